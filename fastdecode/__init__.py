@@ -1,0 +1,94 @@
+"""One call turns image bytes into pixels by the fastest decoder on this machine.
+
+>>> from fastdecode import decode
+>>> image = decode(data)  # (H, W, 3) uint8 RGB  # doctest: +SKIP
+>>> image = decode(data, reduce=4)  # quarter size, inside the DCT  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fastdecode.api import DEFAULT_MAX_PIXELS, decode, decode_file, probe, reduce_for
+    from fastdecode.adapters.base import Backend, Support
+    from fastdecode.batch import decode_batch
+    from fastdecode.errors import (
+        BackendUnavailable,
+        DecodeError,
+        FastDecodeError,
+        ImageTooLarge,
+        UnknownBackend,
+        UnsupportedFormat,
+    )
+    from fastdecode.registry import BackendInfo, backends, register
+    from fastdecode.selection import Ranking, use
+    from fastdecode.statistics import Stats, stats
+    from fastdecode.types import Header
+
+__version__ = "0.1.0"
+
+# Public name -> module. They are imported on first use (PEP 562), so that ``import fastdecode``
+# costs nothing: no NumPy, Pillow, OpenCV or PyTorch before they are needed.
+_HOMES = {
+    "DEFAULT_MAX_PIXELS": "api",
+    "Backend": "adapters.base",
+    "BackendInfo": "registry",
+    "BackendUnavailable": "errors",
+    "DecodeError": "errors",
+    "FastDecodeError": "errors",
+    "Header": "types",
+    "ImageTooLarge": "errors",
+    "Ranking": "selection",
+    "Stats": "statistics",
+    "Support": "adapters.base",
+    "UnknownBackend": "errors",
+    "UnsupportedFormat": "errors",
+    "backends": "registry",
+    "decode": "api",
+    "decode_batch": "batch",
+    "decode_file": "api",
+    "probe": "api",
+    "reduce_for": "api",
+    "register": "registry",
+    "stats": "statistics",
+    "use": "selection",
+}
+
+__all__ = [
+    "DEFAULT_MAX_PIXELS",
+    "Backend",
+    "BackendInfo",
+    "BackendUnavailable",
+    "DecodeError",
+    "FastDecodeError",
+    "Header",
+    "ImageTooLarge",
+    "Ranking",
+    "Stats",
+    "Support",
+    "UnknownBackend",
+    "UnsupportedFormat",
+    "backends",
+    "decode",
+    "decode_batch",
+    "decode_file",
+    "probe",
+    "reduce_for",
+    "register",
+    "stats",
+    "use",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'fastdecode' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"fastdecode.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,183 @@
+"""What a backend is: declarations that can be checked, and one method that decodes."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fastdecode.errors import DecodeError
+from fastdecode.types import (
+    Box,
+    Buffer,
+    Coding,
+    Color,
+    Format,
+    Header,
+    Image,
+    PixelLayout,
+    Reduce,
+)
+
+__all__ = ["JPEG_TURBO_SUBSAMPLINGS", "Backend", "CodecWarning", "Support"]
+
+JPEG_TURBO_SUBSAMPLINGS = frozenset({"", "4:4:4", "4:2:2", "4:2:0", "4:4:0", "4:1:1", "4:4:1"})
+"""Chroma subsamplings that libjpeg-turbo's TurboJPEG API knows (3.0; 2.x lacks 4:4:1)."""
+
+
+class CodecWarning(DecodeError):
+    """The codec complained while ``strict`` was set; the message is the codec's own."""
+
+
+@dataclass(frozen=True)
+class Support:
+    """What a backend does natively with one kind of file; what is not declared is not asked of it.
+
+    Attributes
+    ----------
+    layouts : frozenset of PixelLayout
+        Pixel layouts it can be asked for. ``"native"`` is converted by the package.
+    reduces : frozenset of {1, 2, 4, 8}
+        Reductions done inside the decoder. The others are made by the shared box filter, and only
+        for a caller who names the backend.
+    reduces_from : int
+        The longer side, in pixels, from which on those reductions are sure to be the right ones: a
+        library that is told a size instead of a factor cannot tell 1/2 from 3/8 of a tiny picture.
+    region : bool
+        Decodes only the window that is asked for.
+    out : bool
+        Writes straight into the caller's array.
+    warnings : bool
+        Every complaint of the codec reaches the caller, so ``strict=True`` can be promised.
+    bits : frozenset of int
+        Bits for each sample that it reads.
+    colors, codings, subsamplings : frozenset, or None for all
+        Kinds of the format that it reads.
+    animated : bool
+        Reads files with several frames, and gives the first one whole.
+    partial_scans : bool
+        Shows a progressive JPEG whose last scans are missing as libjpeg-turbo 3 does.
+    """
+
+    layouts: frozenset[PixelLayout] = frozenset({"RGB"})
+    reduces: frozenset[Reduce] = frozenset({1})
+    reduces_from: int = 1
+    region: bool = False
+    out: bool = False
+    warnings: bool = False
+    bits: frozenset[int] | None = frozenset({8})
+    colors: frozenset[Color] | None = None
+    codings: frozenset[Coding] | None = None
+    subsamplings: frozenset[str] | None = None
+    animated: bool = True
+    partial_scans: bool = True
+
+    def refusal(self, header: Header, *, complete: bool = True) -> str:
+        """Why a file of this kind is not read, in words; empty when it is."""
+        if self.bits is not None and header.bits not in self.bits:
+            return f"{header.bits} bits a sample"
+        if self.colors is not None and header.color not in self.colors:
+            return f"{header.color} colour"
+        if self.codings is not None and header.coding not in self.codings:
+            return f"{header.coding} coding"
+        if self.subsamplings is not None and header.subsampling not in self.subsamplings:
+            return f"chroma subsampling {header.subsampling}"
+        if header.animated and not self.animated:
+            return "several frames"
+        if not (complete or self.partial_scans):
+            return "a progressive file without its last scans"
+        return ""
+
+    def reduces_natively(self, header: Header, reduce: Reduce) -> bool:
+        """Whether the decoder itself makes this reduction of a picture of that size."""
+        return reduce == 1 or (
+            reduce in self.reduces and max(header.width, header.height) >= self.reduces_from
+        )
+
+
+class Backend(ABC):
+    """One decoding library. A subclass declares, and implements `decode`; nothing else.
+
+    It imports its library at the top of its own module, and is constructed once a process, on first
+    use; the constructor raises `BackendUnavailable` when the library is there but cannot work.
+    It holds no policy: which file reaches it, what is tried after it, and every conversion that it
+    does not declare are the package's business.
+
+    Attributes
+    ----------
+    supports : Mapping[Format, tuple of Support]
+        What it does, format by format; several where kinds of one format differ, best first.
+    exact : bool
+        Its pixels are those of libjpeg-turbo's default IDCT with fancy upsampling (and exact for
+        lossless formats). A backend that is not exact is used only by name.
+    releases_gil : bool
+        Other Python threads run while it decodes.
+    fork_safe : bool
+        It works in a child forked after it was used in the parent.
+    distribution : str
+        Name under which pip knows the library.
+    """
+
+    supports: Mapping[Format, tuple[Support, ...]]
+    exact: ClassVar[bool] = True
+    releases_gil: ClassVar[bool] = True
+    fork_safe: ClassVar[bool] = True
+    distribution: ClassVar[str] = ""
+
+    @abstractmethod
+    def decode(
+        self,
+        data: Buffer,
+        header: Header,
+        *,
+        reduce: Reduce,
+        layout: PixelLayout,
+        window: Box | None,
+        out: Image | None,
+        strict: bool,
+    ) -> Image:
+        """Decode one picture.
+
+        Parameters
+        ----------
+        data : bytes or memoryview
+            The whole file, one dimension of unsigned bytes. It must not be changed or kept.
+        header : Header
+            What the package read from it.
+        reduce : {1, 2, 4, 8}
+            One of the declared `Support.reduces`.
+        layout : PixelLayout
+            One of the declared `Support.layouts`. ``"CMYK"``: four inks, 0 = no ink.
+        window : tuple or None
+            (left, top, right, bottom) in pixels of the reduced picture; None for all of it, and
+            always None unless `Support.region`.
+        out : ndarray or None
+            Where to write: uint8, C-contiguous, of the exact shape; always None unless
+            `Support.out`. The backend may ignore it and return another array.
+        strict : bool
+            Raise `CodecWarning` for any warning; always False unless `Support.warnings`.
+
+        Returns
+        -------
+        ndarray
+            (H, W) for ``"L"``, else (H, W, C), stored orientation. The package copies it where it
+            is not contiguous, writable and unshared.
+
+        Raises
+        ------
+        Exception
+            Whatever the library raises: the package turns it into a `DecodeError`.
+        """
+
+    def version(self) -> str:
+        """Version of the library, as pip knows it; empty where it cannot be known."""
+        try:
+            return importlib.metadata.version(self.distribution)
+        except importlib.metadata.PackageNotFoundError:
+            return ""
+
+    def codec(self) -> str:
+        """Codec library it is linked to, such as ``"libjpeg-turbo 3.1.2"``; empty if unknown."""
+        return ""

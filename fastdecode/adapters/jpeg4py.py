@@ -1,0 +1,82 @@
+"""jpeg4py: cffi over the system's libturbojpeg; unmaintained since 2018, and still about."""
+
+from __future__ import annotations
+
+import numpy as np
+
+try:
+    import jpeg4py
+    from jpeg4py._cffi import TJPF_GRAY, TJPF_RGB, TJPF_RGBA
+    from jpeg4py._cffi import initialize as _load_library
+except OSError as error:  # pragma: no cover - cffi could not load what it was built against
+    raise ImportError(str(error)) from error
+
+from fastdecode.adapters.base import JPEG_TURBO_SUBSAMPLINGS, Backend, CodecWarning, Support
+from fastdecode.errors import BackendUnavailable
+from fastdecode.jpeg_stream import is_recoverable
+from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
+
+__all__ = ["Jpeg4py"]
+
+_PIXEL_FORMAT = {"RGB": (TJPF_RGB, 3), "L": (TJPF_GRAY, 1), "RGBA": (TJPF_RGBA, 4)}
+
+
+class Jpeg4py(Backend):
+    """JPEG only: ``jpeg4py.JPEG.decode``; a smaller ``dst`` makes libturbojpeg scale."""
+
+    distribution = "jpeg4py"
+    supports = {
+        "jpeg": (
+            Support(
+                layouts=frozenset({"RGB", "L", "RGBA"}),
+                reduces=frozenset({1, 2, 4, 8}),
+                reduces_from=8,
+                out=True,
+                warnings=True,
+                codings=frozenset({"baseline", "progressive", "arithmetic"}),
+                colors=frozenset({"gray", "ycc", "rgb"}),
+                subsamplings=JPEG_TURBO_SUBSAMPLINGS - {"4:4:1"},
+                partial_scans=False,
+            ),
+        )
+    }
+
+    def __init__(self) -> None:
+        try:
+            _load_library()
+        except OSError as error:
+            raise BackendUnavailable(
+                "jpeg4py finds no libturbojpeg. Install the library: apt-get install libturbojpeg0 "
+                "(Debian, Ubuntu) or brew install jpeg-turbo (macOS)"
+            ) from error
+
+    def decode(
+        self,
+        data: Buffer,
+        header: Header,
+        *,
+        reduce: Reduce,
+        layout: PixelLayout,
+        window: Box | None,
+        out: Image | None,
+        strict: bool,
+    ) -> Image:
+        pixel_format, channels = _PIXEL_FORMAT[layout]
+        shape = (-(-header.height // reduce), -(-header.width // reduce), channels)
+        # Its own array would be zeroed first. The factor follows from the size of this one.
+        image = np.empty(shape, np.uint8) if out is None else out.reshape(shape)
+        jpeg = jpeg4py.JPEG(np.frombuffer(data, np.uint8))
+        try:
+            jpeg.decode(image, pixel_format)
+        except jpeg4py.JPEGRuntimeError as error:
+            # Any warning ends up here, with the picture decoded as far as it goes. The handle
+            # would go back into jpeg4py's pool and fail for every file after this one.
+            if jpeg.decompressor is not None:
+                jpeg.decompressor.release()
+                jpeg.decompressor = None
+            if strict or not is_recoverable(str(error)):
+                raise CodecWarning(str(error)) from error
+        return image[:, :, 0] if layout == "L" else image
+
+    def codec(self) -> str:
+        return "libturbojpeg of the system"

@@ -1,0 +1,55 @@
+"""kornia-rs: libjpeg-turbo through Rust. It keeps the GIL for the whole decode."""
+
+from __future__ import annotations
+
+import numpy as np
+
+try:
+    from kornia_rs.io import decode_image_jpegturbo
+except ImportError:  # before 0.2 the functions lay flat
+    from kornia_rs import decode_image_jpegturbo
+
+from fastdecode.adapters.base import Backend, CodecWarning, Support
+from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
+
+__all__ = ["KorniaRs"]
+
+_MODE = {"RGB": "rgb", "L": "mono"}
+
+
+class KorniaRs(Backend):
+    """JPEG only: ``decode_image_jpegturbo``; its other decoder, zune-jpeg, gives other pixels."""
+
+    distribution = "kornia-rs"
+    releases_gil = False
+    supports = {
+        "jpeg": (
+            Support(
+                layouts=frozenset({"RGB", "L"}),
+                # It stops at any warning, and says so.
+                warnings=True,
+                codings=frozenset({"baseline", "progressive", "arithmetic"}),
+                colors=frozenset({"gray", "ycc", "rgb"}),
+            ),
+        )
+    }
+
+    def decode(
+        self,
+        data: Buffer,
+        header: Header,
+        *,
+        reduce: Reduce,
+        layout: PixelLayout,
+        window: Box | None,
+        out: Image | None,
+        strict: bool,
+    ) -> Image:
+        try:
+            image = np.asarray(decode_image_jpegturbo(bytes(data), _MODE[layout]))
+        except Exception as error:
+            raise CodecWarning(str(error)) from error
+        return image[:, :, 0] if layout == "L" else image
+
+    def codec(self) -> str:
+        return "libjpeg-turbo (its own)"

@@ -1,0 +1,105 @@
+"""OpenCV: ``cv2.imdecode``, whichever of its four distributions is installed."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+
+import cv2
+import numpy as np
+
+from fastdecode.adapters.base import Backend, Support
+from fastdecode.errors import DecodeError
+from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
+
+__all__ = ["Opencv"]
+
+_DISTRIBUTIONS = (
+    "opencv-python-headless",
+    "opencv-python",
+    "opencv-contrib-python-headless",
+    "opencv-contrib-python",
+)
+_REDUCED_GRAY = {
+    1: cv2.IMREAD_GRAYSCALE,
+    2: cv2.IMREAD_REDUCED_GRAYSCALE_2,
+    4: cv2.IMREAD_REDUCED_GRAYSCALE_4,
+    8: cv2.IMREAD_REDUCED_GRAYSCALE_8,
+}
+_REDUCED_BGR = {
+    1: cv2.IMREAD_COLOR,
+    2: cv2.IMREAD_REDUCED_COLOR_2,
+    4: cv2.IMREAD_REDUCED_COLOR_4,
+    8: cv2.IMREAD_REDUCED_COLOR_8,
+}
+# Since 5.0 the decoder writes RGB by itself. IMREAD_REDUCED_COLOR_n | IMREAD_COLOR_RGB raises (both
+# hold the COLOR bit); the GRAYSCALE constant with the RGB bit is what means "reduced RGB".
+_WRITES_RGB = int(cv2.__version__.split(".")[0]) >= 5
+_REDUCED_RGB = (
+    {n: flag | cv2.IMREAD_COLOR_RGB for n, flag in _REDUCED_GRAY.items()} | {1: cv2.IMREAD_COLOR_RGB}
+    if _WRITES_RGB
+    else _REDUCED_BGR
+)
+
+
+class Opencv(Backend):
+    """JPEG reduced inside the decoder, PNG and WebP whole.
+
+    Animated PNG and WebP are left to others: OpenCV shows another first frame, and 5.0 crashes on
+    some damaged ones.
+    """
+
+    distribution = "opencv-python-headless"
+    supports = {
+        "jpeg": (
+            Support(
+                layouts=frozenset({"RGB", "L"}),
+                reduces=frozenset({1, 2, 4, 8}),
+                # OpenCV converts CMYK by another formula, up to 2 levels away from Pillow's.
+                colors=frozenset({"gray", "ycc", "rgb"}),
+                codings=frozenset({"baseline", "progressive", "arithmetic"}),
+            ),
+        ),
+        # Reduced, these would be rounded down and aliased by a 2-tap filter.
+        "png": (Support(animated=False, bits=frozenset({1, 2, 4, 8, 16})),),
+        "webp": (Support(animated=False),),
+    }
+
+    def decode(
+        self,
+        data: Buffer,
+        header: Header,
+        *,
+        reduce: Reduce,
+        layout: PixelLayout,
+        window: Box | None,
+        out: Image | None,
+        strict: bool,
+    ) -> Image:
+        flags = (_REDUCED_GRAY if layout == "L" else _REDUCED_RGB)[reduce]
+        image = cv2.imdecode(
+            np.frombuffer(data, np.uint8), flags | cv2.IMREAD_IGNORE_ORIENTATION
+        )
+        if image is None:
+            raise DecodeError("cv2.imdecode returned None")
+        if layout == "RGB" and not _WRITES_RGB:
+            cv2.cvtColor(image, cv2.COLOR_BGR2RGB, dst=image)
+        return image
+
+    def version(self) -> str:
+        for distribution in _DISTRIBUTIONS:
+            try:
+                return importlib.metadata.version(distribution)
+            except importlib.metadata.PackageNotFoundError:
+                continue
+        return str(cv2.__version__)
+
+    def codec(self) -> str:
+        found = re.search(r"JPEG:\s+(.*)", cv2.getBuildInformation())
+        version = re.search(r"ver (\S+?)\)?$", found.group(1)) if found else None
+        if not found:
+            return ""
+        turbo = "turbo" in found.group(1)
+        number = re.search(r"(\d+\.\d+\.\d+)", found.group(1))
+        name = "libjpeg-turbo" if turbo else "libjpeg"
+        return f"{name} {number.group(1)}" if number else (version.group(1) if version else name)

@@ -1,0 +1,68 @@
+"""simplejpeg: a Cython binding with its own libjpeg-turbo; the leanest way to an array."""
+
+from __future__ import annotations
+
+import numpy as np
+import simplejpeg
+
+from fastdecode.adapters.base import JPEG_TURBO_SUBSAMPLINGS, Backend, CodecWarning, Support
+from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
+
+__all__ = ["Simplejpeg"]
+
+_COLORSPACE = {"RGB": "RGB", "L": "GRAY", "RGBA": "RGBA", "CMYK": "CMYK"}
+
+
+class Simplejpeg(Backend):
+    """JPEG only: ``simplejpeg.decode_jpeg``."""
+
+    distribution = "simplejpeg"
+    supports = {
+        "jpeg": (
+            Support(
+                layouts=frozenset({"RGB", "L", "RGBA", "CMYK"}),
+                reduces=frozenset({1, 2, 4, 8}),
+                reduces_from=8,
+                out=True,
+                warnings=True,
+                # Lossless JPEG ignores scaling inside libjpeg-turbo and would overrun the buffer.
+                codings=frozenset({"baseline", "progressive", "arithmetic"}),
+                colors=frozenset({"gray", "ycc", "rgb", "cmyk"}),
+                subsamplings=JPEG_TURBO_SUBSAMPLINGS,
+            ),
+        )
+    }
+
+    def decode(
+        self,
+        data: Buffer,
+        header: Header,
+        *,
+        reduce: Reduce,
+        layout: PixelLayout,
+        window: Box | None,
+        out: Image | None,
+        strict: bool,
+    ) -> Image:
+        # The factor is chosen by size: the smallest picture that is at least the one wanted.
+        height, width = (
+            (0, 0) if reduce == 1 else (-(-header.height // reduce), -(-header.width // reduce))
+        )
+        try:
+            image: Image = simplejpeg.decode_jpeg(
+                data,
+                _COLORSPACE[layout],
+                min_height=height,
+                min_width=width,
+                buffer=out,
+                strict=strict,
+            )
+        except ValueError as error:
+            raise CodecWarning(str(error)) from error
+        if layout == "L":
+            return image[:, :, 0]
+        # libjpeg hands out the inks as stored, which Adobe inverts.
+        return np.subtract(255, image, out=image) if layout == "CMYK" else image
+
+    def codec(self) -> str:
+        return "libjpeg-turbo (its own)"

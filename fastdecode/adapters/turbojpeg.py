@@ -1,0 +1,106 @@
+"""PyTurboJPEG: ctypes over the system's libturbojpeg, in either of its two generations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import turbojpeg
+
+from fastdecode.adapters.base import JPEG_TURBO_SUBSAMPLINGS, Backend, CodecWarning, Support
+from fastdecode.errors import BackendUnavailable
+from fastdecode.jpeg_stream import is_recoverable
+from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
+
+__all__ = ["Turbojpeg"]
+
+# TJPF_* of turbojpeg.h, the same in every version.
+_PIXEL_FORMAT = {"RGB": (0, 3), "L": (6, 1), "RGBA": (7, 4)}
+_MISSING_LIBRARY = """\
+PyTurboJPEG finds no libturbojpeg. Install the library:
+  apt-get install libturbojpeg0   (Debian, Ubuntu)
+  brew install jpeg-turbo         (macOS)
+or use a backend that brings its own: pip install 'fastdecode[simplejpeg]'"""
+_OLD_LIBRARY = """\
+PyTurboJPEG {version} needs libjpeg-turbo 3.0, and the libturbojpeg found here is older
+(Debian 12 has 2.1.5). Either take the PyTurboJPEG for it:
+  pip install 'PyTurboJPEG<2'
+or install libjpeg-turbo 3: https://github.com/libjpeg-turbo/libjpeg-turbo/releases"""
+
+
+class _Reporting(turbojpeg.TurboJPEG):  # type: ignore[misc]  # untyped library
+    """PyTurboJPEG, but a warning of the codec is an exception that carries its words.
+
+    The original calls `warnings.warn`, which only a process-wide, thread-unsafe filter could turn
+    into an answer for this one call. By then the picture is decoded as far as it goes.
+    """
+
+    def _TurboJPEG__report_error(self, handle: object) -> None:
+        raise CodecWarning(self._TurboJPEG__get_error_string(handle))
+
+
+class Turbojpeg(Backend):
+    """JPEG only: ``TurboJPEG.decode``, one object a process (each call makes its own handle)."""
+
+    distribution = "PyTurboJPEG"
+
+    def __init__(self) -> None:
+        try:
+            self._library = _Reporting()
+        except RuntimeError as error:
+            if "3.0" in str(error):
+                raise BackendUnavailable(_OLD_LIBRARY.format(version=self.version())) from error
+            raise BackendUnavailable(_MISSING_LIBRARY) from error
+        except OSError as error:
+            raise BackendUnavailable(f"{_MISSING_LIBRARY}\n({error})") from error
+        # PyTurboJPEG 2 refuses older libraries, and 1.x may well have found a newer one; without
+        # knowing, claim what both generations do.
+        self._generation = 3 if int(self.version().split(".")[0]) >= 2 else 2
+        support = Support(
+            layouts=frozenset({"RGB", "L", "RGBA"}),
+            reduces=frozenset({1, 2, 4, 8}),
+            out=True,
+            warnings=True,
+            codings=frozenset({"baseline", "progressive", "arithmetic"}),
+            colors=frozenset({"gray", "ycc", "rgb"}),
+            subsamplings=JPEG_TURBO_SUBSAMPLINGS,
+        )
+        if self._generation == 2:
+            support = replace(
+                support,
+                subsamplings=JPEG_TURBO_SUBSAMPLINGS - {"4:4:1"},
+                partial_scans=False,
+            )
+        self.supports = {"jpeg": (support,)}
+
+    def decode(
+        self,
+        data: Buffer,
+        header: Header,
+        *,
+        reduce: Reduce,
+        layout: PixelLayout,
+        window: Box | None,
+        out: Image | None,
+        strict: bool,
+    ) -> Image:
+        pixel_format, channels = _PIXEL_FORMAT[layout]
+        height, width = -(-header.height // reduce), -(-header.width // reduce)
+        # Always our own array: a warning then leaves the picture in it.
+        image = np.empty((height, width, channels), np.uint8) if out is None else out
+        try:
+            self._library.decode(
+                data,
+                pixel_format=pixel_format,
+                scaling_factor=None if reduce == 1 else (1, reduce),
+                dst=image.reshape(height, width, channels),
+            )
+        except CodecWarning as warning:
+            if strict or not is_recoverable(str(warning)):
+                raise
+        return image[:, :, 0] if image.ndim == 3 and channels == 1 else image
+
+    def codec(self) -> str:
+        return "libjpeg-turbo >= 3.0" if self._generation == 3 else "libturbojpeg of the system"
+
+

@@ -1,0 +1,127 @@
+"""`decode_batch`: many pictures on all the cores that this process may use."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Literal
+
+from fastdecode.api import decode, decode_file
+from fastdecode.cores import usable_cores
+from fastdecode.errors import FastDecodeError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fastdecode.api import Data
+
+__all__ = ["decode_batch"]
+
+_pools: dict[int, ThreadPoolExecutor] = {}
+_pools_lock = threading.Lock()
+
+
+def decode_batch(
+    items: Iterable[Data | str | os.PathLike[str]],
+    *,
+    threads: int | None = None,
+    on_error: Literal["raise", "return"] = "raise",
+    out: Sequence[Any] | NDArray[Any] | None = None,
+    **options: Any,
+) -> list[Any]:
+    """Decode many pictures at once, in order.
+
+    Parameters
+    ----------
+    items : iterable of encoded bytes or paths
+        Each as for `decode`, or a path as for `decode_file`.
+    threads : int, optional
+        How many to use; by default one for each core that this process may use (affinity and
+        container quota, not the machine's count). 1 decodes in the calling thread.
+    on_error : {"raise", "return"}
+        ``"raise"``: the first error in the order of the items ends the batch; its message begins
+        with ``item 3:``. ``"return"``: the error stands in the list where the picture would.
+    out : sequence of ndarray, or one ndarray (N, H, W, C), optional
+        ``out[i]`` receives item i, as `decode`'s `out`.
+    **options
+        As for `decode`.
+
+    Returns
+    -------
+    list
+        An ndarray for each item, or a `FastDecodeError` or `OSError` with ``on_error="return"``.
+
+    Raises
+    ------
+    FastDecodeError, OSError
+        With ``on_error="raise"``.
+    TypeError, ValueError
+        If an argument is wrong, whatever `on_error` is.
+    """
+    if on_error not in ("raise", "return"):
+        raise ValueError(f"on_error must be 'raise' or 'return', not {on_error!r}")
+    if isinstance(items, (bytes, bytearray, memoryview, str, os.PathLike)):
+        raise TypeError("decode_batch() takes several items; for one, use decode() or decode_file()")
+    if threads is not None and (not isinstance(threads, int) or threads < 1):
+        raise ValueError(f"threads must be a positive integer, not {threads!r}")
+    work = list(items)
+    if out is not None and len(out) != len(work):
+        raise ValueError(f"out has room for {len(out)} pictures, but there are {len(work)} items")
+    count = min(threads or usable_cores(), len(work))
+
+    def one(index: int) -> Any:
+        target = None if out is None else out[index]
+        try:
+            return _decode_item(work[index], {**options, "out": target})
+        except (FastDecodeError, OSError) as error:
+            if on_error == "return":
+                return error
+            _prefix(error, f"item {index}: ")
+            raise
+
+    if count <= 1:
+        return [one(index) for index in range(len(work))]
+    return _in_order([_pool(count).submit(one, index) for index in range(len(work))])
+
+
+def _decode_item(item: Any, options: dict[str, Any]) -> Any:
+    if isinstance(item, (str, os.PathLike)):
+        return decode_file(item, **options)
+    return decode(item, **options)
+
+
+def _prefix(error: Exception, words: str) -> None:
+    """Say in an error which item it is about; an OSError names its file already."""
+    if isinstance(error, FastDecodeError):
+        error.args = (f"{words}{error.args[0]}", *error.args[1:])
+
+
+def _in_order(futures: list[Future[Any]]) -> list[Any]:
+    """Collect the results; at the first error, or Ctrl-C, drop what has not begun."""
+    try:
+        return [future.result() for future in futures]
+    except BaseException:
+        for future in futures:
+            future.cancel()
+        raise
+
+
+def _pool(threads: int) -> ThreadPoolExecutor:
+    """Return the pool of that size, which lasts: starting threads costs more than small pictures."""
+    with _pools_lock:
+        if threads not in _pools:
+            _pools[threads] = ThreadPoolExecutor(threads, thread_name_prefix="fastdecode")
+        return _pools[threads]
+
+
+def _forget_pools() -> None:
+    """Start over in a forked child, where the parent's threads do not exist."""
+    global _pools_lock
+    _pools_lock = threading.Lock()
+    _pools.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_pools)

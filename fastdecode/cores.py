@@ -1,0 +1,48 @@
+"""How many processors this process may really use."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+
+__all__ = ["usable_cores"]
+
+_CGROUP_V2 = "/sys/fs/cgroup/cpu.max"
+_CGROUP_V1 = ("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu/cpu.cfs_period_us")
+
+
+def usable_cores() -> int:
+    """Count the processors that this process may use: at least 1.
+
+    Notes
+    -----
+    `os.cpu_count` counts the machine's. The affinity mask (taskset, Slurm) and the cgroup's quota
+    (Docker, Kubernetes: ``cpu.max``) may leave fewer, and more threads than that only wait.
+    """
+    try:
+        cores = len(os.sched_getaffinity(0))
+    except AttributeError:  # macOS and Windows have no affinity mask to ask for
+        cores = os.cpu_count() or 1
+    quota = _quota()
+    return max(1, min(cores, math.ceil(quota)) if quota else cores)
+
+
+def _quota() -> float | None:
+    """Processors that the container's quota amounts to; None without a quota."""
+    for read in (_quota_v2, _quota_v1):
+        try:
+            return read()
+        except (OSError, ValueError):
+            continue
+    return None
+
+
+def _quota_v2() -> float | None:
+    limit, period = Path(_CGROUP_V2).read_text().split()
+    return None if limit == "max" else int(limit) / int(period)
+
+
+def _quota_v1() -> float | None:
+    limit, period = (int(Path(name).read_text()) for name in _CGROUP_V1)
+    return None if limit <= 0 else limit / period

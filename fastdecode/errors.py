@@ -1,0 +1,76 @@
+"""Every error that fastdecode raises on purpose.
+
+::
+
+    FastDecodeError
+    ├── DecodeError (ValueError)            the bytes are damaged
+    ├── UnsupportedFormat (ValueError)      nothing usable reads them
+    ├── ImageTooLarge (ValueError)          the header promises more than max_pixels
+    ├── UnknownBackend (LookupError)        no backend has that name
+    └── BackendUnavailable (ImportError)    the library behind it is missing or broken
+
+A wrong argument (a path instead of bytes, ``reduce=3``, a region outside the picture) is a plain
+`TypeError` or `ValueError`, as in NumPy: it is the caller's mistake, not the file's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+__all__ = [
+    "BackendUnavailable",
+    "DecodeError",
+    "FastDecodeError",
+    "ImageTooLarge",
+    "UnknownBackend",
+    "UnsupportedFormat",
+]
+
+
+class FastDecodeError(Exception):
+    """Base class: ``except FastDecodeError`` skips a bad image and nothing else."""
+
+
+class DecodeError(FastDecodeError, ValueError):
+    """The bytes are damaged, or end before the picture does.
+
+    Attributes
+    ----------
+    backend : str or None
+        The backend that said so; None when the header alone already shows it, or when several did.
+    errors : Mapping[str, str]
+        What each backend that was tried answered, by name, in the order they were tried.
+    """
+
+    def __init__(
+        self, message: str, *, backend: str | None = None, errors: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.backend = backend
+        self.errors: dict[str, str] = dict(errors or {})
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # The default would drop the keyword arguments: errors cross process borders in loaders.
+        return _rebuild, (type(self), self.args[0], self.backend, self.errors)
+
+
+def _rebuild(
+    kind: type[DecodeError], message: str, backend: str | None, errors: dict[str, str]
+) -> DecodeError:
+    return kind(message, backend=backend, errors=errors)
+
+
+class UnsupportedFormat(FastDecodeError, ValueError):
+    """No usable backend reads these bytes; the message says which would, if installed."""
+
+
+class ImageTooLarge(FastDecodeError, ValueError):
+    """The header promises more pixels than ``max_pixels``; nothing was allocated."""
+
+
+class UnknownBackend(FastDecodeError, LookupError):
+    """No backend has that name; the message lists the known ones."""
+
+
+class BackendUnavailable(FastDecodeError, ImportError):
+    """The backend is known but cannot run here; the message has the reason and the install line."""

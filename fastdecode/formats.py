@@ -1,0 +1,125 @@
+"""What the bytes are, and what their header says: `sniff` and `probe`."""
+
+from __future__ import annotations
+
+import importlib
+import struct
+from collections.abc import Callable
+from functools import cache
+from typing import TypeAlias
+
+from fastdecode.errors import DecodeError
+from fastdecode.types import Buffer, Format, Header
+
+__all__ = ["probe", "sniff"]
+
+_Parser: TypeAlias = Callable[[Buffer], Header]
+
+_MODULES: dict[Format, str] = {"avif": "isobmff", "heic": "isobmff"}  # else the format's own name
+_TIFF = tuple(
+    order + magic
+    for order in (b"II", b"MM")
+    for magic in (b"\x2a\0", b"\0\x2a", b"\x2b\0", b"\0\x2b")
+)
+_JP2 = b"\0\0\0\x0cjP  \r\n\x87\n"
+_JXL = b"\0\0\0\x0cJXL \r\n\x87\n"
+_STARTS: tuple[tuple[tuple[bytes, ...], Format], ...] = (
+    ((b"\x89PNG",), "png"),
+    ((b"GIF87a", b"GIF89a"), "gif"),
+    ((b"BM",), "bmp"),
+    (_TIFF, "tiff"),
+    ((_JP2, b"\xff\x4f\xff\x51"), "jpeg2000"),
+    ((_JXL, b"\xff\x0a"), "jxl"),
+)
+
+
+def sniff(data: Buffer) -> Format:
+    """Tell a file's format from its first bytes.
+
+    Parameters
+    ----------
+    data : bytes or memoryview
+        One dimension of unsigned bytes.
+
+    Returns
+    -------
+    Format
+        ``"other"`` for everything that the package leaves to Pillow, images or not.
+
+    Raises
+    ------
+    DecodeError
+        If there are no bytes.
+
+    Notes
+    -----
+    The signatures are each format's own; TIFF's are those that Pillow accepts. FF D8 is enough for
+    a JPEG: what follows may be damaged, and its header says so.
+    """
+    if len(data) > 1 and data[0] == 0xFF and data[1] == 0xD8:
+        return "jpeg"
+    if not len(data):
+        raise DecodeError("no data: the image is empty (0 bytes)")
+    start = bytes(data[:16])
+    for signatures, name in _STARTS:
+        if start.startswith(signatures):
+            return name
+    if start[:4] == b"RIFF" and start[8:12] == b"WEBP":
+        return "webp"
+    if start[4:8] == b"ftyp":
+        from fastdecode.headers import isobmff
+
+        return isobmff.sniff(data) or "other"
+    return "other"
+
+
+def probe(data: Buffer) -> Header:
+    """Read an image's header, without decoding it.
+
+    Parameters
+    ----------
+    data : bytes or memoryview
+        One dimension of unsigned bytes.
+
+    Returns
+    -------
+    Header
+        It describes the array that the format's decoder gives. The stored pixels for JPEG, PNG,
+        WebP and AVIF, whose `orientation` is still to be applied; for TIFF, HEIC and JPEG XL the
+        pixels that Pillow, libheif and libjxl have already turned upright.
+
+    Raises
+    ------
+    DecodeError
+        If the header is damaged or cut short.
+    UnsupportedFormat
+        If it is no image that fastdecode or Pillow knows.
+
+    Notes
+    -----
+    Each format's module under ``fastdecode.headers`` names its specification.
+    """
+    if len(data) > 1 and data[0] == 0xFF and data[1] == 0xD8:
+        return _parse_jpeg(data)
+    name = sniff(data)
+    try:
+        return _parser(_MODULES.get(name, name))(data)
+    except (IndexError, OverflowError, struct.error):
+        raise DecodeError(f"the {name.upper()} header is cut short ({len(data)} bytes)") from None
+
+
+@cache
+def _parser(module: str) -> _Parser:
+    """Import a header module on first use: `parse` of a module under ``fastdecode.headers``."""
+    parse: _Parser = importlib.import_module(f"fastdecode.headers.{module}").parse
+    return parse
+
+
+def _load_jpeg(data: Buffer) -> Header:
+    """Import the JPEG module, and step aside for its `parse`: the hot path pays no look-up."""
+    global _parse_jpeg
+    _parse_jpeg = _parser("jpeg")
+    return _parse_jpeg(data)
+
+
+_parse_jpeg: _Parser = _load_jpeg

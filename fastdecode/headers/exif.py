@@ -1,0 +1,71 @@
+"""EXIF: the orientation tag of a TIFF block, wherever the block was found."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from fastdecode.types import Buffer
+
+__all__ = ["orientation"]
+
+_ENTRY = 12
+# The start of the entry "Orientation, type SHORT, one value", in either byte order.
+_LITTLE = b"\x12\x01\x03\x00\x01\x00\x00\x00"
+_BIG = b"\x01\x12\x00\x03\x00\x00\x00\x01"
+
+
+def orientation(data: Buffer, start: int, end: int) -> int:
+    """Read the orientation out of the EXIF block ``data[start:end]``.
+
+    Parameters
+    ----------
+    data : bytes or memoryview
+    start, end : int
+        Where the TIFF header (``II`` or ``MM``) begins, and where the block ends.
+
+    Returns
+    -------
+    int
+        1-8; 1 for anything that is absent, damaged or out of range. It never raises.
+
+    Notes
+    -----
+    TIFF 6.0, section 2 (header, IFD) and EXIF 2.32, 4.6.4 (tag 0x0112). Only IFD0 counts: IFD1 is
+    the thumbnail's.
+    """
+    if start < 0:
+        return 1
+    head = bytes(data[start : min(start + 14, end)])
+    if head[:6] == b"Exif\0\0":  # PNG and WebP writers that keep the JPEG segment's prefix
+        start += 6
+        head = head[6:]
+    if head[:4] == b"II*\0":
+        return _from_ifd(data, start, end, "little", _LITTLE, head)
+    if head[:4] == b"MM\0*":
+        return _from_ifd(data, start, end, "big", _BIG, head)
+    return 1
+
+
+def _from_ifd(
+    data: Buffer,
+    start: int,
+    end: int,
+    order: Literal["little", "big"],
+    pattern: bytes,
+    head: bytes,
+) -> int:
+    """Find the entry by its bytes: a loop over the entries costs more than `bytes.find`."""
+    ifd = start + int.from_bytes(head[4:8], order)
+    first = ifd + 2
+    if first > end:
+        return 1
+    count = int.from_bytes(data[ifd:first], order)
+    # Only the entries are copied, and only those inside the block.
+    entries = bytes(data[first : min(first + _ENTRY * count, end)])
+    at = entries.find(pattern)
+    while at >= 0 and at % _ENTRY:  # inside another entry
+        at = entries.find(pattern, at + 1)
+    if at < 0:
+        return 1
+    value = int.from_bytes(entries[at + 8 : at + 10], order)
+    return value if 1 <= value <= 8 else 1

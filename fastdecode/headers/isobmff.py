@@ -1,0 +1,307 @@
+"""AVIF and HEIC: the boxes of a still picture's primary item, or of a sequence's first track.
+
+The walk over boxes is shared with JPEG 2000 and JPEG XL, whose containers are built the same way.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from fastdecode.errors import DecodeError
+from fastdecode.types import Buffer, Color, Format, Header
+
+__all__ = ["IsoBox", "boxes", "brands", "find", "parse", "sniff"]
+
+_MAX_BOXES = 4096  # in one parent
+_MAX_BRANDS = 64
+_MAX_ENTRIES = 16384  # associations and references looked at, all together
+_AVIF_BRANDS = frozenset({b"avif", b"avis", b"avio", b"MA1A", b"MA1B", b"av01"})
+_HEIC_BRANDS = frozenset({b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"hevm", b"hevs"})
+_HEIF_BRANDS = frozenset({b"mif1", b"mif2", b"msf1", b"miaf"})
+# EXIF orientation of "turn anticlockwise by angle * 90 degrees, then mirror": (angle, imir axis).
+_ORIENTATIONS = {
+    (0, None): 1, (1, None): 8, (2, None): 3, (3, None): 6,
+    (0, 0): 4, (1, 0): 5, (2, 0): 2, (3, 0): 7,
+    (0, 1): 2, (1, 1): 7, (2, 1): 4, (3, 1): 5,
+}  # fmt: skip
+
+
+class IsoBox(NamedTuple):
+    """A box: its four-character type, and where its contents lie."""
+
+    kind: bytes
+    start: int
+    end: int
+
+
+def boxes(data: Buffer, start: int, end: int) -> Iterator[IsoBox]:
+    """Walk the boxes in ``data[start:end]``, at most some thousand of them.
+
+    A box that claims more than its parent holds is cut to the parent: files are often read in part.
+
+    Notes
+    -----
+    ISO/IEC 14496-12, 4.2: a size of 1 means a 64-bit size, 0 means "to the end".
+    """
+    end = min(end, len(data))
+    for _ in range(_MAX_BOXES):
+        if start + 8 > end:
+            return
+        size, kind = struct.unpack_from(">I4s", data, start)
+        header = 8
+        if size == 1:
+            (size,) = struct.unpack_from(">Q", data, start + 8)
+            header = 16
+        elif size == 0:
+            size = end - start
+        if size < header:
+            raise DecodeError(f"the {kind!r} box has the impossible size {size}")
+        yield IsoBox(kind, min(start + header, end), min(start + size, end))
+        start += size
+
+
+def find(data: Buffer, parent: IsoBox, *path: bytes) -> IsoBox | None:
+    """Descend from `parent` through the first box of each type in `path`."""
+    box = parent
+    for kind in path:
+        for child in boxes(data, box.start, box.end):
+            if child.kind == kind:
+                box = child
+                break
+        else:
+            return None
+    return box
+
+
+def brands(data: Buffer) -> list[bytes]:
+    """Brands of the ftyp box, the major one first; empty if `data` does not start with one."""
+    if data[4:8] != b"ftyp":
+        return []
+    end = min(int.from_bytes(data[:4], "big"), len(data), 16 + 4 * _MAX_BRANDS)
+    listed = bytes(data[16:end])
+    found = [bytes(data[8:12])]
+    found += [listed[i : i + 4] for i in range(0, len(listed) - 3, 4)]
+    return found
+
+
+def sniff(data: Buffer) -> Format | None:
+    """Tell AVIF from HEIC by the brands; None for films and what else lives in such boxes.
+
+    Notes
+    -----
+    The major brand decides if it names a codec; the generic ones (mif1 …) leave it to the
+    compatible brands, and without any the file is left to the HEIF library.
+    """
+    for brand in (found := brands(data)):
+        if brand in _AVIF_BRANDS:
+            return "avif"
+        if brand in _HEIC_BRANDS:
+            return "heic"
+    return "heic" if not _HEIF_BRANDS.isdisjoint(found) else None
+
+
+def parse(data: Buffer) -> Header:
+    """Read an AVIF's or a HEIC's header.
+
+    Parameters
+    ----------
+    data : bytes or memoryview
+
+    Returns
+    -------
+    Header
+        It describes the array of each format's own decoder. AVIF (Pillow, libavif): the stored
+        pixels, `orientation` from the irot and imir properties, no cropping. HEIC (pillow_heif,
+        libheif): the pixels as seen, so clap, irot and imir are already in `width` and `height`
+        and `orientation` is 1. EXIF says nothing in either.
+
+    Raises
+    ------
+    DecodeError
+        If there is no primary picture with a size. `struct.error` if the data ends first.
+
+    Notes
+    -----
+    ISO/IEC 23008-12 (meta, iprp, ispe, irot, imir), ISO/IEC 14496-12 (pitm, iref, clap, tkhd);
+    AVIF 1.1. An AVIF whose major brand is not ``avif`` shows its track, if any, as libavif does.
+    """
+    file_format = sniff(data) or "heic"
+    found = brands(data)
+    top = _by_kind(data, IsoBox(b"", 0, len(data)))
+    meta, moov = top.get(b"meta"), top.get(b"moov")
+    prefers_track = file_format == "avif" and found[:1] != [b"avif"]
+    if moov is not None and (prefers_track or meta is None):
+        track = _track(data, moov, file_format)
+        if track is not None:
+            return track
+    if meta is None:
+        raise DecodeError(f"the {file_format.upper()} file has no meta box")
+    return _primary(data, IsoBox(meta.kind, meta.start + 4, meta.end), file_format)
+
+
+def _by_kind(data: Buffer, parent: IsoBox) -> dict[bytes, IsoBox]:
+    """First box of each type in `parent`."""
+    found: dict[bytes, IsoBox] = {}
+    for box in boxes(data, parent.start, parent.end):
+        found.setdefault(box.kind, box)
+    return found
+
+
+def _track(data: Buffer, moov: IsoBox, file_format: Format) -> Header | None:
+    """Read the first picture track: its size in 16.16, and whether it has several samples."""
+    header = None
+    alpha = False
+    for trak in boxes(data, moov.start, moov.end):
+        handler = find(data, trak, b"mdia", b"hdlr") if trak.kind == b"trak" else None
+        if handler is None:
+            continue
+        kind = data[handler.start + 8 : handler.start + 12]
+        alpha = alpha or kind == b"auxv"
+        tkhd = find(data, trak, b"tkhd")
+        if header is None and kind == b"pict" and tkhd is not None:
+            at = tkhd.start + (88 if data[tkhd.start] == 1 else 76)
+            width, height = struct.unpack_from(">II", data, at)
+            sizes = find(data, trak, b"mdia", b"minf", b"stbl", b"stsz")
+            samples = struct.unpack_from(">I", data, sizes.start + 8)[0] if sizes else 1
+            header = Header(
+                file_format, width >> 16, height >> 16, color="ycc", animated=samples > 1
+            )
+    return _checked(header._replace(channels=3 + alpha)) if header else None
+
+
+def _primary(data: Buffer, meta: IsoBox, file_format: Format) -> Header:
+    """Read the properties of the primary item, of its first tile, and of its alpha plane."""
+    children = _by_kind(data, meta)
+    pitm, iprp, iref = (children.get(kind) for kind in (b"pitm", b"iprp", b"iref"))
+    container = find(data, iprp, b"ipco") if iprp else None
+    if pitm is None or iprp is None or container is None:
+        raise DecodeError(f"the {file_format.upper()} file has no primary picture")
+    item = _integer(data, pitm.start + 4, 4 if data[pitm.start] else 2)
+    known = list(boxes(data, container.start, container.end))
+    associated = _associations(data, iprp)
+
+    def properties(item: int) -> list[IsoBox]:
+        return [known[i - 1] for i in associated.get(item, ()) if 0 < i <= len(known)]
+
+    tile = item
+    alpha = False
+    for kind, source, targets in _references(data, iref):
+        if kind == b"dimg" and source == item and targets:
+            tile = targets[0]
+        elif kind == b"auxl" and item in targets:
+            alpha = alpha or _is_alpha(data, properties(source))
+    own = properties(item)
+    sides, orientation = _geometry(data, own, upright=file_format == "heic")
+    samples, bits = _samples(data, own + properties(tile))
+    color: Color = "gray" if samples == 1 else "ycc"
+    return _checked(Header(file_format, *sides, samples + alpha, bits, orientation, color=color))
+
+
+def _checked(header: Header) -> Header:
+    if not header.width or not header.height:
+        name = header.format.upper()
+        raise DecodeError(f"the {name} header says {header.width}x{header.height} pixels")
+    return header
+
+
+def _integer(data: Buffer, start: int, size: int) -> int:
+    return int.from_bytes(data[start : start + size], "big")
+
+
+def _associations(data: Buffer, iprp: IsoBox) -> dict[int, list[int]]:
+    """Read the ipma boxes: item -> its properties, as indices from 1, in order."""
+    found: dict[int, list[int]] = {}
+    budget = _MAX_ENTRIES
+    for ipma in boxes(data, iprp.start, iprp.end):
+        if ipma.kind != b"ipma":
+            continue
+        id_size = 4 if data[ipma.start] else 2
+        size = 1 + (data[ipma.start + 3] & 1)
+        mask = 0x7FFF if size == 2 else 0x7F
+        pos = ipma.start + 8
+        for _ in range(min(_integer(data, ipma.start + 4, 4), budget)):
+            if pos + id_size >= ipma.end:
+                break
+            item = _integer(data, pos, id_size)
+            first = pos + id_size + 1
+            pos = first + size * data[first - 1]
+            indices = [_integer(data, at, size) & mask for at in range(first, pos, size)]
+            found.setdefault(item, []).extend(indices)
+            budget -= 1 + len(indices)
+    return found
+
+
+def _references(data: Buffer, iref: IsoBox | None) -> Iterator[tuple[bytes, int, tuple[int, ...]]]:
+    """Read the iref box: (type, from, to) of each reference."""
+    if iref is None:
+        return
+    id_size, letter = (4, "I") if data[iref.start] else (2, "H")
+    budget = _MAX_ENTRIES
+    for box in boxes(data, iref.start + 4, iref.end):
+        source = _integer(data, box.start, id_size)
+        count = _integer(data, box.start + id_size, 2)
+        budget -= 1 + count
+        if budget < 0:
+            return
+        targets = struct.unpack_from(f">{count}{letter}", data, box.start + id_size + 2)
+        yield box.kind, source, targets
+
+
+def _is_alpha(data: Buffer, properties: list[IsoBox]) -> bool:
+    """Whether an auxiliary item is an alpha plane: its auxC property names its kind."""
+    for box in properties:
+        if box.kind == b"auxC":
+            name = bytes(data[box.start + 4 : min(box.end, box.start + 68)]).split(b"\0")[0]
+            return name.endswith((b":alpha", b":auxid:1"))
+    return False
+
+
+def _geometry(
+    data: Buffer, properties: list[IsoBox], *, upright: bool
+) -> tuple[tuple[int, int], int]:
+    """Width and height, and orientation; where the decoder turns the picture, after that."""
+    width = height = angle = 0
+    axis = None
+    for box in properties:
+        if box.kind == b"ispe":
+            width, height = struct.unpack_from(">II", data, box.start + 4)
+            break
+    for box in properties:  # libheif applies them in the order of the associations
+        if box.kind == b"irot":
+            angle = data[box.start] & 3
+            if upright and angle & 1:
+                width, height = height, width
+        elif box.kind == b"imir":
+            axis = data[box.start] & 1
+        elif box.kind == b"clap" and upright:
+            fields = struct.unpack_from(">IIIIiIiI", data, box.start)
+            width = _cropped(width, *fields[:2], *fields[4:6])
+            height = _cropped(height, *fields[2:4], *fields[6:])
+    return (width, height), 1 if upright else _ORIENTATIONS[angle, axis]
+
+
+def _cropped(side: int, size: int, size_unit: int, offset: int, offset_unit: int) -> int:
+    """Side left by a clean aperture, both fractions of pixels, rounded as libheif does."""
+    if not size_unit or not offset_unit:
+        raise DecodeError("the clean aperture (clap) of the HEIC has a zero denominator")
+    twice = 2 * offset * size_unit + (side * size_unit - size) * offset_unit
+    first = int(twice / (2 * offset_unit * size_unit))  # towards zero
+    last = (size + size_unit // 2) // size_unit - 1 + first
+    return max(min(last, side - 1) - max(first, 0) + 1, 0)
+
+
+def _samples(data: Buffer, properties: list[IsoBox]) -> tuple[int, int]:
+    """Samples a pixel (without alpha) and their bits, from the codec's own configuration."""
+    for box in properties:
+        if box.kind == b"av1C":
+            flags = data[box.start + 2]
+            bits = (12 if flags & 0x20 else 10) if flags & 0x40 else 8
+            return (1 if flags & 0x10 else 3), bits
+        if box.kind == b"hvcC":
+            return (3 if data[box.start + 16] & 3 else 1), 8 + (data[box.start + 17] & 7)
+    for box in properties:
+        if box.kind == b"pixi" and data[box.start + 4]:
+            return (1 if data[box.start + 4] == 1 else 3), data[box.start + 5]
+    return 3, 8

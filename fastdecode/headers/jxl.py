@@ -1,0 +1,196 @@
+"""JPEG XL: the size and metadata bits at the start of the codestream, bare or in its container."""
+
+from __future__ import annotations
+
+from fastdecode.errors import DecodeError
+from fastdecode.headers.isobmff import boxes
+from fastdecode.types import Buffer, Color, Header
+
+__all__ = ["parse"]
+
+_SIGNATURE = b"\xff\x0a"
+_HEADER_BYTES = 8192  # more than the bits read below can fill in any sane file
+_MAX_EXTRA_CHANNELS = 256
+# Width as a fraction of the height, by the 3-bit ratio; 0 means that the width is written out.
+_RATIOS = {1: (1, 1), 2: (12, 10), 3: (4, 3), 4: (3, 2), 5: (16, 9), 6: (5, 4), 7: (2, 1)}
+_ALPHA, _SPOT_COLOR, _CFA = 0, 2, 5  # extra channel types
+_GRAY = 1  # colour space
+
+
+class _Bits:
+    """The codestream's bits, least significant first."""
+
+    def __init__(self, data: bytes) -> None:
+        self._value = int.from_bytes(data, "little")
+        self._left = 8 * len(data)
+
+    def u(self, count: int) -> int:
+        """Read an unsigned integer of `count` bits."""
+        if count > self._left:
+            raise DecodeError("the JPEG XL header is cut short")
+        value = self._value & ((1 << count) - 1)
+        self._value >>= count
+        self._left -= count
+        return value
+
+    def u32(self, *choices: tuple[int, int]) -> int:
+        """Read U32(): two bits choose one of four (offset, bits)."""
+        offset, count = choices[self.u(2)]
+        return offset + self.u(count)
+
+    def enum(self) -> int:
+        return self.u32((0, 0), (1, 0), (2, 4), (18, 6))
+
+
+def parse(data: Buffer) -> Header:
+    """Read a JPEG XL's header.
+
+    Parameters
+    ----------
+    data : bytes or memoryview
+
+    Returns
+    -------
+    Header
+        libjxl turns the pixels upright unless told otherwise, so `width` and `height` are those of
+        the upright picture, and `orientation` is 1. `channels` counts the alpha channel, not depth
+        and the like.
+
+    Raises
+    ------
+    DecodeError
+        If there is no codestream, or its header is cut short.
+
+    Notes
+    -----
+    ISO/IEC 18181-1, annex D (SizeHeader, ImageMetadata, BitDepth, ExtraChannelInfo,
+    ColourEncoding); ISO/IEC 18181-2 (jxlc and jxlp boxes).
+    """
+    codestream = _codestream(data)
+    if codestream[:2] != _SIGNATURE:
+        raise DecodeError("the JPEG XL codestream does not start with FF 0A")
+    bits = _Bits(codestream[2:])
+    width, height = _size(bits)
+    orientation, animated = 1, False
+    depth, color, alpha = 8, _GRAY - 1, False
+    if not bits.u(1):  # all_default
+        if bits.u(1):  # extra_fields
+            orientation = 1 + bits.u(3)
+            animated = _extra_fields(bits)
+        depth = _bit_depth(bits)
+        bits.u(1)  # modular_16bit_buffers
+        alpha = _has_alpha(bits)
+        color = _color_space(bits)
+    if orientation >= 5:
+        width, height = height, width
+    gray = color == _GRAY
+    name: Color = "gray" if gray else "rgb"
+    channels = (1 if gray else 3) + alpha
+    return Header("jxl", width, height, channels, depth, color=name, animated=animated)
+
+
+def _codestream(data: Buffer) -> bytes:
+    """First bytes of the codestream: the jxlc box, or the jxlp boxes joined."""
+    if data[:2] == _SIGNATURE:
+        return bytes(data[:_HEADER_BYTES])
+    parts = b""
+    for box in boxes(data, 0, len(data)):
+        if box.kind == b"jxlc":
+            return bytes(data[box.start : min(box.end, box.start + _HEADER_BYTES)])
+        if box.kind == b"jxlp":  # a 4-byte counter comes first
+            start = min(box.start + 4, box.end)
+            parts += bytes(data[start : min(box.end, start + _HEADER_BYTES)])
+            if len(parts) >= _HEADER_BYTES:
+                break
+    if not parts:
+        raise DecodeError("the JPEG XL container holds no codestream (jxlc, jxlp)")
+    return parts
+
+
+def _size(bits: _Bits) -> tuple[int, int]:
+    """Read a SizeHeader: multiples of 8 up to 256, or written out in 9 to 30 bits."""
+    small = bits.u(1)
+
+    def side() -> int:
+        if small:
+            return 8 * (1 + bits.u(5))
+        return bits.u32((1, 9), (1, 13), (1, 18), (1, 30))
+
+    height = side()
+    ratio = bits.u(3)
+    if not ratio:
+        return side(), height
+    numerator, denominator = _RATIOS[ratio]
+    return height * numerator // denominator, height
+
+
+def _extra_fields(bits: _Bits) -> bool:
+    """Skip the intrinsic size and the preview; tell whether there is an animation."""
+    if bits.u(1):
+        _size(bits)
+    if bits.u(1):
+        _skip_preview(bits)
+    if not bits.u(1):
+        return False
+    bits.u32((100, 0), (1000, 0), (1, 10), (1, 30))  # ticks a second, and what divides them
+    bits.u32((1, 0), (1001, 0), (1, 8), (1, 10))
+    bits.u32((0, 0), (0, 3), (0, 16), (0, 32))  # loops
+    bits.u(1)  # timecodes
+    return True
+
+
+def _skip_preview(bits: _Bits) -> None:
+    """Skip a PreviewHeader, a SizeHeader for small pictures."""
+    by_8 = bits.u(1)
+
+    def side() -> None:
+        if by_8:
+            bits.u32((16, 0), (32, 0), (1, 5), (33, 9))
+        else:
+            bits.u32((1, 6), (65, 8), (321, 10), (1345, 12))
+
+    side()
+    if not bits.u(3):
+        side()
+
+
+def _bit_depth(bits: _Bits) -> int:
+    """Read a BitDepth: bits of an integer sample, or of a float with its exponent."""
+    if not bits.u(1):
+        return bits.u32((8, 0), (10, 0), (12, 0), (1, 6))
+    depth = bits.u32((32, 0), (16, 0), (24, 0), (1, 6))
+    bits.u(4)  # exponent bits
+    return depth
+
+
+def _has_alpha(bits: _Bits) -> bool:
+    """Read past the extra channels; tell whether one of them is alpha."""
+    alpha = False
+    count = bits.u32((0, 0), (1, 0), (2, 4), (1, 12))
+    if count > _MAX_EXTRA_CHANNELS:
+        raise DecodeError(f"the JPEG XL header says {count} extra channels")
+    for _ in range(count):
+        if bits.u(1):  # d_alpha: all defaults
+            alpha = True
+            continue
+        kind = bits.enum()
+        _bit_depth(bits)
+        bits.u32((0, 0), (3, 0), (4, 0), (1, 3))  # subsampling
+        bits.u(8 * bits.u32((0, 0), (0, 4), (16, 5), (48, 10)))  # name
+        if kind == _ALPHA:
+            alpha = True
+            bits.u(1)  # premultiplied
+        elif kind == _SPOT_COLOR:
+            bits.u(64)  # four half floats
+        elif kind == _CFA:
+            bits.u32((1, 0), (0, 2), (3, 4), (19, 8))
+    return alpha
+
+
+def _color_space(bits: _Bits) -> int:
+    """Read as far as the colour space of the ColourEncoding: 0 RGB, 1 grey, 2 XYB, 3 unknown."""
+    bits.u(1)  # xyb_encoded
+    if bits.u(1):  # all_default: sRGB
+        return 0
+    bits.u(1)  # want_icc
+    return bits.enum()

@@ -1,0 +1,92 @@
+"""PNG: the IHDR chunk, and what the chunks before the first IDAT add to it."""
+
+from __future__ import annotations
+
+import struct
+
+from fastdecode.errors import DecodeError
+from fastdecode.headers import exif
+from fastdecode.types import Buffer, Color, Header
+
+__all__ = ["parse"]
+
+_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_CHUNK = struct.Struct(">I4s")
+_IHDR = struct.Struct(">IIBBBBB")
+# Colour type: (samples for each pixel, colour model, legal bit depths).
+_COLOR_TYPES: dict[int, tuple[int, Color, tuple[int, ...]]] = {
+    0: (1, "gray", (1, 2, 4, 8, 16)),
+    2: (3, "rgb", (8, 16)),
+    3: (1, "palette", (1, 2, 4, 8)),
+    4: (2, "gray", (8, 16)),
+    6: (4, "rgb", (8, 16)),
+}
+_MAX_SIDE = 2**31 - 1
+_MAX_CHUNKS = 1024  # before the first IDAT: real files have a dozen
+
+
+def parse(data: Buffer) -> Header:
+    """Read a PNG's header.
+
+    Parameters
+    ----------
+    data : bytes or memoryview
+
+    Returns
+    -------
+    Header
+        `width`, `height` and `orientation` describe the stored pixels: Pillow does not turn them.
+
+    Raises
+    ------
+    DecodeError
+        If the signature or IHDR is damaged. `struct.error` if the data ends first.
+
+    Notes
+    -----
+    PNG specification, third edition: 5.2 (signature), 5.6 (chunk order), 11.2.1 (IHDR), 11.3.4.5
+    (eXIf), APNG's acTL. An eXIf after the pixels is not seen.
+    """
+    if data[:8] != _SIGNATURE[: len(data)]:
+        raise DecodeError("the PNG signature is damaged")
+    length, kind = _CHUNK.unpack_from(data, 8)
+    width, height, bits, color_type, _, _, interlace = _IHDR.unpack_from(data, 16)
+    if kind != b"IHDR" or length < _IHDR.size:
+        raise DecodeError(f"the PNG starts with a {kind!r} chunk instead of IHDR")
+    if not 0 < width <= _MAX_SIDE or not 0 < height <= _MAX_SIDE:
+        raise DecodeError(f"the PNG header says {width}x{height} pixels")
+    channels, color, depths = _COLOR_TYPES.get(color_type, (0, "other", ()))
+    if bits not in depths:
+        raise DecodeError(f"the PNG header says colour type {color_type} with {bits} bits")
+    animated, orientation = _ancillary(data, 8 + 12 + length)
+    return Header(
+        "png",
+        width,
+        height,
+        channels,
+        bits,
+        orientation,
+        progressive=interlace == 1,
+        color=color,
+        animated=animated,
+    )
+
+
+def _ancillary(data: Buffer, pos: int) -> tuple[bool, int]:
+    """Look for acTL and eXIf from `pos` up to the first IDAT: (animated, orientation)."""
+    animated = False
+    orientation = 1
+    size = len(data)
+    for _ in range(_MAX_CHUNKS):
+        if pos + 8 > size:
+            break
+        length, kind = _CHUNK.unpack_from(data, pos)
+        if kind == b"IDAT" or kind == b"IEND":
+            break
+        if kind == b"acTL":
+            # One frame is a picture, not an animation.
+            animated = int.from_bytes(data[pos + 8 : pos + 12], "big") > 1
+        elif kind == b"eXIf":
+            orientation = exif.orientation(data, pos + 8, pos + 8 + length)
+        pos += 12 + length
+    return animated, orientation

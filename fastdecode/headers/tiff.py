@@ -1,0 +1,124 @@
+"""TIFF and BigTIFF: the first image file directory."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+
+from fastdecode.errors import DecodeError
+from fastdecode.types import Buffer, Color, Header
+
+__all__ = ["parse"]
+
+_WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC = 256, 257, 258, 259, 262
+_ORIENTATION, _SAMPLES, _XMP = 274, 277, 700
+_WANTED = frozenset(
+    {_WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC, _ORIENTATION, _SAMPLES, _XMP}
+)
+_OLD_JPEG = 6
+# Field types that hold integers: struct letter by type number (BYTE … LONG8, IFD8).
+_INTEGERS = {1: "B", 3: "H", 4: "I", 6: "b", 8: "h", 9: "i", 16: "Q", 17: "q", 18: "Q"}
+_BYTES = frozenset({1, 2, 7})  # BYTE, ASCII, UNDEFINED: what XMP is stored as
+_COLORS: dict[int, Color] = {
+    0: "gray", 1: "gray", 2: "rgb", 3: "palette", 4: "gray", 5: "cmyk", 6: "ycc",
+}  # fmt: skip
+_XMP_ORIENTATION = re.compile(rb'tiff:Orientation(?:="|>)([0-9])')
+_MAX_ENTRIES = 65535
+_MAX_XMP = 1 << 20
+
+
+def parse(data: Buffer) -> Header:
+    """Read a TIFF's header: its first page.
+
+    Parameters
+    ----------
+    data : bytes or memoryview
+
+    Returns
+    -------
+    Header
+        Pillow turns a TIFF's pixels upright while it loads them (it alone among the stored-pixel
+        formats), so `width` and `height` are those of the upright picture, and `orientation` is 1.
+
+    Raises
+    ------
+    DecodeError
+        If there is no directory, or no size in it. `struct.error` if the data ends first.
+
+    Notes
+    -----
+    TIFF 6.0, section 2; BigTIFF's 8-byte offsets. Of two entries with one tag the first counts, and
+    without the tag the XMP packet's orientation does: both as in Pillow.
+    """
+    order = "<" if data[:2] == b"II" else ">"
+    big = 43 in (data[2], data[3])
+    offset = struct.unpack_from(order + ("Q" if big else "I"), data, 8 if big else 4)[0]
+    if offset >= len(data):
+        raise DecodeError(f"the TIFF's directory lies at {offset}, past its {len(data)} bytes")
+    fields: dict[int, tuple[int, ...]] = {}
+    xmp = (0, 0)
+    for tag, kind, count, at in _entries(data, order, offset, big):
+        if tag not in fields and kind in _INTEGERS and tag != _XMP:
+            fields[tag] = _values(data, order + _INTEGERS[kind], min(count, 16), at)
+        elif tag == _XMP and kind in _BYTES:
+            xmp = (at, at + min(count, _MAX_XMP))
+    return _header(fields, _upright_swaps(data, fields, xmp), _has_next(data, order, offset, big))
+
+
+def _entries(
+    data: Buffer, order: str, offset: int, big: bool
+) -> Iterator[tuple[int, int, int, int]]:
+    """Yield the wanted entries of a directory: (tag, type, count, where the values lie)."""
+    if big:
+        (count,) = struct.unpack_from(order + "Q", data, offset)
+        entry, first, inline = struct.Struct(order + "HHQQ"), offset + 8, 8
+    else:
+        (count,) = struct.unpack_from(order + "H", data, offset)
+        entry, first, inline = struct.Struct(order + "HHII"), offset + 2, 4
+    stop = min(first + min(count, _MAX_ENTRIES) * entry.size, len(data) - entry.size + 1)
+    for at in range(first, stop, entry.size):
+        tag, kind, values, pointer = entry.unpack_from(data, at)
+        if tag not in _WANTED or not values:
+            continue
+        size = struct.calcsize(_INTEGERS.get(kind, "B")) * values
+        yield tag, kind, values, at + entry.size - inline if size <= inline else pointer
+
+
+def _values(data: Buffer, letter: str, count: int, at: int) -> tuple[int, ...]:
+    """Values of a field; none where they lie outside the file, as if the field were missing."""
+    form = f"{letter[0]}{count}{letter[1]}"
+    if at + struct.calcsize(form) > len(data):
+        return ()
+    return struct.unpack_from(form, data, at)
+
+
+def _upright_swaps(data: Buffer, fields: dict[int, tuple[int, ...]], xmp: tuple[int, int]) -> bool:
+    """Whether turning the picture upright exchanges its sides (orientations 5 to 8)."""
+    stored = fields.get(_ORIENTATION)
+    if stored:
+        return 5 <= stored[0] <= 8
+    found = _XMP_ORIENTATION.search(bytes(data[xmp[0] : xmp[1]]))
+    return found is not None and 5 <= int(found[1]) <= 8
+
+
+def _has_next(data: Buffer, order: str, offset: int, big: bool) -> bool:
+    """Whether another page follows: the offset behind the entries is not zero."""
+    letters, first, entry = ("Q", 8, 20) if big else ("H", 2, 12)
+    (count,) = struct.unpack_from(order + letters, data, offset)
+    at = offset + first + count * entry
+    size = 8 if big else 4
+    return at + size <= len(data) and any(data[at : at + size])
+
+
+def _header(fields: dict[int, tuple[int, ...]], swap: bool, animated: bool) -> Header:
+    width, height = (fields.get(tag, (0,)) for tag in (_WIDTH, _HEIGHT))
+    if len(width) != 1 or len(height) != 1 or width[0] <= 0 or height[0] <= 0:
+        raise DecodeError("the TIFF's directory gives no size")
+    photometric = fields.get(_PHOTOMETRIC, (0,))[:1]
+    old_jpeg = fields.get(_COMPRESSION) == (_OLD_JPEG,)
+    color = "ycc" if old_jpeg else _COLORS.get(photometric[0] if photometric else 0, "other")
+    samples = fields.get(_SAMPLES) or (3 if old_jpeg else 1,)
+    bits = fields.get(_BITS) or (1,)
+    sides = (height[0], width[0]) if swap else (width[0], height[0])
+    return Header("tiff", *sides, samples[0], max(bits), color=color, animated=animated)

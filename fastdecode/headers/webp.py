@@ -1,0 +1,121 @@
+"""WebP: the three kinds of first chunk, and an EXIF chunk where VP8X announces one."""
+
+from __future__ import annotations
+
+import struct
+
+from fastdecode.errors import DecodeError
+from fastdecode.headers import exif
+from fastdecode.types import Buffer, Color, Header
+
+__all__ = ["parse"]
+
+_CHUNK = struct.Struct("<4sI")
+_FIRST = 12  # after "RIFF", the size and "WEBP"
+_ANIMATION, _EXIF, _ALPHA = 0x02, 0x08, 0x10
+_FRAME_HEADER = 16  # what an ANMF chunk holds before its own chunks
+_MAX_CHUNKS = 1024
+
+
+def parse(data: Buffer) -> Header:
+    """Read a WebP's header.
+
+    Parameters
+    ----------
+    data : bytes or memoryview
+
+    Returns
+    -------
+    Header
+        `color` is ``"ycc"`` for lossy and ``"rgb"`` for lossless pictures. `width`, `height` and
+        `orientation` describe the stored pixels (of the canvas): Pillow does not turn them.
+
+    Raises
+    ------
+    DecodeError
+        If the first chunk is of no known kind, or damaged. `IndexError` or `struct.error` if the
+        data ends first.
+
+    Notes
+    -----
+    RFC 9649, 2.5 to 2.7 (chunks, VP8X), 3.4 (VP8L header); RFC 6386, 9.1 (VP8 frame header).
+    """
+    kind = bytes(data[_FIRST : _FIRST + 4])
+    start = _FIRST + 8
+    if kind == b"VP8 ":
+        return _lossy(data, start)
+    if kind == b"VP8L":
+        return _lossless(data, start)
+    if kind == b"VP8X":
+        return _extended(data, start)
+    raise DecodeError(f"the WebP starts with a {kind!r} chunk instead of VP8, VP8L or VP8X")
+
+
+def _lossy(data: Buffer, start: int) -> Header:
+    """Read a key frame's start code and its 14-bit sides."""
+    if data[start + 3 : start + 6] != b"\x9d\x01\x2a":
+        raise DecodeError("the WebP holds no VP8 key frame")
+    width, height = struct.unpack_from("<HH", data, start + 6)
+    return _header(width & 0x3FFF, height & 0x3FFF, color="ycc")
+
+
+def _lossless(data: Buffer, start: int) -> Header:
+    """Read the lossless header: two sides less one, 14 bits each, and the alpha hint."""
+    if data[start] != 0x2F:
+        raise DecodeError("the WebP's VP8L signature is damaged")
+    (packed,) = struct.unpack_from("<I", data, start + 1)
+    width, height = (packed & 0x3FFF) + 1, (packed >> 14 & 0x3FFF) + 1
+    return _header(width, height, alpha=bool(packed >> 28 & 1))
+
+
+def _extended(data: Buffer, start: int) -> Header:
+    """Read the canvas, then walk to the first picture, and to EXIF if it is announced."""
+    flags, sides = struct.unpack_from("<B3x6s", data, start)
+    width = int.from_bytes(sides[:3], "little") + 1
+    height = int.from_bytes(sides[3:], "little") + 1
+    (length,) = struct.unpack_from("<I", data, start - 4)
+    pos = start + length + (length & 1)
+    color: Color = "ycc"
+    orientation = 1
+    seen = False
+    for _ in range(_MAX_CHUNKS):
+        if pos + 8 > len(data):
+            break
+        kind, length = _CHUNK.unpack_from(data, pos)
+        if kind == b"EXIF":  # after the pictures
+            orientation = exif.orientation(data, pos + 8, pos + 8 + length)
+            break
+        if not seen and kind in (b"VP8 ", b"VP8L", b"ANMF"):
+            seen = True
+            if kind == b"VP8L" or (kind == b"ANMF" and _is_lossless_frame(data, pos + 8)):
+                color = "rgb"
+        if seen and not flags & _EXIF:
+            break
+        pos += 8 + length + (length & 1)
+    return _header(
+        width,
+        height,
+        alpha=bool(flags & _ALPHA),
+        color=color,
+        animated=bool(flags & _ANIMATION),
+        orientation=orientation,
+    )
+
+
+def _is_lossless_frame(data: Buffer, start: int) -> bool:
+    return data[start + _FRAME_HEADER : start + _FRAME_HEADER + 4] == b"VP8L"
+
+
+def _header(
+    width: int,
+    height: int,
+    *,
+    alpha: bool = False,
+    color: Color = "rgb",
+    animated: bool = False,
+    orientation: int = 1,
+) -> Header:
+    if not width or not height:
+        raise DecodeError(f"the WebP header says {width}x{height} pixels")
+    channels = 4 if alpha else 3
+    return Header("webp", width, height, channels, 8, orientation, color=color, animated=animated)

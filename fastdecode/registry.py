@@ -1,0 +1,279 @@
+"""Which backends there are, by name, and how to get hold of one without importing the others.
+
+To add a backend: one file in ``fastdecode/adapters/`` and one line in `BUILTIN`. To add one from
+another package: an entry point in the group ``fastdecode.backends`` whose name is the backend's and
+whose value is ``"module:Class"``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from fastdecode.errors import BackendUnavailable, UnknownBackend
+
+if TYPE_CHECKING:
+    from fastdecode.adapters.base import Backend
+    from fastdecode.types import Format
+
+__all__ = ["BUILTIN", "BackendInfo", "Entry", "backends", "load", "names", "register"]
+
+ENTRY_POINT_GROUP = "fastdecode.backends"
+
+
+class Entry(NamedTuple):
+    """Where a backend is, before anything of it is imported.
+
+    Attributes
+    ----------
+    target : str or Callable
+        ``"module:Class"``, or the class itself.
+    distribution : str
+        What pip calls the library.
+    formats : str
+        The formats it reads, separated by spaces: known even where the library is missing, so that
+        an error can say what would help. A test holds it equal to the backend's `supports`.
+    """
+
+    target: str | Callable[[], Backend]
+    distribution: str
+    formats: str = ""
+
+
+BUILTIN: dict[str, Entry] = {
+    "pillow": Entry(
+        "fastdecode.adapters.pillow:Pillow",
+        "pillow",
+        "jpeg png webp gif bmp tiff avif jpeg2000 other",
+    ),
+    "simplejpeg": Entry("fastdecode.adapters.simplejpeg:Simplejpeg", "simplejpeg", "jpeg"),
+    "opencv": Entry("fastdecode.adapters.opencv:Opencv", "opencv-python-headless", "jpeg png webp"),
+    "turbojpeg": Entry("fastdecode.adapters.turbojpeg:Turbojpeg", "PyTurboJPEG", "jpeg"),
+    "jpeg4py": Entry("fastdecode.adapters.jpeg4py:Jpeg4py", "jpeg4py", "jpeg"),
+    "imagecodecs": Entry(
+        "fastdecode.adapters.imagecodecs:Imagecodecs", "imagecodecs", "jpeg jpeg2000 jxl"
+    ),
+    "torchvision": Entry("fastdecode.adapters.torchvision:Torchvision", "torchvision", "jpeg png"),
+    "torchcodec": Entry("fastdecode.adapters.torchcodec:Torchcodec", "torchcodec", "jpeg png"),
+    "kornia_rs": Entry("fastdecode.adapters.kornia_rs:KorniaRs", "kornia-rs", "jpeg"),
+    "pillow_heif": Entry("fastdecode.adapters.pillow_heif:PillowHeif", "pillow-heif", "heic"),
+}
+
+
+@dataclass(frozen=True)
+class BackendInfo:
+    """What is known of a backend here.
+
+    Attributes
+    ----------
+    name : str
+    usable : bool
+    reason : str
+        Why it is not usable; empty when it is.
+    install : str
+        The line that installs it.
+    version : str
+        Of the library behind it; empty where unknown.
+    codec : str
+        The codec it is linked to, such as ``"libjpeg-turbo 3.1.2"``; empty where unknown.
+    exact : bool
+        Its pixels are the same as every other exact backend's, so it may be chosen by speed.
+    formats : tuple of Format
+    reduces : tuple of int
+        Reductions it makes inside its JPEG decoder.
+    releases_gil : bool
+    fork_safe : bool
+    """
+
+    name: str
+    usable: bool
+    reason: str
+    install: str
+    version: str = ""
+    codec: str = ""
+    exact: bool = True
+    formats: tuple[Format, ...] = ()
+    reduces: tuple[int, ...] = ()
+    releases_gil: bool = True
+    fork_safe: bool = True
+
+
+_registered: dict[str, Entry] = {}
+_loaded: dict[str, Backend] = {}
+_failed: dict[str, str] = {}
+_lock = threading.RLock()
+generation = 0
+"""Grows with every `register`: what was concluded from the registry before is out of date."""
+
+
+@cache
+def _entry_points() -> dict[str, Entry]:
+    """Backends of other packages. Scanning costs tens of milliseconds: only on first need."""
+    return {
+        point.name: Entry(point.value, point.dist.name if point.dist else "")
+        for point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
+        if point.name not in BUILTIN
+    }
+
+
+def names() -> list[str]:
+    """Every known name: built in, registered, and of installed packages, in that order."""
+    return [*dict.fromkeys((*BUILTIN, *_registered, *_entry_points()))]
+
+
+def entry(name: str) -> Entry:
+    """Look a name up, scanning installed packages only for one that is not known otherwise.
+
+    Raises
+    ------
+    UnknownBackend
+        If there is no such name; the message lists those there are.
+    """
+    found = _registered.get(name) or BUILTIN.get(name) or _entry_points().get(name)
+    if found is None:
+        raise UnknownBackend(f"no backend is called {name!r}; there are: {', '.join(names())}")
+    return found
+
+
+def install_line(name: str) -> str:
+    """Return the line that installs what the backend needs."""
+    if name in BUILTIN and name not in _registered:
+        return f"pip install 'fastdecode[{name}]'"
+    distribution = entry(name).distribution
+    return f"pip install {distribution}" if distribution else ""
+
+
+def register(
+    name: str,
+    backend: str | Callable[[], Backend],
+    *,
+    distribution: str = "",
+    replace: bool = False,
+) -> None:
+    """Make a backend known under a name, for this process.
+
+    Parameters
+    ----------
+    name : str
+        A Python identifier.
+    backend : str or type
+        A `Backend` subclass, or ``"module:Class"``, imported on first use.
+    distribution : str, optional
+        What pip calls the library behind it, for the install line.
+    replace : bool, default False
+        Allow a name that is taken.
+
+    Raises
+    ------
+    ValueError
+        If the name is taken and `replace` is not set, or is not an identifier.
+    """
+    if not name.isidentifier():
+        raise ValueError(f"a backend's name must be an identifier, not {name!r}")
+    global generation
+    with _lock:
+        if name in names() and not replace:
+            raise ValueError(f"there is a backend {name!r} already: pass replace=True to take over")
+        _registered[name] = Entry(backend, distribution)
+        _loaded.pop(name, None)
+        _failed.pop(name, None)
+        generation += 1
+
+
+def load(name: str) -> Backend:
+    """Return the one instance of a backend in this process, made on first use.
+
+    Raises
+    ------
+    UnknownBackend
+        If there is no such name.
+    BackendUnavailable
+        If its library is missing or broken; the message has the reason and the install line.
+    """
+    backend = _loaded.get(name)
+    if backend is not None:
+        return backend
+    with _lock:
+        if name not in _loaded and name not in _failed:
+            try:
+                _loaded[name] = _construct(entry(name))
+            except UnknownBackend:
+                raise
+            except Exception as error:  # noqa: BLE001 - a broken plugin may raise anything
+                _failed[name] = _reason(error)
+        if name in _failed:
+            line = install_line(name)
+            raise BackendUnavailable(
+                f"the backend {name!r} is not usable: {_failed[name]}"
+                + (f"\nInstall it with: {line}" if line else "")
+            )
+        return _loaded[name]
+
+
+def _construct(found: Entry) -> Backend:
+    from fastdecode.adapters.base import Backend
+
+    target = found.target
+    if isinstance(target, str):
+        module, _, attribute = target.partition(":")
+        target = getattr(importlib.import_module(module), attribute)
+    backend = target()
+    if not isinstance(backend, Backend):
+        raise TypeError(f"{found.target!r} is not a fastdecode Backend but {type(backend)}")
+    return backend
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ModuleNotFoundError):
+        return f"the Python package {error.name!r} is not installed"
+    if isinstance(error, BackendUnavailable):
+        return str(error)
+    return f"{type(error).__name__}: {error}"
+
+
+def backends() -> list[BackendInfo]:
+    """Say of every known backend what it is and whether it works here.
+
+    This imports every library that is installed, which may take seconds (PyTorch).
+
+    Returns
+    -------
+    list of BackendInfo
+        Built-in ones first, in the order of the documentation.
+    """
+    return [_info(name) for name in names()]
+
+
+def _info(name: str) -> BackendInfo:
+    try:
+        backend = load(name)
+    except BackendUnavailable:
+        formats: tuple[Format, ...] = tuple(entry(name).formats.split())  # type: ignore[assignment]
+        return BackendInfo(name, False, _failed[name], install_line(name), formats=formats)
+    jpeg = backend.supports.get("jpeg", ())
+    return BackendInfo(
+        name=name,
+        usable=True,
+        reason="",
+        install=install_line(name),
+        version=_ask(backend.version),
+        codec=_ask(backend.codec),
+        exact=backend.exact,
+        formats=tuple(backend.supports),
+        reduces=tuple(sorted({reduce for support in jpeg for reduce in support.reduces})),
+        releases_gil=backend.releases_gil,
+        fork_safe=backend.fork_safe,
+    )
+
+
+def _ask(question: Callable[[], str]) -> str:
+    """Let a backend speak of itself; one that cannot must not hide the others."""
+    try:
+        return question()
+    except Exception as error:  # noqa: BLE001 - a broken plugin may raise anything
+        return f"unknown ({type(error).__name__}: {error})"

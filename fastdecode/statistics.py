@@ -1,0 +1,61 @@
+"""Counts of what went another way than planned, so that no fallback is silent."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+__all__ = ["Stats", "count_failure", "count_fallback", "stats"]
+
+_RECENT = 20
+_lock = threading.Lock()
+_fallbacks: Counter[tuple[str, str]] = Counter()
+_failures: Counter[str] = Counter()
+_recent: deque[str] = deque(maxlen=_RECENT)
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What went another way than planned in this process since it began.
+
+    Attributes
+    ----------
+    fallbacks : Mapping[tuple[str, str], int]
+        ``(refused, decoded)``: pictures that the first backend refused and the second decoded.
+    failures : Mapping[str, int]
+        Pictures that nothing decoded, by the backend that was tried first.
+    recent : tuple of str
+        The last 20 refusals in words, oldest first.
+    """
+
+    fallbacks: Mapping[tuple[str, str], int]
+    failures: Mapping[str, int]
+    recent: tuple[str, ...]
+
+
+def stats(*, reset: bool = False) -> Stats:
+    """Return the counts of this process; with `reset`, also start them again from zero."""
+    with _lock:
+        result = Stats(dict(_fallbacks), dict(_failures), tuple(_recent))
+        if reset:
+            _fallbacks.clear()
+            _failures.clear()
+            _recent.clear()
+    return result
+
+
+def count_fallback(refused: Mapping[str, str], decoded: str) -> None:
+    """Count a picture that `decoded` gave after the others refused it, each with its reason."""
+    with _lock:
+        for name, reason in refused.items():
+            _fallbacks[name, decoded] += 1
+            _recent.append(f"{name}: {reason}")
+
+
+def count_failure(refused: Mapping[str, str]) -> None:
+    """Count a picture that nothing decoded."""
+    with _lock:
+        _failures[next(iter(refused), "")] += 1
+        _recent.extend(f"{name}: {reason}" for name, reason in refused.items())
