@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -126,9 +126,7 @@ def decode(
     )
 
 
-def decode_file(
-    path: str | os.PathLike[str], reduce: Reduce = 1, **options: Any
-) -> NDArray[Any]:
+def decode_file(path: str | os.PathLike[str], reduce: Reduce = 1, **options: Any) -> NDArray[Any]:
     """Read a file and decode it.
 
     Parameters
@@ -234,11 +232,9 @@ def _buffer(data: object) -> Buffer:
     if isinstance(data, (str, os.PathLike)):
         raise TypeError(_PATH.format(path=os.fspath(data)))
     if type(data).__module__ == "torch" and hasattr(data, "numpy"):
-        if data.device.type != "cpu":  # type: ignore[attr-defined]
-            raise TypeError("a tensor of encoded bytes must be in CPU memory: use data.cpu()")
-        data = data.numpy()
+        data = _tensor_bytes(data)
     try:
-        view = memoryview(data)  # type: ignore[arg-type]
+        view = memoryview(cast("bytes", data))
     except TypeError:
         raise TypeError(
             "data must be bytes, bytearray, memoryview, mmap, a uint8 ndarray or a uint8 tensor, "
@@ -252,6 +248,14 @@ def _buffer(data: object) -> Buffer:
     if not view.contiguous:
         raise TypeError("data must be contiguous: copy it with numpy.ascontiguousarray")
     return view if view.format == "B" else view.cast("B")
+
+
+def _tensor_bytes(tensor: Any) -> NDArray[Any]:
+    """View a tensor's memory, without importing PyTorch to know it by."""
+    if tensor.device.type != "cpu":
+        raise TypeError("a tensor of encoded bytes must be in CPU memory: use data.cpu()")
+    array: NDArray[Any] = tensor.numpy()
+    return array
 
 
 def _too_large(header: Header, max_pixels: int) -> ImageTooLarge:

@@ -63,7 +63,9 @@ def decode_batch(
     if on_error not in ("raise", "return"):
         raise ValueError(f"on_error must be 'raise' or 'return', not {on_error!r}")
     if isinstance(items, (bytes, bytearray, memoryview, str, os.PathLike)):
-        raise TypeError("decode_batch() takes several items; for one, use decode() or decode_file()")
+        raise TypeError(
+            "decode_batch() takes several items; for one, use decode() or decode_file()"
+        )
     if threads is not None and (not isinstance(threads, int) or threads < 1):
         raise ValueError(f"threads must be a positive integer, not {threads!r}")
     work = list(items)
@@ -109,7 +111,7 @@ def _in_order(futures: list[Future[Any]]) -> list[Any]:
 
 
 def _pool(threads: int) -> ThreadPoolExecutor:
-    """Return the pool of that size, which lasts: starting threads costs more than small pictures."""
+    """Return the pool of that size. It lasts: starting threads costs more than small pictures."""
     with _pools_lock:
         if threads not in _pools:
             _pools[threads] = ThreadPoolExecutor(threads, thread_name_prefix="fastdecode")

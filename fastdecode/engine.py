@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -116,14 +116,14 @@ def _prepare_jpeg(request: Request) -> bool:
     header = request.header
     data = request.data
     if header.progressive:
-        count, complete = jpeg_stream.scan_script(data, header)
-        if count > jpeg_stream.MAX_SCANS:
+        number, complete = jpeg_stream.scan_script(data, header)
+        if number > jpeg_stream.MAX_SCANS:
             raise DecodeError(
                 f"the JPEG has more than {jpeg_stream.MAX_SCANS} scans, which can cost seconds or "
                 "minutes: refused as hostile"
             )
         request.want = request.want._replace(complete=complete)
-    if data[-2:] == jpeg_stream.EOI or jpeg_stream.end_of_picture(data, header) >= 0:
+    if jpeg_stream.has_end(data, header):
         # The arithmetic decoder cannot run out of data: it reads zeros for ever.
         return header.coding == "arithmetic"
     if request.want.strict:
@@ -153,9 +153,9 @@ def _decode(choice: Choice, request: Request, doubtful: bool) -> Image:
         and request.orientation == 1
     )
     inside = window if support.region and choice.reduce == want.reduce else None
-    image = _ask(choice, request, inside, request.out if in_place else None)
+    image, warned = _ask(choice, request, inside, request.out if in_place else None)
     if header.format == "jpeg":
-        _check_jpeg(choice, request, image, inside, doubtful)
+        _check_jpeg(choice, request, image, inside, doubtful or warned)
     if in_place and image is request.out:
         return image
     left: Reduce = 1 if choice.reduce == want.reduce else want.reduce
@@ -170,8 +170,17 @@ def _decode(choice: Choice, request: Request, doubtful: bool) -> Image:
     return pixels.deliver(image, request.out)
 
 
-def _ask(choice: Choice, request: Request, window: Box | None, out: Image | None) -> Image:
-    """Call the backend. One that reports warnings is asked to, and its warnings are judged."""
+def _ask(
+    choice: Choice, request: Request, window: Box | None, out: Image | None
+) -> tuple[Image, bool]:
+    """Call the backend. One that reports warnings is asked to, and its warnings are judged.
+
+    Returns
+    -------
+    tuple of ndarray and bool
+        The pixels, and whether there was a warning. libjpeg names only the first, so that after
+        one it may have met anything.
+    """
     backend, support = choice.backend, choice.support
 
     def decode(strict: bool) -> Image:
@@ -187,14 +196,14 @@ def _ask(choice: Choice, request: Request, window: Box | None, out: Image | None
 
     try:
         try:
-            return decode(support.warnings)
+            return decode(support.warnings), False
         except CodecWarning as warning:
             message = str(warning)
             if jpeg_stream.says_missing_pixels(message):
                 raise _MissingPixels(message) from warning
             if request.want.strict or not jpeg_stream.is_recoverable(message):
                 raise
-            return decode(False)
+            return decode(False), True
     except (FastDecodeError, MemoryError):
         raise
     except Exception as error:
@@ -211,25 +220,20 @@ def _check_jpeg(
         expected = (-(-header.height // choice.reduce), -(-header.width // choice.reduce))
         if image.shape[:2] != expected:
             raise DecodeError(f"gave a picture of {image.shape[:2]}, not {expected}")
-    tells = choice.support.warnings and header.coding != "arithmetic"
-    if tells or not (doubtful or _looks_filled_in(image)):
+    if not (doubtful or (not choice.support.warnings and _looks_filled_in(image))):
         return
-    end = jpeg_stream.end_of_picture(request.data, header)
-    other = Request(
-        data=jpeg_stream.with_other_ending(request.data, end, header),
-        header=header,
-        want=request.want._replace(strict=False),
-        window=None,
-        orientation=1,
-        out=None,
-        backend=choice.name,
-    )
-    try:
-        again = _ask(choice, other, window, None)
-    except DecodeError as error:
-        raise _MissingPixels(_MISSING) from error
-    if not np.array_equal(image, again):
-        raise _MissingPixels(_MISSING)
+    for end in jpeg_stream.ends_of_data(request.data, header):
+        other = replace(
+            request,
+            data=jpeg_stream.with_other_ending(request.data, end, header),
+            want=request.want._replace(strict=False),
+        )
+        try:
+            again, _ = _ask(choice, other, window, None)
+        except DecodeError as error:
+            raise _MissingPixels(_MISSING) from error
+        if not np.array_equal(image, again):
+            raise _MissingPixels(_MISSING)
 
 
 def _looks_filled_in(image: Image) -> bool:

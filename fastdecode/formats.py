@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import TypeAlias
 
-from fastdecode.errors import DecodeError
+from fastdecode.errors import DecodeError, UnsupportedFormat
 from fastdecode.types import Buffer, Format, Header
 
 __all__ = ["probe", "sniff"]
@@ -93,7 +93,7 @@ def probe(data: Buffer) -> Header:
     DecodeError
         If the header is damaged or cut short.
     UnsupportedFormat
-        If it is no image that fastdecode or Pillow knows.
+        If it is no image that fastdecode, or Pillow where it is installed, knows.
 
     Notes
     -----
@@ -105,7 +105,13 @@ def probe(data: Buffer) -> Header:
     try:
         return _parser(_MODULES.get(name, name))(data)
     except (IndexError, OverflowError, struct.error):
-        raise DecodeError(f"the {name.upper()} header is cut short ({len(data)} bytes)") from None
+        message = f"the {name.upper()} header is cut short ({len(data)} bytes)"
+        raise DecodeError(message) from None
+    except ModuleNotFoundError as error:
+        raise UnsupportedFormat(
+            f"these {len(data)} bytes are not an image that fastdecode knows; "
+            f"Pillow might, but it is not installed ({error})"
+        ) from error
 
 
 @cache

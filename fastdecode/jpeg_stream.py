@@ -15,7 +15,8 @@ __all__ = [
     "EOI",
     "MAX_SCANS",
     "ScanScript",
-    "end_of_picture",
+    "ends_of_data",
+    "has_end",
     "is_recoverable",
     "says_missing_pixels",
     "scan_script",
@@ -48,7 +49,11 @@ _MISSING = re.compile(r"[Pp]remature end|found marker 0x\w+ instead of RST")
 # No FF, which would start a marker. They are random on purpose and fixed for reproducibility.
 _ENTROPY = bytes((i * 167 + (i * i) % 251) % 254 + 1 for i in range(512))
 # The arithmetic coder may drop trailing zero bytes (T.81, D.1.8): that many are no proof of loss.
-_DROPPED_ZEROS = bytes(64)
+_DROPPED_ZEROS = bytes(6)
+# A marker other than the restart markers, which belong to the data.
+_MARKER = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]", re.DOTALL)
+# What may stand between two scans: tables, restart interval, APPn, COM, DNL; each with a length.
+_BETWEEN_SCANS = frozenset({0xC4, 0xCC, 0xDB, 0xDC, 0xDD, 0xFE, *range(0xE0, 0xF0)})
 
 
 class ScanScript(NamedTuple):
@@ -56,13 +61,13 @@ class ScanScript(NamedTuple):
 
     Attributes
     ----------
-    count : int
+    number : int
         How many there are; counting stops just above `MAX_SCANS`.
     complete : bool
         Every coefficient of every component reaches its full precision.
     """
 
-    count: int
+    number: int
     complete: bool
 
 
@@ -74,15 +79,52 @@ def _find(data: Buffer, needle: bytes, start: int) -> int:
     return found.start() if found else -1
 
 
-def end_of_picture(data: Buffer, header: Header) -> int:
-    """Offset of the end marker (EOI) that closes the picture, in bytes; -1 if there is none.
+def has_end(data: Buffer, header: Header) -> bool:
+    """Whether an end marker (EOI) closes the picture, whatever trails it.
 
     Notes
     -----
-    In entropy-coded data FF is always followed by 00 or a restart marker (T.81, F.1.2.3), so the
-    first EOI after the first scan's header is the real one, whatever trails it.
+    In entropy-coded data FF is always followed by 00 or a restart marker (T.81, F.1.2.3), so that
+    an EOI after the first scan's header is a real one.
     """
-    return _find(data, EOI, header.scan_offset)
+    return data[-2:] == EOI or _find(data, EOI, header.scan_offset) >= 0
+
+
+def ends_of_data(data: Buffer, header: Header) -> list[int]:
+    """Find where decoders stop reading compressed data.
+
+    Returns
+    -------
+    list of int
+        Offsets in bytes: the end of the first scan's data, and, where there are more scans, the end
+        of the last one's. A marker that has no business there also ends the data.
+    """
+    ends: list[int] = []
+    pos = header.scan_offset
+    for _ in range(MAX_SCANS):
+        found = _MARKER.search(data, pos)
+        end = found.start() if found else len(data)
+        next_scan = _next_scan(data, end)
+        while data[end - 1] == 0xFF:  # fill bytes belong to the marker
+            end -= 1
+        ends.append(end)
+        if next_scan < 0:
+            break
+        pos = next_scan
+    return [ends[0]] if len(ends) == 1 else [ends[0], ends[-1]]
+
+
+def _next_scan(data: Buffer, pos: int) -> int:
+    """Offset of the next scan's data, if only tables lie between; -1 if the picture ends here."""
+    while pos + 4 <= len(data) and data[pos] == 0xFF:
+        marker = data[pos + 1]
+        length = data[pos + 2] << 8 | data[pos + 3]
+        if marker == 0xDA:
+            return pos + 2 + length
+        if marker not in _BETWEEN_SCANS:
+            break
+        pos += 2 + length
+    return -1
 
 
 def scan_script(data: Buffer, header: Header) -> ScanScript:
@@ -138,11 +180,22 @@ def without_half_marker(data: Buffer) -> bytes:
 
 
 def with_other_ending(data: Buffer, end: int, header: Header) -> bytes:
-    """Let other data follow the compressed data that ends at `end`.
+    """Put other data where the compressed data ends.
 
     A decoder that has all its pixels by then ignores it and gives the same picture; one that ran
     out and filled in decodes it, and gives another. This tells missing pixels from complete ones
     with any decoder, whether or not it reports warnings.
+
+    Parameters
+    ----------
+    data : bytes or memoryview
+    end : int
+        One of `ends_of_data`, in bytes.
+    header : Header
+
+    Returns
+    -------
+    bytes
     """
     dropped = _DROPPED_ZEROS if header.coding == "arithmetic" else b""
-    return bytes(data[:end]) + dropped + _ENTROPY + EOI
+    return b"".join((data[:end], dropped, _ENTROPY, data[end:]))

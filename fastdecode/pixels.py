@@ -70,7 +70,8 @@ def _eight_bits(image: Image, header: Header) -> Image:
     if image.dtype == np.uint8 and (header.bits >= 8 or header.format == "jxl"):
         return image
     if image.dtype.kind == "f":
-        return np.clip(image * 255 + 0.5, 0, 255).astype(np.uint8)
+        scaled: Image = np.clip(image * 255 + 0.5, 0, 255)
+        return scaled.astype(np.uint8)
     if image.dtype == np.bool_:
         return image.astype(np.uint8) * np.uint8(255)
     # JPEG and JPEG 2000 keep the file's own range; the others fill their type.

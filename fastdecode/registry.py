@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from fastdecode.errors import BackendUnavailable, UnknownBackend
 
@@ -204,7 +204,7 @@ def load(name: str) -> Backend:
                 _loaded[name] = _construct(entry(name))
             except UnknownBackend:
                 raise
-            except Exception as error:  # noqa: BLE001 - a broken plugin may raise anything
+            except Exception as error:  # a broken plugin may raise anything
                 _failed[name] = _reason(error)
         if name in _failed:
             line = install_line(name)
@@ -253,7 +253,7 @@ def _info(name: str) -> BackendInfo:
     try:
         backend = load(name)
     except BackendUnavailable:
-        formats: tuple[Format, ...] = tuple(entry(name).formats.split())  # type: ignore[assignment]
+        formats = cast("tuple[Format, ...]", tuple(entry(name).formats.split()))
         return BackendInfo(name, False, _failed[name], install_line(name), formats=formats)
     jpeg = backend.supports.get("jpeg", ())
     return BackendInfo(
@@ -275,5 +275,5 @@ def _ask(question: Callable[[], str]) -> str:
     """Let a backend speak of itself; one that cannot must not hide the others."""
     try:
         return question()
-    except Exception as error:  # noqa: BLE001 - a broken plugin may raise anything
+    except Exception as error:  # a broken plugin may raise anything
         return f"unknown ({type(error).__name__}: {error})"

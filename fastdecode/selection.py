@@ -101,7 +101,7 @@ _used: _Preference = None
 _first_choices: dict[object, Choice] = {}
 
 
-class use:
+class use:  # noqa: N801 - to its users it is a function
     """Set the backend, or the ranking, for every later `decode` of this process.
 
     As a plain call it stays set; as a context manager it is set back at the end.
@@ -244,7 +244,8 @@ def _ordered(ranking: Ranking | None, format: Format, reduce: Reduce) -> list[st
     disabled = set(os.environ.get("FASTDECODE_DISABLE", "").replace(" ", "").split(","))
     order = (*(ranking.order(format, reduce) if ranking else ()), *DEFAULT.order(format, reduce))
     return [
-        name for name in dict.fromkeys((*order, *_PILLOW_FIRST, *registry.names()))
+        name
+        for name in dict.fromkeys((*order, *_PILLOW_FIRST, *registry.names()))
         if name not in disabled
     ]
 
@@ -282,10 +283,10 @@ def _fit(
 def _layouts(header: Header, mode: Mode) -> tuple[PixelLayout, ...]:
     """Layouts from which a mode can be made without loss, the one with the least work first."""
     if header.format == "jpeg":
+        eight = header.bits == 8 and header.coding != "jpeg-ls"
         if header.color == "cmyk":
-            return ("CMYK",)
+            return ("CMYK",) if eight else ("native",) if mode == "native" else ()
         if mode == "native":
-            eight = header.bits == 8 and header.coding != "jpeg-ls"
             return (("L" if header.color == "gray" else "RGB"), "native") if eight else ("native",)
         return ("RGBA", "RGB", "native") if mode == "RGBA" else (mode, "native")
     if mode == "L" and header.color in ("gray", "rgb"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 __all__ = [
@@ -54,7 +53,7 @@ Buffer: TypeAlias = "bytes | memoryview"
 Box: TypeAlias = "tuple[int, int, int, int]"
 """(left, top, right, bottom) in pixels; right and bottom are one past the end."""
 
-Image: TypeAlias = "NDArray[np.generic[Any]]"
+Image: TypeAlias = "NDArray[Any]"
 """Decoded pixels: (H, W) or (H, W, C), row by row."""
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import imagecodecs
 import numpy as np
 
@@ -54,19 +56,20 @@ class Imagecodecs(Backend):
         out: Image | None,
         strict: bool,
     ) -> Image:
+        source = cast("bytes", data)  # any buffer will do: its annotations are too narrow
         if header.format == "jpeg2000":
-            return _checked(imagecodecs.jpeg2k_decode(data, numthreads=1))
+            return _checked(imagecodecs.jpeg2k_decode(source, numthreads=1))
         if header.format == "jxl":
             # The first frame; orientation is part of the codestream and applied.
-            return _checked(imagecodecs.jpegxl_decode(data, index=0, numthreads=1))
+            return _checked(imagecodecs.jpegxl_decode(source, index=0, numthreads=1))
         if header.coding == "jpeg-ls":
-            return _checked(imagecodecs.jpegls_decode(data))
+            return _checked(imagecodecs.jpegls_decode(source))
         if layout == "native":
-            return _checked(imagecodecs.jpeg_decode(data))
-        return _checked(imagecodecs.jpeg8_decode(data, outcolorspace=_COLORSPACE[layout]))
+            return _checked(imagecodecs.jpeg_decode(source))
+        return _checked(imagecodecs.jpeg8_decode(source, outcolorspace=_COLORSPACE[layout]))
 
     def codec(self) -> str:
-        return str(imagecodecs.jpeg8_version()).replace("libjpeg_turbo", "libjpeg-turbo").split("/")[0]
+        return imagecodecs.jpeg8_version().replace("_", "-").split("/")[0]
 
 
 def _checked(image: Image) -> Image:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+import kornia_rs
 import numpy as np
-
-try:
-    from kornia_rs.io import decode_image_jpegturbo
-except ImportError:  # before 0.2 the functions lay flat
-    from kornia_rs import decode_image_jpegturbo
 
 from fastdecode.adapters.base import Backend, CodecWarning, Support
 from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
 
 __all__ = ["KorniaRs"]
 
+# Before 0.2 the functions lay flat.
+_decode = getattr(kornia_rs, "io", kornia_rs).decode_image_jpegturbo
 _MODE = {"RGB": "rgb", "L": "mono"}
 
 
@@ -46,7 +44,7 @@ class KorniaRs(Backend):
         strict: bool,
     ) -> Image:
         try:
-            image = np.asarray(decode_image_jpegturbo(bytes(data), _MODE[layout]))
+            image = np.asarray(_decode(bytes(data), _MODE[layout]))
         except Exception as error:
             raise CodecWarning(str(error)) from error
         return image[:, :, 0] if layout == "L" else image

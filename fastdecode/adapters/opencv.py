@@ -36,7 +36,7 @@ _REDUCED_BGR = {
 # hold the COLOR bit); the GRAYSCALE constant with the RGB bit is what means "reduced RGB".
 _WRITES_RGB = int(cv2.__version__.split(".")[0]) >= 5
 _REDUCED_RGB = (
-    {n: flag | cv2.IMREAD_COLOR_RGB for n, flag in _REDUCED_GRAY.items()} | {1: cv2.IMREAD_COLOR_RGB}
+    {n: flag | cv2.IMREAD_COLOR_RGB for n, flag in _REDUCED_GRAY.items()}
     if _WRITES_RGB
     else _REDUCED_BGR
 )
@@ -77,9 +77,7 @@ class Opencv(Backend):
         strict: bool,
     ) -> Image:
         flags = (_REDUCED_GRAY if layout == "L" else _REDUCED_RGB)[reduce]
-        image = cv2.imdecode(
-            np.frombuffer(data, np.uint8), flags | cv2.IMREAD_IGNORE_ORIENTATION
-        )
+        image = cv2.imdecode(np.frombuffer(data, np.uint8), flags | cv2.IMREAD_IGNORE_ORIENTATION)
         if image is None:
             raise DecodeError("cv2.imdecode returned None")
         if layout == "RGB" and not _WRITES_RGB:

@@ -83,7 +83,7 @@ class Pillow(Backend):
         image = _OPENERS[header.format](io.BytesIO(data))
         if header.format == "jpeg":
             _draft(cast("ImageFile.ImageFile", image), reduce, layout)
-        return _pixels(image, layout)
+        return _pixels(image, layout, header)
 
     def codec(self) -> str:
         number = features.version_feature("libjpeg_turbo")
@@ -110,22 +110,25 @@ def _draft(image: ImageFile.ImageFile, reduce: Reduce, layout: PixelLayout) -> N
     image.decoderconfig = (reduce, 0)
 
 
-def _pixels(image: PillowImage.Image, layout: PixelLayout) -> Image:
-    """Convert as Pillow does, but for two things that it does not do well."""
+def _pixels(image: PillowImage.Image, layout: PixelLayout, header: Header) -> Image:
+    """Convert as Pillow does, but for what it would clip or refuse."""
     image.load()
     mode = image.mode
-    if layout == "native" or layout == mode:
-        return _native(image)
+    if layout in ("native", mode):
+        return _native(image, header)
     if mode in _PREMULTIPLIED:
         image = image.convert(_PREMULTIPLIED[mode])
     elif mode.startswith("I;16"):
         # Pillow clips 16-bit grey at 255, which makes most pictures white. The high byte is what
         # it takes for 16-bit colour, and what libpng and OpenCV take for both.
-        image = PillowImage.fromarray((_native(image) >> 8).astype(np.uint8))
+        high = max(header.bits, 9) - 8
+        image = PillowImage.fromarray((_native(image, header) >> high).astype(np.uint8))
     return np.array(image if image.mode == layout else image.convert(layout))
 
 
-def _native(image: PillowImage.Image) -> Image:
-    """Copy the pixels out, in the byte order of this machine."""
+def _native(image: PillowImage.Image, header: Header) -> Image:
+    """Copy the pixels out, in this machine's byte order and in the file's own range."""
     array = np.array(image)
+    if header.format == "jpeg2000" and image.mode == "I;16" and 8 < header.bits < 16:
+        array >>= 16 - header.bits  # Pillow widens them to 16 bits
     return array.astype(array.dtype.newbyteorder("="), copy=False)

@@ -9,7 +9,7 @@ import torch
 with warnings.catch_warnings():
     # Its import warns of optional parts (libpng, libjpeg) that say nothing about JPEG.
     warnings.simplefilter("ignore")
-    import torchvision.io as io
+    from torchvision import io
 
 from fastdecode.adapters.base import Backend, Support
 from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce

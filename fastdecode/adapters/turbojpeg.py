@@ -35,7 +35,7 @@ class _Reporting(turbojpeg.TurboJPEG):  # type: ignore[misc]  # untyped library
     into an answer for this one call. By then the picture is decoded as far as it goes.
     """
 
-    def _TurboJPEG__report_error(self, handle: object) -> None:
+    def _TurboJPEG__report_error(self, handle: object) -> None:  # noqa: N802 - its mangled name
         raise CodecWarning(self._TurboJPEG__get_error_string(handle))
 
 
@@ -102,5 +102,3 @@ class Turbojpeg(Backend):
 
     def codec(self) -> str:
         return "libjpeg-turbo >= 3.0" if self._generation == 3 else "libturbojpeg of the system"
-
-

@@ -9,9 +9,12 @@ from fastdecode.types import Buffer
 __all__ = ["orientation"]
 
 _ENTRY = 12
-# The start of the entry "Orientation, type SHORT, one value", in either byte order.
-_LITTLE = b"\x12\x01\x03\x00\x01\x00\x00\x00"
-_BIG = b"\x01\x12\x00\x03\x00\x00\x00\x01"
+# By the start of the block: its byte order, and how the entry "Orientation, type SHORT, one value"
+# starts in that order.
+_ORDERS: dict[bytes, tuple[Literal["little", "big"], bytes]] = {
+    b"II*\0": ("little", b"\x12\x01\x03\x00\x01\x00\x00\x00"),
+    b"MM\0*": ("big", b"\x01\x12\x00\x03\x00\x00\x00\x01"),
+}
 
 
 def orientation(data: Buffer, start: int, end: int) -> int:
@@ -39,28 +42,16 @@ def orientation(data: Buffer, start: int, end: int) -> int:
     if head[:6] == b"Exif\0\0":  # PNG and WebP writers that keep the JPEG segment's prefix
         start += 6
         head = head[6:]
-    if head[:4] == b"II*\0":
-        return _from_ifd(data, start, end, "little", _LITTLE, head)
-    if head[:4] == b"MM\0*":
-        return _from_ifd(data, start, end, "big", _BIG, head)
-    return 1
-
-
-def _from_ifd(
-    data: Buffer,
-    start: int,
-    end: int,
-    order: Literal["little", "big"],
-    pattern: bytes,
-    head: bytes,
-) -> int:
-    """Find the entry by its bytes: a loop over the entries costs more than `bytes.find`."""
+    if head[:4] not in _ORDERS:
+        return 1
+    order, pattern = _ORDERS[head[:4]]
     ifd = start + int.from_bytes(head[4:8], order)
     first = ifd + 2
     if first > end:
         return 1
     count = int.from_bytes(data[ifd:first], order)
-    # Only the entries are copied, and only those inside the block.
+    # Only the entries are copied, and only those inside the block; a loop over them would cost more
+    # than finding the wanted one by its bytes.
     entries = bytes(data[first : min(first + _ENTRY * count, end)])
     at = entries.find(pattern)
     while at >= 0 and at % _ENTRY:  # inside another entry

@@ -47,7 +47,7 @@ def parse(data: Buffer) -> Header:
     width, height, flags = _SCREEN.unpack_from(data, 6)
     start = _next_picture(data, 13 + _color_table(flags), _MAX_BLOCKS)
     if not start:
-        raise DecodeError("the GIF ends before its first picture")
+        raise DecodeError("the GIF holds no picture")
     left, top, image_width, image_height, local = _DESCRIPTOR.unpack_from(data, start)
     width = max(width, left + image_width)
     height = max(height, top + image_height)

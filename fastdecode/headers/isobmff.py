@@ -5,21 +5,26 @@ The walk over boxes is shared with JPEG 2000 and JPEG XL, whose containers are b
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from fastdecode.errors import DecodeError
 from fastdecode.types import Buffer, Color, Format, Header
 
-__all__ = ["IsoBox", "boxes", "brands", "find", "parse", "sniff"]
+__all__ = ["IsoBox", "boxes", "find", "parse", "sniff"]
 
-_MAX_BOXES = 4096  # in one parent
+_MAX_BOXES = 1024  # in one parent
+_MAX_TRACKS = 8
 _MAX_BRANDS = 64
 _MAX_ENTRIES = 16384  # associations and references looked at, all together
 _AVIF_BRANDS = frozenset({b"avif", b"avis", b"avio", b"MA1A", b"MA1B", b"av01"})
 _HEIC_BRANDS = frozenset({b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"hevm", b"hevs"})
 _HEIF_BRANDS = frozenset({b"mif1", b"mif2", b"msf1", b"miaf"})
+# Names of the alpha plane, in HEIF's auxC and in a track's auxi.
+_ALPHA = re.compile(rb"urn:mpeg:(?:mpegB:cicp:systems:auxiliary:alpha|(?:hevc|avc):2015:auxid:1)\0")
 # EXIF orientation of "turn anticlockwise by angle * 90 degrees, then mirror": (angle, imir axis).
 _ORIENTATIONS = {
     (0, None): 1, (1, None): 8, (2, None): 3, (3, None): 6,
@@ -37,7 +42,7 @@ class IsoBox(NamedTuple):
 
 
 def boxes(data: Buffer, start: int, end: int) -> Iterator[IsoBox]:
-    """Walk the boxes in ``data[start:end]``, at most some thousand of them.
+    """Walk the boxes in ``data[start:end]``, at most a thousand of them.
 
     A box that claims more than its parent holds is cut to the parent: files are often read in part.
 
@@ -64,26 +69,11 @@ def boxes(data: Buffer, start: int, end: int) -> Iterator[IsoBox]:
 
 def find(data: Buffer, parent: IsoBox, *path: bytes) -> IsoBox | None:
     """Descend from `parent` through the first box of each type in `path`."""
-    box = parent
+    box: IsoBox | None = parent
     for kind in path:
-        for child in boxes(data, box.start, box.end):
-            if child.kind == kind:
-                box = child
-                break
-        else:
-            return None
+        children = boxes(data, box.start, box.end) if box else ()
+        box = next((child for child in children if child.kind == kind), None)
     return box
-
-
-def brands(data: Buffer) -> list[bytes]:
-    """Brands of the ftyp box, the major one first; empty if `data` does not start with one."""
-    if data[4:8] != b"ftyp":
-        return []
-    end = min(int.from_bytes(data[:4], "big"), len(data), 16 + 4 * _MAX_BRANDS)
-    listed = bytes(data[16:end])
-    found = [bytes(data[8:12])]
-    found += [listed[i : i + 4] for i in range(0, len(listed) - 3, 4)]
-    return found
 
 
 def sniff(data: Buffer) -> Format | None:
@@ -94,12 +84,15 @@ def sniff(data: Buffer) -> Format | None:
     The major brand decides if it names a codec; the generic ones (mif1 …) leave it to the
     compatible brands, and without any the file is left to the HEIF library.
     """
-    for brand in (found := brands(data)):
+    end = min(int.from_bytes(data[:4], "big"), 16 + 4 * _MAX_BRANDS)
+    listed = bytes(data[8:12]) + bytes(data[16:end])
+    brands = [listed[i : i + 4] for i in range(0, len(listed), 4)]
+    for brand in brands:
         if brand in _AVIF_BRANDS:
             return "avif"
         if brand in _HEIC_BRANDS:
             return "heic"
-    return "heic" if not _HEIF_BRANDS.isdisjoint(found) else None
+    return None if _HEIF_BRANDS.isdisjoint(brands) else "heic"
 
 
 def parse(data: Buffer) -> Header:
@@ -128,82 +121,72 @@ def parse(data: Buffer) -> Header:
     AVIF 1.1. An AVIF whose major brand is not ``avif`` shows its track, if any, as libavif does.
     """
     file_format = sniff(data) or "heic"
-    found = brands(data)
     top = _by_kind(data, IsoBox(b"", 0, len(data)))
     meta, moov = top.get(b"meta"), top.get(b"moov")
-    prefers_track = file_format == "avif" and found[:1] != [b"avif"]
-    if moov is not None and (prefers_track or meta is None):
-        track = _track(data, moov, file_format)
-        if track is not None:
-            return track
-    if meta is None:
-        raise DecodeError(f"the {file_format.upper()} file has no meta box")
-    return _primary(data, IsoBox(meta.kind, meta.start + 4, meta.end), file_format)
+    header = None
+    if moov is not None and (meta is None or (file_format == "avif" and data[8:12] != b"avif")):
+        header = _track(data, moov, file_format)
+    if header is None and meta is not None:
+        header = _primary(data, IsoBox(meta.kind, meta.start + 4, meta.end), file_format)
+    if header is None:
+        raise DecodeError(f"the {file_format.upper()} file has no primary picture")
+    if not header.width or not header.height:
+        raise DecodeError(f"the {file_format.upper()} header gives no size")
+    return header
 
 
 def _by_kind(data: Buffer, parent: IsoBox) -> dict[bytes, IsoBox]:
     """First box of each type in `parent`."""
-    found: dict[bytes, IsoBox] = {}
-    for box in boxes(data, parent.start, parent.end):
-        found.setdefault(box.kind, box)
-    return found
+    return {box.kind: box for box in reversed(list(boxes(data, parent.start, parent.end)))}
 
 
 def _track(data: Buffer, moov: IsoBox, file_format: Format) -> Header | None:
     """Read the first picture track: its size in 16.16, and whether it has several samples."""
     header = None
     alpha = False
-    for trak in boxes(data, moov.start, moov.end):
-        handler = find(data, trak, b"mdia", b"hdlr") if trak.kind == b"trak" else None
+    traks = (box for box in boxes(data, moov.start, moov.end) if box.kind == b"trak")
+    for trak in islice(traks, _MAX_TRACKS):
+        handler = find(data, trak, b"mdia", b"hdlr")
         if handler is None:
             continue
         kind = data[handler.start + 8 : handler.start + 12]
-        alpha = alpha or kind == b"auxv"
+        alpha = alpha or (kind == b"auxv" and _is_alpha_track(data, trak))
         tkhd = find(data, trak, b"tkhd")
         if header is None and kind == b"pict" and tkhd is not None:
             at = tkhd.start + (88 if data[tkhd.start] == 1 else 76)
             width, height = struct.unpack_from(">II", data, at)
             sizes = find(data, trak, b"mdia", b"minf", b"stbl", b"stsz")
             samples = struct.unpack_from(">I", data, sizes.start + 8)[0] if sizes else 1
-            header = Header(
-                file_format, width >> 16, height >> 16, color="ycc", animated=samples > 1
-            )
-    return _checked(header._replace(channels=3 + alpha)) if header else None
+            header = Header(file_format, width >> 16, height >> 16, color="ycc")
+            header = header._replace(animated=samples > 1)
+    return header._replace(channels=3 + alpha) if header else None
 
 
-def _primary(data: Buffer, meta: IsoBox, file_format: Format) -> Header:
+def _primary(data: Buffer, meta: IsoBox, file_format: Format) -> Header | None:
     """Read the properties of the primary item, of its first tile, and of its alpha plane."""
-    children = _by_kind(data, meta)
-    pitm, iprp, iref = (children.get(kind) for kind in (b"pitm", b"iprp", b"iref"))
+    pitm, iprp, iref = map(_by_kind(data, meta).get, (b"pitm", b"iprp", b"iref"))
     container = find(data, iprp, b"ipco") if iprp else None
     if pitm is None or iprp is None or container is None:
-        raise DecodeError(f"the {file_format.upper()} file has no primary picture")
+        return None
     item = _integer(data, pitm.start + 4, 4 if data[pitm.start] else 2)
     known = list(boxes(data, container.start, container.end))
     associated = _associations(data, iprp)
 
     def properties(item: int) -> list[IsoBox]:
-        return [known[i - 1] for i in associated.get(item, ()) if 0 < i <= len(known)]
+        indices = dict.fromkeys(associated.get(item, ()))
+        return [known[i - 1] for i in indices if 0 < i <= len(known)]
 
-    tile = item
-    alpha = False
-    for kind, source, targets in _references(data, iref):
-        if kind == b"dimg" and source == item and targets:
-            tile = targets[0]
-        elif kind == b"auxl" and item in targets:
-            alpha = alpha or _is_alpha(data, properties(source))
+    references = list(_references(data, iref))
+    tiles = next((to for kind, at, to in references if kind == b"dimg" and at == item), ())
+    tile = tiles[0] if tiles else item
+    # The alpha plane belongs to the picture, or to each tile of it. A set: each is looked at once.
+    planes = {at for kind, at, to in references if kind == b"auxl" and (item in to or tile in to)}
+    alpha = any(_is_alpha(data, properties(plane)) for plane in planes)
     own = properties(item)
     sides, orientation = _geometry(data, own, upright=file_format == "heic")
     samples, bits = _samples(data, own + properties(tile))
     color: Color = "gray" if samples == 1 else "ycc"
-    return _checked(Header(file_format, *sides, samples + alpha, bits, orientation, color=color))
-
-
-def _checked(header: Header) -> Header:
-    if not header.width or not header.height:
-        name = header.format.upper()
-        raise DecodeError(f"the {name} header says {header.width}x{header.height} pixels")
-    return header
+    return Header(file_format, *sides, samples + alpha, bits, orientation, color=color)
 
 
 def _integer(data: Buffer, start: int, size: int) -> int:
@@ -221,8 +204,8 @@ def _associations(data: Buffer, iprp: IsoBox) -> dict[int, list[int]]:
         size = 1 + (data[ipma.start + 3] & 1)
         mask = 0x7FFF if size == 2 else 0x7F
         pos = ipma.start + 8
-        for _ in range(min(_integer(data, ipma.start + 4, 4), budget)):
-            if pos + id_size >= ipma.end:
+        for _ in range(_integer(data, ipma.start + 4, 4)):
+            if pos + id_size >= ipma.end or budget < 0:
                 break
             item = _integer(data, pos, id_size)
             first = pos + id_size + 1
@@ -251,11 +234,17 @@ def _references(data: Buffer, iref: IsoBox | None) -> Iterator[tuple[bytes, int,
 
 def _is_alpha(data: Buffer, properties: list[IsoBox]) -> bool:
     """Whether an auxiliary item is an alpha plane: its auxC property names its kind."""
-    for box in properties:
-        if box.kind == b"auxC":
-            name = bytes(data[box.start + 4 : min(box.end, box.start + 68)]).split(b"\0")[0]
-            return name.endswith((b":alpha", b":auxid:1"))
-    return False
+    return any(_ALPHA.search(_first_bytes(data, box)) for box in properties if box.kind == b"auxC")
+
+
+def _is_alpha_track(data: Buffer, trak: IsoBox) -> bool:
+    """Whether an auxiliary track is an alpha plane: so says a box in its sample description."""
+    stsd = find(data, trak, b"mdia", b"minf", b"stbl", b"stsd")
+    return stsd is not None and _ALPHA.search(_first_bytes(data, stsd)) is not None
+
+
+def _first_bytes(data: Buffer, box: IsoBox) -> bytes:
+    return bytes(data[box.start : min(box.end, box.start + 1024)])
 
 
 def _geometry(
@@ -277,23 +266,26 @@ def _geometry(
             axis = data[box.start] & 1
         elif box.kind == b"clap" and upright:
             fields = struct.unpack_from(">IIIIiIiI", data, box.start)
-            width = _cropped(width, *fields[:2], *fields[4:6])
-            height = _cropped(height, *fields[2:4], *fields[6:])
+            # libheif rounds the left edge towards zero, the top edge to the nearest pixel.
+            width = _cropped(width, fields[:2] + fields[4:6], 0)
+            height = _cropped(height, fields[2:4] + fields[6:], 1)
     return (width, height), 1 if upright else _ORIENTATIONS[angle, axis]
 
 
-def _cropped(side: int, size: int, size_unit: int, offset: int, offset_unit: int) -> int:
-    """Side left by a clean aperture, both fractions of pixels, rounded as libheif does."""
+def _cropped(side: int, fields: tuple[int, ...], bias: int) -> int:
+    """Side left by a clean aperture (size and offset are fractions of pixels)."""
+    size, size_unit, offset, offset_unit = fields
     if not size_unit or not offset_unit:
         raise DecodeError("the clean aperture (clap) of the HEIC has a zero denominator")
-    twice = 2 * offset * size_unit + (side * size_unit - size) * offset_unit
-    first = int(twice / (2 * offset_unit * size_unit))  # towards zero
+    unit = 2 * offset_unit * size_unit
+    first = 2 * offset * size_unit + (side * size_unit - size) * offset_unit + bias * (unit // 2)
+    first = (1 if first > 0 else -1) * (abs(first) // unit)
     last = (size + size_unit // 2) // size_unit - 1 + first
     return max(min(last, side - 1) - max(first, 0) + 1, 0)
 
 
 def _samples(data: Buffer, properties: list[IsoBox]) -> tuple[int, int]:
-    """Samples a pixel (without alpha) and their bits, from the codec's own configuration."""
+    """Find samples a pixel (without alpha) and their bits in the codec's own configuration."""
     for box in properties:
         if box.kind == b"av1C":
             flags = data[box.start + 2]

@@ -6,6 +6,9 @@ a search for the first SOF byte pair finds theirs.
 
 from __future__ import annotations
 
+import re
+from typing import NamedTuple
+
 from fastdecode.errors import DecodeError
 from fastdecode.headers import exif
 from fastdecode.types import Buffer, Coding, Color, Header
@@ -29,7 +32,12 @@ _SOF: dict[int, Coding] = {
     0xF7: "jpeg-ls",
 }
 _SOI, _EOI, _SOS, _DRI, _APP0, _APP1, _APP14 = 0xD8, 0xD9, 0xDA, 0xDD, 0xE0, 0xE1, 0xEE
-_WITHOUT_LENGTH = frozenset({0x01, _SOI, *range(0xD0, 0xD8)})
+_MARKER = re.compile(rb"\xff+[^\xff]", re.DOTALL)
+_MAX_SEGMENTS = 10_000
+"""Before the first scan; an ICC profile of 16 MB takes 256."""
+
+_PROGRESSIVE = frozenset({0xC2, 0xCA})
+_WITHOUT_LENGTH = frozenset({0x00, 0x01, _SOI, *range(0xD0, 0xD8)})
 
 # Ratio of luma to chroma sampling, horizontal and vertical, as the field writes it.
 _SUBSAMPLING = {
@@ -41,6 +49,18 @@ _SUBSAMPLING = {
     (1, 4): "4:4:1",
     (4, 2): "4:1:0",
 }
+
+
+class _Segments(NamedTuple):
+    """What the marker segments say: offsets in bytes, -1 for no Adobe marker."""
+
+    frame: int
+    sof: int
+    scan_offset: int
+    restart_interval: int
+    orientation: int
+    jfif: bool
+    adobe: int
 
 
 def parse(data: Buffer) -> Header:
@@ -64,46 +84,9 @@ def parse(data: Buffer) -> Header:
     -----
     ITU-T T.81, annex B. Stray bytes before a marker are skipped, as libjpeg does.
     """
-    frame = 0
-    coding: Coding = ""
-    progressive = jfif = False
-    restart = 0
-    orientation = 1
-    adobe = -1
-    pos = 2
     try:
-        while True:
-            while data[pos] != 0xFF:
-                pos += 1
-            while data[pos] == 0xFF:
-                pos += 1
-            marker = data[pos]
-            pos += 1
-            if marker in _WITHOUT_LENGTH or marker == 0:
-                continue
-            if marker == _EOI:
-                raise DecodeError("the JPEG ends (EOI) before any picture")
-            length = data[pos] << 8 | data[pos + 1]
-            if length < 2:
-                raise DecodeError(f"JPEG segment FF {marker:02X} has the impossible length {length}")
-            if marker == _SOS:
-                break
-            if marker in _SOF:
-                if not frame:
-                    frame, coding, progressive = pos, _SOF[marker], marker in (0xC2, 0xCA)
-            elif marker == _DRI:
-                restart = data[pos + 2] << 8 | data[pos + 3]
-            elif marker == _APP0:
-                jfif = jfif or data[pos + 2 : pos + 7] == b"JFIF\0"
-            elif marker == _APP1:
-                if orientation == 1 and data[pos + 2 : pos + 8] == b"Exif\0\0":
-                    orientation = exif.orientation(data, pos + 8, pos + length)
-            elif marker == _APP14 and length >= 14 and data[pos + 2 : pos + 7] == b"Adobe":
-                adobe = data[pos + 13]
-            pos += length
-        scan_offset = pos + length
-        if not frame:
-            raise DecodeError("the JPEG has no frame header (SOF) before its first scan")
+        segments = _walk(data)
+        frame = segments.frame
         bits = data[frame + 2]
         height = data[frame + 3] << 8 | data[frame + 4]
         width = data[frame + 5] << 8 | data[frame + 6]
@@ -120,15 +103,59 @@ def parse(data: Buffer) -> Header:
         height,
         channels,
         bits,
-        orientation,
-        progressive,
+        segments.orientation,
+        segments.sof in _PROGRESSIVE,
         _subsampling(factors),
-        restart,
-        _color(channels, jfif, adobe, ids),
-        coding,
+        segments.restart_interval,
+        _color(channels, segments, ids),
+        _SOF[segments.sof],
         False,
-        scan_offset,
+        segments.scan_offset,
     )
+
+
+def _walk(data: Buffer) -> _Segments:
+    """Go from marker to marker up to the first scan."""
+    frame = sof = restart_interval = 0
+    orientation, jfif, adobe = 1, False, -1
+    pos = 2
+    for _ in range(_MAX_SEGMENTS):
+        marker = data[pos + 1]
+        if data[pos] == 0xFF and marker != 0xFF:
+            pos += 2
+        else:  # stray bytes, or fill bytes (T.81, B.1.1.2)
+            found = _MARKER.search(data, pos)
+            if found is None:
+                raise IndexError
+            pos = found.end()
+            marker = data[pos - 1]
+        if marker in _WITHOUT_LENGTH:
+            continue
+        if marker == _EOI:
+            raise DecodeError("the JPEG ends (EOI) before any picture")
+        length = data[pos] << 8 | data[pos + 1]
+        if length < 2:
+            raise DecodeError(f"JPEG segment FF {marker:02X} has the impossible length {length}")
+        if marker == _SOS:
+            break
+        if marker in _SOF:
+            if not frame:
+                frame, sof = pos, marker
+        elif marker == _DRI:
+            restart_interval = data[pos + 2] << 8 | data[pos + 3]
+        elif marker == _APP0:
+            jfif = jfif or data[pos + 2 : pos + 7] == b"JFIF\0"
+        elif marker == _APP1:
+            if orientation == 1 and data[pos + 2 : pos + 8] == b"Exif\0\0":
+                orientation = exif.orientation(data, pos + 8, pos + length)
+        elif marker == _APP14 and length >= 14 and data[pos + 2 : pos + 7] == b"Adobe":
+            adobe = data[pos + 13]
+        pos += length
+    else:
+        raise DecodeError(f"the JPEG header has more than {_MAX_SEGMENTS} segments")
+    if not frame:
+        raise DecodeError("the JPEG has no frame header (SOF) before its first scan")
+    return _Segments(frame, sof, pos + length, restart_interval, orientation, jfif, adobe)
 
 
 def _subsampling(factors: list[int]) -> str:
@@ -146,12 +173,13 @@ def _subsampling(factors: list[int]) -> str:
     return ",".join(f"{f >> 4}x{f & 15}" for f in factors)
 
 
-def _color(channels: int, jfif: bool, adobe: int, ids: tuple[int, ...]) -> Color:
+def _color(channels: int, segments: _Segments, ids: tuple[int, ...]) -> Color:
     """Guess the colour model as libjpeg does (jdapimin.c, default_decompress_parms)."""
     if channels == 1:
         return "gray"
     if channels == 3:
-        if not jfif and (adobe == 0 or (adobe < 0 and ids == (0x52, 0x47, 0x42))):
+        adobe = segments.adobe
+        if not segments.jfif and (adobe == 0 or (adobe < 0 and ids == (0x52, 0x47, 0x42))):
             return "rgb"
         return "ycc"
     return "cmyk" if channels == 4 else "other"

@@ -103,12 +103,15 @@ def _upright_swaps(data: Buffer, fields: dict[int, tuple[int, ...]], xmp: tuple[
 
 
 def _has_next(data: Buffer, order: str, offset: int, big: bool) -> bool:
-    """Whether another page follows: the offset behind the entries is not zero."""
-    letters, first, entry = ("Q", 8, 20) if big else ("H", 2, 12)
-    (count,) = struct.unpack_from(order + letters, data, offset)
+    """Whether another page follows: the offset behind the entries leads to another directory."""
+    letter, first, entry = ("Q", 8, 20) if big else ("H", 2, 12)
+    (count,) = struct.unpack_from(order + letter, data, offset)
     at = offset + first + count * entry
-    size = 8 if big else 4
-    return at + size <= len(data) and any(data[at : at + size])
+    pointer = struct.Struct(order + ("Q" if big else "I"))
+    if at + pointer.size > len(data):
+        return False
+    following: int = pointer.unpack_from(data, at)[0]
+    return following != offset and 0 < following < len(data)
 
 
 def _header(fields: dict[int, tuple[int, ...]], swap: bool, animated: bool) -> Header:
