@@ -11,8 +11,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fastdecode.api import DEFAULT_MAX_PIXELS, decode, decode_file, probe, reduce_for
     from fastdecode.adapters.base import Backend, Support
+    from fastdecode.api import DEFAULT_MAX_PIXELS, decode, decode_file, probe
+    from fastdecode.arguments import reduce_for
     from fastdecode.batch import decode_batch
     from fastdecode.errors import (
         BackendUnavailable,
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
         UnknownBackend,
         UnsupportedFormat,
     )
+    from fastdecode.ranking import Ranking, use
     from fastdecode.registry import BackendInfo, backends, register
-    from fastdecode.selection import Ranking, use
     from fastdecode.statistics import Stats, stats
     from fastdecode.types import Header
 
@@ -40,7 +41,7 @@ _HOMES = {
     "FastDecodeError": "errors",
     "Header": "types",
     "ImageTooLarge": "errors",
-    "Ranking": "selection",
+    "Ranking": "ranking",
     "Stats": "statistics",
     "Support": "adapters.base",
     "UnknownBackend": "errors",
@@ -50,10 +51,10 @@ _HOMES = {
     "decode_batch": "batch",
     "decode_file": "api",
     "probe": "api",
-    "reduce_for": "api",
+    "reduce_for": "arguments",
     "register": "registry",
     "stats": "statistics",
-    "use": "selection",
+    "use": "ranking",
 }
 
 __all__ = [

@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from fastdecode import engine, formats, orientation
-from fastdecode.errors import FastDecodeError, ImageTooLarge
+from fastdecode import engine, formats
+from fastdecode.arguments import (
+    as_buffer,
+    check_mode,
+    check_out,
+    check_reduce,
+    check_size,
+    reduce_for,
+    window_of,
+)
+from fastdecode.errors import FastDecodeError
 from fastdecode.selection import Want
-from fastdecode.types import MODES, REDUCES, Box, Buffer, Header, Image, Mode, Reduce
 
 if TYPE_CHECKING:
     import mmap
 
+    import numpy as np
     import torch
     from numpy.typing import NDArray
 
+    from fastdecode.types import Box, Header, Image, Mode, Reduce
+
     Data = bytes | bytearray | memoryview | mmap.mmap | NDArray[np.uint8] | torch.Tensor
 
-__all__ = ["DEFAULT_MAX_PIXELS", "decode", "decode_file", "probe", "reduce_for"]
+__all__ = ["DEFAULT_MAX_PIXELS", "decode", "decode_file", "probe"]
 
 DEFAULT_MAX_PIXELS = 178_956_970
 """Pixels that a header may promise: Pillow's limit for its DecompressionBombError."""
-
-_PATH = "decode() takes the bytes of an image, not a path: use decode_file({path!r})"
 
 
 def decode(
@@ -103,22 +109,19 @@ def decode(
     >>> small = decode(data, min_size=256)  # doctest: +SKIP
     """
     if type(data) is not bytes:
-        data = _buffer(data)
+        data = as_buffer(data)
     header = formats.probe(data)
-    if max_pixels is not None and header.width * header.height > max_pixels:
-        raise _too_large(header, max_pixels)
-    if mode not in MODES:
-        raise ValueError(f"mode must be one of {', '.join(MODES)}, not {mode!r}")
+    check_size(header, max_pixels)
+    check_mode(mode)
     applied = header.orientation if orient else 1
     if min_size is not None:
         if reduce != 1:
             raise ValueError("give reduce or min_size, not both")
         reduce = reduce_for(header, min_size, region=region, orient=orient)
-    elif reduce not in REDUCES:
-        raise ValueError(f"reduce must be 1, 2, 4 or 8, not {reduce!r}")
-    window = None if region is None else _window(region, header, reduce, applied)
+    check_reduce(reduce)
+    window = None if region is None else window_of(region, header, reduce, applied)
     if out is not None:
-        _check_out(out, header, mode, reduce, window, applied)
+        check_out(out, header, mode, reduce, window, applied)
     return engine.run(
         engine.Request(
             data, header, Want(mode, reduce, strict, True), window, applied, out, backend
@@ -177,139 +180,4 @@ def probe(data: Data) -> Header:
     UnsupportedFormat
         This is not an image that fastdecode or Pillow knows.
     """
-    return formats.probe(data if type(data) is bytes else _buffer(data))
-
-
-def reduce_for(
-    header: Header,
-    min_size: int | tuple[int, int],
-    *,
-    region: Box | None = None,
-    orient: bool = False,
-) -> Reduce:
-    """Find the largest reduction whose result still has at least the wanted sides.
-
-    It is what ``decode(data, min_size=…)`` uses, so that boxes and points can be divided by it.
-
-    Parameters
-    ----------
-    header : Header
-        From `probe`.
-    min_size : int or (height, width)
-        In pixels; an int stands for both.
-    region : (left, top, right, bottom), optional
-        Measure the result of this part instead of the whole.
-    orient : bool
-        Height, width and region are those of the picture as seen.
-
-    Returns
-    -------
-    {1, 2, 4, 8}
-        1 where even the full picture is smaller.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If `min_size` is not one or two positive integers, or `region` lies outside.
-    """
-    sides = min_size if isinstance(min_size, (tuple, list)) else (min_size, min_size)
-    if len(sides) != 2 or not all(_is_int(side) and side > 0 for side in sides):
-        raise ValueError(
-            f"min_size must be a positive integer or (height, width) of them, not {min_size!r}"
-        )
-    applied = header.orientation if orient else 1
-    width, height = orientation.seen_size(header.width, header.height, applied)
-    box = (0, 0, width, height) if region is None else _checked_region(region, width, height)
-    for reduce in (8, 4, 2):
-        left, top, right, bottom = _reduced(box, reduce)
-        if bottom - top >= sides[0] and right - left >= sides[1]:
-            return reduce  # type: ignore[return-value]
-    return 1
-
-
-def _buffer(data: object) -> Buffer:
-    """View any accepted input as bytes, without a copy."""
-    if isinstance(data, (str, os.PathLike)):
-        raise TypeError(_PATH.format(path=os.fspath(data)))
-    if type(data).__module__ == "torch" and hasattr(data, "numpy"):
-        data = _tensor_bytes(data)
-    try:
-        view = memoryview(cast("bytes", data))
-    except TypeError:
-        raise TypeError(
-            "data must be bytes, bytearray, memoryview, mmap, a uint8 ndarray or a uint8 tensor, "
-            f"not {type(data).__name__}"
-        ) from None
-    if view.ndim != 1 or view.itemsize != 1 or view.format not in ("B", "b", "c"):
-        raise TypeError(
-            "data must be one dimension of unsigned bytes (the encoded file), not "
-            f"{view.ndim} of {view.format!r}: has it been decoded already?"
-        )
-    if not view.contiguous:
-        raise TypeError("data must be contiguous: copy it with numpy.ascontiguousarray")
-    return view if view.format == "B" else view.cast("B")
-
-
-def _tensor_bytes(tensor: Any) -> NDArray[Any]:
-    """View a tensor's memory, without importing PyTorch to know it by."""
-    if tensor.device.type != "cpu":
-        raise TypeError("a tensor of encoded bytes must be in CPU memory: use data.cpu()")
-    array: NDArray[Any] = tensor.numpy()
-    return array
-
-
-def _too_large(header: Header, max_pixels: int) -> ImageTooLarge:
-    return ImageTooLarge(
-        f"the {header.format} header promises {header.width} x {header.height} = "
-        f"{header.width * header.height:,} pixels, over max_pixels={max_pixels:,}; if the file can "
-        "be trusted, pass a larger max_pixels, or None"
-    )
-
-
-def _is_int(value: object) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-
-
-def _checked_region(region: Sequence[int], width: int, height: int) -> Box:
-    """Refuse a region that is empty or reaches outside."""
-    if len(region) != 4 or not all(_is_int(edge) for edge in region):
-        raise ValueError(f"region must be four integers (left, top, right, bottom), not {region!r}")
-    left, top, right, bottom = (int(edge) for edge in region)
-    if not (0 <= left < right <= width and 0 <= top < bottom <= height):
-        raise ValueError(
-            f"region {tuple(region)} (left, top, right, bottom) is empty or outside the picture, "
-            f"which is {width} wide and {height} high"
-        )
-    return left, top, right, bottom
-
-
-def _reduced(box: Box, reduce: int) -> Box:
-    """Pixels of the reduced picture that show any of the box."""
-    left, top, right, bottom = box
-    return left // reduce, top // reduce, -(-right // reduce), -(-bottom // reduce)
-
-
-def _window(region: Box, header: Header, reduce: int, applied: int) -> Box:
-    """Turn a region of the full picture as seen into pixels of the reduced stored one."""
-    width, height = orientation.seen_size(header.width, header.height, applied)
-    box = _reduced(_checked_region(region, width, height), reduce)
-    return orientation.stored_box(box, -(-width // reduce), -(-height // reduce), applied)
-
-
-def _check_out(
-    out: Image, header: Header, mode: Mode, reduce: int, window: Box | None, applied: int
-) -> None:
-    """Refuse an array that the result cannot go into, before anything is decoded."""
-    if not isinstance(out, np.ndarray):
-        raise TypeError(f"out must be a NumPy array, not {type(out).__name__}")
-    if not (out.flags.c_contiguous and out.flags.writeable):
-        raise ValueError("out must be C-contiguous and writable")
-    if mode == "native":
-        return  # only the file knows its shape and type: `deliver` checks
-    left, top, right, bottom = window or _reduced((0, 0, header.width, header.height), reduce)
-    width, height = orientation.seen_size(right - left, bottom - top, applied)
-    shape = (height, width) if mode == "L" else (height, width, 3 if mode == "RGB" else 4)
-    if out.shape != shape or out.dtype != np.uint8:
-        raise ValueError(
-            f"out must have shape {shape} and dtype uint8, not {out.shape} and {out.dtype}"
-        )
+    return formats.probe(data if type(data) is bytes else as_buffer(data))

@@ -78,8 +78,10 @@ def _eight_bits(image: Image, header: Header) -> Image:
     scales = header.format in ("jpeg", "jpeg2000")
     bits = header.bits if scales else 8 * image.dtype.itemsize
     if bits < 8:
-        return (image.astype(np.uint16) * 255 // ((1 << bits) - 1)).astype(np.uint8)
-    return (image >> (bits - 8)).astype(np.uint8)
+        spread: Image = image.astype(np.uint16) * 255 // ((1 << bits) - 1)
+        return spread.astype(np.uint8)
+    high: Image = image >> (bits - 8)
+    return high.astype(np.uint8)
 
 
 def crop(image: Image, window: Box, reduce: Reduce) -> Image:

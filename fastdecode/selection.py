@@ -1,59 +1,25 @@
-"""Which backend gets a file: the caller's word first, then a ranking, then what each can do.
+"""Which backend gets a file: the preference first, then what each backend declares.
 
-The order of precedence is ``backend=`` of the call, then `use`, then the environment variable
-``FASTDECODE_BACKEND``, then the default ranking. ``FASTDECODE_DISABLE=a,b`` leaves backends out.
+``FASTDECODE_DISABLE=a,b`` leaves backends out of the automatic choice.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
-from fastdecode import registry
+from fastdecode import ranking, registry
 from fastdecode.errors import BackendUnavailable, UnknownBackend, UnsupportedFormat
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from fastdecode.adapters.base import Backend, Support
+    from fastdecode.ranking import Preference, Ranking
     from fastdecode.types import Format, Header, Mode, PixelLayout, Reduce
 
-__all__ = ["DEFAULT", "Choice", "Ranking", "Want", "candidates", "chosen", "first", "use"]
+__all__ = ["Choice", "Want", "candidates", "first"]
 
-
-@dataclass(frozen=True)
-class Ranking:
-    """An order of preference among backends: plain data.
-
-    Attributes
-    ----------
-    orders : Mapping
-        Backend names, fastest first, by ``(format, reduce)``. A key that is missing falls back to
-        ``(format, 1)``, then to the default ranking; names that are missing come last.
-    """
-
-    orders: Mapping[tuple[Format, Reduce], tuple[str, ...]] = field(default_factory=dict)
-
-    def order(self, format: Format, reduce: Reduce) -> tuple[str, ...]:
-        """Names for one format and reduction, fastest first."""
-        return self.orders.get((format, reduce)) or self.orders.get((format, 1)) or ()
-
-
-_JPEG = (
-    "simplejpeg",
-    "turbojpeg",
-    "opencv",
-    "jpeg4py",
-    "pillow",
-    "imagecodecs",
-    "torchcodec",
-    "torchvision",
-    "kornia_rs",
-)
-_PILLOW_FIRST = ("pillow", "imagecodecs", "opencv", "torchcodec", "torchvision")
-DEFAULT = Ranking({("jpeg", 1): _JPEG, ("png", 1): ("opencv", *_PILLOW_FIRST)})
+_first_choices: dict[object, Choice] = {}
 
 
 class Want(NamedTuple):
@@ -96,95 +62,6 @@ class Choice(NamedTuple):
     reduce: Reduce
 
 
-_Preference = str | Ranking | None
-_used: _Preference = None
-_first_choices: dict[object, Choice] = {}
-
-
-class use:  # noqa: N801 - to its users it is a function
-    """Set the backend, or the ranking, for every later `decode` of this process.
-
-    As a plain call it stays set; as a context manager it is set back at the end.
-
-    Parameters
-    ----------
-    preference : str, Ranking or None
-        A backend's name (it then answers alone), a ranking to choose by, or None for the default.
-
-    Raises
-    ------
-    UnknownBackend
-        If no backend has that name.
-    BackendUnavailable
-        If its library is missing or broken.
-
-    Examples
-    --------
-    >>> with use("pillow"):
-    ...     image = decode(data)  # doctest: +SKIP
-    """
-
-    def __init__(self, preference: str | Ranking | None) -> None:
-        if isinstance(preference, str):
-            _load_named(preference)
-        elif not (preference is None or isinstance(preference, Ranking)):
-            raise TypeError(f"use() takes a backend's name, a Ranking or None, not {preference!r}")
-        self._before = _used
-        _set(preference)
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> Literal[False]:
-        _set(self._before)
-        return False
-
-
-def _set(preference: _Preference) -> None:
-    global _used
-    _used = preference
-    forget()
-
-
-def forget() -> None:
-    """Choose anew from now on: backends, preferences or the environment have changed."""
-    _first_choices.clear()
-
-
-def chosen() -> _Preference:
-    """Return what decides when the call names no backend; None is the default ranking.
-
-    Raises
-    ------
-    UnknownBackend, BackendUnavailable
-        If ``FASTDECODE_BACKEND`` names a backend that cannot be used.
-    """
-    if _used is not None:
-        return _used
-    name = os.environ.get("FASTDECODE_BACKEND")
-    if not name:
-        return None
-    try:
-        _load_named(name)
-    except (UnknownBackend, BackendUnavailable) as error:
-        raise type(error)(f"FASTDECODE_BACKEND={name}: {error}") from error
-    return name
-
-
-def _load_named(name: str) -> Backend:
-    """Load a backend that somebody asked for; if it cannot be used, say which can."""
-    try:
-        return registry.load(name)
-    except BackendUnavailable as error:
-        usable = [info.name for info in registry.backends() if info.usable]
-        raise BackendUnavailable(f"{error}\nUsable here: {', '.join(usable)}") from error
-
-
 def first(backend: str | None, header: Header, want: Want) -> Choice:
     """Choose the backend to try first. The answer for each kind of file is remembered.
 
@@ -197,6 +74,7 @@ def first(backend: str | None, header: Header, want: Want) -> Choice:
     """
     key = (
         registry.generation,
+        ranking.generation,
         backend,
         want,
         header.format,
@@ -218,19 +96,18 @@ def first(backend: str | None, header: Header, want: Want) -> Choice:
 
 def candidates(backend: str | None, header: Header, want: Want) -> Iterator[Choice]:
     """Yield every choice for a file, best first, importing each backend only when it is reached."""
-    preference: _Preference = backend if backend is not None else chosen()
+    preference: Preference = backend if backend is not None else ranking.preferred()
     if isinstance(preference, str):
-        choice = _fit(preference, _load_named(preference), header, want, any_reduce=True)
+        choice = _fit(preference, ranking.load_named(preference), header, want, any_reduce=True)
         if isinstance(choice, Choice):
             yield choice
         return
-    names = _ordered(preference, header.format, want.reduce)
     found = False
     # A JPEG is reduced by a decoder that reduces inside its DCT, if there is any at all.
     for any_reduce in (False, True):
-        for name in names:
-            if found and any_reduce:
-                return
+        if found:
+            return
+        for name in _ordered(preference, header.format, want.reduce):
             usable = _usable(name)
             if usable is None or not usable.exact:
                 continue
@@ -240,14 +117,20 @@ def candidates(backend: str | None, header: Header, want: Want) -> Iterator[Choi
                 yield choice
 
 
-def _ordered(ranking: Ranking | None, format: Format, reduce: Reduce) -> list[str]:
+def _ordered(preference: Ranking | None, format: Format, reduce: Reduce) -> Iterator[str]:
+    """Yield the names to try; installed packages are scanned only when it comes to that."""
     disabled = set(os.environ.get("FASTDECODE_DISABLE", "").replace(" ", "").split(","))
-    order = (*(ranking.order(format, reduce) if ranking else ()), *DEFAULT.order(format, reduce))
-    return [
-        name
-        for name in dict.fromkeys((*order, *_PILLOW_FIRST, *registry.names()))
-        if name not in disabled
-    ]
+    rankings = [preference] if preference else []
+    seen = set(disabled)
+    for names in (
+        *(ranked.order(format, reduce) for ranked in (*rankings, ranking.DEFAULT)),
+        registry.BUILTIN,
+        None,
+    ):
+        for name in registry.names() if names is None else names:
+            if name not in seen:
+                seen.add(name)
+                yield name
 
 
 def _usable(name: str) -> Backend | None:
@@ -297,7 +180,7 @@ def _layouts(header: Header, mode: Mode) -> tuple[PixelLayout, ...]:
 def _unsupported(backend: str | None, header: Header, want: Want) -> UnsupportedFormat:
     """Say why nothing reads the file, and what would."""
     kind = f"{header.format} ({header.width}x{header.height})"
-    preference: _Preference = backend if backend is not None else chosen()
+    preference: Preference = backend if backend is not None else ranking.preferred()
     if isinstance(preference, str):
         why = _fit(preference, registry.load(preference), header, want, any_reduce=True)
         able = [choice.name for choice in candidates_by_ability(header, want)]
