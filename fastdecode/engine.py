@@ -26,8 +26,8 @@ _MISSING = "pixels are missing: the compressed data ends before the picture does
 _FILLED_IN = range(123, 134)
 
 
-class _MissingPixels(DecodeError):
-    """No other decoder can find what is not there."""
+class _Final(DecodeError):
+    """An answer that no other backend can change: pixels are not there, or strict was broken."""
 
 
 @dataclass
@@ -85,7 +85,7 @@ def run(request: Request) -> Image:
 def _fall_back(tried: Choice, error: DecodeError, request: Request, doubtful: bool) -> Image:
     """Ask the others after the first refused; raise what they said if they refuse too."""
     refused = {tried.name: str(error)}
-    if not isinstance(error, _MissingPixels):
+    if not isinstance(error, _Final):
         for choice in selection.candidates(request.backend, request.header, request.want):
             if choice.name in refused:
                 continue
@@ -93,7 +93,7 @@ def _fall_back(tried: Choice, error: DecodeError, request: Request, doubtful: bo
                 image = _decode(choice, request, doubtful)
             except DecodeError as another:
                 refused[choice.name] = str(another)
-                if isinstance(another, _MissingPixels):
+                if isinstance(another, _Final):
                     break
             else:
                 count_fallback(refused, choice.name)
@@ -111,7 +111,7 @@ def _prepare_jpeg(request: Request) -> bool:
     Returns
     -------
     bool
-        Whether it is doubtful that the data holds the whole picture, even if no backend complains.
+        Whether there was no end marker, which makes it doubtful that all the data is there.
     """
     header = request.header
     data = request.data
@@ -124,8 +124,7 @@ def _prepare_jpeg(request: Request) -> bool:
             )
         request.want = request.want._replace(complete=complete)
     if jpeg_stream.has_end(data, header):
-        # The arithmetic decoder cannot run out of data: it reads zeros for ever.
-        return header.coding == "arithmetic"
+        return False
     if request.want.strict:
         raise DecodeError(_NO_END)
     if header.progressive and not request.want.complete:
@@ -155,7 +154,15 @@ def _decode(choice: Choice, request: Request, doubtful: bool) -> Image:
     inside = window if support.region and choice.reduce == want.reduce else None
     image, warned = _ask(choice, request, inside, request.out if in_place else None)
     if header.format == "jpeg":
-        _check_jpeg(choice, request, image, inside, doubtful or warned)
+        _check_size(choice, header, image, inside)
+        # A codec that reports warnings would have said so, had it filled anything in; but for the
+        # arithmetic decoder, which cannot run out of data: it reads zeros for ever.
+        if (
+            warned
+            or header.coding == "arithmetic"
+            or (not support.warnings and (doubtful or _looks_filled_in(image)))
+        ):
+            _check_complete(choice, request, image, inside)
     if in_place and image is request.out:
         return image
     left: Reduce = 1 if choice.reduce == want.reduce else want.reduce
@@ -200,9 +207,11 @@ def _ask(
         except CodecWarning as warning:
             message = str(warning)
             if jpeg_stream.says_missing_pixels(message):
-                raise _MissingPixels(message) from warning
-            if request.want.strict or not jpeg_stream.is_recoverable(message):
+                raise _Final(message) from warning
+            if not jpeg_stream.is_recoverable(message):
                 raise
+            if request.want.strict:
+                raise _Final(message) from warning
             return decode(False), True
     except (FastDecodeError, MemoryError):
         raise
@@ -211,17 +220,17 @@ def _ask(
         raise DecodeError(f"{type(error).__name__}: {error}") from error
 
 
-def _check_jpeg(
-    choice: Choice, request: Request, image: Image, window: Box | None, doubtful: bool
-) -> None:
-    """Make sure that the picture has the promised size and that all of it was in the data."""
-    header = request.header
+def _check_size(choice: Choice, header: Header, image: Image, window: Box | None) -> None:
+    """Make sure that a backend's JPEG has the size that its header promised."""
     if window is None:
         expected = (-(-header.height // choice.reduce), -(-header.width // choice.reduce))
         if image.shape[:2] != expected:
             raise DecodeError(f"gave a picture of {image.shape[:2]}, not {expected}")
-    if not (doubtful or (not choice.support.warnings and _looks_filled_in(image))):
-        return
+
+
+def _check_complete(choice: Choice, request: Request, image: Image, window: Box | None) -> None:
+    """Make sure that no pixel of a JPEG was filled in for want of data."""
+    header = request.header
     for end in jpeg_stream.ends_of_data(request.data, header):
         other = replace(
             request,
@@ -231,9 +240,9 @@ def _check_jpeg(
         try:
             again, _ = _ask(choice, other, window, None)
         except DecodeError as error:
-            raise _MissingPixels(_MISSING) from error
+            raise _Final(_MISSING) from error
         if not np.array_equal(image, again):
-            raise _MissingPixels(_MISSING)
+            raise _Final(_MISSING)
 
 
 def _looks_filled_in(image: Image) -> bool:

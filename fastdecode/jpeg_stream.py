@@ -44,10 +44,10 @@ _RECOVERABLE = re.compile(
 # JWRN_HIT_MARKER, JWRN_JPEG_EOF, JWRN_MUST_RESYNC: blocks were filled in, not decoded.
 _MISSING = re.compile(r"[Pp]remature end|found marker 0x\w+ instead of RST")
 
-# What follows real data, when we ask whether a decoder would have wanted more of it: bytes in
-# which no two codes repeat, so that whatever is decoded from them does not look like filling-in.
-# No FF, which would start a marker. They are random on purpose and fixed for reproducibility.
-_ENTROPY = bytes((i * 167 + (i * i) % 251) % 254 + 1 for i in range(512))
+# What follows real data, when we ask whether a decoder would have wanted more of it: bytes like
+# noise, so that whatever is decoded from them does not look like filling-in. The first bit is 1,
+# where decoders fill in zeros; no byte is FF, which would start a marker.
+_ENTROPY = bytes((211 + i * 167 + (i * i) % 251) % 255 for i in range(512))
 # The arithmetic coder may drop trailing zero bytes (T.81, D.1.8): that many are no proof of loss.
 _DROPPED_ZEROS = bytes(6)
 # A marker other than the restart markers, which belong to the data.

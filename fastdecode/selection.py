@@ -145,22 +145,26 @@ def _fit(
 ) -> Choice | str:
     """How a backend would do it, or why it would not."""
     supports = backend.supports.get(header.format, ())
-    refusal = "" if supports else f"does not read {header.format}"
+    if not supports:
+        return f"does not read {header.format}"
+    refusals: list[str] = []
     for layout in _layouts(header, want.mode):
         for support in supports:
-            if layout not in support.layouts:
-                refusal = refusal or f"does not give {want.mode} of {header.format}"
-                continue
             why = support.refusal(header, complete=want.complete)
+            native = support.reduces_natively(header, want.reduce)
             if why:
-                refusal = f"does not read {header.format} with {why}"
+                refusals.append(f"does not read {header.format} with {why}")
+            elif layout not in support.layouts:
+                refusals.append(f"does not give {want.mode} of such a {header.format}")
             elif want.strict and not support.warnings:
-                refusal = f"cannot report warnings of {header.format}, which strict=True needs"
+                refusals.append(
+                    f"cannot report warnings of {header.format}, which strict=True needs"
+                )
+            elif native or any_reduce or header.format != "jpeg":
+                return Choice(name, backend, support, layout, want.reduce if native else 1)
             else:
-                native = support.reduces_natively(header, want.reduce)
-                if native or any_reduce or header.format != "jpeg":
-                    return Choice(name, backend, support, layout, want.reduce if native else 1)
-    return refusal
+                refusals.append(f"does not reduce {header.format} by {want.reduce}")
+    return refusals[0] if refusals else f"does not give {want.mode} of such a {header.format}"
 
 
 def _layouts(header: Header, mode: Mode) -> tuple[PixelLayout, ...]:

@@ -36,7 +36,18 @@ class Stats:
 
 
 def stats(*, reset: bool = False) -> Stats:
-    """Return the counts of this process; with `reset`, also start them again from zero."""
+    """Say how often this process had to fall back, and why.
+
+    Parameters
+    ----------
+    reset : bool
+        Start the counts again from zero afterwards.
+
+    Returns
+    -------
+    Stats
+        A copy: it does not change any more.
+    """
     with _lock:
         result = Stats(dict(_fallbacks), dict(_failures), tuple(_recent))
         if reset:

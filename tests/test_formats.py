@@ -336,7 +336,7 @@ def test_tiff_is_described_upright(options: dict[str, Any], value: int) -> None:
 
 @pytest.mark.parametrize("value", range(1, 9))
 def test_heic_is_described_upright(value: int) -> None:
-    """libheif turns a HEIC, and the header has the size after that."""
+    """Libheif turns a HEIC, and the header has the size after that."""
     pillow_heif = pytest.importorskip("pillow_heif")
     stream = io.BytesIO()
     pillow_heif.from_pillow(Image.new("RGB", (64, 48))).save(
@@ -511,7 +511,7 @@ def test_jxl_ratios(ratio: int, width: int) -> None:
 
 @pytest.mark.parametrize("value", range(1, 9))
 def test_jxl_is_described_upright(value: int) -> None:
-    """libjxl turns the pixels, and the header has the size after that."""
+    """Libjxl turns the pixels, and the header has the size after that."""
     bits = JxlBits().size(WIDTH, HEIGHT).put(0, 1).put(1, 1).put(value - 1, 3).put(0, 3)
     header = probe(bits.bytes())
     expected = (WIDTH, HEIGHT) if value < 5 else (HEIGHT, WIDTH)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -29,14 +30,28 @@ or install libjpeg-turbo 3: https://github.com/libjpeg-turbo/libjpeg-turbo/relea
 
 
 class _Reporting(turbojpeg.TurboJPEG):  # type: ignore[misc]  # untyped library
-    """PyTurboJPEG, but a warning of the codec is an exception that carries its words.
+    """PyTurboJPEG, but it remembers a warning of the codec instead of passing it to `warnings`.
 
-    The original calls `warnings.warn`, which only a process-wide, thread-unsafe filter could turn
-    into an answer for this one call. By then the picture is decoded as far as it goes.
+    Only a process-wide, thread-unsafe filter could turn `warnings.warn` into an answer for this one
+    call. As in the original, decoding goes on after a warning.
     """
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._thread = threading.local()
+
     def _TurboJPEG__report_error(self, handle: object) -> None:  # noqa: N802 - its mangled name
-        raise CodecWarning(self._TurboJPEG__get_error_string(handle))
+        message = self._TurboJPEG__get_error_string(handle)
+        if not is_recoverable(message):
+            raise CodecWarning(message)
+        self._thread.warning = message
+
+    def decode_into(self, image: Image, data: Buffer, pixel_format: int, reduce: Reduce) -> str:
+        """Decode, and return the codec's warning; empty if there was none."""
+        self._thread.warning = ""
+        scaling_factor = None if reduce == 1 else (1, reduce)
+        self.decode(data, pixel_format=pixel_format, scaling_factor=scaling_factor, dst=image)
+        return str(self._thread.warning)
 
 
 class Turbojpeg(Backend):
@@ -68,6 +83,7 @@ class Turbojpeg(Backend):
         if self._generation == 2:
             support = replace(
                 support,
+                reduces_from=8,  # it passes the size on, not the factor
                 subsamplings=JPEG_TURBO_SUBSAMPLINGS - {"4:4:1"},
                 partial_scans=False,
             )
@@ -86,18 +102,12 @@ class Turbojpeg(Backend):
     ) -> Image:
         pixel_format, channels = _PIXEL_FORMAT[layout]
         height, width = -(-header.height // reduce), -(-header.width // reduce)
-        # Always our own array: a warning then leaves the picture in it.
         image = np.empty((height, width, channels), np.uint8) if out is None else out
-        try:
-            self._library.decode(
-                data,
-                pixel_format=pixel_format,
-                scaling_factor=None if reduce == 1 else (1, reduce),
-                dst=image.reshape(height, width, channels),
-            )
-        except CodecWarning as warning:
-            if strict or not is_recoverable(str(warning)):
-                raise
+        warning = self._library.decode_into(
+            image.reshape(height, width, channels), data, pixel_format, reduce
+        )
+        if warning and strict:
+            raise CodecWarning(warning)
         return image[:, :, 0] if image.ndim == 3 and channels == 1 else image
 
     def codec(self) -> str:

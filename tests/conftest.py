@@ -1,0 +1,69 @@
+"""What all tests share: the files, and the backends that must not be skipped."""
+
+from __future__ import annotations
+
+import csv
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from fastdecode import registry
+from fastdecode.errors import BackendUnavailable
+
+CORPUS = Path(os.environ.get("FASTDECODE_CORPUS") or Path(__file__).parent / "data").resolve()
+"""The large collection where the environment names it, else the small one beside the tests."""
+
+REQUIRED = "FASTDECODE_REQUIRED_BACKENDS"
+"""Environment variable with the names, separated by commas, of backends that must be usable."""
+
+
+class Sample(NamedTuple):
+    """A line of the collection's manifest."""
+
+    name: str
+    format: str
+    pillow: str
+
+    @property
+    def path(self) -> Path:
+        return CORPUS / self.name
+
+    @property
+    def decodes_in_pillow(self) -> bool:
+        return self.pillow.startswith("ok")
+
+
+def samples(*folders: str) -> list[Sample]:
+    """List the manifest's files in some folders; those that the collection lacks give none."""
+    with (CORPUS / "manifest.csv").open(newline="") as file:
+        rows = [Sample(row["file"], row["format"], row["pillow13"]) for row in csv.DictReader(file)]
+    return [row for row in rows if row.name.split("/")[0] in folders]
+
+
+def usable_backends() -> list[str]:
+    """Name the backends that work here."""
+    names = []
+    for name in registry.BUILTIN:
+        try:
+            registry.load(name)
+        except BackendUnavailable:
+            continue
+        names.append(name)
+    return names
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """End the run at once when a backend is missing that this machine is said to have."""
+    required = [name for name in os.environ.get(REQUIRED, "").split(",") if name]
+    missing = sorted(set(required) - set(usable_backends()))
+    if missing:
+        pytest.exit(f"{REQUIRED} lists {', '.join(missing)}, which cannot be used here", 3)
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the caller's own settings out of the tests."""
+    for name in ("FASTDECODE_BACKEND", "FASTDECODE_DISABLE"):
+        monkeypatch.delenv(name, raising=False)

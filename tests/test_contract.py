@@ -1,0 +1,100 @@
+"""Every registered backend keeps the contract, and a few things that only many files show."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from conftest import CORPUS, samples, usable_backends
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fastdecode import decode, probe, registry
+from fastdecode.errors import BackendUnavailable, DecodeError, UnsupportedFormat
+from fastdecode.testing import BackendContract
+from fastdecode.types import REDUCES, Reduce
+
+# One class a backend, so that a newcomer is tested by being registered.
+for _name in registry.BUILTIN:
+    globals()[f"Test_{_name}"] = type(f"Test_{_name}", (BackendContract,), {"name": _name})
+
+_KINDS = [
+    sample for sample in samples("jpeg_kinds") if "gen_" in sample.name and sample.decodes_in_pillow
+]
+
+
+def _exact_jpeg_backends() -> list[str]:
+    loaded = {name: registry.load(name) for name in usable_backends()}
+    return [n for n, b in loaded.items() if b.exact and "jpeg" in b.supports and n != "pillow"]
+
+
+@pytest.mark.parametrize("name", _exact_jpeg_backends())
+@pytest.mark.parametrize("reduce", REDUCES)
+def test_the_libjpeg_turbo_group_is_bit_identical(name: str, reduce: Reduce) -> None:
+    """Every sampling and coding decodes to Pillow's pixels, or is refused before it is tried."""
+    backend = registry.load(name)
+    compared = 0
+    for sample in _KINDS:
+        data = sample.path.read_bytes()
+        header = probe(data)
+        if not any(
+            support.reduces_natively(header, reduce) and not support.refusal(header)
+            for support in backend.supports["jpeg"]
+        ):
+            continue
+        try:
+            image = decode(data, reduce, backend=name)
+        except UnsupportedFormat:
+            continue
+        except DecodeError:
+            # Some libraries stop at any oddity: then there must be one.
+            with pytest.raises(DecodeError):
+                decode(data, strict=True)
+            continue
+        expected = decode(data, reduce, backend="pillow")
+        limit = 1 if header.color == "cmyk" else 0
+        compared += 1
+
+        assert image.shape == expected.shape, sample.name
+        assert np.abs(image.astype(int) - expected).max() <= limit, sample.name
+
+    assert reduce != 1 or compared > 50
+    assert reduce not in backend.supports["jpeg"][0].reduces or compared > 30
+
+
+@pytest.mark.parametrize("name", registry.BUILTIN)
+def test_declared_formats_are_those_of_the_table(name: str) -> None:
+    """The table of built-in backends names the formats that the backend declares."""
+    try:
+        backend = registry.load(name)
+    except BackendUnavailable as error:
+        pytest.skip(str(error))
+
+    assert sorted(backend.supports) == sorted(registry.BUILTIN[name].formats.split())
+
+
+_REGION_FILES = [
+    CORPUS / "jpeg_kinds" / name
+    for name in ("gen_420_base.jpg", "gen_422_rst1.jpg", "gen_444_prog.jpg", "gen_exif_ori5.jpg")
+] + [CORPUS / "formats" / name for name in ("gen_pal_trns.png", "gen_interlaced.gif")]
+
+
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_a_region_is_a_slice_of_the_whole(data: st.DataObject) -> None:
+    """Whatever region, reduction and orientation: slicing the whole gives the same."""
+    encoded = data.draw(st.sampled_from(_REGION_FILES)).read_bytes()
+    orient = data.draw(st.booleans())
+    reduce = data.draw(st.sampled_from(REDUCES))
+    mode = data.draw(st.sampled_from(["RGB", "L", "native"]))
+    height, width = decode(encoded, orient=orient).shape[:2]
+    left = data.draw(st.integers(0, width - 1))
+    top = data.draw(st.integers(0, height - 1))
+    right = data.draw(st.integers(left + 1, width))
+    bottom = data.draw(st.integers(top + 1, height))
+
+    part = decode(encoded, reduce, mode=mode, orient=orient, region=(left, top, right, bottom))
+
+    whole = decode(encoded, reduce, mode=mode, orient=orient)
+    rows = slice(top // reduce, -(-bottom // reduce))
+    columns = slice(left // reduce, -(-right // reduce))
+    np.testing.assert_array_equal(part, whole[rows, columns])

@@ -1,0 +1,77 @@
+"""Hypothesis damages real files: an array or a FastDecodeError, and nothing else."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from conftest import CORPUS, samples, usable_backends
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fastdecode import FastDecodeError, decode, probe
+
+_SEEDS = [
+    sample
+    for sample in samples("jpeg_kinds", "formats")
+    if sample.decodes_in_pillow and sample.path.stat().st_size < 20_000
+]
+# Libraries that are known to crash or to run away on hostile files of a format never get them.
+_LIMIT = 4_000_000
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> bytes:
+    """Draw a real file with bits flipped, a piece cut out, or a piece of another put in."""
+    data = bytearray(draw(st.sampled_from(_SEEDS)).path.read_bytes())
+    for _ in range(draw(st.integers(1, 3))):
+        if len(data) < 4:
+            break
+        position = draw(st.integers(0, len(data) - 1))
+        kind = draw(st.sampled_from(["flip", "cut", "end", "splice"]))
+        if kind == "flip":
+            data[position] ^= 1 << draw(st.integers(0, 7))
+        elif kind == "cut":
+            del data[position : position + draw(st.integers(1, 200))]
+        elif kind == "end":
+            del data[position:]
+        else:
+            other = draw(st.sampled_from(_SEEDS)).path.read_bytes()
+            start = draw(st.integers(0, len(other) - 1))
+            data[position:position] = other[start : start + draw(st.integers(1, 400))]
+    return bytes(data)
+
+
+@settings(deadline=None, max_examples=400, suppress_health_check=list(HealthCheck))
+@given(data=damaged(), reduce=st.sampled_from([1, 2, 8]), mode=st.sampled_from(["RGB", "native"]))
+def test_damage_never_escapes(data: bytes, reduce: int, mode: str) -> None:
+    """Whatever is done to a file, the answer is a picture of the promised size or our error."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            image = decode(data, reduce, mode=mode, max_pixels=_LIMIT)
+        except FastDecodeError:
+            return
+        header = probe(data)
+
+    assert isinstance(image, np.ndarray)
+    if header.format == "jpeg":
+        assert image.shape[:2] == (-(-header.height // reduce), -(-header.width // reduce))
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in usable_backends() if n in ("simplejpeg", "pillow", "opencv", "jpeg4py")]
+)
+@settings(deadline=None, max_examples=120, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_a_jpeg_cut_anywhere_is_never_shown_in_part(name: str, data: st.DataObject) -> None:
+    """A JPEG that ends early is an error, or shows every pixel of the whole."""
+    whole = (CORPUS / "jpeg_kinds" / "gen_420_base.jpg").read_bytes()
+    end = data.draw(st.integers(2, len(whole)))
+    try:
+        image = decode(whole[:end], backend=name)
+    except FastDecodeError:
+        return
+
+    np.testing.assert_array_equal(image, decode(whole, backend=name))

@@ -1,0 +1,162 @@
+"""The rules of the house: layers, sizes, documentation, what an import costs."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fastdecode
+
+_PACKAGE = Path(fastdecode.__file__).parent
+_MODULES = sorted(_PACKAGE.rglob("*.py"))
+_TESTS = sorted(Path(__file__).parent.glob("test_*.py"))
+# A module imports only from rows above its own (and, in the lowest, from its neighbours).
+_LAYERS = (
+    ("errors", "types"),
+    ("headers",),
+    ("formats", "jpeg_stream", "resample", "orientation", "cores", "statistics"),
+    ("pixels",),
+    ("adapters",),
+    ("registry",),
+    ("ranking",),
+    ("selection",),
+    ("engine", "arguments"),
+    ("api",),
+    ("batch", "testing"),
+    ("bench", "__main__"),
+)
+
+
+def _name(path: Path) -> str:
+    return ".".join(path.relative_to(_PACKAGE.parent).with_suffix("").parts)
+
+
+def _layer(module: str) -> int:
+    part = module.split(".")[1]
+    return next(row for row, names in enumerate(_LAYERS) if part in names)
+
+
+def _imports(path: Path) -> set[str]:
+    """Modules of the package that a file imports, anywhere in it, but for type checking alone."""
+    found = set()
+    tree = ast.parse(path.read_text())
+    for_types = {
+        id(child)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for child in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if id(node) in for_types:
+            continue
+        if isinstance(node, ast.ImportFrom) and node.module == "fastdecode":
+            found |= {f"fastdecode.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("fastdecode."):
+            found.add(str(node.module))
+        elif isinstance(node, ast.Import):
+            found |= {a.name for a in node.names if a.name.startswith("fastdecode.")}
+    return found
+
+
+@pytest.mark.parametrize("path", _MODULES, ids=_name)
+def test_imports_go_upwards(path: Path) -> None:
+    """A module imports only from the layers above its own; nobody imports a backend's module."""
+    module = _name(path)
+    if module == "fastdecode.__init__":
+        return
+    for imported in _imports(path):
+        public = imported.split(".")[1] in fastdecode.__all__
+        if public and _layer(module) == len(_LAYERS) - 1:
+            continue  # the command line uses the public names, as anyone does
+
+        assert _layer(imported) <= _layer(module), f"{module} imports {imported}"
+        if imported.startswith("fastdecode.adapters."):
+            assert imported == "fastdecode.adapters.base", f"{module} imports {imported}"
+
+
+@pytest.mark.parametrize("path", _MODULES, ids=_name)
+def test_files_and_functions_stay_small(path: Path) -> None:
+    """No file is over 300 lines (the importable contract excepted), no function over 50."""
+    text = path.read_text()
+    assert len(text.splitlines()) <= (450 if path.name == "testing.py" else 300)
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            documentation = ast.get_docstring(node, clean=False) or ""
+            length = node.end_lineno - node.lineno + 1 - len(documentation.splitlines())
+
+            assert length <= 50, f"{node.name} has {length} lines"
+
+
+def test_there_is_no_drawer_for_odds_and_ends() -> None:
+    """Every module is about something: there is no utils.py."""
+    assert not [path for path in _MODULES if path.stem in ("utils", "helpers", "misc", "common")]
+
+
+def test_the_public_names_are_sorted_and_there() -> None:
+    """`__all__` is sorted, complete, and every name in it can be imported."""
+    names = fastdecode.__all__
+
+    assert sorted(names) == sorted(set(names))
+    assert dir(fastdecode) == sorted(names)
+    for name in names:
+        assert getattr(fastdecode, name) is not None
+
+
+@pytest.mark.parametrize("name", fastdecode.__all__)
+def test_public_names_are_documented(name: str) -> None:
+    """Public functions say what they take, give and raise."""
+    thing = getattr(fastdecode, name)
+    if not callable(thing):
+        return
+    documentation = inspect.getdoc(thing) or ""
+
+    assert documentation
+    if inspect.isfunction(thing):
+        assert "Parameters\n---" in documentation or not inspect.signature(thing).parameters
+        assert "Returns\n---" in documentation or thing.__annotations__["return"] == "None"
+
+
+@pytest.mark.parametrize("path", _TESTS, ids=lambda path: path.stem)
+def test_every_test_says_what_it_shows(path: Path) -> None:
+    """Each test has a docstring that states the behaviour."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+            assert ast.get_docstring(node), f"{path.name}: {node.name}"
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    """`import fastdecode` loads no NumPy, Pillow, OpenCV or PyTorch, and no submodule."""
+    script = (
+        "import sys, fastdecode; fastdecode.FastDecodeError; "
+        "print([n for n in sys.modules if n.split('.')[0] in ('numpy', 'PIL', 'cv2', 'torch')])"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.strip() == "[]"
+
+
+def test_types_are_shipped() -> None:
+    """The package is marked as typed."""
+    assert (_PACKAGE / "py.typed").exists()
+
+
+@pytest.mark.parametrize("path", _MODULES, ids=_name)
+def test_modules_declare_what_they_offer(path: Path) -> None:
+    """`__all__` of a module names things that exist, in sorted order."""
+    if "adapters" in path.parts or path.name in ("__init__.py", "__main__.py", "testing.py"):
+        return
+    module = importlib.import_module(_name(path))
+
+    assert module.__all__ == sorted(
+        module.__all__, key=lambda n: (not n.isupper(), n[0].islower(), n)
+    )
+    assert all(hasattr(module, name) for name in module.__all__)

@@ -1,0 +1,91 @@
+"""Hostile files cost neither memory nor time."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+import sys
+import zlib
+
+import pytest
+from conftest import CORPUS, usable_backends
+
+from fastdecode import DecodeError, ImageTooLarge, decode
+from fastdecode.testing import encode, picture
+
+
+def _chunk(kind: bytes, body: bytes) -> bytes:
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+
+def _png(width: int, height: int) -> bytes:
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    body = _chunk(b"IDAT", zlib.compress(b"\0" * 100))
+    return b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", header) + body + _chunk(b"IEND", b"")
+
+
+def _jpeg(width: int, height: int) -> bytes:
+    data = bytearray(encode(picture(16, 16)))
+    frame = data.index(b"\xff\xc0")
+    data[frame + 5 : frame + 9] = struct.pack(">HH", height, width)
+    return bytes(data)
+
+
+@pytest.mark.parametrize("name", [None, *usable_backends()])
+@pytest.mark.parametrize("make", [_jpeg, _png])
+def test_a_promise_of_too_many_pixels_takes_no_memory(name: str | None, make: object) -> None:
+    """A header of 60000 x 60000 raises ImageTooLarge before memory is taken, in any backend."""
+    script = """
+import resource, sys
+from fastdecode import ImageTooLarge, decode
+data, name = bytes.fromhex(sys.stdin.read()), sys.argv[1] or None
+try:
+    decode(bytes.fromhex(sys.argv[2]), backend=name)
+except Exception:
+    pass  # the library is loaded now, whether or not it reads this format
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    decode(data, backend=name)
+except ImageTooLarge:
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+    small = encode(picture(8, 8), "jpeg" if make is _jpeg else "png").hex()
+
+    done = subprocess.run(
+        [sys.executable, "-c", script, name or "", small],
+        input=make(60_000, 60_000).hex(),  # type: ignore[operator]
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+
+    assert int(done.stdout) < 20_000  # kilobytes; the picture would be 10 GB
+
+
+def test_the_limit_can_be_moved() -> None:
+    """max_pixels allows exactly that many, and None any number."""
+    data = encode(picture(40, 24))
+
+    assert decode(data, max_pixels=960).shape == (24, 40, 3)
+    assert decode(data, max_pixels=None).shape == (24, 40, 3)
+    with pytest.raises(ImageTooLarge, match="40 x 24 = 960 pixels, over max_pixels=959"):
+        decode(data, max_pixels=959)
+
+
+@pytest.mark.parametrize("name", [None, *usable_backends()])
+def test_a_jpeg_of_very_many_scans_is_refused(name: str | None) -> None:
+    """More than 500 scans are a DecodeError before anything is decoded."""
+    data = encode(picture(64, 64), progressive=True)
+    last = data.rindex(b"\xff\xda")
+    hostile = data[:-2] + data[last:-2] * 500 + b"\xff\xd9"
+
+    with pytest.raises(DecodeError, match="more than 500 scans"):
+        decode(hostile, backend=name)
+
+
+@pytest.mark.parametrize("name", ["gen_dims_2147483647.png", "gen_jpeg_claims_65500x65500_jpg.jpg"])
+def test_the_collections_own_bombs(name: str) -> None:
+    """Decompression bombs of the collection are refused by their header."""
+    with pytest.raises(ImageTooLarge):
+        decode((CORPUS / "malformed" / name).read_bytes())
