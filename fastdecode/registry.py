@@ -58,7 +58,7 @@ BUILTIN: dict[str, Entry] = {
     "imagecodecs": Entry(
         "fastdecode.adapters.imagecodecs:Imagecodecs", "imagecodecs", "jpeg jpeg2000 jxl"
     ),
-    "torchvision": Entry("fastdecode.adapters.torchvision:Torchvision", "torchvision", "jpeg png"),
+    "torchvision": Entry("fastdecode.adapters.torchvision:Torchvision", "torchvision", "jpeg"),
     "torchcodec": Entry("fastdecode.adapters.torchcodec:Torchcodec", "torchcodec", "jpeg png"),
     "kornia_rs": Entry("fastdecode.adapters.kornia_rs:KorniaRs", "kornia-rs", "jpeg"),
     "pillow_heif": Entry("fastdecode.adapters.pillow_heif:PillowHeif", "pillow-heif", "heic"),

@@ -12,9 +12,10 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+import PIL
 import pytest
 from conftest import CORPUS, Sample, samples, usable_backends
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from fastdecode import DecodeError, FastDecodeError, decode, decode_batch, probe
 
@@ -39,10 +40,13 @@ def _pillow(data: bytes) -> Image.Image:
 def test_what_pillow_decodes_decodes_to_the_same(sample: Sample) -> None:
     """Every file that Pillow decodes gives Pillow's RGB; 16-bit grey gives its high byte."""
     data = sample.path.read_bytes()
+    try:
+        expected = _pillow(data)
+    except UnidentifiedImageError:
+        pytest.skip(f"Pillow {PIL.__version__} does not read it; the manifest speaks of 13")
 
     image = decode(data)
 
-    expected = _pillow(data)
     if expected.mode in _SIXTEEN_BIT:
         high = np.asarray(expected).astype(int) >> max(probe(data).bits, 9) - 8
         if sample.format == "jpeg2000":  # Pillow widens its samples to 16 bits
