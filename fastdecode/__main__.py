@@ -78,7 +78,7 @@ def gather() -> Facts:
     return Facts(
         fastdecode=fastdecode.__version__,
         python=f"{platform.python_implementation()} {platform.python_version()}",
-        platform=f"{platform.system()} {platform.release()} {platform.machine()}",
+        platform=f"{platform.system()} {platform.machine()}",
         cores=usable_cores(),
         environment={name: os.environ[name] for name in _VARIABLES if os.environ.get(name)},
         problem=problem,

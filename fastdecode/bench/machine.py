@@ -44,7 +44,7 @@ def machine() -> Machine:
     return Machine(
         cpu=_cpu(),
         cores=usable_cores(),
-        system=f"{platform.system()} {platform.release()} {platform.machine()}",
+        system=f"{platform.system()} {platform.machine()}",
         python=f"{platform.python_implementation()} {platform.python_version()}",
         numpy=importlib.metadata.version("numpy"),
         fastdecode=fastdecode.__version__,
