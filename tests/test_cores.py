@@ -49,7 +49,7 @@ def test_without_quota_all_count(machine: Path) -> None:
 def test_without_affinity_mask_the_machine_counts(
     machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """macOS and Windows have no mask to ask for: the machine's number stands in."""
+    """Where there is no mask to ask for (macOS, Windows) the machine's number counts."""
     monkeypatch.delattr(os, "sched_getaffinity")
     monkeypatch.setattr(os, "cpu_count", lambda: 3)
 

@@ -1,0 +1,263 @@
+"""What the caller passes to `decode`: every right kind of it, and every wrong one."""
+
+from __future__ import annotations
+
+import mmap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from fastdecode import decode, decode_file, probe, reduce_for
+from fastdecode.testing import encode, picture
+from fastdecode.types import REDUCES, Header
+
+WIDTH, HEIGHT = 45, 30
+JPEG = encode(picture(WIDTH, HEIGHT))
+PNG = encode(picture(WIDTH, HEIGHT), "png")
+
+
+def turned(value: int) -> bytes:
+    """Encode the picture with an EXIF orientation."""
+    exif = Image.Exif()
+    exif[0x0112] = value
+    return encode(picture(WIDTH, HEIGHT), exif=exif)
+
+
+def mapped(data: bytes) -> mmap.mmap:
+    memory = mmap.mmap(-1, len(data))
+    memory[:] = data
+    return memory
+
+
+def tensor(data: bytes) -> Any:
+    torch = pytest.importorskip("torch")
+    return torch.frombuffer(bytearray(data), dtype=torch.uint8)
+
+
+BUFFERS = {
+    "bytes": bytes,
+    "bytearray": bytearray,
+    "memoryview": memoryview,
+    "writable memoryview": lambda data: memoryview(bytearray(data)),
+    "signed memoryview": lambda data: memoryview(data).cast("b"),
+    "slice of a memoryview": lambda data: memoryview(b"before" + data + b"after")[6:-5],
+    "mmap": mapped,
+    "ndarray": lambda data: np.frombuffer(bytearray(data), np.uint8),
+    "read-only ndarray": lambda data: np.frombuffer(data, np.uint8),
+    "tensor": tensor,
+}
+
+
+@pytest.mark.parametrize("wrap", BUFFERS.values(), ids=BUFFERS)
+@pytest.mark.parametrize("data", [JPEG, PNG], ids=["jpeg", "png"])
+def test_every_buffer_gives_the_same_pixels(wrap, data: bytes) -> None:
+    """All accepted inputs decode alike, and are left as they were."""
+    given_ = wrap(data)
+
+    image = decode(given_)
+
+    np.testing.assert_array_equal(image, decode(data))
+    assert probe(given_) == probe(data)
+    assert bytes(memoryview(given_.numpy() if hasattr(given_, "numpy") else given_)) == data
+
+
+@pytest.mark.parametrize("data", [JPEG, PNG, JPEG[:-40]], ids=["jpeg", "png", "cut"])
+def test_nothing_holds_on_to_the_input(data: bytes) -> None:
+    """After the call, successful or not, a mapping can be closed and a bytearray resized."""
+    memory, array = mapped(data), bytearray(data)
+    for buffer in (memory, array):
+        try:
+            decode(buffer)
+        except ValueError:
+            assert data == JPEG[:-40]
+
+    memory.close()
+    array.clear()
+
+    assert memory.closed
+    assert not array
+
+
+@pytest.mark.parametrize("path", ["photo.jpg", Path("photo.jpg")], ids=["str", "PathLike"])
+@pytest.mark.parametrize("function", [decode, probe])
+def test_path_is_a_type_error_that_names_decode_file(function, path) -> None:
+    """Who passes a path is told of the function that takes one."""
+    with pytest.raises(TypeError, match=r"decode_file\('photo\.jpg'\)"):
+        function(path)
+
+
+@pytest.mark.parametrize("kind", [str, Path])
+def test_decode_file_takes_both_kinds_of_path(kind, tmp_path: Path) -> None:
+    """`decode_file` reads a path given as text or as an object, and passes the options on."""
+    path = tmp_path / "photo.jpg"
+    path.write_bytes(JPEG)
+
+    image = decode_file(kind(path), 2, mode="L")
+
+    np.testing.assert_array_equal(image, decode(JPEG, 2, mode="L"))
+
+
+WRONG_DATA = {
+    "None": None,
+    "int": 5,
+    "list": [255, 216],
+    "decoded picture": np.zeros((30, 45, 3), np.uint8),
+    "2-D": np.zeros((30, 45), np.uint8),
+    "0-D": np.uint8(3),
+    "float": np.zeros(100, np.float32),
+    "uint16": np.zeros(100, np.uint16),
+    "bool": np.zeros(100, np.bool_),
+    "every other byte": np.frombuffer(JPEG, np.uint8)[::2],
+    "backwards": memoryview(JPEG)[::-1],
+}
+
+
+@pytest.mark.parametrize("data", WRONG_DATA.values(), ids=WRONG_DATA)
+@pytest.mark.parametrize("function", [decode, probe])
+def test_wrong_data_is_a_type_error(function, data) -> None:
+    """What is not one dimension of unsigned bytes, side by side, is refused."""
+    with pytest.raises(TypeError, match="data must be"):
+        function(data)
+
+
+@pytest.mark.parametrize("shape", ["(30, 45)", "(100,)"])
+def test_wrong_tensor_is_a_type_error(shape: str) -> None:
+    """A tensor of two dimensions or of floats is refused like such an array."""
+    torch = pytest.importorskip("torch")
+    wrong = {"(30, 45)": torch.zeros(30, 45, dtype=torch.uint8), "(100,)": torch.zeros(100)}
+
+    with pytest.raises(TypeError, match="data must be"):
+        decode(wrong[shape])
+
+
+def test_tensor_outside_of_cpu_memory_is_a_type_error() -> None:
+    """A tensor that lies elsewhere is not copied behind the caller's back."""
+    torch = pytest.importorskip("torch")
+
+    with pytest.raises(TypeError, match=r"data\.cpu\(\)"):
+        decode(torch.zeros(100, dtype=torch.uint8, device="meta"))
+
+
+WRONG_OPTIONS = [
+    *({"reduce": value} for value in (0, 3, -2, 16, "2", None, True, 2.0, [2], (2,))),
+    *({"mode": value} for value in ("rgb", "RGBX", "BGR", "", None, 3, ["RGB"])),
+    *({"min_size": value} for value in (0, -1, (1,), (1, 2, 3), (0, 5), 1.5, "8", True, (8, 2.0))),
+    {"min_size": 8, "reduce": 2},
+    *({"region": value} for value in ((5, 5, 5, 9), (5, 5, 9, 5), (9, 0, 5, 5), (0, 9, 5, 5))),
+    *({"region": value} for value in ((-1, 0, 5, 5), (0, -1, 5, 5), (0, 0, 46, 5), (0, 0, 5, 31))),
+    *({"region": value} for value in ((0, 0, 5.0, 5), (0, 0, "5", 5), (0, 0, None, 5))),
+    *({"region": value} for value in ((0, 0, True, 5), (0, 0, 5), (0, 0, 5, 5, 5), (), "0055", 5)),
+]
+
+
+@pytest.mark.parametrize("options", WRONG_OPTIONS, ids=str)
+@pytest.mark.parametrize("data", [JPEG, PNG], ids=["jpeg", "png"])
+def test_wrong_option_is_an_error_that_names_it(data: bytes, options: dict[str, Any]) -> None:
+    """A wrong value is a plain TypeError or ValueError that names the option, no DecodeError."""
+    with pytest.raises((TypeError, ValueError), match=next(iter(options))) as caught:
+        decode(data, **options)
+
+    assert caught.type in (TypeError, ValueError)
+
+
+@pytest.mark.parametrize("backend", [5, b"pillow", ["pillow"]], ids=str)
+def test_backend_is_named_by_text(backend) -> None:
+    """What is no name is a TypeError."""
+    with pytest.raises(TypeError, match="backend"):
+        decode(JPEG, backend=backend)
+
+
+def outs(shape: tuple[int, ...]) -> dict[str, np.ndarray]:
+    """Make arrays that a result of this shape cannot go into."""
+    locked = np.full(shape, 9, np.uint8)
+    locked.flags.writeable = False
+    return {
+        "taller": np.full((shape[0] + 1, *shape[1:]), 9, np.uint8),
+        "flat": np.full(np.prod(shape), 9, np.uint8),
+        "one more axis": np.full((1, *shape), 9, np.uint8),
+        "wider type": np.full(shape, 9, np.uint16),
+        "signed": np.full(shape, 9, np.int8),
+        "Fortran order": np.full(shape, 9, np.uint8, order="F"),
+        "every other column": np.full((shape[0], shape[1] * 2, *shape[2:]), 9, np.uint8)[:, ::2],
+        "read-only": locked,
+    }
+
+
+@pytest.mark.parametrize("kind", outs((1, 1)))
+@pytest.mark.parametrize("options", [{}, {"mode": "L"}, {"mode": "native"}, {"reduce": 2}], ids=str)
+@pytest.mark.parametrize("data", [JPEG, PNG], ids=["jpeg", "png"])
+def test_nothing_is_written_into_a_wrong_out(data: bytes, options, kind: str) -> None:
+    """An array of another shape, type or order is a ValueError, and stays as it was."""
+    out = outs(decode(data, **options).shape)[kind]
+
+    with pytest.raises(ValueError, match="out must"):
+        decode(data, out=out, **options)
+
+    assert (out == 9).all()
+
+
+@pytest.mark.parametrize("out", [bytearray(99), [], True], ids=["bytearray", "list", "bool"])
+def test_out_that_is_no_array_is_a_type_error(out) -> None:
+    """Only a NumPy array can receive the pixels."""
+    with pytest.raises(TypeError, match="out must be a NumPy array"):
+        decode(JPEG, out=out)
+
+
+@pytest.mark.parametrize("integer", [int, np.int64, np.int32, np.uint8])
+@pytest.mark.parametrize("data", [JPEG, turned(6), PNG], ids=["jpeg", "turned", "png"])
+def test_numpy_integers_are_integers(integer, data: bytes) -> None:
+    """Sizes, regions and reductions may be NumPy's own integers, the narrow ones too."""
+    region = tuple(integer(edge) for edge in (3, 5, 29, 21))
+    plain = decode(data, 2, region=(3, 5, 29, 21), orient=True)
+
+    assert reduce_for(probe(data), (integer(4), integer(4)), region=region) == 4
+    np.testing.assert_array_equal(decode(data, integer(2), region=region, orient=True), plain)
+
+
+@pytest.mark.parametrize(
+    ("min_size", "options", "expected"),
+    [
+        (1, {}, 8),
+        (4, {}, 8),
+        (5, {}, 4),
+        (8, {}, 4),
+        (15, {}, 2),
+        (16, {}, 1),
+        (999, {}, 1),
+        ((4, 6), {}, 8),
+        ((4, 7), {}, 4),
+        ([8, 12], {}, 4),
+        ((12, 8), {}, 2),
+        ((12, 8), {"orient": True}, 4),
+        (3, {"region": (0, 0, 20, 20)}, 8),
+        (3, {"region": (8, 8, 24, 24)}, 4),
+        (3, {"region": (7, 7, 25, 25)}, 8),
+        ((1, 6), {"region": (0, 0, 45, 8)}, 8),
+        ((6, 1), {"region": (0, 0, 8, 45), "orient": True}, 8),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_reduce_for_is_the_largest_that_suffices(min_size, options, expected) -> None:
+    """The result, of the region and of the picture as seen if asked, still has those sides."""
+    header = Header("jpeg", WIDTH, HEIGHT, orientation=6)
+
+    assert reduce_for(header, min_size, **options) == expected
+
+
+@given(st.tuples(st.integers(1, 40), st.integers(1, 50)), st.integers(1, 8))
+def test_min_size_decodes_what_reduce_for_says(size: tuple[int, int], value: int) -> None:
+    """`min_size` gives the same picture as the reduction that `reduce_for` names for it."""
+    data = turned(value)
+    reduce = reduce_for(probe(data), size, orient=True)
+
+    image = decode(data, min_size=size, orient=True)
+
+    np.testing.assert_array_equal(image, decode(data, reduce, orient=True))
+    for larger in (r for r in REDUCES if r > reduce):
+        shape = decode(data, larger, orient=True).shape
+        assert shape[0] < size[0] or shape[1] < size[1]

@@ -1,0 +1,220 @@
+"""Damaged JPEGs: missing pixels are an error, an oddity that costs no pixel is not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from conftest import usable_backends
+
+from fastdecode import DecodeError, FastDecodeError, decode, probe, registry
+from fastdecode.ranking import DEFAULT
+from fastdecode.testing import encode, picture
+from fastdecode.types import Reduce
+
+KINDS = {
+    "4:2:0": encode(picture(80, 64)),
+    "4:4:4": encode(picture(80, 64), subsampling=0),
+    "grey": encode(picture(80, 64, "L")),
+    "progressive": encode(picture(80, 64), progressive=True),
+    "restart markers": encode(picture(80, 64), restart_marker_blocks=4),
+}
+SEQUENTIAL = {kind: data for kind, data in KINDS.items() if kind != "progressive"}
+EOI = b"\xff\xd9"
+
+READERS = [name for name in usable_backends() if "jpeg" in registry.load(name).supports]
+WARNERS = [name for name in READERS if registry.load(name).supports["jpeg"][0].warnings]
+FIRST = next(name for name in DEFAULT.order("jpeg", 1) if name in READERS)
+"""What is chosen by itself first."""
+
+every_kind = pytest.mark.parametrize("kind", KINDS)
+every_reader = pytest.mark.parametrize("backend", [*READERS, None])
+every_warner = pytest.mark.parametrize("backend", [*WARNERS, *([None] if FIRST in WARNERS else [])])
+
+
+def outcome(data: bytes, whole: bytes, backend: str | None, reduce: Reduce = 1) -> str:
+    """Say what becomes of damaged data: an error, the whole picture, or another one."""
+    try:
+        image = decode(data, reduce, backend=backend)
+    except FastDecodeError:
+        return "error"
+    same = np.array_equal(image, decode(whole, reduce, backend=backend))
+    return "whole" if same else "other pixels"
+
+
+def cuts(data: bytes, number: int, spare: int = 3) -> list[int]:
+    """Choose places in the compressed data."""
+    return np.linspace(probe(data).scan_offset, len(data) - spare, number).astype(int).tolist()
+
+
+@every_kind
+@every_reader
+@pytest.mark.parametrize("reduce", [1, 8])
+def test_cut_file_is_an_error(kind: str, backend: str | None, reduce: Reduce) -> None:
+    """Cut anywhere in its data, a JPEG is an error, or whole if nothing is lost that shows.
+
+    At the very end only padding may be lost; an eighth needs none of the fine scans.
+    """
+    data = KINDS[kind]
+
+    outcomes = [outcome(data[:cut], data, backend, reduce) for cut in cuts(data, 30)]
+
+    assert set(outcomes) <= {"error", "whole"}
+    assert set(outcomes[: 10 if reduce == 8 else -1]) == {"error"}
+
+
+@every_kind
+@every_reader
+def test_file_cut_in_its_header_is_an_error(kind: str, backend: str | None) -> None:
+    """Nor does anything come of a file that ends before its pixels begin."""
+    data = KINDS[kind]
+
+    for cut in np.linspace(2, probe(data).scan_offset - 1, 12).astype(int):
+        assert outcome(data[:cut], data, backend) == "error"
+        assert outcome(data[:cut] + EOI, data, backend) == "error"
+
+
+@pytest.mark.parametrize("kind", SEQUENTIAL)
+@every_warner
+def test_end_marker_behind_the_cut_hides_nothing(kind: str, backend: str | None) -> None:
+    """A codec that reports warnings notices missing data up to the last block."""
+    data = SEQUENTIAL[kind]
+
+    outcomes = {outcome(data[:cut] + EOI, data, backend) for cut in cuts(data, 20, 12)}
+
+    assert outcomes == {"error"}
+
+
+@pytest.mark.parametrize("kind", SEQUENTIAL)
+@every_reader
+def test_splice_hides_nothing(kind: str, backend: str | None) -> None:
+    """Another file's bytes behind the cut are not taken for the rest of the picture.
+
+    Only a codec that reports warnings, and so the automatic choice, notices when no more than the
+    last blocks are affected.
+    """
+    data = SEQUENTIAL[kind]
+    spare = 12 if backend in WARNERS or (backend is None and FIRST in WARNERS) else len(data) // 8
+
+    outcomes = {
+        outcome(data[:cut] + other, data, backend)
+        for cut in cuts(data, 12, spare)
+        for other in (KINDS["4:4:4"], KINDS["progressive"])
+    }
+
+    assert outcomes == {"error"}
+
+
+@every_kind
+@every_reader
+@pytest.mark.parametrize("height", [65, 80, 128, 4096])
+def test_header_that_claims_more_rows_is_an_error(
+    kind: str, backend: str | None, height: int
+) -> None:
+    """Rows for which there is no data are missing pixels, never grey ones."""
+    data = KINDS[kind]
+    frame = data.index(b"\xff\xc2" if kind == "progressive" else b"\xff\xc0")
+    taller = data[: frame + 5] + height.to_bytes(2, "big") + data[frame + 7 :]
+
+    assert probe(taller).height == height
+    assert outcome(taller, taller, backend) == "error"
+
+
+@every_reader
+def test_lost_restart_interval_is_an_error(backend: str | None) -> None:
+    """Where a restart marker and its blocks are lost, pixels are missing in the middle."""
+    data = KINDS["restart markers"]
+    start, end = data.index(b"\xff\xd1"), data.index(b"\xff\xd2")
+
+    assert outcome(data[:start] + data[end:], data, backend) == "error"
+
+
+@every_warner
+@pytest.mark.parametrize("kept", [0, 5, 20])
+def test_shortened_restart_interval_is_an_error(backend: str | None, kept: int) -> None:
+    """A codec that reports warnings notices that blocks are missing between two such markers."""
+    data = KINDS["restart markers"]
+    start, end = data.index(b"\xff\xd1") + 2, data.index(b"\xff\xd2")
+
+    assert outcome(data[: start + kept] + data[end:], data, backend) == "error"
+
+
+@every_reader
+@pytest.mark.parametrize("blocks", [1, 4])
+def test_file_cut_at_a_restart_marker_is_an_error(backend: str | None, blocks: int) -> None:
+    """A cut between two intervals is one like any other, with the marker and without."""
+    data = encode(picture(80, 64), restart_marker_blocks=blocks)
+    for marker in (b"\xff\xd1", b"\xff\xd2"):
+        cut = data.rindex(marker)
+        for rest in (b"", marker, EOI, marker + EOI):
+            assert outcome(data[:cut] + rest, data, backend) == "error"
+
+
+TAILS = {
+    "garbage": bytes(range(256)) * 3,
+    "zeros": bytes(4096),
+    "fill bytes": b"\xff" * 100,
+    "end markers": EOI * 9,
+    "half a marker": b"\xff",
+    "another picture": KINDS["4:4:4"],
+    "a cut one": KINDS["4:4:4"][:700],
+    "many progressive ones": KINDS["progressive"] * 60,
+}
+
+
+@every_kind
+@every_reader
+@pytest.mark.parametrize("tail", TAILS.values(), ids=TAILS)
+def test_what_trails_the_end_changes_nothing(kind: str, backend: str | None, tail: bytes) -> None:
+    """Bytes after the end marker are not the picture's."""
+    assert outcome(KINDS[kind] + tail, KINDS[kind], backend) == "whole"
+
+
+@every_kind
+@every_reader
+@pytest.mark.parametrize("end", [b"", b"\xff", b"\xff\xff"], ids=["none", "half", "fill bytes"])
+def test_missing_end_marker_alone_is_no_error(kind: str, backend: str | None, end: bytes) -> None:
+    """All pixels are there, so the picture is given; with strict=True it is not."""
+    data = KINDS[kind]
+
+    assert outcome(data[:-2] + end, data, backend) == "whole"
+    if backend is None or backend in WARNERS:
+        with pytest.raises(DecodeError):
+            decode(data[:-2] + end, strict=True, backend=backend)
+
+
+@every_kind
+@every_reader
+@pytest.mark.parametrize("marker", [b"\xff\xdb", b"\xff\xc4", b"\xff\xda", EOI])
+def test_stray_bytes_before_a_marker_cost_no_pixel(
+    kind: str, backend: str | None, marker: bytes
+) -> None:
+    """They are skipped, or refused by a backend that can do nothing else; nothing goes missing."""
+    data = KINDS[kind]
+    place = data.rindex(marker) if marker == EOI else data.index(marker)
+    odd = data[:place] + b"\0\1\2" + data[place:]
+
+    expected = ("whole",) if backend in (None, "pillow") else ("whole", "error")
+    assert outcome(odd, data, backend) in expected
+
+
+def with_scans(number: int) -> bytes:
+    """Repeat the last scan of a progressive JPEG until there are so many."""
+    data = KINDS["progressive"]
+    last = data[data.rindex(b"\xff\xda") : -2]
+    return data[:-2] + last * (number - data.count(b"\xff\xda")) + EOI
+
+
+@every_reader
+@pytest.mark.parametrize("number", [501, 3000])
+@pytest.mark.parametrize("end", [EOI, b""], ids=["whole", "cut"])
+def test_hundreds_of_scans_are_refused(backend: str | None, number: int, end: bytes) -> None:
+    """More than 500 scans are an error before any backend is given them."""
+    with pytest.raises(DecodeError, match="more than 500 scans") as caught:
+        decode(with_scans(number)[:-2] + end, backend=backend)
+
+    assert caught.value.errors == {}
+
+
+def test_many_scans_alone_are_no_reason() -> None:
+    """Five hundred scans are still decoded."""
+    assert decode(with_scans(500)).shape == (64, 80, 3)

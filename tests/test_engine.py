@@ -1,0 +1,289 @@
+"""Trying one backend after the other, and making sure of what it gave."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from doubles import double, flat, give, own_registry, refuse  # noqa: F401
+
+from fastdecode import (
+    BackendUnavailable,
+    DecodeError,
+    ImageTooLarge,
+    UnknownBackend,
+    UnsupportedFormat,
+    decode,
+    decode_file,
+    register,
+    use,
+)
+from fastdecode.adapters.base import CodecWarning
+from fastdecode.errors import FastDecodeError
+from fastdecode.testing import encode, picture
+
+pytestmark = pytest.mark.usefixtures("own_registry")
+
+WIDTH, HEIGHT = 13, 7
+FILES = {form: encode(picture(WIDTH, HEIGHT), form) for form in ("jpeg", "png")}
+FORMATS = pytest.mark.parametrize("data", FILES.values(), ids=FILES)
+ODD = [
+    ValueError("no"), KeyError("scan"), AssertionError(), RuntimeError("no"), OSError("no"),
+    ZeroDivisionError("no"), StopIteration(), DecodeError("no"), UnsupportedFormat("no"),
+]  # fmt: skip
+
+
+@FORMATS
+@pytest.mark.parametrize("error", ODD, ids=lambda error: type(error).__name__)
+def test_next_backend_answers_when_the_first_refuses(data: bytes, error: Exception) -> None:
+    """Whatever a backend raises, the next one that can is asked."""
+    register("first", double(refuse(error)))
+    register("second", double(flat(3)))
+
+    assert (decode(data) == 3).all()
+
+
+@FORMATS
+@pytest.mark.parametrize("error", ODD, ids=lambda error: type(error).__name__)
+def test_whatever_a_backend_raises_becomes_a_decode_error(data: bytes, error: Exception) -> None:
+    """The error names the backend, carries its words, and chains what it raised."""
+    register("odd", double(refuse(error)))
+
+    with pytest.raises(DecodeError, match=r"^odd: ") as caught:
+        decode(data, backend="odd")
+
+    assert caught.value.backend == "odd"
+    assert list(caught.value.errors) == ["odd"]
+    assert str(error) in caught.value.errors["odd"]
+    assert caught.value.__cause__ is not None
+
+
+@pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("backend", [None, "first"])
+def test_what_is_not_the_files_fault_passes_through(error, backend: str | None) -> None:
+    """Out of memory, Ctrl-C and exit end the call; no other backend is asked."""
+    second = double(flat())
+    register("first", double(refuse(error())))
+    register("second", second)
+
+    with pytest.raises(error):
+        decode(FILES["png"], backend=backend)
+
+    assert second.asked == []
+
+
+@FORMATS
+def test_when_all_refuse_the_error_says_who_said_what(data: bytes) -> None:
+    """`errors` holds every answer in the order of asking, and the message repeats them."""
+    register("first", double(refuse(ValueError("too odd"))))
+    register("second", double(refuse(KeyError("scan"))))
+
+    with pytest.raises(DecodeError) as caught:
+        decode(data)
+
+    errors = {"first": "ValueError: too odd", "second": "KeyError: 'scan'"}
+    assert list(caught.value.errors.items()) == list(errors.items())
+    assert caught.value.backend is None
+    for name, reason in errors.items():
+        assert f"{name}: {reason}" in str(caught.value)
+
+
+@pytest.mark.parametrize("how", ["argument", "use", "environment"])
+def test_named_backend_answers_alone(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backend that the caller chose by name is the only one that is asked."""
+    second = double(flat())
+    register("first", double(refuse(ValueError("no"))))
+    register("second", second)
+    if how == "use":
+        use("first")
+    elif how == "environment":
+        monkeypatch.setenv("FASTDECODE_BACKEND", "first")
+
+    with pytest.raises(DecodeError, match="first: ValueError: no"):
+        decode(FILES["png"], backend="first" if how == "argument" else None)
+
+    assert second.asked == []
+
+
+def test_inexact_backend_answers_only_by_name() -> None:
+    """One whose pixels differ is never chosen by itself, not even when all others refuse."""
+    inexact = double(flat(3), exact=False)
+    register("inexact", inexact)
+    with pytest.raises(UnsupportedFormat):
+        decode(FILES["png"])
+    register("exact", double(refuse(ValueError("no"))))
+    with pytest.raises(DecodeError):
+        decode(FILES["png"])
+    assert inexact.asked == []
+
+    assert (decode(FILES["png"], backend="inexact") == 3).all()
+    with use("inexact"):
+        assert (decode(FILES["png"]) == 3).all()
+
+
+WRONG = {
+    "taller": np.zeros((HEIGHT + 1, WIDTH, 3), np.uint8),
+    "narrower": np.zeros((HEIGHT, WIDTH - 1, 3), np.uint8),
+    "turned": np.zeros((WIDTH, HEIGHT, 3), np.uint8),
+    "empty": np.zeros((0, 0, 3), np.uint8),
+    "grey": np.zeros((HEIGHT, WIDTH), np.uint8),
+    "four channels": np.zeros((HEIGHT, WIDTH, 4), np.uint8),
+    "wider type": np.zeros((HEIGHT, WIDTH, 3), np.uint16),
+    "None": None,
+    "list": [[[0, 0, 0]]],
+}
+
+
+@FORMATS
+@pytest.mark.parametrize("kind", WRONG)
+def test_picture_of_the_wrong_kind_is_a_refusal(data: bytes, kind: str) -> None:
+    """A backend that gives another shape or type than was asked for has refused the file."""
+    register("wrong", double(give(WRONG[kind])))
+    register("second", double(flat(3)))
+
+    with pytest.raises(DecodeError, match="wrong"):
+        decode(data, backend="wrong")
+    assert (decode(data) == 3).all()
+
+
+def read_only(image: np.ndarray) -> np.ndarray:
+    image.flags.writeable = False
+    return image
+
+
+VIEWS = {
+    "read-only": read_only,
+    "mirrored": lambda image: image[:, ::-1],
+    "BGR": lambda image: image[:, :, ::-1],
+    "Fortran order": np.asfortranarray,
+    "part of a larger one": lambda image: np.pad(image, ((2, 2), (2, 2), (0, 0)))[2:-2, 2:-2],
+}
+
+
+@FORMATS
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
+@pytest.mark.parametrize("into_out", [False, True])
+def test_any_array_will_do(data: bytes, view, into_out: bool) -> None:
+    """What is read-only or not contiguous is copied; the backend's own array stays as it was."""
+    given = view(np.arange(HEIGHT * WIDTH * 3, dtype=np.uint8).reshape(HEIGHT, WIDTH, 3))
+    before = given.copy()
+    register("first", double(give(given), out=True))
+    out = np.zeros((HEIGHT, WIDTH, 3), np.uint8) if into_out else None
+
+    image = decode(data, out=out)
+
+    np.testing.assert_array_equal(image, before)
+    assert image.flags.c_contiguous
+    assert image.flags.writeable
+    assert (image is out) == into_out
+    image[:] = 0
+    np.testing.assert_array_equal(given, before)
+
+
+@FORMATS
+def test_backend_is_asked_only_for_what_it_declares(data: bytes) -> None:
+    """One that declares nothing but RGB is asked for that alone; the package makes the rest."""
+    plain = double(flat(3))
+    register("plain", plain)
+    out = np.zeros((2, 3, 3), np.uint8)
+
+    image = decode(data, 4, region=(1, 2, 12, 7), orient=True, out=out, backend="plain")
+
+    assert image is out
+    assert (image == 3).all()
+    assert plain.asked == [
+        {"reduce": 1, "layout": "RGB", "window": None, "out": None, "strict": False}
+    ]
+
+
+@FORMATS
+def test_backend_is_asked_for_all_that_it_declares(data: bytes) -> None:
+    """Reduction, layout, window and warnings are left to a backend that declares them."""
+    able = double(
+        flat(3),
+        layouts=frozenset({"RGB", "L"}), reduces=frozenset({1, 2, 4}), region=True, warnings=True,
+    )  # fmt: skip
+    register("able", able)
+
+    image = decode(data, 4, mode="L", region=(1, 2, 12, 7), strict=True)
+
+    assert image.shape == (2, 3)
+    assert able.asked == [
+        {"reduce": 4, "layout": "L", "window": (0, 0, 3, 2), "out": None, "strict": True}
+    ]
+
+
+@FORMATS
+def test_out_is_passed_on_to_a_backend_that_writes_into_it(data: bytes) -> None:
+    """The caller's array reaches a backend that declares `out`, unless the pixels must change."""
+    able = double(flat(3), out=True)
+    register("able", able)
+    out = np.zeros((HEIGHT, WIDTH, 3), np.uint8)
+
+    assert decode(data, out=out) is out
+    assert able.asked[0]["out"] is out
+    assert (out == 3).all()
+
+    decode(data, region=(0, 0, 5, 5), out=np.zeros((5, 5, 3), np.uint8))
+    assert able.asked[1]["out"] is None
+
+
+@pytest.mark.parametrize(
+    ("warning", "strict", "answer"),
+    [
+        ("Corrupt JPEG data: 3 extraneous bytes before marker 0xd9", False, 3),
+        ("Corrupt JPEG data: 3 extraneous bytes before marker 0xd9", True, None),
+        ("Unsupported marker type 0x37", False, 9),
+        ("Premature end of JPEG file", False, None),
+        ("Premature end of JPEG file", True, None),
+    ],
+)
+def test_warning_is_judged(warning: str, strict: bool, answer: int | None) -> None:
+    """A harmless one is ignored unless strict, an error asks the next, missing pixels end it."""
+
+    def complain(data, header, *, strict, **asked):
+        if strict:
+            raise CodecWarning(warning)
+        return flat(3)(data, header, **asked)
+
+    register("first", double(complain, warnings=True))
+    register("second", double(flat(9), warnings=True))
+
+    if answer is None:
+        with pytest.raises(DecodeError, match=f"first: {warning}"):
+            decode(FILES["jpeg"], strict=strict)
+    else:
+        assert (decode(FILES["jpeg"], strict=strict) == answer).all()
+
+
+ERRORS = [
+    DecodeError("words", backend="pillow", errors={"pillow": "no", "opencv": "neither"}),
+    UnsupportedFormat("words"), ImageTooLarge("words"), UnknownBackend("words"),
+    BackendUnavailable("words"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("travel", [lambda e: pickle.loads(pickle.dumps(e)), copy.copy])
+def test_errors_cross_process_borders(error: FastDecodeError, travel) -> None:
+    """A pickled error comes back with its type, words and attributes."""
+    arrived = travel(error)
+
+    assert type(arrived) is type(error)
+    assert str(arrived) == str(error)
+    assert vars(arrived) == vars(error)
+
+
+def test_error_of_a_file_crosses_with_its_path(tmp_path) -> None:
+    """What `decode_file` raises begins with the path, also after the journey."""
+    path = tmp_path / "cut.png"
+    path.write_bytes(FILES["png"][:-40])
+    with pytest.raises(DecodeError, match=r"cut\.png: pillow: ") as caught:
+        decode_file(path, backend="pillow")
+
+    arrived = pickle.loads(pickle.dumps(caught.value))
+
+    assert str(arrived) == str(caught.value)
+    assert arrived.errors == caught.value.errors

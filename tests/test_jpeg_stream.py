@@ -1,0 +1,219 @@
+"""What a JPEG's compressed data gives away without being decoded."""
+
+from __future__ import annotations
+
+import pytest
+
+from fastdecode import jpeg_stream, probe
+from fastdecode.testing import encode, picture
+
+BASELINE = encode(picture(48, 40))
+GREY = encode(picture(48, 40, "L"))
+RESTARTS = encode(picture(48, 40), restart_marker_blocks=1)
+PROGRESSIVE = encode(picture(48, 40), progressive=True)
+GREY_PROGRESSIVE = encode(picture(48, 40, "L"), progressive=True)
+CMYK_PROGRESSIVE = encode(picture(48, 40, "CMYK"), progressive=True)
+WHOLE = {
+    "baseline": BASELINE, "grey": GREY, "restarts": RESTARTS, "progressive": PROGRESSIVE,
+}  # fmt: skip
+SOS, EOI = b"\xff\xda", b"\xff\xd9"
+
+every_whole = pytest.mark.parametrize("data", WHOLE.values(), ids=WHOLE)
+every_buffer = pytest.mark.parametrize("buffer", [bytes, memoryview])
+
+
+def script(data: bytes, buffer=bytes) -> jpeg_stream.ScanScript:
+    return jpeg_stream.scan_script(buffer(data), probe(data))
+
+
+def scan_starts(data: bytes) -> list[int]:
+    """Find where each scan's marker stands; in compressed data there is none."""
+    return [i for i in range(len(data)) if data[i : i + 2] == SOS]
+
+
+@every_buffer
+@pytest.mark.parametrize(
+    "data", [PROGRESSIVE, GREY_PROGRESSIVE, CMYK_PROGRESSIVE], ids=["YCC", "grey", "CMYK"]
+)
+def test_whole_progressive_file_is_complete(data: bytes, buffer) -> None:
+    """All scans are counted, and together they bring every coefficient to full precision."""
+    assert script(data, buffer) == (len(scan_starts(data)), True)
+    assert script(data, buffer).number > 1
+
+
+@pytest.mark.parametrize("data", [BASELINE, GREY, RESTARTS], ids=["YCC", "grey", "restarts"])
+def test_baseline_file_is_one_complete_scan(data: bytes) -> None:
+    """The one scan of a baseline file holds all coefficients at once."""
+    assert script(data) == (1, True)
+
+
+@every_buffer
+@pytest.mark.parametrize("end", [b"", EOI], ids=["cut", "closed"])
+@pytest.mark.parametrize(
+    "data", [PROGRESSIVE, GREY_PROGRESSIVE, CMYK_PROGRESSIVE], ids=["YCC", "grey", "CMYK"]
+)
+def test_file_without_its_last_scans_is_not_complete(data: bytes, end: bytes, buffer) -> None:
+    """Cut before any of its scans, a progressive file lacks coefficients, and says how many."""
+    for number, start in enumerate(scan_starts(data)):
+        if number:
+            assert script(data[:start] + end, buffer) == (number, False)
+
+
+@pytest.mark.parametrize("cut", range(2, 14))
+def test_scan_header_that_is_cut_off_is_survived(cut: int) -> None:
+    """A file that ends inside a scan's header is incomplete, not an error."""
+    start = scan_starts(PROGRESSIVE)[-1]
+
+    assert script(PROGRESSIVE[: start + cut]).number in (9, 10)
+    assert not script(PROGRESSIVE[: start + min(cut, 7)]).complete
+
+
+@every_buffer
+@pytest.mark.parametrize("tail", [PROGRESSIVE, PROGRESSIVE * 60, SOS * 600], ids=len)
+def test_scans_of_what_trails_are_not_counted(tail: bytes, buffer) -> None:
+    """After the end marker there may be another picture; its scans complete nothing."""
+    whole = script(PROGRESSIVE)
+    half = PROGRESSIVE[: scan_starts(PROGRESSIVE)[4]] + EOI
+
+    assert script(PROGRESSIVE + tail, buffer) == whole
+    assert script(half + tail, buffer) == (4, False)
+
+
+def test_counting_stops_where_it_is_hostile() -> None:
+    """Of a file with thousands of scans it is enough to know that there are too many."""
+    last = PROGRESSIVE[scan_starts(PROGRESSIVE)[-1] : -2]
+    data = PROGRESSIVE[:-2] + last * 5000 + EOI
+
+    assert jpeg_stream.MAX_SCANS < script(data).number <= jpeg_stream.MAX_SCANS + 1
+
+
+@every_whole
+@every_buffer
+@pytest.mark.parametrize("tail", [b"", b"\0", b"garbage" * 9, b"\xff\xd8\xff", EOI], ids=repr)
+def test_end_is_found_whatever_trails_it(data: bytes, buffer, tail: bytes) -> None:
+    """An end marker closes the picture, also with garbage behind it."""
+    assert jpeg_stream.has_end(buffer(data + tail), probe(data))
+
+
+@every_whole
+@every_buffer
+def test_cut_file_has_no_end(data: bytes, buffer) -> None:
+    """Cut anywhere, even inside the marker, there is no end."""
+    header = probe(data)
+    for cut in (header.scan_offset, len(data) // 2, len(data) - 20, len(data) - 2, len(data) - 1):
+        assert not jpeg_stream.has_end(buffer(data[:cut]), header)
+
+
+@every_buffer
+def test_end_in_the_header_is_none(buffer) -> None:
+    """The end marker of a thumbnail, or of a comment, does not close the picture."""
+    comment = b"\xff\xfe\0\x06" + EOI + EOI
+    data = (BASELINE[:2] + comment + BASELINE[2:])[:-2]
+
+    assert not jpeg_stream.has_end(buffer(data), probe(data))
+
+
+@every_buffer
+@pytest.mark.parametrize("data", [BASELINE, GREY, RESTARTS], ids=["YCC", "grey", "restarts"])
+@pytest.mark.parametrize("tail", [b"", b"garbage", PROGRESSIVE], ids=["none", "garbage", "picture"])
+def test_one_scan_ends_at_the_marker(data: bytes, tail: bytes, buffer) -> None:
+    """The data of the only scan ends where the end marker stands, not at a restart marker."""
+    ends = jpeg_stream.ends_of_data(buffer(data + tail), probe(data))
+
+    assert ends == [len(data) - 2]
+
+
+def test_data_of_a_cut_file_ends_with_the_file() -> None:
+    """Without any marker behind it the data goes on to the last byte."""
+    data = BASELINE[:-40]
+
+    assert jpeg_stream.ends_of_data(data, probe(data)) == [len(data)]
+
+
+@pytest.mark.parametrize("fill", [0, 1, 5])
+def test_fill_bytes_belong_to_the_marker(fill: int) -> None:
+    """Any number of FF may stand before a marker; they are not data."""
+    data = BASELINE[:-2] + b"\xff" * fill + EOI
+
+    assert jpeg_stream.ends_of_data(data, probe(data)) == [len(BASELINE) - 2]
+
+
+@every_buffer
+def test_first_and_last_scan_are_told(buffer) -> None:
+    """Of several scans it is the end of the first one's data, and of the last one's."""
+    ends = jpeg_stream.ends_of_data(buffer(PROGRESSIVE), probe(PROGRESSIVE))
+
+    # Before the second scan's own marker stand the tables that it needs.
+    first = PROGRESSIVE.index(b"\xff\xc4", probe(PROGRESSIVE).scan_offset)
+    assert ends == [min(first, scan_starts(PROGRESSIVE)[1]), len(PROGRESSIVE) - 2]
+
+
+@every_whole
+def test_other_ending_changes_nothing_but_the_end(data: bytes) -> None:
+    """What is put in stands at the end of the data, and holds no marker that could end it."""
+    header = probe(data)
+    end = jpeg_stream.ends_of_data(data, header)[-1]
+
+    other = jpeg_stream.with_other_ending(data, end, header)
+
+    added = other[end : len(other) - (len(data) - end)]
+    assert other == data[:end] + added + data[end:]
+    assert len(added) > 100
+    assert jpeg_stream.ends_of_data(other, header)[-1] == end + len(added)
+
+
+@every_buffer
+@pytest.mark.parametrize("end", [b"", b"\xff", b"\xff\xff\xff"], ids=len)
+def test_half_a_marker_is_dropped(end: bytes, buffer) -> None:
+    """What is left of a marker cut in two does not get in the way of an end marker."""
+    assert jpeg_stream.without_half_marker(buffer(BASELINE[:-2] + end)) == BASELINE[:-2]
+
+
+MISSING = [
+    "Corrupt JPEG data: premature end of data segment",
+    "Premature end of JPEG file",
+    "Corrupt JPEG data: found marker 0xd9 instead of RST3",
+]
+HARMLESS = [
+    "Unknown Adobe color transform code 7",
+    "Inconsistent progression sequence for component 0 coefficient 1",
+    "Corrupt JPEG data: 3 extraneous bytes before marker 0xd9",
+    "Corrupt JPEG data: bad Huffman code",
+    "Corrupt JPEG data: bad arithmetic code",
+    "Warning: unknown JFIF revision number 3.01",
+    "Invalid SOS parameters for sequential JPEG",
+    "Corrupt JPEG data: bad ICC marker",
+]
+FATAL = [
+    "Unsupported marker type 0x37",
+    "Huffman table 0x01 was not defined",
+    "Invalid JPEG file structure: two SOI markers",
+    "Not a JPEG file: starts with 0x00 0x01",
+    "",
+]
+
+
+@pytest.mark.parametrize(
+    ("message", "missing", "recoverable"),
+    [
+        *((words, True, False) for words in MISSING),
+        *((words, False, True) for words in HARMLESS),
+        *((words, False, False) for words in FATAL),
+        (f"{HARMLESS[2]}; {MISSING[0]}", True, False),
+    ],
+)
+def test_messages_of_libjpeg_are_judged(message: str, missing: bool, recoverable: bool) -> None:
+    """Its words, as they stand in jerror.h, say that pixels are missing, or that none are."""
+    assert jpeg_stream.says_missing_pixels(message) is missing
+    assert jpeg_stream.is_recoverable(message) is recoverable
+
+
+@pytest.mark.parametrize("cut", [300, 40])
+def test_real_words_of_a_codec_are_known(cut: int) -> None:
+    """What simplejpeg reports of cut data is taken for missing pixels."""
+    simplejpeg = pytest.importorskip("simplejpeg")
+
+    with pytest.raises(ValueError) as caught:
+        simplejpeg.decode_jpeg(BASELINE[:-cut] + EOI, strict=True)
+
+    assert jpeg_stream.says_missing_pixels(str(caught.value))

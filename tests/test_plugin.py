@@ -1,0 +1,118 @@
+"""Backends of other packages, found by their entry points in the folder ``plugin``."""
+
+from __future__ import annotations
+
+import configparser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from processes import answers
+
+from fastdecode import UnknownBackend, decode, registry
+from fastdecode.testing import encode, picture
+
+PLUGIN = Path(__file__).parent / "plugin"
+PNG = encode(picture(13, 7), "png")
+
+
+@pytest.fixture(scope="module")
+def with_plugin() -> dict[str, Any]:
+    """Collect what a process answers in which another package's backends are installed."""
+    return answers(
+        """
+bmp, jpeg, palette = encode(image, "bmp"), encode(image), encode(image.convert("P"), "bmp")
+answers["by itself"] = said(decode, bmp)
+answers["by name"] = said(decode, bmp, backend="demo")
+answers["reduced by name"] = said(decode, bmp, 2, mode="L", backend="demo")
+answers["reduced by pillow"] = said(decode, bmp, 2, mode="L", backend="pillow")
+answers["jpeg"] = said(decode, jpeg) == said(decode, jpeg, backend="pillow")
+answers["jpeg by name"] = said(decode, jpeg, backend="demo")
+answers["palette by name"] = said(decode, palette, backend="demo")
+for name in ("broken", "explosive", "nobody"):
+    answers[name] = said(decode, jpeg, backend=name)
+answers["infos"] = {info.name: vars(info) for info in backends()}
+""",
+        PLUGIN,
+    )
+
+
+def test_plugin_is_listed(with_plugin: dict[str, Any]) -> None:
+    """A backend of an installed package is found by its entry point, with all that it declares."""
+    demo = with_plugin["infos"]["demo"]
+
+    assert demo["usable"]
+    assert demo["formats"] == ["bmp"]
+    assert demo["version"] == "1.0"
+    assert demo["install"] == "pip install fastdecode-plugin-demo"
+    assert list(with_plugin["infos"])[: len(registry.BUILTIN)] == list(registry.BUILTIN)
+
+
+def test_plugin_decodes_by_name(with_plugin: dict[str, Any]) -> None:
+    """Named, it gives the pixels; the package makes the mode and the reduction from them."""
+    assert with_plugin["by name"] == with_plugin["by itself"]
+    assert with_plugin["reduced by name"] == with_plugin["reduced by pillow"]
+
+
+def test_plugin_is_asked_only_for_what_it_declares(with_plugin: dict[str, Any]) -> None:
+    """Other formats, and other kinds of its own format, it does not read, and the error says so."""
+    for key, why in (("jpeg by name", "does not read jpeg"), ("palette by name", "palette")):
+        kind, message = with_plugin[key]
+        assert kind == "UnsupportedFormat"
+        assert "demo" in message
+        assert why in message
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [("broken", "fastdecode_plugin_demo.missing"), ("explosive", "machine")]
+)
+def test_broken_plugin_is_reported_and_breaks_nothing(
+    with_plugin: dict[str, Any], name: str, reason: str
+) -> None:
+    """It is listed as unusable with the reason, and everything else works."""
+    info = with_plugin["infos"][name]
+    kind, message = with_plugin[name]
+
+    assert not info["usable"]
+    assert reason in info["reason"]
+    assert kind == "BackendUnavailable"
+    assert reason in message
+    assert "pip install fastdecode-plugin-demo" in message
+    assert with_plugin["jpeg"] is True
+
+
+def test_plugin_takes_part_in_the_choice() -> None:
+    """Where no built-in backend may answer, an installed one does, broken ones beside it or not."""
+    answered = answers(
+        'answers["image"] = said(decode, encode(image, "bmp"))',
+        PLUGIN,
+        FASTDECODE_DISABLE="pillow",
+    )
+
+    assert answered["image"] == decode(encode(picture(13, 7), "bmp")).tolist()
+
+
+def test_without_the_package_there_is_no_such_backend(with_plugin: dict[str, Any]) -> None:
+    """The names are those of the packages that are there, and an unknown one is told them."""
+    with pytest.raises(UnknownBackend, match="'demo'") as caught:
+        decode(PNG, backend="demo")
+
+    for name in registry.BUILTIN:
+        assert name in str(caught.value)
+    kind, message = with_plugin["nobody"]
+    assert kind == "UnknownBackend"
+    assert "demo" in message.replace("'nobody'", "")
+
+
+def test_plugin_is_what_its_setup_installs() -> None:
+    """The metadata in the folder are those that pip would write from its setup.cfg."""
+    setup, written = configparser.ConfigParser(), configparser.ConfigParser()
+    setup.read(PLUGIN / "setup.cfg")
+    [metadata] = PLUGIN.glob("*.dist-info")
+    written.read(metadata / "entry_points.txt")
+    declared = setup["options.entry_points"][registry.ENTRY_POINT_GROUP].strip().splitlines()
+
+    assert declared == [" = ".join(item) for item in written[registry.ENTRY_POINT_GROUP].items()]
+    words = (metadata / "METADATA").read_text()
+    for key in ("name", "version"):
+        assert f"{key.title()}: {setup['metadata'][key]}\n" in words

@@ -1,0 +1,216 @@
+"""Which backends there are: built in and registered, usable and not."""
+
+from __future__ import annotations
+
+import configparser
+import importlib.util
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import usable_backends
+from doubles import double, flat, own_registry  # noqa: F401
+from processes import answers
+
+from fastdecode import (
+    Backend,
+    BackendUnavailable,
+    backends,
+    decode,
+    register,
+    registry,
+)
+from fastdecode.testing import encode, picture
+
+HERE = Path(__file__).parent
+PNG = encode(picture(13, 7), "png")
+LIBRARIES = {
+    "simplejpeg": "simplejpeg", "opencv": "cv2", "turbojpeg": "turbojpeg", "jpeg4py": "jpeg4py",
+    "imagecodecs": "imagecodecs", "torchvision": "torchvision", "torchcodec": "torchcodec",
+    "kornia_rs": "kornia_rs", "pillow_heif": "pillow_heif",
+}  # fmt: skip
+own = pytest.mark.usefixtures("own_registry")
+
+
+@pytest.fixture(scope="module")
+def without_libraries() -> dict[str, Any]:
+    """Collect what a process answers that lacks every library but Pillow; OpenCV's is broken."""
+    return answers(
+        f"""
+class Broken:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name == "cv2":
+            raise RuntimeError("libGL.so.1: cannot open shared object file")
+sys.meta_path.insert(0, Broken)
+sys.modules.update(dict.fromkeys({[lib for lib in LIBRARIES.values() if lib != "cv2"]}))
+answers["decoded"] = said(decode, encode(image, "png")) == __import__("numpy").array(image).tolist()
+for name in {list(LIBRARIES)}:
+    answers[name] = said(decode, encode(image), backend=name)
+answers["infos"] = {{info.name: vars(info) for info in backends()}}
+"""
+    )
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_missing_library_is_named_with_the_line_that_installs_it(
+    without_libraries: dict[str, Any], name: str
+) -> None:
+    """The error has the reason, the install line and what can be used instead."""
+    info = without_libraries["infos"][name]
+    kind, message = without_libraries[name]
+    line = f"pip install 'fastdecode[{name}]'"
+    reason = "libGL.so.1" if name == "opencv" else f"the Python package '{LIBRARIES[name]}"
+
+    assert kind == "BackendUnavailable"
+    for words in (name, reason, line, "Usable here: pillow"):
+        assert words in message
+    assert (info["usable"], info["install"]) == (False, line)
+    assert reason in info["reason"]
+    assert info["formats"] == registry.BUILTIN[name].formats.split()
+    assert without_libraries["decoded"] is True
+
+
+@own
+@pytest.mark.parametrize("taken", ["pillow", "mine"])
+def test_name_that_is_taken_needs_replace(taken: str) -> None:
+    """A second backend of the same name is a mistake, unless it is meant to take over."""
+    register("mine", double(flat(1)))
+
+    with pytest.raises(ValueError, match=f"'{taken}'.*replace=True"):
+        register(taken, double(flat(2)))
+    register(taken, double(flat(3)), replace=True)
+
+    assert (decode(PNG, backend=taken) == 3).all()
+
+
+@own
+@pytest.mark.parametrize("name", ["", "my backend", "2fast", "a-b", "a.b", "a,b"])
+def test_name_is_an_identifier(name: str) -> None:
+    """A name can stand in an environment variable's list and after pip's bracket."""
+    with pytest.raises(ValueError, match="identifier"):
+        register(name, double(flat()))
+
+    assert name not in registry.names()
+
+
+@own
+def test_registered_by_words_is_imported_on_first_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A target given as "module:Class" costs nothing until it is wanted."""
+    (tmp_path / "late_double.py").write_text("from doubles import *\nLate = double(flat(5))\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    register("late", "late_double:Late")
+
+    assert "late_double" not in sys.modules
+    assert (decode(PNG, backend="late") == 5).all()
+    assert "late_double" in sys.modules
+    del sys.modules["late_double"]
+
+
+class Undeclared(Backend):
+    """Test double: declares nothing at all."""
+
+    def decode(self, data: Any, header: Any, **asked: Any) -> Any:
+        raise NotImplementedError
+
+
+class Unfinished(Backend):
+    """Test double: lacks the one method."""
+
+    supports = {}
+
+
+UNUSABLE = {
+    "no such module": "no_such_module:Thing",
+    "no such class": "json:Thing",
+    "no class named": "json",
+    "not a backend": "json:JSONDecoder",
+    "raises": lambda: 1 / 0,
+    "unfinished": Unfinished,
+    "undeclared": Undeclared,
+}
+
+
+@own
+@pytest.mark.parametrize("target", UNUSABLE.values(), ids=UNUSABLE)
+def test_what_is_no_backend_is_reported_and_breaks_nothing(target: Any) -> None:
+    """`backends` lists it with a reason, by name it is unavailable, and the others answer."""
+    register("bad", target, distribution="bad-plugin")
+    register("good", double(flat(3)))
+    info = next(info for info in backends() if info.name == "bad")
+
+    assert not info.usable
+    assert info.reason
+    assert (decode(PNG) == 3).all()
+    with pytest.raises(BackendUnavailable, match="'bad' is not usable") as caught:
+        decode(PNG, backend="bad")
+    assert "pip install bad-plugin" in str(caught.value)
+
+
+@own
+def test_backend_that_cannot_speak_of_itself_is_listed() -> None:
+    """Where asking for the version fails, the rest of the list does not."""
+
+    class Mute(double(flat())):
+        """Test double: raises when it is asked about itself."""
+
+        def version(self) -> str:
+            raise RuntimeError("no idea")
+
+        codec = version
+
+    register("mute", Mute)
+
+    info = next(info for info in backends() if info.name == "mute")
+
+    assert info.usable
+    assert "unknown" in info.version
+    assert "unknown" in info.codec
+
+
+@own
+def test_one_instance_a_process() -> None:
+    """However many threads ask at once, a backend is constructed once."""
+    made, loaded, start = [], [], threading.Barrier(8)
+
+    def construct() -> Backend:
+        made.append(double(flat())())
+        return made[-1]
+
+    def work() -> None:
+        start.wait()
+        loaded.append(registry.load("only"))
+
+    register("only", construct)
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert len(made) == 1
+    assert loaded == made * 8
+
+
+@pytest.mark.parametrize("name", usable_backends())
+def test_table_says_what_the_backend_declares(name: str) -> None:
+    """The formats in the table, known without the library, are those of `supports`."""
+    assert set(registry.BUILTIN[name].formats.split()) == set(registry.load(name).supports)
+    assert registry.load(name) is registry.load(name)
+
+
+@pytest.mark.parametrize("name", registry.BUILTIN)
+def test_name_is_also_that_of_the_file_and_the_extra(name: str) -> None:
+    """One word finds the backend, its module, and what pip installs it with."""
+    module = str(registry.BUILTIN[name].target).partition(":")[0]
+    setup = configparser.ConfigParser()
+    setup.read(HERE.parent / "setup.cfg")
+
+    assert module == f"fastdecode.adapters.{name}"
+    assert importlib.util.find_spec(module)
+    assert name in setup["options.extras_require"] or name == "pillow"
+    assert registry.install_line(name).startswith("pip install ")

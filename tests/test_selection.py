@@ -1,0 +1,201 @@
+"""Which backend gets a file, and why."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from conftest import usable_backends
+from doubles import double, flat, own_registry  # noqa: F401
+from processes import answers
+
+from fastdecode import (
+    Ranking,
+    UnsupportedFormat,
+    decode,
+    probe,
+    ranking,
+    register,
+    registry,
+    stats,
+    use,
+)
+from fastdecode.testing import encode, picture
+
+JPEG, PNG = encode(picture(80, 64)), encode(picture(80, 64), "png")
+JXL = b"\xff\x0a\xff\x0a\x00\x00"  # the signature and a bare size header of JPEG XL
+READERS = [name for name in usable_backends() if "jpeg" in registry.load(name).supports]
+WARNERS = [name for name in READERS if registry.load(name).supports["jpeg"][0].warnings]
+
+own = pytest.mark.usefixtures("own_registry")
+
+
+@own
+def test_strict_needs_a_backend_that_reports_warnings() -> None:
+    """The others are passed over; where one of them is named, the error says why."""
+    register("silent", double(flat(1)))
+    register("frank", double(flat(2), warnings=True))
+
+    assert (decode(PNG) == 1).all()
+    assert (decode(PNG, strict=True) == 2).all()
+    with pytest.raises(UnsupportedFormat, match=r"silent cannot report warnings of png.*strict"):
+        decode(PNG, strict=True, backend="silent")
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_strict_is_kept_by_those_that_declare_it(name: str) -> None:
+    """A sound JPEG decodes strictly by a backend that reports warnings, and by no other."""
+    if name in WARNERS:
+        np.testing.assert_array_equal(decode(JPEG, strict=True, backend=name), decode(JPEG))
+    else:
+        with pytest.raises(UnsupportedFormat, match=f"{name} cannot report warnings"):
+            decode(JPEG, strict=True, backend=name)
+
+
+def test_backends_below_the_chosen_one_are_not_imported() -> None:
+    """A process that decodes a JPEG by the first of the ranking imports none of the others."""
+    loaded = answers(
+        """
+from fastdecode import Ranking
+data = encode(image)
+before = set(sys.modules)
+use(Ranking({("jpeg", 1): ("pillow",)}))
+decode(data), decode(data, 4), decode(data, mode="L", region=(1, 1, 5, 5))
+answers["loaded"] = sorted(set(sys.modules) - before)
+"""
+    )["loaded"]
+
+    adapters = [name for name in loaded if name.startswith("fastdecode.adapters.")]
+    assert adapters == ["fastdecode.adapters.pillow"]
+    libraries = {"cv2", "simplejpeg", "turbojpeg", "jpeg4py", "imagecodecs", "kornia_rs", "torch"}
+    assert not libraries & set(loaded)
+
+
+def test_default_order_imports_no_further_than_it_must() -> None:
+    """Without any preference, what comes after the first usable backend is not imported."""
+    order = ranking.DEFAULT.order("jpeg", 1)
+    first = next(name for name in order if name in READERS)
+    later = [name for name in registry.BUILTIN if name not in order[: order.index(first) + 1]]
+
+    modules = answers('decode(encode(image)); answers["modules"] = list(sys.modules)')["modules"]
+
+    assert f"fastdecode.adapters.{first}" in modules
+    assert not [name for name in later if f"fastdecode.adapters.{name}" in modules]
+
+
+def test_unread_format_says_what_would_read_it() -> None:
+    """Where the library for a format is missing, the error has the line that installs it."""
+    kind, message = answers(
+        f"""
+sys.modules["imagecodecs"] = None
+answers["jxl"] = said(decode, {JXL!r})
+"""
+    )["jxl"]
+
+    assert kind == "UnsupportedFormat"
+    assert "jxl" in message
+    assert "What could, if installed: pip install 'fastdecode[imagecodecs]'" in message
+
+
+@own
+def test_unread_kind_says_who_refuses_it() -> None:
+    """Every backend that reads the format gives its reason."""
+    register("one", double(flat(), bits=frozenset({16})))
+    register("two", double(flat(), colors=frozenset({"gray"})))
+
+    with pytest.raises(UnsupportedFormat) as caught:
+        decode(PNG)
+
+    assert "one does not read png with 8 bits a sample" in str(caught.value)
+    assert "two does not read png with rgb colour" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["simplejpeg", "opencv"])
+def test_named_backend_that_cannot_says_who_can(name: str) -> None:
+    """The error of a named backend names others that read the file."""
+    if name not in usable_backends():
+        pytest.skip(f"{name} is not usable here")
+
+    with pytest.raises(UnsupportedFormat, match=f"{name} does not read gif; pillow can"):
+        decode(encode(picture(9, 9, "P"), "gif"), backend=name)
+
+
+def rare(coding: str, bits: int) -> tuple[bytes, np.ndarray]:
+    """Encode a grey JPEG of a rare kind with imagecodecs."""
+    imagecodecs = pytest.importorskip("imagecodecs")
+    rng = np.random.default_rng(bits)
+    image = rng.integers(0, 1 << bits, (16, 24), dtype=np.uint8 if bits <= 8 else np.uint16)
+    if coding == "jpeg-ls":
+        return imagecodecs.jpegls_encode(image), image
+    if coding == "lossless":
+        return imagecodecs.jpeg_encode(image, lossless=True, bitspersample=bits), image
+    return imagecodecs.jpeg_encode(image, level=100, bitspersample=bits), image
+
+
+@pytest.mark.parametrize(("coding", "bits"), [("lossless", 16), ("lossless", 8), ("jpeg-ls", 8)])
+def test_lossless_jpeg_finds_its_backend(coding: str, bits: int) -> None:
+    """Lossless JPEG and JPEG-LS come back as they were written, in the file's own type."""
+    data, image = rare(coding, bits)
+
+    assert probe(data).coding == coding
+    np.testing.assert_array_equal(decode(data, mode="native"), image)
+
+
+def test_twelve_bit_jpeg_finds_its_backend() -> None:
+    """A JPEG of 12 bits keeps its range in "native", and is cut to 8 bits for the other modes."""
+    data, image = rare("baseline", 12)
+
+    native = decode(data, mode="native")
+
+    assert native.dtype == np.uint16
+    assert np.abs(native.astype(int) - image).max() < 64
+    np.testing.assert_array_equal(decode(data, mode="L"), native >> 4)
+
+
+@pytest.mark.parametrize(("coding", "bits"), [("lossless", 16), ("baseline", 12), ("jpeg-ls", 8)])
+def test_rare_jpeg_is_refused_by_those_that_cannot(coding: str, bits: int) -> None:
+    """A backend that does not declare such a JPEG is not given it."""
+    data, _ = rare(coding, bits)
+    for name in ("pillow", "simplejpeg", "opencv"):
+        if name in usable_backends():
+            with pytest.raises(UnsupportedFormat, match=f"{name} does not"):
+                decode(data, mode="native", backend=name)
+
+
+@own
+@pytest.mark.parametrize("form", ["png", "jpeg"])
+def test_small_pictures_are_reduced_outside_of_a_decoder_that_cannot_be_told(form: str) -> None:
+    """`reduces_from` holds for each picture, whatever larger ones were decoded before it."""
+    fussy = double(flat(), reduces=frozenset({1, 2}), reduces_from=20)
+    register("fussy", fussy)
+    sizes = (64, 20, 19, 9, 64)
+
+    for size in sizes:
+        decode(encode(picture(size, size), form), 2, backend="fussy")
+
+    assert [options["reduce"] for options in fussy.asked] == [2, 2, 1, 1, 2]
+
+
+@own
+def test_jpeg_is_reduced_by_a_decoder_that_can() -> None:
+    """One that reduces inside its DCT goes before a preferred one that does not."""
+    register("plain", double(flat(1)))
+    register("able", double(flat(2), reduces=frozenset({1, 2, 4, 8})))
+
+    with use(Ranking({("jpeg", 1): ("plain", "able"), ("png", 1): ("plain", "able")})):
+        assert (decode(JPEG) == 1).all()
+        assert (decode(JPEG, 4) == 2).all()
+        assert (decode(PNG, 4) == 1).all()
+    assert stats().fallbacks == {}
+
+
+@own
+def test_registering_is_noticed_at_once() -> None:
+    """A choice that was made before a backend came is made anew."""
+    register("inferior", double(flat(1)))
+    assert (decode(PNG) == 1).all()
+    register("better", double(flat(2)))
+
+    with use(Ranking({("png", 1): ("better", "inferior")})):
+        assert (decode(PNG) == 2).all()
+    register("inferior", double(flat(3)), replace=True)
+    assert (decode(PNG) == 3).all()

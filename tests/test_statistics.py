@@ -1,0 +1,126 @@
+"""What `stats` counts: no fallback is silent."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+from doubles import double, flat, own_registry, refuse  # noqa: F401
+
+from fastdecode import DecodeError, decode, register, stats
+from fastdecode.testing import encode, picture
+
+pytestmark = pytest.mark.usefixtures("own_registry")
+
+PNG = encode(picture(13, 7), "png")
+
+
+def test_nothing_unusual_counts_nothing() -> None:
+    """A picture that the first backend decodes leaves no trace."""
+    register("first", double(flat()))
+    decode(PNG)
+
+    assert stats().fallbacks == {}
+    assert stats().failures == {}
+    assert stats().recent == ()
+
+
+def test_fallback_is_counted_with_its_reason() -> None:
+    """Who refused, who decoded instead, how often, and in which words."""
+    register("first", double(refuse(ValueError("not today"))))
+    register("second", double(flat()))
+    decode(PNG)
+    decode(PNG)
+
+    assert stats().fallbacks == {("first", "second"): 2}
+    assert stats().failures == {}
+    assert stats().recent == ("first: ValueError: not today",) * 2
+
+
+def test_every_refusal_is_counted() -> None:
+    """Where two refused, both are counted against the one that decoded."""
+    register("first", double(refuse(ValueError("no"))))
+    register("second", double(refuse(KeyError("neither"))))
+    register("third", double(flat()))
+    decode(PNG)
+
+    assert stats().fallbacks == {("first", "third"): 1, ("second", "third"): 1}
+    assert stats().recent == ("first: ValueError: no", "second: KeyError: 'neither'")
+
+
+@pytest.mark.parametrize("backend", [None, "first"])
+def test_failure_is_counted_for_the_first_tried(backend: str | None) -> None:
+    """A picture that nothing decodes counts once, for the backend that was tried first."""
+    register("first", double(refuse(ValueError("no"))))
+    if backend is None:
+        register("second", double(refuse(ValueError("neither"))))
+    with pytest.raises(DecodeError):
+        decode(PNG, backend=backend)
+
+    assert stats().failures == {"first": 1}
+    assert stats().fallbacks == {}
+    assert stats().recent[0] == "first: ValueError: no"
+
+
+def test_real_damage_is_counted() -> None:
+    """A damaged file that a real backend refuses is among the failures, too."""
+    with pytest.raises(DecodeError):
+        decode(PNG[:-40], backend="pillow")
+
+    assert stats().failures == {"pillow": 1}
+
+
+def test_reset_starts_again_from_zero() -> None:
+    """With reset=True the counts so far are returned, and the next ones start from nothing."""
+    register("first", double(refuse(ValueError("no"))))
+    register("second", double(flat()))
+    decode(PNG)
+
+    before = stats(reset=True)
+    after = stats()
+
+    assert before.fallbacks == {("first", "second"): 1}
+    assert (after.fallbacks, after.failures, after.recent) == ({}, {}, ())
+
+
+def test_what_was_returned_stays_as_it_was() -> None:
+    """Later pictures do not change counts that were handed out."""
+    register("first", double(refuse(ValueError("no"))))
+    register("second", double(flat()))
+    before = stats()
+    decode(PNG)
+
+    assert before.fallbacks == {}
+    assert before.recent == ()
+
+
+def test_only_the_last_words_are_kept() -> None:
+    """A long run keeps 20 reasons, the newest last, however many it counts."""
+    reasons = iter(range(50))
+    register("first", double(lambda data, header, **asked: refuse(ValueError(next(reasons)))(0, 0)))
+    register("second", double(flat()))
+    for _ in range(50):
+        decode(PNG)
+
+    assert stats().fallbacks == {("first", "second"): 50}
+    assert stats().recent == tuple(f"first: ValueError: {i}" for i in range(30, 50))
+
+
+def test_threads_lose_no_count() -> None:
+    """Fallbacks in several threads at once are all counted."""
+    register("first", double(refuse(ValueError("no"))))
+    register("second", double(flat(3)))
+    images = []
+
+    def work() -> None:
+        images.extend(decode(PNG) for _ in range(100))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert stats().fallbacks == {("first", "second"): 400}
+    assert np.all([image == 3 for image in images])
