@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 from fastdecode import engine, formats
 from fastdecode.arguments import (
     as_buffer,
-    check_mode,
     check_out,
     check_reduce,
-    check_size,
     reduce_for,
+    too_large,
     window_of,
 )
 from fastdecode.errors import FastDecodeError
 from fastdecode.selection import Want
+from fastdecode.types import MODES, REDUCES
 
 if TYPE_CHECKING:
     import mmap
@@ -111,14 +111,20 @@ def decode(
     if type(data) is not bytes:
         data = as_buffer(data)
     header = formats.probe(data)
-    check_size(header, max_pixels)
-    check_mode(mode)
+    if max_pixels is not None and header.width * header.height > max_pixels:
+        raise too_large(header, max_pixels)
+    if mode not in MODES:
+        raise ValueError(f"mode must be one of {', '.join(MODES)}, not {mode!r}")
     applied = header.orientation if orient else 1
     if min_size is not None:
         if reduce != 1:
             raise ValueError("give reduce or min_size, not both")
         reduce = reduce_for(header, min_size, region=region, orient=orient)
-    check_reduce(reduce)
+    if reduce.__class__ is not int or reduce not in REDUCES:
+        check_reduce(reduce)
+        reduce = int(reduce)  # type: ignore[assignment]  # of NumPy
+    if backend is not None and not isinstance(backend, str):
+        raise TypeError(f"backend must be a name, not {backend!r}")
     window = None if region is None else window_of(region, header, reduce, applied)
     if out is not None:
         check_out(out, header, mode, reduce, window, applied)

@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 
 from fastdecode import orientation
 from fastdecode.errors import ImageTooLarge
-from fastdecode.types import MODES, REDUCES, Box, Buffer, Header, Image, Mode, Reduce
+from fastdecode.types import REDUCES, Box, Buffer, Header, Image, Mode, Reduce
 
 __all__ = [
     "as_buffer",
-    "check_mode",
     "check_out",
     "check_reduce",
-    "check_size",
+    "is_int",
     "reduce_for",
+    "too_large",
     "window_of",
 ]
 
@@ -59,7 +59,7 @@ def reduce_for(
         If `min_size` is not one or two positive integers, or `region` lies outside.
     """
     sides = min_size if isinstance(min_size, (tuple, list)) else (min_size, min_size)
-    if len(sides) != 2 or not all(_is_int(side) and side > 0 for side in sides):
+    if len(sides) != 2 or not all(is_int(side) and side > 0 for side in sides):
         raise ValueError(
             f"min_size must be a positive integer or (height, width) of them, not {min_size!r}"
         )
@@ -105,35 +105,32 @@ def _tensor_bytes(tensor: Any) -> NDArray[Any]:
     return array
 
 
-def check_size(header: Header, max_pixels: int | None) -> None:
-    """Refuse a picture of more pixels than allowed, by what its header promises."""
-    if max_pixels is not None and header.width * header.height > max_pixels:
-        raise ImageTooLarge(
-            f"the {header.format} header promises {header.width} x {header.height} = "
-            f"{header.width * header.height:,} pixels, over max_pixels={max_pixels:,}; if the file "
-            "can be trusted, pass a larger max_pixels, or None"
-        )
-
-
-def check_mode(mode: str) -> None:
-    """Refuse an unknown mode."""
-    if mode not in MODES:
-        raise ValueError(f"mode must be one of {', '.join(MODES)}, not {mode!r}")
+def too_large(header: Header, max_pixels: int) -> ImageTooLarge:
+    """Say what the header promises, what is allowed, and the way out."""
+    return ImageTooLarge(
+        f"the {header.format} header promises {header.width} x {header.height} = "
+        f"{header.width * header.height:,} pixels, over max_pixels={max_pixels:,}; if the file can "
+        "be trusted, pass a larger max_pixels, or None"
+    )
 
 
 def check_reduce(reduce: int) -> None:
     """Refuse a factor for which there is no scaled IDCT."""
-    if reduce not in REDUCES or isinstance(reduce, bool):
+    if not is_int(reduce) or reduce not in REDUCES:
         raise ValueError(f"reduce must be 1, 2, 4 or 8, not {reduce!r}")
 
 
-def _is_int(value: object) -> bool:
+def is_int(value: object) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def _checked_region(region: Sequence[int], width: int, height: int) -> Box:
     """Refuse a region that is empty or reaches outside."""
-    if len(region) != 4 or not all(_is_int(edge) for edge in region):
+    if (
+        not isinstance(region, Sequence | np.ndarray)
+        or len(region) != 4
+        or not all(is_int(edge) for edge in region)
+    ):
         raise ValueError(f"region must be four integers (left, top, right, bottom), not {region!r}")
     left, top, right, bottom = (int(edge) for edge in region)
     if not (0 <= left < right <= width and 0 <= top < bottom <= height):

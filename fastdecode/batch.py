@@ -9,8 +9,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal
 
 from fastdecode.api import decode, decode_file
+from fastdecode.arguments import is_int
 from fastdecode.cores import usable_cores
-from fastdecode.errors import FastDecodeError
+from fastdecode.errors import BackendUnavailable, FastDecodeError, UnknownBackend
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["decode_batch"]
 
+_CALLERS_FAULT = (UnknownBackend, BackendUnavailable)
 _pools: dict[int, ThreadPoolExecutor] = {}
 _pools_lock = threading.Lock()
 
@@ -62,30 +64,40 @@ def decode_batch(
     """
     if on_error not in ("raise", "return"):
         raise ValueError(f"on_error must be 'raise' or 'return', not {on_error!r}")
-    if isinstance(items, (bytes, bytearray, memoryview, str, os.PathLike)):
+    if _is_one(items):
         raise TypeError(
             "decode_batch() takes several items; for one, use decode() or decode_file()"
         )
-    if threads is not None and (not isinstance(threads, int) or threads < 1):
+    if threads is not None and not (is_int(threads) and threads >= 1):
         raise ValueError(f"threads must be a positive integer, not {threads!r}")
     work = list(items)
     if out is not None and len(out) != len(work):
         raise ValueError(f"out has room for {len(out)} pictures, but there are {len(work)} items")
-    count = min(threads or usable_cores(), len(work))
+    count = threads or usable_cores()
 
     def one(index: int) -> Any:
         target = None if out is None else out[index]
         try:
             return _decode_item(work[index], {**options, "out": target})
         except (FastDecodeError, OSError) as error:
-            if on_error == "return":
+            if on_error == "return" and not isinstance(error, _CALLERS_FAULT):
                 return error
             _prefix(error, f"item {index}: ")
             raise
 
-    if count <= 1:
+    if count == 1 or len(work) <= 1:
         return [one(index) for index in range(len(work))]
     return _in_order([_pool(count).submit(one, index) for index in range(len(work))])
+
+
+def _is_one(items: object) -> bool:
+    """Whether somebody passed one picture, or one path, where several are wanted."""
+    if isinstance(items, (str, os.PathLike)):
+        return True
+    try:
+        return memoryview(items).itemsize == 1  # type: ignore[arg-type]
+    except TypeError:
+        return False
 
 
 def _decode_item(item: Any, options: dict[str, Any]) -> Any:

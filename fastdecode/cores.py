@@ -33,7 +33,7 @@ def _quota() -> float | None:
     for read in (_quota_v2, _quota_v1):
         try:
             return read()
-        except (OSError, ValueError):
+        except (OSError, ValueError, ZeroDivisionError):
             continue
     return None
 

@@ -1,36 +1,27 @@
-"""Trying backends until one gives every pixel, and making sure that it did."""
+"""Trying backends until one gives every pixel, and giving the pixels their final form."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fastdecode import jpeg_stream, orientation, pixels, selection
+from fastdecode import completeness, jpeg_stream, orientation, pixels, selection
 from fastdecode.adapters.base import CodecWarning
-from fastdecode.errors import DecodeError, FastDecodeError
-from fastdecode.resample import box_reduce, sample_reduce
+from fastdecode.completeness import Final
+from fastdecode.errors import DecodeError, FastDecodeError, ImageTooLarge
+from fastdecode.resample import box_reduce
 from fastdecode.statistics import count_failure, count_fallback
 
 if TYPE_CHECKING:
     from fastdecode.selection import Choice, Want
-    from fastdecode.types import Box, Buffer, Header, Image, Reduce
+    from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
 
 __all__ = ["Request", "run"]
 
-_NO_END = "the JPEG has no end marker (EOI)"
-_MISSING = "pixels are missing: the compressed data ends before the picture does"
-# Blocks for which there was no data come out as sample value 128; colour conversion and scaling
-# may shift it a little.
-_FILLED_IN = range(123, 134)
+_CHANNELS: dict[PixelLayout, int] = {"RGB": 3, "RGBA": 4, "CMYK": 4}
 
 
-class _Final(DecodeError):
-    """An answer that no other backend can change: pixels are not there, or strict was broken."""
-
-
-@dataclass
 class Request:
     """One picture to decode, all arguments checked.
 
@@ -46,15 +37,30 @@ class Request:
     out : ndarray or None
     backend : str or None
         The one that the caller named.
+    doubtful : bool
+        A picture is no proof that all of its data was there.
     """
 
-    data: Buffer
-    header: Header
-    want: Want
-    window: Box | None
-    orientation: int
-    out: Image | None
-    backend: str | None
+    __slots__ = ("backend", "data", "doubtful", "header", "orientation", "out", "want", "window")
+
+    def __init__(
+        self,
+        data: Buffer,
+        header: Header,
+        want: Want,
+        window: Box | None,
+        orientation: int,
+        out: Image | None,
+        backend: str | None,
+    ) -> None:
+        self.data = data
+        self.header = header
+        self.want = want
+        self.window = window
+        self.orientation = orientation
+        self.out = out
+        self.backend = backend
+        self.doubtful = False
 
 
 def run(request: Request) -> Image:
@@ -72,28 +78,34 @@ def run(request: Request) -> Image:
     UnsupportedFormat
         If there is no backend for such a file.
     """
-    doubtful = False
-    if request.header.format == "jpeg":
-        doubtful = _prepare_jpeg(request)
-    choice = selection.first(request.backend, request.header, request.want)
+    header = request.header
+    # The commonest file by far, a sequential JPEG with its end marker, needs no preparation.
+    if header.format == "jpeg" and (header.progressive or request.data[-2:] != jpeg_stream.EOI):
+        strict = request.want.strict
+        request.data, complete, request.doubtful = completeness.prepare(
+            request.data, header, strict=strict
+        )
+        request.want = request.want._replace(complete=complete)
+    choice = selection.first(request.backend, header, request.want)
     try:
-        return _decode(choice, request, doubtful)
+        return _decode(choice, request)
     except DecodeError as error:
-        return _fall_back(choice, error, request, doubtful)
+        return _fall_back(choice, error, request)
 
 
-def _fall_back(tried: Choice, error: DecodeError, request: Request, doubtful: bool) -> Image:
+def _fall_back(tried: Choice, error: DecodeError, request: Request) -> Image:
     """Ask the others after the first refused; raise what they said if they refuse too."""
     refused = {tried.name: str(error)}
-    if not isinstance(error, _Final):
+    if not isinstance(error, Final):
+        request.doubtful = True  # what one refuses, another may show in part
         for choice in selection.candidates(request.backend, request.header, request.want):
             if choice.name in refused:
                 continue
             try:
-                image = _decode(choice, request, doubtful)
+                image = _decode(choice, request)
             except DecodeError as another:
                 refused[choice.name] = str(another)
-                if isinstance(another, _Final):
+                if isinstance(another, Final):
                     break
             else:
                 count_fallback(refused, choice.name)
@@ -105,35 +117,7 @@ def _fall_back(tried: Choice, error: DecodeError, request: Request, doubtful: bo
     raise DecodeError(f"no backend decodes this {request.header.format}: {said}", errors=refused)
 
 
-def _prepare_jpeg(request: Request) -> bool:
-    """Check what the compressed data shows, and complete an end marker that is missing.
-
-    Returns
-    -------
-    bool
-        Whether there was no end marker, which makes it doubtful that all the data is there.
-    """
-    header = request.header
-    data = request.data
-    if header.progressive:
-        number, complete = jpeg_stream.scan_script(data, header)
-        if number > jpeg_stream.MAX_SCANS:
-            raise DecodeError(
-                f"the JPEG has more than {jpeg_stream.MAX_SCANS} scans, which can cost seconds or "
-                "minutes: refused as hostile"
-            )
-        request.want = request.want._replace(complete=complete)
-    if jpeg_stream.has_end(data, header):
-        return False
-    if request.want.strict:
-        raise DecodeError(_NO_END)
-    if header.progressive and not request.want.complete:
-        raise DecodeError(f"{_NO_END}, and the last scans of the picture are missing")
-    request.data = jpeg_stream.without_half_marker(data) + jpeg_stream.EOI
-    return True
-
-
-def _decode(choice: Choice, request: Request, doubtful: bool) -> Image:
+def _decode(choice: Choice, request: Request) -> Image:
     """Decode by one backend, check the result and give it its final form.
 
     Raises
@@ -141,40 +125,38 @@ def _decode(choice: Choice, request: Request, doubtful: bool) -> Image:
     DecodeError
         If the backend refuses, for whatever reason of its own.
     """
-    support, header, want = choice.support, request.header, request.want
-    window = request.window
-    in_place = (
-        request.out is not None
-        and support.out
-        and choice.layout == want.mode
+    header, want, window, support = request.header, request.want, request.window, choice.support
+    as_wanted = (
+        choice.layout == want.mode
         and choice.reduce == want.reduce
-        and window is None
+        and (window is None or support.region)
         and request.orientation == 1
     )
     inside = window if support.region and choice.reduce == want.reduce else None
-    image, warned = _ask(choice, request, inside, request.out if in_place else None)
+    into = request.out if as_wanted and support.out and want.mode != "native" else None
+    height, width = -(-header.height // choice.reduce), -(-header.width // choice.reduce)
+    if inside is not None:
+        height, width = inside[3] - inside[1], inside[2] - inside[0]
+    image, warned = _ask(choice, request, inside, into)
+    _check_form(image, height, width, choice.layout)
     if header.format == "jpeg":
-        _check_size(choice, header, image, inside)
-        # A codec that reports warnings would have said so, had it filled anything in; but for the
-        # arithmetic decoder, which cannot run out of data: it reads zeros for ever.
-        if (
-            warned
-            or header.coding == "arithmetic"
-            or (not support.warnings and (doubtful or _looks_filled_in(image)))
-        ):
-            _check_complete(choice, request, image, inside)
-    if in_place and image is request.out:
-        return image
+        _check_complete(choice, request, image, inside, warned=warned)
+    if not as_wanted:
+        image = _finish(image, choice, request, inside)
+    return pixels.deliver(image, request.out)
+
+
+def _finish(image: Image, choice: Choice, request: Request, inside: Box | None) -> Image:
+    """Do what the backend did not: crop, convert, reduce, turn."""
+    header, want = request.header, request.want
     left: Reduce = 1 if choice.reduce == want.reduce else want.reduce
-    if window is not None and inside is None:
-        image = pixels.crop(image, window, left)
+    if request.window is not None and inside is None:
+        image = pixels.crop(image, request.window, left)
     image = pixels.convert(image, choice.layout, want.mode, header)
     if left != 1:
-        indexed = want.mode == "native" and header.color == "palette"
-        image = sample_reduce(image, left) if indexed else box_reduce(image, left)
-    if request.orientation != 1:
-        image = orientation.apply(image, request.orientation)
-    return pixels.deliver(image, request.out)
+        color = header.color if want.mode == "native" else "rgb"
+        image = box_reduce(image, left, color=color)
+    return orientation.apply(image, request.orientation)
 
 
 def _ask(
@@ -188,64 +170,88 @@ def _ask(
         The pixels, and whether there was a warning. libjpeg names only the first, so that after
         one it may have met anything.
     """
-    backend, support = choice.backend, choice.support
-
-    def decode(strict: bool) -> Image:
-        return backend.decode(
-            request.data,
-            request.header,
-            reduce=choice.reduce,
-            layout=choice.layout,
-            window=window,
-            out=out,
-            strict=strict,
-        )
-
     try:
         try:
-            return decode(support.warnings), False
+            strict = choice.support.warnings
+            return _call(choice, request.data, request.header, window, out, strict=strict), False
         except CodecWarning as warning:
             message = str(warning)
             if jpeg_stream.says_missing_pixels(message):
-                raise _Final(message) from warning
+                raise Final(message) from warning
             if not jpeg_stream.is_recoverable(message):
                 raise
             if request.want.strict:
-                raise _Final(message) from warning
-            return decode(False), True
-    except (FastDecodeError, MemoryError):
+                raise Final(message) from warning
+            return _call(choice, request.data, request.header, window, out, strict=False), True
+    except (DecodeError, ImageTooLarge, MemoryError):
         raise
+    except FastDecodeError as error:
+        raise DecodeError(str(error)) from error
     except Exception as error:
         # The edge of the package: libraries raise whatever they like at damaged data.
         raise DecodeError(f"{type(error).__name__}: {error}") from error
 
 
-def _check_size(choice: Choice, header: Header, image: Image, window: Box | None) -> None:
-    """Make sure that a backend's JPEG has the size that its header promised."""
-    if window is None:
-        expected = (-(-header.height // choice.reduce), -(-header.width // choice.reduce))
-        if image.shape[:2] != expected:
-            raise DecodeError(f"gave a picture of {image.shape[:2]}, not {expected}")
+def _call(
+    choice: Choice,
+    data: Buffer,
+    header: Header,
+    window: Box | None,
+    out: Image | None,
+    *,
+    strict: bool,
+) -> Image:
+    return choice.backend.decode(
+        data,
+        header,
+        reduce=choice.reduce,
+        layout=choice.layout,
+        window=window,
+        out=out,
+        strict=strict,
+    )
 
 
-def _check_complete(choice: Choice, request: Request, image: Image, window: Box | None) -> None:
-    """Make sure that no pixel of a JPEG was filled in for want of data."""
-    header = request.header
-    for end in jpeg_stream.ends_of_data(request.data, header):
-        other = replace(
-            request,
-            data=jpeg_stream.with_other_ending(request.data, end, header),
-            want=request.want._replace(strict=False),
+def _check_form(image: Image, height: int, width: int, layout: PixelLayout) -> None:
+    """Make sure that a backend gave an array of the form that was asked for."""
+    if not isinstance(image, np.ndarray):
+        raise DecodeError(f"gave no array but {type(image).__name__}")
+    if layout == "native":
+        right = image.ndim in (2, 3) and image.shape[:2] == (height, width)
+    else:
+        shape = (height, width) if layout == "L" else (height, width, _CHANNELS[layout])
+        right = image.shape == shape and image.dtype == np.uint8
+    if not right:
+        raise DecodeError(
+            f"gave {image.shape} of {image.dtype} for {layout} of {height} rows and {width} columns"
         )
-        try:
-            again, _ = _ask(choice, other, window, None)
-        except DecodeError as error:
-            raise _Final(_MISSING) from error
-        if not np.array_equal(image, again):
-            raise _Final(_MISSING)
 
 
-def _looks_filled_in(image: Image) -> bool:
-    """Whether the last pixel is what a decoder puts where it had no data."""
-    last = image[-1, -1]
-    return all(int(value) in _FILLED_IN for value in np.atleast_1d(last))
+def _check_complete(
+    choice: Choice, request: Request, image: Image, window: Box | None, *, warned: bool
+) -> None:
+    """Make sure that all pixels of a JPEG were in the data.
+
+    A codec that reports warnings would have said so, had it filled anything in; but for the
+    arithmetic decoder, which cannot run out of data: it reads zeros for ever.
+    """
+    header = request.header
+    tells = choice.support.warnings
+    if tells and not warned and header.coding != "arithmetic":
+        return
+    if not tells:
+        completeness.check_restarts(request.data, header)
+    if (
+        warned
+        or header.coding == "arithmetic"
+        or request.doubtful
+        or completeness.looks_filled_in(image)
+    ):
+
+        def again(data: bytes) -> Image:
+            other = Request(
+                data, header, request.want._replace(strict=False), window, 1, None, choice.name
+            )
+            return _ask(choice, other, window, None)[0]
+
+        completeness.verify(image, request.data, header, again)

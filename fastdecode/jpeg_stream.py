@@ -7,6 +7,7 @@ whether pixels are missing from a decoder that does not say so.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from fastdecode.types import Buffer, Header
@@ -14,10 +15,12 @@ from fastdecode.types import Buffer, Header
 __all__ = [
     "EOI",
     "MAX_SCANS",
+    "Scan",
     "ScanScript",
-    "ends_of_data",
     "has_end",
     "is_recoverable",
+    "outer_scans",
+    "restarts_in_order",
     "says_missing_pixels",
     "scan_script",
     "with_other_ending",
@@ -52,8 +55,17 @@ _ENTROPY = bytes((211 + i * 167 + (i * i) % 251) % 255 for i in range(512))
 _DROPPED_ZEROS = bytes(6)
 # A marker other than the restart markers, which belong to the data.
 _MARKER = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]", re.DOTALL)
+_RESTART = re.compile(rb"\xff[\xd0-\xd7]")
 # What may stand between two scans: tables, restart interval, APPn, COM, DNL; each with a length.
 _BETWEEN_SCANS = frozenset({0xC4, 0xCC, 0xDB, 0xDC, 0xDD, 0xFE, *range(0xE0, 0xF0)})
+
+
+class Scan(NamedTuple):
+    """One scan: offsets in bytes of its SOS marker, and of its data's beginning and end."""
+
+    marker: int
+    start: int
+    end: int
 
 
 class ScanScript(NamedTuple):
@@ -90,40 +102,43 @@ def has_end(data: Buffer, header: Header) -> bool:
     return data[-2:] == EOI or _find(data, EOI, header.scan_offset) >= 0
 
 
-def ends_of_data(data: Buffer, header: Header) -> list[int]:
-    """Find where decoders stop reading compressed data.
+def _scans(data: Buffer, header: Header) -> Iterator[Scan]:
+    """Yield the scans, at most one more than `MAX_SCANS`.
 
-    Returns
-    -------
-    list of int
-        Offsets in bytes: the end of the first scan's data, and, where there are more scans, the end
-        of the last one's. A marker that has no business there also ends the data.
+    A marker that has no business there also ends the data: no decoder reads past it.
     """
-    ends: list[int] = []
-    pos = header.scan_offset
-    for _ in range(MAX_SCANS):
-        found = _MARKER.search(data, pos)
-        end = found.start() if found else len(data)
-        next_scan = _next_scan(data, end)
-        while data[end - 1] == 0xFF:  # fill bytes belong to the marker
+    marker, start = _first_scan(data, header), header.scan_offset
+    for _ in range(MAX_SCANS + 1):
+        found = _MARKER.search(data, start)
+        stop = found.start() if found else len(data)
+        end = stop
+        while end > start and data[end - 1] == 0xFF:  # fill bytes belong to the marker
             end -= 1
-        ends.append(end)
-        if next_scan < 0:
-            break
-        pos = next_scan
-    return [ends[0]] if len(ends) == 1 else [ends[0], ends[-1]]
+        yield Scan(marker, start, end)
+        marker = _next_scan(data, stop)
+        if marker < 0:
+            return
+        start = marker + 2 + (data[marker + 2] << 8 | data[marker + 3])
+
+
+def _first_scan(data: Buffer, header: Header) -> int:
+    """Offset of the first SOS marker: its own length leads back from where its data starts."""
+    for components in range(1, 5):
+        marker = header.scan_offset - (6 + 2 * components) - 2
+        if data[marker : marker + 2] == _SOS:
+            return marker
+    return header.scan_offset
 
 
 def _next_scan(data: Buffer, pos: int) -> int:
-    """Offset of the next scan's data, if only tables lie between; -1 if the picture ends here."""
+    """Offset of the next SOS marker, if only tables lie between; -1 if the picture ends here."""
     while pos + 4 <= len(data) and data[pos] == 0xFF:
         marker = data[pos + 1]
-        length = data[pos + 2] << 8 | data[pos + 3]
         if marker == 0xDA:
-            return pos + 2 + length
+            return pos
         if marker not in _BETWEEN_SCANS:
             break
-        pos += 2 + length
+        pos += 2 + (data[pos + 2] << 8 | data[pos + 3])
     return -1
 
 
@@ -136,32 +151,37 @@ def scan_script(data: Buffer, header: Header) -> ScanScript:
     bit position Al down to which it refines them.
     """
     left: dict[int, list[int]] = {}
-    count = 0
-    pos = _find(data, _SOS, _first_scan(data, header))
-    size = len(data)
-    while pos >= 0 and count <= MAX_SCANS and pos + 5 < size:
-        count += 1
-        components = data[pos + 4]
-        tail = pos + 5 + 2 * components
-        if tail + 2 < size:
-            band = range(min(data[tail], 64), min(data[tail + 1], 63) + 1)
-            for i in range(components):
-                precision = left.setdefault(data[pos + 5 + 2 * i], [15] * 64)
-                for k in band:
-                    precision[k] = data[tail + 2] & 15
-        pos = _find(data, _SOS, pos + 2)
+    number = 0
+    for number, scan in enumerate(_scans(data, header), start=1):  # noqa: B007 - the last counts
+        body = bytes(data[scan.marker + 4 : scan.marker + 4 + 12])
+        components = body[0] if body else 0
+        if len(body) < 4 + 2 * components:
+            break
+        first, last, bits = body[1 + 2 * components : 4 + 2 * components]
+        for component in body[1 : 1 + 2 * components : 2]:
+            precision = left.setdefault(component, [15] * 64)
+            for k in range(min(first, 64), min(last, 63) + 1):
+                precision[k] = bits & 15
     known = len(left) >= header.channels
-    return ScanScript(count, known and not any(any(precision) for precision in left.values()))
+    return ScanScript(number, known and not any(any(precision) for precision in left.values()))
 
 
-def _first_scan(data: Buffer, header: Header) -> int:
-    """Offset of the first SOS marker: its own length leads back from where its data starts."""
-    components = header.channels
-    for count in range(1, components + 1):
-        start = header.scan_offset - (6 + 2 * count) - 2
-        if data[start : start + 2] == _SOS:
-            return start
-    return header.scan_offset
+def outer_scans(data: Buffer, header: Header) -> list[Scan]:
+    """Return the first scan and the last: where pixels are missing, one of them shows it."""
+    scans = list(_scans(data, header))
+    return scans[:1] if len(scans) == 1 else [scans[0], scans[-1]]
+
+
+def restarts_in_order(data: Buffer, header: Header) -> bool:
+    """Whether the restart markers of each scan count from 0 to 7 and over again (T.81, B.2.1).
+
+    Where one is out of turn, blocks were lost.
+    """
+    for scan in _scans(data, header):
+        for index, found in enumerate(_RESTART.finditer(data, scan.start, scan.end)):
+            if data[found.end() - 1] & 7 != index & 7:
+                return False
+    return True
 
 
 def says_missing_pixels(warning: str) -> bool:
@@ -179,8 +199,8 @@ def without_half_marker(data: Buffer) -> bytes:
     return bytes(data).rstrip(b"\xff")
 
 
-def with_other_ending(data: Buffer, end: int, header: Header) -> bytes:
-    """Put other data where the compressed data ends.
+def with_other_ending(data: Buffer, scan: Scan, header: Header) -> bytes:
+    """Put other data where a scan's compressed data ends.
 
     A decoder that has all its pixels by then ignores it and gives the same picture; one that ran
     out and filled in decodes it, and gives another. This tells missing pixels from complete ones
@@ -189,13 +209,20 @@ def with_other_ending(data: Buffer, end: int, header: Header) -> bytes:
     Parameters
     ----------
     data : bytes or memoryview
-    end : int
-        One of `ends_of_data`, in bytes.
+    scan : Scan
+        One of `outer_scans`.
     header : Header
 
     Returns
     -------
     bytes
     """
-    dropped = _DROPPED_ZEROS if header.coding == "arithmetic" else b""
-    return b"".join((data[:end], dropped, _ENTROPY, data[end:]))
+    more = _ENTROPY
+    if header.coding == "arithmetic":
+        more = _DROPPED_ZEROS + more
+    if header.restart_interval:
+        # Between two intervals a decoder skips everything up to the next restart marker.
+        passed = [data[m.end() - 1] for m in _RESTART.finditer(data, scan.start, scan.end)]
+        following = 0xD0 if not passed else 0xD0 | (passed[-1] + 1 & 7)
+        more += bytes((0xFF, following)) + _ENTROPY
+    return b"".join((data[: scan.end], more, data[scan.end :]))

@@ -44,7 +44,7 @@ def convert(image: Image, layout: PixelLayout, mode: Mode, header: Header) -> Im
         image = _eight_bits(image, header)
         if image.ndim == 3 and image.shape[2] == 1:
             image = image[:, :, 0]
-    source = _pillow_mode(image, layout)
+    source = _pillow_mode(image, layout, header)
     if mode == "RGBA" and source == "RGB":
         return np.dstack([image, np.full(image.shape[:2], 255, np.uint8)])
     if source == mode:
@@ -54,9 +54,11 @@ def convert(image: Image, layout: PixelLayout, mode: Mode, header: Header) -> Im
     return np.array(_pillow(image, source).convert(mode))
 
 
-def _pillow_mode(image: Image, layout: PixelLayout) -> str:
+def _pillow_mode(image: Image, layout: PixelLayout, header: Header) -> str:
     if layout != "native":
         return layout
+    if header.color == "cmyk" and image.ndim == 3 and image.shape[2] == 4:
+        return "CMYK"
     return "L" if image.ndim == 2 else {2: "LA", 3: "RGB", 4: "RGBA"}[image.shape[2]]
 
 
@@ -73,7 +75,8 @@ def _eight_bits(image: Image, header: Header) -> Image:
         scaled: Image = np.clip(image * 255 + 0.5, 0, 255)
         return scaled.astype(np.uint8)
     if image.dtype == np.bool_:
-        return image.astype(np.uint8) * np.uint8(255)
+        white: Image = np.where(image, np.uint8(255), np.uint8(0))
+        return white
     # JPEG and JPEG 2000 keep the file's own range; the others fill their type.
     scales = header.format in ("jpeg", "jpeg2000")
     bits = header.bits if scales else 8 * image.dtype.itemsize
@@ -126,7 +129,13 @@ def deliver(image: Image, out: Image | None) -> Image:
         If `out` has another shape or dtype; nothing is written then.
     """
     if out is None:
-        return np.require(image, requirements=["C", "W"])
+        flags = image.flags
+        base = image.base
+        # A view that is much smaller than what it views would keep all of that alive.
+        spare = 0 if base is None else getattr(base, "nbytes", 0) - image.nbytes
+        if flags.c_contiguous and flags.writeable and spare <= 0:
+            return image
+        return np.array(image, order="C")
     if out is not image:
         if out.shape != image.shape or out.dtype != image.dtype:
             raise ValueError(

@@ -41,9 +41,10 @@ class Ranking:
         return self.orders.get((format, reduce)) or self.orders.get((format, 1)) or ()
 
 
-# Fastest first on real photos, by the table of bench/results/default_order.json. Two departures from
-# it: PyTorch's decoders come last, because choosing one would import PyTorch into programs that have
-# no other use for it, and kornia_rs behind Pillow, because it stops all other Python threads.
+# Fastest first on real photos, by the table of bench/results/default_order.json. Two departures
+# from it: PyTorch's decoders come last, because choosing one would import PyTorch into programs
+# that have no other use for it; kornia_rs stands behind Pillow, because it stops all other Python
+# threads.
 DEFAULT = Ranking(
     {
         ("jpeg", 1): (

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple, cast
@@ -225,6 +226,8 @@ def _construct(found: Entry) -> Backend:
     backend = target()
     if not isinstance(backend, Backend):
         raise TypeError(f"{found.target!r} is not a fastdecode Backend but {type(backend)}")
+    if not isinstance(getattr(backend, "supports", None), Mapping):
+        raise TypeError(f"{found.target!r} does not declare what it supports")
     return backend
 
 
@@ -277,3 +280,13 @@ def _ask(question: Callable[[], str]) -> str:
         return question()
     except Exception as error:  # a broken plugin may raise anything
         return f"unknown ({type(error).__name__}: {error})"
+
+
+def _renew_lock() -> None:
+    """Forget in a forked child who held the lock in the parent."""
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)

@@ -8,12 +8,12 @@ import numpy as np
 from PIL import Image as PillowImage
 
 if TYPE_CHECKING:
-    from fastdecode.types import Image, Reduce
+    from fastdecode.types import Color, Image, Reduce
 
 __all__ = ["box_reduce", "sample_reduce"]
 
 
-def box_reduce(image: Image, reduce: Reduce) -> Image:
+def box_reduce(image: Image, reduce: Reduce, *, color: Color = "rgb") -> Image:
     """Average blocks of `reduce` x `reduce` pixels; blocks at the far edges may be smaller.
 
     Parameters
@@ -21,6 +21,9 @@ def box_reduce(image: Image, reduce: Reduce) -> Image:
     image : ndarray, (H, W) or (H, W, C)
         uint8 with 1 to 4 channels is averaged by Pillow itself; other types channel by channel.
     reduce : {1, 2, 4, 8}
+    color : Color
+        With ``"cmyk"`` a fourth channel is ink, else it is alpha; so is a second one. With
+        ``"palette"`` the values are indices, which cannot be averaged.
 
     Returns
     -------
@@ -29,17 +32,19 @@ def box_reduce(image: Image, reduce: Reduce) -> Image:
 
     Notes
     -----
-    Equal to `PIL.Image.Image.reduce`, which weights the colours of ``RGBA`` by their alpha.
+    Equal to `PIL.Image.Image.reduce`, which weights colours by their alpha.
     """
     if reduce == 1:
         return image
-    if image.dtype == np.bool_:
+    if image.dtype == np.bool_ or color == "palette":
         return sample_reduce(image, reduce)
     if image.ndim == 2:
         return _reduce_plane(image, reduce)
-    if image.dtype == np.uint8 and image.shape[2] in (3, 4):
-        contiguous = np.ascontiguousarray(image)
-        return np.array(PillowImage.fromarray(contiguous).reduce(reduce))
+    if image.dtype == np.uint8 and image.shape[2] in (2, 3, 4):
+        mode = "CMYK" if color == "cmyk" else {2: "LA", 3: "RGB", 4: "RGBA"}[image.shape[2]]
+        height, width = image.shape[:2]
+        source = PillowImage.frombytes(mode, (width, height), np.ascontiguousarray(image).data)
+        return np.array(source.reduce(reduce))
     planes = [_reduce_plane(image[:, :, c], reduce) for c in range(image.shape[2])]
     return np.stack(planes, axis=2)
 
@@ -56,7 +61,7 @@ def _reduce_plane(plane: Image, reduce: Reduce) -> Image:
 def sample_reduce(image: Image, reduce: Reduce) -> Image:
     """Take the middle pixel of each block: what is left of palette indices and masks.
 
-    An average of two class numbers would be a third class. Shapes as in `box_reduce`.
+    An average of two class numbers would be a third class. Parameters as in `box_reduce`.
     """
     height, width = image.shape[:2]
     rows = np.minimum(np.arange(0, height, reduce) + reduce // 2, height - 1)

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from fastdecode.ranking import Preference, Ranking
     from fastdecode.types import Format, Header, Mode, PixelLayout, Reduce
 
-__all__ = ["Choice", "Want", "candidates", "first"]
+__all__ = ["Choice", "Want", "candidates", "disabled", "first"]
 
+_LARGEST_REDUCES_FROM = 64
 _first_choices: dict[object, Choice] = {}
 
 
@@ -83,7 +84,7 @@ def first(backend: str | None, header: Header, want: Want) -> Choice:
         header.coding,
         header.subsampling,
         header.animated,
-        header.width >= 8 or header.height >= 8,
+        min(max(header.width, header.height), _LARGEST_REDUCES_FROM),
     )
     choice = _first_choices.get(key)
     if choice is None:
@@ -117,11 +118,19 @@ def candidates(backend: str | None, header: Header, want: Want) -> Iterator[Choi
                 yield choice
 
 
+def disabled() -> list[str]:
+    """Names that ``FASTDECODE_DISABLE`` leaves out of the automatic choice."""
+    return [
+        name
+        for name in os.environ.get("FASTDECODE_DISABLE", "").replace(" ", "").split(",")
+        if name
+    ]
+
+
 def _ordered(preference: Ranking | None, format: Format, reduce: Reduce) -> Iterator[str]:
     """Yield the names to try; installed packages are scanned only when it comes to that."""
-    disabled = set(os.environ.get("FASTDECODE_DISABLE", "").replace(" ", "").split(","))
     rankings = [preference] if preference else []
-    seen = set(disabled)
+    seen = set(disabled())
     for names in (
         *(ranked.order(format, reduce) for ranked in (*rankings, ranking.DEFAULT)),
         registry.BUILTIN,

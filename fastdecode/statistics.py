@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import Counter, deque
 from collections.abc import Mapping
@@ -70,3 +71,13 @@ def count_failure(refused: Mapping[str, str]) -> None:
     with _lock:
         _failures[next(iter(refused), "")] += 1
         _recent.extend(f"{name}: {reason}" for name, reason in refused.items())
+
+
+def _renew_lock() -> None:
+    """Forget in a forked child who held the lock in the parent."""
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)

@@ -6,6 +6,7 @@ import pytest
 
 from fastdecode import jpeg_stream, probe
 from fastdecode.testing import encode, picture
+from fastdecode.types import Header
 
 BASELINE = encode(picture(48, 40))
 GREY = encode(picture(48, 40, "L"))
@@ -113,12 +114,17 @@ def test_end_in_the_header_is_none(buffer) -> None:
     assert not jpeg_stream.has_end(buffer(data), probe(data))
 
 
+def ends_of_data(data: bytes | memoryview, header: Header) -> list[int]:
+    """Where the first scan's data ends, and the last one's."""
+    return [scan.end for scan in jpeg_stream.outer_scans(data, header)]
+
+
 @every_buffer
 @pytest.mark.parametrize("data", [BASELINE, GREY, RESTARTS], ids=["YCC", "grey", "restarts"])
 @pytest.mark.parametrize("tail", [b"", b"garbage", PROGRESSIVE], ids=["none", "garbage", "picture"])
 def test_one_scan_ends_at_the_marker(data: bytes, tail: bytes, buffer) -> None:
     """The data of the only scan ends where the end marker stands, not at a restart marker."""
-    ends = jpeg_stream.ends_of_data(buffer(data + tail), probe(data))
+    ends = ends_of_data(buffer(data + tail), probe(data))
 
     assert ends == [len(data) - 2]
 
@@ -127,7 +133,7 @@ def test_data_of_a_cut_file_ends_with_the_file() -> None:
     """Without any marker behind it the data goes on to the last byte."""
     data = BASELINE[:-40]
 
-    assert jpeg_stream.ends_of_data(data, probe(data)) == [len(data)]
+    assert ends_of_data(data, probe(data)) == [len(data)]
 
 
 @pytest.mark.parametrize("fill", [0, 1, 5])
@@ -135,13 +141,13 @@ def test_fill_bytes_belong_to_the_marker(fill: int) -> None:
     """Any number of FF may stand before a marker; they are not data."""
     data = BASELINE[:-2] + b"\xff" * fill + EOI
 
-    assert jpeg_stream.ends_of_data(data, probe(data)) == [len(BASELINE) - 2]
+    assert ends_of_data(data, probe(data)) == [len(BASELINE) - 2]
 
 
 @every_buffer
 def test_first_and_last_scan_are_told(buffer) -> None:
     """Of several scans it is the end of the first one's data, and of the last one's."""
-    ends = jpeg_stream.ends_of_data(buffer(PROGRESSIVE), probe(PROGRESSIVE))
+    ends = ends_of_data(buffer(PROGRESSIVE), probe(PROGRESSIVE))
 
     # Before the second scan's own marker stand the tables that it needs.
     first = PROGRESSIVE.index(b"\xff\xc4", probe(PROGRESSIVE).scan_offset)
@@ -152,14 +158,15 @@ def test_first_and_last_scan_are_told(buffer) -> None:
 def test_other_ending_changes_nothing_but_the_end(data: bytes) -> None:
     """What is put in stands at the end of the data, and holds no marker that could end it."""
     header = probe(data)
-    end = jpeg_stream.ends_of_data(data, header)[-1]
+    scan = jpeg_stream.outer_scans(data, header)[-1]
+    end = scan.end
 
-    other = jpeg_stream.with_other_ending(data, end, header)
+    other = jpeg_stream.with_other_ending(data, scan, header)
 
     added = other[end : len(other) - (len(data) - end)]
     assert other == data[:end] + added + data[end:]
     assert len(added) > 100
-    assert jpeg_stream.ends_of_data(other, header)[-1] == end + len(added)
+    assert ends_of_data(other, header)[-1] == end + len(added)
 
 
 @every_buffer

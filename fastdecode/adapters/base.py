@@ -45,6 +45,7 @@ class Support:
     reduces_from : int
         The longer side, in pixels, from which on those reductions are sure to be the right ones: a
         library that is told a size instead of a factor cannot tell 1/2 from 3/8 of a tiny picture.
+        At most 64.
     region : bool
         Decodes only the window that is asked for.
     out : bool

@@ -7,7 +7,8 @@ a search for the first SOF byte pair finds theirs.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+import struct
+from functools import lru_cache
 
 from fastdecode.errors import DecodeError
 from fastdecode.headers import exif
@@ -32,12 +33,16 @@ _SOF: dict[int, Coding] = {
     0xF7: "jpeg-ls",
 }
 _SOI, _EOI, _SOS, _DRI, _APP0, _APP1, _APP14 = 0xD8, 0xD9, 0xDA, 0xDD, 0xE0, 0xE1, 0xEE
+_segment = struct.Struct(">BBH").unpack_from
+_frame = struct.Struct(">BHHB").unpack_from
 _MARKER = re.compile(rb"\xff+[^\xff]", re.DOTALL)
 _MAX_SEGMENTS = 10_000
 """Before the first scan; an ICC profile of 16 MB takes 256."""
 
 _PROGRESSIVE = frozenset({0xC2, 0xCA})
-_WITHOUT_LENGTH = frozenset({0x00, 0x01, _SOI, *range(0xD0, 0xD8)})
+_WITHOUT_LENGTH = frozenset({0x00, 0x01, 0xFF, _SOI, _EOI, *range(0xD0, 0xD8)})
+# Those that say something about the picture as a whole; all others are passed over.
+_TELLING = frozenset({*_SOF, _SOS, _DRI, _APP0, _APP1, _APP14})
 
 # Ratio of luma to chroma sampling, horizontal and vertical, as the field writes it.
 _SUBSAMPLING = {
@@ -49,18 +54,6 @@ _SUBSAMPLING = {
     (1, 4): "4:4:1",
     (4, 2): "4:1:0",
 }
-
-
-class _Segments(NamedTuple):
-    """What the marker segments say: offsets in bytes, -1 for no Adobe marker."""
-
-    frame: int
-    sof: int
-    scan_offset: int
-    restart_interval: int
-    orientation: int
-    jfif: bool
-    adobe: int
 
 
 def parse(data: Buffer) -> Header:
@@ -84,81 +77,74 @@ def parse(data: Buffer) -> Header:
     -----
     ITU-T T.81, annex B. Stray bytes before a marker are skipped, as libjpeg does.
     """
+    # Called for every picture, with a cold cache after the last one: hence few calls and objects.
+    frame = sof = restart_interval = length = 0
+    orientation, jfif, adobe = 1, False, -1
+    pos = 2
     try:
-        segments = _walk(data)
-        frame = segments.frame
-        bits = data[frame + 2]
-        height = data[frame + 3] << 8 | data[frame + 4]
-        width = data[frame + 5] << 8 | data[frame + 6]
-        channels = data[frame + 7]
-        factors = [data[frame + 9 + 3 * i] for i in range(min(channels, 4))]
-        ids = (data[frame + 8], data[frame + 11], data[frame + 14]) if channels == 3 else ()
-    except IndexError:
+        for _ in range(_MAX_SEGMENTS):
+            first, marker, length = _segment(data, pos)
+            if first != 0xFF or marker in _WITHOUT_LENGTH:
+                pos = _next_marker(data, pos)
+                continue
+            if marker in _TELLING:
+                if marker == _SOS:
+                    break
+                if marker in _SOF:
+                    if not frame:
+                        frame, sof = pos, marker
+                elif marker == _DRI:
+                    restart_interval = data[pos + 4] << 8 | data[pos + 5]
+                elif marker == _APP0:
+                    jfif = jfif or data[pos + 4 : pos + 9] == b"JFIF\0"
+                elif marker == _APP1:
+                    if orientation == 1 and data[pos + 4 : pos + 10] == b"Exif\0\0":
+                        orientation = exif.orientation(data, pos + 10, pos + 2 + length)
+                elif length >= 14 and data[pos + 4 : pos + 9] == b"Adobe":
+                    adobe = data[pos + 15]
+            if length < 2:
+                raise DecodeError(f"JPEG segment FF {marker:02X} cannot have the length {length}")
+            pos += 2 + length
+        if not frame or marker != _SOS:
+            raise DecodeError("the JPEG has no frame header (SOF), or no scan (SOS) after it")
+        bits, height, width, channels = _frame(data, frame + 4)
+    except (struct.error, IndexError):
         raise DecodeError(f"the JPEG ends inside its header ({len(data)} bytes)") from None
     if not (width and height and channels):
         raise DecodeError(f"the JPEG header says {width}x{height} with {channels} components")
+    components = bytes(data[frame + 10 : frame + 10 + 3 * min(channels, 4)])
+    subsampling, color = _sampling_and_color(components, channels, jfif, adobe)
+    # fmt: off
     return Header(
-        "jpeg",
-        width,
-        height,
-        channels,
-        bits,
-        segments.orientation,
-        segments.sof in _PROGRESSIVE,
-        _subsampling(factors),
-        segments.restart_interval,
-        _color(channels, segments, ids),
-        _SOF[segments.sof],
-        False,
-        segments.scan_offset,
+        "jpeg", width, height, channels, bits, orientation, sof in _PROGRESSIVE, subsampling,
+        restart_interval, color, _SOF[sof], False, pos + 2 + length,
     )
+    # fmt: on
 
 
-def _walk(data: Buffer) -> _Segments:
-    """Go from marker to marker up to the first scan."""
-    frame = sof = restart_interval = 0
-    orientation, jfif, adobe = 1, False, -1
-    pos = 2
-    for _ in range(_MAX_SEGMENTS):
-        marker = data[pos + 1]
-        if data[pos] == 0xFF and marker != 0xFF:
-            pos += 2
-        else:  # stray bytes, or fill bytes (T.81, B.1.1.2)
-            found = _MARKER.search(data, pos)
-            if found is None:
-                raise IndexError
-            pos = found.end()
-            marker = data[pos - 1]
-        if marker in _WITHOUT_LENGTH:
-            continue
-        if marker == _EOI:
+def _next_marker(data: Buffer, pos: int) -> int:
+    """Step over a marker without a length, fill bytes (T.81, B.1.1.2), or stray bytes."""
+    if data[pos] == 0xFF and data[pos + 1] != 0xFF:
+        if data[pos + 1] == _EOI:
             raise DecodeError("the JPEG ends (EOI) before any picture")
-        length = data[pos] << 8 | data[pos + 1]
-        if length < 2:
-            raise DecodeError(f"JPEG segment FF {marker:02X} has the impossible length {length}")
-        if marker == _SOS:
-            break
-        if marker in _SOF:
-            if not frame:
-                frame, sof = pos, marker
-        elif marker == _DRI:
-            restart_interval = data[pos + 2] << 8 | data[pos + 3]
-        elif marker == _APP0:
-            jfif = jfif or data[pos + 2 : pos + 7] == b"JFIF\0"
-        elif marker == _APP1:
-            if orientation == 1 and data[pos + 2 : pos + 8] == b"Exif\0\0":
-                orientation = exif.orientation(data, pos + 8, pos + length)
-        elif marker == _APP14 and length >= 14 and data[pos + 2 : pos + 7] == b"Adobe":
-            adobe = data[pos + 13]
-        pos += length
-    else:
-        raise DecodeError(f"the JPEG header has more than {_MAX_SEGMENTS} segments")
-    if not frame:
-        raise DecodeError("the JPEG has no frame header (SOF) before its first scan")
-    return _Segments(frame, sof, pos + length, restart_interval, orientation, jfif, adobe)
+        return pos + 2
+    found = _MARKER.search(data, pos)
+    if found is None:
+        raise DecodeError(f"the JPEG ends inside its header ({len(data)} bytes)")
+    return found.end() - 2
 
 
-def _subsampling(factors: list[int]) -> str:
+@lru_cache(maxsize=256)
+def _sampling_and_color(
+    components: bytes, channels: int, jfif: bool, adobe: int
+) -> tuple[str, Color]:
+    """Read the frame header's list of components: (id, sampling factors, table) for each."""
+    if len(components) < 3 * min(channels, 4):
+        raise DecodeError("the JPEG ends inside its frame header (SOF)")
+    return _subsampling(components[1::3]), _color(channels, jfif, adobe, components[0::3])
+
+
+def _subsampling(factors: bytes) -> str:
     """Name the sampling from the components' factor bytes (horizontal << 4 | vertical)."""
     count = len(factors)
     if count < 3:
@@ -173,13 +159,12 @@ def _subsampling(factors: list[int]) -> str:
     return ",".join(f"{f >> 4}x{f & 15}" for f in factors)
 
 
-def _color(channels: int, segments: _Segments, ids: tuple[int, ...]) -> Color:
+def _color(channels: int, jfif: bool, adobe: int, ids: bytes) -> Color:
     """Guess the colour model as libjpeg does (jdapimin.c, default_decompress_parms)."""
     if channels == 1:
         return "gray"
     if channels == 3:
-        adobe = segments.adobe
-        if not segments.jfif and (adobe == 0 or (adobe < 0 and ids == (0x52, 0x47, 0x42))):
+        if not jfif and (adobe == 0 or (adobe < 0 and ids == b"RGB")):
             return "rgb"
         return "ycc"
     return "cmyk" if channels == 4 else "other"

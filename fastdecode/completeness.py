@@ -1,0 +1,113 @@
+"""Making sure that a JPEG's pixels are all there: before it is decoded, and after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from fastdecode import jpeg_stream
+from fastdecode.errors import DecodeError
+
+if TYPE_CHECKING:
+    from fastdecode.types import Buffer, Header, Image
+
+__all__ = ["Final", "Prepared", "check_restarts", "looks_filled_in", "prepare", "verify"]
+
+_NO_END = "the JPEG has no end marker (EOI)"
+_MISSING = "pixels are missing: the compressed data ends before the picture does"
+_RESTARTS = "pixels are missing: restart markers are out of turn"
+# Blocks for which there was no data come out as luma 128; conversion may round it.
+_FILLED_IN = range(126, 131)
+
+
+class Final(DecodeError):
+    """An answer that no other backend can change: pixels are not there, or strict was broken."""
+
+
+class Prepared(NamedTuple):
+    """What is known of a JPEG before it is decoded.
+
+    Attributes
+    ----------
+    data : bytes or memoryview
+        With an end marker.
+    complete : bool
+        All scans of a progressive file are there.
+    doubtful : bool
+        All of the data may not be there, so a picture is no proof of it.
+    """
+
+    data: Buffer
+    complete: bool
+    doubtful: bool
+
+
+def prepare(data: Buffer, header: Header, *, strict: bool) -> Prepared:
+    """Check what the compressed data shows, and complete an end marker that is missing.
+
+    Raises
+    ------
+    DecodeError
+        If it shows that pixels are missing, or more scans than any honest file has.
+    """
+    complete = True
+    if header.progressive:
+        number, complete = jpeg_stream.scan_script(data, header)
+        if number > jpeg_stream.MAX_SCANS:
+            raise DecodeError(
+                f"the JPEG has more than {jpeg_stream.MAX_SCANS} scans, which can cost seconds or "
+                "minutes: refused as hostile"
+            )
+    if jpeg_stream.has_end(data, header):
+        return Prepared(data, complete, not complete)
+    if strict:
+        raise DecodeError(_NO_END)
+    if not complete:
+        raise DecodeError(f"{_NO_END}, and the last scans of the picture are missing")
+    ended = jpeg_stream.without_half_marker(data) + jpeg_stream.EOI
+    return Prepared(ended, complete, doubtful=True)
+
+
+def looks_filled_in(image: Image) -> bool:
+    """Whether the last pixel is what a decoder puts where it had no data.
+
+    By luma alone: interpolated chroma may reach in from the neighbouring blocks.
+    """
+    last = image[-1, -1]
+    if not last.ndim:
+        return int(last) in _FILLED_IN
+    return (299 * int(last[0]) + 587 * int(last[1]) + 114 * int(last[2])) // 1000 in _FILLED_IN
+
+
+def verify(image: Image, data: Buffer, header: Header, again: Callable[[bytes], Image]) -> None:
+    """Make sure that no pixel was filled in for want of data, with a decoder that may not say so.
+
+    Parameters
+    ----------
+    image : ndarray
+        What the decoder made of the data.
+    data : bytes or memoryview
+    header : Header
+    again : Callable
+        The same decoder, for other data.
+
+    Raises
+    ------
+    Final
+        If pixels are missing.
+    """
+    for scan in jpeg_stream.outer_scans(data, header):
+        try:
+            other = again(jpeg_stream.with_other_ending(data, scan, header))
+        except DecodeError as error:
+            raise Final(_MISSING) from error
+        if not np.array_equal(image, other):
+            raise Final(_MISSING)
+
+
+def check_restarts(data: Buffer, header: Header) -> None:
+    """Make sure that no restart interval was lost, for a decoder that would not say so."""
+    if header.restart_interval and not jpeg_stream.restarts_in_order(data, header):
+        raise Final(_RESTARTS)

@@ -1,0 +1,79 @@
+"""The README says what the package does today."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fastdecode import probe, reduce_for
+
+_ROOT = Path(__file__).parent.parent
+_TEXT = (_ROOT / "README.md").read_text(encoding="utf-8")
+_BLOCKS = re.findall(r"^```python\n(.*?)^```$", _TEXT, re.DOTALL | re.MULTILINE)
+_SAMPLE = _ROOT / "fastdecode" / "bench" / "samples" / "casa-mila.jpg"
+
+
+def _check_readme() -> subprocess.CompletedProcess[str]:
+    paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return subprocess.run(
+        [sys.executable, str(_ROOT / "bench" / "readme.py"), "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+    )
+
+
+def test_the_tables_are_those_of_the_declarations_and_results() -> None:
+    """The matrix and the figures are what bench/readme.py would write now."""
+    done = _check_readme()
+
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "ending"), [("bench", "-m fastdecode.bench"), ("test", "-m pytest")]
+)
+def test_each_command_stands_alone_behind_its_mark(name: str, ending: str) -> None:
+    """Each of the two commands is one line of shell that begins with its own environment."""
+    found = re.findall(rf"^<!-- command: {name} -->\n```sh\n(.*?)\n```$", _TEXT, re.MULTILINE)
+
+    assert len(found) == 1
+    assert found[0].startswith("python3 -m venv ")
+    assert found[0].endswith(ending)
+
+
+@pytest.mark.parametrize("block", _BLOCKS)
+def test_every_example_is_python(block: str) -> None:
+    """Every example of the README compiles."""
+    compile(block, "README.md", "exec")
+
+
+def test_the_first_example_runs() -> None:
+    """The first example gives pictures of the sizes that it promises."""
+    data = _SAMPLE.read_bytes()
+    header = probe(data)
+    names: dict[str, Any] = {"data": data, "paths": [_SAMPLE, str(_SAMPLE)]}
+
+    exec(compile(_BLOCKS[0], "README.md", "exec"), names)
+
+    height, width = header.height, header.width
+    least = reduce_for(header, 224)
+    assert names["image"].shape == (height, width, 3)
+    assert names["image"].dtype == np.uint8
+    assert names["quarter"].shape == (-(-height // 4), -(-width // 4), 3)
+    assert names["small"].shape == (-(-height // least), -(-width // least), 3)
+    assert [image.shape for image in names["images"]] == [names["quarter"].shape] * 2
+
+
+def test_links_lead_somewhere() -> None:
+    """Every relative link names a file of the repository."""
+    for target in re.findall(r"\]\((?!https?:|#)([^)]+)\)", _TEXT):
+        assert (_ROOT / target.partition("#")[0]).exists(), target
