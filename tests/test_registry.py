@@ -62,7 +62,9 @@ def test_missing_library_is_named_with_the_line_that_installs_it(
     info = without_libraries["infos"][name]
     kind, message = without_libraries[name]
     line = f"pip install 'fastdecode[{name}]'"
-    reason = "libGL.so.1" if name == "opencv" else f"the Python package '{LIBRARIES[name]}"
+    # Without PyTorch itself it is PyTorch that torchvision's backend misses first.
+    library = "torch" if name == "torchvision" else LIBRARIES[name]
+    reason = "libGL.so.1" if name == "opencv" else f"the Python package '{library}"
 
     assert kind == "BackendUnavailable"
     for words in (name, reason, line, "Usable here: pillow"):
