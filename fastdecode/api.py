@@ -130,7 +130,13 @@ def decode(
         check_out(out, header, mode, reduce, window, applied)
     return engine.run(
         engine.Request(
-            data, header, Want(mode, reduce, strict, True), window, applied, out, backend
+            data,
+            header,
+            tuple.__new__(Want, (mode, reduce, strict, True)),
+            window,
+            applied,
+            out,
+            backend,
         )
     )
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Request", "run"]
 
+_UINT8 = np.dtype(np.uint8)
 _CHANNELS: dict[PixelLayout, int] = {"RGB": 3, "RGBA": 4, "CMYK": 4}
 
 
@@ -139,7 +140,11 @@ def _decode(choice: Choice, request: Request) -> Image:
         height, width = inside[3] - inside[1], inside[2] - inside[0]
     image, warned = _ask(choice, request, inside, into)
     _check_form(image, height, width, choice.layout)
-    if header.format == "jpeg":
+    # A codec that reports warnings would have said so, had it filled anything in; but for the
+    # arithmetic decoder, which cannot run out of data: it reads zeros for ever.
+    if header.format == "jpeg" and (
+        warned or not support.warnings or header.coding == "arithmetic"
+    ):
         _check_complete(choice, request, image, inside, warned=warned)
     if not as_wanted:
         image = _finish(image, choice, request, inside)
@@ -172,8 +177,15 @@ def _ask(
     """
     try:
         try:
-            strict = choice.support.warnings
-            return _call(choice, request.data, request.header, window, out, strict=strict), False
+            return choice.backend.decode(
+                request.data,
+                request.header,
+                reduce=choice.reduce,
+                layout=choice.layout,
+                window=window,
+                out=out,
+                strict=choice.support.warnings,
+            ), False
         except CodecWarning as warning:
             message = str(warning)
             if jpeg_stream.says_missing_pixels(message):
@@ -182,7 +194,15 @@ def _ask(
                 raise
             if request.want.strict:
                 raise Final(message) from warning
-            return _call(choice, request.data, request.header, window, out, strict=False), True
+            return choice.backend.decode(
+                request.data,
+                request.header,
+                reduce=choice.reduce,
+                layout=choice.layout,
+                window=window,
+                out=out,
+                strict=False,
+            ), True
     except (DecodeError, ImageTooLarge, MemoryError):
         raise
     except FastDecodeError as error:
@@ -190,26 +210,6 @@ def _ask(
     except Exception as error:
         # The edge of the package: libraries raise whatever they like at damaged data.
         raise DecodeError(f"{type(error).__name__}: {error}") from error
-
-
-def _call(
-    choice: Choice,
-    data: Buffer,
-    header: Header,
-    window: Box | None,
-    out: Image | None,
-    *,
-    strict: bool,
-) -> Image:
-    return choice.backend.decode(
-        data,
-        header,
-        reduce=choice.reduce,
-        layout=choice.layout,
-        window=window,
-        out=out,
-        strict=strict,
-    )
 
 
 def _check_form(image: Image, height: int, width: int, layout: PixelLayout) -> None:
@@ -220,7 +220,7 @@ def _check_form(image: Image, height: int, width: int, layout: PixelLayout) -> N
         right = image.ndim in (2, 3) and image.shape[:2] == (height, width)
     else:
         shape = (height, width) if layout == "L" else (height, width, _CHANNELS[layout])
-        right = image.shape == shape and image.dtype == np.uint8
+        right = image.shape == shape and image.dtype == _UINT8
     if not right:
         raise DecodeError(
             f"gave {image.shape} of {image.dtype} for {layout} of {height} rows and {width} columns"
@@ -230,16 +230,9 @@ def _check_form(image: Image, height: int, width: int, layout: PixelLayout) -> N
 def _check_complete(
     choice: Choice, request: Request, image: Image, window: Box | None, *, warned: bool
 ) -> None:
-    """Make sure that all pixels of a JPEG were in the data.
-
-    A codec that reports warnings would have said so, had it filled anything in; but for the
-    arithmetic decoder, which cannot run out of data: it reads zeros for ever.
-    """
+    """Make sure that all pixels of a JPEG were in the data, where the codec would not say so."""
     header = request.header
-    tells = choice.support.warnings
-    if tells and not warned and header.coding != "arithmetic":
-        return
-    if not tells:
+    if not choice.support.warnings:
         completeness.check_restarts(request.data, header)
     if (
         warned
