@@ -1,0 +1,30 @@
+"""The contract that every backend keeps, as tests to subclass.
+
+A package that brings a backend of its own writes::
+
+    from fastdecode.testing import BackendContract
+
+    class TestMine(BackendContract):
+        name = "mine"
+
+and pytest does the rest. Needs ``pip install 'fastdecode[test]'``. The pictures are made in memory;
+a kind of file that the backend does not declare is skipped, with the reason.
+"""
+
+from __future__ import annotations
+
+from fastdecode.testing.pictures import encode, picture
+from fastdecode.testing.pixels import PixelContract
+from fastdecode.testing.safety import SafetyContract
+
+__all__ = ["BackendContract", "encode", "picture"]
+
+
+class BackendContract(PixelContract, SafetyContract):
+    """What `decode` promises of each backend; subclass it and set `name`.
+
+    Attributes
+    ----------
+    name : str
+        The backend's registered name.
+    """

@@ -1,0 +1,54 @@
+"""Pictures made in memory, the same at every call."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+from PIL import Image as PillowImage
+
+from fastdecode.types import Format
+
+__all__ = ["KINDS", "LOSSLESS", "SIZES", "encode", "picture"]
+
+SIZES = ((1, 1), (3, 5), (7, 13), (16, 16), (101, 67))
+"""(width, height) in pixels: smaller than a block, odd, and larger than a few blocks."""
+
+KINDS: dict[str, dict[str, Any]] = {
+    "4:4:4": {"subsampling": 0},
+    "4:2:2": {"subsampling": 1},
+    "4:2:0": {"subsampling": 2},
+    "progressive": {"progressive": True},
+    "restart markers": {"restart_marker_blocks": 2},
+    "optimised": {"optimize": True, "quality": 97},
+}
+"""JPEG kinds that Pillow can write, by the options that it takes."""
+
+LOSSLESS: tuple[Format, ...] = ("png", "bmp", "tiff", "gif")
+"""Formats that Pillow writes and that lose nothing."""
+
+
+def picture(width: int, height: int, mode: str = "RGB") -> PillowImage.Image:
+    """Draw a picture with edges, gradients and noise, the same at every call.
+
+    Parameters
+    ----------
+    width, height : int
+        In pixels.
+    mode : str
+        Of Pillow: ``"RGB"``, ``"L"``, ``"RGBA"``, ``"CMYK"``, ``"P"`` …
+    """
+    noise = np.random.default_rng(width * 10_007 + height).integers(0, 64, (height, width, 3))
+    y, x = np.mgrid[:height, :width]
+    waves = np.stack([x * 5 + y, x + y * 7, (x // 4 + y // 3) % 2 * 160], axis=2)
+    return PillowImage.fromarray(((waves + noise) % 256).astype(np.uint8)).convert(mode)
+
+
+def encode(image: PillowImage.Image, format: str = "jpeg", **options: Any) -> bytes:
+    """Write a picture with Pillow; a JPEG with quality 90 unless told otherwise."""
+    stream = io.BytesIO()
+    if format == "jpeg":
+        options = {"quality": 90, **options}
+    image.save(stream, format, **options)
+    return stream.getvalue()

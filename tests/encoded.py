@@ -1,0 +1,142 @@
+"""Encoded pictures and hand-made headers for the tests of `probe`."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from fastdecode.types import Format
+
+WIDTH, HEIGHT = 13, 7
+
+# name of a case: (what sniff says, Pillow's format, mode, save options)
+SAVED: dict[str, tuple[Format, str, str, dict[str, Any]]] = {
+    "jpeg": ("jpeg", "JPEG", "RGB", {}),
+    "jpeg-gray": ("jpeg", "JPEG", "L", {}),
+    "png": ("png", "PNG", "RGB", {}),
+    "png-rgba": ("png", "PNG", "RGBA", {}),
+    "png-palette": ("png", "PNG", "P", {}),
+    "png-gray-alpha": ("png", "PNG", "LA", {}),
+    "png-16": ("png", "PNG", "I;16", {}),
+    "gif": ("gif", "GIF", "P", {}),
+    "bmp": ("bmp", "BMP", "RGB", {}),
+    "bmp-palette": ("bmp", "BMP", "P", {}),
+    "webp": ("webp", "WEBP", "RGB", {}),
+    "webp-alpha": ("webp", "WEBP", "RGBA", {}),
+    "webp-lossless": ("webp", "WEBP", "RGB", {"lossless": True}),
+    "tiff": ("tiff", "TIFF", "RGB", {}),
+    "tiff-cmyk": ("tiff", "TIFF", "CMYK", {}),
+    "tiff-big": ("tiff", "TIFF", "L", {"big_tiff": True}),
+    "avif": ("avif", "AVIF", "RGB", {}),
+    "avif-alpha": ("avif", "AVIF", "RGBA", {}),
+    "jp2": ("jpeg2000", "JPEG2000", "RGB", {}),
+    "j2k": ("jpeg2000", "JPEG2000", "L", {"no_jp2": True}),
+    "ico": ("other", "ICO", "RGBA", {"sizes": [(16, 16)]}),
+    "ppm": ("other", "PPM", "RGB", {}),
+    "tga": ("other", "TGA", "RGB", {}),
+}
+CHANNELS = {"RGB": 3, "L": 1, "RGBA": 4, "P": 1, "LA": 2, "I;16": 1, "CMYK": 4}
+
+
+def saved(pillow_format: str, mode: str = "RGB", **options: Any) -> bytes:
+    """Encode a small picture with Pillow."""
+    if pillow_format == "AVIF":
+        pytest.importorskip("PIL._avif")
+    size = (16, 16) if pillow_format == "ICO" else (WIDTH, HEIGHT)
+    stream = io.BytesIO()
+    Image.new(mode, size).save(stream, pillow_format, **options)
+    return stream.getvalue()
+
+
+def with_orientation(value: int) -> Image.Exif:
+    tags = Image.Exif()
+    tags[0x0112] = value
+    return tags
+
+
+def box(kind: bytes, *contents: bytes) -> bytes:
+    """Build an ISO base media file format box."""
+    body = b"".join(contents)
+    return struct.pack(">I4s", 8 + len(body), kind) + body
+
+
+def chunk(kind: bytes, body: bytes = b"") -> bytes:
+    """Build a PNG chunk."""
+    return struct.pack(">I4s", len(body), kind) + body + struct.pack(">I", zlib.crc32(kind + body))
+
+
+def png(
+    bits: int, color_type: int, *chunks: bytes, width: int = WIDTH, interlace: int = 0
+) -> bytes:
+    ihdr = struct.pack(">IIBBBBB", width, HEIGHT, bits, color_type, 0, 0, interlace)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", ihdr) + b"".join(chunks) + chunk(b"IDAT")
+
+
+def gif(*blocks: bytes, screen: tuple[int, int] = (WIDTH, HEIGHT), flags: int = 0) -> bytes:
+    return b"GIF89a" + struct.pack("<HHBBB", *screen, flags, 0, 0) + b"".join(blocks)
+
+
+def gif_picture(left: int, top: int, width: int, height: int, flags: int = 0) -> bytes:
+    return b"," + struct.pack("<HHHHB", left, top, width, height, flags) + b"\x02\x01\x00\x00"
+
+
+def bmp(header: bytes) -> bytes:
+    return b"BM" + bytes(12) + struct.pack("<I", 4 + len(header)) + header
+
+
+def tiff(
+    *entries: tuple[int, int, int], order: str = "<", big: bool = False, following: int = 0
+) -> bytes:
+    """Build a TIFF of one directory: (tag, type, value) each."""
+    magic = b"II" if order == "<" else b"MM"
+    short = {3: "H", 4: "I"}
+    fields = b""
+    for tag, kind, value in sorted(entries, key=lambda entry: entry[0]):
+        room = 8 if big else 4
+        stored = struct.pack(order + short[kind], value).ljust(room, b"\0")
+        fields += struct.pack(order + ("HHQ" if big else "HHI"), tag, kind, 1) + stored
+    if big:
+        start = magic + struct.pack(order + "HHHQ", 43, 8, 0, 16)
+        return (
+            start + struct.pack(order + "Q", len(entries)) + fields + struct.pack("<Q", following)
+        )
+    start = magic + struct.pack(order + "HI", 42, 8)
+    return start + struct.pack(order + "H", len(entries)) + fields + struct.pack("<I", following)
+
+
+class JxlBits:
+    """Writes a JPEG XL header bit by bit, the least significant first."""
+
+    def __init__(self) -> None:
+        self.value = self.count = 0
+
+    def put(self, value: int, bits: int) -> JxlBits:
+        self.value |= value << self.count
+        self.count += bits
+        return self
+
+    def size(self, width: int, height: int) -> JxlBits:
+        """Write the size in full: not small, 18 bits each, no ratio."""
+        self.put(0, 1).put(2, 2).put(height - 1, 18)
+        return self.put(0, 3).put(2, 2).put(width - 1, 18)
+
+    def bytes(self) -> bytes:
+        return b"\xff\x0a" + self.value.to_bytes(self.count // 8 + 1, "little") + bytes(16)
+
+
+def heif(brand: bytes, *properties: bytes, compatible: bytes = b"") -> bytes:
+    """Build an AVIF or HEIC of one item that has the properties, in that order."""
+    associations = bytes(range(1, len(properties) + 1))
+    ipma = struct.pack(">IIHB", 0, 1, 1, len(properties)) + associations
+    iprp = box(b"iprp", box(b"ipco", *properties), box(b"ipma", ipma))
+    meta = box(b"meta", bytes(4), box(b"pitm", bytes(4), b"\0\1"), iprp)
+    return box(b"ftyp", brand, bytes(4), compatible or brand) + meta
+
+
+def ispe(width: int, height: int) -> bytes:
+    return box(b"ispe", struct.pack(">III", 0, width, height))
