@@ -207,13 +207,21 @@ def _unsupported(backend: str | None, header: Header, want: Want) -> Unsupported
             if header.format in registry.entry(name).formats.split():
                 missing.append(registry.install_line(name))
         elif header.format in usable.supports:
-            reasons.append(f"{name} {_fit(name, usable, header, want, any_reduce=True)}")
+            reasons.append(f"{name} {_why_not(name, usable, header, want)}")
     message = f"no usable backend reads this {kind}"
     if reasons:
         message += f": {'; '.join(reasons)}"
     if missing:
         message += f". What could, if installed: {' or '.join(missing)}"
     return UnsupportedFormat(message)
+
+
+def _why_not(name: str, backend: Backend, header: Header, want: Want) -> str:
+    """Why a backend that works was not chosen by itself."""
+    if name in disabled():
+        return "is left out by FASTDECODE_DISABLE"
+    fit = _fit(name, backend, header, want, any_reduce=True)
+    return fit if isinstance(fit, str) else "gives other pixels, so it must be asked for by name"
 
 
 def candidates_by_ability(header: Header, want: Want) -> Iterator[Choice]:

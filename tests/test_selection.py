@@ -199,3 +199,18 @@ def test_registering_is_noticed_at_once() -> None:
         assert (decode(PNG) == 2).all()
     register("inferior", double(flat(3)), replace=True)
     assert (decode(PNG) == 3).all()
+
+
+def test_backends_left_out_are_named_in_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When every reader is left out by the environment, the error says so in words."""
+    monkeypatch.setenv("FASTDECODE_DISABLE", ",".join(registry.BUILTIN))
+    ranking.use(None)  # choose anew
+    try:
+        with pytest.raises(UnsupportedFormat) as caught:
+            decode(JPEG)
+    finally:
+        monkeypatch.undo()
+        ranking.use(None)
+
+    assert "pillow is left out by FASTDECODE_DISABLE" in str(caught.value)
+    assert "Support(" not in str(caught.value)
