@@ -110,21 +110,21 @@ def decode(
     """
     if type(data) is not bytes:
         data = as_buffer(data)
-    header = formats.probe(data)
-    if max_pixels is not None and header.width * header.height > max_pixels:
-        raise too_large(header, max_pixels)
     if mode not in MODES:
         raise ValueError(f"mode must be one of {', '.join(MODES)}, not {mode!r}")
-    applied = header.orientation if orient else 1
-    if min_size is not None:
-        if reduce != 1:
-            raise ValueError("give reduce or min_size, not both")
-        reduce = reduce_for(header, min_size, region=region, orient=orient)
     if reduce.__class__ is not int or reduce not in REDUCES:
         check_reduce(reduce)
         reduce = int(reduce)  # type: ignore[assignment]  # of NumPy
     if backend is not None and not isinstance(backend, str):
         raise TypeError(f"backend must be a name, not {backend!r}")
+    header = formats.probe(data)
+    if max_pixels is not None and header.width * header.height > max_pixels:
+        raise too_large(header, max_pixels)
+    applied = header.orientation if orient else 1
+    if min_size is not None:
+        if reduce != 1:
+            raise ValueError("give reduce or min_size, not both")
+        reduce = reduce_for(header, min_size, region=region, orient=orient)
     window = None if region is None else window_of(region, header, reduce, applied)
     if out is not None:
         check_out(out, header, mode, reduce, window, applied)
@@ -163,7 +163,7 @@ def decode_file(path: str | os.PathLike[str], reduce: Reduce = 1, **options: Any
     FastDecodeError
         As from `decode`; the message begins with the path.
     """
-    with open(path, "rb") as file:
+    with open(os.fspath(path), "rb") as file:  # not a file descriptor
         data = file.read()
     try:
         return decode(data, reduce, **options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, Literal
 
 from fastdecode.api import decode, decode_file
@@ -119,6 +119,7 @@ def _in_order(futures: list[Future[Any]]) -> list[Any]:
     except BaseException:
         for future in futures:
             future.cancel()
+        wait(futures)  # nothing may write to `out` once the call is over
         raise
 
 

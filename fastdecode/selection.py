@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Choice", "Want", "candidates", "disabled", "first"]
 
 _LARGEST_REDUCES_FROM = 64
+_MOST_KINDS = 4096
 _first_choices: dict[object, Choice] = {}
 
 
@@ -91,6 +92,8 @@ def first(backend: str | None, header: Header, want: Want) -> Choice:
         choice = next(candidates(backend, header, want), None)
         if choice is None:
             raise _unsupported(backend, header, want)
+        if len(_first_choices) >= _MOST_KINDS:  # old generations are of no use
+            _first_choices.clear()
         _first_choices[key] = choice
     return choice
 
