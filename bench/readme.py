@@ -1,7 +1,7 @@
 """Write the README's tables anew: what the backends declare, and what was measured.
 
-    python bench/readme.py           rewrite the two marked parts of README.md
-    python bench/readme.py --check   change nothing; exit status 1 if README.md is out of date
+    python bench/readme.py           rewrite the two marked parts of README.md, and its chart
+    python bench/readme.py --check   change nothing; exit status 1 if one of them is out of date
 
 The declarations are read from the adapters' source, not from the classes, so that the tables are
 the same whichever libraries are installed.
@@ -11,21 +11,19 @@ from __future__ import annotations
 
 import argparse
 import ast
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from readme_figures import RESULTS, chart, figures, table
 
 from fastdecode.registry import BUILTIN
 from fastdecode.types import FORMATS
 
 _ROOT = Path(__file__).parent.parent
 _README = _ROOT / "README.md"
-_RESULTS = Path(__file__).parent / "results"
 _ADAPTERS = _ROOT / "fastdecode" / "adapters"
-_AIM_US_AT_10_KB = 12
-_AIM_PERCENT = 1
 
 
 class Declared(NamedTuple):
@@ -116,83 +114,7 @@ def matrix() -> str:
             ]
         )
     columns = ["backend", "reduces JPEG in the decoder", "reports warnings", "releases the GIL"]
-    return f"{_table(head, reads)}\n\n{_table(columns, does)}"
-
-
-def figures() -> str:
-    """Draw what was measured."""
-    return f"{_order_figures(_load('default_order'))}\n\n{_overhead_figures(_load('overhead'))}"
-
-
-def _load(name: str) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads((_RESULTS / f"{name}.json").read_text(encoding="utf-8"))
-    return content
-
-
-def _where(content: dict[str, Any]) -> str:
-    machine = content["machine"]
-    return (
-        f"{content['measured']}, {machine['cpu']}, {machine['cores']} cores, {machine['system']}, "
-        f"{machine['python']}, NumPy {machine['numpy']}"
-    )
-
-
-def _order_figures(content: dict[str, Any]) -> str:
-    result = content["result"]
-    groups = [group for group in result if group.startswith("jpeg 1/") or group.endswith(" 1/1")]
-    rows = []
-    for name in (*BUILTIN, "decode()"):
-        cells = [result[group].get(name) for group in groups]
-        if any(cells):
-            rows.append(
-                [f"`{name}`", *("" if c is None else f"{c['ratio_to_best']:.2f}" for c in cells)]
-            )
-    best = [
-        max(row["images_per_s"] for row in result[group].values() if isinstance(row, dict))
-        for group in groups
-    ]
-    rows.append(["best, images/s", *(f"{speed:.0f}" for speed in best)])
-    rows.append(["files", *(str(result[group]["files"]) for group in groups)])
-    versions = ", ".join(f"{name} {what}" for name, what in content["backends"].items())
-    return (
-        "Speed as a share of the fastest (1.00), one thread, from memory:\n\n"
-        f"{_table(['backend', *groups], rows)}\n\n"
-        f"Measured {_where(content)}. {versions}."
-    )
-
-
-def _overhead_figures(content: dict[str, Any]) -> str:
-    rows = []
-    missed = []
-    for size, row in content["result"].items():
-        rows.append(
-            [
-                size,
-                f"{row['direct_us']:.0f}",
-                *(
-                    f"{row[f'{way}_more_us']:+.1f} ({row[f'{way}_more_percent']:+.1f} %)"
-                    for way in ("named", "automatic")
-                ),
-            ]
-        )
-        if max(row["named_more_percent"], row["automatic_more_percent"]) > _AIM_PERCENT and not (
-            size == "10 KB"
-            and max(row["named_more_us"], row["automatic_more_us"]) <= _AIM_US_AT_10_KB
-        ):
-            missed.append(size)
-    head = ["JPEG of", "simplejpeg, µs", "more when named, µs", "more in automatic choice, µs"]
-    verdict = f"missed here at {', '.join(missed)}" if missed else "met here"
-    return (
-        "What `decode` costs on top of the library it calls, median of paired calls:\n\n"
-        f"{_table(head, rows)}\n\n"
-        f"The aim is at most {_AIM_US_AT_10_KB} µs more at 10 KB and {_AIM_PERCENT} % more from "
-        f"100 KB on: {verdict}. Measured {_where(content)}."
-    )
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return f"{table(head, reads)}\n\n{table(columns, does)}"
 
 
 def renewed(text: str) -> str:
@@ -211,14 +133,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Write the README's tables anew.")
     parser.add_argument("--check", action="store_true", help="only say whether it is up to date")
     options = parser.parse_args()
-    text = _README.read_text(encoding="utf-8")
-    new = renewed(text)
-    if new == text:
-        return 0
-    if options.check:
-        print("README.md is out of date: run python bench/readme.py", file=sys.stderr)
+    files = {
+        _README: renewed(_README.read_text(encoding="utf-8")),
+        RESULTS / "photos.svg": chart(),
+    }
+    late = [
+        path
+        for path, text in files.items()
+        if not path.exists() or path.read_text(encoding="utf-8") != text
+    ]
+    if options.check and late:
+        names = ", ".join(path.name for path in late)
+        print(f"{names} out of date: run python bench/readme.py", file=sys.stderr)
         return 1
-    _README.write_text(new, encoding="utf-8")
+    for path in late:
+        path.write_text(files[path], encoding="utf-8")
     return 0
 
 

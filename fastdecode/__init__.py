@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from fastdecode.api import DEFAULT_MAX_PIXELS, decode, decode_file, probe
     from fastdecode.arguments import reduce_for
     from fastdecode.batch import decode_batch
+    from fastdecode.calibration import calibrate
     from fastdecode.errors import (
         BackendUnavailable,
         DecodeError,
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
         UnknownBackend,
         UnsupportedFormat,
     )
-    from fastdecode.ranking import Ranking, use
+    from fastdecode.preference import use
+    from fastdecode.ranking import Ranking
     from fastdecode.registry import BackendInfo, backends, register
     from fastdecode.statistics import Stats, stats
     from fastdecode.types import Header
@@ -47,6 +49,7 @@ _HOMES = {
     "UnknownBackend": "errors",
     "UnsupportedFormat": "errors",
     "backends": "registry",
+    "calibrate": "calibration",
     "decode": "api",
     "decode_batch": "batch",
     "decode_file": "api",
@@ -54,7 +57,7 @@ _HOMES = {
     "reduce_for": "arguments",
     "register": "registry",
     "stats": "statistics",
-    "use": "ranking",
+    "use": "preference",
 }
 
 __all__ = [
@@ -72,6 +75,7 @@ __all__ = [
     "UnknownBackend",
     "UnsupportedFormat",
     "backends",
+    "calibrate",
     "decode",
     "decode_batch",
     "decode_file",

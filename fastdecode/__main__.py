@@ -7,15 +7,17 @@ import json
 import os
 import platform
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import fastdecode
-from fastdecode import ranking, selection
+from fastdecode import calibrate_command, preference, ranking, selection
 from fastdecode.bench.tables import Column, Table, paragraph, plain
 from fastdecode.cores import usable_cores
 from fastdecode.errors import FastDecodeError
+from fastdecode.installation import ranking_path
 from fastdecode.registry import BackendInfo
 from fastdecode.types import FORMATS, Format, Header
 
@@ -44,6 +46,10 @@ class Facts:
         Those that this process may use.
     environment : dict of str to str
         The variables that change the choice, where they are set.
+    ranking : str
+        When the ranking that was measured here was saved, and where; empty if there is none.
+    ranking_problem : str
+        Why the saved ranking is ignored; empty if it is not.
     problem : str
         Why nothing can be chosen automatically; empty if it can.
     backends : list of BackendInfo
@@ -58,6 +64,8 @@ class Facts:
     platform: str
     cores: int
     environment: dict[str, str]
+    ranking: str
+    ranking_problem: str
     problem: str
     backends: list[BackendInfo]
     choices: dict[Format, list[str]]
@@ -68,10 +76,13 @@ def gather() -> Facts:
     """Ask every backend. This imports every library that is installed."""
     problem = ""
     choices: dict[Format, list[str]] = {}
+    saved, ranking_problem = preference.look_up()
     try:
-        for kind in FORMATS:
-            if kind != "other":
-                choices[kind] = _choices(kind)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the saved ranking: the report says it
+            for kind in FORMATS:
+                if kind != "other":
+                    choices[kind] = _choices(kind)
     except FastDecodeError as error:  # FASTDECODE_BACKEND names one that cannot be used
         problem = str(error)
     infos = fastdecode.backends()
@@ -81,6 +92,8 @@ def gather() -> Facts:
         platform=f"{platform.system()} {platform.machine()}",
         cores=usable_cores(),
         environment={name: os.environ[name] for name in _VARIABLES if os.environ.get(name)},
+        ranking=f"{saved.measured[:10] or 'by hand'}, {ranking_path()}" if saved else "",
+        ranking_problem=ranking_problem,
         problem=problem,
         backends=infos,
         choices=choices,
@@ -173,6 +186,7 @@ def _indent(line: str) -> str:
 def _chosen(facts: Facts) -> Iterator[str]:
     for name, value in facts.environment.items():
         yield paragraph(f"{name}={value} is set.", indent="  ")
+    yield paragraph(_ranking(facts), indent="  ")
     if facts.problem:
         yield paragraph(facts.problem, indent="  ")
         return
@@ -187,6 +201,15 @@ def _chosen(facts: Facts) -> Iterator[str]:
                 if not info.usable and kind in info.formats and info.install
             ]
             yield f"{first}nothing" + (f": {' or '.join(lines)}" if lines else "")
+
+
+def _ranking(facts: Facts) -> str:
+    if facts.ranking:
+        return f"By the ranking measured here: {facts.ranking}."
+    how = "To measure this machine: python -m fastdecode calibrate"
+    if facts.ranking_problem:
+        return f"The saved ranking is ignored: {facts.ranking_problem}. {how}"
+    return f"Nothing was measured here yet: the default order serves. {how}"
 
 
 def _json(facts: Facts) -> str:
@@ -207,16 +230,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     int
         The exit status.
     """
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    if words[:1] == ["calibrate"]:
+        return calibrate_command.main(words[1:])
     parser = argparse.ArgumentParser(
         prog="python -m fastdecode",
-        description="Show which decoding libraries work here, which of them decode() chooses for "
+        description="Show which decoding libraries work here, which of them decode() chooses\nfor "
         "each format, and how to install what is missing.",
+        epilog="python -m fastdecode calibrate   measure which is fastest on this machine\n"
+        "python -m fastdecode.bench       compare them on your own images",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--json", action="store_true", help="print the same as JSON")
     parser.add_argument(
         "--version", action="version", version=f"fastdecode {fastdecode.__version__}"
     )
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(words)
     facts = gather()
     print(_json(facts) if options.json else "\n".join(_report(facts)))
     return 0

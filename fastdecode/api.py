@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import TYPE_CHECKING, Any
 
 from fastdecode import engine, formats
 from fastdecode.arguments import (
     as_buffer,
+    check_options,
     check_out,
-    check_reduce,
     reduce_for,
     too_large,
     window_of,
@@ -110,20 +111,23 @@ def decode(
     """
     if type(data) is not bytes:
         data = as_buffer(data)
-    if mode not in MODES:
-        raise ValueError(f"mode must be one of {', '.join(MODES)}, not {mode!r}")
-    if reduce.__class__ is not int or reduce not in REDUCES:
-        check_reduce(reduce)
+    # The commonest arguments are seen to be right without another call.
+    if (
+        mode not in MODES
+        or reduce.__class__ is not int
+        or reduce not in REDUCES
+        or (max_pixels is not None and (max_pixels.__class__ is not int or max_pixels < 1))
+        or (backend is not None and backend.__class__ is not str)
+        or min_size is not None
+        or region is not None
+    ):
+        check_options(mode, reduce, min_size, region, max_pixels, backend)
         reduce = int(reduce)  # type: ignore[assignment]  # of NumPy
-    if backend is not None and not isinstance(backend, str):
-        raise TypeError(f"backend must be a name, not {backend!r}")
     header = formats.probe(data)
     if max_pixels is not None and header.width * header.height > max_pixels:
         raise too_large(header, max_pixels)
     applied = header.orientation if orient else 1
     if min_size is not None:
-        if reduce != 1:
-            raise ValueError("give reduce or min_size, not both")
         reduce = reduce_for(header, min_size, region=region, orient=orient)
     window = None if region is None else window_of(region, header, reduce, applied)
     if out is not None:
@@ -159,17 +163,24 @@ def decode_file(path: str | os.PathLike[str], reduce: Reduce = 1, **options: Any
     Raises
     ------
     OSError
-        If the file cannot be read.
+        If the file cannot be read, or there can be none of that name.
     FastDecodeError
         As from `decode`; the message begins with the path.
     """
-    with open(os.fspath(path), "rb") as file:  # not a file descriptor
-        data = file.read()
+    data = _read(os.fspath(path))  # which refuses file descriptors
     try:
         return decode(data, reduce, **options)
     except FastDecodeError as error:
         error.args = (f"{os.fspath(path)}: {error.args[0]}", *error.args[1:])
         raise
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except ValueError as error:  # a NUL byte, or letters that no file name can have here
+        raise OSError(errno.EINVAL, str(error), path) from error
 
 
 def probe(data: Data) -> Header:

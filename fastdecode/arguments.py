@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
@@ -11,12 +12,13 @@ from numpy.typing import NDArray
 
 from fastdecode import orientation
 from fastdecode.errors import ImageTooLarge
-from fastdecode.types import REDUCES, Box, Buffer, Header, Image, Mode, Reduce
+from fastdecode.types import MODES, REDUCES, Box, Buffer, Header, Image, Mode, Reduce
 
 __all__ = [
     "as_buffer",
+    "check_disjoint",
+    "check_options",
     "check_out",
-    "check_reduce",
     "is_int",
     "reduce_for",
     "too_large",
@@ -56,13 +58,12 @@ def reduce_for(
     Raises
     ------
     TypeError, ValueError
-        If `min_size` is not one or two positive integers, or `region` lies outside.
+        If `header` is none, `min_size` is not one or two positive integers, or `region` lies
+        outside.
     """
-    sides = min_size if isinstance(min_size, (tuple, list)) else (min_size, min_size)
-    if len(sides) != 2 or not all(is_int(side) and side > 0 for side in sides):
-        raise ValueError(
-            f"min_size must be a positive integer or (height, width) of them, not {min_size!r}"
-        )
+    if not isinstance(header, Header):
+        raise TypeError(f"header must be what probe() returns, not {type(header).__name__}")
+    sides = _checked_sides(min_size)
     applied = header.orientation if orient else 1
     width, height = orientation.seen_size(header.width, header.height, applied)
     box = (0, 0, width, height) if region is None else _checked_region(region, width, height)
@@ -87,14 +88,19 @@ def as_buffer(data: object) -> Buffer:
             "data must be bytes, bytearray, memoryview, mmap, a uint8 ndarray or a uint8 tensor, "
             f"not {type(data).__name__}"
         ) from None
-    if view.ndim != 1 or view.itemsize != 1 or view.format not in ("B", "b", "c"):
+    # ctypes puts a byte order before the type, though a single byte has none.
+    kind = view.format.lstrip("@=<>!")
+    if view.ndim != 1 or view.itemsize != 1 or kind not in ("B", "b", "c"):
         raise TypeError(
             "data must be one dimension of unsigned bytes (the encoded file), not "
             f"{view.ndim} of {view.format!r}: has it been decoded already?"
         )
     if not view.contiguous:
         raise TypeError("data must be contiguous: copy it with numpy.ascontiguousarray")
-    return view if view.format == "B" else view.cast("B")
+    if view.format == "B":
+        return view
+    # `cast` refuses formats with a byte order; NumPy does not look at them.
+    return view.cast("B") if kind == view.format else np.frombuffer(view, np.uint8).data
 
 
 def _tensor_bytes(tensor: Any) -> NDArray[Any]:
@@ -114,18 +120,64 @@ def too_large(header: Header, max_pixels: int) -> ImageTooLarge:
     )
 
 
-def check_reduce(reduce: int) -> None:
-    """Refuse a factor for which there is no scaled IDCT."""
+def check_options(
+    mode: object = "RGB",
+    reduce: object = 1,
+    min_size: object = None,
+    region: object = None,
+    max_pixels: object = None,
+    backend: object = None,
+    **_others: object,
+) -> None:
+    """Refuse what is wrong whatever the data is; other options take anything, or need the header.
+
+    There is a scaled IDCT for each of the factors that `reduce` may be, and for no other.
+    """
+    if mode not in MODES:
+        raise ValueError(f"mode must be one of {', '.join(MODES)}, not {mode!r}")
     if not is_int(reduce) or reduce not in REDUCES:
         raise ValueError(f"reduce must be 1, 2, 4 or 8, not {reduce!r}")
+    if min_size is not None:
+        _checked_sides(min_size)
+        if reduce != 1:
+            raise ValueError("give reduce or min_size, not both")
+    if region is not None:
+        _checked_edges(region)
+    if max_pixels is not None and not (is_int(max_pixels) and cast("int", max_pixels) > 0):
+        raise ValueError(f"max_pixels must be a positive integer or None, not {max_pixels!r}")
+    if backend is not None and not isinstance(backend, str):
+        raise TypeError(f"backend must be a name, not {backend!r}")
+
+
+def check_disjoint(outs: Sequence[object]) -> None:
+    """Refuse arrays of which one would be written over another; `check_out` checks each alone."""
+    spans = sorted(
+        (out.__array_interface__["data"][0], out.nbytes, index)
+        for index, out in enumerate(outs)
+        if isinstance(out, np.ndarray) and out.flags.c_contiguous and out.nbytes
+    )
+    for (start, size, one), (other_start, _, other) in pairwise(spans):
+        if start + size > other_start:
+            first, second = sorted((one, other))
+            raise ValueError(f"out[{first}] and out[{second}] overlap in memory")
 
 
 def is_int(value: object) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
-def _checked_region(region: Sequence[int], width: int, height: int) -> Box:
-    """Refuse a region that is empty or reaches outside."""
+def _checked_sides(min_size: object) -> Sequence[int]:
+    """Refuse what is not (height, width), or an int for both."""
+    sides = min_size if isinstance(min_size, (tuple, list)) else (min_size, min_size)
+    if len(sides) != 2 or not all(is_int(side) and side > 0 for side in sides):
+        raise ValueError(
+            f"min_size must be a positive integer or (height, width) of them, not {min_size!r}"
+        )
+    return sides
+
+
+def _checked_edges(region: object) -> Box:
+    """Refuse what is not four integers, wherever they lie."""
     if (
         not isinstance(region, Sequence | np.ndarray)
         or len(region) != 4
@@ -133,6 +185,12 @@ def _checked_region(region: Sequence[int], width: int, height: int) -> Box:
     ):
         raise ValueError(f"region must be four integers (left, top, right, bottom), not {region!r}")
     left, top, right, bottom = (int(edge) for edge in region)
+    return left, top, right, bottom
+
+
+def _checked_region(region: Sequence[int], width: int, height: int) -> Box:
+    """Refuse a region that is empty or reaches outside."""
+    left, top, right, bottom = _checked_edges(region)
     if not (0 <= left < right <= width and 0 <= top < bottom <= height):
         raise ValueError(
             f"region {tuple(region)} (left, top, right, bottom) is empty or outside the picture, "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import threading
 from collections.abc import Iterable, Sequence
@@ -9,9 +10,10 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, Literal
 
 from fastdecode.api import decode, decode_file
-from fastdecode.arguments import is_int
+from fastdecode.arguments import check_disjoint, check_options, is_int
 from fastdecode.cores import usable_cores
 from fastdecode.errors import BackendUnavailable, FastDecodeError, UnknownBackend
+from fastdecode.preference import load_named
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["decode_batch"]
 
 _CALLERS_FAULT = (UnknownBackend, BackendUnavailable)
+_SIGNATURE = inspect.signature(decode)
 _pools: dict[int, ThreadPoolExecutor] = {}
 _pools_lock = threading.Lock()
 
@@ -44,9 +47,10 @@ def decode_batch(
         container quota, not the machine's count). 1 decodes in the calling thread.
     on_error : {"raise", "return"}
         ``"raise"``: the first error in the order of the items ends the batch; its message begins
-        with ``item 3:``. ``"return"``: the error stands in the list where the picture would.
+        with ``item 3:``, but for an OSError, which names its file. ``"return"``: the error stands
+        in the list where the picture would.
     out : sequence of ndarray, or one ndarray (N, H, W, C), optional
-        ``out[i]`` receives item i, as `decode`'s `out`.
+        ``out[i]`` receives item i, as `decode`'s `out`. No two may overlap in memory.
     **options
         As for `decode`.
 
@@ -59,8 +63,11 @@ def decode_batch(
     ------
     FastDecodeError, OSError
         With ``on_error="raise"``.
+    UnknownBackend, BackendUnavailable
+        If the backend that is named cannot be used, whatever `on_error` is.
     TypeError, ValueError
-        If an argument is wrong, whatever `on_error` is.
+        If an argument is wrong, whatever `on_error` is. Options are checked before any item is
+        looked at; an item of a wrong type, or a region outside it, when its turn comes.
     """
     if on_error not in ("raise", "return"):
         raise ValueError(f"on_error must be 'raise' or 'return', not {on_error!r}")
@@ -70,17 +77,19 @@ def decode_batch(
         )
     if threads is not None and not (is_int(threads) and threads >= 1):
         raise ValueError(f"threads must be a positive integer, not {threads!r}")
+    _check(options)
     work = list(items)
     if out is not None and len(out) != len(work):
         raise ValueError(f"out has room for {len(out)} pictures, but there are {len(work)} items")
+    targets = [None if out is None else out[index] for index in range(len(work))]
+    check_disjoint(targets)
     count = threads or usable_cores()
 
     def one(index: int) -> Any:
-        target = None if out is None else out[index]
         try:
-            return _decode_item(work[index], {**options, "out": target})
-        except (FastDecodeError, OSError) as error:
-            if on_error == "return" and not isinstance(error, _CALLERS_FAULT):
+            return _decode_item(work[index], {**options, "out": targets[index]})
+        except (FastDecodeError, OSError, TypeError, ValueError) as error:
+            if on_error == "return" and _is_the_items(error):
                 return error
             _prefix(error, f"item {index}: ")
             raise
@@ -100,6 +109,19 @@ def _is_one(items: object) -> bool:
         return False
 
 
+def _check(options: dict[str, Any]) -> None:
+    """Refuse options that are wrong for every item, even if there are none."""
+    _SIGNATURE.bind(b"", **options)  # TypeError for one that `decode` does not have
+    check_options(**options)
+    if options.get("backend") is not None:
+        load_named(options["backend"])
+
+
+def _is_the_items(error: Exception) -> bool:
+    """Whether it is about one picture, and not about what the caller asked of all."""
+    return isinstance(error, (FastDecodeError, OSError)) and not isinstance(error, _CALLERS_FAULT)
+
+
 def _decode_item(item: Any, options: dict[str, Any]) -> Any:
     if isinstance(item, (str, os.PathLike)):
         return decode_file(item, **options)
@@ -108,7 +130,7 @@ def _decode_item(item: Any, options: dict[str, Any]) -> Any:
 
 def _prefix(error: Exception, words: str) -> None:
     """Say in an error which item it is about; an OSError names its file already."""
-    if isinstance(error, FastDecodeError):
+    if error.args and isinstance(error.args[0], str) and not isinstance(error, OSError):
         error.args = (f"{words}{error.args[0]}", *error.args[1:])
 
 

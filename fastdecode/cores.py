@@ -1,12 +1,14 @@
-"""How many processors this process may really use."""
+"""The processor: its model, and how many cores this process may really use."""
 
 from __future__ import annotations
 
 import math
 import os
+import platform
+import subprocess
 from pathlib import Path
 
-__all__ = ["usable_cores"]
+__all__ = ["cpu_model", "usable_cores"]
 
 _CGROUP_V2 = "/sys/fs/cgroup/cpu.max"
 _CGROUP_V1 = ("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu/cpu.cfs_period_us")
@@ -46,3 +48,17 @@ def _quota_v2() -> float | None:
 def _quota_v1() -> float | None:
     limit, period = (int(Path(name).read_text()) for name in _CGROUP_V1)
     return None if limit <= 0 else limit / period
+
+
+def cpu_model() -> str:
+    """Name the processor's model, which `platform.processor` does on few systems."""
+    if platform.system() == "Darwin":
+        command = ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"]
+        answer = subprocess.run(command, capture_output=True, text=True, check=False)
+        return answer.stdout.strip() or platform.machine()
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return next(iter(models), "") or platform.processor() or platform.machine()

@@ -1,26 +1,61 @@
-"""What the caller prefers: a ranking of the backends, or one of them, for the whole process.
-
-The order of precedence is ``backend=`` of the call, then `use`, then the environment variable
-``FASTDECODE_BACKEND``, then the default ranking.
-"""
+"""An order of preference among the backends: plain data, which `calibrate` measures."""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping
+import tempfile
+from bisect import bisect
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
 
-from fastdecode import registry
-from fastdecode.errors import BackendUnavailable, UnknownBackend
+from fastdecode.cores import cpu_model
+from fastdecode.installation import libraries, ranking_path
+from fastdecode.types import (
+    CONTEXTS,
+    FORMATS,
+    OUTPUTS,
+    REDUCES,
+    SIZE_CLASSES,
+    Context,
+    Format,
+    Output,
+    Reduce,
+    SizeClass,
+)
 
-if TYPE_CHECKING:
-    from types import TracebackType
+__all__ = ["DEFAULT", "Cell", "Ranking", "size_class"]
 
-    from fastdecode.adapters.base import Backend
-    from fastdecode.types import Format, Reduce
+SCHEMA = 1
+_SIZE_LIMITS = (100_000, 1_000_000, 6_000_000)  # pixels; between what calibration measures at
+_DAMAGED = "is no ranking that fastdecode wrote"
 
-__all__ = ["DEFAULT", "Preference", "Ranking", "load_named", "preferred", "use"]
+
+class Cell(NamedTuple):
+    """What an order of backends is for; None stands for any.
+
+    Attributes
+    ----------
+    format : Format
+    reduce : {1, 2, 4, 8}
+    size : {"small", "medium", "large", "huge"} or None
+        Of the stored picture.
+    output : {"array", "tensor", "pil"} or None
+    context : {"one", "threads", "processes"} or None
+    """
+
+    format: Format
+    reduce: Reduce = 1
+    size: SizeClass | None = None
+    output: Output | None = None
+    context: Context | None = None
+
+
+def size_class(pixels: int) -> SizeClass:
+    """Name the class of a picture with that many stored pixels."""
+    return SIZE_CLASSES[bisect(_SIZE_LIMITS, pixels)]
 
 
 @dataclass(frozen=True)
@@ -30,15 +65,206 @@ class Ranking:
     Attributes
     ----------
     orders : Mapping
-        Backend names, fastest first, by ``(format, reduce)``. A key that is missing falls back to
-        ``(format, 1)``, then to the default ranking; names that are missing come last.
+        Backend names, fastest first, by `Cell`, or by a tuple that begins like one, such as
+        ``("jpeg", 1)``. What is nearest to a cell that is missing stands in for it: the same for
+        another size, for a single thread, for an array, for ``reduce=1``. Names that are missing
+        come last, in the default order.
+    speeds : Mapping
+        Speed of each backend beside the fastest (1.0), by `Cell`; empty if not measured.
+    cpu : str
+        Model of the processor that it was measured on; empty if it was not measured.
+    libraries : Mapping of str to str
+        Versions of the libraries that were installed then.
+    measured : str
+        When: ISO 8601, UTC.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If a key is no cell, or an order is no sequence of names.
     """
 
-    orders: Mapping[tuple[Format, Reduce], tuple[str, ...]] = field(default_factory=dict)
+    orders: Mapping[Any, Sequence[str]] = field(default_factory=dict)
+    speeds: Mapping[Cell, Mapping[str, float]] = field(default_factory=dict)
+    cpu: str = ""
+    libraries: Mapping[str, str] = field(default_factory=dict)
+    measured: str = ""
 
-    def order(self, format: Format, reduce: Reduce) -> tuple[str, ...]:
-        """Names for one format and reduction, fastest first."""
-        return self.orders.get((format, reduce)) or self.orders.get((format, 1)) or ()
+    def __post_init__(self) -> None:
+        orders = {_cell(key): _names(names) for key, names in self.orders.items()}
+        object.__setattr__(self, "orders", orders)
+
+    def order(
+        self,
+        format: Format,
+        reduce: Reduce,
+        size: SizeClass = "medium",
+        output: Output = "array",
+        context: Context = "one",
+    ) -> tuple[str, ...]:
+        """Names for one kind of work, fastest first; empty where nothing near it is known."""
+        for cell in _nearest(Cell(format, reduce, size, output, context)):
+            if cell in self.orders:
+                return tuple(self.orders[cell])
+        return ()
+
+    def stale(self) -> str:
+        """Say why it is out of date here; empty if it is not, or was not measured at all."""
+        if not self.cpu:
+            return ""
+        if self.cpu != cpu_model():
+            return f"it was measured on another processor ({self.cpu})"
+        here = libraries()
+        changed = sorted(
+            name for name in {*here, *self.libraries} if here.get(name) != self.libraries.get(name)
+        )
+        if not changed:
+            return ""
+        told = [
+            f"{name} {self.libraries.get(name, 'missing')} then, {here.get(name, 'missing')} now"
+            for name in changed
+        ]
+        return f"libraries have changed since it was measured ({'; '.join(told)})"
+
+    def save(self, path: str | os.PathLike[str] | None = None) -> Path:
+        """Write it to a file: all of it, or nothing.
+
+        Parameters
+        ----------
+        path : path, optional
+            By default where every later process of this user looks for it.
+
+        Returns
+        -------
+        Path
+            Where it is.
+
+        Raises
+        ------
+        OSError
+            If it cannot be written.
+        """
+        target = ranking_path() if path is None else Path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(self._to_json())
+            Path(name).replace(target)
+        except BaseException:  # Ctrl-C included: no half of a file is left behind
+            Path(name).unlink()
+            raise
+        return target
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str] | None = None) -> Ranking:
+        """Read one from a file.
+
+        Parameters
+        ----------
+        path : path, optional
+            By default the saved one of this machine.
+
+        Raises
+        ------
+        OSError
+            If it cannot be read.
+        ValueError
+            If it is damaged.
+        """
+        source = ranking_path() if path is None else Path(path)
+        try:
+            return cls._from_json(source.read_text(encoding="utf-8"))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{source} {_DAMAGED}: {error}") from error
+
+    def __str__(self) -> str:
+        """Draw a table: a line for each cell, the fastest backend first."""
+        rows = [_row(cell, names, self.speeds.get(cell, {})) for cell, names in self.orders.items()]
+        head = ("format", "reduce", "size", "output", "context")
+        widths = [max(len(row[at]) for row in [head, *rows]) for at in range(len(head))]
+        return "\n".join(
+            "  ".join([*(cell.ljust(wide) for cell, wide in zip(row, widths, strict=False)), last])
+            for row, last in [
+                (head, "fastest first, share of its speed"),
+                *((row, row[-1]) for row in rows),
+            ]
+        )
+
+    def _to_json(self) -> str:
+        cells = [
+            {**cell._asdict(), "order": names, "speeds": dict(self.speeds.get(cell, {}))}
+            for cell, names in self.orders.items()
+        ]
+        content = {
+            "schema": SCHEMA,
+            "cpu": self.cpu,
+            "libraries": dict(self.libraries),
+            "measured": self.measured,
+            "cells": cells,
+        }
+        return json.dumps(content, indent=1)
+
+    @classmethod
+    def _from_json(cls, text: str) -> Ranking:
+        content = json.loads(text)
+        if content["schema"] != SCHEMA:
+            raise ValueError(f"its schema is {content['schema']}, and this version reads {SCHEMA}")
+        orders = {}
+        speeds = {}
+        for values in content["cells"]:
+            cell = _cell(tuple(values[name] for name in Cell._fields))
+            orders[cell] = values["order"]
+            if values["speeds"]:
+                speeds[cell] = {name: float(speed) for name, speed in values["speeds"].items()}
+        return cls(orders, speeds, content["cpu"], dict(content["libraries"]), content["measured"])
+
+
+def _cell(key: Any) -> Cell:
+    """Make a cell of a tuple that begins like one."""
+    if not isinstance(key, tuple) or not 1 <= len(key) <= len(Cell._fields):
+        raise TypeError(f"a ranking's keys are tuples such as ('jpeg', 1), not {key!r}")
+    cell = Cell(*key)
+    for value, allowed, may_be_any in (
+        (cell.format, FORMATS, False),
+        (cell.reduce, REDUCES, False),
+        (cell.size, SIZE_CLASSES, True),
+        (cell.output, OUTPUTS, True),
+        (cell.context, CONTEXTS, True),
+    ):
+        if value not in allowed and not (may_be_any and value is None):
+            raise ValueError(f"{value!r} in {key!r} is none of {', '.join(map(str, allowed))}")
+    return cell
+
+
+def _names(names: object) -> tuple[str, ...]:
+    if isinstance(names, str) or not isinstance(names, Sequence):
+        raise TypeError(f"an order is a sequence of backends' names, not {names!r}")
+    if not all(isinstance(name, str) for name in names):
+        raise TypeError(f"backends are given by name, not {names!r}")
+    return tuple(names)
+
+
+def _nearest(cell: Cell) -> Iterator[Cell]:
+    """Yield what may stand in for a cell, itself first."""
+    sizes = [*_by_distance(cell.size), None]
+    for reduce in dict.fromkeys((cell.reduce, get_args(Reduce)[0])):
+        for output in dict.fromkeys((cell.output, "array", None)):
+            for context in dict.fromkeys((cell.context, "one", None)):
+                for size in sizes:
+                    yield Cell(cell.format, reduce, size, output, context)
+
+
+def _by_distance(size: SizeClass | None) -> list[SizeClass]:
+    if size is None:
+        return list(SIZE_CLASSES)
+    place = SIZE_CLASSES.index(size)
+    return sorted(SIZE_CLASSES, key=lambda other: abs(SIZE_CLASSES.index(other) - place))
+
+
+def _row(cell: Cell, names: Sequence[str], speeds: Mapping[str, float]) -> tuple[str, ...]:
+    told = [f"{name} {speeds[name]:.2f}" if name in speeds else name for name in names]
+    return (*("any" if value is None else str(value) for value in cell), ", ".join(told))
 
 
 # Fastest first on real photos, by the table of bench/results/default_order.json. Two departures
@@ -66,95 +292,3 @@ DEFAULT = Ranking(
         ("jpeg2000", 1): ("pillow", "imagecodecs"),
     }
 )
-
-
-Preference: TypeAlias = "str | Ranking | None"
-"""The one backend that is to answer, a ranking to choose by, or neither."""
-
-generation = 0
-"""Grows with every `use`: what was concluded from the preference before is out of date."""
-
-_used: Preference = None
-
-
-class use:  # noqa: N801 - to its users it is a function
-    """Set the backend, or the ranking, for every later `decode` of this process.
-
-    As a plain call it stays set; as a context manager it is set back at the end.
-
-    Parameters
-    ----------
-    preference : str, Ranking or None
-        A backend's name (it then answers alone), a ranking to choose by, or None for the default.
-
-    Raises
-    ------
-    UnknownBackend
-        If no backend has that name.
-    BackendUnavailable
-        If its library is missing or broken.
-
-    Examples
-    --------
-    >>> with use("pillow"):
-    ...     image = decode(data)  # doctest: +SKIP
-    """
-
-    def __init__(self, preference: str | Ranking | None) -> None:
-        if isinstance(preference, str):
-            load_named(preference)
-        elif not (preference is None or isinstance(preference, Ranking)):
-            raise TypeError(f"use() takes a backend's name, a Ranking or None, not {preference!r}")
-        self._before = _used
-        _set(preference)
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> Literal[False]:
-        _set(self._before)
-        return False
-
-
-def _set(preference: Preference) -> None:
-    global _used, generation
-    _used = preference
-    generation += 1
-
-
-def preferred() -> Preference:
-    """Return what decides when the call names no backend; None is the default ranking.
-
-    Raises
-    ------
-    UnknownBackend, BackendUnavailable
-        If ``FASTDECODE_BACKEND`` names a backend that cannot be used.
-
-    Notes
-    -----
-    The environment is looked at when a kind of file is met for the first time, not at each call.
-    """
-    if _used is not None:
-        return _used
-    name = os.environ.get("FASTDECODE_BACKEND")
-    if not name:
-        return None
-    try:
-        load_named(name)
-    except (UnknownBackend, BackendUnavailable) as error:
-        raise type(error)(f"FASTDECODE_BACKEND={name}: {error}") from error
-    return name
-
-
-def load_named(name: str) -> Backend:
-    """Load a backend that somebody asked for; if it cannot be used, say which can."""
-    try:
-        return registry.load(name)
-    except BackendUnavailable as error:
-        usable = [info.name for info in registry.backends() if info.usable]
-        raise BackendUnavailable(f"{error}\nUsable here: {', '.join(usable)}") from error

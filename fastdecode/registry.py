@@ -37,8 +37,8 @@ class Entry(NamedTuple):
     distribution : str
         What pip calls the library.
     formats : str
-        The formats it reads, separated by spaces: known even where the library is missing, so that
-        an error can say what would help. A test holds it equal to the backend's `supports`.
+        The formats it reads, separated by spaces, for errors to say what a missing library would
+        help. A test holds it equal to the backend's `supports`.
     """
 
     target: str | Callable[[], Backend]
@@ -127,6 +127,11 @@ def names() -> list[str]:
     return [*dict.fromkeys((*BUILTIN, *_registered, *_entry_points()))]
 
 
+def targets() -> dict[str, str]:
+    """Return what was registered as ``"module:Class"``: other processes can register that too."""
+    return {name: it.target for name, it in _registered.items() if isinstance(it.target, str)}
+
+
 def entry(name: str) -> Entry:
     """Look a name up, scanning installed packages only for one that is not known otherwise.
 
@@ -171,11 +176,17 @@ def register(
 
     Raises
     ------
-    ValueError
-        If the name is taken and `replace` is not set, or is not an identifier.
+    TypeError, ValueError
+        If the name is no identifier, or is taken and `replace` is not set, or `backend` is neither.
     """
+    if not isinstance(name, str):
+        raise TypeError(f"a backend's name must be text, not {name!r}")
     if not name.isidentifier():
         raise ValueError(f"a backend's name must be an identifier, not {name!r}")
+    if isinstance(backend, str) and not all(backend.partition(":")):
+        raise ValueError(f"a backend in words must be 'module:Class', not {backend!r}")
+    if not (isinstance(backend, str) or callable(backend)):
+        raise TypeError(f"a backend must be a class or 'module:Class', not {backend!r}")
     global generation
     with _lock:
         if name in names() and not replace:
@@ -205,14 +216,12 @@ def load(name: str) -> Backend:
                 _loaded[name] = _construct(entry(name))
             except UnknownBackend:
                 raise
-            except Exception as error:  # a broken plugin may raise anything
+            except (Exception, SystemExit) as error:  # a broken plugin may raise anything
                 _failed[name] = _reason(error)
         if name in _failed:
             line = install_line(name)
-            raise BackendUnavailable(
-                f"the backend {name!r} is not usable: {_failed[name]}"
-                + (f"\nInstall it with: {line}" if line else "")
-            )
+            hint = f"\nInstall it with: {line}" if line else ""
+            raise BackendUnavailable(f"the backend {name!r} is not usable: {_failed[name]}{hint}")
         return _loaded[name]
 
 
@@ -231,12 +240,11 @@ def _construct(found: Entry) -> Backend:
     return backend
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: BaseException) -> str:
     if isinstance(error, ModuleNotFoundError):
         return f"the Python package {error.name!r} is not installed"
-    if isinstance(error, BackendUnavailable):
-        return str(error)
-    return f"{type(error).__name__}: {error}"
+    kind = "" if isinstance(error, BackendUnavailable) else f"{type(error).__name__}: "
+    return f"{kind}{error}"
 
 
 def backends() -> list[BackendInfo]:
@@ -278,7 +286,7 @@ def _ask(question: Callable[[], str]) -> str:
     """Let a backend speak of itself; one that cannot must not hide the others."""
     try:
         return question()
-    except Exception as error:  # a broken plugin may raise anything
+    except (Exception, SystemExit) as error:  # a broken plugin may raise anything
         return f"unknown ({type(error).__name__}: {error})"
 
 

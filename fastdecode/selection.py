@@ -9,13 +9,16 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from fastdecode import ranking, registry
+from fastdecode import preference, ranking, registry
+from fastdecode.context import context
 from fastdecode.errors import BackendUnavailable, UnknownBackend, UnsupportedFormat
+from fastdecode.ranking import size_class
 
 if TYPE_CHECKING:
     from fastdecode.adapters.base import Backend, Support
-    from fastdecode.ranking import Preference, Ranking
-    from fastdecode.types import Format, Header, Mode, PixelLayout, Reduce
+    from fastdecode.preference import Preference
+    from fastdecode.ranking import Ranking
+    from fastdecode.types import Header, Mode, PixelLayout, Reduce
 
 __all__ = ["Choice", "Want", "candidates", "disabled", "first"]
 
@@ -76,7 +79,7 @@ def first(backend: str | None, header: Header, want: Want) -> Choice:
     """
     key = (
         registry.generation,
-        ranking.generation,
+        preference.generation,
         backend,
         want,
         header.format,
@@ -86,6 +89,8 @@ def first(backend: str | None, header: Header, want: Want) -> Choice:
         header.subsampling,
         header.animated,
         min(max(header.width, header.height), _LARGEST_REDUCES_FROM),
+        size_class(header.width * header.height),
+        context(),
     )
     choice = _first_choices.get(key)
     if choice is None:
@@ -100,9 +105,10 @@ def first(backend: str | None, header: Header, want: Want) -> Choice:
 
 def candidates(backend: str | None, header: Header, want: Want) -> Iterator[Choice]:
     """Yield every choice for a file, best first, importing each backend only when it is reached."""
-    preference: Preference = backend if backend is not None else ranking.preferred()
-    if isinstance(preference, str):
-        choice = _fit(preference, ranking.load_named(preference), header, want, any_reduce=True)
+    preferred: Preference = backend if backend is not None else preference.preferred()
+    if isinstance(preferred, str):
+        named = preference.load_named(preferred)
+        choice = _fit(preferred, named, header, want, any_reduce=True)
         if isinstance(choice, Choice):
             yield choice
         return
@@ -111,7 +117,7 @@ def candidates(backend: str | None, header: Header, want: Want) -> Iterator[Choi
     for any_reduce in (False, True):
         if found:
             return
-        for name in _ordered(preference, header.format, want.reduce):
+        for name in _ordered(preferred, header, want):
             usable = _usable(name)
             if usable is None or not usable.exact:
                 continue
@@ -130,12 +136,16 @@ def disabled() -> list[str]:
     ]
 
 
-def _ordered(preference: Ranking | None, format: Format, reduce: Reduce) -> Iterator[str]:
+def _ordered(first: Ranking | None, header: Header, want: Want) -> Iterator[str]:
     """Yield the names to try; installed packages are scanned only when it comes to that."""
-    rankings = [preference] if preference else []
+    size = size_class(header.width * header.height)
     seen = set(disabled())
     for names in (
-        *(ranked.order(format, reduce) for ranked in (*rankings, ranking.DEFAULT)),
+        *(
+            ranked.order(header.format, want.reduce, size, context=context())
+            for ranked in (first, ranking.DEFAULT)
+            if ranked is not None
+        ),
         registry.BUILTIN,
         None,
     ):
@@ -196,12 +206,12 @@ def _layouts(header: Header, mode: Mode) -> tuple[PixelLayout, ...]:
 def _unsupported(backend: str | None, header: Header, want: Want) -> UnsupportedFormat:
     """Say why nothing reads the file, and what would."""
     kind = f"{header.format} ({header.width}x{header.height})"
-    preference: Preference = backend if backend is not None else ranking.preferred()
-    if isinstance(preference, str):
-        why = _fit(preference, registry.load(preference), header, want, any_reduce=True)
+    preferred: Preference = backend if backend is not None else preference.preferred()
+    if isinstance(preferred, str):
+        why = _fit(preferred, registry.load(preferred), header, want, any_reduce=True)
         able = [choice.name for choice in candidates_by_ability(header, want)]
         hint = f"; {', '.join(able)} can" if able else ""
-        return UnsupportedFormat(f"{preference} {why}{hint}")
+        return UnsupportedFormat(f"{preferred} {why}{hint}")
     reasons = []
     missing = []
     for name in registry.names():
@@ -229,7 +239,7 @@ def _why_not(name: str, backend: Backend, header: Header, want: Want) -> str:
 
 def candidates_by_ability(header: Header, want: Want) -> Iterator[Choice]:
     """Yield the choices that there would be if no backend were named."""
-    for name in _ordered(None, header.format, want.reduce):
+    for name in _ordered(None, header, want):
         usable = _usable(name)
         if usable is not None and usable.exact:
             choice = _fit(name, usable, header, want, any_reduce=False)

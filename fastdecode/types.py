@@ -8,19 +8,25 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "CONTEXTS",
     "FORMATS",
     "MODES",
+    "OUTPUTS",
     "REDUCES",
+    "SIZE_CLASSES",
     "Box",
     "Buffer",
     "Coding",
     "Color",
+    "Context",
     "Format",
     "Header",
     "Image",
     "Mode",
+    "Output",
     "PixelLayout",
     "Reduce",
+    "SizeClass",
 ]
 
 Format = Literal[
@@ -43,9 +49,21 @@ Color = Literal["gray", "ycc", "rgb", "cmyk", "palette", "other"]
 Coding = Literal["baseline", "progressive", "arithmetic", "lossless", "jpeg-ls", "other", ""]
 """How a JPEG's samples are coded (sequential Huffman is ``"baseline"``); empty otherwise."""
 
+SizeClass = Literal["small", "medium", "large", "huge"]
+"""How many pixels the stored picture has: below 0.1, 1 and 6 million, and beyond."""
+
+Output = Literal["array", "tensor", "pil"]
+"""What the caller gets: an ndarray (H, W, C), a PyTorch tensor (C, H, W), a Pillow image."""
+
+Context = Literal["one", "threads", "processes"]
+"""What else decodes meanwhile: nothing, other threads of the process, other processes."""
+
 FORMATS: tuple[Format, ...] = get_args(Format)
 MODES: tuple[Mode, ...] = get_args(Mode)
 REDUCES: tuple[Reduce, ...] = get_args(Reduce)
+SIZE_CLASSES: tuple[SizeClass, ...] = get_args(SizeClass)
+OUTPUTS: tuple[Output, ...] = get_args(Output)
+CONTEXTS: tuple[Context, ...] = get_args(Context)
 
 Buffer: TypeAlias = "bytes | memoryview"
 """Encoded bytes inside the package: what `decode` makes of every kind of input, without a copy."""

@@ -15,6 +15,9 @@ from fastdecode.errors import BackendUnavailable
 CORPUS = Path(os.environ.get("FASTDECODE_CORPUS") or Path(__file__).parent / "data").resolve()
 """The large collection where the environment names it, else the small one beside the tests."""
 
+NO_RANKING = str(Path(__file__).parent / "data" / "there-is-no-ranking.json")
+"""Where the tests look for a saved ranking, so that the caller's own has no say in them."""
+
 REQUIRED = "FASTDECODE_REQUIRED_BACKENDS"
 """Environment variable with the names, separated by commas, of backends that must be usable."""
 
@@ -67,3 +70,4 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep the caller's own settings out of the tests."""
     for name in ("FASTDECODE_BACKEND", "FASTDECODE_DISABLE"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("FASTDECODE_RANKING", NO_RANKING)

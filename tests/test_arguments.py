@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from fastdecode import decode, decode_file, probe, reduce_for
+from fastdecode import decode, probe, reduce_for
 from fastdecode.testing import encode, picture
 from fastdecode.types import REDUCES, Header
 
@@ -49,6 +50,9 @@ BUFFERS = {
     "mmap": mapped,
     "ndarray": lambda data: np.frombuffer(bytearray(data), np.uint8),
     "read-only ndarray": lambda data: np.frombuffer(data, np.uint8),
+    "ctypes": lambda data: (ctypes.c_ubyte * len(data)).from_buffer(bytearray(data)),
+    "signed ctypes": lambda data: (ctypes.c_byte * len(data)).from_buffer(bytearray(data)),
+    "memoryview of ctypes": lambda data: memoryview((ctypes.c_char * len(data))(*data)),
     "tensor": tensor,
 }
 
@@ -89,17 +93,6 @@ def test_path_is_a_type_error_that_names_decode_file(function, path) -> None:
     """Who passes a path is told of the function that takes one."""
     with pytest.raises(TypeError, match=r"decode_file\('photo\.jpg'\)"):
         function(path)
-
-
-@pytest.mark.parametrize("kind", [str, Path])
-def test_decode_file_takes_both_kinds_of_path(kind, tmp_path: Path) -> None:
-    """`decode_file` reads a path given as text or as an object, and passes the options on."""
-    path = tmp_path / "photo.jpg"
-    path.write_bytes(JPEG)
-
-    image = decode_file(kind(path), 2, mode="L")
-
-    np.testing.assert_array_equal(image, decode(JPEG, 2, mode="L"))
 
 
 WRONG_DATA = {
@@ -148,14 +141,27 @@ WRONG_OPTIONS = [
     *({"mode": value} for value in ("rgb", "RGBX", "BGR", "", None, 3, ["RGB"])),
     *({"min_size": value} for value in (0, -1, (1,), (1, 2, 3), (0, 5), 1.5, "8", True, (8, 2.0))),
     {"min_size": 8, "reduce": 2},
-    *({"region": value} for value in ((5, 5, 5, 9), (5, 5, 9, 5), (9, 0, 5, 5), (0, 9, 5, 5))),
-    *({"region": value} for value in ((-1, 0, 5, 5), (0, -1, 5, 5), (0, 0, 46, 5), (0, 0, 5, 31))),
+    *({"max_pixels": value} for value in (0, -1, 9e9, float("nan"), "900", True, np.float64(9))),
     *({"region": value} for value in ((0, 0, 5.0, 5), (0, 0, "5", 5), (0, 0, None, 5))),
     *({"region": value} for value in ((0, 0, True, 5), (0, 0, 5), (0, 0, 5, 5, 5), (), "0055", 5)),
+]
+OUTSIDE = [
+    *({"region": value} for value in ((5, 5, 5, 9), (5, 5, 9, 5), (9, 0, 5, 5), (0, 9, 5, 5))),
+    *({"region": value} for value in ((-1, 0, 5, 5), (0, -1, 5, 5), (0, 0, 46, 5), (0, 0, 5, 31))),
 ]
 
 
 @pytest.mark.parametrize("options", WRONG_OPTIONS, ids=str)
+@pytest.mark.parametrize("data", [b"", JPEG[:9], PNG[:20]], ids=["empty", "jpeg", "png"])
+def test_wrong_option_is_reported_before_the_data_is_looked_at(data: bytes, options) -> None:
+    """Where both the option and the data are wrong, it is the option that is named."""
+    with pytest.raises((TypeError, ValueError), match=next(iter(options))) as caught:
+        decode(data, **options)
+
+    assert caught.type in (TypeError, ValueError)
+
+
+@pytest.mark.parametrize("options", [*WRONG_OPTIONS, *OUTSIDE], ids=str)
 @pytest.mark.parametrize("data", [JPEG, PNG], ids=["jpeg", "png"])
 def test_wrong_option_is_an_error_that_names_it(data: bytes, options: dict[str, Any]) -> None:
     """A wrong value is a plain TypeError or ValueError that names the option, no DecodeError."""
@@ -247,6 +253,15 @@ def test_reduce_for_is_the_largest_that_suffices(min_size, options, expected) ->
     header = Header("jpeg", WIDTH, HEIGHT, orientation=6)
 
     assert reduce_for(header, min_size, **options) == expected
+
+
+@pytest.mark.parametrize(
+    "header", ["not a header", JPEG, None, (45, 30)], ids=["str", "bytes", "None", "size"]
+)
+def test_reduce_for_wants_a_header(header) -> None:
+    """What is no header is a TypeError that says where headers come from."""
+    with pytest.raises(TypeError, match=r"header must be what probe\(\) returns"):
+        reduce_for(header, 3)
 
 
 @given(st.tuples(st.integers(1, 40), st.integers(1, 50)), st.integers(1, 8))

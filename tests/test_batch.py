@@ -164,13 +164,6 @@ def test_one_picture_is_no_batch(one) -> None:
         decode_batch(one)
 
 
-@THREADS
-def test_item_of_a_wrong_type_is_raised(threads: int | None) -> None:
-    """A decoded picture among the items is a TypeError, whatever on_error is."""
-    with pytest.raises(TypeError, match="decoded already"):
-        decode_batch([ITEMS[0], decode(ITEMS[0])], threads=threads, on_error="return")
-
-
 def test_no_error_prefix_grows() -> None:
     """An error that is returned is the one that `decode` raises, word for word."""
     with pytest.raises(FastDecodeError) as caught:

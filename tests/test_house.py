@@ -23,13 +23,16 @@ _LAYERS = (
     ("formats", "jpeg_stream", "completeness", "resample", "orientation", "cores", "statistics"),
     ("pixels",),
     ("adapters",),
-    ("registry",),
+    ("registry", "child", "context"),
+    ("installation",),
     ("ranking",),
+    ("preference",),
     ("selection",),
     ("engine", "arguments"),
     ("api",),
-    ("batch", "testing"),
-    ("bench", "__main__"),
+    ("batch", "testing", "outputs"),
+    ("calibration",),
+    ("bench", "calibrate_command", "__main__"),
 )
 
 

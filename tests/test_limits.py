@@ -7,10 +7,11 @@ import subprocess
 import sys
 import zlib
 
+import numpy as np
 import pytest
 from conftest import CORPUS, usable_backends
 
-from fastdecode import DecodeError, ImageTooLarge, decode
+from fastdecode import DecodeError, ImageTooLarge, decode, selection, use
 from fastdecode.testing import encode, picture
 
 
@@ -71,6 +72,30 @@ def test_the_limit_can_be_moved() -> None:
     assert decode(data, max_pixels=None).shape == (24, 40, 3)
     with pytest.raises(ImageTooLarge, match="40 x 24 = 960 pixels, over max_pixels=959"):
         decode(data, max_pixels=959)
+
+
+def test_the_limit_may_be_of_numpy() -> None:
+    """max_pixels may be an integer of NumPy's, as a product of sizes often is."""
+    data = encode(picture(40, 24))
+
+    assert decode(data, max_pixels=np.int64(960)).shape == (24, 40, 3)
+    with pytest.raises(ImageTooLarge, match="over max_pixels=959"):
+        decode(data, max_pixels=np.uint16(959))
+
+
+def test_what_the_choice_remembers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often the preference changes, no more choices are kept than the limit says."""
+    monkeypatch.setattr(selection, "_MOST_KINDS", 5)
+    monkeypatch.setattr(selection, "_first_choices", {})
+    data = encode(picture(40, 24))
+    kept = []
+
+    for _ in range(12):
+        use(None)
+        decode(data)
+        kept.append(len(selection._first_choices))
+
+    assert kept == [1, 2, 3, 4, 5, 1, 2, 3, 4, 5, 1, 2]
 
 
 @pytest.mark.parametrize("name", [None, *usable_backends()])

@@ -6,12 +6,14 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from conftest import NO_RANKING
 
 import fastdecode
+from fastdecode import Ranking, registry
 from fastdecode import __main__ as command
-from fastdecode import registry
 from fastdecode.errors import BackendUnavailable
 
 TERMINAL = 80
@@ -29,7 +31,7 @@ def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         encoding="utf-8",
-        env={**kept, "COLUMNS": str(TERMINAL), **variables},
+        env={**kept, "COLUMNS": str(TERMINAL), "FASTDECODE_RANKING": NO_RANKING, **variables},
         timeout=300,
         check=False,
     )
@@ -151,3 +153,19 @@ def test_bad_arguments(argument: str) -> None:
 
     assert done.returncode == 2
     assert argument in done.stderr
+
+
+def test_it_says_what_was_measured(tmp_path: Path) -> None:
+    """Without a saved ranking the command to make one is named; with one, where it is from."""
+    place = tmp_path / "ranking.json"
+    assert "python -m fastdecode calibrate" in run().stdout
+
+    Ranking({("jpeg", 1): ("pillow",)}, measured="2026-01-02T03:04:05+00:00").save(place)
+    found = run("--json", FASTDECODE_RANKING=str(place))
+    assert json.loads(found.stdout)["choices"]["jpeg"][0] == "pillow"
+    assert "2026-01-02" in json.loads(found.stdout)["ranking"]
+
+    Ranking(cpu="Some CPU").save(place)
+    shown = run(FASTDECODE_RANKING=str(place))
+    assert "The saved ranking is ignored" in shown.stdout
+    assert "Warning" not in shown.stderr

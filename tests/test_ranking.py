@@ -1,164 +1,194 @@
-"""What the caller prefers: a backend, or an order of them, for the whole process."""
+"""A ranking is plain data: what it answers, how it is kept, and what is no ranking."""
 
 from __future__ import annotations
 
+import json
+import pickle
+from pathlib import Path
 from typing import Any
 
 import pytest
-from doubles import double, flat, own_registry  # noqa: F401
-from processes import answers
 
-from fastdecode import (
-    BackendUnavailable,
-    Ranking,
-    UnknownBackend,
-    decode,
-    register,
-    registry,
-    selection,
-    use,
+from fastdecode import Ranking
+from fastdecode.cores import cpu_model
+from fastdecode.installation import libraries, ranking_path
+from fastdecode.ranking import Cell, size_class
+
+FULL = Ranking(
+    {
+        Cell("jpeg", 1, "medium", "array", "one"): ("simplejpeg", "pillow"),
+        Cell("jpeg", 8, "large", "pil", "threads"): ("opencv",),
+    },
+    {Cell("jpeg", 1, "medium", "array", "one"): {"simplejpeg": 1.0, "pillow": 0.5}},
+    "Some CPU",
+    {"pillow": "12.0"},
+    "2026-01-01T00:00:00+00:00",
 )
-from fastdecode.testing import encode, picture
-
-PNG = encode(picture(13, 7), "png")
-VALUES = {"one": 1, "two": 2, "three": 3, "four": 4}
 
 
-@pytest.fixture
-def numbered(own_registry: None) -> None:  # noqa: F811
-    """Register test doubles whose pictures show which of them was asked."""
-    for name, value in VALUES.items():
-        register(name, double(flat(value)))
-
-
-def asked(**options: Any) -> str:
-    """Name the test double that decodes."""
-    value = decode(PNG, **options)[0, 0, 0]
-    return next(name for name in VALUES if VALUES[name] == value)
-
-
-@pytest.mark.usefixtures("numbered")
-def test_precedence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The argument goes before `use`, that before the environment, that before the default."""
-    assert asked() == "one"
-
-    monkeypatch.setenv("FASTDECODE_BACKEND", "two")
-    selection._first_choices.clear()
-    assert asked() == "two"
-
-    use("three")
-    assert asked() == "three"
-    assert asked(backend="four") == "four"
-
-    use(None)
-    assert asked() == "two"
-
-
-@pytest.mark.usefixtures("numbered")
-def test_use_stays_until_it_is_changed() -> None:
-    """As a plain call it holds for every later picture; None sets it back."""
-    use("two")
-    assert [asked(), asked()] == ["two", "two"]
-
-    use("three")
-    assert asked() == "three"
-
-    use(None)
-    assert asked() == "one"
-
-
-@pytest.mark.usefixtures("numbered")
-def test_use_as_a_context_ends_with_it() -> None:
-    """At the end of the block there holds what held before, nested ones included."""
-    use("two")
-    with use("three"):
-        assert asked() == "three"
-        with use(Ranking({("png", 1): ("four",)})):
-            assert asked() == "four"
-        assert asked() == "three"
-        with use(None):
-            assert asked() == "one"
-
-    assert asked() == "two"
-
-
-@pytest.mark.usefixtures("numbered")
-def test_use_is_undone_after_an_exception() -> None:
-    """An error inside the block passes through, and the preference is set back."""
-    with pytest.raises(ZeroDivisionError), use("three"):
-        raise ZeroDivisionError
-
-    assert asked() == "one"
-
-
-@pytest.mark.usefixtures("numbered")
 @pytest.mark.parametrize(
-    ("preference", "error"),
+    ("pixels", "expected"),
     [
-        ("nobody", UnknownBackend),
-        ("broken", BackendUnavailable),
-        (5, TypeError),
-        (b"one", TypeError),
+        (1, "small"),
+        (99_999, "small"),
+        (100_000, "medium"),
+        (500 * 375, "medium"),
+        (1_000_000, "large"),
+        (5_999_999, "large"),
+        (6_000_000, "huge"),
+        (10**9, "huge"),
     ],
 )
-def test_wrong_preference_changes_nothing(preference: Any, error: type[Exception]) -> None:
-    """What cannot be used is refused at once, and the one before stays."""
-    register("broken", "no_such_module:Thing")
-    use("two")
-
-    with pytest.raises(error):
-        use(preference)
-
-    assert asked() == "two"
+def test_size_classes(pixels: int, expected: str) -> None:
+    """Four classes by the number of stored pixels."""
+    assert size_class(pixels) == expected
 
 
-@pytest.mark.usefixtures("numbered")
 @pytest.mark.parametrize(
-    ("orders", "reduce", "expected"),
+    ("asked", "expected"),
     [
-        ({("png", 1): ("three", "two")}, 1, "three"),
-        ({("png", 1): ("three",)}, 4, "three"),
-        ({("png", 1): ("three",), ("png", 4): ("two",)}, 4, "two"),
-        ({("png", 4): ("two",)}, 1, "one"),
-        ({("jpeg", 1): ("two",)}, 1, "one"),
-        ({("png", 1): ("nobody", "broken", "four")}, 1, "four"),
-        ({("png", 1): ("inexact", "two")}, 1, "two"),
-        ({("png", 1): ()}, 1, "one"),
-        ({}, 1, "one"),
+        (("jpeg", 1, "medium", "array", "one"), "exact"),
+        (("jpeg", 1, "small", "array", "one"), "exact"),
+        (("jpeg", 1, "huge", "array", "one"), "large"),
+        (("jpeg", 1, "medium", "array", "threads"), "exact"),
+        (("jpeg", 1, "large", "array", "processes"), "busy"),
+        (("jpeg", 1, "medium", "tensor", "one"), "exact"),
+        (("jpeg", 4, "medium", "array", "one"), "exact"),
+        (("jpeg", 8, "medium", "array", "threads"), "any"),
+        (("png", 2, "small", "pil", "threads"), "png"),
+        (("webp", 1, "medium", "array", "one"), ""),
     ],
     ids=str,
 )
-def test_ranking_orders_by_format_and_reduce(orders, reduce: int, expected: str) -> None:
-    """The first usable name of the entry answers; what has no entry goes by the default.
+def test_the_nearest_stands_in(asked: Any, expected: str) -> None:
+    """What is missing is answered by another size, one thread, an array, then full size."""
+    ranking = Ranking(
+        {
+            ("jpeg", 1, "medium", "array", "one"): ["exact"],
+            ("jpeg", 1, "large", "array", "one"): ["large"],
+            ("jpeg", 1, "large", "array", "processes"): ["busy"],
+            ("jpeg", 8): ["any"],
+            ("png",): ["png"],
+        }
+    )
 
-    A reduction without an entry goes by that of full size. Unknown and unusable names are passed
-    over, and so is a backend whose pixels differ.
-    """
-    register("broken", "no_such_module:Thing")
-    register("inexact", double(flat(9), exact=False))
-
-    with use(Ranking(orders)):
-        assert asked(reduce=reduce) == expected
-
-
-@pytest.mark.usefixtures("numbered")
-@pytest.mark.parametrize("disabled", ["one", "one,two", " one , two ", "one,nobody,,"])
-def test_disabled_backends_are_left_out(disabled: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """FASTDECODE_DISABLE takes names out of the automatic choice, not away from who names them."""
-    builtin = ",".join(registry.BUILTIN)
-    monkeypatch.setenv("FASTDECODE_DISABLE", f"{builtin},{disabled}")
-
-    assert asked() == ("three" if "two" in disabled else "two")
-    assert asked(backend="one") == "one"
+    assert "".join(ranking.order(*asked)) == expected
 
 
-def test_environment_names_the_backend() -> None:
-    """FASTDECODE_BACKEND decides for a whole process; a wrong one is an error that names it."""
-    code = 'answers["first"] = said(decode, encode(image), 8)'
+def test_it_comes_back_from_its_file(tmp_path: Path) -> None:
+    """All of it is saved, folders are made, and nothing else is left beside the file."""
+    path = FULL.save(tmp_path / "some" / "folder" / "ranking.json")
 
-    pillow = answers(code, FASTDECODE_BACKEND="pillow")["first"]
-    nobody = answers(code, FASTDECODE_BACKEND="nobody")["first"]
+    assert Ranking.load(path) == FULL
+    assert list(path.parent.iterdir()) == [path]
 
-    assert pillow == decode(encode(picture(13, 7)), 8).tolist()
-    assert nobody[0] == "UnknownBackend"
-    assert nobody[1].startswith("FASTDECODE_BACKEND=nobody: ")
+
+def test_its_place_is_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a path it goes where every later process looks."""
+    monkeypatch.setenv("FASTDECODE_RANKING", str(tmp_path / "mine.json"))
+
+    assert FULL.save() == tmp_path / "mine.json"
+    assert Ranking.load() == FULL
+
+
+def test_the_usual_place_is_the_users_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no variable says otherwise, it is the user's cache directory, one file a processor."""
+    monkeypatch.delenv("FASTDECODE_RANKING")
+    here = ranking_path()
+    monkeypatch.setattr("fastdecode.installation.cpu_model", lambda: "another")
+
+    assert "fastdecode" in here.parts
+    assert ranking_path().parent == here.parent
+    assert ranking_path() != here
+
+
+def test_a_failed_write_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error while writing, such as a full disk, changes nothing and leaves no half of a file."""
+    path = FULL.save(tmp_path / "ranking.json")
+
+    def no_space(self: Ranking) -> str:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Ranking, "_to_json", no_space)
+
+    with pytest.raises(OSError, match="No space"):
+        Ranking().save(path)
+
+    assert Ranking.load(path) == FULL
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "{}",
+        '{"schema": 0}',
+        json.dumps({"schema": 1, "cpu": "", "libraries": {}, "measured": "", "cells": [{}]}),
+        json.dumps({"schema": 1, "cpu": "", "libraries": {}, "measured": "", "cells": 5}),
+    ],
+)
+def test_damaged_files_are_an_error_that_names_them(text: str, tmp_path: Path) -> None:
+    """What is no ranking is a ValueError with the path."""
+    path = tmp_path / "ranking.json"
+    path.write_text(text)
+
+    with pytest.raises(ValueError, match=r"ranking\.json is no ranking"):
+        Ranking.load(path)
+
+
+@pytest.mark.parametrize(
+    ("orders", "error"),
+    [
+        ({"jpeg": ("pillow",)}, TypeError),
+        ({(): ("pillow",)}, TypeError),
+        ({("jpeg", 1, "medium", "array", "one", 2): ("pillow",)}, TypeError),
+        ({("jpg", 1): ("pillow",)}, ValueError),
+        ({("jpeg", 3): ("pillow",)}, ValueError),
+        ({("jpeg", 1, "tiny"): ("pillow",)}, ValueError),
+        ({("jpeg", 1, None, "list"): ("pillow",)}, ValueError),
+        ({("jpeg", 1, None, None, "alone"): ("pillow",)}, ValueError),
+        ({("jpeg", 1): "pillow"}, TypeError),
+        ({("jpeg", 1): 5}, TypeError),
+        ({("jpeg", 1): (5,)}, TypeError),
+    ],
+    ids=str,
+)
+def test_wrong_orders_are_refused(orders: Any, error: type[Exception]) -> None:
+    """A key that means nothing would silently never be used."""
+    with pytest.raises(error):
+        Ranking(orders)
+
+
+def test_stale_says_what_has_changed() -> None:
+    """A ranking of another processor or other libraries is out of date, and says which."""
+    here = libraries()
+
+    assert not Ranking().stale()
+    assert not Ranking(cpu=cpu_model(), libraries=here).stale()
+    assert "Some CPU" in Ranking(cpu="Some CPU", libraries=here).stale()
+    older = Ranking(cpu=cpu_model(), libraries={**here, "pillow": "1.0"}).stale()
+    assert f"pillow 1.0 then, {here['pillow']} now" in older
+    more = Ranking(cpu=cpu_model(), libraries={**here, "gone": "2.0"}).stale()
+    assert "gone 2.0 then, missing now" in more
+
+
+def test_as_text_it_is_a_table() -> None:
+    """A line for each cell, in columns, with the speeds that are known."""
+    head, *rows = str(FULL).splitlines()
+
+    assert head.split()[:5] == ["format", "reduce", "size", "output", "context"]
+    assert rows[0].split() == [
+        "jpeg", "1", "medium", "array", "one", "simplejpeg", "1.00,", "pillow", "0.50",
+    ]  # fmt: skip
+    assert rows[1].endswith("opencv")
+    assert str(Ranking({("png", 1): ("pillow",)})).splitlines()[1].split()[2:5] == ["any"] * 3
+
+
+def test_it_can_be_pickled() -> None:
+    """It goes to other processes as it is."""
+    assert pickle.loads(pickle.dumps(FULL)) == FULL

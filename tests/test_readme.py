@@ -11,13 +11,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import usable_backends
+from processes import answers
 
-from fastdecode import probe, reduce_for
+from fastdecode import probe, reduce_for, registry
 
 _ROOT = Path(__file__).parent.parent
 _TEXT = (_ROOT / "README.md").read_text(encoding="utf-8")
 _BLOCKS = re.findall(r"^```python\n(.*?)^```$", _TEXT, re.DOTALL | re.MULTILINE)
-_SAMPLE = _ROOT / "fastdecode" / "bench" / "samples" / "casa-mila.jpg"
+_SAMPLE = _ROOT / "fastdecode" / "samples" / "casa-mila.jpg"
 
 
 def _check_readme() -> subprocess.CompletedProcess[str]:
@@ -50,10 +52,50 @@ def test_each_command_stands_alone_behind_its_mark(name: str, ending: str) -> No
     assert found[0].endswith(ending)
 
 
-@pytest.mark.parametrize("block", _BLOCKS)
-def test_every_example_is_python(block: str) -> None:
-    """Every example of the README compiles."""
-    compile(block, "README.md", "exec")
+# A stand-in for the reader's own library, which the README's example of a backend wraps.
+_MYLIB = """
+import io
+import numpy
+import PIL.Image
+
+def read(data, gray):
+    return numpy.array(PIL.Image.open(io.BytesIO(data)).convert("L" if gray else "RGB"))
+"""
+
+
+@pytest.mark.parametrize("block", _BLOCKS, ids=range(len(_BLOCKS)))
+def test_every_example_runs(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every example runs in a process of its own, given `data` and `paths`, and no other name."""
+    if "calibrate(" in block:
+        compile(block, "README.md", "exec")
+        pytest.skip("it measures for minutes; the tests of calibration run it on less")
+    named = {*re.findall(r'(?:use\(|backend=)"(\w+)"', block)} & {*registry.BUILTIN}
+    if missing := sorted(named - {*usable_backends()}):
+        pytest.skip(f"it names {', '.join(missing)}, which cannot be used here")
+    (tmp_path / "mylib.py").write_text(_MYLIB)
+    monkeypatch.chdir(tmp_path)  # whatever it saves
+
+    given = answers(
+        f"""
+data = open({str(_SAMPLE)!r}, "rb").read()
+names = dict(data=data, paths=[{str(_SAMPLE)!r}], __name__="readme")
+exec(compile({block!r}, "README.md", "exec"), names)
+if "image" in names:
+    answers["image"] = names["image"].shape
+if "Mine" in names:
+    fastdecode.register("mine", names["Mine"])
+    answers["mine"] = said(decode, encode(image, "png"), backend="mine")
+    answers["expected"] = said(decode, encode(image, "png"))
+if "TestMine" in names:
+    answers["tests"] = [name for name in dir(names["TestMine"]) if name.startswith("test_")]
+""",
+        tmp_path,
+    )
+
+    header = probe(_SAMPLE.read_bytes())
+    assert given.get("image", [header.height, header.width, 3]) == [header.height, header.width, 3]
+    assert given.get("mine") == given.get("expected")
+    assert given.get("tests", ["some"])
 
 
 def test_the_first_example_runs() -> None:

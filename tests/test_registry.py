@@ -98,6 +98,27 @@ def test_name_is_an_identifier(name: str) -> None:
     assert name not in registry.names()
 
 
+WRONG = {
+    "no name": (TypeError, None, "json:JSONDecoder"),
+    "name of bytes": (TypeError, b"mine", "json:JSONDecoder"),
+    "no class named": (ValueError, "mine", "json"),
+    "nothing behind the colon": (ValueError, "mine", "json:"),
+    "no module": (ValueError, "mine", ":Class"),
+    "no target": (TypeError, "mine", None),
+    "instance": (TypeError, "mine", double(flat())()),
+}
+
+
+@own
+@pytest.mark.parametrize(("kind", "name", "target"), WRONG.values(), ids=WRONG)
+def test_what_can_be_no_backend_is_refused_at_once(kind, name: Any, target: Any) -> None:
+    """A name or a target of a wrong kind is an error of `register`, not of a later `decode`."""
+    with pytest.raises(kind, match="a backend"):
+        register(name, target)
+
+    assert name not in registry.names()
+
+
 @own
 def test_registered_by_words_is_imported_on_first_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -129,9 +150,9 @@ class Unfinished(Backend):
 UNUSABLE = {
     "no such module": "no_such_module:Thing",
     "no such class": "json:Thing",
-    "no class named": "json",
     "not a backend": "json:JSONDecoder",
     "raises": lambda: 1 / 0,
+    "ends the program": lambda: sys.exit("no licence"),
     "unfinished": Unfinished,
     "undeclared": Undeclared,
 }

@@ -204,13 +204,13 @@ def test_registering_is_noticed_at_once() -> None:
 def test_backends_left_out_are_named_in_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """When every reader is left out by the environment, the error says so in words."""
     monkeypatch.setenv("FASTDECODE_DISABLE", ",".join(registry.BUILTIN))
-    ranking.use(None)  # choose anew
+    use(None)  # choose anew
     try:
         with pytest.raises(UnsupportedFormat) as caught:
             decode(JPEG)
     finally:
         monkeypatch.undo()
-        ranking.use(None)
+        use(None)
 
     assert "pillow is left out by FASTDECODE_DISABLE" in str(caught.value)
     assert "Support(" not in str(caught.value)

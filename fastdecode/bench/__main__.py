@@ -3,40 +3,34 @@
 from __future__ import annotations
 
 import argparse
+import datetime as dt
+import importlib.util
+import io
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import fastdecode
-from fastdecode import ranking
-from fastdecode.bench import files, report, run
+from fastdecode import preference, selection
+from fastdecode.bench import answer, compare, files, html, outfile, report, run
+from fastdecode.bench.kept import merged, ranking_of
 from fastdecode.bench.machine import machine
-from fastdecode.bench.tables import HAS_RICH
+from fastdecode.bench.options import parser
+from fastdecode.bench.plan import Plan
+from fastdecode.bench.progress import progress
+from fastdecode.bench.result import Backend, Result, to_json
 from fastdecode.errors import BackendUnavailable, UnknownBackend
-from fastdecode.types import REDUCES
 
 if TYPE_CHECKING:
     from fastdecode.registry import BackendInfo
-    from fastdecode.types import Reduce
 
 __all__ = ["main"]
 
-_EXAMPLES = """\
-examples:
-  python -m fastdecode.bench                      the six photos of the package
-  python -m fastdecode.bench photos/              every image under a folder
-  python -m fastdecode.bench photos/ --limit 200 --reduce 1,8
-  python -m fastdecode.bench a.jpg b.png --backend pillow,simplejpeg --seconds 3
-
-Every backend decodes the same files from memory, in rounds of random order;
-"vs best" compares speeds within each round and takes the median over them.
-The pixels are compared with Pillow's.
-
-exit status: 0; 1 if no file could be decoded; 2 for a wrong argument or no
-images; 130 after Ctrl-C, with what was measured so far"""
+_INTERRUPTED = 130
+_PYTORCH = "pip install 'fastdecode[torch]'"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -52,112 +46,156 @@ def main(arguments: Sequence[str] | None = None) -> int:
     int
         The exit status.
     """
-    parser = _parser()
-    options = parser.parse_args(arguments)
-    groups: list[run.Group] = []
-    collection = files.Collection()
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # names of files may have any letter
+    try:
+        try:
+            return compare.main(given[1:]) if given[:1] == ["compare"] else _bench(given)
+        finally:
+            sys.stdout.flush()
+    except KeyboardInterrupt:  # before or after measuring: there is nothing more to say
+        return _INTERRUPTED
+    except OSError as error:  # of standard output: files are dealt with where they are used
+        # What is left in the buffer must not fail again when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            print(f"standard output: {error.strerror}", file=sys.stderr)
+        return 1
+
+
+def _bench(arguments: Sequence[str]) -> int:
+    command = parser()
+    options = command.parse_args(arguments)
     try:
         collection = files.collect(options.paths or [files.SAMPLES], limit=options.limit)
         if not options.paths:
             collection.not_images = 0  # the licence of the samples lies beside them
         if not collection.photos:
-            _fail_without_images(parser, options.paths, collection)
+            _fail_without_images(command, options, collection)
         if options.list:
             _list(collection)
             return 0
+        _check_arguments(command, options)
         infos = _backends(options.backend)
-        plan = run.Plan(tuple(info.name for info in infos), options.reduce, options.seconds)
-        report.heading(machine(), infos, collection)
-        sys.stdout.flush()  # before the progress on stderr
-        with _progress() as notify:
-            run.measure(collection.photos, plan, groups, notify)
     except (FileNotFoundError, UnknownBackend, BackendUnavailable) as error:
-        parser.exit(2, f"{parser.prog}: error: {error}\n")
-    except KeyboardInterrupt:
-        report.report(groups, collection, interrupted=True)
-        return 130
-    report.report(groups, collection)
-    return 0 if any(group.rounds for group in groups) else 1
+        command.exit(2, f"{command.prog}: error: {error}\n")
+    if options.json == "-":  # nothing else may stand on standard output then
+        with redirect_stdout(sys.stderr):
+            result = _measure(options, infos, collection)
+        print(to_json(result))
+    else:
+        result = _measure(options, infos, collection)
+    _keep(command, options, result)
+    if result.interrupted:
+        return _INTERRUPTED
+    return 0 if any(one.files for one in result.measurements) else 1
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m fastdecode.bench",
-        description="Decode images with every usable backend, and compare speed and pixels.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+def _measure(
+    options: argparse.Namespace, infos: Sequence[BackendInfo], collection: files.Collection
+) -> Result:
+    """Measure and print; after Ctrl-C, what there is so far."""
+    found = run.Found()
+    plan = _plan(options, infos, found)
+    result = Result(
+        measured=dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
+        machine=machine(),
+        backends=tuple(Backend(info.name, info.version, info.codec) for info in infos),
+        collection=collection.summary(),
+        settings=_settings(plan, options),
     )
-    parser.add_argument(
-        "paths", nargs="*", type=Path, metavar="PATH", help="folders and image files"
-    )
-    parser.add_argument(
-        "--reduce",
-        type=_reduces,
-        default=REDUCES,
-        metavar="N,…",
-        help="divide each side by 1, 2, 4 or 8 (default: 1,2,4,8)",
-    )
-    parser.add_argument(
-        "--backend", type=_names, metavar="NAME,…", help="only these (default: all usable ones)"
-    )
-    parser.add_argument(
-        "--limit", type=_positive, metavar="N", help="at most N images, drawn at random"
-    )
-    parser.add_argument(
-        "--seconds",
-        type=_seconds,
-        default=0.5,
-        metavar="S",
-        help="time each backend for at least S seconds at each size (default: 0.5)",
-    )
-    parser.add_argument("--list", action="store_true", help="list the images, measure nothing")
-    parser.add_argument(
-        "--version", action="version", version=f"fastdecode {fastdecode.__version__}"
-    )
-    return parser
-
-
-def _reduces(text: str) -> tuple[Reduce, ...]:
-    wanted = _names(text)
-    known: dict[str, Reduce] = {str(reduce): reduce for reduce in REDUCES}
-    if not all(word in known for word in wanted):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a list of 1, 2, 4 and 8")
-    return tuple(sorted(known[word] for word in wanted))
-
-
-def _names(text: str) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
-    if not names:
-        raise argparse.ArgumentTypeError("the list is empty")
-    return names
-
-
-def _positive(text: str) -> int:
-    if not (text.isdecimal() and int(text) > 0):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
-    return int(text)
-
-
-def _seconds(text: str) -> float:
+    report.heading(result)
+    sys.stdout.flush()  # before the progress on stderr
+    interrupted = False
     try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
-    return value
+        with progress() as notify:
+            run.measure(collection.photos, plan, found, notify)
+    except KeyboardInterrupt:
+        interrupted = True
+    result = replace(
+        result,
+        measurements=found.measurements(plan),
+        notes=tuple(found.notes),
+        interrupted=interrupted,
+    )
+    result = replace(result, answer=tuple(answer.sentences(result)))
+    report.show_result(result)
+    return result
+
+
+def _plan(options: argparse.Namespace, infos: Sequence[BackendInfo], found: run.Found) -> Plan:
+    """Put together what is to be measured; what cannot be is noted."""
+    protocols = options.protocol
+    if "loader" in protocols and options.workers and not _has_torch():
+        found.notes.append(f"The loader protocol needs PyTorch, which is not installed: {_PYTORCH}")
+        protocols = tuple(name for name in protocols if name != "loader")
+    return Plan(
+        backends=tuple(info.name for info in infos),
+        reduces=options.reduce,
+        seconds=options.seconds,
+        protocols=protocols,
+        threads=options.threads,
+        workers=options.workers,
+        output="tensor" if options.size else options.output or "array",
+        size=options.size,
+    )
+
+
+def _settings(plan: Plan, options: argparse.Namespace) -> dict[str, object]:
+    """List what was asked for, in types that JSON has."""
+    settings = {name: getattr(plan, name) for name in ("seconds", "seed", "output", "size")}
+    lists = {
+        name: list(getattr(plan, name)) for name in ("protocols", "reduces", "threads", "workers")
+    }
+    return {**settings, **lists, "limit": options.limit}
+
+
+def _check_arguments(command: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """End with status 2 if what is asked for cannot be done."""
+    if options.size and options.output not in (None, "tensor"):
+        command.error(f"--size gives tensors, not --output {options.output}")
+    for flag in ("size", "output"):
+        if getattr(options, flag) in (0, None, "array", "pil") or _has_torch():
+            continue
+        command.error(f"--{flag} needs PyTorch, which is not installed: {_PYTORCH}")
+    for path in (None if options.json == "-" else options.json, options.html):
+        if path is None:
+            continue
+        try:
+            outfile.check(path)
+        except OSError as error:
+            command.error(f"{files.printable(path)} cannot be written: {error.strerror or error}")
+
+
+def _has_torch() -> bool:
+    return importlib.util.find_spec("torch") is not None
 
 
 def _fail_without_images(
-    parser: argparse.ArgumentParser, paths: Sequence[Path], collection: files.Collection
+    command: argparse.ArgumentParser, options: argparse.Namespace, collection: files.Collection
 ) -> None:
-    where = ", ".join(files.printable(path) for path in paths)
-    text = f"{parser.prog}: error: no readable images in {where}\n"
-    if collection.unreadable:
-        text += report.listing("Unreadable", collection.unreadable) + "\n"
+    where = ", ".join(files.printable(path) for path in options.paths)
+    lines = [f"{command.prog}: error: no readable images in {where}", *_unreadable(collection)]
     if collection.not_images:
-        text += f"Passed over, not images: {report.count(collection.not_images, 'file')}\n"
-    parser.exit(2, text)
+        lines.append(f"Passed over, not images: {collection.not_images}")
+    command.exit(2, "\n".join(lines) + "\n")
+
+
+def _unreadable(collection: files.Collection) -> list[str]:
+    if not collection.unreadable:
+        return []
+    named = [f"  {name}: {why}" for name, why in sorted(collection.unreadable.items())]
+    return [f"Unreadable: {len(named)}", *named]
+
+
+def _list(collection: files.Collection) -> None:
+    for photo in collection.photos:
+        header = photo.header
+        size = f"{header.width} x {header.height}"
+        print(f"{header.format:8}  {size:>13}  {photo.size:>11,} bytes  {photo.name}")
+    count = len(collection.photos)
+    print("\n".join([f"{count:,} image{'' if count == 1 else 's'}", *_unreadable(collection)]))
 
 
 def _backends(names: Sequence[str] | None) -> list[BackendInfo]:
@@ -168,47 +206,30 @@ def _backends(names: Sequence[str] | None) -> list[BackendInfo]:
     UnknownBackend, BackendUnavailable
         If one that was named, here or in ``FASTDECODE_BACKEND``, does not work.
     """
-    ranking.preferred()
+    preference.preferred()
     if names is None:
-        off = os.environ.get("FASTDECODE_DISABLE", "").replace(" ", "").split(",")
+        off = selection.disabled()
         return [info for info in fastdecode.backends() if info.usable and info.name not in off]
     for name in names:
-        ranking.load_named(name)
+        preference.load_named(name)
     known = {info.name: info for info in fastdecode.backends()}
     return [known[name] for name in names]
 
 
-def _list(collection: files.Collection) -> None:
-    for photo in collection.photos:
-        header = photo.header
-        size = f"{header.width} x {header.height}"
-        print(f"{header.format:8}  {size:>13}  {len(photo.data):>11,} bytes  {photo.name}")
-    print(report.count(len(collection.photos), "image"))
-    if collection.unreadable:
-        print(report.listing("Unreadable", collection.unreadable))
-
-
-@contextmanager
-def _progress() -> Iterator[run.Notify]:
-    """Show on standard error how far the run is: a bar on a terminal, else a line for each step."""
-    if HAS_RICH and sys.stderr.isatty():
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-        columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task("", total=1.0)
-            yield lambda what, share: bar.update(task, description=what, completed=share)
-        return
-    last = ""
-
-    def line(what: str, _share: float) -> None:
-        nonlocal last
-        if what != last:
-            print(f"{what} …", file=sys.stderr, flush=True)
-        last = what
-
-    yield line
+def _keep(command: argparse.ArgumentParser, options: argparse.Namespace, result: Result) -> None:
+    """Write the files and the ranking that were asked for; end with status 2 if that fails."""
+    try:
+        if options.json not in (None, "-"):
+            outfile.write(options.json, to_json(result))
+        if options.html:
+            outfile.write(options.html, html.page(result))
+        if options.save and result.interrupted:
+            print("The ranking is not saved: it would be of half a run.", file=sys.stderr)
+        elif options.save:
+            place = merged(ranking_of(result)).save()
+            print(f"decode() chooses by this result from now on: {place}", file=sys.stderr)
+    except OSError as error:
+        command.exit(2, f"{command.prog}: error: {error}\n")
 
 
 if __name__ == "__main__":

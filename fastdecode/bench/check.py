@@ -1,26 +1,53 @@
-"""What a backend makes of each file, outside the clock: refused, the same pixels, or others."""
+"""What a backend makes of a file, outside the clock: refused, the same pixels, or others."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fastdecode import decode, selection
+from fastdecode import decode, selection, stats
+from fastdecode.child import ChildDied
 from fastdecode.errors import FastDecodeError
 
 if TYPE_CHECKING:
     from fastdecode.bench.files import Photo
     from fastdecode.types import Header, Image, Reduce
 
-__all__ = ["AUTOMATIC", "Check", "check", "named"]
+__all__ = ["AUTOMATIC", "Check", "Finding", "examine", "named", "reason", "reference_digest"]
 
 AUTOMATIC = "decode()"
 """Stands among the backends for the automatic choice."""
 
 _REFERENCE = "pillow"
+
+
+class Finding(NamedTuple):
+    """What one backend made of one file.
+
+    Attributes
+    ----------
+    refused : str
+        Why it did not decode it; empty if it did.
+    fell_back : bool
+        The automatic choice's first backend refused it, and another decoded it.
+    averaged : bool
+        It is a JPEG that the backend does not reduce inside its decoder: the package averages the
+        full picture, which gives other values by design.
+    differs : bool
+        The pixels should be those of the reference, and are not.
+    difference : int
+        The largest of a sample from the reference, in levels; 255 where the shapes differ.
+    """
+
+    refused: str = ""
+    fell_back: bool = False
+    averaged: bool = False
+    differs: bool = False
+    difference: int = 0
 
 
 @dataclass
@@ -33,57 +60,40 @@ class Check:
         Files that it decoded, by their index.
     refused : dict of int to str
         Why it did not.
-    differing : set of int
-        Files whose pixels should be those of the reference, and are not.
-    averaged : set of int
-        JPEG files that it does not reduce inside its decoder: the package averages the full
-        picture, which gives other values by design. They are not in `differing`.
+    differing, averaged : set of int
+        As in `Finding`.
+    fallbacks : int
     max_difference : int
-        The largest difference of a sample from the reference, over all files, in levels of 255; 255
-        where the shapes differ.
+        Over all files.
     """
 
     read: set[int] = field(default_factory=set)
     refused: dict[int, str] = field(default_factory=dict)
     differing: set[int] = field(default_factory=set)
     averaged: set[int] = field(default_factory=set)
+    fallbacks: int = 0
     max_difference: int = 0
 
+    def add(self, index: int, finding: Finding) -> None:
+        """Take in what became of one file."""
+        if finding.refused:
+            self.refused[index] = finding.refused
+            return
+        self.read.add(index)
+        self.fallbacks += finding.fell_back
+        self.max_difference = max(self.max_difference, finding.difference)
+        if finding.averaged:
+            self.averaged.add(index)
+        elif finding.differs:
+            self.differing.add(index)
 
-def check(
-    photos: Sequence[Photo], reduce: Reduce, checks: dict[str, Check], tick: Callable[[], object]
-) -> None:
-    """Decode every photo once with every backend, and compare with the reference.
-
-    Parameters
-    ----------
-    photos : sequence of Photo
-        Of one format.
-    reduce : {1, 2, 4, 8}
-    checks : dict of str to Check
-        By backend name or `AUTOMATIC`; they are filled photo by photo, so that what is known so far
-        is there if this is interrupted.
-    tick : callable
-        Called after each photo.
-    """
-    for index, photo in enumerate(photos):
-        reference = _reference(photo, reduce)
-        for name, result in checks.items():
-            try:
-                image = decode(photo.data, reduce, backend=named(name))
-            except Exception as error:  # a broken backend must not end the run
-                result.refused[index] = _reason(error)
-                continue
-            result.read.add(index)
-            if reference is None:
-                continue
-            difference = _difference(image, reference)
-            result.max_difference = max(result.max_difference, difference)
-            if not _native(name, photo.header, reduce):
-                result.averaged.add(index)
-            elif difference > _allowed(photo.header):
-                result.differing.add(index)
-        tick()
+    def refuse_all(self, indexes: Sequence[int], why: str) -> None:
+        """Note that the backend is out: it reads none of the files."""
+        self.read.clear()
+        self.differing.clear()
+        self.averaged.clear()
+        self.fallbacks = self.max_difference = 0
+        self.refused = {index: self.refused.get(index, why) for index in indexes}
 
 
 def named(name: str) -> str | None:
@@ -91,14 +101,64 @@ def named(name: str) -> str | None:
     return None if name == AUTOMATIC else name
 
 
-def _reference(photo: Photo, reduce: Reduce) -> Image | None:
+def reference_digest(data: bytes, reduce: Reduce) -> bytes | None:
+    """Return what the right pixels come to; None if nothing reads the file."""
+    image = _reference(data, reduce)
+    return None if image is None else _digest(image)
+
+
+def examine(photo: Photo, reduce: Reduce, backend: str, right: bytes | None) -> Finding:
+    """Decode a file once, and compare the pixels with the reference.
+
+    Parameters
+    ----------
+    photo : Photo
+    reduce : {1, 2, 4, 8}
+    backend : str
+        A name, or `AUTOMATIC`.
+    right : bytes or None
+        From `reference_digest`; None where there is nothing to compare with.
+    """
+    stats(reset=True)
+    try:
+        data = photo.path.read_bytes()
+        image = decode(data, reduce, backend=named(backend))
+    except Exception as error:  # a broken backend must not end the run
+        return Finding(refused=reason(error))
+    fell_back = bool(stats().fallbacks)
+    averaged = not _native(backend, photo.header, reduce)
+    if right is None or _digest(image) == right:
+        return Finding(fell_back=fell_back, averaged=averaged)
+    reference = _reference(data, reduce)
+    difference = 0 if reference is None else _difference(image, reference)
+    differs = not averaged and difference > _allowed(photo.header)
+    return Finding("", fell_back, averaged, differs, difference)
+
+
+def reason(error: Exception) -> str:
+    """Say in words why something was refused."""
+    if isinstance(error, (FastDecodeError, ChildDied)):
+        return str(error)
+    if "Original Traceback" in str(error):  # PyTorch's, from a worker process: the end says what
+        return str(error).strip().splitlines()[-1]
+    return f"{type(error).__name__}: {error}"
+
+
+def _reference(data: bytes, reduce: Reduce) -> Image | None:
     """Pillow's pixels; the automatic choice's where Pillow has none; None where nothing has."""
     for backend in (_REFERENCE, None):
         try:
-            return decode(photo.data, reduce, backend=backend)
+            return decode(data, reduce, backend=backend)
         except FastDecodeError:  # the next one may read it; if none does, all refuse and say why
             continue
     return None
+
+
+def _digest(image: Image) -> bytes:
+    """Stand for pixels: sending and keeping them all would need too much memory."""
+    digest = hashlib.blake2b(repr(image.shape).encode(), digest_size=16)
+    digest.update(np.ascontiguousarray(image).data)
+    return digest.digest()
 
 
 def _native(name: str, header: Header, reduce: Reduce) -> bool:
@@ -121,7 +181,3 @@ def _allowed(header: Header) -> int:
     """Return the difference that still counts as the same pixels, in levels."""
     # CMYK becomes RGB by a formula that rounds; the contract of `decode` allows one level.
     return 1 if header.color == "cmyk" else 0
-
-
-def _reason(error: Exception) -> str:
-    return str(error) if isinstance(error, FastDecodeError) else f"{type(error).__name__}: {error}"

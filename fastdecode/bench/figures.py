@@ -1,129 +1,137 @@
-"""Numbers out of measured times: rates, medians, and ratios paired within a round."""
+"""Numbers out of measured times: rates, quartiles, percentiles, and ratios paired by block."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from statistics import fmean, median
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
-from fastdecode.bench.check import AUTOMATIC
+import numpy as np
 
-if TYPE_CHECKING:
-    from fastdecode.bench.run import Group
+from fastdecode.bench.result import Spread
 
-__all__ = ["Row", "fastest", "file_times", "paired_speeds", "rows", "timed_files"]
+__all__ = ["fastest", "pass_time", "percentiles", "rate", "ratios", "spread"]
 
-_MEGA = 1_000_000
-
-
-@dataclass(frozen=True)
-class Row:
-    """The figures of one backend for one format at one reduction.
-
-    Attributes
-    ----------
-    backend : str
-        A backend's name, or `AUTOMATIC`.
-    images_per_s : float
-        From the sum of each file's median time.
-    mb_per_s : float
-        Encoded megabytes (10^6 bytes) for each second.
-    ms : float
-        The median file's time, in milliseconds.
-    ratio : float
-        Speed over that of the fastest backend whose pixels agree, from `paired_speeds`.
-    """
-
-    backend: str
-    images_per_s: float
-    mb_per_s: float
-    ms: float
-    ratio: float
+Round: TypeAlias = "tuple[Hashable, Mapping[str, float]]"
 
 
-def file_times(group: Group, backend: str) -> dict[int, float]:
-    """Return the time of each file that was timed, in seconds: the median over its rounds."""
-    times: dict[int, list[float]] = {}
-    for one in group.rounds:
-        for index, seconds in zip(one.files, one.seconds[backend], strict=True):
-            times.setdefault(index, []).append(seconds)
-    return {index: median(seconds) for index, seconds in times.items()}
-
-
-def timed_files(group: Group) -> int:
-    """Count the files that were timed at least once."""
-    return len({index for one in group.rounds for index in one.files})
-
-
-def paired_speeds(group: Group) -> dict[str, float]:
-    """Return how fast each backend is beside the others.
+def spread(values: Sequence[float]) -> Spread:
+    """Return median and quartiles, interpolated linearly.
 
     Parameters
     ----------
-    group : Group
-        With at least one round.
-
-    Returns
-    -------
-    dict of str to float
-        By backend, the median over the rounds of its speed over the round's mean. A round has all
-        of them on the same files at nearly the same moment, so where a machine's speed drifts this
-        is steadier than rates are; only the ratios between these numbers mean anything.
+    values : sequence of float
+        Not empty.
     """
-    totals = [{name: sum(times) for name, times in one.seconds.items()} for one in group.rounds]
-    return {
-        name: median(fmean(total.values()) / total[name] for total in totals)
-        for name in group.compared
-    }
+    low, middle, high = (float(value) for value in np.quantile(values, (0.25, 0.5, 0.75)))
+    return Spread(middle, low, high)
 
 
-def fastest(group: Group) -> str:
-    """Name the fastest backend, of those whose pixels agree, if there are any.
+def percentiles(values: Sequence[float]) -> tuple[float, ...]:
+    """Return the percentiles 0 to 100, interpolated linearly; none of no values."""
+    if not values:
+        return ()
+    return tuple(float(value) for value in np.percentile(values, range(101)))
+
+
+def pass_time(rounds: Iterable[Iterable[tuple[Hashable, float]]]) -> dict[Hashable, float]:
+    """Return how long each part of the work takes: the median over the times it was done.
 
     Parameters
     ----------
-    group : Group
-        With at least one round.
-
-    Returns
-    -------
-    str
-        A backend's name; `AUTOMATIC` if no other was timed.
+    rounds : iterable of iterable of (part, seconds)
+        What was done in each round, in parts that have a time of their own: files, or whole blocks
+        where threads or workers share them.
     """
-    backends = [name for name in group.compared if name != AUTOMATIC] or [AUTOMATIC]
-    right = [name for name in backends if not group.checks[name].differing] or backends
-    speeds = paired_speeds(group)
-    return max(right, key=lambda name: speeds[name])
+    times: dict[Hashable, list[float]] = {}
+    for one in rounds:
+        for part, seconds in one:
+            times.setdefault(part, []).append(seconds)
+    return {part: median(seconds) for part, seconds in times.items()}
 
 
-def rows(group: Group) -> list[Row]:
-    """Work out the figures of every backend that was timed.
+def rate(rounds: Sequence[Sequence[tuple[Hashable, float]]], amount: float) -> Spread:
+    """Return how much is done in a second.
 
     Parameters
     ----------
-    group : Group
+    rounds : sequence of sequence of (part, seconds)
+        As for `pass_time`.
+    amount : float
+        What one pass over all parts comes to: images, for instance.
 
     Returns
     -------
-    list of Row
-        The fastest first, the automatic choice last; empty if no round was completed.
+    Spread
+        Its median is the amount over the sum of the parts' median times, so that an interruption
+        does not count. The quartiles are over the rounds, by how much longer or shorter each took
+        than the median times of its parts make up: that blocks hold different files is no spread.
     """
-    if not group.rounds:
-        return []
-    speeds = paired_speeds(group)
-    best = speeds[fastest(group)]
-    result = []
-    for name in group.compared:
-        times = file_times(group, name)
-        spent = sum(times.values())
-        size = sum(len(group.photos[index].data) for index in times)
-        result.append(
-            Row(
-                name,
-                images_per_s=len(times) / spent,
-                mb_per_s=size / _MEGA / spent,
-                ms=median(times.values()) * 1000,
-                ratio=speeds[name] / best,
-            )
+    parts = pass_time(rounds)
+    middle = amount / sum(parts.values())
+    speeds = spread(
+        [sum(parts[part] for part, _ in one) / sum(seconds for _, seconds in one) for one in rounds]
+    )
+    return Spread(middle, middle * min(speeds.low, 1), middle * max(speeds.high, 1))
+
+
+def fastest(rounds: Sequence[Round], names: Iterable[str]) -> str:
+    """Name the one that is fastest beside the others.
+
+    Parameters
+    ----------
+    rounds : sequence of (block, Mapping of str to float)
+        What each backend took for the block, in seconds. A round has all of them on the same files
+        at nearly the same moment, so where a machine's speed drifts this is steadier than rates.
+    names : iterable of str
+        Those to choose from.
+    """
+    means = [fmean(times.values()) for _, times in rounds]
+    return min(names, key=lambda name: _slowdown(rounds, name, means)[0])
+
+
+def ratios(rounds: Sequence[Round], best: str) -> dict[str, Spread]:
+    """Return the speed of each over that of the best, paired within the rounds.
+
+    Parameters
+    ----------
+    rounds : sequence of (block, Mapping of str to float)
+        As for `fastest`; not empty.
+    best : str
+
+    Returns
+    -------
+    dict of str to Spread
+        Of each block the median of its rounds counts, and the longer blocks count for more: so it
+        agrees with the ratio of the rates. The quartiles are over the rounds, by how each differs
+        from that median.
+    """
+    yardstick = [times[best] for _, times in rounds]
+    found = {}
+    for name in rounds[0][1]:
+        slowdown, steadiness = _slowdown(rounds, name, yardstick)
+        around = spread(steadiness)
+        found[name] = Spread(
+            1 / slowdown, min(around.low, 1) / slowdown, max(around.high, 1) / slowdown
         )
-    return sorted(result, key=lambda row: (row.backend == AUTOMATIC, -row.ratio))
+    return found
+
+
+def _slowdown(
+    rounds: Sequence[Round], name: str, yardstick: Sequence[float]
+) -> tuple[float, list[float]]:
+    """Compare with what something else took in the same rounds.
+
+    Returns
+    -------
+    float
+        How many times as long it took.
+    list of float
+        For each round, how much faster it was than usual for that block.
+    """
+    shares = [times[name] / other for (_, times), other in zip(rounds, yardstick, strict=True)]
+    blocks = [block for block, _ in rounds]
+    usual = pass_time([list(zip(blocks, shares, strict=True))])
+    weight = pass_time([list(zip(blocks, yardstick, strict=True))])
+    slowdown = sum(usual[block] * weight[block] for block in usual) / sum(weight.values())
+    return slowdown, [usual[block] / share for block, share in zip(blocks, shares, strict=True)]

@@ -1,41 +1,44 @@
-"""The images that are measured: found under folders, held in memory, and listed if unreadable."""
+"""The images that are measured: found under folders, and listed if they cannot be read."""
 
 from __future__ import annotations
 
 import os
 import random
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from fastdecode import probe
+from fastdecode.bench import result
 from fastdecode.errors import DecodeError, UnsupportedFormat
 from fastdecode.types import Header
 
-__all__ = ["MAX_BYTES", "SAMPLES", "Collection", "Photo", "collect"]
+__all__ = ["SAMPLES", "Collection", "Photo", "collect", "printable"]
 
-SAMPLES = Path(__file__).parent / "samples"
-MAX_BYTES = 1 << 30
-"""Encoded bytes held in memory at most; what is beyond is left out, and the report says so."""
+SAMPLES = Path(__file__).parent.parent / "samples"
 
 _HEAD = 1 << 20  # read first, so that a film or an archive is not read whole to be passed over
 
 
 @dataclass(frozen=True)
 class Photo:
-    """One image file in memory.
+    """One image file; its bytes stay on the disk until it is decoded.
 
     Attributes
     ----------
     name : str
         Its path as the user would say it, printable.
-    data : bytes
+    path : Path
     header : Header
+    size : int
+        In bytes.
     """
 
     name: str
-    data: bytes = field(repr=False)
+    path: Path
     header: Header
+    size: int
 
 
 @dataclass
@@ -51,22 +54,30 @@ class Collection:
     not_images : int
         Files passed over because they are something else.
     left_out : int
-        Files not looked at because `limit` images, or `max_bytes`, were reached.
-    full : bool
-        It was `max_bytes` that was reached.
+        Files not looked at because `limit` images were reached.
     """
 
     photos: list[Photo] = field(default_factory=list)
     unreadable: dict[str, str] = field(default_factory=dict)
     not_images: int = 0
     left_out: int = 0
-    full: bool = False
+
+    def summary(self) -> result.Collection:
+        """Count it, as it stands in results."""
+        headers = [photo.header for photo in self.photos]
+        return result.Collection(
+            images=len(self.photos),
+            bytes=sum(photo.size for photo in self.photos),
+            pixels=sum(header.width * header.height for header in headers),
+            formats=dict(Counter(str(header.format) for header in headers).most_common()),
+            unreadable=dict(self.unreadable),
+            not_images=self.not_images,
+            left_out=self.left_out,
+        )
 
 
-def collect(
-    paths: Sequence[Path], *, limit: int | None = None, max_bytes: int = MAX_BYTES
-) -> Collection:
-    """Load every image under the paths into memory.
+def collect(paths: Sequence[Path], *, limit: int | None = None) -> Collection:
+    """Find every image under the paths, and read its header.
 
     Parameters
     ----------
@@ -75,8 +86,6 @@ def collect(
     limit : int, optional
         Stop at this many images. Which ones is drawn at random, always the same: the first ones of
         a data set are often all of one class.
-    max_bytes : int
-        Stop before more than this many bytes are held.
 
     Returns
     -------
@@ -89,30 +98,21 @@ def collect(
     """
     found = list(dict.fromkeys(_files(paths)))
     random.Random(0).shuffle(found)
-    result = Collection()
+    collection = Collection()
     root = paths[0] if len(paths) == 1 and paths[0].is_dir() else None
-    held = 0
     for index, path in enumerate(found):
-        if limit is not None and len(result.photos) >= limit:
-            result.left_out = len(found) - index
+        if limit is not None and len(collection.photos) >= limit:
+            collection.left_out = len(found) - index
             break
         name = printable(path.relative_to(root) if root else path)
         try:
-            size = path.stat().st_size
-            photo = _load(path, name, max_bytes - held)
+            collection.photos.append(_load(path, name))
         except UnsupportedFormat:
-            result.not_images += 1
+            collection.not_images += 1
         except (DecodeError, OSError) as error:
-            result.unreadable[name] = getattr(error, "strerror", None) or str(error)
-        else:
-            if photo is None or held + size > max_bytes:
-                result.left_out = len(found) - index
-                result.full = True
-                break
-            result.photos.append(photo)
-            held += len(photo.data)
-    result.photos.sort(key=lambda photo: photo.name)
-    return result
+            collection.unreadable[name] = getattr(error, "strerror", None) or str(error)
+    collection.photos.sort(key=lambda photo: photo.name)
+    return collection
 
 
 def printable(path: Path | str) -> str:
@@ -133,8 +133,18 @@ def _files(paths: Sequence[Path]) -> Iterator[Path]:
             raise FileNotFoundError(f"there is no file or folder {printable(path)!r}")
 
 
-def _load(path: Path, name: str, room: int) -> Photo | None:
-    """Read one image; None if it does not fit into `room` bytes."""
+def _load(path: Path, name: str) -> Photo:
+    """Read the header of one image.
+
+    Raises
+    ------
+    UnsupportedFormat
+        If it is something else.
+    DecodeError, OSError
+        If it is damaged, or cannot be read.
+    """
+    if not path.is_file():  # opening a pipe would wait for somebody to write into it
+        raise OSError("it is no regular file")
     with path.open("rb") as file:
         data = file.read(_HEAD)
         try:
@@ -142,9 +152,5 @@ def _load(path: Path, name: str, room: int) -> Photo | None:
         except DecodeError:
             if len(data) < _HEAD:
                 raise
-            header = None  # TIFF, for one, may keep its header at the end
-        if len(data) == _HEAD:
-            if os.fstat(file.fileno()).st_size > room:
-                return None
-            data += file.read()
-    return Photo(name, data, header or probe(data))
+            header = probe(data + file.read())  # TIFF, for one, may keep its header at the end
+        return Photo(name, path, header, os.fstat(file.fileno()).st_size)

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-import gc
+import copy
 import random
-import time
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-from fastdecode import decode, registry, selection
-from fastdecode.bench.check import AUTOMATIC, Check, check, named
-from fastdecode.errors import FastDecodeError
+from fastdecode import registry
+from fastdecode.bench.check import AUTOMATIC, Check
+from fastdecode.bench.plan import Cell, able, blocks, cells
+from fastdecode.bench.summary import measurements
+from fastdecode.bench.team import Referee, Team
+from fastdecode.bench.work import Setup
+from fastdecode.cores import usable_cores
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from fastdecode.bench.files import Photo
+    from fastdecode.bench.plan import Plan
+    from fastdecode.bench.protocols import Timed
+    from fastdecode.bench.result import Measurement
     from fastdecode.types import Format, Reduce
 
-__all__ = ["Group", "Plan", "Round", "measure"]
+__all__ = ["Found", "Group", "Notify", "Round", "compared", "measure"]
 
-_BLOCK_FILES = 64
-_BLOCK_BYTES = 1 << 20  # a round of one block takes about 10 ms to 100 ms for each backend
 _VISITS = 3  # to each file at least: the median of three passes over one interruption
+_WARM_UP = 32  # images for each thread or worker
 _MIN_SHARE = 0.5  # of the files, read by a backend: one that reads fewer is not compared
 
 Notify = Callable[[str, float], object]
@@ -34,50 +34,28 @@ Notify = Callable[[str, float], object]
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What to measure.
-
-    Attributes
-    ----------
-    backends : tuple of str
-        Usable ones, by name; `decode` by itself is always measured too.
-    reduces : tuple of {1, 2, 4, 8}
-    seconds : float
-        Time each backend is measured for at least, at each reduction, in seconds.
-    seed : int
-        Of the random order.
-    """
-
-    backends: tuple[str, ...]
-    reduces: tuple[Reduce, ...]
-    seconds: float
-    seed: int = 0
-
-
-@dataclass(frozen=True)
 class Round:
-    """The same files, decoded once by each backend, one backend right after the other.
+    """The same files, decoded by each backend, one backend right after the other.
 
     Attributes
     ----------
-    files : tuple of int
+    block : tuple of int
         Indexes into `Group.photos`.
-    seconds : Mapping of str to sequence of float
-        By backend, the time each of the files took.
+    times : dict of str to Timed
+        By backend.
     """
 
-    files: tuple[int, ...]
-    seconds: Mapping[str, Sequence[float]]
+    block: tuple[int, ...]
+    times: dict[str, Timed]
 
 
 @dataclass
 class Group:
-    """One format at one reduction: what there was to decode, and how long it took.
+    """The backends that are compared in one cell, and what was measured.
 
     Attributes
     ----------
-    format : Format
-    reduce : {1, 2, 4, 8}
+    cell : Cell
     photos : sequence of Photo
         All files of the format.
     checks : dict of str to Check
@@ -92,8 +70,7 @@ class Group:
         Complete rounds only.
     """
 
-    format: Format
-    reduce: Reduce
+    cell: Cell
     photos: Sequence[Photo]
     checks: dict[str, Check]
     chosen: str = ""
@@ -101,54 +78,63 @@ class Group:
     common: tuple[int, ...] = ()
     rounds: list[Round] = field(default_factory=list)
 
+    def lose(self, name: str, why: str) -> None:
+        """Leave a backend out, and what was measured of it: its process has failed."""
+        self.checks[name].refuse_all(range(len(self.photos)), why)
+        self.compared = tuple(other for other in self.compared if other != name)
+        for one in self.rounds:
+            one.times.pop(name, None)
+
+
+@dataclass
+class Found:
+    """What was measured so far.
+
+    Attributes
+    ----------
+    groups : list of Group
+    notes : list of str
+        What a reader of the figures should know.
+    """
+
+    groups: list[Group] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def measurements(self, plan: Plan) -> tuple[Measurement, ...]:
+        """Work out the figures."""
+        return tuple(
+            one for group in self.groups for one in measurements(group, plan.output, plan.size)
+        )
+
 
 def measure(
     photos: Sequence[Photo],
     plan: Plan,
-    groups: list[Group],
+    found: Found,
     notify: Notify = lambda _what, _share: None,
 ) -> None:
-    """Measure every format and reduction.
+    """Measure everything that the plan asks for.
 
     Parameters
     ----------
     photos : sequence of Photo
     plan : Plan
-    groups : list of Group
-        Results are appended as they come, so that what was measured so far is there if this is
-        interrupted.
+    found : Found
+        Filled as results come, so that what was measured so far is there if this is interrupted.
     notify : callable, optional
     """
-    formats = Counter(photo.header.format for photo in photos)
-    work = [(kind, reduce) for kind, _ in formats.most_common() for reduce in plan.reduces]
-    for done, (kind, reduce) in enumerate(work):
-        size = "full size" if reduce == 1 else f"1/{reduce} size"
+    run = _Run(photos, plan, found)
+    if any(cell.protocol in ("file", "loader") for cell in run.cells):
+        found.notes.append(
+            "Reading is measured on files that were read before: from the memory that the system "
+            "keeps them in, as far as they fit."
+        )
+    for done, cell in enumerate(run.cells):
 
-        def step(what: str, share: float, done: int = done, of: str = f"{kind} {size}") -> None:
-            notify(f"{what} {of}", (done + share) / len(work))
+        def step(what: str, share: float, done: int = done, cell: Cell = cell) -> None:
+            notify(f"{what} {_said(cell)}", (done + share) / len(run.cells))
 
-        own = [photo for photo in photos if photo.header.format == kind]
-        readers = [name for name in plan.backends if kind in registry.load(name).supports]
-        group = Group(kind, reduce, own, {name: Check() for name in (*readers, AUTOMATIC)})
-        groups.append(group)
-        _validate(group, step)
-        if group.common:
-            _time(group, plan, step)
-
-
-def _validate(group: Group, step: Notify) -> None:
-    """Decode everything once, outside the clock: it is the check, and the warm-up."""
-    seen = 0
-
-    def tick() -> None:
-        nonlocal seen
-        seen += 1
-        step("checking", 0.3 * seen / len(group.photos))
-
-    step("checking", 0)
-    group.chosen = _usual_choice(group)
-    check(group.photos, group.reduce, group.checks, tick)
-    group.compared, group.common = compared(group.checks)
+        run.measure(cell, step)
 
 
 def compared(checks: Mapping[str, Check]) -> tuple[tuple[str, ...], tuple[int, ...]]:
@@ -176,87 +162,131 @@ def compared(checks: Mapping[str, Check]) -> tuple[tuple[str, ...], tuple[int, .
     return able, tuple(sorted(common))
 
 
-def _usual_choice(group: Group) -> str:
-    """Name the backend that `decode` tries first for most of the files."""
-    choices: Counter[str] = Counter()
-    want = selection.Want("RGB", group.reduce, strict=False, complete=True)
-    for photo in group.photos:
-        try:
-            choices[selection.first(None, photo.header, want).name] += 1
-        except FastDecodeError:  # nothing reads such a file: `check` notes why
-            continue
-    return choices.most_common(1)[0][0] if choices else ""
+class _Run:
+    """Measures cell after cell; files are checked once for each format and reduction."""
+
+    def __init__(self, photos: Sequence[Photo], plan: Plan, found: Found) -> None:
+        self._photos = photos
+        self._plan = plan
+        self._found = found
+        self._reads = {name: tuple(registry.load(name).supports) for name in plan.backends}
+        self._checks: dict[tuple[Format, Reduce], dict[str, Check]] = {}
+        self.cells = cells(plan, photos, self._reads)
+
+    def measure(self, cell: Cell, step: Notify) -> None:
+        """Check the files, unless that is done, and time them."""
+        group = self._group(cell)
+        self._found.groups.append(group)
+        if cell.protocol != "decode":
+            if (cell.format, cell.reduce) not in self._checks:
+                self._check_first(cell, step)
+            self._adopt(group)
+            if not group.common:
+                return
+        with self._team(group) as team:
+            if cell.protocol == "decode":
+                self._check(team, group, step)
+            if group.common:
+                self._time(team, group, step)
+
+    def _group(self, cell: Cell) -> Group:
+        photos = [photo for photo in self._photos if photo.header.format == cell.format]
+        return Group(cell, photos, {name: Check() for name in cell.backends})
+
+    def _team(self, group: Group) -> Team:
+        cell, plan = group.cell, self._plan
+        setups = {
+            name: Setup(
+                cell.protocol,
+                name,
+                cell.reduce,
+                group.photos,
+                cell.threads,
+                cell.workers,
+                plan.output,
+                plan.size,
+                registry.targets(),
+            )
+            for name in group.compared or cell.backends
+        }
+        return Team(setups, group.lose)
+
+    def _check_first(self, cell: Cell, step: Notify) -> None:
+        """Check without timing: in processes of their own, without a pool or workers."""
+        backends = able(self._plan, self._reads, cell.format)
+        group = self._group(Cell("decode", cell.format, cell.reduce, 1, 0, backends))
+        with self._team(group) as team:
+            self._check(team, group, step)
+
+    def _adopt(self, group: Group) -> None:
+        """Take over what was found out by an earlier check of the same files."""
+        checks = copy.deepcopy(self._checks[group.cell.format, group.cell.reduce])
+        backends, group.common = compared(checks)
+        group.checks = {name: checks[name] for name in group.cell.backends}
+        group.compared = tuple(name for name in group.checks if name in backends)
+
+    def _check(self, team: Team, group: Group, step: Notify) -> None:
+        """Decode everything once, outside the clock: it is the check, and the warm-up."""
+        step("checking", 0)
+        with Referee(replace(team.setup, backend=AUTOMATIC)) as referee:
+            for index in range(len(group.photos)):
+                right = referee.digest(index)
+                for names in _portions(team.names, usable_cores()):
+                    for name, finding in team.ask(names, "examine", index, right).items():
+                        group.checks[name].add(index, finding)
+                step("checking", 0.3 * (index + 1) / len(group.photos))
+        if referee.crashes:
+            self._found.notes.append(
+                f"The reference decoder crashed on {referee.crashes} {group.cell.format} files at "
+                f"reduce {group.cell.reduce}: their pixels are not compared."
+            )
+        group.compared, group.common = compared(group.checks)
+        self._checks[group.cell.format, group.cell.reduce] = copy.deepcopy(group.checks)
+
+    def _time(self, team: Team, group: Group, step: Notify) -> None:
+        """Time rounds until every backend was measured long enough and every file often enough."""
+        chance = random.Random(self._plan.seed)
+        sizes = {index: group.photos[index].size for index in group.common}
+        dealt = blocks(group.cell, sizes, chance)
+        busy = max(group.cell.threads, group.cell.workers)
+        for names in _portions(group.compared, max(1, usable_cores() // busy)):
+            step("warming up", 0.3)
+            first = dealt[0][: _WARM_UP * busy]
+            group.chosen = team.ask(names, "warm_up", first).get(AUTOMATIC, group.chosen)
+        spent = 0.0
+        needed = _VISITS * len(dealt)
+        while group.compared and (len(group.rounds) < needed or spent < self._plan.seconds):
+            block = dealt[len(group.rounds) % len(dealt)]
+            times: dict[str, Timed] = {}
+            for name in chance.sample(group.compared, len(group.compared)):
+                times |= team.ask([name], "time", block)
+            left = {name: times[name] for name in group.compared}  # without those that failed
+            if not left:
+                return
+            group.rounds.append(Round(block, left))
+            spent += min(timed.wall for timed in left.values())
+            long_enough = spent / self._plan.seconds if self._plan.seconds else 1
+            share = min(len(group.rounds) / needed, long_enough, 1)
+            step("timing", 0.3 + 0.7 * share)
 
 
-def _time(group: Group, plan: Plan, step: Notify) -> None:
-    """Time rounds until every backend was measured long enough and every file often enough."""
-    chance = random.Random(plan.seed)
-    blocks = _blocks(group, chance)
-    smallest = min((group.photos[index].data for index in group.common), key=len)
-    calls = {
-        name: partial(decode, reduce=group.reduce, backend=named(name)) for name in group.compared
-    }
-    spent = dict.fromkeys(calls, 0.0)
-    needed = _VISITS * len(blocks)
-    while len(group.rounds) < needed or min(spent.values()) < plan.seconds:
-        block = blocks[len(group.rounds) % len(blocks)]
-        data = [group.photos[index].data for index in block]
-        times = {}
-        for name in chance.sample(group.compared, len(group.compared)):
-            times[name] = time_calls(calls[name], data, smallest)
-            spent[name] += sum(times[name])
-        group.rounds.append(Round(block, times))
-        long_enough = min(spent.values()) / plan.seconds if plan.seconds else 1
-        share = min(len(group.rounds) / needed, long_enough, 1)
-        step("timing", 0.3 + 0.7 * share)
+def _portions(names: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    """Yield the names in portions: so many processes at once leave each other alone."""
+    for start in range(0, len(names), size):
+        yield names[start : start + size]
 
 
-def _blocks(group: Group, chance: random.Random) -> list[tuple[int, ...]]:
-    """Cut the files, in random order, into the shares of one round each."""
-    blocks: list[list[int]] = []
-    room = 0
-    for index in chance.sample(group.common, len(group.common)):
-        size = len(group.photos[index].data)
-        if not blocks or size > room or len(blocks[-1]) == _BLOCK_FILES:
-            blocks.append([])
-            room = _BLOCK_BYTES
-        blocks[-1].append(index)
-        room -= size
-    return [tuple(block) for block in blocks]
+def _said(cell: Cell) -> str:
+    """Name a cell in words."""
+    size = "full size" if cell.reduce == 1 else f"1/{cell.reduce} size"
+    how = {
+        "decode": "",
+        "file": ", reading included",
+        "threads": f", {cell.threads} thread{_s(cell.threads)}",
+        "loader": f", {cell.workers} worker{_s(cell.workers)}",
+    }[cell.protocol]
+    return f"{cell.format} {size}{how}"
 
 
-def time_calls(call: Callable[[Any], object], items: Sequence[Any], warm_up: Any) -> list[float]:
-    """Time one call for each item.
-
-    Parameters
-    ----------
-    call : callable
-    items : sequence
-    warm_up : object
-        Given to the call first, unmeasured: the call before it belonged to another backend.
-
-    Returns
-    -------
-    list of float
-        Seconds for each item, garbage collection off.
-    """
-    clock = time.perf_counter
-    times = []
-    with _no_garbage_collection():
-        call(warm_up)
-        for item in items:
-            start = clock()
-            call(item)
-            times.append(clock() - start)
-    return times
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
+def _s(count: int) -> str:
+    return "" if count == 1 else "s"

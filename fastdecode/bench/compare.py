@@ -1,0 +1,195 @@
+"""``python -m fastdecode.bench compare A B``: how two results differ, and whether that is sure."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fastdecode.bench import words
+from fastdecode.bench.result import Spread, from_json
+from fastdecode.bench.tables import Column, Table, paragraph, show
+from fastdecode.bench.words import number
+
+if TYPE_CHECKING:
+    from fastdecode.bench.result import Measurement, Result
+
+__all__ = ["main", "ratio", "verdict"]
+
+_ABOUT = """\
+Compare two results that `python -m fastdecode.bench --json FILE` wrote.
+
+b/a is the images/s of the second file over that of the first, by their
+medians. "from" and "to" bound it with care: the lower quartile of b over the
+upper one of a, and the upper one of b over the lower one of a. Where both are
+on one side of 1 the difference is larger than the spread: faster or slower.
+Everything else is "no clear difference".
+
+exit status: 0; 2 if a file is missing, damaged or of another version"""
+
+_COLUMNS = (
+    Column("backend", widest=16),
+    Column("a images/s", right=True),
+    Column("b images/s", right=True),
+    Column("b/a", right=True),
+    Column("from", right=True),
+    Column("to", right=True),
+    Column("b is"),
+)
+
+Key = tuple[str, str, int, str, int, int, str, int]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Compare two results and print the ratios.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        Two files; instead of the command line's.
+
+    Returns
+    -------
+    int
+        The exit status.
+    """
+    parser = argparse.ArgumentParser(
+        prog="python -m fastdecode.bench compare",
+        description=_ABOUT,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("a", type=Path, metavar="A.json", help="the result to compare with")
+    parser.add_argument("b", type=Path, metavar="B.json", help="the result that is compared")
+    options = parser.parse_args(arguments)
+    results = []
+    for path in (options.a, options.b):
+        try:
+            results.append(from_json(path.read_text(encoding="utf-8")))
+        except OSError as error:
+            reason = error.strerror or str(error)
+            parser.exit(2, f"{parser.prog}: error: {words.visible(str(path))}: {reason}\n")
+        except ValueError as error:
+            parser.exit(2, f"{parser.prog}: error: {words.visible(f'{path}: {error}')}\n")
+    for name, path, one in zip("ab", (options.a, options.b), results, strict=True):
+        print(paragraph(f"{name}: {words.visible(str(path))}, {_about(one)}"))
+    _print(*results)
+    return 0
+
+
+def ratio(a: Spread, b: Spread) -> Spread:
+    """Divide two spreads, so that the bounds hold whichever way both were off.
+
+    Parameters
+    ----------
+    a, b : Spread
+        Of positive numbers.
+
+    Returns
+    -------
+    Spread
+        b over a: the medians' ratio; the lower quartile over the upper one; the upper quartile over
+        the lower one.
+    """
+    high = b.high / a.low if a.low > 0 else float("inf")
+    return Spread(b.median / a.median, b.low / max(a.high, a.median), high)
+
+
+def verdict(quotient: Spread) -> str:
+    """Say whether a ratio is off 1 by more than its spread."""
+    if quotient.low > 1:
+        return "faster"
+    return "slower" if quotient.high < 1 else "no clear difference"
+
+
+def _about(result: Result) -> str:
+    stopped = ", interrupted" if result.interrupted else ""
+    when = result.measured[:16].replace("T", " ")
+    return words.visible(f"{when} UTC, {result.machine.cpu}{stopped}")
+
+
+def _print(a: Result, b: Result) -> None:
+    warnings = _warnings(a, b)
+    for line in warnings:
+        print(paragraph(f"Warning: {line}", indent="  ", first=""))
+    timed_a, timed_b = _timed(a), _timed(b)
+    both = [key for key in timed_a if key in timed_b]
+    for table in _tables(timed_a, timed_b, both):
+        print()
+        show(table)
+    if not both:
+        print("\nNothing was measured in both.")
+    else:
+        print()
+        print("b/a: images/s of b over that of a, by their medians.")
+        print("from, to: lower quartile of b over upper one of a, and the other way round.")
+    for name, own, other in (("a", timed_a, timed_b), ("b", timed_b, timed_a)):
+        alone = {_name(own[key]): "" for key in own if key not in other}
+        if alone:
+            print("\n".join([f"Only in {name} ({len(alone)}):", *(f"  {one}" for one in alone)]))
+    for name, result in (("a", a), ("b", b)):
+        wrong = dict.fromkeys(one.backend for one in result.measurements if one.differing)
+        if wrong:
+            names = words.visible(", ".join(wrong))
+            print(paragraph(f"Pixels DIFFER from the reference in {name}: {names}"))
+
+
+def _timed(result: Result) -> dict[Key, Measurement]:
+    return {one.key: one for one in result.measurements if one.images_per_s.median > 0}
+
+
+def _tables(
+    a: Mapping[Key, Measurement], b: Mapping[Key, Measurement], both: Sequence[Key]
+) -> list[Table]:
+    """Make a table for each protocol and format, a section for each setting."""
+    found: dict[str, dict[str, list[tuple[str, ...]]]] = {}
+    for key in both:
+        one = a[key]
+        title = f"{one.format.upper()}, {words.protocol(one)}"
+        section = found.setdefault(title, {}).setdefault(words.setting(one), [])
+        section.append(_row(one, b[key]))
+    return [Table(title, _COLUMNS, list(own.items())) for title, own in found.items()]
+
+
+def _row(one: Measurement, other: Measurement) -> tuple[str, ...]:
+    quotient = ratio(one.images_per_s, other.images_per_s)
+    return (
+        words.visible(one.backend),
+        number(one.images_per_s.median),
+        number(other.images_per_s.median),
+        *(f"{value:.2f}" for value in (quotient.median, quotient.low, quotient.high)),
+        verdict(quotient),
+    )
+
+
+def _name(one: Measurement) -> str:
+    parts = (one.backend, one.format.upper(), words.protocol(one), words.setting(one))
+    return words.visible(", ".join(parts))
+
+
+def _warnings(a: Result, b: Result) -> list[str]:
+    """Say what else differs: then the ratios are not about the decoders alone."""
+    found = []
+    comparisons: tuple[tuple[str, Callable[[Result], dict[str, object]]], ...] = (
+        ("machines", lambda one: {**asdict(one.machine), "load": None}),
+        ("collections", _collection),
+        ("versions", lambda one: {**words.backends(one.backends)}),
+    )
+    for what, facts in comparisons:
+        left, right = facts(a), facts(b)
+        names = [name for name in left if name in right and left[name] != right[name]]
+        if names:
+            said = "; ".join(f"{name}: {left[name]} and {right[name]}" for name in names)
+            found.append(words.visible(f"the {what} differ ({said})."))
+    return found
+
+
+def _collection(one: Result) -> dict[str, object]:
+    formats = ", ".join(f"{n} {name.upper()}" for name, n in sorted(one.collection.formats.items()))
+    return {
+        "images": one.collection.images,
+        "bytes": one.collection.bytes,
+        "pixels": one.collection.pixels,
+        "formats": formats,
+    }

@@ -1,0 +1,89 @@
+"""A ranking out of a result: what ``--save`` keeps for `decode`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+from fastdecode import preference
+from fastdecode.bench.check import AUTOMATIC
+from fastdecode.cores import cpu_model
+from fastdecode.installation import libraries
+from fastdecode.ranking import Cell, Ranking
+
+if TYPE_CHECKING:
+    from fastdecode.bench.result import Measurement, Protocol, Result
+    from fastdecode.types import Context, Format, Output, Reduce
+
+__all__ = ["merged", "ranking_of"]
+
+_CONTEXTS: dict[Protocol, Context] = {
+    "decode": "one",
+    "threads": "threads",
+    "loader": "processes",
+}
+
+
+def ranking_of(result: Result) -> Ranking:
+    """Make a ranking of what was measured on the user's images.
+
+    Parameters
+    ----------
+    result : Result
+
+    Returns
+    -------
+    Ranking
+        Its cells are for pictures of any size: those of the user are what they are. A backend whose
+        pixels differ from the reference, or which is averaged, is in none.
+    """
+    speeds: dict[Cell, dict[str, float]] = {}
+    most: dict[Cell, int] = {}
+    for one in result.measurements:
+        cell = _cell(one)
+        if cell is None:
+            continue
+        crowd = max(one.threads, one.workers)
+        if crowd > most.get(cell, 0):  # of several counts the highest: all cores busy
+            most[cell], speeds[cell] = crowd, {}
+        if crowd == most[cell]:
+            speeds[cell][one.backend] = round(one.ratio.median, 4)
+    sorted_speeds = {
+        cell: dict(sorted(found.items(), key=lambda item: -item[1]))
+        for cell, found in speeds.items()
+        if len(found) > 1
+    }
+    return Ranking(
+        {cell: tuple(found) for cell, found in sorted_speeds.items()},
+        sorted_speeds,
+        cpu_model(),
+        libraries(),
+        result.measured,
+    )
+
+
+def _cell(one: Measurement) -> Cell | None:
+    """Return the kind of work that a measurement is about; None if it says nothing of the order."""
+    context = _CONTEXTS.get(one.protocol)
+    if context is None or one.backend == AUTOMATIC or one.size or not one.ratio.median:
+        return None
+    if one.differing or one.averaged:
+        return None
+    return Cell(
+        cast("Format", one.format),
+        cast("Reduce", one.reduce),
+        None,
+        cast("Output", one.output),
+        context,
+    )
+
+
+def merged(new: Ranking) -> Ranking:
+    """Add what the saved ranking knows of formats and reductions that were not measured now."""
+    old, _ = preference.look_up()
+    if old is None:
+        return new
+    known = {(cell.format, cell.reduce) for cell in new.orders}
+    kept = {cell: names for cell, names in old.orders.items() if cell[:2] not in known}
+    speeds = {cell: old.speeds[cell] for cell in kept if cell in old.speeds}
+    return replace(new, orders={**new.orders, **kept}, speeds={**new.speeds, **speeds})

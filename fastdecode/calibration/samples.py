@@ -1,0 +1,185 @@
+"""What is decoded to find the fastest: the user's own files, or pictures made of the package's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from io import BytesIO
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from PIL import Image as PillowImage
+
+import fastdecode
+from fastdecode import formats
+from fastdecode.arguments import as_buffer
+from fastdecode.errors import FastDecodeError
+from fastdecode.ranking import size_class
+
+if TYPE_CHECKING:
+    from fastdecode.types import Format, SizeClass
+
+__all__ = ["FOLDER", "Sample", "built_in", "common", "grouped"]
+
+FOLDER = Path(fastdecode.__file__).parent / "samples"
+_MOST_FILES = 8
+_MOST_PIXELS = 12_000_000  # of one sample: a round of all backends must stay well below a second
+_SIZES: dict[SizeClass, tuple[int, int]] = {
+    "small": (200, 150),
+    "medium": (500, 333),
+    "large": (2000, 1500),
+    "huge": (3264, 2448),
+}
+_SLOW_TO_ENCODE = (1184, 888)  # "large" for the formats that take Pillow longest to write
+_OPTIONS: dict[str, dict[str, Any]] = {"jpeg": {"quality": 92}, "webp": {"quality": 80}}
+_FEW = 1  # pictures of the formats that take longest
+_BLOCK = 16  # pixels: side of a JPEG's MCU with 4:2:0
+
+
+class Sample(NamedTuple):
+    """Encoded pictures of one format and size class, which are decoded one after the other.
+
+    Attributes
+    ----------
+    format : Format
+    size : SizeClass
+    items : tuple of bytes
+    pixels : int
+        Of all of them, full size.
+    """
+
+    format: Format
+    size: SizeClass
+    items: tuple[bytes, ...]
+    pixels: int
+
+
+def built_in(wanted: Iterable[tuple[Format, SizeClass]]) -> list[Sample]:
+    """Make samples of the photos that the package carries.
+
+    Parameters
+    ----------
+    wanted : iterable of (Format, SizeClass)
+
+    Returns
+    -------
+    list of Sample
+
+    Notes
+    -----
+    Large pictures are mosaics, not enlargements: an enlarged photo has less detail for its size
+    than a large one, and is decoded faster.
+    """
+    photos = [PillowImage.open(path).convert("RGB") for path in _photos()]
+    made = []
+    for format, size in wanted:
+        width, height = _SIZES[size]
+        if size == "large" and format != "jpeg":
+            width, height = _SLOW_TO_ENCODE
+        if size in ("small", "medium"):
+            few = photos if format == "jpeg" else photos[:_FEW]
+            pictures = [photo.resize((width, height)) for photo in few]
+        else:
+            pictures = [_mosaic(photos, width, height)]
+        items = tuple(_encode(picture, format) for picture in pictures)
+        made.append(Sample(format, size, items, width * height * len(items)))
+    return made
+
+
+def _photos() -> list[Path]:
+    """Colour photos only: grey ones have a third of the work."""
+    return sorted(path for path in FOLDER.glob("*.jpg") if not path.stem.endswith("_gray"))
+
+
+def _mosaic(photos: list[PillowImage.Image], width: int, height: int) -> PillowImage.Image:
+    """Lay photos side by side until the area is full."""
+    step_x, step_y = _SIZES["medium"]
+    tiles = [photo.resize((step_x, step_y)) for photo in photos]
+    whole = PillowImage.new("RGB", (width, height))
+    places = product(range(0, height, step_y), range(0, width, step_x))
+    for number, (top, left) in enumerate(places):
+        whole.paste(tiles[number % len(tiles)], (left, top))
+    return whole
+
+
+def _encode(image: PillowImage.Image, format: Format) -> bytes:
+    """Write a picture that ends in white.
+
+    One that happens to end in mid-grey, as one photo in fifty does, could have lost its end: a
+    decoder that reports no warnings is then asked twice, which would mislead about all others.
+    """
+    width, height = image.size
+    image.paste("white", (width - _BLOCK, height - _BLOCK, width, height))
+    file = BytesIO()
+    image.save(file, format.upper(), **_OPTIONS.get(format, {}))
+    return file.getvalue()
+
+
+def grouped(samples: Iterable[Any]) -> list[Sample]:
+    """Sort the user's files into samples.
+
+    Parameters
+    ----------
+    samples : iterable of encoded bytes or paths
+        At most eight of each format and size class are taken, evenly from all.
+
+    Returns
+    -------
+    list of Sample
+
+    Raises
+    ------
+    FastDecodeError, OSError
+        If one cannot be read or is no image; the message says which.
+    ValueError
+        If there are none.
+    """
+    groups: dict[tuple[Format, SizeClass], list[tuple[bytes, int]]] = {}
+    for data, header in _headers(samples):
+        pixels = header.width * header.height
+        groups.setdefault((header.format, size_class(pixels)), []).append((data, pixels))
+    if not groups:
+        raise ValueError("there are no samples to measure with")
+    found = []
+    for (format, size), members in groups.items():
+        chosen = members[:: -(-len(members) // _MOST_FILES)]
+        while len(chosen) > 1 and sum(pixels for _, pixels in chosen) > _MOST_PIXELS:
+            chosen.pop()
+        items = tuple(data for data, _ in chosen)
+        found.append(Sample(format, size, items, sum(pixels for _, pixels in chosen)))
+    return found
+
+
+def common(sample: Sample, read: Mapping[str, set[int]]) -> Sample | None:
+    """Keep the items on which backends can be compared.
+
+    Parameters
+    ----------
+    sample : Sample
+    read : Mapping of str to set of int
+        Items that each backend reads, by their index.
+
+    Returns
+    -------
+    Sample or None
+        What those backends all read that read at least half of what anything reads: one odd file
+        must not put a fast backend out of the race. None if nothing is left.
+    """
+    readable = set().union(*read.values())
+    able = [found for found in read.values() if 2 * len(found) >= len(readable)]
+    kept = sorted(readable.intersection(*able))
+    items = tuple(sample.items[index] for index in kept)
+    return sample._replace(items=items) if items else None
+
+
+def _headers(samples: Iterable[Any]) -> Iterator[tuple[bytes, Any]]:
+    for index, sample in enumerate(samples):
+        is_path = isinstance(sample, (str, os.PathLike))
+        data = Path(sample).read_bytes() if is_path else bytes(as_buffer(sample))
+        try:
+            yield data, formats.probe(data)
+        except FastDecodeError as error:
+            name = os.fspath(sample) if is_path else f"sample {index}"
+            error.args = (f"{name}: {error.args[0]}", *error.args[1:])
+            raise

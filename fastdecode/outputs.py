@@ -1,0 +1,48 @@
+"""What pixels are handed out as: an ndarray, a PyTorch tensor or a Pillow image."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fastdecode.types import Image, Output
+
+__all__ = ["converter"]
+
+
+def converter(output: Output) -> Callable[[Image], Any]:
+    """Return what makes the output of decoded pixels.
+
+    Parameters
+    ----------
+    output : {"array", "tensor", "pil"}
+
+    Returns
+    -------
+    callable
+        From (H, W, C) or (H, W): the ndarray itself; a tensor (C, H, W) or (H, W) that shares its
+        memory; a Pillow image of its own memory.
+
+    Raises
+    ------
+    ImportError
+        If tensors are asked for and PyTorch is not installed.
+    """
+    if output == "array":
+        return _same
+    if output == "pil":
+        from PIL import Image as PillowImage
+
+        return PillowImage.fromarray
+    import torch
+
+    def tensor(image: Image) -> Any:
+        shared = torch.from_numpy(image)
+        return shared.permute(2, 0, 1) if image.ndim == 3 else shared
+
+    return tensor
+
+
+def _same(image: Image) -> Image:
+    return image

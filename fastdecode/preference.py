@@ -1,0 +1,195 @@
+"""What decides when the call names no backend, for the whole process.
+
+The order of precedence is ``backend=`` of the call, then `use`, then the environment variable
+``FASTDECODE_BACKEND``, then the ranking that ``python -m fastdecode calibrate`` saved, then the
+default order.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from fastdecode import registry
+from fastdecode.context import speaks_for_all
+from fastdecode.errors import BackendUnavailable, UnknownBackend
+from fastdecode.ranking import Ranking
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from fastdecode.adapters.base import Backend
+
+__all__ = ["Preference", "forget_saved", "load_named", "look_up", "preferred", "saved", "use"]
+
+Preference: TypeAlias = "str | Ranking | None"
+"""The one backend that is to answer, a ranking to choose by, or neither."""
+
+generation = 0
+"""Grows with every `use`: what was concluded from the preference before is out of date."""
+
+
+class _Level:
+    """A preference that holds until the end of a `with` block, or, the lowest one, for good."""
+
+    def __init__(self, preference: Preference) -> None:
+        self.preference = preference
+
+
+_lock = threading.Lock()
+_levels = [_Level(None)]
+_NOT_READ = object()
+_saved: object = _NOT_READ
+
+
+class use:  # noqa: N801 - to its users it is a function
+    """Set the backend, or the ranking, for every later `decode` of this process.
+
+    As a plain call it stays set; as a context manager it ends with the block. Blocks of several
+    threads may overlap: the one that began last decides, for all threads.
+
+    Parameters
+    ----------
+    preference : str, Ranking or None
+        A backend's name (it then answers alone), a ranking to choose by, or None for what would
+        decide without `use`.
+
+    Raises
+    ------
+    UnknownBackend
+        If no backend has that name.
+    BackendUnavailable
+        If its library is missing or broken.
+
+    Notes
+    -----
+    Forked children inherit it. Spawned ones begin anew, with the saved ranking: call `use` in each,
+    for instance in a DataLoader's ``worker_init_fn``.
+
+    Examples
+    --------
+    >>> with use("pillow"):
+    ...     image = decode(data)  # doctest: +SKIP
+    """
+
+    def __init__(self, preference: str | Ranking | None) -> None:
+        if isinstance(preference, str):
+            load_named(preference)
+        elif not (preference is None or isinstance(preference, Ranking)):
+            raise TypeError(f"use() takes a backend's name, a Ranking or None, not {preference!r}")
+        self._own = _Level(preference)
+        with _lock:
+            self._outer = _levels[-1]
+            self._before = self._outer.preference
+            _set(self._outer, preference)
+
+    def __enter__(self) -> None:
+        # What was set as by a plain call becomes a level of its own.
+        with _lock:
+            _set(self._outer, self._before)
+            _levels.append(self._own)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> Literal[False]:
+        with _lock:
+            _levels.remove(self._own)
+            _count_change()
+        return False
+
+
+def _set(level: _Level, preference: Preference) -> None:
+    level.preference = preference
+    _count_change()
+
+
+def _count_change() -> None:
+    global generation
+    generation += 1
+
+
+def preferred() -> Preference:
+    """Return what decides when the call names no backend; None is the default order.
+
+    Raises
+    ------
+    UnknownBackend, BackendUnavailable
+        If ``FASTDECODE_BACKEND`` names a backend that cannot be used.
+
+    Notes
+    -----
+    The environment is looked at when a kind of file is met for the first time, not at each call.
+    """
+    used = _levels[-1].preference
+    if used is not None:
+        return used
+    name = os.environ.get("FASTDECODE_BACKEND", "").strip()
+    if not name:
+        return saved()
+    try:
+        load_named(name)
+    except (UnknownBackend, BackendUnavailable) as error:
+        raise type(error)(f"FASTDECODE_BACKEND={name}: {error}") from error
+    return name
+
+
+def saved() -> Ranking | None:
+    """Return the ranking that was measured and saved for this machine; None if there is none.
+
+    The file is read once a process. One that is damaged or out of date is ignored, with a warning.
+    """
+    global _saved
+    with _lock:
+        if _saved is _NOT_READ:
+            _saved, problem = look_up()
+            if problem and speaks_for_all():
+                warnings.warn(
+                    f"the saved ranking of the backends is ignored: {problem}. The default order "
+                    "serves; to measure anew: python -m fastdecode calibrate",
+                    stacklevel=2,
+                )
+    return _saved if isinstance(_saved, Ranking) else None
+
+
+def look_up() -> tuple[Ranking | None, str]:
+    """Read the saved ranking; return it, or None and what is wrong with it, if there is one."""
+    try:
+        ranking = Ranking.load()
+    except FileNotFoundError:
+        return None, ""
+    except (OSError, ValueError) as error:
+        return None, str(error)
+    problem = ranking.stale()
+    return (None, problem) if problem else (ranking, "")
+
+
+def forget_saved() -> None:
+    """Read the saved ranking again when it is needed next."""
+    global _saved
+    with _lock:
+        _saved = _NOT_READ
+        _count_change()
+
+
+def load_named(name: str) -> Backend:
+    """Load a backend that somebody asked for; if it cannot be used, say which can."""
+    try:
+        return registry.load(name)
+    except BackendUnavailable as error:
+        usable = [info.name for info in registry.backends() if info.usable]
+        raise BackendUnavailable(f"{error}\nUsable here: {', '.join(usable)}") from error
+
+
+def _renew_lock() -> None:
+    """Forget in a forked child who held the lock in the parent."""
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)

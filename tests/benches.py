@@ -1,0 +1,67 @@
+"""The benchmark as the tests of it run it: pictures to measure, and the command."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from PIL import Image as PillowImage
+
+from fastdecode.bench.result import Result, from_json
+
+QUICK = ("--seconds", "0", "--reduce", "1")
+DECODE = (*QUICK, "--protocol", "decode")
+WRONG_ARGUMENT = 2
+INTERRUPTED = 130
+TERMINAL = 80
+_SETTINGS = ("FASTDECODE_BACKEND", "FASTDECODE_DISABLE")
+
+
+def photo(width: int = 40, height: int = 30, kind: str = "JPEG", turn: int = 0) -> bytes:
+    """Encode a picture whose three channels run in three directions."""
+    ramp = PillowImage.linear_gradient("L")
+    channels = [ramp.rotate(90 * (step + turn)) for step in range(3)]
+    file = io.BytesIO()
+    PillowImage.merge("RGB", channels).resize((width, height)).save(file, kind)
+    return file.getvalue()
+
+
+def fill(folder: Path) -> Path:
+    """Put three JPEG files into two folders, beside files that are no images or hidden."""
+    inner = folder / "photos" / "inner"
+    inner.mkdir(parents=True)
+    for turn, place in enumerate((inner.parent, inner, inner)):
+        (place / f"{turn}.jpg").write_bytes(photo(turn=turn))
+    (inner / ".hidden.jpg").write_bytes(photo())
+    (inner / "notes.txt").write_text("not an image")
+    return inner.parent
+
+
+def environment(**variables: str) -> dict[str, str]:
+    """Return what a child process gets: 80 columns, and no preference among the backends."""
+    kept = {name: value for name, value in os.environ.items() if name not in _SETTINGS}
+    nowhere = str(Path(__file__).with_name("no-such-ranking.json"))
+    return {**kept, "COLUMNS": str(TERMINAL), "FASTDECODE_RANKING": nowhere, **variables}
+
+
+def bench(*arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "fastdecode.bench", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        env=environment(**variables),
+        timeout=300,
+        check=False,
+    )
+
+
+def measured(*arguments: object, **variables: str) -> Result:
+    """Run the command, and read its JSON from standard output."""
+    done = bench(*arguments, "--json", "-", **variables)
+    assert done.returncode == 0, done.stderr
+    return from_json(done.stdout)

@@ -1,0 +1,115 @@
+"""The benchmark's files: which are found, what is kept of them, and how results are written."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+from benches import fill, photo
+
+from fastdecode.bench import files, outfile
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Three JPEG files in two folders, beside files that are no images or hidden."""
+    return fill(tmp_path)
+
+
+def test_samples_have_a_licence() -> None:
+    """Each sample photo is named in the licence file beside it, and all of them are small."""
+    licence = (files.SAMPLES / "LICENSE.txt").read_text(encoding="utf-8")
+    photos = sorted(files.SAMPLES.glob("*.jpg"))
+
+    assert photos
+    assert all(f"\n{path.name}\n" in licence for path in photos)
+    assert sum(path.stat().st_size for path in photos) < 350_000
+
+
+def test_photos_are_described(folder: Path) -> None:
+    """Of each file the name, place, header and size are kept, sorted by name."""
+    photos = files.collect([folder]).photos
+
+    assert [one.name for one in photos] == [
+        "0.jpg",
+        *(str(Path("inner", f"{n}.jpg")) for n in (1, 2)),
+    ]
+    assert photos[0].path == folder / "0.jpg"
+    assert photos[0].size == photos[0].path.stat().st_size
+    assert (photos[0].header.width, photos[0].header.height) == (40, 30)
+
+
+def test_limit_is_drawn_the_same(folder: Path) -> None:
+    """The same two of three files are drawn each time; how many are left out is told."""
+    first, second = (files.collect([folder], limit=2) for _ in range(2))
+
+    assert first.photos == second.photos
+    assert len(first.photos) == 2
+    assert first.left_out + first.not_images == 2
+
+
+def test_a_path_given_twice_counts_once(folder: Path) -> None:
+    """A folder and a file in it give that file once."""
+    collection = files.collect([folder, folder / "0.jpg"])
+
+    assert len(collection.photos) == 3
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows allows no such names")
+def test_names_are_printable(tmp_path: Path) -> None:
+    """A file name cannot send the terminal commands, or break a line."""
+    (tmp_path / "a\x1b[2J\nb.jpg").write_bytes(photo())
+    names = [one.name for one in files.collect([tmp_path]).photos]
+
+    assert names == ["a?[2J?b.jpg"]
+
+
+def test_summary_counts(folder: Path) -> None:
+    """The summary has the sums of what was found, the commonest format first."""
+    (folder / "a.png").write_bytes(photo(10, 10, kind="PNG"))
+    (folder / "empty.jpg").write_bytes(b"")
+    collection = files.collect([folder])
+    summary = collection.summary()
+
+    assert (summary.images, summary.not_images) == (4, 1)
+    assert summary.bytes == sum(one.path.stat().st_size for one in collection.photos)
+    assert summary.pixels == 3 * 40 * 30 + 100
+    assert list(summary.formats.items()) == [("jpeg", 3), ("png", 1)]
+    assert list(summary.unreadable) == ["empty.jpg"]
+
+
+def test_results_replace_files_whole(tmp_path: Path) -> None:
+    """A file is replaced at once, through a link too, with the permissions of any new file."""
+    target, link = tmp_path / "real.json", tmp_path / "link.json"
+    target.write_text("old")
+    link.symlink_to(target)
+    outfile.check(link)
+
+    assert target.read_text() == "old"
+
+    outfile.write(link, "new")
+    (tmp_path / "plain").write_text("")
+
+    assert target.read_text() == "new"
+    assert link.is_symlink()
+    assert stat.S_IMODE(target.stat().st_mode) == stat.S_IMODE((tmp_path / "plain").stat().st_mode)
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_devices_are_written_to() -> None:
+    """A device is not replaced by a file."""
+    outfile.check(os.devnull)
+    outfile.write(os.devnull, "anything")
+
+    assert not Path(os.devnull).is_file()
+
+
+def test_what_cannot_be_written_is_found_out(tmp_path: Path) -> None:
+    """A folder, and a file in a folder that does not exist, are refused beforehand."""
+    with pytest.raises(IsADirectoryError):
+        outfile.check(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        outfile.check(tmp_path / "nowhere" / "file")

@@ -1,0 +1,162 @@
+"""``python -m fastdecode.bench compare``: ratios with their spread, and what cannot be compared."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import results
+from results import measurement
+
+from fastdecode.bench import compare
+from fastdecode.bench.result import Result, Spread, to_json
+
+
+@pytest.fixture
+def shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Compare two results through files, and return what was printed."""
+
+    def run(a: Result, b: Result) -> str:
+        paths = [tmp_path / "a.json", tmp_path / "b.json"]
+        for path, one in zip(paths, (a, b), strict=True):
+            path.write_text(to_json(one), encoding="utf-8")
+        assert compare.main([str(path) for path in paths]) == 0
+        return capsys.readouterr().out
+
+    return run
+
+
+def rows(text: str, name: str) -> list[list[str]]:
+    """Return the cells of each of a backend's rows."""
+    return [re.split(r" {2,}", line) for line in text.splitlines() if line.startswith(f"{name}  ")]
+
+
+def test_the_bounds_hold_whichever_way_both_were_off() -> None:
+    """The ratio is of the medians; its bounds are of the opposite quartiles."""
+    quotient = compare.ratio(Spread(100.0, 80.0, 125.0), Spread(200.0, 150.0, 240.0))
+
+    assert quotient == Spread(2.0, 150 / 125, 240 / 80)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "word"),
+    [
+        (1.01, 1.2, "faster"),
+        (0.8, 0.99, "slower"),
+        (0.9, 1.1, "no clear difference"),
+        (1.0, 1.1, "no clear difference"),
+        (0.9, 1.0, "no clear difference"),
+    ],
+)
+def test_only_what_exceeds_the_spread_differs(low: float, high: float, word: str) -> None:
+    """A ratio whose bounds enclose or touch 1 is no difference."""
+    assert compare.verdict(Spread(1.0, low, high)) == word
+
+
+def test_ratios_are_printed_with_their_spread(shown) -> None:
+    """Each backend has both speeds, the ratio, its bounds, and the verdict."""
+    a = results.result(measurement("pillow", 100.0), measurement("opencv", 200.0))
+    b = results.result(measurement("opencv", 150.0), measurement("pillow", 102.0))
+    text = shown(a, b)
+
+    assert rows(text, "pillow") == [
+        ["pillow", "100", "102", "1.02", "0.96", "1.08", "no clear difference"]
+    ]
+    assert rows(text, "opencv") == [["opencv", "200", "150", "0.75", "0.71", "0.80", "slower"]]
+    assert "lower quartile of b over upper one of a" in text
+    assert "Warning" not in text
+    assert "Only in" not in text
+
+
+def test_only_the_same_settings_are_compared(shown) -> None:
+    """A measurement with other threads, size or output has no partner, and is listed as such."""
+    a = results.result(measurement(), measurement(protocol="threads", threads=2))
+    b = results.result(
+        measurement(), measurement(protocol="threads", threads=4), measurement(size=224)
+    )
+    text = shown(a, b)
+
+    assert len(rows(text, "pillow")) == 1
+    assert "Only in a (1):\n  pillow, JPEG, from memory, a pool of threads, full size, 2" in text
+    assert "Only in b (2):\n" in text
+    assert "resized to 224 px" in text
+
+
+def test_what_was_only_checked_is_not_compared(shown) -> None:
+    """A configuration without figures has no ratio."""
+    checked = replace(measurement(), images_per_s=Spread(0.0, 0.0, 0.0))
+
+    assert "Nothing was measured in both." in shown(
+        results.result(checked), results.result(measurement())
+    )
+
+
+def test_a_result_is_the_same_as_itself(shown) -> None:
+    """All ratios of a whole run to itself are 1, none is called different, and all lines fit."""
+    text = shown(results.full(), results.full())
+    found = [row for name in results.SPEEDS for row in rows(text, name)]
+
+    assert len(found) == 4 * (4 + 4 + 4 + 1) + 4
+    assert {(row[3], row[6]) for row in found} == {("1.00", "no clear difference")}
+    table = text[text.index("JPEG, from memory") :]
+    assert max(len(line) for line in table.splitlines()) <= 80
+
+
+def test_other_circumstances_are_warned_of(shown) -> None:
+    """Another machine, other files and other versions are named."""
+    a = results.full()
+    b = replace(
+        a,
+        machine=replace(a.machine, cpu="Another CPU", load=9.0),
+        collection=replace(a.collection, images=46),
+        backends=(replace(a.backends[0], version="9.9"), *a.backends[1:]),
+        interrupted=True,
+    )
+    text = " ".join(shown(a, b).split())
+
+    assert "Warning: the machines differ (cpu: Example CPU 3000 and Another CPU)." in text
+    assert "Warning: the collections differ (images: 47 and 46)." in text
+    assert "Warning: the versions differ (simplejpeg: 1.2.3 (libjpeg-turbo 3.1) and 9.9" in text
+    assert "Another CPU, interrupted" in text
+    assert "Pixels DIFFER from the reference in b: swapped" in text
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "No such file or directory"),
+        (b"{}", "this is not a result that"),
+        (b"\xff\xfe\x00", "utf-8"),
+        (b'{"schema": 99}', "has schema 99, and this version reads 1"),
+        (b'{"schema": 1}', "the result is damaged: result has no 'measured'"),
+    ],
+)
+def test_what_cannot_be_read_is_an_error(
+    content: bytes | None, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Files that are missing, damaged or of another version end with status 2 and the reason."""
+    good, bad = tmp_path / "good.json", tmp_path / "bad.json"
+    good.write_text(to_json(results.result()), encoding="utf-8")
+    if content is not None:
+        bad.write_bytes(content)
+
+    with pytest.raises(SystemExit) as caught:
+        compare.main([str(good), str(bad)])
+    said = capsys.readouterr()
+
+    assert caught.value.code == 2
+    assert said.out == ""
+    assert "compare: error: " in said.err
+    assert "bad.json" in said.err
+    assert message in said.err
+
+
+def test_two_files_are_needed(capsys: pytest.CaptureFixture[str]) -> None:
+    """One file alone is a wrong call."""
+    with pytest.raises(SystemExit) as caught:
+        compare.main(["a.json"])
+
+    assert caught.value.code == 2
+    assert "B.json" in capsys.readouterr().err

@@ -1,0 +1,235 @@
+"""The page: well-formed, complete, on its own, and safe whatever the files are called."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import replace
+from html.parser import HTMLParser
+from xml.etree import ElementTree as ET
+
+import pytest
+import results
+from results import automatic, measurement
+
+from fastdecode.bench import charts, html
+from fastdecode.bench.columns import COST, READING, SPEED
+from fastdecode.bench.groups import groups
+from fastdecode.bench.svg import ticks
+
+_VOID = {"meta", "br", "link", "img"}
+_LOADS = {"src", "href", "srcset", "action", "data", "poster", "xlink:href", "background"}
+
+
+class Page(HTMLParser):
+    """What a page consists of; its tags must be balanced."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: Counter[str] = Counter()
+        self.attributes: list[tuple[str, str, str]] = []
+        self.texts: list[str] = []
+        self.rows: list[list[str]] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        if tag == "tr":
+            self.rows.append([])
+        if tag not in _VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+        if "table" in self.open and data.strip():
+            self.rows[-1].append(data)
+
+    def values(self, name: str) -> list[str]:
+        return [value for _, key, value in self.attributes if key == name]
+
+
+@pytest.fixture(scope="module")
+def page() -> Page:
+    """Parse the page of a whole run."""
+    return Page(html.page(results.full()))
+
+
+def test_the_page_is_well_formed(page: Page) -> None:
+    """Every tag that is opened is closed in its turn, and the page has its frame."""
+    assert page.open == []
+    for tag in ("html", "head", "body", "main", "h1"):
+        assert page.tags[tag] == 1
+    assert ("html", "lang", "en") in page.attributes
+    assert ("meta", "content", "width=device-width, initial-scale=1") in page.attributes
+
+
+def test_every_chart_is_there(page: Page) -> None:
+    """Throughput (4 JPEG, 2 PNG), latency (2), scaling (2) and pixels (2) are drawn."""
+    assert {"Throughput", "Latency", "Scaling", "Pixels"} <= set(page.texts)
+    titles = [text for text in page.texts if re.match(r"(Images per|Millisec|Pixels, )", text)]
+    assert titles == [
+        *(f"Images per second, JPEG, {size} size" for size in ("full", "1/2", "1/4", "1/8")),
+        *(f"Images per second, PNG, {size} size" for size in ("full", "1/2")),
+        *(f"Milliseconds an image, {kind}, full size" for kind in ("JPEG", "PNG")),
+        *(f"Images per second, JPEG, full size, by {noun}" for noun in ("threads", "workers")),
+        *(f"Pixels, {kind}" for kind in ("JPEG", "PNG")),
+    ]
+    assert page.tags["svg"] == len(titles)
+
+
+def test_charts_can_be_read_without_seeing_them(page: Page) -> None:
+    """Each chart is an image with a title and its figures in words, under names of its own."""
+    ids = page.values("id")
+
+    assert len(ids) == len(set(ids)) == 2 * page.tags["svg"]
+    assert page.values("role").count("img") == page.tags["svg"]
+    for names in page.values("aria-labelledby"):
+        assert set(names.split()) <= set(ids)
+    text = "\n".join(page.texts)
+    assert "simplejpeg 200; decode() 198; turbojpeg 196; opencv 180; pillow 120." in text
+    assert "decode(): 1 thread 198; 2 threads 376; 4 threads 653; 8 threads 663." in text
+    assert "swapped full size: 2 differ" in text
+    assert "opencv 1/2 size: averaged" in text
+    assert "nojpeg 1/8 size: refused" in text
+
+
+def test_the_page_loads_nothing() -> None:
+    """There is no script, no handler, and no address that a browser would fetch."""
+    text = html.page(results.full())
+    page = Page(text)
+
+    assert not {"script", "link", "img", "iframe", "object"} & set(page.tags)
+    assert not {name for _, name, _ in page.attributes} & _LOADS
+    assert not [name for _, name, _ in page.attributes if name.startswith("on")]
+    assert set(re.findall(r"https?://[^\"' <]*", text)) == {"http://www.w3.org/2000/svg"}
+    assert not re.search(r"url\(|@import", text)
+    assert "default-src 'none'; style-src 'unsafe-inline'" in page.values("content")
+
+
+def test_names_are_text(page: Page) -> None:
+    """A file called like a script is shown as its name; control characters are not."""
+    text = html.page(results.full())
+
+    assert "<script" not in text
+    assert "\x1b" not in text
+    assert "".join(page.texts).count("<script>alert(1)</script>&\"'?[31m.jpg") == 5
+    assert "A note <of> the run." in page.texts
+
+
+def test_names_that_are_no_unicode_can_be_saved() -> None:
+    """A file name of undecodable bytes does not keep the page from being written as UTF-8."""
+    found = results.result(measurement(refused={"\udcff.jpg": "\udcff <b>"}))
+
+    assert b"?.jpg: ? &lt;b&gt;" in html.page(found).encode("utf-8")
+
+
+def test_every_column_is_in_the_tables(page: Page) -> None:
+    """The tables have all columns of speed and cost, and reading where files are read."""
+    titles = [figure.title for figure in (*SPEED, *COST[1:])]
+    heads = [row for row in page.rows if row[0] == "backend"]
+
+    assert heads == [titles] * 4 + [[*titles, READING.title]]
+    first = next(row for row in page.rows if row[0] == "swapped")
+    assert first[:8] == [
+        "swapped", "220", "3%", "1.10 ±0.01", "4.56", "9.61", "11.0", "2 differ",
+    ]  # fmt: skip
+
+
+def test_the_machine_and_the_answer_are_there(page: Page) -> None:
+    """The answer, the machine, the versions with codecs, the load and the settings are shown."""
+    text = "\n".join(page.texts)
+
+    assert "Fastest here for JPEG at full size: simplejpeg" in text
+    assert "Example CPU 3000" in text
+    assert "1.2.3 (libjpeg-turbo 3.1)" in text
+    assert "\nLoad\n0.31.\n" in text
+    assert "\nSeconds\n0.5\nReduce\n1, 8\n" in text
+    assert "interrupted" not in text
+
+
+@pytest.mark.parametrize(
+    "measurements",
+    [
+        (),
+        (measurement(),),
+        (automatic(100.0),),
+        (measurement("swapped", differing=("a.jpg",)),),
+        (measurement(latency_ms=()),),
+        (measurement(latency_ms=(0.0,) * 101),),
+        (replace(measurement(), images_per_s=results.spread(0.0), refused={"a.jpg": "no"}),),
+        (measurement("a_name_longer_than_any_chart_has_room_for", 1e7),),
+        (measurement(speed=0.001), automatic(0.001)),
+        tuple(measurement(protocol="threads", threads=n, differing=("a",)) for n in (1, 2)),
+        tuple(automatic(9.0 * n, protocol="loader", workers=n) for n in (2, 96)),
+        tuple(results.reading(0.5)),
+    ],
+    ids=str,
+)
+def test_a_page_of_little_is_still_a_page(measurements: tuple[object, ...]) -> None:
+    """Interrupted runs, runs of one kind and odd figures are drawn as far as they go."""
+    text = html.page(results.result(*measurements, interrupted=True))
+    page = Page(text)
+
+    assert page.open == []
+    assert "The run was interrupted" in text
+    assert not re.search(r'"(?:nan|inf|-inf)"|[ ",](?:nan|inf)[ ",]', text)
+
+
+def test_wrong_pixels_in_one_protocol_are_wrong() -> None:
+    """A backend that agrees from memory and differs elsewhere is shown as differing."""
+    found = [measurement(), measurement(protocol="threads", threads=2, differing=("a.jpg",))]
+
+    assert "pillow full size: 1 differ." in charts.agreement("one", "jpeg", found)
+
+
+def test_the_readme_chart_stands_alone() -> None:
+    """The chart for the README is XML with its own style for dark, and a panel a reduction."""
+    text = charts.readme_chart(results.full())
+    root = ET.fromstring(text)
+    said = "".join(root.itertext())
+
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    assert "prefers-color-scheme: dark" in said
+    for word in ("full size", "1/2 size", "1/4 size", "1/8 size", "Images per second: JPEG"):
+        assert word in said
+    assert len(root.findall("{*}g")) == 4
+
+
+def test_nothing_measured_makes_no_chart() -> None:
+    """Without figures there is nothing to draw for the README, and that is an error."""
+    with pytest.raises(ValueError, match="no figures to draw"):
+        charts.readme_chart(results.result())
+
+
+def test_bars_are_as_long_as_their_speeds() -> None:
+    """Half the speed is half the bar; wrong pixels are drawn in another way."""
+    found = results.result(
+        measurement("opencv", 200.0),
+        measurement("pillow", 100.0, best=200.0, images_per_s=results.spread(100.0, 0.4)),
+        measurement("swapped", 50.0, best=200.0, differing=("a.jpg",)),
+    )
+    root = ET.fromstring(charts.throughput("one", groups(found)[0]))
+    bars = {bar.get("class"): float(bar.get("width")) for bar in root.findall("{*}rect")[1:]}
+    longest = float(root.findall("{*}rect")[0].get("width"))
+
+    assert bars == pytest.approx({"bar": longest / 2, "wrong": longest / 4}, rel=1e-3)
+
+
+@pytest.mark.parametrize("highest", [0.003, 0.9, 1.0, 7.0, 20.0, 99.0, 1234.0, 5e6])
+def test_axes_have_a_few_round_marks(highest: float) -> None:
+    """Marks begin at 0, are evenly spaced, and stay within the axis."""
+    marks = ticks(highest)
+
+    assert marks[0] == 0
+    assert 3 <= len(marks) <= 6
+    assert highest * 0.6 <= marks[-1] <= highest * (1 + 1e-9)

@@ -1,0 +1,75 @@
+"""What ``--save`` keeps of a benchmark's result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fastdecode import Ranking
+from fastdecode.bench.check import AUTOMATIC
+from fastdecode.bench.kept import merged, ranking_of
+from fastdecode.bench.result import Collection, Machine, Measurement, Result, Spread
+from fastdecode.ranking import Cell
+
+
+def measured(backend: str, ratio: float, protocol: Any = "decode", **more: Any) -> Measurement:
+    """Write down one configuration."""
+    spread = Spread(ratio, ratio, ratio)
+    values = {"format": "jpeg", "reduce": 1, **more}
+    return Measurement(protocol, backend=backend, ratio=spread, images_per_s=spread, **values)
+
+
+def result(*measurements: Measurement) -> Result:
+    """Make a result of them."""
+    return Result(
+        "2026-01-01T00:00:00+00:00",
+        Machine("cpu", 2, "system", "python", "numpy", "0.0"),
+        (),
+        Collection(1, 1, 1, {"jpeg": 1}),
+        measurements=measurements,
+    )
+
+
+def test_the_protocols_are_contexts() -> None:
+    """One thread, threads and loader give an order each; reading files gives none."""
+    found = ranking_of(
+        result(
+            *(measured(name, ratio) for name, ratio in (("a", 0.5), ("b", 1.0), (AUTOMATIC, 1.0))),
+            *(measured(name, 1.0, "file") for name in "ab"),
+            *(measured(name, r, "threads", threads=2) for name, r in (("a", 0.8), ("b", 1.0))),
+            *(measured(name, r, "threads", threads=4) for name, r in (("a", 1.0), ("b", 0.9))),
+            *(measured(name, r, "loader", workers=2) for name, r in (("a", 1.0), ("b", 0.7))),
+        )
+    )
+
+    assert found.orders == {
+        Cell("jpeg", 1, None, "array", "one"): ("b", "a"),
+        Cell("jpeg", 1, None, "array", "threads"): ("a", "b"),
+        Cell("jpeg", 1, None, "array", "processes"): ("a", "b"),
+    }
+    assert found.speeds[Cell("jpeg", 1, None, "array", "one")] == {"b": 1.0, "a": 0.5}
+    assert found.order("jpeg", 1, "huge", "array", "one") == ("b", "a")
+    assert not found.stale()
+
+
+@pytest.mark.parametrize(
+    "more", [{"differing": ("x.jpg",)}, {"averaged": 3}, {"size": 224}], ids=str
+)
+def test_what_says_nothing_of_the_order_is_left_out(more: Any) -> None:
+    """Wrong pixels, averaged ones, and times that are mostly those of resizing."""
+    assert not ranking_of(result(measured("a", 1.0, **more), measured("b", 0.9))).orders
+
+
+def test_other_formats_keep_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was saved before stays for whatever was not measured now."""
+    monkeypatch.setenv("FASTDECODE_RANKING", str(tmp_path / "ranking.json"))
+    new = ranking_of(result(measured("a", 1.0), measured("b", 0.9)))
+    assert merged(new) == new
+
+    Ranking({("jpeg", 1, "small"): ("old",), ("jpeg", 8): ("old",), ("png", 1): ("old",)}).save()
+
+    both = merged(new)
+    assert both.order("jpeg", 1, "small") == ("a", "b")
+    assert both.order("jpeg", 8) == both.order("png", 1) == ("old",)

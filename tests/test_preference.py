@@ -1,0 +1,201 @@
+"""What decides when the call names no backend: `use`, the environment, the saved ranking."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from doubles import double, flat, own_registry  # noqa: F401
+from processes import answers
+
+from fastdecode import (
+    BackendUnavailable,
+    Ranking,
+    UnknownBackend,
+    decode,
+    register,
+    registry,
+    selection,
+    use,
+)
+from fastdecode.testing import encode, picture
+
+PNG = encode(picture(13, 7), "png")
+VALUES = {"one": 1, "two": 2, "three": 3, "four": 4}
+
+
+@pytest.fixture
+def numbered(own_registry: None) -> None:  # noqa: F811
+    """Register test doubles whose pictures show which of them was asked."""
+    for name, value in VALUES.items():
+        register(name, double(flat(value)))
+
+
+def asked(**options: Any) -> str:
+    """Name the test double that decodes."""
+    value = decode(PNG, **options)[0, 0, 0]
+    return next(name for name in VALUES if VALUES[name] == value)
+
+
+@pytest.mark.usefixtures("numbered")
+def test_precedence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The argument goes before `use`, that before the environment, that before the default."""
+    assert asked() == "one"
+
+    monkeypatch.setenv("FASTDECODE_BACKEND", "two")
+    selection._first_choices.clear()
+    assert asked() == "two"
+
+    use("three")
+    assert asked() == "three"
+    assert asked(backend="four") == "four"
+
+    use(None)
+    assert asked() == "two"
+
+
+@pytest.mark.usefixtures("numbered")
+def test_use_stays_until_it_is_changed() -> None:
+    """As a plain call it holds for every later picture; None sets it back."""
+    use("two")
+    assert [asked(), asked()] == ["two", "two"]
+
+    use("three")
+    assert asked() == "three"
+
+    use(None)
+    assert asked() == "one"
+
+
+@pytest.mark.usefixtures("numbered")
+def test_use_as_a_context_ends_with_it() -> None:
+    """At the end of the block there holds what held before, nested ones included."""
+    use("two")
+    with use("three"):
+        assert asked() == "three"
+        with use(Ranking({("png", 1): ("four",)})):
+            assert asked() == "four"
+        assert asked() == "three"
+        with use(None):
+            assert asked() == "one"
+
+    assert asked() == "two"
+
+
+@pytest.mark.usefixtures("numbered")
+def test_use_is_undone_after_an_exception() -> None:
+    """An error inside the block passes through, and the preference is set back."""
+    with pytest.raises(ZeroDivisionError), use("three"):
+        raise ZeroDivisionError
+
+    assert asked() == "one"
+
+
+@pytest.mark.usefixtures("numbered")
+@pytest.mark.parametrize(
+    ("preference", "error"),
+    [
+        ("nobody", UnknownBackend),
+        ("broken", BackendUnavailable),
+        (5, TypeError),
+        (b"one", TypeError),
+    ],
+)
+def test_wrong_preference_changes_nothing(preference: Any, error: type[Exception]) -> None:
+    """What cannot be used is refused at once, and the one before stays."""
+    register("broken", "no_such_module:Thing")
+    use("two")
+
+    with pytest.raises(error):
+        use(preference)
+
+    assert asked() == "two"
+
+
+@pytest.mark.usefixtures("numbered")
+@pytest.mark.parametrize(
+    ("orders", "reduce", "expected"),
+    [
+        ({("png", 1): ("three", "two")}, 1, "three"),
+        ({("png", 1): ("three",)}, 4, "three"),
+        ({("png", 1): ("three",), ("png", 4): ("two",)}, 4, "two"),
+        ({("png", 4): ("two",)}, 1, "one"),
+        ({("jpeg", 1): ("two",)}, 1, "one"),
+        ({("png", 1): ("nobody", "broken", "four")}, 1, "four"),
+        ({("png", 1): ("inexact", "two")}, 1, "two"),
+        ({("png", 1): ()}, 1, "one"),
+        ({}, 1, "one"),
+    ],
+    ids=str,
+)
+def test_ranking_orders_by_format_and_reduce(orders, reduce: int, expected: str) -> None:
+    """The first usable name of the entry answers; what has no entry goes by the default.
+
+    A reduction without an entry goes by that of full size. Unknown and unusable names are passed
+    over, and so is a backend whose pixels differ.
+    """
+    register("broken", "no_such_module:Thing")
+    register("inexact", double(flat(9), exact=False))
+
+    with use(Ranking(orders)):
+        assert asked(reduce=reduce) == expected
+
+
+@pytest.mark.usefixtures("numbered")
+@pytest.mark.parametrize("disabled", ["one", "one,two", " one , two ", "one,nobody,,"])
+def test_disabled_backends_are_left_out(disabled: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FASTDECODE_DISABLE takes names out of the automatic choice, not away from who names them."""
+    builtin = ",".join(registry.BUILTIN)
+    monkeypatch.setenv("FASTDECODE_DISABLE", f"{builtin},{disabled}")
+
+    assert asked() == ("three" if "two" in disabled else "two")
+    assert asked(backend="one") == "one"
+
+
+def test_environment_names_the_backend() -> None:
+    """FASTDECODE_BACKEND decides for a whole process; a wrong one is an error that names it."""
+    code = 'answers["first"] = said(decode, encode(image), 8)'
+
+    pillow = answers(code, FASTDECODE_BACKEND="pillow")["first"]
+    nobody = answers(code, FASTDECODE_BACKEND="nobody")["first"]
+
+    assert pillow == decode(encode(picture(13, 7)), 8).tolist()
+    assert nobody[0] == "UnknownBackend"
+    assert nobody[1].startswith("FASTDECODE_BACKEND=nobody: ")
+
+
+@pytest.mark.usefixtures("numbered")
+def test_blocks_may_overlap() -> None:
+    """A block that ends before a later one began in another thread leaves nothing behind."""
+    first = use("two")
+    first.__enter__()
+    second = use("three")
+    second.__enter__()
+
+    first.__exit__(None, None, None)
+    assert asked() == "three"
+
+    second.__exit__(None, None, None)
+    assert asked() == "one"
+
+
+@pytest.mark.usefixtures("numbered")
+def test_plain_call_inside_a_block_ends_with_it() -> None:
+    """A setting made inside a block holds until its end, and no longer."""
+    with use("two"):
+        use("four")
+        assert asked() == "four"
+
+    assert asked() == "one"
+
+
+@pytest.mark.usefixtures("numbered")
+def test_spaces_around_the_name_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """FASTDECODE_BACKEND may have spaces around it; spaces alone are nothing."""
+    monkeypatch.setenv("FASTDECODE_BACKEND", " two ")
+    use(None)
+    assert asked() == "two"
+
+    monkeypatch.setenv("FASTDECODE_BACKEND", "  ")
+    use(None)
+    assert asked() == "one"

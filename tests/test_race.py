@@ -1,0 +1,137 @@
+"""The race among backends, with clocks that the test sets."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from fastdecode.calibration import race
+from fastdecode.calibration.race import Contest
+
+
+def contest(times: dict[str, Sequence[float] | float | None]) -> tuple[Contest, Counter[str]]:
+    """Set up a contest whose backends take the given seconds, turn by turn; count their turns."""
+    turns: Counter[str] = Counter()
+
+    def time_one(name: str) -> float | None:
+        turns[name] += 1
+        given = times[name]
+        return given[min(turns[name], len(given)) - 1] if isinstance(given, list) else given
+
+    return Contest(list(times), time_one, 0.0), turns
+
+
+def play(own: Contest, rounds: int) -> None:
+    chance = random.Random(0)
+    for _ in range(rounds):
+        if not own.is_decided():
+            own.play(chance)
+
+
+def rounds_left(count: int) -> Callable[[], float]:
+    """Give a clock that runs out after so many looks at it."""
+    left = iter([1.0] * count)
+    return lambda: next(left, 0.0)
+
+
+def test_the_fastest_comes_first() -> None:
+    """Speeds are shares of the fastest one's, in that order."""
+    own, _ = contest({"slow": 2.0, "fast": 1.0, "middle": 1.05})
+
+    play(own, 6)
+
+    assert own.speeds() == {"fast": 1.0, "middle": pytest.approx(1 / 1.05), "slow": 0.5}
+    assert next(iter(own.speeds())) == "fast"
+    assert list(own.speeds()) == ["fast", "middle", "slow"]
+
+
+def test_slow_ones_drop_out() -> None:
+    """Time goes to those that are close to each other."""
+    own, turns = contest({"a": 1.0, "b": 1.01, "far": 3.0, "behind": 1.3})
+
+    play(own, 10)
+
+    assert turns == {"a": 10, "b": 10, "far": 1, "behind": 2}
+
+
+def test_one_bad_moment_does_not_cost_the_known_best_its_place() -> None:
+    """A single slow turn of the one that was known to be best is not believed."""
+    own, turns = contest({"known": [50.0, 1.0, 1.0, 1.0], "other": 1.2})
+
+    play(own, 4)
+
+    assert turns["known"] >= 3
+    assert next(iter(own.speeds())) == "known"
+
+
+def test_a_small_lead_may_be_chance() -> None:
+    """Between near equals the order known before decides; with more rounds, the measurement."""
+    few, _ = contest({"known": 1.03, "new": 1.0})
+    many, _ = contest({"known": 1.03, "new": 1.0})
+
+    play(few, 2)
+    play(many, 9)
+
+    assert next(iter(few.speeds())) == "known"
+    assert next(iter(many.speeds())) == "new"
+
+
+def test_disturbed_turns_do_not_count() -> None:
+    """Of many times the lower quartile counts."""
+    own, _ = contest({"a": [1.0, 9.0, 1.0, 9.0, 1.0, 9.0, 1.0, 9.0], "b": 1.05})
+
+    play(own, 8)
+
+    assert own.speeds() == {"a": 1.0, "b": pytest.approx(1 / 1.05)}
+
+
+def test_who_cannot_decode_is_out() -> None:
+    """A backend that refuses the files is not in the result."""
+    own, turns = contest({"a": 1.0, "never": None, "b": 1.01})
+
+    play(own, 4)
+
+    assert set(own.speeds()) == {"a", "b"}
+    assert turns["never"] == 1
+
+
+def test_nobody_left() -> None:
+    """Where all refuse there is no result."""
+    own, _ = contest({"a": None, "b": None})
+
+    play(own, 2)
+
+    assert own.speeds() == {}
+
+
+def test_nothing_is_played_without_time() -> None:
+    """When the time is up, what was not measured has no result."""
+    own, turns = contest({"a": 1.0, "b": 2.0})
+
+    race.run([own], lambda: 0.0, lambda: None)
+
+    assert not turns
+    assert own.speeds() == {}
+
+
+def test_all_get_as_many_rounds() -> None:
+    """Contests are played in turn until the time is up."""
+    contests = [contest({"a": 1.0, "b": 1.0}) for _ in range(3)]
+    told = []
+
+    race.run([own for own, _ in contests], rounds_left(7), lambda: told.append(1))
+
+    assert sorted(own.rounds for own, _ in contests) == [2, 2, 3]
+    assert len(told) == 7
+
+
+def test_what_is_decided_is_not_played_on() -> None:
+    """A contest with one backend left takes no more time."""
+    own, turns = contest({"a": 1.0, "b": 5.0})
+
+    race.run([own], lambda: 1.0, lambda: None)
+
+    assert turns == {"a": 1, "b": 1}

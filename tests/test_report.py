@@ -1,0 +1,185 @@
+"""What the terminal shows of a result."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+import results
+from results import automatic, measurement
+
+from fastdecode.bench import report
+from fastdecode.bench.columns import COST, READING, SPEED
+from fastdecode.bench.words import number
+
+WIDE = 80
+
+
+def printed(capsys: pytest.CaptureFixture[str], result: object) -> str:
+    """Print a result and return what was printed."""
+    report.show_result(result)
+    return capsys.readouterr().out
+
+
+def row(text: str, name: str) -> list[str]:
+    """Return the cells of a backend's first row, split where two spaces stand."""
+    line = next(line for line in text.splitlines() if line.startswith(name))
+    return re.split(r" {2,}", line)
+
+
+def test_everything_fits_the_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No line of a full report is wider than 80 characters."""
+    monkeypatch.setenv("COLUMNS", str(WIDE))
+    result = results.full()
+    report.heading(result)
+    report.show_result(result)
+
+    lines = capsys.readouterr().out.splitlines()
+
+    assert len(lines) > 100
+    assert max(len(line) for line in lines) <= WIDE
+
+
+def test_the_heading_says_what_and_where(capsys: pytest.CaptureFixture[str]) -> None:
+    """Machine, versions with codecs, load and files stand above the result."""
+    report.heading(results.full())
+    text = " ".join(capsys.readouterr().out.split())
+
+    assert text.startswith("fastdecode 0.2.0 benchmark Example CPU 3000, 4 cores usable, Linux")
+    assert "CPython 3.12.4, NumPy 2.1.0" in text
+    assert "opencv 1.2.3 (libjpeg-turbo 3.1)" in text
+    assert "Load before the run: 0.31." in text
+    assert "47 images (7 PNG, 40 JPEG), 7.40 MB, 42.0 megapixels; 12 files left out" in text
+
+
+@pytest.mark.parametrize(("load", "disturbed"), [(2.0, False), (2.1, True), (None, False)])
+def test_a_busy_machine_is_warned_of(
+    load: float | None, disturbed: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """More load than half the cores may disturb the figures; an unknown load says nothing."""
+    report.heading(results.result(machine=replace(results.MACHINE, load=load)))
+    text = " ".join(capsys.readouterr().out.split())
+
+    assert ("More than half of 4 cores: the figures may be disturbed." in text) is disturbed
+    assert ("Load" in text) is (load is not None)
+
+
+def test_the_answer_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
+    """The sentences stand above all tables; those that the result holds are taken as they are."""
+    text = printed(capsys, results.result(measurement(), answer=("Forty-two.",)))
+
+    assert text.startswith("\nForty-two.\n\nJPEG, from memory, one thread: speed\n")
+
+
+def test_every_column_has_its_figure(capsys: pytest.CaptureFixture[str]) -> None:
+    """Both tables show the figures of the measurement, each under its title."""
+    one = automatic(
+        198.0, best=200.0, mb_per_s=35.64, megapixels_per_s=178.2, cpu_s_per_1000=5.05,
+        latency_ms=tuple(float(n) for n in range(101)), max_difference=1,
+        refused={"a.jpg": "no"}, peak_mb=1234.0,
+    )  # fmt: skip
+    speed, cost = printed(capsys, results.result(one)).split(": cost")
+
+    assert row(speed, "backend") == [figure.title for figure in SPEED]
+    assert row(speed, "decode()") == [
+        "decode()", "198", "3%", "0.99 ±0.01", "50.0", "95.0", "99.0", "agree",
+    ]  # fmt: skip
+    assert row(cost, "backend") == [figure.title for figure in COST]
+    assert row(cost, "decode()") == ["decode()", "35.6", "178", "5.05", "1,234", "1", "2", "1"]
+
+
+def test_reading_has_its_column(capsys: pytest.CaptureFixture[str]) -> None:
+    """Where files are read, the table of costs shows the share that reading took."""
+    text = printed(capsys, results.result(*results.reading(0.25)))
+    cost = text.split(": cost")[1]
+
+    assert row(cost, "backend")[-1] == READING.title
+    assert row(cost, "pillow")[-1] == "25%"
+
+
+def test_sections_are_named_by_what_differs(capsys: pytest.CaptureFixture[str]) -> None:
+    """Reductions, threads and workers are sections; the fastest stands first in each."""
+    text = printed(capsys, results.full())
+
+    for title in ("1/8 size, 40 files", "full size, 8 threads, 40 files",
+                  "full size, 1 worker, 40 files", "full size, 7 files"):  # fmt: skip
+        assert f"\n{title}\n" in text
+    place = text.index("full size, 2 threads")
+    order = re.findall(r"^[a-z]+(?=\b.* agree$)", text[place:], re.MULTILINE)
+
+    assert order[:5] == ["simplejpeg", "decode", "turbojpeg", "opencv", "pillow"]
+
+
+def test_output_and_size_are_in_the_title(capsys: pytest.CaptureFixture[str]) -> None:
+    """A table says what was made of the pixels, if that was not an array."""
+    tensors = printed(capsys, results.result(measurement(output="tensor")))
+    resized = printed(capsys, results.result(measurement(output="tensor", size=224)))
+
+    assert "JPEG, from memory, one thread, as a tensor: speed" in tensors
+    assert "one thread, resized to 224 px and normalised: speed" in resized
+
+
+def test_an_interrupted_run_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    """Figures of a run that was stopped are printed, and called incomplete."""
+    text = printed(capsys, results.result(measurement(), interrupted=True))
+
+    assert text.startswith("\nInterrupted: this is what was measured so far.\n")
+    assert row(text, "pillow")[1] == "100"
+
+
+def test_nothing_measured_is_said_without_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    """An empty result prints one sentence, no empty table and no legend."""
+    assert printed(capsys, results.result(interrupted=True)) == (
+        "\nInterrupted: this is what was measured so far.\n\nNothing was measured.\n"
+    )
+
+
+def test_what_went_wrong_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    """Refused, differing and unreadable files are listed with their reasons, and notes follow."""
+    text = printed(capsys, results.full())
+    flat = " ".join(text.split())
+
+    assert "Refused by all (1 file): drawings/broken.png: the data ends within the picture" in flat
+    assert "Refused by nojpeg (40 files): photos/0.jpg: nojpeg: ValueError: out of order" in flat
+    assert "… and 37 more" in text
+    assert "Refused by pillow" not in text
+    assert "Pixels differ, swapped, JPEG 1/8 size (2 files):" in text
+    assert "this is no image: <b>&" in text
+    assert "Not timed: nojpeg, which refuses JPEG files." in text
+    assert "Passed over, not images: 3 files." in text
+    assert "A note <of> the run." in text
+    assert "averaged: the backend does not reduce" in flat
+
+
+def test_a_file_that_one_backend_reads_is_not_refused_by_all(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A crash of the automatic choice does not make a file unreadable for the others."""
+    refused = {"a.jpg": "it died"}
+    text = printed(capsys, results.result(automatic(9.0, refused=refused), measurement()))
+
+    assert "Refused by decode() (1 file):\n  a.jpg: it died" in text
+    assert "Refused by all" not in text
+
+
+def test_names_cannot_upset_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """Control characters of file names and reasons are not printed."""
+    text = printed(capsys, results.full())
+
+    assert "\x1b" not in text
+    assert "?[31m.jpg" in text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0"), (0.0123, "0.012"), (0.123, "0.12"), (1.0, "1.00"), (9.994, "9.99"),
+        (9.996, "10.0"), (99.94, "99.9"), (99.96, "100"), (12345.6, "12,346"),
+    ],
+)  # fmt: skip
+def test_numbers_have_three_digits_or_all_before_the_point(value: float, text: str) -> None:
+    """Figures are as exact as they are worth, however small or large."""
+    assert number(value) == text

@@ -1,0 +1,111 @@
+"""The JSON of a result: it reads back, and what is not one is refused in words."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import results
+
+from fastdecode.bench.result import SCHEMA, from_json, to_json
+
+
+def test_a_result_reads_back_as_it_was() -> None:
+    """Writing and reading gives an equal result, with every measurement and name."""
+    result = results.full()
+
+    assert from_json(to_json(result)) == result
+
+
+def test_the_schema_stands_first() -> None:
+    """The version of the schema is the first key of the file."""
+    assert to_json(results.result()).split()[1:3] == ['"schema":', f"{SCHEMA},"]
+
+
+def test_unknown_keys_are_passed_over() -> None:
+    """New fields of a later version, at any depth, do not keep this one from reading."""
+    content = json.loads(to_json(results.result(results.measurement())))
+    for place in (
+        content,
+        content["machine"],
+        content["measurements"][0],
+        content["measurements"][0]["ratio"],
+    ):
+        place["invented"] = [1]
+
+    assert from_json(json.dumps(content)) == results.result(results.measurement())
+
+
+def test_fields_with_a_default_may_be_missing() -> None:
+    """A file of an earlier version, without the newer fields, is read with their defaults."""
+    content = json.loads(to_json(results.result(results.measurement())))
+    del content["measurements"][0]["read_share"], content["interrupted"]
+
+    assert from_json(json.dumps(content)) == results.result(results.measurement())
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "3", "not JSON", '{"machine": 1}', "[" * 10**5])
+def test_what_is_no_result_is_refused(text: str) -> None:
+    """Other files are called what they are."""
+    with pytest.raises(ValueError, match="this is not a result that"):
+        from_json(text)
+
+
+def test_another_schema_is_refused() -> None:
+    """A result of another schema is not read, and both versions are named."""
+    text = to_json(results.result()).replace(f'"schema": {SCHEMA}', '"schema": 99')
+
+    with pytest.raises(ValueError, match=f"has schema 99, and this version reads {SCHEMA}"):
+        from_json(text)
+
+
+def spoil(content: Any, place: tuple[Any, ...], value: Any) -> None:
+    """Replace one value deep inside, or take it out, and write the whole."""
+    *path, last = place
+    for step in path:
+        content = content[step]
+    if value is None:
+        del content[last]
+    else:
+        content[last] = value
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        (("machine",), None, "result has no 'machine'"),
+        (("machine",), [], "result.machine is list, not dict"),
+        (("machine", "cores"), "4", "result.machine.cores is str, not int"),
+        (("machine", "load"), "low", "result.machine.load is str, not float"),
+        (("measurements",), {}, "result.measurements is dict, not list"),
+        (("measurements", 0, "reduce"), True, r"measurements\[0\].reduce is bool, not int"),
+        (("measurements", 0, "protocol"), "guess", "protocol is 'guess', none of decode, threads"),
+        (("measurements", 0, "protocol"), [], "protocol is \\[\\], none of decode, threads"),
+        (("measurements", 0, "ratio", "low"), None, r"measurements\[0\].ratio has no 'low'"),
+        (("measurements", 0, "refused"), {"a": 1}, "refused.a is int, not str"),
+        (("measurements", 0, "latency_ms"), [1, "2"], r"latency_ms\[1\] is str, not float"),
+    ],
+)
+def test_a_damaged_result_is_refused(place: tuple[Any, ...], value: Any, message: str) -> None:
+    """A value that is missing, or of the wrong type, is named with its place."""
+    content = json.loads(to_json(results.result(results.measurement())))
+    spoil(content, place, value)
+
+    with pytest.raises(ValueError, match=f"the result is damaged: .*{message}"):
+        from_json(json.dumps(content))
+
+
+def test_the_key_tells_configurations_apart() -> None:
+    """Whatever was asked for is in the key; what was found is not."""
+    one = results.measurement()
+    others = [
+        results.measurement(**{name: value})
+        for name, value in {
+            "protocol": "file", "format": "png", "reduce": 2, "backend": "opencv", "threads": 2,
+            "workers": 2, "output": "pil", "size": 224,
+        }.items()
+    ]  # fmt: skip
+
+    assert len({one.key, *(other.key for other in others)}) == 9
+    assert results.measurement(speed=3.0).key == one.key

@@ -1,0 +1,207 @@
+"""The saved ranking: `decode` goes by it, in every process, and says once what is wrong with it."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+from processes import answers
+
+from fastdecode import Ranking, decode, preference, use
+from fastdecode.cores import cpu_model
+from fastdecode.installation import libraries
+from fastdecode.selection import Want, first
+from fastdecode.testing import encode, picture
+from fastdecode.types import Header
+
+JPEG = encode(picture(80, 64))
+HEADER = Header("jpeg", 80, 64, color="ycc", coding="baseline", subsampling="4:2:0")
+FULL_SIZE = Want("RGB", 1, strict=False, complete=True)
+
+# Which backend a process chooses, on its own and in the children that a data loader would start.
+CHOSEN = """
+import warnings
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+import multiprocessing
+from chooser import chosen
+
+def children(method):
+    with ProcessPoolExecutor(1, multiprocessing.get_context(method)) as pool:
+        return pool.submit(chosen).result()
+
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    answers["here"] = chosen()
+    chosen()
+    answers["warnings"] = [str(warning.message) for warning in caught]
+with ThreadPoolExecutor(1) as pool:
+    answers["thread"] = pool.submit(chosen).result()
+answers.update((method, children(method)) for method in METHODS)
+"""
+CHOOSER = """
+from fastdecode import probe
+from fastdecode.selection import Want, first
+from fastdecode.testing import encode, picture
+
+def chosen():
+    header = probe(encode(picture(80, 64)))
+    return first(None, header, Want("RGB", 1, strict=False, complete=True)).name
+"""
+METHODS = ["fork", "spawn"] if sys.platform == "linux" else ["spawn"]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Give an empty place for the saved ranking, which this test and the next read anew."""
+    path = tmp_path / "ranking.json"
+    monkeypatch.setenv("FASTDECODE_RANKING", str(path))
+    preference.forget_saved()
+    yield path
+    monkeypatch.undo()
+    preference.forget_saved()
+
+
+def fitting(orders: Any) -> Ranking:
+    """Make a ranking that is not out of date here."""
+    return Ranking(orders, cpu=cpu_model(), libraries=libraries())
+
+
+def chosen() -> str:
+    return first(None, HEADER, FULL_SIZE).name
+
+
+def test_decode_goes_by_the_saved_ranking(place: Path) -> None:
+    """What was saved decides where nothing else was said."""
+    before = chosen()
+    others = [name for name in ("pillow", "opencv", "simplejpeg") if name != before]
+    fitting({("jpeg", 1): others[:1]}).save()
+    assert chosen() == before, "a running process goes on as it began"
+
+    preference.forget_saved()
+
+    assert chosen() == others[0]
+    assert decode(JPEG).shape == (64, 80, 3)
+
+
+def test_precedence_over_the_saved_ranking(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment goes before the saved ranking, and `use` before both."""
+    usual = chosen()
+    fitting({("jpeg", 1): ("pillow",)}).save()
+    preference.forget_saved()
+    assert chosen() == "pillow"
+
+    with use(Ranking()):
+        assert chosen() == usual
+
+    monkeypatch.setenv("FASTDECODE_BACKEND", "nobody")
+    preference.forget_saved()
+    with pytest.raises(LookupError, match="FASTDECODE_BACKEND=nobody"):
+        chosen()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{", "is no ranking that fastdecode wrote"),
+        ('{"schema": 99}', "its schema is 99"),
+        (Ranking({("jpeg", 1): ("pillow",)}, cpu="Some CPU"), "another processor"),
+        (
+            Ranking({("jpeg", 1): ("pillow",)}, cpu=cpu_model(), libraries={"pillow": "1.0"}),
+            "pillow 1.0 then",
+        ),
+    ],
+    ids=["damaged", "schema", "processor", "libraries"],
+)
+def test_what_is_no_good_is_ignored_with_one_warning(
+    content: str | Ranking, said: str, place: Path
+) -> None:
+    """Damaged and stale rankings change nothing; one warning says why and what to do."""
+    before = chosen()
+    if isinstance(content, Ranking):
+        content.save()
+    else:
+        place.write_text(content)
+    preference.forget_saved()
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert [chosen(), chosen()] == [before, before]
+        decode(JPEG)
+
+    assert len(caught) == 1
+    assert said in str(caught[0].message)
+    assert "python -m fastdecode calibrate" in str(caught[0].message)
+
+
+def test_an_unreadable_file_is_ignored(place: Path) -> None:
+    """A directory in its place is a warning, not an error."""
+    place.mkdir()
+    preference.forget_saved()
+
+    with pytest.warns(UserWarning, match="the saved ranking of the backends is ignored"):
+        decode(JPEG)
+
+
+def test_each_context_has_its_own_order(place: Path, tmp_path: Path) -> None:
+    """The main thread, other threads and worker processes go by their own measurements.
+
+    Forked or spawned, a worker goes by the ranking that its parent goes by.
+    """
+    (tmp_path / "chooser.py").write_text(CHOOSER)
+    names = ["pillow", "simplejpeg", "opencv"]
+    pytest.importorskip("simplejpeg")
+    pytest.importorskip("cv2")
+    contexts = ["one", "threads", "processes"]
+    fitting(
+        {
+            ("jpeg", 1, "small", "array", context): (name,)
+            for context, name in zip(contexts, names, strict=True)
+        }
+    ).save()
+
+    found = answers(f"METHODS = {METHODS}" + CHOSEN, tmp_path, FASTDECODE_RANKING=str(place))
+
+    assert (found["here"], found["thread"]) == ("pillow", "simplejpeg")
+    assert [found[method] for method in METHODS] == ["opencv"] * len(METHODS)
+    assert found["warnings"] == []
+
+
+def test_a_stale_ranking_is_one_warning_in_a_process(place: Path, tmp_path: Path) -> None:
+    """Asked for many times, it warns once."""
+    (tmp_path / "chooser.py").write_text(CHOOSER)
+    Ranking(cpu="Some CPU").save()
+
+    found = answers(f"METHODS = {METHODS}" + CHOSEN, tmp_path, FASTDECODE_RANKING=str(place))
+
+    assert len(found["warnings"]) == 1
+
+
+def test_a_data_loaders_workers_go_by_it(place: Path, tmp_path: Path) -> None:
+    """PyTorch's worker processes use what their parent would, and measure nothing."""
+    pytest.importorskip("torch")
+    (tmp_path / "chooser.py").write_text(
+        CHOOSER
+        + """
+class Chosen:
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        return chosen()
+"""
+    )
+    fitting({("jpeg", 1, "small", "array", "processes"): ("pillow",)}).save()
+    code = f"""
+from torch.utils.data import DataLoader
+from chooser import Chosen
+for method in {METHODS}:
+    loader = DataLoader(Chosen(), batch_size=None, num_workers=2, multiprocessing_context=method)
+    answers[method] = list(loader)
+"""
+
+    found = answers(code, tmp_path, FASTDECODE_RANKING=str(place))
+
+    assert found == {method: ["pillow"] * 4 for method in METHODS}
