@@ -10,7 +10,7 @@ import pytest
 from benches import DECODE, QUICK, bench, fill, measured, photo
 
 import fastdecode
-from fastdecode.bench.check import AUTOMATIC
+from fastdecode.bench.result import AUTOMATIC
 
 if TYPE_CHECKING:
     from fastdecode.bench.result import Measurement

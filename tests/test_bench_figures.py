@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastdecode.bench import figures, run
-from fastdecode.bench.check import AUTOMATIC, Check
+from fastdecode.bench.check import Check
 from fastdecode.bench.files import Photo
 from fastdecode.bench.plan import Cell, Plan, blocks, cells, counts_up_to_cores
 from fastdecode.bench.protocols import Timed
-from fastdecode.bench.result import Spread
+from fastdecode.bench.result import AUTOMATIC, Spread
 from fastdecode.bench.summary import measurements
 from fastdecode.cores import usable_cores
 from fastdecode.types import Header

@@ -12,9 +12,9 @@ import fastdecode
 from fastdecode import registry
 from fastdecode.bench import __main__ as command
 from fastdecode.bench import files, run
-from fastdecode.bench.check import AUTOMATIC, Check, Finding, examine, reference_digest
+from fastdecode.bench.check import Check, Finding, examine, reference_digest
 from fastdecode.bench.plan import Plan
-from fastdecode.bench.result import from_json
+from fastdecode.bench.result import AUTOMATIC, from_json
 
 if TYPE_CHECKING:
     from fastdecode.bench.result import Measurement, Result

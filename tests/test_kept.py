@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from fastdecode import Ranking
-from fastdecode.bench.check import AUTOMATIC
 from fastdecode.bench.kept import merged, ranking_of
-from fastdecode.bench.result import Collection, Machine, Measurement, Result, Spread
+from fastdecode.bench.result import AUTOMATIC, Collection, Machine, Measurement, Result, Spread
 from fastdecode.ranking import Cell
 
 

@@ -18,7 +18,7 @@ from fastdecode import preference, selection
 from fastdecode.bench import answer, compare, files, html, outfile, report, run
 from fastdecode.bench.kept import merged, ranking_of
 from fastdecode.bench.machine import machine
-from fastdecode.bench.options import parser
+from fastdecode.bench.options import USUAL_LIMIT, parser
 from fastdecode.bench.plan import Plan
 from fastdecode.bench.progress import progress
 from fastdecode.bench.result import Backend, Result, to_json
@@ -68,7 +68,9 @@ def _bench(arguments: Sequence[str]) -> int:
     command = parser()
     options = command.parse_args(arguments)
     try:
-        collection = files.collect(options.paths or [files.SAMPLES], limit=options.limit)
+        if options.limit is None and not options.list:
+            options.limit = USUAL_LIMIT
+        collection = files.collect(options.paths or [files.SAMPLES], limit=options.limit or None)
         if not options.paths:
             collection.not_images = 0  # the licence of the samples lies beside them
         if not collection.photos:

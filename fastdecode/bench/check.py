@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fastdecode import decode, selection, stats
+from fastdecode.bench.result import AUTOMATIC
 from fastdecode.child import ChildDied
 from fastdecode.errors import FastDecodeError
 
@@ -17,10 +18,7 @@ if TYPE_CHECKING:
     from fastdecode.bench.files import Photo
     from fastdecode.types import Header, Image, Reduce
 
-__all__ = ["AUTOMATIC", "Check", "Finding", "examine", "named", "reason", "reference_digest"]
-
-AUTOMATIC = "decode()"
-"""Stands among the backends for the automatic choice."""
+__all__ = ["Check", "Finding", "examine", "named", "reason", "reference_digest"]
 
 _REFERENCE = "pillow"
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from fastdecode import preference
-from fastdecode.bench.check import AUTOMATIC
+from fastdecode.bench.result import AUTOMATIC
 from fastdecode.cores import cpu_model
 from fastdecode.installation import libraries
 from fastdecode.ranking import Cell, Ranking

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from fastdecode.bench.result import Protocol
     from fastdecode.types import Reduce
 
-__all__ = ["parser"]
+__all__ = ["USUAL_LIMIT", "parser"]
+
+USUAL_LIMIT = 200
+"""Images of a run, unless another number is asked for: a data set has millions."""
 
 _EXAMPLES = """\
 examples:
@@ -73,7 +76,10 @@ def _add_what(result: argparse.ArgumentParser) -> None:
         "--backend", type=_names, metavar="NAME,...", help="only these (default: all usable ones)"
     )
     group.add_argument(
-        "--limit", type=_positive, metavar="N", help="at most N images, drawn at random"
+        "--limit",
+        type=_count,
+        metavar="N",
+        help=f"at most N images, drawn at random (default: {USUAL_LIMIT}; 0 for all)",
     )
     group.add_argument(
         "--output",
@@ -154,6 +160,10 @@ def _names(text: str) -> tuple[str, ...]:
     if not names:
         raise argparse.ArgumentTypeError("the list is empty")
     return names
+
+
+def _count(text: str) -> int:
+    return 0 if text == "0" else _positive(text)
 
 
 def _positive(text: str) -> int:

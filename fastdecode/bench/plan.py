@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fastdecode.bench.check import AUTOMATIC
-from fastdecode.bench.result import Protocol
+from fastdecode.bench.result import AUTOMATIC, Protocol
 from fastdecode.cores import usable_cores
 
 if TYPE_CHECKING:

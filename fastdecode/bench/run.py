@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from fastdecode import registry
-from fastdecode.bench.check import AUTOMATIC, Check
+from fastdecode.bench.check import Check
 from fastdecode.bench.plan import Cell, able, blocks, cells
+from fastdecode.bench.result import AUTOMATIC
 from fastdecode.bench.summary import measurements
 from fastdecode.bench.team import Referee, Team
 from fastdecode.bench.work import Setup

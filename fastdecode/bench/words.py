@@ -95,7 +95,7 @@ def measured_files(result: Collection) -> str:
     text = f"{count(result.images, 'image')} ({formats}), " if formats else "no images, "
     text += f"{number(result.bytes / 1e6)} MB, {number(result.pixels / 1e6)} megapixels"
     if result.left_out:
-        text += f"; {count(result.left_out, 'file')} left out by the limit"
+        text += f"; {count(result.left_out, 'file')} left out by --limit"
     return text
 
 

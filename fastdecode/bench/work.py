@@ -31,7 +31,7 @@ class Setup:
     ----------
     protocol : {"decode", "threads", "loader", "file"}
     backend : str
-        A backend's name, or `check.AUTOMATIC`.
+        A backend's name, or `result.AUTOMATIC`.
     reduce : {1, 2, 4, 8}
     photos : sequence of Photo
         Of one format.

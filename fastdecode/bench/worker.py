@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from fastdecode.bench import check
 from fastdecode.bench.protocols import Decode, File, Threads, Timed
+from fastdecode.bench.result import AUTOMATIC
 from fastdecode.bench.work import Work
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class Worker:
             What the automatic choice tries first for most of the images; empty for others.
         """
         self._protocol.time(block)
-        if self._setup.backend != check.AUTOMATIC:
+        if self._setup.backend != AUTOMATIC:
             return ""
         choices = Counter(filter(None, self._protocol.choices(range(len(self._setup.photos)))))
         return choices.most_common(1)[0][0] if choices else ""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import gc
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
 from typing import TYPE_CHECKING
 
 from fastdecode import registry
@@ -17,8 +17,6 @@ from fastdecode.outputs import converter
 if TYPE_CHECKING:
     from fastdecode.calibration.samples import Sample
     from fastdecode.types import Format, Output, Reduce
-
-    Passes = Callable[[int], None]
 
 __all__ = ["Worker"]
 
@@ -38,6 +36,7 @@ class Worker:
         for name, target in extra.items():
             registry.register(name, target, replace=True)
         self._samples: Sequence[Sample] = ()
+        self._pools: dict[int, ThreadPoolExecutor] = {}
 
     def usable(self, names: Sequence[str]) -> dict[str, dict[Format, set[Reduce]]]:
         """Load backends; return what each that is exact and works here reads, and reduces."""
@@ -74,7 +73,7 @@ class Worker:
         repeats: int,
         threads: int,
     ) -> float:
-        """Decode a sample a number of times in each of so many threads.
+        """Decode a sample a number of times for each of so many threads, which share the work.
 
         Parameters
         ----------
@@ -100,19 +99,37 @@ class Worker:
         items = self._samples[sample].items
         convert = converter(output)
 
-        def passes(count: int) -> None:
-            for _ in range(count):
-                for item in items:
-                    convert(decode(item, reduce, backend=name))
+        def work(todo: deque[bytes]) -> None:
+            while True:
+                try:
+                    item = todo.popleft()
+                except IndexError:  # another thread may have taken the last one
+                    return
+                convert(decode(item, reduce, backend=name))
 
         if self._samples[sample].pixels < _LARGE * len(items):
-            convert(decode(items[0], reduce, backend=name))
+            work(deque(items[:1]))
+        todo = deque(items * (repeats * threads))
         gc.disable()
         try:
-            spent = _together(passes, repeats, threads) if threads > 1 else _alone(passes, repeats)
+            start = time.perf_counter()
+            if threads == 1:
+                work(todo)
+            else:
+                self._in_threads(work, todo, threads)
+            return (time.perf_counter() - start) / (repeats * threads)
         finally:
             gc.enable()
-        return spent / (repeats * threads)
+
+    def _in_threads(
+        self, work: Callable[[deque[bytes]], None], todo: deque[bytes], threads: int
+    ) -> None:
+        """Share the work among threads that last, as those of `decode_batch` do."""
+        if threads not in self._pools:
+            self._pools[threads] = ThreadPoolExecutor(threads)
+        futures = [self._pools[threads].submit(work, todo) for _ in range(threads)]
+        for future in futures:
+            future.result()
 
 
 def _reads(name: str, item: bytes) -> bool:
@@ -121,26 +138,3 @@ def _reads(name: str, item: bytes) -> bool:
     except FastDecodeError:
         return False
     return True
-
-
-def _alone(passes: Passes, repeats: int) -> float:
-    start = time.perf_counter()
-    passes(repeats)
-    return time.perf_counter() - start
-
-
-def _together(passes: Passes, repeats: int, threads: int) -> float:
-    """Start all threads at one moment, and wait for the last."""
-    ready = Barrier(threads + 1)
-
-    def wait_and_run() -> None:
-        ready.wait()
-        passes(repeats)
-
-    with ThreadPoolExecutor(threads) as pool:
-        futures = [pool.submit(wait_and_run) for _ in range(threads)]
-        ready.wait()
-        start = time.perf_counter()
-        for future in futures:
-            future.result()
-        return time.perf_counter() - start
