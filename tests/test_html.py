@@ -15,7 +15,7 @@ from results import automatic, measurement
 from fastdecode.bench import charts, html
 from fastdecode.bench.columns import COST, READING, SPEED
 from fastdecode.bench.groups import groups
-from fastdecode.bench.svg import ticks
+from fastdecode.bench.svg import log_ticks, ticks
 
 _VOID = {"meta", "br", "link", "img"}
 _LOADS = {"src", "href", "srcset", "action", "data", "poster", "xlink:href", "background"}
@@ -233,3 +233,18 @@ def test_axes_have_a_few_round_marks(highest: float) -> None:
     assert marks[0] == 0
     assert 3 <= len(marks) <= 6
     assert highest * 0.6 <= marks[-1] <= highest * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "marks"),
+    [
+        (0.5, 187, [1, 10, 100]),
+        (0.9, 4, [1, 3]),
+        (2.5, 4, [2.5, 4]),
+        (2, 2, [2]),
+        (0.02, 0.3, [0.03, 0.1, 0.3]),
+    ],
+)
+def test_logarithmic_axes_have_round_marks(low: float, high: float, marks: list[float]) -> None:
+    """Powers of ten, or what lies between them where there are fewer than two."""
+    assert log_ticks(low, high) == pytest.approx(marks)

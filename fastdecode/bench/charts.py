@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from math import log
+from typing import TYPE_CHECKING, NamedTuple
 
 from fastdecode.bench.groups import Group, commonest, groups
 from fastdecode.bench.result import AUTOMATIC
-from fastdecode.bench.svg import PANEL, STYLE, document, label, line, rectangle, ticks
+from fastdecode.bench.svg import PANEL, STYLE, document, label, line, log_ticks, rectangle
 from fastdecode.bench.words import number, percent, pixels, protocol, setting, size
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["agreement", "latency", "readme_chart", "throughput"]
 
 _LEFT = 104  # where names end
+_RIGHT = 234  # where figures begin
+_LEAST_MS = 0.001  # of a logarithmic axis: the clock tells no less apart
 _ROW = 24
 _HEAD = 46
 _NAME = 15  # characters of a name that fit
@@ -78,6 +81,8 @@ def _kind(one: Measurement) -> str:
 def latency(key: str, group: Group) -> str:
     """Draw how long single images took, by backend: percentiles 5, 25, 50, 75, 95 and 99.
 
+    The axis is logarithmic.
+
     Parameters
     ----------
     key : str
@@ -85,21 +90,21 @@ def latency(key: str, group: Group) -> str:
         With at least one that has latencies.
     """
     shown = [one for one in group.timed if one.latency_ms]
-    highest = max(one.latency_ms[99] for one in shown)
-    scale = (234 - _LEFT) / highest if highest else 0.0
+    lowest = max(_LEAST_MS, min(one.latency_ms[5] for one in shown))
+    axis = _Logarithmic(lowest, max(lowest, *(one.latency_ms[99] for one in shown)))
     title = f"{group.one.format.upper()}, {setting(group.one)}"
     bottom = _HEAD + _ROW * len(shown)
     body = [label((0, 14), title, "title")]
     heads = ((276, "p50 ms"), (318, "p95"), (PANEL, "p99"))
     body += [label((x, 36), word, "muted", "end") for x, word in heads]
-    for value in _few(ticks(highest)):
-        x = _LEFT + value * scale
+    for value in log_ticks(axis.low, axis.high):
+        x = axis.place(value)
         body += [
             line((x, _HEAD), (x, bottom), "grid"),
             label((x, bottom + 16), f"{value:g}", "muted", "middle"),
         ]
     for row, one in enumerate(shown):
-        body += _distribution(_HEAD + _ROW * row, one, scale)
+        body += _distribution(_HEAD + _ROW * row, one, axis)
     figures = (
         f"{one.backend} " + "/".join(number(one.latency_ms[part]) for part in (50, 95, 99))
         for one in shown
@@ -108,13 +113,22 @@ def latency(key: str, group: Group) -> str:
     return document(key, (PANEL, bottom + 22), said, body)
 
 
-def _few(values: Sequence[float]) -> Sequence[float]:
-    """Leave every other mark out where their labels would touch."""
-    return values[::2] if len(values) > 4 else values
+class _Logarithmic(NamedTuple):
+    """An axis on which twice as long is as far everywhere: one large photo hides no small ones."""
+
+    low: float
+    high: float
+
+    def place(self, value: float) -> float:
+        """Return where a value stands, in the chart's units."""
+        if self.high <= self.low:
+            return _LEFT
+        share = log(max(value, self.low) / self.low) / log(self.high / self.low)
+        return _LEFT + (_RIGHT - _LEFT) * share
 
 
-def _distribution(y: float, one: Measurement, scale: float) -> list[str]:
-    places = {part: _LEFT + one.latency_ms[part] * scale for part in (5, 25, 50, 75, 95, 99)}
+def _distribution(y: float, one: Measurement, axis: _Logarithmic) -> list[str]:
+    places = {part: axis.place(one.latency_ms[part]) for part in (5, 25, 50, 75, 95, 99)}
     middle = y + 12
     numbers = [
         label((x, y + 16), number(one.latency_ms[part]), "", "end")

@@ -93,7 +93,8 @@ def _charts(result: Result, every: Sequence[Group]) -> list[str]:
         found += _section(
             "Latency",
             "How long single images took. The box holds the middle half of them with the median "
-            "as a mark, the line 90 of 100, the dot is the 99th percentile.",
+            "as a mark, the line 90 of 100, the dot is the 99th percentile. The scale is "
+            "logarithmic.",
             legend,
             (latency(next(keys), group) for group in _smallest(timed)),
         )

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable
+from math import ceil, floor, log10
 
 from fastdecode.bench.words import visible
 
-__all__ = ["PANEL", "STYLE", "document", "escape", "label", "line", "rectangle", "ticks"]
+__all__ = [
+    "PANEL",
+    "STYLE",
+    "document",
+    "escape",
+    "label",
+    "line",
+    "log_ticks",
+    "rectangle",
+    "ticks",
+]
 
 PANEL = 360
 """Width of a chart, in its own units: on a phone one is about a pixel, so that text stays legible.
@@ -116,3 +127,14 @@ def ticks(highest: float) -> list[float]:
         power /= 10
     step = next(power * part for part in (0.2, 0.5, 1, 2) if highest / (power * part) <= 5)
     return [step * number for number in range(int(highest / step + 1e-9) + 1)]
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Return a few round numbers between two positive ones, for a logarithmic axis."""
+    powers = [10.0**power for power in range(floor(log10(low)), ceil(log10(high)) + 1)]
+    for parts in ((1,), (1, 3), (1, 2, 5)):
+        marks = [round(power * part, 9) for power in powers for part in parts]
+        found = [mark for mark in marks if low <= mark <= high]
+        if len(found) > 1:
+            return found
+    return [low, high] if high > low else [low]
