@@ -122,7 +122,7 @@ def test_empty_folder(tmp_path: Path) -> None:
         (["--reduce", "3"], "1, 2, 4 and 8"),
         (["--reduce", ","], "empty"),
         (["--backend", "nope"], "no backend is called 'nope'"),
-        (["--limit", "0"], "positive"),
+        (["--limit", "-1"], "positive"),
         (["--limit", "²"], "positive"),
         (["--seconds", "-1"], "seconds"),
         (["--seconds", "nan"], "seconds"),

@@ -207,6 +207,7 @@ def test_wrong_arguments_of_the_command(arguments: tuple[str, ...], tmp_path: Pa
     assert "Traceback" not in done.stderr
 
 
+@needs_two_jpeg_backends
 def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
     """It says so, with exit status 2."""
     (tmp_path / "file").write_text("")
@@ -217,6 +218,7 @@ def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@needs_two_jpeg_backends
 @pytest.mark.skipif(sys.platform == "win32", reason="sends a signal")
 def test_ctrl_c_keeps_nothing(tmp_path: Path) -> None:
     """It ends soon, with status 130, and leaves the old ranking alone."""
