@@ -186,7 +186,8 @@ def _indent(line: str) -> str:
 def _chosen(facts: Facts) -> Iterator[str]:
     for name, value in facts.environment.items():
         yield paragraph(f"{name}={value} is set.", indent="  ")
-    yield paragraph(_ranking(facts), indent="  ")
+    if "FASTDECODE_BACKEND" not in facts.environment:  # else no ranking decides
+        yield paragraph(_ranking(facts), indent="  ")
     if facts.problem:
         yield paragraph(facts.problem, indent="  ")
         return

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fastdecode import outfile
 from fastdecode.bench import files
 from fastdecode.bench.progress import progress
 from fastdecode.bench.tables import paragraph, width
 from fastdecode.calibration import calibrate
 from fastdecode.calibration.measure import FULL_S, QUICK_S
 from fastdecode.errors import FastDecodeError
+from fastdecode.installation import ranking_path
 from fastdecode.types import CONTEXTS
 
 if TYPE_CHECKING:
+    from fastdecode.ranking import Ranking
     from fastdecode.types import Context, Output
 
 __all__ = ["main"]
@@ -32,8 +36,13 @@ The ranking is kept in a file that decode() reads from then on, in every new
 process of yours on this machine; the environment variable FASTDECODE_RANKING
 names another file. It is ignored, with a warning, once a library has changed.
 
-exit status: 0; 2 for a wrong argument, no images, or a file that cannot be
-written; 130 after Ctrl-C, with nothing kept"""
+exit status: 0; 2 for a wrong argument, no images, nothing to compare, or a file
+that cannot be written; 130 after Ctrl-C, with nothing kept"""
+_LEAST_WIDTH = 60
+_NOTHING = (
+    "nothing was compared: no two backends here read the same of these files, or the time was too "
+    "short (--seconds)"
+)
 _MOST_FILES = 200  # drawn at random: a data set has millions
 _QUICK_CONTEXTS: tuple[Context, ...] = ("one", "threads")
 
@@ -53,33 +62,52 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parser = _parser()
     options = parser.parse_args(arguments)
-    seconds = options.seconds or (QUICK_S if options.quick else FULL_S)
-    outputs: tuple[Output, ...] = ("array",) if options.quick else ("array", "pil")
     begun = time.monotonic()
     try:
-        samples = _samples(options.paths) if options.paths else None
-        with progress() as notify:
-            ranking = calibrate(
-                samples,
-                contexts=_QUICK_CONTEXTS if options.quick else CONTEXTS,
-                outputs=outputs,
-                seconds=seconds,
-                notify=lambda share: notify("measuring", share),
-            )
-        print("\n".join(_fitted(line) for line in str(ranking).splitlines()))
-        print(f"\nMeasured in {time.monotonic() - begun:.1f} s.")
-        if not ranking.orders:
-            print(paragraph("No two backends here read the same format: there is nothing to keep."))
-        elif options.no_save:
-            print("Not kept.")
-        else:
-            print(paragraph(f"Kept in {ranking.save(options.to)}"))
+        place = None if options.no_save else options.to or ranking_path()
+        if place:
+            _check(place)
+        ranking = _measure(options)
+        if ranking.orders and place:
+            ranking.save(place)  # before anything is printed: the reader may be gone
     except (FastDecodeError, OSError, ValueError, RuntimeError) as error:
         parser.exit(2, f"{parser.prog}: error: {error}\n")
     except KeyboardInterrupt:
         print("\nInterrupted: nothing is kept.", file=sys.stderr)
         return 130
+    if not ranking.orders:
+        parser.exit(2, f"{parser.prog}: error: {_NOTHING}\n")
+    try:
+        print("\n".join(_fitted(line) for line in str(ranking).splitlines()))
+        print(f"\nMeasured in {time.monotonic() - begun:.1f} s.")
+        print(paragraph(f"Kept in {place}") if place else "Not kept.", flush=True)
+    except OSError:  # whoever reads this has read enough, or has no room
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     return 0
+
+
+def _measure(options: argparse.Namespace) -> Ranking:
+    quick: bool = options.quick
+    outputs: tuple[Output, ...] = ("array",) if quick else ("array", "pil")
+    samples = _samples(options.paths) if options.paths else None
+    with progress() as notify:
+        return calibrate(
+            samples,
+            contexts=_QUICK_CONTEXTS if quick else CONTEXTS,
+            outputs=outputs,
+            seconds=options.seconds or (QUICK_S if quick else FULL_S),
+            notify=lambda share: notify("measuring", share),
+        )
+
+
+def _check(place: Path) -> None:
+    """Find out before measuring whether the ranking can be kept."""
+    try:
+        outfile.check(place, parents=True)
+    except OSError as error:
+        why = error.strerror or error
+        raise OSError(f"{files.printable(place)} cannot be written: {why}") from error
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -98,7 +126,9 @@ def _parser() -> argparse.ArgumentParser:
         help="folders and image files to measure with, at most 200 drawn at random (default: made "
         "of the package's photos)",
     )
-    parser.add_argument("--quick", action="store_true", help="fewer sizes and fewer rounds")
+    parser.add_argument(
+        "--quick", action="store_true", help="about two seconds: fewer sizes, no worker processes"
+    )
     parser.add_argument("--seconds", type=_seconds, metavar="S", help="how long it may take in all")
     target = parser.add_mutually_exclusive_group()
     target.add_argument("--to", type=Path, metavar="FILE", help="keep the ranking in this file")
@@ -117,8 +147,10 @@ def _seconds(text: str) -> float:
 
 
 def _fitted(line: str) -> str:
-    """Cut what does not fit: the fastest come first."""
-    return line if len(line) <= width() else f"{line[: width() - 1].rstrip(' ,')}…"
+    """Cut what does not fit: the fastest come first. Very narrow terminals wrap by themselves."""
+    if len(line) <= width() or width() < _LEAST_WIDTH:
+        return line
+    return f"{line[: width() - 1].rstrip(' ,')}…"
 
 
 def _samples(paths: Sequence[Path]) -> list[Path]:

@@ -26,6 +26,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Child", "ChildDied", "serve"]
 
+# With -c, Python looks into the current folder first: nothing there may get in between.
+_PROGRAM = """
+import sys
+if not sys.path[0]:
+    del sys.path[0]
+from fastdecode.child import serve
+serve()
+"""
 _PATIENCE_S = 2.0  # for a child that was told to end
 _TAIL = 1000  # bytes
 
@@ -59,19 +67,16 @@ class Child:
     *arguments : object
         Anything that can be pickled.
 
-    Raises
-    ------
-    Exception
-        What the constructor raised in the child.
-    ChildDied
-        If the child crashed.
+    Notes
+    -----
+    The first answer to `receive` is the construction's: None, or what the constructor raised.
     """
 
     def __init__(self, target: str, *arguments: Any) -> None:
         self._target = target
         self._printed = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the child is
         self._process = subprocess.Popen(
-            [sys.executable, "-c", "from fastdecode.child import serve; serve()"],
+            [sys.executable, "-c", _PROGRAM],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._printed,
@@ -166,6 +171,9 @@ def serve() -> None:
     """Be the child: make the object, then answer one call after the other until the pipe closes."""
     requests = sys.stdin.buffer
     answers = os.fdopen(os.dup(1), "wb")
+    if hasattr(os, "register_at_fork"):
+        # A child of this child must not hold the pipe open when this one has died.
+        os.register_at_fork(after_in_child=answers.close)
     os.dup2(2, 1)  # whatever a library prints must not get between the answers
     try:
         subject = _answer(answers, _construct, *pickle.load(requests))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import os
+import sys
 from pathlib import Path
 
 import fastdecode
@@ -13,6 +14,8 @@ from fastdecode.registry import BUILTIN
 
 __all__ = ["libraries", "ranking_path"]
 
+_OTHER_OPENCV = ("opencv-python", "opencv-contrib-python", "opencv-contrib-python-headless")
+
 
 def libraries() -> dict[str, str]:
     """Return the version of every installed library that decodes, by the name pip knows it by.
@@ -20,9 +23,9 @@ def libraries() -> dict[str, str]:
     Nothing is imported. The package itself is among them: its part of the work counts too.
     """
     found = {"fastdecode": fastdecode.__version__}
-    for entry in BUILTIN.values():
+    for name in (*(entry.distribution for entry in BUILTIN.values()), *_OTHER_OPENCV):
         try:
-            found[entry.distribution] = importlib.metadata.version(entry.distribution)
+            found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:  # not installed: not among them
             continue
     return found
@@ -32,12 +35,13 @@ def ranking_path() -> Path:
     """Return where the ranking of this machine is kept.
 
     ``FASTDECODE_RANKING`` names the file; else it is in the user's cache directory, one for each
-    model of processor, because machines of a cluster often share a home.
+    model of processor, because machines of a cluster often share a home, and for each installation
+    of Python, because their libraries differ.
     """
     named = os.environ.get("FASTDECODE_RANKING")
     if named:
         return Path(named)
     import platformdirs  # only here: it is needed once a process
 
-    model = hashlib.sha256(cpu_model().encode()).hexdigest()[:12]
-    return platformdirs.user_cache_path("fastdecode", appauthor=False) / f"ranking-{model}.json"
+    key = hashlib.sha256(f"{cpu_model()}\n{sys.prefix}".encode()).hexdigest()[:12]
+    return platformdirs.user_cache_path("fastdecode", appauthor=False) / f"ranking-{key}.json"

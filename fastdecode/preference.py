@@ -32,14 +32,16 @@ generation = 0
 
 
 class _Level:
-    """A preference that holds until the end of a `with` block, or, the lowest one, for good."""
+    """A preference that holds until the end of a `with` block; if there is none, for good."""
 
-    def __init__(self, preference: Preference) -> None:
+    def __init__(self, preference: Preference, *, block: bool = False) -> None:
         self.preference = preference
+        self.block = block
 
 
 _lock = threading.Lock()
-_levels = [_Level(None)]
+_levels = [_Level(None, block=True)]  # the last one decides
+_MOST_PLAIN = 64
 _NOT_READ = object()
 _saved: object = _NOT_READ
 
@@ -81,15 +83,17 @@ class use:  # noqa: N801 - to its users it is a function
             raise TypeError(f"use() takes a backend's name, a Ranking or None, not {preference!r}")
         self._own = _Level(preference)
         with _lock:
-            self._outer = _levels[-1]
-            self._before = self._outer.preference
-            _set(self._outer, preference)
+            _levels.append(self._own)
+            _forget_oldest()
+            _count_change()
 
     def __enter__(self) -> None:
-        # What was set as by a plain call becomes a level of its own.
         with _lock:
-            _set(self._outer, self._before)
+            if self._own in _levels:
+                _levels.remove(self._own)
+            self._own.block = True
             _levels.append(self._own)
+            _count_change()
 
     def __exit__(
         self,
@@ -98,17 +102,24 @@ class use:  # noqa: N801 - to its users it is a function
         traceback: TracebackType | None,
     ) -> Literal[False]:
         with _lock:
-            _levels.remove(self._own)
+            at = _levels.index(self._own)
+            end = at + 1
+            while end < len(_levels) and not _levels[end].block:
+                end += 1  # what was set inside the block ends with it
+            del _levels[at:end]
             _count_change()
         return False
 
 
-def _set(level: _Level, preference: Preference) -> None:
-    level.preference = preference
-    _count_change()
+def _forget_oldest() -> None:
+    """Forget plain calls that many later ones have replaced."""
+    plain = [level for level in _levels if not level.block]
+    if len(plain) > _MOST_PLAIN:
+        _levels.remove(plain[0])
 
 
 def _count_change() -> None:
+    """Come after every change, so that nothing concluded before it is taken for new."""
     global generation
     generation += 1
 
@@ -144,15 +155,16 @@ def saved() -> Ranking | None:
     The file is read once a process. One that is damaged or out of date is ignored, with a warning.
     """
     global _saved
-    with _lock:
-        if _saved is _NOT_READ:
-            _saved, problem = look_up()
-            if problem and speaks_for_all():
-                warnings.warn(
-                    f"the saved ranking of the backends is ignored: {problem}. The default order "
-                    "serves; to measure anew: python -m fastdecode calibrate",
-                    stacklevel=2,
-                )
+    if _saved is _NOT_READ:
+        found, problem = look_up()
+        with _lock:
+            first, _saved = _saved is _NOT_READ, found
+        if first and problem and speaks_for_all():  # outside the lock: a warning may run anything
+            warnings.warn(
+                f"the saved ranking of the backends is ignored: {problem}. The default order "
+                "serves; to measure anew: python -m fastdecode calibrate",
+                stacklevel=2,
+            )
     return _saved if isinstance(_saved, Ranking) else None
 
 
@@ -180,9 +192,9 @@ def load_named(name: str) -> Backend:
     """Load a backend that somebody asked for; if it cannot be used, say which can."""
     try:
         return registry.load(name)
-    except BackendUnavailable as error:
+    except (BackendUnavailable, UnknownBackend) as error:
         usable = [info.name for info in registry.backends() if info.usable]
-        raise BackendUnavailable(f"{error}\nUsable here: {', '.join(usable)}") from error
+        raise type(error)(f"{error}\nUsable here: {', '.join(usable)}") from error
 
 
 def _renew_lock() -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from bisect import bisect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
+from fastdecode import outfile
 from fastdecode.cores import cpu_model
 from fastdecode.installation import libraries, ranking_path
 from fastdecode.types import (
@@ -92,7 +92,9 @@ class Ranking:
 
     def __post_init__(self) -> None:
         orders = {_cell(key): _names(names) for key, names in self.orders.items()}
+        speeds = {_cell(key): dict(found) for key, found in self.speeds.items()}
         object.__setattr__(self, "orders", orders)
+        object.__setattr__(self, "speeds", speeds)
 
     def order(
         self,
@@ -145,15 +147,8 @@ class Ranking:
             If it cannot be written.
         """
         target = ranking_path() if path is None else Path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(self._to_json())
-            Path(name).replace(target)
-        except BaseException:  # Ctrl-C included: no half of a file is left behind
-            Path(name).unlink()
-            raise
+        outfile.check(target, parents=True)
+        outfile.write(target, self._to_json())
         return target
 
     @classmethod
@@ -173,10 +168,14 @@ class Ranking:
             If it is damaged.
         """
         source = ranking_path() if path is None else Path(path)
+        if source.exists() and not source.is_file():
+            raise ValueError(f"{source} {_DAMAGED}: it is no regular file")
         try:
             return cls._from_json(source.read_text(encoding="utf-8"))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             raise ValueError(f"{source} {_DAMAGED}: {error}") from error
+        except RecursionError as error:
+            raise ValueError(f"{source} {_DAMAGED}: it is nested too deeply") from error
 
     def __str__(self) -> str:
         """Draw a table: a line for each cell, the fastest backend first."""
@@ -217,6 +216,9 @@ class Ranking:
             orders[cell] = values["order"]
             if values["speeds"]:
                 speeds[cell] = {name: float(speed) for name, speed in values["speeds"].items()}
+        words = (content["cpu"], content["measured"], *content["libraries"].values())
+        if not all(isinstance(word, str) and (word.isprintable() or not word) for word in words):
+            raise ValueError("what should be text is none")
         return cls(orders, speeds, content["cpu"], dict(content["libraries"]), content["measured"])
 
 
@@ -247,12 +249,16 @@ def _names(names: object) -> tuple[str, ...]:
 
 def _nearest(cell: Cell) -> Iterator[Cell]:
     """Yield what may stand in for a cell, itself first."""
-    sizes = [*_by_distance(cell.size), None]
+    # What holds for any of a kind holds for this one too, and goes before what is only near.
+    sizes: list[tuple[SizeClass | None, ...]] = [(), tuple(_by_distance(cell.size))]
+    outputs: list[tuple[Output | None, ...]] = [(), ("array",)]
+    contexts: list[tuple[Context | None, ...]] = [(), ("one",)]
     for reduce in dict.fromkeys((cell.reduce, get_args(Reduce)[0])):
-        for output in dict.fromkeys((cell.output, "array", None)):
-            for context in dict.fromkeys((cell.context, "one", None)):
-                for size in sizes:
-                    yield Cell(cell.format, reduce, size, output, context)
+        for near_output, near_context, near_size in zip(outputs, contexts, sizes, strict=True):
+            for output in dict.fromkeys((cell.output, None, *near_output)):
+                for context in dict.fromkeys((cell.context, None, *near_context)):
+                    for size in dict.fromkeys((cell.size, None, *near_size)):
+                        yield Cell(cell.format, reduce, size, output, context)
 
 
 def _by_distance(size: SizeClass | None) -> list[SizeClass]:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from benches import fill, photo
 
-from fastdecode.bench import files, outfile
+from fastdecode import outfile
+from fastdecode.bench import files
 
 
 @pytest.fixture

@@ -67,6 +67,13 @@ def test_samples_that_cannot_be_used(samples: Any, error: type[Exception], said:
         calibrate(samples)
 
 
+@pytest.mark.parametrize("samples", ["photos.jpg", b"bytes"])
+def test_one_file_is_not_several(samples: Any) -> None:
+    """A single path or file is told from a list of them."""
+    with pytest.raises(TypeError, match="pass a list"):
+        calibrate(samples)
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -88,12 +95,14 @@ def test_wrong_options(options: Any) -> None:
 
 def test_odd_files_do_not_put_a_backend_out() -> None:
     """Compared is what those read that read at least half."""
-    sample = Sample("jpeg", "small", (b"a", b"b", b"c"), 30)
+    three = tuple(encode(picture(16 + step, 16)) for step in range(3))
+    sample = Sample("jpeg", "small", three, 30)
 
     kept = common(sample, {"all": {0, 1, 2}, "most": {0, 1}, "one": {2}, "none": set()})
 
     assert kept is not None
-    assert kept.items == (b"a", b"b")
+    assert kept.items == three[:2]
+    assert kept.pixels == 16 * 16 + 17 * 16
     assert common(sample, {"none": set()}) is None
 
 
@@ -121,7 +130,7 @@ def test_every_context_and_output_is_measured(tmp_path: Path) -> None:
 @needs_two_jpeg_backends
 def test_outputs_and_contexts_can_be_left_out() -> None:
     """Only what is asked for is measured."""
-    ranking = calibrate(SMALL, contexts=("one",), outputs=("array",), seconds=2)
+    ranking = calibrate(SMALL, contexts=("one",), outputs=("array",), seconds=ENOUGH_S)
 
     assert {(cell.output, cell.context) for cell in ranking.orders} == {("array", "one")}
 
@@ -134,7 +143,7 @@ def test_backends_of_others_take_part(monkeypatch: pytest.MonkeyPatch) -> None:
     register("extra", "calibration_backends:Slow")
     register("inexact", "calibration_backends:Inexact")
 
-    ranking = calibrate(SMALL, contexts=("one",), outputs=("array",), seconds=2)
+    ranking = calibrate(SMALL, contexts=("one",), outputs=("array",), seconds=ENOUGH_S)
 
     order = ranking.order("png", 1, "small")
     assert "extra" in order
@@ -148,7 +157,7 @@ def test_a_backend_that_crashes_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
     register("crashing", "calibration_backends:Crashing")
 
     with pytest.raises(RuntimeError, match="FASTDECODE_DISABLE=crashing"):
-        calibrate(SMALL[1:], contexts=("one",), seconds=2)
+        calibrate(SMALL[1:], contexts=("one",), seconds=ENOUGH_S)
 
 
 @pytest.fixture
@@ -176,7 +185,7 @@ def test_the_command_keeps_a_ranking(tmp_path: Path) -> None:
     """It prints what it found, and the next process goes by it."""
     place = tmp_path / "cache" / "ranking.json"
 
-    done = command("--seconds", "2", place=place)
+    done = command("--seconds", "4", place=place)
 
     assert done.returncode == 0, done.stderr
     assert "fastest first" in done.stdout
@@ -185,9 +194,10 @@ def test_the_command_keeps_a_ranking(tmp_path: Path) -> None:
     assert Ranking.load(place).order("jpeg", 1)
 
 
+@needs_two_jpeg_backends
 def test_the_command_keeps_nothing_when_told_so(tmp_path: Path) -> None:
     """`--no-save` prints only."""
-    done = command("--no-save", "--seconds", "1", FOLDER, place=tmp_path / "ranking.json")
+    done = command("--no-save", "--seconds", "4", FOLDER, place=tmp_path / "ranking.json")
 
     assert done.returncode == 0, done.stderr
     assert list(tmp_path.iterdir()) == []
@@ -216,6 +226,41 @@ def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
 
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
+
+
+def test_nothing_to_compare(tmp_path: Path) -> None:
+    """Where no order comes out, that is an error that says why, and nothing is kept."""
+    (tmp_path / "one.gif").write_bytes(encode(picture(20, 20), "gif"))
+
+    done = command("--seconds", "2", tmp_path / "one.gif", place=tmp_path / "ranking.json")
+
+    assert done.returncode == 2
+    assert "nothing was compared" in done.stderr
+    assert not (tmp_path / "ranking.json").exists()
+
+
+@needs_two_jpeg_backends
+@pytest.mark.skipif(sys.platform == "win32", reason="has other pipes")
+def test_a_closed_pipe_does_not_lose_the_ranking(tmp_path: Path) -> None:
+    """The ranking is kept before anything is printed, and there is no traceback."""
+    place = tmp_path / "ranking.json"
+    reading, writing = os.pipe()
+    os.close(reading)
+
+    done = subprocess.run(
+        [sys.executable, "-m", "fastdecode", "calibrate", "--seconds", "4"],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        timeout=BROKEN_S,
+        env={**os.environ, "FASTDECODE_RANKING": str(place)},
+    )
+    os.close(writing)
+
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert Ranking.load(place).orders
 
 
 @needs_two_jpeg_backends

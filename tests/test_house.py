@@ -20,7 +20,16 @@ _TESTS = sorted(Path(__file__).parent.glob("test_*.py"))
 _LAYERS = (
     ("errors", "types"),
     ("headers",),
-    ("formats", "jpeg_stream", "completeness", "resample", "orientation", "cores", "statistics"),
+    (
+        "formats",
+        "jpeg_stream",
+        "completeness",
+        "resample",
+        "orientation",
+        "cores",
+        "statistics",
+        "outfile",
+    ),
     ("pixels",),
     ("adapters",),
     ("registry", "child", "context"),

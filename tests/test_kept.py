@@ -67,8 +67,16 @@ def test_other_formats_keep_their_order(tmp_path: Path, monkeypatch: pytest.Monk
     new = ranking_of(result(measured("a", 1.0), measured("b", 0.9)))
     assert merged(new) == new
 
-    Ranking({("jpeg", 1, "small"): ("old",), ("jpeg", 8): ("old",), ("png", 1): ("old",)}).save()
+    Ranking(
+        {
+            ("jpeg", 1, "small", "array", "one"): ("old",),
+            ("jpeg", 1, "small", "array", "threads"): ("old",),
+            ("jpeg", 8): ("old",),
+            ("png", 1): ("old",),
+        }
+    ).save()
 
     both = merged(new)
     assert both.order("jpeg", 1, "small") == ("a", "b")
+    assert both.order("jpeg", 1, "small", context="threads") == ("old",)
     assert both.order("jpeg", 8) == both.order("png", 1) == ("old",)

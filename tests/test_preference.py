@@ -13,6 +13,7 @@ from fastdecode import (
     Ranking,
     UnknownBackend,
     decode,
+    preference,
     register,
     registry,
     selection,
@@ -177,6 +178,49 @@ def test_blocks_may_overlap() -> None:
 
     second.__exit__(None, None, None)
     assert asked() == "one"
+
+
+@pytest.mark.usefixtures("numbered")
+def test_blocks_that_begin_together() -> None:
+    """Two threads that both have called `use` before either has entered its block."""
+    first, second = use("two"), use("three")
+
+    with first:
+        with second:
+            assert asked() == "three"
+        assert asked() == "two"
+
+    assert asked() == "one"
+
+
+@pytest.mark.usefixtures("numbered")
+def test_many_plain_calls_are_not_all_kept() -> None:
+    """Calling it for every picture takes no more memory, and a block ends as it should."""
+    for _ in range(500):
+        use("two")
+    with use("three"):
+        assert asked() == "three"
+
+    assert asked() == "two"
+    assert len(preference._levels) < 100
+
+
+@pytest.mark.usefixtures("numbered")
+def test_what_was_concluded_meanwhile_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The change is there before it is announced: nobody takes the old choice for a new one."""
+    seen = []
+
+    class Watched(list):
+        def append(self, level: Any) -> None:
+            seen.append(preference.generation)
+            super().append(level)
+
+    before = preference.generation
+    monkeypatch.setattr(preference, "_levels", Watched(preference._levels))
+    use("two")
+
+    assert seen == [before]
+    assert preference.generation > before
 
 
 @pytest.mark.usefixtures("numbered")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +132,10 @@ def test_a_failed_write_leaves_the_old_file(
         '{"schema": 0}',
         json.dumps({"schema": 1, "cpu": "", "libraries": {}, "measured": "", "cells": [{}]}),
         json.dumps({"schema": 1, "cpu": "", "libraries": {}, "measured": "", "cells": 5}),
+        json.dumps({"schema": 1, "cpu": None, "libraries": {}, "measured": "", "cells": []}),
+        json.dumps({"schema": 1, "cpu": "\x1b[2J", "libraries": {}, "measured": "", "cells": []}),
+        json.dumps({"schema": 1, "cpu": "", "libraries": {}, "measured": 5, "cells": []}),
+        "[" * 100_000,
     ],
 )
 def test_damaged_files_are_an_error_that_names_them(text: str, tmp_path: Path) -> None:
@@ -162,6 +168,35 @@ def test_wrong_orders_are_refused(orders: Any, error: type[Exception]) -> None:
     """A key that means nothing would silently never be used."""
     with pytest.raises(error):
         Ranking(orders)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="has no FIFOs")
+def test_a_pipe_is_no_ranking(tmp_path: Path) -> None:
+    """What would never end, or has no content, is not read."""
+    os.mkfifo(tmp_path / "pipe")
+
+    with pytest.raises(ValueError, match="no regular file"):
+        Ranking.load(tmp_path / "pipe")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no such permissions")
+def test_others_may_read_it_and_links_stay_links(tmp_path: Path) -> None:
+    """It has the permissions of any new file; a link in its place is followed."""
+    (tmp_path / "link.json").symlink_to(tmp_path / "target.json")
+    (tmp_path / "plain").touch()
+
+    FULL.save(tmp_path / "link.json")
+
+    assert (tmp_path / "link.json").is_symlink()
+    assert (tmp_path / "target.json").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_any_goes_before_what_is_near() -> None:
+    """An order for any size is for this one too; one for another size is not."""
+    ranking = Ranking({("jpeg", 1): ["any"], ("jpeg", 1, "huge", "array", "one"): ["huge"]})
+
+    assert ranking.order("jpeg", 1, "small") == ("any",)
+    assert ranking.order("jpeg", 1, "huge") == ("huge",)
 
 
 def test_stale_says_what_has_changed() -> None:

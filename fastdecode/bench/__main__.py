@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import fastdecode
-from fastdecode import preference, selection
-from fastdecode.bench import answer, compare, files, html, outfile, report, run
+from fastdecode import outfile, preference, selection
+from fastdecode.bench import answer, compare, files, html, report, run
 from fastdecode.bench.kept import merged, ranking_of
 from fastdecode.bench.machine import machine
 from fastdecode.bench.options import USUAL_LIMIT, parser
@@ -23,8 +23,10 @@ from fastdecode.bench.plan import Plan
 from fastdecode.bench.progress import progress
 from fastdecode.bench.result import Backend, Result, to_json
 from fastdecode.errors import BackendUnavailable, UnknownBackend
+from fastdecode.installation import ranking_path
 
 if TYPE_CHECKING:
+    from fastdecode.ranking import Ranking
     from fastdecode.registry import BackendInfo
 
 __all__ = ["main"]
@@ -161,6 +163,8 @@ def _check_arguments(command: argparse.ArgumentParser, options: argparse.Namespa
         if getattr(options, flag) in (0, None, "array", "pil") or _has_torch():
             continue
         command.error(f"--{flag} needs PyTorch, which is not installed: {_PYTORCH}")
+    if options.save:
+        _check_saving(command, options)
     for path in (None if options.json == "-" else options.json, options.html):
         if path is None:
             continue
@@ -168,6 +172,22 @@ def _check_arguments(command: argparse.ArgumentParser, options: argparse.Namespa
             outfile.check(path)
         except OSError as error:
             command.error(f"{files.printable(path)} cannot be written: {error.strerror or error}")
+
+
+def _check_saving(command: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Refuse to keep a ranking of anything but what `decode` does, with all backends."""
+    for flag, given in (
+        ("--backend", options.backend),
+        ("--size", options.size),
+        ("--output pil", options.output == "pil"),
+    ):
+        if given:
+            command.error(f"--save keeps what decode() goes by: not with {flag}")
+    try:
+        outfile.check(ranking_path(), parents=True)
+    except OSError as error:
+        place = files.printable(ranking_path())
+        command.error(f"{place} cannot be written: {error.strerror or error}")
 
 
 def _has_torch() -> bool:
@@ -218,6 +238,14 @@ def _backends(names: Sequence[str] | None) -> list[BackendInfo]:
     return [known[name] for name in names]
 
 
+def _save(ranking: Ranking) -> None:
+    if not ranking.orders:
+        print("Nothing to save: no two backends were compared in memory.", file=sys.stderr)
+        return
+    place = merged(ranking).save()
+    print(f"decode() chooses by this result from now on: {place}", file=sys.stderr)
+
+
 def _keep(command: argparse.ArgumentParser, options: argparse.Namespace, result: Result) -> None:
     """Write the files and the ranking that were asked for; end with status 2 if that fails."""
     try:
@@ -228,8 +256,7 @@ def _keep(command: argparse.ArgumentParser, options: argparse.Namespace, result:
         if options.save and result.interrupted:
             print("The ranking is not saved: it would be of half a run.", file=sys.stderr)
         elif options.save:
-            place = merged(ranking_of(result)).save()
-            print(f"decode() chooses by this result from now on: {place}", file=sys.stderr)
+            _save(ranking_of(result))
     except OSError as error:
         command.exit(2, f"{command.prog}: error: {error}\n")
 

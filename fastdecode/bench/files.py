@@ -11,12 +11,14 @@ from pathlib import Path
 
 from fastdecode import probe
 from fastdecode.bench import result
+from fastdecode.calibration.samples import FOLDER
 from fastdecode.errors import DecodeError, UnsupportedFormat
 from fastdecode.types import Header
 
 __all__ = ["SAMPLES", "Collection", "Photo", "collect", "printable"]
 
-SAMPLES = Path(__file__).parent.parent / "samples"
+SAMPLES = FOLDER
+"""The photos that the package carries."""
 
 _HEAD = 1 << 20  # read first, so that a film or an archive is not read whole to be passed over
 

@@ -73,17 +73,26 @@ def _cell(one: Measurement) -> Cell | None:
         cast("Format", one.format),
         cast("Reduce", one.reduce),
         None,
-        cast("Output", one.output),
+        _as_array(cast("Output", one.output)),
         context,
     )
 
 
+def _as_array(output: Output | None) -> Output | None:
+    """Tensors share the memory of arrays: what holds for one holds for the other."""
+    return "array" if output == "tensor" else output
+
+
 def merged(new: Ranking) -> Ranking:
-    """Add what the saved ranking knows of formats and reductions that were not measured now."""
+    """Add what the saved ranking knows of the kinds of work that were not measured now."""
     old, _ = preference.look_up()
     if old is None:
         return new
-    known = {(cell.format, cell.reduce) for cell in new.orders}
-    kept = {cell: names for cell, names in old.orders.items() if cell[:2] not in known}
+    known = {cell._replace(size=None) for cell in new.orders}
+    kept = {
+        cell: names
+        for cell, names in old.orders.items()
+        if cell._replace(size=None, output=_as_array(cell.output)) not in known
+    }
     speeds = {cell: old.speeds[cell] for cell in kept if cell in old.speeds}
     return replace(new, orders={**new.orders, **kept}, speeds={**new.speeds, **speeds})

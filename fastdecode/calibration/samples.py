@@ -170,7 +170,9 @@ def common(sample: Sample, read: Mapping[str, set[int]]) -> Sample | None:
     able = [found for found in read.values() if 2 * len(found) >= len(readable)]
     kept = sorted(readable.intersection(*able))
     items = tuple(sample.items[index] for index in kept)
-    return sample._replace(items=items) if items else None
+    headers = [formats.probe(item) for item in items]
+    pixels = sum(header.width * header.height for header in headers)
+    return sample._replace(items=items, pixels=pixels) if items else None
 
 
 def _headers(samples: Iterable[Any]) -> Iterator[tuple[bytes, Any]]:

@@ -110,6 +110,7 @@ class Worker:
         if self._samples[sample].pixels < _LARGE * len(items):
             work(deque(items[:1]))
         todo = deque(items * (repeats * threads))
+        was_on = gc.isenabled()
         gc.disable()
         try:
             start = time.perf_counter()
@@ -119,7 +120,8 @@ class Worker:
                 self._in_threads(work, todo, threads)
             return (time.perf_counter() - start) / (repeats * threads)
         finally:
-            gc.enable()
+            if was_on:
+                gc.enable()
 
     def _in_threads(
         self, work: Callable[[deque[bytes]], None], todo: deque[bytes], threads: int

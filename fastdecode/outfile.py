@@ -9,12 +9,14 @@ from pathlib import Path
 __all__ = ["check", "write"]
 
 
-def check(path: str | os.PathLike[str]) -> None:
+def check(path: str | os.PathLike[str], *, parents: bool = False) -> None:
     """Make sure that a file can be written, without touching what is there.
 
     Parameters
     ----------
     path : path
+    parents : bool
+        Make the folders that it is to be in.
 
     Raises
     ------
@@ -26,6 +28,8 @@ def check(path: str | os.PathLike[str]) -> None:
         return
     if target.is_dir():
         raise IsADirectoryError("it is a folder")
+    if parents:
+        target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=target.resolve().parent):
         pass
 
