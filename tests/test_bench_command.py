@@ -23,6 +23,7 @@ from benches import (
     measured,
     photo,
 )
+from conftest import usable_backends
 
 from fastdecode.bench.result import from_json, to_json
 
@@ -134,6 +135,10 @@ def test_empty_folder(tmp_path: Path) -> None:
         (["--size", "8", "--output", "pil"], "--size gives tensors"),
         (["--json", "no-such-folder/x.json"], "cannot be written"),
         (["--html", "."], "cannot be written: it is a folder"),
+        (["--json", "x", "--html", "x"], "same file"),
+        (["--threads", "100000"], "too many"),
+        (["--save", "--backend", "pillow"], "not with --backend"),
+        (["--save", "--output", "pil"], "not with --output pil"),
         (["--what"], "unrecognized"),
         (["no-such-folder"], "no file or folder"),
         (["compare"], "compare"),
@@ -253,4 +258,17 @@ def test_saving_keeps_the_ranking(folder: Path, tmp_path: Path) -> None:
     ranking = tmp_path / "ranking.json"
     measured(folder, *DECODE, "--save", FASTDECODE_RANKING=str(ranking))
 
-    assert ranking.exists()
+    assert ranking.exists() == (len(usable_backends()) > 1)
+
+
+def test_nothing_to_save(folder: Path, tmp_path: Path) -> None:
+    """What says nothing of the order is not saved as one."""
+    ranking = tmp_path / "ranking.json"
+    done = bench(
+        folder, "--seconds", "0", "--reduce", "1", "--protocol", "file", "--save",
+        FASTDECODE_RANKING=str(ranking),
+    )  # fmt: skip
+
+    assert done.returncode == 0
+    assert "Nothing to save" in done.stderr
+    assert not ranking.exists()

@@ -19,7 +19,7 @@ from fastdecode.bench.result import AUTOMATIC, from_json
 if TYPE_CHECKING:
     from fastdecode.bench.result import Measurement, Result
 
-WRONG = ("swapped", "shifted", "smaller", "broken", "crashing", "unstable")
+WRONG = ("swapped", "fullsize", "shifted", "smaller", "broken", "crashing", "unstable")
 FILES = {"0.jpg", str(Path("inner", "1.jpg")), str(Path("inner", "2.jpg"))}
 
 
@@ -71,6 +71,17 @@ def test_wrong_pixels_are_flagged(folder: Path, capsys: pytest.CaptureFixture[st
             assert found[name].max_difference == 0
     assert "differ" in " ".join(result.answer).lower()
     assert "swapped" in output
+
+
+def test_wrong_pixels_are_flagged_when_averaged(folder: Path) -> None:
+    """Other values by design are told from wrong ones, even where only reduced sizes are asked."""
+    names = "fullsize,pillow"
+    result = bench(folder, "--backend", names, "--reduce", "2", "--protocol", "decode")
+    found = by_name(result, 2)
+
+    assert set(found["fullsize"].differing) == FILES
+    assert found["fullsize"].averaged == 3
+    assert found["pillow"].ratio.median == 1
 
 
 def test_wrong_pixels_are_not_the_best(folder: Path) -> None:

@@ -34,6 +34,12 @@ class Swapped(Wrong):
         return pixels[:, :, ::-1]
 
 
+class Fullsize(Swapped):
+    """Blue for red, and no reductions of its own: the package averages what it gives."""
+
+    supports = {"jpeg": (Support(),)}
+
+
 class Shifted(Wrong):
     """Off by one row."""
 

@@ -165,6 +165,8 @@ def _check_arguments(command: argparse.ArgumentParser, options: argparse.Namespa
         command.error(f"--{flag} needs PyTorch, which is not installed: {_PYTORCH}")
     if options.save:
         _check_saving(command, options)
+    if options.json and options.json == options.html:
+        command.error("--json and --html are the same file")
     for path in (None if options.json == "-" else options.json, options.html):
         if path is None:
             continue

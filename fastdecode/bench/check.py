@@ -82,7 +82,7 @@ class Check:
         self.max_difference = max(self.max_difference, finding.difference)
         if finding.averaged:
             self.averaged.add(index)
-        elif finding.differs:
+        if finding.differs:
             self.differing.add(index)
 
     def refuse_all(self, indexes: Sequence[int], why: str) -> None:
@@ -121,16 +121,17 @@ def examine(photo: Photo, reduce: Reduce, backend: str, right: bytes | None) -> 
     try:
         data = photo.path.read_bytes()
         image = decode(data, reduce, backend=named(backend))
+        fell_back = bool(stats().fallbacks)
+        averaged = not _native(backend, photo.header, reduce)
+        # What is averaged is right if it was right before.
+        whole = decode(data, backend=named(backend)) if averaged else image
     except Exception as error:  # a broken backend must not end the run
         return Finding(refused=reason(error))
-    fell_back = bool(stats().fallbacks)
-    averaged = not _native(backend, photo.header, reduce)
     if right is None or _digest(image) == right:
         return Finding(fell_back=fell_back, averaged=averaged)
-    reference = _reference(data, reduce)
-    difference = 0 if reference is None else _difference(image, reference)
-    differs = not averaged and difference > _allowed(photo.header)
-    return Finding("", fell_back, averaged, differs, difference)
+    difference = _from_reference(image, data, reduce)
+    wrong = _from_reference(whole, data, 1) if averaged else difference
+    return Finding("", fell_back, averaged, wrong > _allowed(photo.header), difference)
 
 
 def reason(error: Exception) -> str:
@@ -140,6 +141,12 @@ def reason(error: Exception) -> str:
     if "Original Traceback" in str(error):  # PyTorch's, from a worker process: the end says what
         return str(error).strip().splitlines()[-1]
     return f"{type(error).__name__}: {error}"
+
+
+def _from_reference(image: Image, data: bytes, reduce: Reduce) -> int:
+    """Return the largest difference from the right pixels; 0 if nobody knows them."""
+    reference = _reference(data, reduce)
+    return 0 if reference is None else _difference(image, reference)
 
 
 def _reference(data: bytes, reduce: Reduce) -> Image | None:

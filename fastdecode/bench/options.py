@@ -19,6 +19,8 @@ __all__ = ["USUAL_LIMIT", "parser"]
 USUAL_LIMIT = 200
 """Images of a run, unless another number is asked for: a data set has millions."""
 
+_MOST_AT_ONCE = 1024  # threads or workers: what is more is a slip of the finger
+
 _EXAMPLES = """\
 examples:
   python -m fastdecode.bench                      the six photos of the package
@@ -152,7 +154,10 @@ def _counts(text: str) -> tuple[int, ...]:
     words = _names(text)
     if words == ("0",):
         return ()
-    return tuple(sorted({_positive(word) for word in words}))
+    found = tuple(sorted({_positive(word) for word in words}))
+    if found[-1] > _MOST_AT_ONCE:
+        raise argparse.ArgumentTypeError(f"{found[-1]:,} at once are too many: {_MOST_AT_ONCE:,}")
+    return found
 
 
 def _names(text: str) -> tuple[str, ...]:
