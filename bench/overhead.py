@@ -34,8 +34,8 @@ from fastdecode import decode
 from fastdecode.testing import encode, picture
 
 _SIZES = {"10 KB": 10_000, "100 KB": 100_000, "300 KB": 300_000, "1 MB": 1_000_000}
-_SECONDS = 4.0
-_PROCESSES = 5
+_SECONDS = 3.0
+_PROCESSES = 11
 
 
 def photo_of(size: int, source: Image.Image | None) -> bytes:

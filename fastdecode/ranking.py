@@ -26,10 +26,10 @@ from fastdecode.types import (
     SizeClass,
 )
 
-__all__ = ["DEFAULT", "Cell", "Ranking", "size_class"]
+__all__ = ["DEFAULT", "SIZE_LIMITS", "Cell", "Ranking", "size_class"]
 
 SCHEMA = 1
-_SIZE_LIMITS = (100_000, 1_000_000, 6_000_000)  # pixels; between what calibration measures at
+SIZE_LIMITS = (100_000, 1_000_000, 6_000_000)  # pixels; between what calibration measures at
 _DAMAGED = "is no ranking that fastdecode wrote"
 
 
@@ -55,7 +55,7 @@ class Cell(NamedTuple):
 
 def size_class(pixels: int) -> SizeClass:
     """Name the class of a picture with that many stored pixels."""
-    return SIZE_CLASSES[bisect(_SIZE_LIMITS, pixels)]
+    return SIZE_CLASSES[bisect(SIZE_LIMITS, pixels)]
 
 
 @dataclass(frozen=True)

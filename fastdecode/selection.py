@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import os
+from bisect import bisect
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from fastdecode import preference, ranking, registry
 from fastdecode.context import context
 from fastdecode.errors import BackendUnavailable, UnknownBackend, UnsupportedFormat
-from fastdecode.ranking import size_class
+from fastdecode.ranking import SIZE_LIMITS, size_class
 
 if TYPE_CHECKING:
     from fastdecode.adapters.base import Backend, Support
@@ -77,6 +78,9 @@ def first(backend: str | None, header: Header, want: Want) -> Choice:
     UnsupportedFormat
         If no usable backend reads such a file, or the named one does not.
     """
+    # Written for speed: this is in every call.
+    width, height = header.width, header.height
+    side = max(height, width)
     key = (
         registry.generation,
         preference.generation,
@@ -88,8 +92,8 @@ def first(backend: str | None, header: Header, want: Want) -> Choice:
         header.coding,
         header.subsampling,
         header.animated,
-        min(max(header.width, header.height), _LARGEST_REDUCES_FROM),
-        size_class(header.width * header.height),
+        min(_LARGEST_REDUCES_FROM, side),
+        bisect(SIZE_LIMITS, width * height),
         context(),
     )
     choice = _first_choices.get(key)
