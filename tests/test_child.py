@@ -119,6 +119,21 @@ def test_a_crash_is_an_error(method: str, status: int) -> None:
     assert raised.value.status == status
 
 
+def test_the_current_folder_is_not_searched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file there that is called like a module of the library is not run in the child."""
+    folder = tmp_path / "images"
+    folder.mkdir()
+    for name in ("pickle", "json", "random", "subject_of_a_child"):
+        (folder / f"{name}.py").write_text("raise SystemExit('this is not for you')")
+    monkeypatch.chdir(folder)
+
+    with child() as one:
+        assert one.receive() is None
+        assert one.ask("add", 2) == 3
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="has no SIGKILL")
 def test_the_end_of_the_parent_is_the_end_of_the_child(tmp_path: Path) -> None:
     """A killed parent leaves no process behind."""
