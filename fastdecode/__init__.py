@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         UnknownBackend,
         UnsupportedFormat,
     )
+    from fastdecode.geometry import Geometry
     from fastdecode.preference import use
     from fastdecode.ranking import Ranking
     from fastdecode.registry import BackendInfo, backends, register
@@ -41,6 +42,7 @@ _HOMES = {
     "BackendUnavailable": "errors",
     "DecodeError": "errors",
     "FastDecodeError": "errors",
+    "Geometry": "geometry",
     "Header": "types",
     "ImageTooLarge": "errors",
     "Ranking": "ranking",
@@ -67,6 +69,7 @@ __all__ = [
     "BackendUnavailable",
     "DecodeError",
     "FastDecodeError",
+    "Geometry",
     "Header",
     "ImageTooLarge",
     "Ranking",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fastdecode import completeness, jpeg_stream, orientation, pixels, selection
+from fastdecode import completeness, jpeg_stream, orientation, pixels, scratch, selection
 from fastdecode.adapters.base import CodecWarning
 from fastdecode.completeness import Final
 from fastdecode.errors import DecodeError, FastDecodeError, ImageTooLarge
@@ -127,6 +127,7 @@ def _decode(choice: Choice, request: Request) -> Image:
         If the backend refuses, for whatever reason of its own.
     """
     header, want, window, support = request.header, request.want, request.window, choice.support
+    whole: Image | None = None
     as_wanted = (
         choice.layout == want.mode
         and choice.reduce == want.reduce
@@ -138,6 +139,9 @@ def _decode(choice: Choice, request: Request) -> Image:
     height, width = -(-header.height // choice.reduce), -(-header.width // choice.reduce)
     if inside is not None:
         height, width = inside[3] - inside[1], inside[2] - inside[0]
+    elif window is not None and support.out and choice.layout in _CHANNELS:
+        # The whole is decoded only to be cut: no need for fresh memory.
+        into = whole = scratch.borrow("whole", (height, width, _CHANNELS[choice.layout]))
     image, warned = _ask(choice, request, inside, into)
     _check_form(image, height, width, choice.layout)
     # A codec that reports warnings would have said so, had it filled anything in; but for the
@@ -148,6 +152,8 @@ def _decode(choice: Choice, request: Request) -> Image:
         _check_complete(choice, request, image, inside, warned=warned)
     if not as_wanted:
         image = _finish(image, choice, request, inside)
+    if whole is not None and request.out is None and np.may_share_memory(image, whole):
+        return np.array(image, order="C")
     return pixels.deliver(image, request.out)
 
 

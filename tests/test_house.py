@@ -29,8 +29,9 @@ _LAYERS = (
         "cores",
         "statistics",
         "outfile",
+        "scratch",
     ),
-    ("pixels",),
+    ("pixels", "geometry"),
     ("adapters",),
     ("registry", "child", "context"),
     ("installation",),
@@ -40,6 +41,7 @@ _LAYERS = (
     ("engine", "arguments"),
     ("api",),
     ("batch", "testing", "outputs"),
+    ("torch",),
     ("calibration",),
     ("bench", "calibrate_command", "__main__"),
 )

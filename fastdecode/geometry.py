@@ -1,0 +1,181 @@
+"""Where a reduced or cropped picture lies in the full one: mapping boxes, points and masks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fastdecode import orientation
+
+if TYPE_CHECKING:
+    from fastdecode.types import Box, Header, Reduce
+
+__all__ = ["Geometry"]
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """How the pixels of a result lie in the full-size picture.
+
+    Coordinates are continuous: the left edge of the first pixel is 0, its centre 0.5, its right
+    edge 1, as for the boxes of COCO, Pascal VOC and torchvision.
+
+    Attributes
+    ----------
+    box : (left, top, right, bottom)
+        What the result shows, in pixels of the full-size picture. It may reach beyond it: the last
+        column of a reduced picture stands for fewer pixels, and a crop may be padded.
+    size : (height, width)
+        Of the result, in pixels.
+    flipped : bool
+        Mirrored from left to right after that.
+
+    Examples
+    --------
+    >>> Geometry((0, 0, 640, 480), (120, 160)).boxes([[64, 48, 128, 96]])
+    array([[16., 12., 32., 24.]])
+    """
+
+    box: tuple[float, float, float, float]
+    size: tuple[int, int]
+    flipped: bool = False
+
+    @classmethod
+    def of_decode(
+        cls, header: Header, reduce: Reduce = 1, *, region: Box | None = None, orient: bool = False
+    ) -> Geometry:
+        """Describe what ``decode(data, reduce, region=region, orient=orient)`` returns.
+
+        Parameters
+        ----------
+        header : Header
+            From `probe`.
+        reduce : {1, 2, 4, 8}
+            With ``min_size``, ask `reduce_for`.
+        region : (left, top, right, bottom), optional
+        orient : bool
+
+        Returns
+        -------
+        Geometry
+            Its scale is exactly ``1 / reduce``, also where a side is no multiple of it.
+        """
+        applied = header.orientation if orient else 1
+        width, height = orientation.seen_size(header.width, header.height, applied)
+        left, top, right, bottom = region or (0, 0, width, height)
+        left, top, right, bottom = (
+            left // reduce,
+            top // reduce,
+            -(-right // reduce),
+            -(-bottom // reduce),
+        )
+        box = (left * reduce, top * reduce, right * reduce, bottom * reduce)
+        return cls(box, (bottom - top, right - left))
+
+    @property
+    def scale(self) -> tuple[float, float]:
+        """(vertical, horizontal): pixels of the result for each pixel of the full-size picture."""
+        left, top, right, bottom = self.box
+        return self.size[0] / (bottom - top), self.size[1] / (right - left)
+
+    @property
+    def offset(self) -> tuple[float, float]:
+        """(top, left): where the result begins, in pixels of the full-size picture."""
+        return self.box[1], self.box[0]
+
+    def points(self, points: Any) -> Any:
+        """Map points of the full-size picture into the result.
+
+        Parameters
+        ----------
+        points : array_like or tensor, (..., 2)
+            (x, y) in pixels.
+
+        Returns
+        -------
+        ndarray or tensor of floats, (..., 2)
+            Points outside the result are kept: they are negative or beyond its size.
+        """
+        mapped = _as_floats(points, 2)
+        vertical, horizontal = self.scale
+        mapped[..., 0] = (mapped[..., 0] - self.box[0]) * horizontal
+        mapped[..., 1] = (mapped[..., 1] - self.box[1]) * vertical
+        if self.flipped:
+            mapped[..., 0] = self.size[1] - mapped[..., 0]
+        return mapped
+
+    def boxes(self, boxes: Any, *, clip: bool = True) -> Any:
+        """Map boxes of the full-size picture into the result.
+
+        Parameters
+        ----------
+        boxes : array_like or tensor, (..., 4)
+            (left, top, right, bottom) in pixels.
+        clip : bool
+            Cut them at the edges of the result. A box that lies outside is then empty: its right
+            is not beyond its left, or its bottom not beyond its top.
+
+        Returns
+        -------
+        ndarray or tensor of floats, (..., 4)
+        """
+        mapped = _as_floats(boxes, 4)
+        corners = self.points(mapped.reshape(*mapped.shape[:-1], 2, 2))
+        mapped[..., :2], mapped[..., 2:] = corners[..., 0, :], corners[..., 1, :]
+        if self.flipped:
+            mapped[..., 0], mapped[..., 2] = corners[..., 1, 0], corners[..., 0, 0]
+        if clip:
+            height, width = self.size
+            mapped[..., 0::2] = mapped[..., 0::2].clip(0, width)
+            mapped[..., 1::2] = mapped[..., 1::2].clip(0, height)
+        return mapped
+
+    def mask(self, mask: Any, *, fill: int = 0) -> Any:
+        """Crop, shrink and flip a mask as the picture was.
+
+        Parameters
+        ----------
+        mask : ndarray or tensor, (H, W)
+            Class numbers at the picture's full size. They are picked, never averaged: the mean of
+            two class numbers would be a third class.
+        fill : int
+            For what lies outside the picture.
+
+        Returns
+        -------
+        ndarray or tensor, `size`
+            Of the same type.
+        """
+        if getattr(mask, "ndim", None) != 2:
+            raise ValueError("mask must be an array or tensor of two dimensions, (H, W)")
+        left, top, right, bottom = self.box
+        rows, no_row = _nearest(top, bottom, self.size[0], mask.shape[0])
+        columns, no_column = _nearest(left, right, self.size[1], mask.shape[1])
+        picked = mask[rows[:, None], columns]
+        picked[no_row] = fill
+        picked[:, no_column] = fill
+        if not self.flipped:
+            return picked
+        return picked.flip(-1) if hasattr(picked, "flip") else np.ascontiguousarray(picked[:, ::-1])
+
+
+def _as_floats(values: Any, last: int) -> Any:
+    """Copy into floats of the same kind: tensors stay tensors, on their device."""
+    if hasattr(values, "is_floating_point"):
+        floats = values.clone() if values.is_floating_point() else values.float()
+    else:
+        array = np.asarray(values)
+        floats = np.array(array, np.float32 if array.dtype == np.float32 else np.float64)
+    if floats.ndim == 0 or floats.shape[-1] != last:
+        raise ValueError(f"the last dimension must be {last}, but the shape is {floats.shape}")
+    return floats
+
+
+def _nearest(start: float, stop: float, count: int, limit: int) -> tuple[Any, Any]:
+    """Source index below the centre of each result pixel, and which of them lie outside."""
+    centres = start + (np.arange(count) + 0.5) * ((stop - start) / count)
+    indices = np.floor(centres).astype(np.int64)
+    outside = (indices < 0) | (indices >= limit)
+    return indices.clip(0, limit - 1), outside

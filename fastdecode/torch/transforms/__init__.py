@@ -1,0 +1,15 @@
+"""Transforms that take a file's bytes and decode only what training sees."""
+
+from fastdecode.torch.transforms.base import EncodedTransform
+from fastdecode.torch.transforms.crops import RandomResizedCrop, Resize, ResizeCenterCrop
+from fastdecode.torch.transforms.normalize import IMAGENET_MEAN, IMAGENET_STD, Normalize
+
+__all__ = [
+    "IMAGENET_MEAN",
+    "IMAGENET_STD",
+    "EncodedTransform",
+    "Normalize",
+    "RandomResizedCrop",
+    "Resize",
+    "ResizeCenterCrop",
+]

@@ -1,0 +1,259 @@
+"""What a transform of encoded bytes is, and how the package's own are carried out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import torch
+
+from fastdecode import scratch
+from fastdecode.api import decode, probe
+from fastdecode.geometry import Geometry
+from fastdecode.orientation import seen_size
+from fastdecode.torch.transforms.normalize import Normalize
+from fastdecode.torch.transforms.resample import resample
+from fastdecode.types import REDUCES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fastdecode.types import Box, Header, Image, Reduce
+
+__all__ = ["Crop", "EncodedTransform", "Plan", "Quality"]
+
+Quality = Literal["default", "exact"]
+
+
+class EncodedTransform(ABC):
+    """From a file's bytes straight to a tensor.
+
+    Attributes
+    ----------
+    shape : (3, H, W) or None
+        Of every result; None where it depends on the picture.
+    dtype : torch.dtype
+        Of every result.
+    isolated : bool
+        All its random draws come from `generator`, none from a global one: it gives the same
+        results in any number of threads.
+    """
+
+    shape: tuple[int, int, int] | None = None
+    dtype: torch.dtype = torch.float32
+    isolated: bool = True
+
+    def __call__(
+        self,
+        data: Any,
+        *,
+        generator: torch.Generator | None = None,
+        out: torch.Tensor | None = None,
+        backend: str | None = None,
+        orient: bool = False,
+    ) -> torch.Tensor:
+        """Decode and transform.
+
+        Parameters
+        ----------
+        data : bytes-like
+            The whole file, as for `fastdecode.decode`.
+        generator : torch.Generator, optional
+            For the random draws; by default torch's global one.
+        out : tensor, optional
+            Of `shape` and `dtype`, with any strides: a slot of a batch. It is written and returned.
+        backend, orient
+            As for `fastdecode.decode`.
+
+        Returns
+        -------
+        tensor, (3, H, W)
+        """
+        return self.with_geometry(
+            data, generator=generator, out=out, backend=backend, orient=orient
+        )[0]
+
+    @abstractmethod
+    def with_geometry(
+        self,
+        data: Any,
+        *,
+        generator: torch.Generator | None = None,
+        out: torch.Tensor | None = None,
+        backend: str | None = None,
+        orient: bool = False,
+    ) -> tuple[torch.Tensor, Geometry]:
+        """Do the same, and tell where the result lies in the picture.
+
+        Returns
+        -------
+        tuple of tensor and Geometry
+            The geometry maps boxes, points and masks of the full picture.
+        """
+
+
+class Plan(NamedTuple):
+    """What is to become of one picture.
+
+    Attributes
+    ----------
+    box : (left, top, right, bottom)
+        The part that is resized, in pixels of the picture.
+    canvas : (height, width)
+        What it is resized to.
+    top, left : int
+        Where the result begins on the canvas; negative where it is padded.
+    size : (height, width)
+        Of the result.
+    flip : bool
+    """
+
+    box: Box
+    canvas: tuple[int, int]
+    top: int
+    left: int
+    size: tuple[int, int]
+    flip: bool
+
+
+class Crop(EncodedTransform):
+    """The package's own: plan by the header, decode the part at the best reduction, resize, finish.
+
+    Parameters
+    ----------
+    mean, std : sequence of 3 floats, or None
+    dtype : torch.float32 or torch.uint8
+    quality : {"default", "exact"}
+    headroom : float
+    """
+
+    def __init__(
+        self,
+        mean: Sequence[float] | None,
+        std: Sequence[float] | None,
+        dtype: torch.dtype,
+        quality: Quality,
+        headroom: float,
+    ) -> None:
+        if dtype not in (torch.float32, torch.uint8):
+            raise ValueError(f"dtype must be torch.float32 or torch.uint8, not {dtype}")
+        if quality not in ("default", "exact"):
+            raise ValueError(f"quality must be 'default' or 'exact', not {quality!r}")
+        if not headroom >= 1:
+            raise ValueError(f"headroom must be at least 1, not {headroom!r}")
+        self.dtype = dtype
+        self.quality: Quality = quality
+        self.headroom = headroom
+        self.normalize = Normalize(mean, std) if dtype == torch.float32 else None
+
+    @abstractmethod
+    def plan(self, width: int, height: int, generator: torch.Generator | None) -> Plan:
+        """Decide, and draw, what is to become of a picture of that size in pixels."""
+
+    def with_geometry(
+        self,
+        data: Any,
+        *,
+        generator: torch.Generator | None = None,
+        out: torch.Tensor | None = None,
+        backend: str | None = None,
+        orient: bool = False,
+    ) -> tuple[torch.Tensor, Geometry]:
+        """Decode and transform, and tell where the result lies. Parameters as for a call."""
+        header = probe(data)
+        width, height = seen_size(header.width, header.height, header.orientation if orient else 1)
+        plan = self.plan(width, height, generator)
+        out = self._checked(out, plan)
+        pixels = self._pixels(data, header, plan, backend, orient=orient)
+        if plan.flip:
+            pixels = pixels.flip(-1)
+        if self.normalize is None:
+            out.copy_(pixels)
+        else:
+            self.normalize(pixels, out=out)
+        return out, _geometry(plan)
+
+    def _checked(self, out: torch.Tensor | None, plan: Plan) -> torch.Tensor:
+        shape = (3, *plan.size)
+        if out is None:
+            return torch.empty(shape, dtype=self.dtype)
+        if out.shape != shape or out.dtype != self.dtype or out.device.type != "cpu":
+            raise ValueError(
+                f"out must be a CPU tensor {shape} of {self.dtype}, "
+                f"not {tuple(out.shape)} of {out.dtype} on {out.device}"
+            )
+        return out
+
+    def _pixels(
+        self, data: Any, header: Header, plan: Plan, backend: str | None, *, orient: bool
+    ) -> torch.Tensor:
+        """Decode the box at the best reduction and resize it; uint8 (3, H, W)."""
+        reduce = self.reduce_for(header, plan)
+        region = tuple(
+            side // reduce if first else -(-side // reduce)
+            for side, first in zip(plan.box, (True, True, False, False), strict=True)
+        )
+        image: Image = decode(
+            data,
+            reduce,
+            region=plan.box,
+            out=scratch.borrow("crop", (region[3] - region[1], region[2] - region[0], 3)),
+            orient=orient,
+            backend=backend,
+        )
+        left, top, right, bottom = (side / reduce for side in plan.box)
+        box = (left - region[0], top - region[1], right - region[0], bottom - region[1])
+        return _on_canvas(image, box, plan)
+
+    def reduce_for(self, header: Header, plan: Plan) -> Reduce:
+        """Choose the largest reduction that leaves the box `headroom` times the canvas.
+
+        Only a JPEG is ever reduced: its decoder does less work then, where any other format is
+        decoded in full and averaged.
+        """
+        if self.quality == "exact" or header.format != "jpeg":
+            return 1
+        left, top, right, bottom = plan.box
+        height, width = (side * self.headroom for side in plan.canvas)
+        fitting: list[Reduce] = [
+            reduce
+            for reduce in REDUCES
+            if bottom - top >= height * reduce and right - left >= width * reduce
+        ]
+        return max(fitting, default=1)
+
+    def _options(self) -> str:
+        """Show what all of them have, for `repr`."""
+        normalize = self.normalize
+        parts = [] if normalize is None else [f"mean={normalize.mean}, std={normalize.std}"]
+        parts += [f"dtype={self.dtype}", f"quality={self.quality!r}"]
+        parts += [f"headroom={self.headroom}"] if self.headroom != 1 else []
+        return ", ".join(parts)
+
+
+def _on_canvas(image: Image, box: tuple[float, float, float, float], plan: Plan) -> torch.Tensor:
+    """Resize, and pad with black where the result is larger than the canvas."""
+    height, width = plan.size
+    top, left = max(0, plan.top), max(0, plan.left)
+    bottom = min(plan.canvas[0], plan.top + height)
+    right = min(plan.canvas[1], plan.left + width)
+    pixels = resample(image, box, plan.canvas, (left, top, right, bottom))
+    if pixels.shape[1:] == plan.size:
+        return pixels
+    padded = torch.zeros((3, height, width), dtype=torch.uint8)
+    y, x = top - plan.top, left - plan.left
+    padded[:, y : y + bottom - top, x : x + right - left] = pixels
+    return padded
+
+
+def _geometry(plan: Plan) -> Geometry:
+    left, top, right, bottom = plan.box
+    across, down = (right - left) / plan.canvas[1], (bottom - top) / plan.canvas[0]
+    height, width = plan.size
+    shown = (
+        left + plan.left * across,
+        top + plan.top * down,
+        left + (plan.left + width) * across,
+        top + (plan.top + height) * down,
+    )
+    return Geometry(shown, plan.size, plan.flip)

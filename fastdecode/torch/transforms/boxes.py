@@ -1,0 +1,118 @@
+"""torchvision's geometry: which box is drawn, how sides are rounded, where a crop lies.
+
+Notes
+-----
+The rules are those of torchvision 0.29: `RandomResizedCrop.get_params`, the size that `Resize`
+computes from one side, and the margins of `CenterCrop`.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+
+import torch
+
+from fastdecode.types import Box
+
+__all__ = ["center_crop", "draw_box", "draw_flip", "resized"]
+
+_ATTEMPTS = 10
+
+
+def draw_box(
+    width: int,
+    height: int,
+    scale: tuple[float, float],
+    ratio: tuple[float, float],
+    generator: torch.Generator | None,
+) -> Box:
+    """Draw a box of random area and aspect ratio.
+
+    Parameters
+    ----------
+    width, height : int
+        Of the picture, in pixels.
+    scale : (low, high)
+        Of the box's area, as a share of the picture's.
+    ratio : (low, high)
+        Of the box's width to its height.
+    generator : torch.Generator or None
+        None draws from torch's global one.
+
+    Returns
+    -------
+    (left, top, right, bottom)
+        In pixels.
+
+    Notes
+    -----
+    The same draws in the same order as torchvision, computed in the same precision: area, then
+    aspect ratio (uniform in its logarithm, as float32), at most ten times, then top and left. If
+    no box fits, the central one whose ratio is nearest.
+    """
+    area = height * width
+    low, high = _logarithms(ratio)
+    for _ in range(_ATTEMPTS):
+        target = area * torch.empty(1).uniform_(scale[0], scale[1], generator=generator).item()
+        aspect = torch.exp(torch.empty(1).uniform_(low, high, generator=generator)).item()
+        across = round(math.sqrt(target * aspect))
+        down = round(math.sqrt(target / aspect))
+        if 0 < across <= width and 0 < down <= height:
+            top = int(torch.randint(0, height - down + 1, (1,), generator=generator).item())
+            left = int(torch.randint(0, width - across + 1, (1,), generator=generator).item())
+            return left, top, left + across, top + down
+    across, down = width, height
+    if width / height < min(ratio):
+        down = round(width / min(ratio))
+    elif width / height > max(ratio):
+        across = round(height * max(ratio))
+    left, top = (width - across) // 2, (height - down) // 2
+    return left, top, left + across, top + down
+
+
+def draw_flip(probability: float, generator: torch.Generator | None) -> bool:
+    """Draw whether to flip, as torchvision's RandomHorizontalFlip; a probability of 0 draws not."""
+    return probability > 0 and bool(torch.rand(1, generator=generator) < probability)
+
+
+@cache
+def _logarithms(ratio: tuple[float, float]) -> tuple[float, float]:
+    low, high = torch.log(torch.tensor(ratio)).tolist()
+    return low, high
+
+
+def resized(width: int, height: int, size: int | tuple[int, int]) -> tuple[int, int]:
+    """Compute the (height, width) that torchvision's Resize makes of a picture.
+
+    Parameters
+    ----------
+    width, height : int
+    size : int or (height, width)
+        An int is the shorter side; the longer one follows, cut to a whole pixel.
+    """
+    if not isinstance(size, int):
+        return size
+    if width <= height:
+        return int(size * height / width), size
+    return size, int(size * width / height)
+
+
+def center_crop(canvas: tuple[int, int], size: tuple[int, int]) -> tuple[int, int]:
+    """Compute (top, left) of the central crop; negative where it must be padded.
+
+    Parameters
+    ----------
+    canvas : (height, width)
+    size : (height, width)
+        Of the crop.
+
+    Notes
+    -----
+    An odd margin is rounded to the even number, an odd padding is larger at the far side.
+    """
+    return _margin(canvas[0], size[0]), _margin(canvas[1], size[1])
+
+
+def _margin(whole: int, part: int) -> int:
+    return round((whole - part) / 2.0) if part <= whole else -((part - whole) // 2)

@@ -1,0 +1,208 @@
+"""The three transforms of image training: a random crop, a central crop, the whole picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from fastdecode.torch.transforms.base import Crop, Plan, Quality
+from fastdecode.torch.transforms.boxes import center_crop, draw_box, draw_flip, resized
+from fastdecode.torch.transforms.normalize import IMAGENET_MEAN, IMAGENET_STD
+
+if TYPE_CHECKING:
+    from fastdecode.types import Box
+
+__all__ = ["RandomResizedCrop", "Resize", "ResizeCenterCrop"]
+
+_Size = int | Sequence[int]
+
+
+class RandomResizedCrop(Crop):
+    """A random box, resized and perhaps flipped: what networks are trained on.
+
+    Parameters
+    ----------
+    size : int or (height, width)
+        Of the result, in pixels; an int is both.
+    scale : (low, high)
+        Of the box's area, as a share of the picture's.
+    ratio : (low, high)
+        Of the box's width to its height.
+    flip : float
+        Probability of a flip from left to right.
+    mean, std : sequence of 3 floats, or None
+        To normalise with; ImageNet's by default. ``mean=None``: values of 0 to 1.
+    dtype : torch.float32 or torch.uint8
+        ``torch.uint8`` gives plain bytes, to be normalised on the device by `Normalize`.
+    quality : {"default", "exact"}
+        ``"default"`` lets the JPEG decoder shrink by up to 8 first. ``"exact"`` never does, and
+        gives torchvision's pixels.
+    headroom : float
+        How many times larger than the result the box must still be after that, at least 1.
+
+    Notes
+    -----
+    The boxes and flips are those of torchvision's RandomResizedCrop and RandomHorizontalFlip for
+    the same seed.
+    """
+
+    def __init__(
+        self,
+        size: _Size,
+        scale: Sequence[float] = (0.08, 1.0),
+        ratio: Sequence[float] = (3 / 4, 4 / 3),
+        flip: float = 0.5,
+        *,
+        mean: Sequence[float] | None = IMAGENET_MEAN,
+        std: Sequence[float] | None = IMAGENET_STD,
+        dtype: torch.dtype = torch.float32,
+        quality: Quality = "default",
+        headroom: float = 1.0,
+    ) -> None:
+        super().__init__(mean, std, dtype, quality, headroom)
+        self.size = _both_sides("size", size)
+        self.scale = _range("scale", scale)
+        self.ratio = _range("ratio", ratio)
+        self.flip = _probability(flip)
+        self.shape = (3, *self.size)
+
+    def plan(self, width: int, height: int, generator: torch.Generator | None) -> Plan:
+        """Draw a box, then whether to flip."""
+        box = draw_box(width, height, self.scale, self.ratio, generator)
+        return Plan(box, self.size, 0, 0, self.size, draw_flip(self.flip, generator))
+
+    def __repr__(self) -> str:
+        return (
+            f"RandomResizedCrop(size={self.size}, scale={self.scale}, ratio={_short(self.ratio)}, "
+            f"flip={self.flip}, {self._options()})"
+        )
+
+
+class ResizeCenterCrop(Crop):
+    """The centre of the resized picture: what networks are tested on.
+
+    Parameters
+    ----------
+    resize : int or (height, width)
+        What the whole is resized to; an int is the shorter side.
+    size : int or (height, width)
+        Of the crop. Where it is larger than the resized picture it is padded with black.
+    flip : float
+        Probability of a flip from left to right.
+    mean, std, dtype, quality, headroom
+        As for `RandomResizedCrop`.
+
+    Notes
+    -----
+    Sides and margins are rounded as by torchvision's Resize and CenterCrop.
+    """
+
+    def __init__(
+        self,
+        resize: _Size,
+        size: _Size,
+        flip: float = 0.0,
+        *,
+        mean: Sequence[float] | None = IMAGENET_MEAN,
+        std: Sequence[float] | None = IMAGENET_STD,
+        dtype: torch.dtype = torch.float32,
+        quality: Quality = "default",
+        headroom: float = 1.0,
+    ) -> None:
+        super().__init__(mean, std, dtype, quality, headroom)
+        self.resize = _one_or_both("resize", resize)
+        self.size = _both_sides("size", size)
+        self.flip = _probability(flip)
+        self.shape = (3, *self.size)
+
+    def plan(self, width: int, height: int, generator: torch.Generator | None) -> Plan:
+        """Resize the whole, keep the centre."""
+        canvas = resized(width, height, self.resize)
+        top, left = center_crop(canvas, self.size)
+        flip = draw_flip(self.flip, generator)
+        return Plan(_whole(width, height), canvas, top, left, self.size, flip)
+
+    def __repr__(self) -> str:
+        return (
+            f"ResizeCenterCrop(resize={self.resize}, size={self.size}, flip={self.flip}, "
+            f"{self._options()})"
+        )
+
+
+class Resize(Crop):
+    """The whole picture, resized.
+
+    Parameters
+    ----------
+    size : int or (height, width)
+        An int is the shorter side; the results then differ in shape.
+    flip : float
+        Probability of a flip from left to right.
+    mean, std, dtype, quality, headroom
+        As for `RandomResizedCrop`.
+
+    Notes
+    -----
+    The longer side is rounded as by torchvision's Resize.
+    """
+
+    def __init__(
+        self,
+        size: _Size,
+        flip: float = 0.0,
+        *,
+        mean: Sequence[float] | None = IMAGENET_MEAN,
+        std: Sequence[float] | None = IMAGENET_STD,
+        dtype: torch.dtype = torch.float32,
+        quality: Quality = "default",
+        headroom: float = 1.0,
+    ) -> None:
+        super().__init__(mean, std, dtype, quality, headroom)
+        self.size = _one_or_both("size", size)
+        self.flip = _probability(flip)
+        self.shape = None if isinstance(self.size, int) else (3, *self.size)
+
+    def plan(self, width: int, height: int, generator: torch.Generator | None) -> Plan:
+        """Resize the whole."""
+        canvas = resized(width, height, self.size)
+        flip = draw_flip(self.flip, generator)
+        return Plan(_whole(width, height), canvas, 0, 0, canvas, flip)
+
+    def __repr__(self) -> str:
+        return f"Resize(size={self.size}, flip={self.flip}, {self._options()})"
+
+
+def _whole(width: int, height: int) -> Box:
+    return 0, 0, width, height
+
+
+def _one_or_both(name: str, size: _Size) -> int | tuple[int, int]:
+    """Check a size; one number, alone or in a list, stays one."""
+    sides = (size,) if isinstance(size, int) else tuple(size)
+    if not 1 <= len(sides) <= 2 or not all(isinstance(s, int) and s > 0 for s in sides):
+        raise ValueError(f"{name} must be a positive integer or (height, width), not {size!r}")
+    return sides[0] if len(sides) == 1 else (sides[0], sides[1])
+
+
+def _both_sides(name: str, size: _Size) -> tuple[int, int]:
+    checked = _one_or_both(name, size)
+    return (checked, checked) if isinstance(checked, int) else checked
+
+
+def _range(name: str, values: Sequence[float]) -> tuple[float, float]:
+    numbers = tuple(float(value) for value in values)
+    if len(numbers) != 2 or not 0 < numbers[0] <= numbers[1]:
+        raise ValueError(f"{name} must be (low, high) with 0 < low <= high, not {values!r}")
+    return numbers[0], numbers[1]
+
+
+def _probability(value: Any) -> float:
+    if not 0 <= value <= 1:
+        raise ValueError(f"flip must be a probability from 0 to 1, not {value!r}")
+    return float(value)
+
+
+def _short(ratio: tuple[float, float]) -> str:
+    return f"({ratio[0]:.4g}, {ratio[1]:.4g})"
