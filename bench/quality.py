@@ -1,0 +1,181 @@
+"""How near do the transforms come to torchvision's pixels?
+
+    python bench/quality.py PHOTOS
+
+Every photo under PHOTOS goes through Resize(256) and CenterCrop(224), and through
+RandomResizedCrop(224) and a flip by a few fixed seeds, as bytes, by this package's transforms and
+by the reference (`reference.py`: torchvision v2's rules in plain torch). The reference draws its
+boxes and flips by itself: another box would show at once.
+
+- exact: ``quality="exact"``; the largest difference, in levels of 255. Aim: at most 1.
+- default: the peak signal-to-noise ratio, a mean over the results. Aim: above 40 dB. 60 dB is the
+  most that a result counts for, whether it is the same or just nearly: fewer than one value in 15
+  is then a level off. The results whose JPEG was decoded at a reduced size are also told by
+  themselves, since the others differ no more than exact ones.
+
+A collection is a folder in PHOTOS.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from statistics import mean
+from typing import Any, NamedTuple
+
+import torch
+from record import record
+from reference import RESIZE, SIZE, evaluation, photos_in, pixels, training
+
+from fastdecode import probe
+from fastdecode.torch.transforms import RandomResizedCrop, ResizeCenterCrop
+
+_SEEDS = 4
+_MOST_DB = 60.0
+_AIM_LEVELS, _AIM_DB = 1, 40.0
+
+
+class Found(NamedTuple):
+    """How one result differs from the reference.
+
+    Attributes
+    ----------
+    collection, photo : str
+    kind : {"eval", "train"}
+    levels : int
+        The exact result's largest difference.
+    off : float
+        Share of its values that differ at all.
+    db : float
+        The default result's peak signal-to-noise ratio.
+    reduce : int
+        At which the default result was decoded.
+    """
+
+    collection: str
+    photo: str
+    kind: str
+    levels: int
+    off: float
+    db: float
+    reduce: int
+
+
+def transforms(kind: str) -> tuple[Any, Any]:
+    """Make the two to be judged: exact and default."""
+    if kind == "eval":
+        exact, default = (
+            ResizeCenterCrop(RESIZE, SIZE, dtype=torch.uint8, quality=quality)
+            for quality in ("exact", "default")
+        )
+    else:
+        exact, default = (
+            RandomResizedCrop(SIZE, dtype=torch.uint8, quality=quality)
+            for quality in ("exact", "default")
+        )
+    return exact, default
+
+
+def compare(path: Path, collection: str, seeds: Iterable[int]) -> list[Found]:
+    """Compare what becomes of one photo."""
+    data, image = path.read_bytes(), pixels(path)
+    header = probe(data)
+    found = []
+    for kind, seed in [("eval", 0), *(("train", seed) for seed in seeds)]:
+        expected = evaluation(image) if kind == "eval" else training(image, seed)
+        exact, default = transforms(kind)
+        levels = difference(exact(data, generator=seeded(seed)), expected)
+        plan = default.plan(header.width, header.height, seeded(seed))
+        found.append(
+            Found(
+                collection,
+                path.name,
+                kind,
+                int(levels.max()),
+                float((levels > 0).double().mean()),
+                decibels(difference(default(data, generator=seeded(seed)), expected)),
+                default.reduce_for(header, plan),
+            )
+        )
+    return found
+
+
+def seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def difference(result: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
+    assert result.dtype == expected.dtype == torch.uint8
+    assert result.shape == expected.shape
+    return (result.short() - expected.short()).abs()
+
+
+def decibels(levels: torch.Tensor) -> float:
+    square = float(levels.double().square().mean())
+    if not square:
+        return _MOST_DB
+    return min(_MOST_DB, 10 * torch.tensor(255**2 / square).log10().item())
+
+
+def summary(results: list[Found]) -> dict[str, Any]:
+    """Sum up, with the worst of each."""
+    farthest = max(results, key=lambda one: (one.levels, one.off))
+    noisiest = min(results, key=lambda one: one.db)
+    reduced = [one.db for one in results if one.reduce > 1]
+    return {
+        "results": len(results),
+        "exact": {
+            "largest_difference": farthest.levels,
+            "worst_photo": f"{farthest.collection}/{farthest.photo}",
+            "values_off": round(mean(one.off for one in results), 5),
+            "more_than_1_level": sum(one.levels > _AIM_LEVELS for one in results),
+            "target_met": farthest.levels <= _AIM_LEVELS,
+        },
+        "default": {
+            "mean_db": round(mean(one.db for one in results), 2),
+            "worst_db": round(noisiest.db, 2),
+            "worst_photo": f"{noisiest.collection}/{noisiest.photo}",
+            "reduced": len(reduced),
+            "mean_db_reduced": round(mean(reduced), 2) if reduced else None,
+            "reduces": dict(sorted(Counter(one.reduce for one in results).items())),
+            "target_met": mean(one.db for one in results) > _AIM_DB,
+        },
+    }
+
+
+def told(kind: str, name: str, one: dict[str, Any]) -> str:
+    exact, default = one["exact"], one["default"]
+    reduced = f" ({default['mean_db_reduced']} dB)" if default["reduced"] else ""
+    return (
+        f"{kind}, {name}: {one['results']} results, {default['reduced']} reduced{reduced}\n"
+        f"  exact: at most {exact['largest_difference']} levels off, {exact['worst_photo']}\n"
+        f"  default: {default['mean_db']} dB on average, "
+        f"worst {default['worst_db']}, {default['worst_photo']}"
+    )
+
+
+def main() -> None:
+    root = Path(sys.argv[1])
+    results: list[Found] = []
+    for number, path in enumerate(photos_in(root)):
+        parts = path.relative_to(root).parent.parts
+        seeds = range(number * _SEEDS, (number + 1) * _SEEDS)
+        results += compare(path, parts[0] if parts else root.resolve().name, seeds)
+    result: dict[str, Any] = {}
+    for kind in ("eval", "train"):
+        some = [one for one in results if one.kind == kind]
+        names = sorted({one.collection for one in some})
+        result[kind] = {"all": summary(some)} | {
+            name: summary([one for one in some if one.collection == name]) for name in names
+        }
+        for name, one in result[kind].items():
+            print(told(kind, name, one))
+    print(
+        record("quality", result, seeds_each=_SEEDS, at_most_db=_MOST_DB, torch=torch.__version__)
+    )
+
+
+if __name__ == "__main__":
+    main()

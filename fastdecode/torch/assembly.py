@@ -1,0 +1,203 @@
+"""A batch in the making: many threads write its samples, one collects them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils.data import default_collate
+
+from fastdecode.torch.failures import SKIPPED
+from fastdecode.torch.memory import BatchMemory
+from fastdecode.torch.order import sample_seed
+from fastdecode.torch.source import Source
+
+__all__ = ["Assembly", "Ready", "Recipe", "collate"]
+
+_POLL_S = 0.5
+
+
+class Ready(NamedTuple):
+    """A finished batch.
+
+    Attributes
+    ----------
+    batch : object
+        None if every item of it was left out.
+    position : int
+        How many batches of the epoch there are up to and with this one.
+    skipped : int
+        Items that were left out because they are damaged.
+    """
+
+    batch: Any
+    position: int
+    skipped: int
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What is the same for all batches of an epoch.
+
+    Attributes
+    ----------
+    source : Source
+    seed, epoch : int
+    collate_fn : callable or None
+        From a list of samples to a batch; None writes images straight into the batch where their
+        shape is known, and does as torch's DataLoader where it is not.
+    memory : BatchMemory
+    channels_last : bool
+    """
+
+    source: Source
+    seed: int
+    epoch: int
+    collate_fn: Callable[[list[Any]], Any] | None
+    memory: BatchMemory
+    channels_last: bool
+
+
+class _Generators(threading.local):
+    """One generator a thread, seeded anew for each sample."""
+
+    def __init__(self) -> None:
+        self.generator = torch.Generator()
+
+
+_generators = _Generators()
+
+
+class Assembly:
+    """One batch, made by `make` in any threads, one call for each of `parts`.
+
+    Parameters
+    ----------
+    recipe : Recipe
+    items : list
+        Indices of the samples.
+    position : int
+        See `Ready`.
+    part : int
+        How many samples one call of `make` makes.
+    """
+
+    def __init__(self, recipe: Recipe, items: list[Any], position: int, part: int) -> None:
+        self._recipe = recipe
+        self._items = items
+        self._position = position
+        self._images = self._slots = None
+        shape = recipe.source.shape
+        if shape is not None and recipe.collate_fn is None:
+            self._images = recipe.memory.take(
+                (len(items), *shape), recipe.source.dtype, channels_last=recipe.channels_last
+            )
+            self._slots = self._images.unbind(0)
+        self._samples: list[Any] = [None] * len(items)
+        self._errors: dict[int, BaseException] = {}
+        self.parts = [range(at, min(at + part, len(items))) for at in range(0, len(items), part)]
+        self._left = len(self.parts)
+        self._lock = threading.Lock()
+        self._done = threading.Event()
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        """Make no more samples: nobody will ask for the result."""
+        self._cancelled = True
+
+    def make(self, part: range) -> None:
+        """Make some of the samples. Never raises: an error comes out at `result`."""
+        for at in part:
+            if self._cancelled:
+                return
+            try:
+                self._samples[at] = self._sample(at)
+            except BaseException as error:  # of whatever kind: it belongs to the consumer
+                self._errors[at] = error
+        with self._lock:
+            self._left -= 1
+            if not self._left:
+                self._done.set()
+
+    def _sample(self, at: int) -> Any:
+        recipe = self._recipe
+        generator = _generators.generator
+        generator.manual_seed(sample_seed(recipe.seed, recipe.epoch, self._items[at]))
+        slot = None if self._slots is None else self._slots[at]
+        sample = recipe.source.fetch(self._items[at], generator, slot)
+        if slot is not None and sample is not SKIPPED:
+            image = sample[0] if isinstance(sample, tuple) else sample
+            if image is not slot:  # what stands in for a damaged one came from elsewhere
+                slot.copy_(image)
+        return sample
+
+    def result(self, timeout: float | None) -> Ready:
+        """Wait for the batch.
+
+        Parameters
+        ----------
+        timeout : float or None
+            Seconds.
+
+        Raises
+        ------
+        TimeoutError
+            If it takes longer.
+        Exception
+            What the first sample that failed, in the order of the batch, raised.
+        """
+        waited = 0.0
+        # In short turns: on Windows Ctrl-C does not end a wait.
+        while not self._done.wait(_POLL_S):
+            waited += _POLL_S
+            if timeout is not None and waited >= timeout:
+                missing = [
+                    item
+                    for item, sample in zip(self._items, self._samples, strict=True)
+                    if sample is None
+                ]
+                raise TimeoutError(
+                    f"batch {self._position - 1} is not there after {timeout} s; still missing are "
+                    f"items {missing}: does reading them hang?"
+                )
+        if self._errors:
+            raise self._errors[min(self._errors)]
+        return collate(self._samples, self._images, self._position, self._recipe.collate_fn)
+
+
+def collate(
+    samples: Sequence[Any],
+    images: torch.Tensor | None,
+    position: int,
+    collate_fn: Callable[[list[Any]], Any] | None,
+) -> Ready:
+    """Make a batch of samples, without those that were left out.
+
+    Parameters
+    ----------
+    samples : sequence
+        Samples, or SKIPPED.
+    images : tensor (N, C, H, W) or None
+        Where the images are already.
+    position : int
+    collate_fn : callable or None
+
+    Returns
+    -------
+    Ready
+    """
+    kept = [at for at, sample in enumerate(samples) if sample is not SKIPPED]
+    skipped = len(samples) - len(kept)
+    if not kept:
+        return Ready(None, position, skipped)
+    good = [samples[at] for at in kept]
+    if images is None:
+        return Ready((collate_fn or default_collate)(good), position, skipped)
+    batch: Any = images[kept] if skipped else images
+    if isinstance(good[0], tuple):  # a list, as from torch's default_collate
+        rest = zip(*(sample[1:] for sample in good), strict=True)
+        batch = [batch, *(default_collate(list(values)) for values in rest)]
+    return Ready(batch, position, skipped)

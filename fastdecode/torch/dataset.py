@@ -1,0 +1,292 @@
+"""`DecodeDataset`: a dataset that says where its pictures are, and is given all the rest."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from fastdecode import api
+from fastdecode.torch.chosen import Chosen, Settings, choose
+from fastdecode.torch.failures import DAMAGE, OnError, is_damage, naming
+from fastdecode.torch.mixin import DecodeMixin
+from fastdecode.torch.standard import standard_transform
+from fastdecode.torch.tolerant import TolerantDataset, plain_index
+from fastdecode.torch.transforms import EncodedTransform
+
+if TYPE_CHECKING:
+    import torch
+    from typing_extensions import Unpack
+
+    from fastdecode.geometry import Geometry
+    from fastdecode.torch.transforms.base import Quality
+    from fastdecode.types import Mode, Output, Reduce
+
+__all__ = ["DatasetOptions", "DecodeDataset"]
+
+
+class DatasetOptions(TypedDict, total=False):
+    """What every dataset of the package takes by name; `DecodeDataset` says what each is."""
+
+    reduce: Reduce
+    min_size: int | tuple[int, int] | None
+    mode: Mode
+    orient: bool
+    backend: str | None
+    output: Output | None
+    on_error: OnError
+    fuse: bool
+    quality: Quality
+    headroom: float
+
+
+class DecodeDataset(DecodeMixin, TolerantDataset):
+    """A dataset that gets decoding, transforms, error policy and whole batches for nothing.
+
+    A subclass writes ``__len__`` and `read`. Options are attributes of the class, or of an
+    instance, or arguments of the constructor.
+
+    Parameters
+    ----------
+    transform : callable, optional
+        An `EncodedTransform` is given the file's bytes. Any other is given the decoded picture, in
+        the form of `output`; the parts of a torchvision pipeline that are known for certain are
+        done while decoding (see `fuse`).
+    target_transform : callable, optional
+    **options
+        Any of the attributes below by its name, and those of `DecodeMixin`.
+
+    Attributes
+    ----------
+    on_error : {"raise", "skip", "replace"} or callable
+        What to do when a file is damaged, missing or unreadable (`FastDecodeError`, `OSError`).
+        ``"skip"`` leaves the sample out of its batch. ``"replace"`` puts another in its place, the
+        same one each time. A callable, or a method of this name, is called with the index and the
+        error, and returns what ``dataset[index]`` should give, or None to skip. Any other error is
+        a mistake in the program, and is raised.
+    errors : list of Failure
+        Index, path and reason of each damaged sample. In a worker process of PyTorch's DataLoader
+        this is the worker's own copy: there, each is reported by a warning, too.
+    fuse : bool
+        Let `fastdecode.torch.fuse` look at the transform.
+    quality, headroom
+        For `fuse`.
+    has_targets : bool
+        Without, ``dataset[index]`` is the picture alone, and the target `load` returns is None.
+
+    Raises
+    ------
+    ValueError
+        If `reduce`, `min_size` or `mode` is set beside an `EncodedTransform`, which does its own
+        choosing.
+
+    Examples
+    --------
+    >>> class Photos(DecodeDataset):
+    ...     def __len__(self):
+    ...         return len(self.rows)
+    ...
+    ...     def read(self, index):
+    ...         return self.rows[index].path, self.rows[index].label  # doctest: +SKIP
+    """
+
+    transform: Callable[..., Any] | None = None
+    target_transform: Callable[..., Any] | None = None
+    fuse: bool = True
+    quality: Quality = "default"
+    headroom: float = 1.0
+
+    def __init__(
+        self,
+        transform: Callable[..., Any] | None = None,
+        target_transform: Callable[..., Any] | None = None,
+        **options: Unpack[DatasetOptions],
+    ) -> None:
+        super().__init__()
+        if transform is not None:
+            self.transform = transform
+        if target_transform is not None:
+            self.target_transform = target_transform
+        for name, value in options.items():
+            if name not in DatasetOptions.__annotations__:
+                raise TypeError(f"{type(self).__name__}() has no option {name!r}")
+            setattr(self, name, value)
+        self._chosen()  # which says at once what does not go together
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        state.pop("_choice", None)  # made anew where it is needed
+        return state
+
+    def read(self, index: int) -> tuple[Any, Any]:
+        """Return the encoded picture of a sample and its target: for a subclass to write.
+
+        Parameters
+        ----------
+        index : int
+
+        Returns
+        -------
+        source : bytes-like or path
+        target : object
+        """
+        raise NotImplementedError(f"{type(self).__name__} must say where sample {index} is")
+
+    def map_target(self, target: Any, geometry: Geometry) -> Any:  # noqa: ARG002 - for subclasses
+        """Adapt a target to what became of its picture: for a subclass that has boxes or masks.
+
+        Parameters
+        ----------
+        target : object
+            From `read`.
+        geometry : Geometry
+            Of the transform, if it is an `EncodedTransform` or was fused; otherwise of the decoded
+            picture, before any transform.
+
+        Returns
+        -------
+        object
+            What `target_transform` is given.
+        """
+        return target
+
+    def load(
+        self,
+        index: int,
+        *,
+        generator: torch.Generator | None = None,
+        out: torch.Tensor | None = None,
+    ) -> tuple[Any, Any]:
+        """Read, decode and transform one sample; errors are raised, whatever `on_error` says.
+
+        Parameters
+        ----------
+        index : int
+        generator : torch.Generator, optional
+            For the draws of an `EncodedTransform`; by default torch's global one.
+        out : tensor, optional
+            Of `sample_shape` and `sample_dtype`: the picture is written there.
+
+        Returns
+        -------
+        image, target
+
+        Raises
+        ------
+        FastDecodeError, OSError
+            The message names the file, where there is one, and the index.
+        ValueError
+            If `out` is given, but there is no `sample_shape`.
+        """
+        source = None
+        try:
+            source, target = self.read(index)
+            image, geometry = self._image(source, generator, out)
+            if geometry is not None and self._maps_targets():
+                target = self.map_target(target, geometry)
+            return image, target if self.target_transform is None else self.target_transform(target)
+        except DAMAGE as error:
+            if is_damage(error):
+                naming(error, plain_index(index), source)
+            raise
+
+    @property
+    def sample_shape(self) -> tuple[int, int, int] | None:
+        """(3, H, W) of every picture, or None where they may differ."""
+        transform = None if self._is_overridden() else self._chosen().transform
+        return transform.shape if isinstance(transform, EncodedTransform) else None
+
+    @property
+    def sample_dtype(self) -> torch.dtype | None:
+        """Type of every picture where there is a `sample_shape`, else None."""
+        return None if self.sample_shape is None else self._chosen().transform.dtype
+
+    @property
+    def isolated(self) -> bool:
+        """Whether all random draws of a sample come from `load`'s `generator`.
+
+        Nothing is known of a subclass with its own ``__getitem__``. Targets are taken to be no
+        matter of chance.
+        """
+        if self._is_overridden() or type(self).load is not DecodeDataset.load:
+            return False
+        transform = self._chosen().transform
+        return transform is None or getattr(transform, "isolated", False) is True
+
+    def extra_repr(self) -> str:
+        """Return lines to be shown by `repr`: for a subclass to write."""
+        return ""
+
+    def __repr__(self) -> str:
+        lines = [f"Number of datapoints: {len(self)}"]
+        root = getattr(self, "root", None)
+        if root is not None:
+            lines.append(f"Root location: {root}")
+        lines += self.extra_repr().splitlines()
+        transforms = standard_transform(self.transform, self.target_transform)
+        lines += [] if transforms is None else [repr(transforms)]
+        lines += f"Decoding: {self._decoding()}".splitlines()
+        return "\n".join([f"Dataset {type(self).__name__}", *(f"    {line}" for line in lines)])
+
+    def _decoding(self) -> str:
+        """Say in words how pictures are decoded."""
+        chosen = self._chosen()
+        if isinstance(chosen.transform, EncodedTransform):
+            return repr(chosen.transform) if chosen.fused else "by the transform"
+        options = [
+            f"{name}={getattr(self, name)!r}"
+            for name in ("reduce", "min_size", "mode", "orient", "backend")
+            if getattr(self, name) != getattr(DecodeMixin, name)
+        ]
+        return ", ".join(["whole pictures, nothing fused", *options])
+
+    def _settings(self) -> Settings:
+        return Settings(
+            self.transform,
+            self.fuse,
+            self.quality,
+            self.headroom,
+            self.reduce,
+            self.min_size,
+            self.mode,
+            self.output,
+        )
+
+    def _chosen(self) -> Chosen:
+        """Return the transform that is called; fuse again if anything it depends on has changed."""
+        known = self.__dict__.get("_choice")
+        chosen = choose(self._settings(), known)
+        if chosen is not known:
+            self.__dict__["_choice"] = chosen
+        return chosen
+
+    def _maps_targets(self) -> bool:
+        return type(self).map_target is not DecodeDataset.map_target
+
+    def _image(
+        self, source: Any, generator: torch.Generator | None, out: torch.Tensor | None
+    ) -> tuple[Any, Geometry | None]:
+        """Decode and transform; the geometry may be missing where nobody asks for it."""
+        self._settle()
+        transform = self._chosen().transform
+        if isinstance(transform, EncodedTransform):
+            data = self._encoded(source)
+            make = transform.with_geometry if self._maps_targets() else transform
+            made: Any = make(
+                data, generator=generator, out=out, backend=self.backend, orient=self.orient
+            )
+            return made if self._maps_targets() else (made, None)
+        if out is not None:
+            raise ValueError(
+                "out needs an EncodedTransform: only then the shape of a sample is known"
+            )
+        image, geometry = self._picture(source)
+        return (image if transform is None else transform(image)), geometry
+
+    def _encoded(self, source: Any) -> Any:
+        """Return a file's bytes."""
+        return api._read(os.fspath(source)) if isinstance(source, (str, os.PathLike)) else source
+
+    def _picture(self, source: Any) -> tuple[Any, Geometry | None]:
+        """Return the decoded picture, and its geometry where it is known."""
+        return self._decoded(self._encoded(source), self.output or "pil")

@@ -1,0 +1,121 @@
+"""An epoch under way: batches from the crew, and what is handed to the consumer."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from fastdecode.torch.assembly import Assembly, Ready, Recipe
+from fastdecode.torch.crew import Crew
+from fastdecode.torch.order import Order
+
+__all__ = ["Epoch", "ThreadEpoch"]
+
+_LARGEST_PART = 4
+_PARTS_A_THREAD = 2
+
+
+class ThreadEpoch:
+    """Batches in order, of which some are made ahead.
+
+    Parameters
+    ----------
+    recipe : Recipe
+    order : Order
+    start : int
+        Batch to begin with.
+    crew : Crew or None
+        None makes each batch in the calling thread.
+    prefetch : int
+        How many batches are in the making beside the one that is waited for.
+    timeout : float or None
+        Seconds to wait for one.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        order: Order,
+        start: int,
+        crew: Crew | None,
+        prefetch: int,
+        timeout: float | None,
+    ) -> None:
+        self._recipe = recipe
+        self._order = order
+        self._next = start
+        self._crew = crew
+        self._prefetch = prefetch if crew is not None else 0
+        self._timeout = timeout
+        self._pending: deque[Assembly] = deque()
+        # Small parts keep all threads busy to the end of a batch, large ones hand over less often.
+        shares = 1 if crew is None else crew.count * _PARTS_A_THREAD
+        self._part = max(1, min(_LARGEST_PART, order.batch_size // shares))
+        self._fill()
+
+    def _fill(self) -> None:
+        """Begin batches, up to the number that are made ahead."""
+        while self._next < self._order.count and len(self._pending) < max(1, self._prefetch):
+            items = self._order.batch(self._next)
+            self._next += 1
+            assembly = Assembly(self._recipe, items, self._next, self._part)
+            self._pending.append(assembly)
+            if self._crew is not None:
+                for part in assembly.parts:
+                    self._crew.submit(partial(assembly.make, part))
+
+    def __iter__(self) -> Iterator[Ready]:
+        return self
+
+    def __next__(self) -> Ready:
+        if not self._pending:
+            raise StopIteration
+        assembly = self._pending.popleft()
+        if self._crew is None:
+            for part in assembly.parts:
+                assembly.make(part)
+        self._fill()
+        return assembly.result(self._timeout)
+
+    def close(self) -> None:
+        """Give up what is in the making."""
+        self._next = self._order.count
+        for assembly in self._pending:
+            assembly.cancel()
+        self._pending.clear()
+
+    def __del__(self) -> None:
+        # A consumer that left the loop early wants no more of it.
+        if hasattr(self, "_pending"):
+            self.close()
+
+
+class Epoch:
+    """What a consumer iterates over.
+
+    Parameters
+    ----------
+    source : iterator of Ready
+    handed : callable
+        Is told of each batch, and of the end by None.
+    """
+
+    def __init__(self, source: Iterator[Ready], handed: Callable[[Ready | None], None]) -> None:
+        self._source = source
+        self._handed = handed
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        while True:
+            try:
+                ready = next(self._source)
+            except StopIteration:
+                self._handed(None)
+                raise
+            self._handed(ready)
+            if ready.batch is not None:  # else every item of it was left out
+                return ready.batch

@@ -1,0 +1,186 @@
+"""What becomes of a sample whose file is damaged: the record of it, and what can stand in."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from torch.utils.data import get_worker_info
+
+from fastdecode.errors import BackendUnavailable, FastDecodeError, UnknownBackend
+
+__all__ = [
+    "DAMAGE",
+    "SKIPPED",
+    "Failure",
+    "Failures",
+    "OnError",
+    "check_on_error",
+    "failure_of",
+    "is_damage",
+    "naming",
+    "others",
+    "record",
+    "several",
+]
+
+OnError: TypeAlias = "Literal['raise', 'skip', 'replace'] | Callable[[int, Exception], Any]"
+"""What to do about a damaged sample."""
+
+DAMAGE = (FastDecodeError, OSError)
+"""What can be the file's fault; `is_damage` tells whether it is."""
+
+_CALLERS_FAULT = (UnknownBackend, BackendUnavailable)
+# The process has run out of something: the next file would fare no better.
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+_ATTEMPTS = 32
+_lock = threading.Lock()
+
+
+class Failure(NamedTuple):
+    """A sample that could not be had.
+
+    Attributes
+    ----------
+    index : int
+        As it was asked for.
+    path : str
+        Of its file; empty where the dataset reads bytes.
+    reason : str
+    """
+
+    index: int  # type: ignore[assignment]  # it hides tuple.index, which nobody needs here
+    path: str
+    reason: str
+
+    def __str__(self) -> str:
+        where = f"{self.path} (item {self.index})" if self.path else f"item {self.index}"
+        return f"{where}: {self.reason}"
+
+
+class Failures(list[Failure]):
+    """A list that keeps one entry for each index, however often its sample is asked for."""
+
+    _indices: set[int] | None = None
+
+    def add(self, failure: Failure) -> bool:
+        """Append it unless its index is there; return whether it was new."""
+        with _lock:
+            if self._indices is None or len(self._indices) != len(self):
+                self._indices = {known.index for known in self}  # somebody has cleared the list
+            if failure.index in self._indices:
+                return False
+            self._indices.add(failure.index)
+            self.append(failure)
+            return True
+
+
+class _Skipped(Enum):
+    """An enumeration, because its member stays the same one when it is pickled."""
+
+    SKIPPED = "skipped"
+
+    def __repr__(self) -> str:
+        return "SKIPPED"
+
+
+SKIPPED = _Skipped.SKIPPED
+"""What `DecodeDataset.fetch` returns for a sample that is left out."""
+
+
+def check_on_error(on_error: object) -> None:
+    """Refuse what is no policy."""
+    if on_error not in ("raise", "skip", "replace") and not callable(on_error):
+        raise ValueError(
+            f"on_error must be 'raise', 'skip', 'replace' or a callable, not {on_error!r}"
+        )
+
+
+def is_damage(error: BaseException) -> bool:
+    """Whether an error is about one sample, and not about the program or the machine."""
+    if not isinstance(error, DAMAGE) or isinstance(error, _CALLERS_FAULT):
+        return False
+    return not (isinstance(error, OSError) and error.errno in _EXHAUSTED)
+
+
+def naming(error: Exception, index: int, source: object) -> None:
+    """Say in an error which sample it is about: its path where there is one, and its index."""
+    path = os.fspath(source) if isinstance(source, (str, os.PathLike)) else ""
+    if isinstance(error, OSError) and error.strerror is not None:  # its words are made of these
+        path = path or str(error.filename or "")
+        failure = Failure(index, path, error.strerror)
+        error.strerror, error.filename = f"{failure.reason} (item {index})", path or None
+    else:
+        reason = str(error.args[0]) if error.args else type(error).__name__
+        failure = Failure(index, path, reason.removeprefix(f"{path}: ") if path else reason)
+        error.args = (str(failure), *error.args[1:])
+    error.failure = failure  # type: ignore[attr-defined]  # for `failure_of`
+
+
+def failure_of(error: Exception, index: int) -> Failure:
+    """Return what `naming` knew of an error, or as much as the error itself tells."""
+    known = getattr(error, "failure", None)
+    if isinstance(known, Failure) and known.index == index:
+        return known
+    return Failure(index, str(getattr(error, "filename", None) or ""), str(error))
+
+
+def record(failures: Failures, failure: Failure, on_error: OnError) -> None:
+    """Add a failure; in a DataLoader's worker, where nobody would see it, also warn of it."""
+    if failures.add(failure) and on_error != "raise" and get_worker_info() is not None:
+        policy = on_error if isinstance(on_error, str) else "a function"
+        warnings.warn(
+            f"{failure} (on_error is {policy!r}; dataset.errors of the training process does not "
+            "see what a worker process meets: repair or remove the file, or let "
+            "fastdecode.torch.Loader read in threads)",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
+def others(index: int, count: int) -> Iterator[int]:
+    """Draw the indices that may stand in for a damaged sample: no two alike, and always the same.
+
+    Parameters
+    ----------
+    index : int
+        Of the damaged sample.
+    count : int
+        How many samples there are.
+
+    Returns
+    -------
+    iterator of int
+        At most 32.
+    """
+    tried = {index % count} if count else set()
+    for attempt in range(min(_ATTEMPTS, count - 1)):
+        # A string as the key, because its draws are the same on every machine and in every version.
+        drawn = random.Random(f"{index}/{attempt}").randrange(count)  # noqa: S311
+        while drawn in tried:
+            drawn = (drawn + 1) % count
+        tried.add(drawn)
+        yield drawn
+
+
+def several(failures: Iterable[Failure]) -> str:
+    """Name some failures, but not hundreds."""
+    named = [str(failure) for failure in failures]
+    rest = len(named) - 5
+    return "; ".join(named[:5]) + (f"; and {rest} more" if rest > 0 else "")
+
+
+def _renew_lock() -> None:
+    """Forget in a forked child who held the lock in the parent."""
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)

@@ -1,0 +1,205 @@
+"""`ImageFolder`: torchvision's, with fastdecode underneath."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fastdecode.torch import class_folders
+from fastdecode.torch.class_folders import IMG_EXTENSIONS
+from fastdecode.torch.dataset import DatasetOptions, DecodeDataset
+from fastdecode.torch.standard import standard_transform
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from fastdecode.geometry import Geometry
+    from fastdecode.torch.chosen import Settings
+
+__all__ = ["ImageFolder"]
+
+
+class ImageFolder(DecodeDataset):
+    """Pictures in one folder a class, as torchvision's class of that name.
+
+    Parameters
+    ----------
+    root : path
+        Its folders are the classes; files may lie in them at any depth.
+    transform : callable, optional
+        As for `DecodeDataset`. torchvision's are given Pillow images, or done while decoding.
+    target_transform : callable, optional
+        Called with the class index.
+    loader : callable, optional
+        Called with the path, it makes the picture; fastdecode then neither decodes nor fuses.
+    is_valid_file : callable, optional
+        Called with a path, it says whether to take the file; instead of `extensions`.
+    allow_empty : bool
+        Accept class folders without files.
+    extensions : sequence of str, optional
+        How file names may end, in lower case; by default torchvision's `IMG_EXTENSIONS`.
+    **options
+        By name, the attributes of `DecodeDataset` and `DecodeMixin`: reduce, min_size, mode,
+        orient, backend, output, on_error, fuse, quality, headroom.
+
+    Attributes
+    ----------
+    classes : list of str
+    class_to_idx : dict of str to int
+    samples, imgs : list of (path, class index)
+        The same list.
+    targets : list of int
+        Class indices.
+    root, loader, extensions, is_valid_file, allow_empty, transform, target_transform, transforms
+        As given, or torchvision's defaults.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no class folder, or a class without files.
+    ValueError
+        If both `extensions` and `is_valid_file` are given, or options contradict each other.
+
+    Examples
+    --------
+    >>> dataset = ImageFolder("train", transform=v2.Compose([...]))  # doctest: +SKIP
+    >>> image, target = dataset[0]  # doctest: +SKIP
+    """
+
+    _loader: Callable[[str], Any] | None = None
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        transform: Callable[..., Any] | None = None,
+        target_transform: Callable[..., Any] | None = None,
+        loader: Callable[[str], Any] | None = None,
+        is_valid_file: Callable[[str], bool] | None = None,
+        allow_empty: bool = False,
+        *,
+        extensions: Sequence[str] | None = None,
+        **options: Unpack[DatasetOptions],
+    ) -> None:
+        # A string stays one, as in torchvision.
+        self.root = os.path.expanduser(root) if isinstance(root, str) else root  # noqa: PTH111
+        self._loader = loader
+        super().__init__(transform, target_transform, **options)
+        if extensions is None and is_valid_file is None:
+            extensions = IMG_EXTENSIONS
+        self.extensions = extensions
+        self.is_valid_file = is_valid_file
+        self.allow_empty = allow_empty
+        self.classes, self.class_to_idx = self.find_classes(self.root)
+        self.samples = self.make_dataset(
+            self.root,
+            class_to_idx=self.class_to_idx,
+            extensions=extensions,
+            is_valid_file=is_valid_file,
+            allow_empty=allow_empty,
+        )
+        self.imgs = self.samples
+        self.targets = [target for _, target in self.samples]
+
+    def find_classes(self, directory: str | os.PathLike[str]) -> tuple[list[str], dict[str, int]]:
+        """List the classes: for a subclass to override.
+
+        Parameters
+        ----------
+        directory : path
+            The root.
+
+        Returns
+        -------
+        classes : list of str
+        class_to_idx : dict of str to int
+
+        Raises
+        ------
+        FileNotFoundError
+            If there are no class folders.
+        """
+        return class_folders.find_classes(directory)
+
+    @staticmethod
+    def make_dataset(
+        directory: str | os.PathLike[str],
+        class_to_idx: dict[str, int],
+        extensions: str | Sequence[str] | None = None,
+        is_valid_file: Callable[[str], bool] | None = None,
+        allow_empty: bool = False,
+    ) -> list[tuple[str, int]]:
+        """List the samples: for a subclass to override.
+
+        Parameters
+        ----------
+        directory : path
+            The root.
+        class_to_idx : dict of str to int
+        extensions : str or sequence of str, optional
+        is_valid_file : callable, optional
+        allow_empty : bool
+
+        Returns
+        -------
+        list of (path, class index)
+
+        Raises
+        ------
+        FileNotFoundError
+            If a class has no file, unless `allow_empty`.
+        ValueError
+            If `class_to_idx` is None or empty, or not just one of `extensions` and `is_valid_file`
+            is given.
+        """
+        if class_to_idx is None:  # or a subclass's find_classes would be passed over
+            raise ValueError("The class_to_idx parameter cannot be None.")
+        return class_folders.make_dataset(
+            directory, class_to_idx, extensions, is_valid_file, allow_empty
+        )
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def read(self, index: int) -> tuple[Any, Any]:
+        """Return the path of a sample and its class index."""
+        return self.samples[index]
+
+    @property
+    def loader(self) -> Callable[[str], Any]:
+        """The caller's loader; without one, what makes a Pillow image of a path (or `output`)."""
+        return self._loader or self._load_file
+
+    @loader.setter
+    def loader(self, loader: Callable[[str], Any] | None) -> None:
+        self._loader = None if loader == self._load_file else loader
+
+    @property
+    def transforms(self) -> Any:
+        """Both transforms as one, called with a picture and a target; None if there is neither."""
+        own = standard_transform(self.transform, self.target_transform)
+        return self.__dict__.get("_transforms", own)
+
+    @transforms.setter
+    def transforms(self, transforms: Any) -> None:
+        self.__dict__["_transforms"] = transforms
+
+    def _load_file(self, path: str) -> Any:
+        return DecodeDataset._picture(self, path)[0]
+
+    def _settings(self) -> Settings:
+        settings = super()._settings()
+        return settings if self._loader is None else settings._replace(fuse=False)
+
+    def _encoded(self, source: Any) -> Any:
+        return super()._encoded(source) if self._loader is None else self._loader(source)
+
+    def _picture(self, source: Any) -> tuple[Any, Geometry | None]:
+        if self._loader is None:
+            return super()._picture(source)
+        if self._maps_targets():
+            raise ValueError("map_target needs fastdecode's own decoding: leave out loader")
+        return self._loader(source), None
+
+    def _decoding(self) -> str:
+        return super()._decoding() if self._loader is None else f"by {self._loader!r}"

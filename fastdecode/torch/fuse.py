@@ -1,0 +1,270 @@
+"""Making one transform of encoded bytes out of the first parts of a torchvision pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import torch
+from PIL import Image as PillowImage
+
+from fastdecode.geometry import Geometry
+from fastdecode.torch import recognise
+from fastdecode.torch.transforms import (
+    EncodedTransform,
+    RandomResizedCrop,
+    Resize,
+    ResizeCenterCrop,
+)
+from fastdecode.torch.transforms.base import Quality
+
+__all__ = ["Fused", "fuse"]
+
+_HEADS: dict[str, Callable[..., EncodedTransform]] = {
+    "RandomResizedCrop": RandomResizedCrop,
+    "Resize": Resize,
+    "ResizeCenterCrop": ResizeCenterCrop,
+}
+
+
+class Fused(EncodedTransform):
+    """A pipeline whose first parts are done while decoding, and the others as they were written.
+
+    Parameters
+    ----------
+    head : EncodedTransform
+        What the first parts have become.
+    rest : sequence of callables
+        What follows, each called with the result of the one before.
+    form : {"tensor", "pil"}
+        As what the first of the rest, or the caller, gets the head's result: ``"pil"`` makes a
+        Pillow image of its bytes.
+    image : type, optional
+        The class of tensor to hand it out as: torchvision's ``tv_tensors.Image``.
+    draws : int
+        How often to draw ``torch.rand(1)`` after the head for nothing. torchvision's
+        RandomHorizontalFlip draws with p=0, too, and the draws that follow must not shift.
+    fused : sequence of str
+        The first parts, for `repr`.
+
+    Attributes
+    ----------
+    head : EncodedTransform
+    rest : tuple of callables
+    shape, dtype
+        Those of the head. The shape is None if the result may be anything: with a rest, or as a
+        Pillow image.
+    isolated : bool
+        False with a rest: its random draws come from global generators.
+    """
+
+    def __init__(
+        self,
+        head: EncodedTransform,
+        rest: Sequence[Callable[[Any], Any]] = (),
+        *,
+        form: Literal["tensor", "pil"] = "tensor",
+        image: type[torch.Tensor] | None = None,
+        draws: int = 0,
+        fused: Sequence[str] = (),
+    ) -> None:
+        if form == "pil" and head.dtype != torch.uint8:
+            raise ValueError(f"a Pillow image is made of torch.uint8, not {head.dtype}")
+        self.head = head
+        self.rest = tuple(rest)
+        self.form = form
+        self.image = image
+        self.draws = draws
+        self.fused = tuple(fused)
+        self.shape = None if self.rest or form == "pil" else head.shape
+        self.dtype = head.dtype
+        self.isolated = head.isolated and not self.rest
+
+    def __call__(
+        self,
+        data: Any,
+        *,
+        generator: torch.Generator | None = None,
+        out: torch.Tensor | None = None,
+        backend: str | None = None,
+        orient: bool = False,
+    ) -> Any:
+        """Decode and transform.
+
+        Parameters
+        ----------
+        data : bytes-like
+            The whole file, as for `fastdecode.decode`.
+        generator : torch.Generator, optional
+            For the head's random draws; by default torch's global one.
+        out : tensor, optional
+            Of the result's shape and dtype, with any strides. It is written and returned.
+        backend, orient
+            As for `fastdecode.decode`.
+
+        Returns
+        -------
+        tensor, or whatever the last part returns
+
+        Raises
+        ------
+        ValueError
+            If `out` does not fit the result.
+        """
+        return self._run(data, generator, out, backend, orient=orient)[0]
+
+    def with_geometry(
+        self,
+        data: Any,
+        *,
+        generator: torch.Generator | None = None,
+        out: torch.Tensor | None = None,
+        backend: str | None = None,
+        orient: bool = False,
+    ) -> tuple[Any, Geometry]:
+        """Do the same, and tell where the result lies in the picture.
+
+        Returns
+        -------
+        tuple of the result and Geometry
+
+        Raises
+        ------
+        ValueError
+            If a part of the rest is not known to leave every pixel where the head put it.
+        """
+        for part in self.rest:
+            if not recognise.keeps_geometry(part):
+                raise ValueError(
+                    f"{part!r} may move pixels, so where the result lies is not known; "
+                    "`head.with_geometry` tells it for the parts before"
+                )
+        return self._run(data, generator, out, backend, orient=orient)
+
+    def _run(
+        self,
+        data: Any,
+        generator: torch.Generator | None,
+        out: torch.Tensor | None,
+        backend: str | None,
+        *,
+        orient: bool,
+    ) -> tuple[Any, Geometry]:
+        direct = not self.rest and self.form == "tensor"
+        result, geometry = self.head.with_geometry(
+            data,
+            generator=generator,
+            out=out if direct else self._pillow_memory(),
+            backend=backend,
+            orient=orient,
+        )
+        for _ in range(self.draws):
+            torch.rand(1, generator=generator)
+        if direct and out is not None:
+            return out, geometry
+        result = self._handed_out(result)
+        for part in self.rest:
+            result = part(result)
+        return (result if out is None else _written(result, out)), geometry
+
+    def _pillow_memory(self) -> torch.Tensor | None:
+        """Memory in which the pixels of a Pillow image lie one after another."""
+        if self.form != "pil" or self.head.shape is None:
+            return None
+        _, height, width = self.head.shape
+        return torch.empty((height, width, 3), dtype=torch.uint8).permute(2, 0, 1)
+
+    def _handed_out(self, pixels: torch.Tensor) -> Any:
+        if self.form == "pil":
+            return PillowImage.fromarray(pixels.permute(1, 2, 0).contiguous().numpy())
+        return pixels if self.image is None else pixels.as_subclass(self.image)
+
+    def __repr__(self) -> str:
+        lines = ["Fused("]
+        if self.fused:
+            lines.append(f"  fused: {', '.join(self.fused)}")
+        lines.append(f"  decoded by: {self.head!r}")
+        lines.extend(f"  as written: {part!r}" for part in self.rest)
+        return "\n".join([*lines, ")"])
+
+
+def fuse(transform: Any, *, quality: Quality = "default", headroom: float = 1.0) -> Any:
+    """Make a pipeline of torchvision's decode only what it will look at.
+
+    Parameters
+    ----------
+    transform : callable or None
+        A Compose of torchvision's v1 or v2 transforms, an nn.Sequential of them, or one alone, as
+        it would be given RGB Pillow images.
+    quality : {"default", "exact"}
+        As for `fastdecode.torch.RandomResizedCrop`.
+    headroom : float
+        Likewise.
+
+    Returns
+    -------
+    Fused, or `transform` itself
+        The same object if it is one of the package's own, or if it cannot be known for certain
+        what its first parts do.
+
+    Raises
+    ------
+    ValueError
+        If `quality` or `headroom` is wrong.
+
+    Notes
+    -----
+    Known are RandomResizedCrop, or Resize and CenterCrop, bilinear and antialiased, with
+    RandomHorizontalFlip, ToTensor, PILToTensor, ToImage, ToPureTensor, ToDtype or ConvertImageDtype
+    to float32, and Normalize. What stands after the first part that is not among them gets what it
+    would have got: a Pillow image, or the tensor. Boxes and flips are those of the same seed.
+
+    The pipeline is read once. Whoever changes one of its parts later has to fuse it again.
+
+    Examples
+    --------
+    >>> fuse(v2.Compose([v2.RandomResizedCrop(224), v2.ToImage()]))  # doctest: +SKIP
+    Fused(
+      fused: RandomResizedCrop, ToImage
+      decoded by: RandomResizedCrop(size=(224, 224), ...)
+    )
+    """
+    if transform is None or isinstance(transform, EncodedTransform):
+        return transform
+    parts = list(recognise.flatten(transform))
+    if parts and isinstance(parts[0], EncodedTransform):
+        return Fused(parts[0], parts[1:])
+    found = recognise.read(parts)
+    if found is None:
+        return transform
+    recipe, count = found
+    floats = recipe.form in ("float", "normalised")
+    head = _HEADS[recipe.geometry](
+        **recipe.arguments,
+        flip=recipe.flip or 0.0,
+        mean=recipe.mean,
+        std=recipe.std,
+        dtype=torch.float32 if floats else torch.uint8,
+        quality=quality,
+        headroom=headroom,
+    )
+    return Fused(
+        head,
+        parts[count:],
+        form="pil" if recipe.form == "pil" else "tensor",
+        image=recipe.image,
+        draws=int(recipe.flip == 0),
+        fused=[type(part).__name__ for part in parts[:count]],
+    )
+
+
+def _written(result: Any, out: torch.Tensor) -> torch.Tensor:
+    """Copy what the rest returned into the caller's tensor, if it is just such a tensor."""
+    if not isinstance(result, torch.Tensor):
+        raise ValueError(f"out is a tensor, but the result is {type(result).__name__}")  # noqa: TRY004
+    if out.shape != result.shape or out.dtype != result.dtype:
+        raise ValueError(
+            f"out must be {tuple(result.shape)} of {result.dtype}, "
+            f"not {tuple(out.shape)} of {out.dtype}"
+        )
+    return out.copy_(result)

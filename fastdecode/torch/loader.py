@@ -1,0 +1,296 @@
+"""`Loader`: batches in order, from threads in the training process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any, Literal
+
+import torch
+
+from fastdecode.arguments import is_int
+from fastdecode.cores import usable_cores
+from fastdecode.torch.assembly import Ready, Recipe
+from fastdecode.torch.crew import Crew
+from fastdecode.torch.epochs import Epoch, ThreadEpoch
+from fastdecode.torch.memory import BatchMemory
+from fastdecode.torch.order import Order, Sharding, world
+from fastdecode.torch.position import Position
+from fastdecode.torch.prefetcher import DevicePrefetcher
+from fastdecode.torch.process_workers import ProcessWorkers
+from fastdecode.torch.progress import Shown
+from fastdecode.torch.source import Source
+
+__all__ = ["Loader"]
+
+
+class Loader:
+    """Batches of a dataset, decoded by a pool of threads straight into the batch's memory.
+
+    What a batch holds depends on `seed`, the epoch and the items alone: not on how many threads or
+    processes there are.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Map-style. One of this package decodes into the batch's memory; any other is collated as by
+        torch's DataLoader.
+    batch_size : int
+    shuffle : bool
+        Draw another order for each epoch.
+    sampler : iterable of indices, optional
+        Instead of `shuffle`. Its `set_epoch` is called if it has one, and sharding is its business.
+    drop_last : bool
+        Leave out an incomplete batch. All ranks then have equally many.
+    threads : int or "auto"
+        ``"auto"``: one for each core that this process may use; but worker processes instead, as
+        many, for a dataset that threads cannot help: one whose random draws are not its own to
+        control, such as a transform of the user's, or a backend that holds the GIL. 0 makes each
+        batch in the calling thread.
+    workers : int
+        Make batches in so many processes instead, for datasets whose own Python is slow.
+    prefetch : int
+        Batches that are made ahead (with `workers`: by each).
+    seed : int
+        Of the order and of all random draws.
+    device : str or torch.device, optional
+        Copy batches there in the background, by `DevicePrefetcher`. By default they stay in the
+        host's memory.
+    collate_fn : callable, optional
+        From a list of samples to a batch, as for torch's DataLoader.
+    channels_last : bool
+        Lay images out as ``torch.channels_last``.
+    rank, world_size : int, optional
+        This process's share; by default from torch.distributed, if that is initialised. No item
+        goes to two ranks and none is repeated, so without `drop_last` some ranks may have one more.
+    timeout : float, optional
+        Seconds after which a batch that is still missing is a TimeoutError.
+    progress : bool
+        Show a bar (needs rich).
+
+    Attributes
+    ----------
+    skipped : int
+        Items that this epoch has left out so far, for ``on_error="skip"``.
+    epoch : int
+        The one that is running, or ended last.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument is wrong.
+
+    Notes
+    -----
+    Each ``iter(loader)`` begins the next epoch, or the one that `set_epoch` named. Memory of a
+    batch is used again only when nothing refers to the batch any more.
+
+    Examples
+    --------
+    >>> for images, labels in Loader(dataset, 64, shuffle=True):  # doctest: +SKIP
+    ...     train(images, labels)
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int = 1,
+        shuffle: bool = False,
+        sampler: Iterable[Any] | None = None,
+        drop_last: bool = False,
+        *,
+        threads: int | Literal["auto"] = "auto",
+        workers: int = 0,
+        prefetch: int = 2,
+        seed: int = 0,
+        device: str | int | torch.device | None = None,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        channels_last: bool = False,
+        rank: int | None = None,
+        world_size: int | None = None,
+        timeout: float | None = None,
+        progress: bool = False,
+    ) -> None:
+        for name, value, least in (
+            ("batch_size", batch_size, 1),
+            ("workers", workers, 0),
+            ("prefetch", prefetch, 1),
+            ("threads", 0 if threads == "auto" else threads, 0),
+        ):
+            if not is_int(value) or int(value) < least:
+                raise ValueError(f"{name} must be an integer of at least {least}, not {value!r}")
+        if sampler is not None and shuffle:
+            raise ValueError("give shuffle or a sampler, not both")
+        if workers and threads != "auto":
+            raise ValueError("give threads or workers, not both")
+        if timeout is not None and not timeout > 0:
+            raise ValueError(f"timeout must be a positive number of seconds, not {timeout!r}")
+        world(rank, world_size)
+        self.dataset = dataset
+        self.batch_size = batch_size
+        self.sampler = sampler
+        self.drop_last = drop_last
+        self.collate_fn = collate_fn
+        self.channels_last = channels_last
+        self.prefetch = prefetch
+        self.seed = seed
+        self.timeout = timeout
+        self.progress = progress
+        self.device = torch.device("cpu" if device is None else device)
+        self.skipped = 0
+        self._ranks = rank, world_size
+        self._source = Source(dataset)
+        self._sharding = Sharding(len(self._source), batch_size, shuffle, drop_last, seed)
+        self.threads, self.workers = _how_many(self._source, threads, workers)
+        self._memory = BatchMemory(prefetch + 2, pinned=self.device.type == "cuda")
+        self._crew: Crew | None = None
+        self._processes: ProcessWorkers | None = None
+        self._prefetcher: DevicePrefetcher | None = None
+        self._position = Position()
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that is running, or that the next ``iter(loader)`` begins."""
+        return self._position.epoch
+
+    def __len__(self) -> int:
+        """Count the batches of an epoch, on this rank."""
+        if self.sampler is not None:
+            return self._sharding.length_of(self.sampler)
+        return self._sharding.batches(self._sharding.share(*world(*self._ranks)))
+
+    def __iter__(self) -> Iterator[Any]:
+        """Begin an epoch: the next one, or where `set_epoch` or `load_state_dict` said."""
+        position = self._position = self._position.begun()
+        self.skipped = 0
+        order = self._order(position)
+        batches = self._on_device(self._batches(position, order))
+        epoch: Iterator[Any] = Epoch(batches, partial(self._handed, position))
+        if self.progress:
+            title = f"epoch {position.epoch}"
+            epoch = Shown(epoch, done=position.batch, total=order.count, title=title)
+        return epoch
+
+    def _order(self, position: Position) -> Order:
+        """Deal out the epoch, or take what the sampler gives, or what it gave before a resume."""
+        if self.sampler is None:
+            return self._sharding.order(position.epoch, *world(*self._ranks))
+        if position.items is None:
+            if hasattr(self.sampler, "set_epoch"):
+                self.sampler.set_epoch(position.epoch)
+            position.items = list(self.sampler)
+        return self._sharding.of_items(position.items)
+
+    def _batches(self, position: Position, order: Order) -> Iterator[Ready]:
+        recipe = Recipe(
+            self._source,
+            self.seed,
+            position.epoch,
+            self.collate_fn,
+            self._memory,
+            self.channels_last,
+        )
+        if self.workers:
+            if self._processes is None:
+                self._processes = ProcessWorkers(recipe, self.workers, self.prefetch, self.timeout)
+            return self._processes.epoch(position.epoch, order, position.batch)
+        if self.threads and self._crew is None:
+            self._crew = Crew(self.threads)
+        return ThreadEpoch(recipe, order, position.batch, self._crew, self.prefetch, self.timeout)
+
+    def _on_device(self, batches: Iterator[Ready]) -> Iterator[Ready]:
+        if self.device.type == "cpu":
+            return batches
+        if self._prefetcher is None:  # once, because its stream is to last
+            self._prefetcher = DevicePrefetcher(_Relay(), self.device)
+        self._prefetcher.loader.batches = batches
+        return iter(self._prefetcher)
+
+    def _handed(self, position: Position, ready: Ready | None) -> None:
+        """Keep account of what the consumer has got."""
+        if ready is None:
+            position.end()
+            return
+        position.batch = ready.position
+        if position is self._position:  # not of an iterator that a later one has replaced
+            self.skipped += ready.skipped
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let the next ``iter(loader)`` begin this epoch.
+
+        Parameters
+        ----------
+        epoch : int
+            From 0. If it is the one that `load_state_dict` brought back, the batches that were
+            handed out before are still left out.
+        """
+        if not is_int(epoch) or epoch < 0:
+            raise ValueError(f"epoch must be an integer from 0, not {epoch!r}")
+        self._position = self._position.moved_to(int(epoch))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return plain values that say where the loader stands, also in the middle of an epoch."""
+        return self._position.state(self._settings())
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Let the next ``iter(loader)`` give exactly the batches that were left.
+
+        Raises
+        ------
+        ValueError
+            If the state is of a loader whose batches would be others.
+        """
+        self._position = Position.of_state(state, self._settings())
+
+    def _settings(self) -> dict[str, Any]:
+        """Return all that the batches follow from."""
+        sharding = self._sharding
+        return {
+            "length": sharding.length,
+            "batch_size": sharding.batch_size,
+            "shuffle": sharding.shuffle,
+            "drop_last": sharding.drop_last,
+            "seed": sharding.seed,
+            "world_size": world(*self._ranks)[1],
+        }
+
+    def close(self) -> None:
+        """End the threads, the processes and the copying. A later epoch starts them anew."""
+        for part in (self._prefetcher, self._crew, self._processes):
+            if part is not None:
+                part.close()
+        self._prefetcher = self._crew = self._processes = None
+
+    def __enter__(self) -> Loader:  # noqa: PYI034 - Self needs Python 3.11
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        by = f"{self.workers} processes" if self.workers else f"{self.threads} threads"
+        return (
+            f"Loader({type(self.dataset).__name__} of {len(self._source)}, "
+            f"batch_size={self.batch_size}, {len(self)} batches, {by}, seed={self.seed}, "
+            f"device={str(self.device)!r})"
+        )
+
+
+class _Relay:
+    """The one iterable that the prefetcher wraps: it gives whichever epoch is current."""
+
+    batches: Iterator[Ready]
+
+    def __iter__(self) -> Iterator[Ready]:
+        return self.batches
+
+
+def _how_many(source: Source, threads: int | Literal["auto"], workers: int) -> tuple[int, int]:
+    """Settle how many threads and how many worker processes make batches."""
+    if workers:
+        return 0, workers
+    if threads != "auto":
+        return threads, 0
+    if source.isolated and not source.holds_gil:
+        return usable_cores(), 0
+    return 0, usable_cores()

@@ -1,0 +1,220 @@
+"""`DecodeMixin`: decoding as part of a dataset, with the options as its attributes."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from torch.utils.data import get_worker_info
+
+from fastdecode import api, preference
+from fastdecode.arguments import check_options, reduce_for
+from fastdecode.context import context
+from fastdecode.errors import BackendUnavailable, UnknownBackend
+from fastdecode.geometry import Geometry
+from fastdecode.outputs import converter
+from fastdecode.preference import Preference, load_named
+from fastdecode.torch.threads import limit_threads
+from fastdecode.types import OUTPUTS
+
+if TYPE_CHECKING:
+    from fastdecode.types import Mode, Output, Reduce
+
+__all__ = ["DecodeMixin"]
+
+_DECODE_OPTIONS = ("reduce", "min_size", "mode", "backend")
+_CARRIED = "_carried_preference"
+_converter = cache(converter)
+_lock = threading.Lock()
+_settled: tuple[int, bool] | None = None  # in which process, and whether OpenCV was there then
+
+
+class _Carried(NamedTuple):
+    """What `fastdecode.use` had set in the process that pickled a dataset."""
+
+    process: int
+    preference: Preference
+
+
+class DecodeMixin:
+    """Decoding for a dataset: options as attributes of the class, or of an instance.
+
+    Attributes
+    ----------
+    reduce : {1, 2, 4, 8}
+    min_size : int, (height, width) or None
+    mode : {"RGB", "L", "RGBA", "native"}
+    orient : bool
+    backend : str or None
+        All as for `fastdecode.decode`. The fastest backend is chosen in each process, when it
+        decodes for the first time.
+    output : {"array", "tensor", "pil"} or None
+        An ndarray (H, W, C), a tensor (C, H, W) that shares its memory, or a Pillow image. None is
+        an array; for a `DecodeDataset` handing out samples it is a Pillow image.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As soon as an option is set to what it cannot be.
+    UnknownBackend, BackendUnavailable
+        As soon as an instance is given a `backend` that cannot be used.
+
+    Notes
+    -----
+    It can be pickled. What `fastdecode.use` had set then holds in a worker process, unless that has
+    called `use` itself. In a DataLoader's worker, OpenCV and PyTorch are limited to one thread.
+
+    Examples
+    --------
+    >>> class Photos(DecodeMixin, torch.utils.data.Dataset):
+    ...     min_size = 256
+    ...
+    ...     def __getitem__(self, index):
+    ...         return self.decode(self.paths[index])  # doctest: +SKIP
+    """
+
+    reduce: Reduce = 1
+    min_size: int | tuple[int, int] | None = None
+    mode: Mode = "RGB"
+    orient: bool = False
+    backend: str | None = None
+    output: Output | None = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        given = {name: getattr(cls, name) for name in (*_DECODE_OPTIONS, "output")}
+        # A property has its value in an instance only.
+        known = {name: value for name, value in given.items() if not hasattr(value, "__get__")}
+        _check_output(known.pop("output", None))
+        check_options(**known)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _DECODE_OPTIONS:
+            check_options(**{name: value})
+            if name == "backend" and value is not None:
+                load_named(value)
+        elif name == "output":
+            _check_output(value)
+        super().__setattr__(name, value)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(self.__dict__)
+        used = preference._levels[-1].preference  # of `use` alone, not the environment's
+        if used is not None:
+            state[_CARRIED] = _Carried(os.getpid(), used)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+    def decode(self, source: Any) -> Any:
+        """Decode one picture with these options.
+
+        Parameters
+        ----------
+        source : bytes-like or path
+            An encoded file, as for `fastdecode.decode`, or where it is.
+
+        Returns
+        -------
+        ndarray, tensor or PIL.Image.Image
+            As `output` says; None is an ndarray.
+
+        Raises
+        ------
+        FastDecodeError, OSError
+            As from `fastdecode.decode` and `decode_file`; the message names a path.
+        """
+        self._settle()
+        decode = api.decode_file if isinstance(source, (str, os.PathLike)) else api.decode
+        image = decode(
+            source,
+            self.reduce,
+            min_size=self.min_size,
+            mode=self.mode,
+            orient=self.orient,
+            backend=self.backend,
+        )
+        return _converter(self.output or "array")(image)
+
+    def decode_with_geometry(self, source: Any) -> tuple[Any, Geometry]:
+        """Decode one picture, and tell how its pixels lie in the full-size one.
+
+        Parameters
+        ----------
+        source : bytes-like or path
+
+        Returns
+        -------
+        image : ndarray, tensor or PIL.Image.Image
+            As from `decode`.
+        geometry : Geometry
+            It maps boxes, points and masks of the full-size picture (as seen, if `orient`).
+
+        Raises
+        ------
+        FastDecodeError, OSError
+            As from `decode`.
+        """
+        data = source
+        if isinstance(source, (str, os.PathLike)):
+            data = api._read(os.fspath(source))
+        image, geometry = self._decoded(data, self.output or "array")
+        return image, geometry
+
+    def _decoded(self, data: Any, output: Output) -> tuple[Any, Geometry]:
+        """Decode encoded bytes, whose reduction is settled here so that the geometry is known."""
+        self._settle()
+        header = api.probe(data)
+        reduce, orient = self.reduce, self.orient
+        if self.min_size is not None:
+            check_options(reduce=reduce, min_size=self.min_size)
+            reduce = reduce_for(header, self.min_size, orient=orient)
+        image = api.decode(data, reduce, mode=self.mode, orient=orient, backend=self.backend)
+        return _converter(output)(image), Geometry.of_decode(header, reduce, orient=orient)
+
+    def _settle(self) -> None:
+        """Do what a process must do once, before it decodes for the first time."""
+        global _settled
+        if _CARRIED in self.__dict__:
+            with _lock:
+                # Only now: while a spawned worker unpickles its dataset, it is no worker yet.
+                _adopt(self.__dict__.get(_CARRIED))
+                self.__dict__.pop(_CARRIED, None)
+        now = (os.getpid(), "cv2" in sys.modules)
+        if _settled != now:  # OpenCV can only be limited once something has loaded it
+            if get_worker_info() is not None:
+                limit_threads()
+            _settled = now
+
+
+def _adopt(carried: _Carried | None) -> None:
+    """Let what `use` had set in the parent decide here, if this is a worker without its own."""
+    if carried is None or carried.process == os.getpid() or context() != "processes":
+        return
+    if preference._levels[-1].preference is not None:
+        return
+    try:
+        preference.use(carried.preference)
+    except (UnknownBackend, BackendUnavailable) as error:
+        raise type(error)(
+            f"the parent process called use({carried.preference!r}), but here: {error}"
+        ) from error
+
+
+def _check_output(output: object) -> None:
+    if output is not None and output not in OUTPUTS:
+        raise ValueError(f"output must be one of {', '.join(OUTPUTS)} or None, not {output!r}")
+
+
+def _renew_lock() -> None:
+    """Forget in a forked child who held the lock in the parent."""
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)

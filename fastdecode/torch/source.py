@@ -1,0 +1,99 @@
+"""One way to ask any map-style dataset for a sample."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import torch
+from torch.utils.data import IterableDataset, Subset
+
+from fastdecode.errors import BackendUnavailable, UnknownBackend
+from fastdecode.preference import load_named, preferred
+from fastdecode.torch.dataset import DecodeDataset
+from fastdecode.torch.failures import SKIPPED, Failure
+
+__all__ = ["Source"]
+
+_Shape: TypeAlias = "tuple[int, int, int] | None"
+
+
+class Source:
+    """A dataset, seen through torch's Subset, and what a loader must know about it.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Map-style: with ``__getitem__`` and ``__len__``.
+    """
+
+    def __init__(self, dataset: Any) -> None:
+        if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__"):
+            raise TypeError(
+                "Loader needs a map-style dataset, with __getitem__ and __len__, not "
+                f"{type(dataset).__name__}: give an iterable one to torch's DataLoader, and that "
+                "to DevicePrefetcher"
+            )
+        self.dataset = dataset
+        self._subsets: list[Any] = []
+        while type(dataset) is Subset:
+            self._subsets.append(dataset.indices)
+            dataset = dataset.dataset
+        self._decoding = dataset if isinstance(dataset, DecodeDataset) else None
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    @property
+    def isolated(self) -> bool:
+        """Whether all random draws of a sample come from the generator that is handed to it."""
+        return self._decoding is not None and self._decoding.isolated
+
+    @property
+    def shape(self) -> _Shape:
+        """Shape of every image, if it can be written straight into a batch."""
+        return None if self._decoding is None else self._decoding.sample_shape
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Type of every image, where there is a `shape`."""
+        dtype = None if self._decoding is None else self._decoding.sample_dtype
+        return dtype or torch.float32
+
+    @property
+    def holds_gil(self) -> bool:
+        """Whether one backend alone decodes, and lets no other Python thread run meanwhile."""
+        named = None if self._decoding is None else self._decoding.backend
+        name = preferred() if named is None else named
+        if not isinstance(name, str):
+            return False
+        try:
+            return not load_named(name).releases_gil
+        except (BackendUnavailable, UnknownBackend):
+            return False  # the first sample says so, with the way out
+
+    @property
+    def errors(self) -> list[Failure]:
+        """What could not be decoded, where the dataset keeps that."""
+        return [] if self._decoding is None else self._decoding.errors
+
+    def fetch(self, item: Any, generator: torch.Generator | None, out: torch.Tensor | None) -> Any:
+        """Return a sample, or SKIPPED.
+
+        Parameters
+        ----------
+        item : index or key
+        generator : torch.Generator or None
+            For all random draws; None for torch's global one.
+        out : tensor or None
+            Slot of a batch for the image.
+        """
+        if self._decoding is None:
+            return self.dataset[item]
+        for indices in self._subsets:
+            item = indices[item]
+        sample = self._decoding.fetch(item, generator=generator, out=out)
+        # A subclass with its own __getitem__ has the say of what a sample is.
+        ours = type(self._decoding).__getitem__ is DecodeDataset.__getitem__
+        if ours and not self._decoding.has_targets and sample is not SKIPPED:
+            return sample[0]
+        return sample

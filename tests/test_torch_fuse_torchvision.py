@@ -1,0 +1,297 @@
+"""`fuse` beside torchvision itself: the same pixels, draws and types as the pipeline as written."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import warnings
+from pathlib import Path
+
+import pytest
+from encoded import saved
+from PIL import Image as PillowImage
+
+import fastdecode
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("torchvision")
+
+from torchvision import tv_tensors  # noqa: E402
+from torchvision.transforms import transforms as v1  # noqa: E402
+from torchvision.transforms import v2  # noqa: E402
+
+from fastdecode.torch.fuse import Fused, fuse  # noqa: E402
+from fastdecode.torch.recognise import flatten  # noqa: E402
+
+PHOTOS = sorted((Path(fastdecode.__file__).parent / "samples").glob("*.jpg"))
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+def _v1_train(p: float = 0.5) -> list:
+    return [
+        v1.RandomResizedCrop(112),
+        v1.RandomHorizontalFlip(p),
+        v1.ToTensor(),
+        v1.Normalize(MEAN, STD),
+    ]
+
+
+def _v2_finish() -> list:
+    return [v2.ToDtype(torch.float32, scale=True), v2.Normalize(MEAN, STD)]
+
+
+PIPELINES = {
+    "v1 PIL train": lambda: v1.Compose(_v1_train()),
+    "v1 flip last": lambda: v1.Compose(
+        [v1.RandomResizedCrop(96), v1.ToTensor(), v1.RandomHorizontalFlip()]
+    ),
+    "v1 p=0": lambda: v1.Compose(_v1_train(0.0)),
+    "v1 p=1": lambda: v1.Compose(_v1_train(1.0)),
+    "v1 PIL eval": lambda: v1.Compose(
+        [v1.Resize(128), v1.CenterCrop(111), v1.ToTensor(), v1.Normalize(MEAN, STD, inplace=True)]
+    ),
+    "v1 padded": lambda: v1.Compose([v1.Resize(90), v1.CenterCrop((101, 160)), v1.ToTensor()]),
+    "v1 pairs": lambda: v1.Compose([v1.Resize((100, 90)), v1.CenterCrop((95, 81)), v1.ToTensor()]),
+    "v1 crop after ToTensor": lambda: v1.Compose([v1.Resize(96), v1.ToTensor(), v1.CenterCrop(83)]),
+    "v1 bytes": lambda: v1.Compose([v1.Resize((80, 120)), v1.PILToTensor()]),
+    "v1 tensor": lambda: v1.Compose(
+        [v1.PILToTensor(), *_v1_train()[:2], v1.ConvertImageDtype(torch.float32)]
+    ),
+    "v1 one mean": lambda: v1.Compose([v1.Resize(64), v1.ToTensor(), v1.Normalize([0.5], [0.5])]),
+    "v1 nested": lambda: v1.Compose([v1.Compose(_v1_train()[:2]), v1.Compose(_v1_train()[2:])]),
+    "v1 PIL alone": lambda: v1.RandomResizedCrop(80),
+    "v1 PIL at the end": lambda: v1.Compose([v1.Resize(72), v1.RandomHorizontalFlip()]),
+    "Sequential": lambda: torch.nn.Sequential(
+        v1.Resize([96]), v1.CenterCrop([90]), v1.RandomHorizontalFlip(), v2.PILToTensor()
+    ),
+    "v2 PIL train": lambda: v2.Compose(
+        [v2.RandomResizedCrop(112), v2.RandomHorizontalFlip(), v2.ToImage(), *_v2_finish()]
+    ),
+    "v2 tensor train": lambda: v2.Compose(
+        [
+            v2.ToImage(),
+            v2.RandomResizedCrop(112, (0.3, 0.9)),
+            v2.RandomHorizontalFlip(),
+            *_v2_finish(),
+        ]
+    ),
+    "v2 tensor eval": lambda: v2.Compose(
+        [v2.ToImage(), v2.Resize(128, antialias=True), v2.CenterCrop(111), *_v2_finish()]
+    ),
+    "v2 pure": lambda: v2.Compose(
+        [v2.PILToTensor(), v2.Resize((90, 70), 2), *_v2_finish(), v2.RandomHorizontalFlip(1.0)]
+    ),
+    "v2 made pure": lambda: v2.Compose(
+        [v2.ToImage(), v2.RandomResizedCrop((64, 96)), *_v2_finish(), v2.ToPureTensor()]
+    ),
+    "v2 bytes": lambda: v2.Compose(
+        [v2.Resize(80, "bilinear"), v2.RandomHorizontalFlip(0.0), v2.ToImage()]
+    ),
+    "v2 ConvertImageDtype": lambda: v2.Compose(
+        [v2.Resize(80), v2.ToImage(), v2.ConvertImageDtype(), v2.Normalize(MEAN, STD)]
+    ),
+    "v1 and v2": lambda: v1.Compose([v2.ToImage(), v2.RandomResizedCrop(64), v2.ToPureTensor()]),
+    "extreme ratio": lambda: v1.Compose([v1.RandomResizedCrop(64, ratio=(4, 5)), v1.ToTensor()]),
+}
+"""Every part of these is fused."""
+
+RESTS = {
+    "pil": lambda: v1.Compose(
+        [*_v1_train()[:2], v1.RandomRotation(0), v1.RandomVerticalFlip(), *_v1_train()[2:]]
+    ),
+    "second flip": lambda: v1.Compose(
+        [*_v1_train(0.0)[:2], v1.RandomHorizontalFlip(), v1.ToTensor()]
+    ),
+    "flip before crop": lambda: v1.Compose(
+        [v1.Resize(97), v1.RandomHorizontalFlip(1.0), v1.CenterCrop(90), v1.ToTensor()]
+    ),
+    "crop of normalised": lambda: v1.Compose(
+        [v1.Resize(50), v1.ToTensor(), v1.Normalize(MEAN, STD), v1.CenterCrop(81)]
+    ),
+    "normalised": lambda: v1.Compose([*_v1_train(), v1.RandomErasing(p=1.0)]),
+    "0 to 1": lambda: v1.Compose([*_v1_train()[:3], v1.RandomErasing(p=0.5, value="random")]),
+    "bytes": lambda: v2.Compose(
+        [v2.ToImage(), v2.RandomResizedCrop(64), v2.RandomVerticalFlip(), *_v2_finish()]
+    ),
+    "image": lambda: v2.Compose([v2.Resize((64, 64)), v2.ToImage(), *_v2_finish(), _ImageOnly()]),
+    "two normalised": lambda: v1.Compose([*_v1_train(), v1.Normalize((0.1,), (2.0,))]),
+    "v1 on an image": lambda: v1.Compose(
+        [v2.RandomResizedCrop(64), v2.ToImage(), v1.ConvertImageDtype(torch.float32)]
+    ),
+}
+"""Something of these runs as written."""
+
+
+class _ImageOnly:
+    """Somebody's own part, which asks what it got."""
+
+    def __call__(self, image: object) -> object:
+        assert type(image) is tv_tensors.Image
+        return image
+
+
+def _both(transform: object, fused: object, data: bytes, seed: int) -> tuple:
+    """Run a pipeline and its fused form from one seed; also the states of the generator after."""
+    picture = PillowImage.open(io.BytesIO(data)).convert("RGB")
+    torch.manual_seed(seed)
+    expected = transform(picture)
+    state = torch.get_rng_state()
+    torch.manual_seed(seed)
+    result = fused(data)
+    return expected, state, result, torch.get_rng_state()
+
+
+def _check(expected: object, result: object, transform: object) -> None:
+    """Compare types, shapes and pixels, these in levels of 255 before normalising.
+
+    Pillow computes its weights with more bits than torch: one value in many may be 2 levels off.
+    """
+    assert type(result) is type(expected)
+    by_pillow = not isinstance(
+        next(flatten(transform)), (v1.PILToTensor, v2.PILToTensor, v2.ToImage)
+    )
+    if isinstance(expected, PillowImage.Image):
+        assert result.mode == expected.mode == "RGB"
+        expected, result = v1.PILToTensor()(expected), v1.PILToTensor()(result)
+    assert result.dtype == expected.dtype
+    assert result.shape == expected.shape
+    levels = (result.double() - expected.double()).abs()
+    levels *= 1 if result.dtype == torch.uint8 else 255
+    for part in flatten(transform):
+        if isinstance(part, (v1.Normalize, v2.Normalize)):
+            levels = levels * torch.tensor(part.std).view(-1, 1, 1)
+    assert levels.max() <= (2.001 if by_pillow else 1.001)
+    assert (levels > 1.001).double().mean() <= 1e-4
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+@pytest.mark.parametrize("photo", PHOTOS, ids=lambda photo: photo.stem)
+def test_exact_is_the_pipeline_as_written(name: str, photo: Path) -> None:
+    """Types, shapes, boxes, flips and what is drawn are the same, pixels to one level of 255."""
+    transform = PIPELINES[name]()
+    fused = fuse(transform, quality="exact")
+
+    assert fused.rest == ()
+    for seed in range(4):
+        expected, state, result, state_after = _both(transform, fused, photo.read_bytes(), seed)
+        assert torch.equal(state, state_after)
+        _check(expected, result, transform)
+
+
+@pytest.mark.parametrize("name", RESTS)
+def test_the_rest_runs_as_written(name: str) -> None:
+    """What is not known gets what it would have got, and draws what it would have drawn."""
+    transform = RESTS[name]()
+    fused = fuse(transform, quality="exact")
+
+    assert fused.rest
+    assert fused.shape is None
+    assert not fused.isolated
+    for seed in range(4):
+        expected, state, result, state_after = _both(transform, fused, PHOTOS[0].read_bytes(), seed)
+        assert torch.equal(state, state_after)
+        _check(expected, result, transform)
+
+
+def _hooked() -> object:
+    crop = v1.RandomResizedCrop(64)
+    crop.register_forward_hook(lambda *_: None)
+    return crop
+
+
+def _changed() -> object:
+    crop = v2.RandomResizedCrop(64)
+    crop.ratio = (1.0, 1.0)  # the draws go on as before
+    return crop
+
+
+class _Subclass(v1.RandomResizedCrop):
+    pass
+
+
+UNKNOWN = {
+    "bicubic": lambda: v1.RandomResizedCrop(64, interpolation=v1.InterpolationMode.BICUBIC),
+    "nearest in v2": lambda: v2.Resize(64, interpolation="nearest"),
+    "not antialiased": lambda: v2.Compose([v2.ToImage(), v2.Resize(64, antialias=False)]),
+    "antialias=None": lambda: v2.Compose(
+        [v2.ToImage(), v2.RandomResizedCrop(64, antialias=None), *_v2_finish()]
+    ),
+    "antialias of 0.16": lambda: v1.Compose([v1.PILToTensor(), v1.Resize(64, antialias="warn")]),
+    "floats are resized": lambda: v1.Compose([v1.ToTensor(), v1.Resize(64)]),
+    "max_size": lambda: v1.Resize(64, max_size=80),
+    "max_size alone": lambda: v2.Resize(None, max_size=80),
+    "flip first": lambda: v1.Compose([v1.RandomHorizontalFlip(), v1.RandomResizedCrop(64)]),
+    "colour first": lambda: v2.Compose([v2.ColorJitter(0.1), v2.RandomResizedCrop(64)]),
+    "no geometry": lambda: v1.Compose([v1.ToTensor(), v1.Normalize(MEAN, STD)]),
+    "CenterCrop alone": lambda: v1.CenterCrop(64),
+    "a subclass": lambda: v1.Compose([_Subclass(64), v1.ToTensor()]),
+    "a hook": _hooked,
+    "a changed ratio": _changed,
+    "nothing": lambda: v1.Compose([]),
+}
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_what_is_not_known_for_certain_is_left_alone(name: str) -> None:
+    """The very same object comes back."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of torchvision
+        transform = UNKNOWN[name]()
+
+    assert fuse(transform) is transform
+
+
+def test_antialias_does_not_matter_for_pillow_images() -> None:
+    """Pillow always antialiases, so the old defaults are fused there."""
+    for antialias in (None, False, "warn"):
+        assert isinstance(fuse(v1.Resize(64, antialias=antialias)), Fused)
+
+
+def test_other_conversions_are_left_to_the_rest() -> None:
+    """Half precision, unscaled floats and a Normalize that would raise are not folded."""
+    for part in (
+        v2.ToDtype(torch.float16, scale=True),
+        v2.ToDtype(torch.float32),
+        v2.Normalize(MEAN, STD),
+        v1.ConvertImageDtype(torch.float64),
+    ):
+        fused = fuse(v2.Compose([v2.Resize((32, 32)), v2.PILToTensor(), part]))
+        assert fused.rest == (part,)
+        assert fused.head.dtype == torch.uint8
+
+
+def test_png_and_grey_are_fused_too() -> None:
+    """Any format that decodes gives what torchvision makes of its RGB image."""
+    transform = v1.Compose([v1.Resize((5, 6)), v1.ToTensor()])
+
+    for mode in ("RGB", "L", "P", "RGBA"):
+        expected, _, result, _ = _both(
+            transform, fuse(transform, quality="exact"), saved("PNG", mode), 0
+        )
+        _check(expected, result, transform)
+
+
+def test_it_is_pickled_with_the_class_of_its_tensors() -> None:
+    """A copy gives the same, as tv_tensors.Image, and torch's DataLoader stacks the results."""
+    fused = fuse(PIPELINES["v2 tensor train"]())
+    copy = pickle.loads(pickle.dumps(fused))
+
+    torch.manual_seed(5)
+    first = fused(PHOTOS[0].read_bytes())
+    torch.manual_seed(5)
+    second = copy(PHOTOS[0].read_bytes())
+
+    assert type(second) is tv_tensors.Image
+    assert torch.equal(first, second)
+    (batch,) = torch.utils.data.DataLoader([first, second], batch_size=2)
+    assert batch.shape == (2, 3, 112, 112)
+
+
+def test_geometry_is_told_only_where_it_is_known() -> None:
+    """Erasing moves no pixel, a rotation may."""
+    data = PHOTOS[0].read_bytes()
+
+    _, geometry = fuse(RESTS["normalised"]()).with_geometry(data)
+    assert geometry.size == (112, 112)
+    with pytest.raises(ValueError, match="RandomRotation"):
+        fuse(RESTS["pil"]()).with_geometry(data)

@@ -1,0 +1,330 @@
+"""`DevicePrefetcher` on a GPU: streams, memory and their order.
+
+`torch.cuda._sleep` makes a stream late, so that whoever fails to wait for it is found out.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+if not torch.cuda.is_available():
+    pytest.skip(
+        "needs a CUDA device, and a PyTorch that is built with CUDA", allow_module_level=True
+    )
+
+from prefetching import eventually  # noqa: E402 - it needs torch
+from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
+
+from fastdecode.torch.prefetcher import DevicePrefetcher  # noqa: E402
+
+LATE = 20_000_000
+"""Clock cycles: some 10 milliseconds."""
+SIDE = 1 << 20
+"""Elements of a batch: 4 MB, so that the allocator gives each a block of its own."""
+BYTES = 4 * SIDE
+
+
+class Numbers:
+    """Batch i is full of i."""
+
+    def __init__(self, count: int, *, pinned: bool = True) -> None:
+        self.count = count
+        self.pinned = pinned
+        self.drawn = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        for index in range(self.count):
+            batch = torch.full((SIDE,), float(index))
+            self.drawn += 1
+            yield batch.pin_memory() if self.pinned else batch
+
+
+def late_copies(prefetcher: DevicePrefetcher, batches: Iterator[Any]) -> Iterator[Any]:
+    """Iterate while the stream of the copies is always behind."""
+    for batch in batches:
+        with torch.cuda.stream(prefetcher._transfer._side):
+            torch.cuda._sleep(LATE)
+        yield batch
+
+
+def extremes(batch: Any) -> Any:
+    """Return the least and the largest value, still on the device."""
+    return torch.stack([batch.min(), batch.max()])
+
+
+def expected(count: int) -> list[list[float]]:
+    return [[float(i), float(i)] for i in range(count)]
+
+
+@pytest.fixture(params=["default stream", "own stream"])
+def consumer(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let the test consume on the default stream, and on another."""
+    if request.param == "default stream":
+        yield
+        return
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        yield
+    stream.synchronize()
+
+
+@pytest.mark.usefixtures("consumer")
+@pytest.mark.parametrize("pinned", [True, False])
+def test_the_consumer_waits_for_the_copy(pinned: bool) -> None:
+    """Bug 1 and 14: values are right although every copy comes late."""
+    prefetcher = DevicePrefetcher(Numbers(12, pinned=pinned), "cuda")
+
+    found = [extremes(batch) for batch in late_copies(prefetcher, iter(prefetcher))]
+
+    assert torch.stack(found).tolist() == expected(12)
+
+
+@pytest.mark.usefixtures("consumer")
+@pytest.mark.parametrize("depth", [1, 2, 4])
+def test_memory_is_not_overwritten_while_a_kernel_reads_it(depth: int) -> None:
+    """Bug 2 and 3: a batch that is dropped before the kernels that read it have run stays whole."""
+    found = []
+    for batch in DevicePrefetcher(Numbers(20), "cuda", depth=depth):
+        torch.cuda._sleep(LATE)
+        found.append(extremes(batch))
+        del batch
+
+    assert torch.stack(found).tolist() == expected(20)
+
+
+@pytest.mark.usefixtures("consumer")
+def test_a_batch_that_is_kept_for_a_while_stays_whole() -> None:
+    """Bug 2 and 3: kernels that are launched on a batch after the next was handed out count too."""
+    found = []
+    before = None
+    for batch in DevicePrefetcher(Numbers(20), "cuda"):
+        torch.cuda._sleep(LATE)
+        if before is not None:
+            found.append(extremes(batch - before))
+        before = batch
+
+    assert torch.stack(found).tolist() == [[1, 1]] * 19
+
+
+def test_every_tensor_of_a_nested_batch_is_guarded() -> None:
+    """Bug 4: views and tensors deep in containers are as safe as the first one."""
+
+    def loader() -> Iterator[Any]:
+        for batch in Numbers(12):
+            yield {"a": [batch, (batch[1:],)], "b": batch.view(2, -1).t()}
+
+    found = []
+    prefetcher = DevicePrefetcher(loader(), "cuda")
+    for batch in late_copies(prefetcher, iter(prefetcher)):
+        torch.cuda._sleep(LATE)
+        parts = batch["a"][0], batch["a"][1][0], batch["b"]
+        found.append(torch.stack([extremes(part) for part in parts]))
+        del batch, parts
+
+    assert torch.stack(found).tolist() == [[pair] * 3 for pair in expected(12)]
+
+
+def _peak(prefetcher: DevicePrefetcher) -> int:
+    """Return how many bytes of the device an epoch takes, with a consumer that runs ahead."""
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    for batch in prefetcher:
+        torch.cuda._sleep(LATE)
+        batch.add_(1)
+    torch.cuda.synchronize()
+    return int(torch.cuda.max_memory_allocated() - before)
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+def test_memory_is_bounded(depth: int) -> None:
+    """Bug 5 and 19: the peak is `depth` batches and the one in use, however late the device is."""
+    prefetcher = DevicePrefetcher(Numbers(20), "cuda", depth=depth)
+
+    # Blocks of the allocator may be a little larger than what was asked for.
+    assert _peak(prefetcher) <= (depth + 1.5) * BYTES
+    assert _peak(prefetcher) <= (depth + 1.5) * BYTES
+
+
+def test_memory_does_not_grow_with_the_epochs() -> None:
+    """Bug 6: there is one stream for good, so that nothing more is reserved after the first."""
+    prefetcher = DevicePrefetcher(Numbers(8), "cuda")
+    streams, reserved = set(), []
+    for _ in range(6):
+        for batch in prefetcher:
+            batch.add_(1)
+        torch.cuda.synchronize()
+        streams.add(prefetcher._transfer._side.cuda_stream)
+        reserved.append(torch.cuda.memory_reserved())
+
+    assert len(streams) == 1
+    assert len(set(reserved[1:])) == 1
+
+
+def test_what_is_not_pinned_gets_pinned() -> None:
+    """Bug 7: copies start from pinned memory; what is pinned already is not copied on the host."""
+    transfer = DevicePrefetcher([], "cuda")._transfer
+    plain, pinned = torch.ones(5), torch.ones(5).pin_memory()
+
+    staged = transfer.stage({"plain": plain, "pinned": pinned}).batch
+
+    assert staged["plain"].is_pinned()
+    assert staged["pinned"] is pinned
+    assert not plain.is_pinned()
+
+
+def test_the_hosts_memory_is_held_until_it_was_copied() -> None:
+    """Bug 8: a loader that uses its own pinned memory again, once free, does no harm."""
+
+    class Arena:
+        def __iter__(self) -> Iterator[Any]:
+            for index in range(12):
+                memory = torch.full((SIDE,), float(index)).pin_memory()
+                # Not from the allocator's point of view: the memory lives, the batch is a view.
+                batch = memory.view(-1)
+                weakref.finalize(batch, memory.fill_, -1.0)
+                yield batch
+                del batch
+
+    prefetcher = DevicePrefetcher(Arena(), "cuda")
+
+    found = [extremes(batch) for batch in late_copies(prefetcher, iter(prefetcher))]
+
+    assert torch.stack(found).tolist() == expected(12)
+
+
+def test_the_thread_uses_the_device_that_was_asked_for() -> None:
+    """Bug 13: in the thread the current device is the prefetcher's, not cuda:0."""
+    seen = []
+
+    class Asks:
+        def __iter__(self) -> Iterator[Any]:
+            seen.append(torch.cuda.current_device())
+            yield torch.ones(1)
+
+    last = torch.cuda.device_count() - 1
+    (batch,) = DevicePrefetcher(Asks(), last)
+
+    assert seen == [last]
+    assert batch.device == torch.device("cuda", last)
+
+
+def test_what_is_given_up_writes_nowhere_later() -> None:
+    """Bug 16: after `break`, copies under way are over before their memory is used again."""
+    loader = Numbers(20)
+    prefetcher = DevicePrefetcher(loader, "cuda", depth=4)
+    batches = iter(prefetcher)
+    next(batches)
+    with torch.cuda.stream(prefetcher._transfer._side):
+        torch.cuda._sleep(10 * LATE)
+    eventually(lambda: loader.drawn == 5)
+    next(batches)  # which begins all copies, and none can have ended
+
+    del batches
+    mine = [torch.full((SIDE,), 7.0, device="cuda") for _ in range(8)]
+    torch.cuda.synchronize()
+
+    assert torch.stack([extremes(one) for one in mine]).tolist() == [[7, 7]] * 8
+
+
+@pytest.mark.usefixtures("consumer")
+def test_work_on_a_batch_is_in_the_order_of_the_consumers_stream() -> None:
+    """Bug 21: constants that were made on the consumer's stream just before are ready."""
+    torch.cuda._sleep(LATE)
+    mean = torch.full((1,), 2.0, device="cuda")
+    found = [extremes(batch - mean) for batch in DevicePrefetcher(Numbers(5), "cuda")]
+
+    assert torch.stack(found).tolist() == [[i - 2, i - 2] for i in range(5)]
+
+
+def test_a_consumer_may_change_its_stream() -> None:
+    """Batches that were begun on one stream and are used on another are right."""
+    streams = [torch.cuda.Stream(), torch.cuda.Stream()]
+    prefetcher = DevicePrefetcher(Numbers(16), "cuda", depth=3)
+    batches = late_copies(prefetcher, iter(prefetcher))
+    found = []
+    for index in range(16):
+        with torch.cuda.stream(streams[index % 2]):
+            batch = next(batches)
+            torch.cuda._sleep(LATE)
+            found.append(extremes(batch))
+            del batch
+    torch.cuda.synchronize()
+
+    assert torch.stack(found).tolist() == expected(16)
+
+
+@pytest.mark.usefixtures("consumer")
+def test_batches_that_the_loader_makes_on_the_device_are_waited_for() -> None:
+    """A loader whose own kernels are late, on its thread's stream, is waited for."""
+
+    class OnDevice:
+        def __iter__(self) -> Iterator[Any]:
+            for index in range(8):
+                torch.cuda._sleep(LATE)
+                yield torch.full((SIDE,), float(index), device="cuda")
+
+    found = [extremes(batch) for batch in DevicePrefetcher(OnDevice(), "cuda")]
+
+    assert torch.stack(found).tolist() == expected(8)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda t: t.to_sparse(),
+        lambda t: t.requires_grad_(),
+        lambda t: t.to(memory_format=torch.channels_last),
+        lambda t: t[:, :, ::2],
+        lambda t: t.expand(2, -1, -1, -1),
+        lambda t: t[:0],
+    ],
+)
+def test_tensors_of_every_kind_arrive(make: Callable[[Any], Any]) -> None:
+    """Sparse, strided, expanded and empty tensors arrive with their values, and their layout."""
+    tensor = make(torch.arange(3 * 4 * 4, dtype=torch.float32).view(1, 3, 4, 4))
+
+    (moved,) = DevicePrefetcher([tensor], "cuda")
+
+    assert moved.device.type == "cuda"
+    assert moved.layout == tensor.layout
+    assert torch.equal(moved.cpu().to_dense(), tensor.to_dense())
+
+
+def test_the_memory_format_is_kept() -> None:
+    """A batch with its channels last has them last on the device."""
+    tensor = torch.ones(2, 3, 4, 5).to(memory_format=torch.channels_last)
+
+    (moved,) = DevicePrefetcher([tensor], "cuda")
+
+    assert moved.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_torchs_loader_may_pin_by_itself() -> None:
+    """A DataLoader with workers and `pin_memory` gives what it gives alone."""
+    data = TensorDataset(torch.arange(100.0), torch.arange(100))
+    loader = DataLoader(data, 8, num_workers=2, pin_memory=True)
+
+    for (values, indices), (one, two) in zip(
+        DevicePrefetcher(loader, "cuda"), DataLoader(data, 8), strict=True
+    ):
+        assert torch.equal(values.cpu(), one)
+        assert torch.equal(indices.cpu(), two)
+
+
+def test_a_batch_from_a_block_without_gradients_may_be_used_after_it() -> None:
+    """What is copied ahead in inference mode is no inference tensor."""
+    batches = iter(DevicePrefetcher(Numbers(4), "cuda"))
+    with torch.inference_mode():
+        next(batches)
+    weight = torch.ones(1, device="cuda", requires_grad=True)
+
+    (next(batches) * weight).sum().backward()
+
+    assert weight.grad.item() == SIDE
