@@ -1,6 +1,6 @@
-"""Write the README's tables anew: what the backends declare, and what was measured.
+"""Write the tables of the documents anew: what the backends declare, and what was measured.
 
-    python bench/readme.py           rewrite the two marked parts of README.md, and its chart
+    python bench/readme.py           rewrite the marked parts of README.md and docs/, and the chart
     python bench/readme.py --check   change nothing; exit status 1 if one of them is out of date
 
 The declarations are read from the adapters' source, not from the classes, so that the tables are
@@ -12,17 +12,17 @@ from __future__ import annotations
 import argparse
 import ast
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from readme_figures import RESULTS, chart, figures, table
+from readme_pipeline import cost_figures, pipeline_figures, quality_figures, worker_figures
 
 from fastdecode.registry import BUILTIN
 from fastdecode.types import FORMATS
 
 _ROOT = Path(__file__).parent.parent
-_README = _ROOT / "README.md"
 _ADAPTERS = _ROOT / "fastdecode" / "adapters"
 
 
@@ -117,26 +117,35 @@ def matrix() -> str:
     return f"{table(head, reads)}\n\n{table(columns, does)}"
 
 
-def renewed(text: str) -> str:
-    """Put the tables of today between the markers."""
-    for name, part in (("matrix", matrix()), ("figures", figures())):
+def renewed(path: Path) -> str:
+    """Put the tables of today between the marks of a document."""
+    text = path.read_text(encoding="utf-8")
+    for name, part in _PARTS[path].items():
         begin, end = f"<!-- {name} begin -->\n", f"<!-- {name} end -->"
         before, found, rest = text.partition(begin)
         _, found_end, after = rest.partition(end)
         if not (found and found_end):
-            raise SystemExit(f"README.md lacks the marks {begin.strip()} and {end}")
-        text = f"{before}{begin}\n{part}\n\n{end}{after}"
+            raise SystemExit(f"{path.name} lacks the marks {begin.strip()} and {end}")
+        text = f"{before}{begin}\n{part()}\n\n{end}{after}"
     return text
 
 
+_PARTS: dict[Path, dict[str, Callable[[], str]]] = {
+    _ROOT / "README.md": {"matrix": matrix, "figures": figures, "pipeline": pipeline_figures},
+    _ROOT / "docs" / "pytorch.md": {
+        "costs": cost_figures,
+        "workers": worker_figures,
+        "quality": quality_figures,
+    },
+}
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Write the README's tables anew.")
+    parser = argparse.ArgumentParser(description="Write the tables of the documents anew.")
     parser.add_argument("--check", action="store_true", help="only say whether it is up to date")
     options = parser.parse_args()
-    files = {
-        _README: renewed(_README.read_text(encoding="utf-8")),
-        RESULTS / "photos.svg": chart(),
-    }
+    files = {path: renewed(path) for path in _PARTS}
+    files[RESULTS / "photos.svg"] = chart()
     late = [
         path
         for path, text in files.items()

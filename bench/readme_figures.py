@@ -22,9 +22,9 @@ def figures() -> str:
     """Draw what was measured."""
     parts = (
         photo_figures(_photos()),
-        _order_figures(_load("default_order")),
-        _regret_figures(_load("regret")),
-        _overhead_figures(_load("overhead")),
+        _order_figures(load("default_order")),
+        _regret_figures(load("regret")),
+        _overhead_figures(load("overhead")),
     )
     return "\n\n".join(parts)
 
@@ -121,16 +121,18 @@ def _regret_figures(content: dict[str, Any]) -> str:
         "one thread and all cores), on photos that calibration has not seen:\n\n"
         f"{table(head, rows)}\n\n"
         f"Calibration took {took['full']:.0f} s in full and {took['quick']:.1f} s with `--quick`. "
-        f"Measured {_where(content)}."
+        f"Measured {where(content)}."
     )
 
 
-def _load(name: str) -> dict[str, Any]:
+def load(name: str) -> dict[str, Any]:
+    """Read a result that is kept."""
     content: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
     return content
 
 
-def _where(content: dict[str, Any]) -> str:
+def where(content: dict[str, Any]) -> str:
+    """Say when and on what it was measured."""
     machine = content["machine"]
     return (
         f"{content['measured']}, {machine['cpu']}, {machine['cores']} cores, {machine['system']}, "
@@ -158,7 +160,7 @@ def _order_figures(content: dict[str, Any]) -> str:
     return (
         "The same for other formats, at full size, one thread, from memory:\n\n"
         f"{table(['backend', *groups], rows)}\n\n"
-        f"Measured {_where(content)}. {versions}."
+        f"Measured {where(content)}. {versions}."
     )
 
 
@@ -187,7 +189,7 @@ def _overhead_figures(content: dict[str, Any]) -> str:
         "What `decode` costs on top of the library it calls, median of paired calls:\n\n"
         f"{table(head, rows)}\n\n"
         f"The aim is at most {_AIM_US_AT_10_KB} µs more at 10 KB and {_AIM_PERCENT} % more from "
-        f"100 KB on: {verdict}. Measured {_where(content)}."
+        f"100 KB on: {verdict}. Measured {where(content)}."
     )
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     Data = bytes | bytearray | memoryview | mmap.mmap | NDArray[np.uint8] | torch.Tensor
 
-__all__ = ["DEFAULT_MAX_PIXELS", "decode", "decode_file", "probe"]
+__all__ = ["DEFAULT_MAX_PIXELS", "decode", "decode_file", "probe", "read_file"]
 
 DEFAULT_MAX_PIXELS = 178_956_970
 """Pixels that a header may promise: Pillow's limit for its DecompressionBombError."""
@@ -167,7 +167,7 @@ def decode_file(path: str | os.PathLike[str], reduce: Reduce = 1, **options: Any
     FastDecodeError
         As from `decode`; the message begins with the path.
     """
-    data = _read(os.fspath(path))  # which refuses file descriptors
+    data = read_file(os.fspath(path))  # which refuses file descriptors
     try:
         return decode(data, reduce, **options)
     except FastDecodeError as error:
@@ -175,10 +175,11 @@ def decode_file(path: str | os.PathLike[str], reduce: Reduce = 1, **options: Any
         raise
 
 
-def _read(path: str) -> bytes:
+def read_file(path: str) -> bytes:
+    """Read all of a file; a name that no file can have is an OSError, too."""
     try:
-        with open(path, "rb") as file:
-            return file.read()
+        with open(path, "rb", buffering=0) as file:  # it is read in one go: no buffer is needed
+            return file.readall()
     except ValueError as error:  # a NUL byte, or letters that no file name can have here
         raise OSError(errno.EINVAL, str(error), path) from error
 

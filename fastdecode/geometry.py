@@ -61,6 +61,13 @@ class Geometry:
         -------
         Geometry
             Its scale is exactly ``1 / reduce``, also where a side is no multiple of it.
+
+        Notes
+        -----
+        Pictures are reduced as they are stored, in blocks from their first pixel on. Where a side
+        is no multiple of `reduce`, the last block reaches beyond the picture; once the EXIF
+        orientation has turned the picture round, that block comes first, and the box begins below
+        zero.
         """
         applied = header.orientation if orient else 1
         width, height = orientation.seen_size(header.width, header.height, applied)
@@ -71,7 +78,13 @@ class Geometry:
             -(-right // reduce),
             -(-bottom // reduce),
         )
-        box = (left * reduce, top * reduce, right * reduce, bottom * reduce)
+        begin, above = _first_block(header, reduce, applied)
+        box = (
+            begin + left * reduce,
+            above + top * reduce,
+            begin + right * reduce,
+            above + bottom * reduce,
+        )
         return cls(box, (bottom - top, right - left))
 
     @property
@@ -161,6 +174,15 @@ class Geometry:
         return picked.flip(-1) if hasattr(picked, "flip") else np.ascontiguousarray(picked[:, ::-1])
 
 
+def _first_block(header: Header, reduce: Reduce, applied: int) -> tuple[int, int]:
+    """Where the first block of the picture as seen begins: (left, top), each 0 or negative."""
+    width, height = header.width, header.height
+    blocks = (0, 0, -(-width // reduce) * reduce, -(-height // reduce) * reduce)
+    # From the stored picture to the one as seen: the way of `stored_box`, backwards.
+    back = {6: 8, 8: 6}.get(applied, applied)
+    return orientation.stored_box(blocks, width, height, back)[:2]
+
+
 def _as_floats(values: Any, last: int) -> Any:
     """Copy into floats of the same kind: tensors stay tensors, on their device."""
     if hasattr(values, "is_floating_point"):
@@ -168,8 +190,11 @@ def _as_floats(values: Any, last: int) -> Any:
     else:
         array = np.asarray(values)
         floats = np.array(array, np.float32 if array.dtype == np.float32 else np.float64)
+    if floats.shape == (0,):  # an empty list, of a picture in which there is nothing
+        return floats.reshape(0, last)
     if floats.ndim == 0 or floats.shape[-1] != last:
-        raise ValueError(f"the last dimension must be {last}, but the shape is {floats.shape}")
+        shape = tuple(floats.shape)
+        raise ValueError(f"the last dimension must be {last}, but the shape is {shape}")
     return floats
 
 

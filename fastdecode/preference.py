@@ -22,7 +22,16 @@ if TYPE_CHECKING:
 
     from fastdecode.adapters.base import Backend
 
-__all__ = ["Preference", "forget_saved", "load_named", "look_up", "preferred", "saved", "use"]
+__all__ = [
+    "Preference",
+    "forget_saved",
+    "load_named",
+    "look_up",
+    "preferred",
+    "saved",
+    "use",
+    "used_here",
+]
 
 Preference: TypeAlias = "str | Ranking | None"
 """The one backend that is to answer, a ranking to choose by, or neither."""
@@ -67,8 +76,8 @@ class use:  # noqa: N801 - to its users it is a function
 
     Notes
     -----
-    Forked children inherit it. Spawned ones begin anew, with the saved ranking: call `use` in each,
-    for instance in a DataLoader's ``worker_init_fn``.
+    Forked children inherit it, and the datasets of `fastdecode.torch` carry it into workers. Other
+    spawned children begin anew, with the saved ranking: call `use` in each.
 
     Examples
     --------
@@ -124,6 +133,11 @@ def _count_change() -> None:
     generation += 1
 
 
+def used_here() -> Preference:
+    """Return what `use` has set in this process, if anything."""
+    return _levels[-1].preference
+
+
 def preferred() -> Preference:
     """Return what decides when the call names no backend; None is the default order.
 
@@ -136,7 +150,7 @@ def preferred() -> Preference:
     -----
     The environment is looked at when a kind of file is met for the first time, not at each call.
     """
-    used = _levels[-1].preference
+    used = used_here()
     if used is not None:
         return used
     name = os.environ.get("FASTDECODE_BACKEND", "").strip()

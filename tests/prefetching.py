@@ -43,6 +43,22 @@ class Numbers:
             self.finished += 1
 
 
+class Closable:
+    """An iterator that has to be closed, and says in which thread it was."""
+
+    def __init__(self) -> None:
+        self.closed_in: list[int] = []
+
+    def __iter__(self) -> Closable:
+        return self
+
+    def __next__(self) -> Any:
+        return torch.ones(2)
+
+    def close(self) -> None:
+        self.closed_in.append(threading.get_ident())
+
+
 class Watched(Transfer):
     """Copies from host to host, and notes which step ran in which thread."""
 

@@ -20,7 +20,7 @@ from torchvision import tv_tensors  # noqa: E402
 from torchvision.transforms import transforms as v1  # noqa: E402
 from torchvision.transforms import v2  # noqa: E402
 
-from fastdecode.torch.fuse import Fused, fuse  # noqa: E402
+from fastdecode.torch.fusing import Fused, fuse  # noqa: E402
 from fastdecode.torch.recognise import flatten  # noqa: E402
 
 PHOTOS = sorted((Path(fastdecode.__file__).parent / "samples").glob("*.jpg"))

@@ -1,10 +1,9 @@
-"""`DevicePrefetcher`, what it passes on: the loader's state, its epoch, a DataLoader's batches."""
+"""`DevicePrefetcher`, what it passes on: the loader's state, epochs, batches on the CPU."""
 
 from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from prefetching import Numbers, eventually, threaded, threads, values  # noqa: E402 - needs torch
-from torch.utils.data import DataLoader, Dataset  # noqa: E402
 
-import fastdecode  # noqa: E402
 from fastdecode.torch.prefetcher import DevicePrefetcher  # noqa: E402
 from fastdecode.torch.transfer import _dense  # noqa: E402
 
@@ -55,9 +52,6 @@ class Resumable:
         self.resumed = True
 
 
-SAMPLES = sorted((Path(fastdecode.__file__).parent / "samples").glob("*.jpg"))
-# Other tests leave threads behind, which Python 3.12 dislikes in a process that forks.
-FORKS = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 MAKES = pytest.mark.parametrize("make", [threaded, lambda loader: DevicePrefetcher(loader, "cpu")])
 
 
@@ -172,45 +166,6 @@ def test_the_loaders_batch_is_not_changed() -> None:
 
     assert moved["image"].device.type == "meta"
     assert batch["image"].device.type == "cpu"
-
-
-class Photos(Dataset):
-    """The sample photos, decoded small."""
-
-    def __len__(self) -> int:
-        return len(SAMPLES)
-
-    def __getitem__(self, index: int) -> Any:
-        image = fastdecode.decode_file(SAMPLES[index], 8, region=(0, 0, 64, 64))
-        return torch.from_numpy(image), index
-
-
-@FORKS
-@pytest.mark.parametrize(
-    "options", [{}, {"num_workers": 2}, {"num_workers": 1, "persistent_workers": True}]
-)
-def test_torchs_loader_gives_the_same_batches(options: dict[str, Any]) -> None:
-    """A DataLoader of photos gives through the prefetcher what it gives alone, epoch for epoch."""
-    loader = DataLoader(Photos(), batch_size=2, **options)
-    batches = threaded(loader)
-
-    for _ in range(2):
-        for (images, indices), (expected, numbers) in zip(
-            batches, DataLoader(Photos(), 2), strict=True
-        ):
-            assert torch.equal(images, expected)
-            assert torch.equal(indices, numbers)
-
-
-@FORKS
-def test_torchs_loader_can_be_left_early() -> None:
-    """Leaving an epoch of a DataLoader with lasting workers leaves the next one whole."""
-    loader = DataLoader(Photos(), num_workers=1, persistent_workers=True)
-    batches = threaded(loader)
-
-    next(iter(batches))
-
-    assert [index.item() for _, index in batches] == list(range(len(SAMPLES)))
 
 
 @pytest.mark.parametrize(

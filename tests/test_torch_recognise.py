@@ -29,7 +29,7 @@ from torchvision_doubles import (  # noqa: E402
     v2,
 )
 
-from fastdecode.torch.fuse import fuse  # noqa: E402
+from fastdecode.torch.fusing import fuse  # noqa: E402
 from fastdecode.torch.recognise import flatten  # noqa: E402
 from fastdecode.torch.transforms import (  # noqa: E402
     RandomResizedCrop,

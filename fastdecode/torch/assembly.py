@@ -15,7 +15,7 @@ from fastdecode.torch.memory import BatchMemory
 from fastdecode.torch.order import sample_seed
 from fastdecode.torch.source import Source
 
-__all__ = ["Assembly", "Ready", "Recipe", "collate"]
+__all__ = ["Assembly", "Ready", "Recipe", "closed_error", "collate", "stopped_early", "too_late"]
 
 _POLL_S = 0.5
 
@@ -105,8 +105,9 @@ class Assembly:
         self._cancelled = False
 
     def cancel(self) -> None:
-        """Make no more samples: nobody will ask for the result."""
+        """Make no more samples; who waits for the result gets an error."""
         self._cancelled = True
+        self._done.set()
 
     def make(self, part: range) -> None:
         """Make some of the samples. Never raises: an error comes out at `result`."""
@@ -146,6 +147,8 @@ class Assembly:
         ------
         TimeoutError
             If it takes longer.
+        RuntimeError
+            If it was cancelled.
         Exception
             What the first sample that failed, in the order of the batch, raised.
         """
@@ -154,18 +157,31 @@ class Assembly:
         while not self._done.wait(_POLL_S):
             waited += _POLL_S
             if timeout is not None and waited >= timeout:
-                missing = [
-                    item
-                    for item, sample in zip(self._items, self._samples, strict=True)
-                    if sample is None
-                ]
-                raise TimeoutError(
-                    f"batch {self._position - 1} is not there after {timeout} s; still missing are "
-                    f"items {missing}: does reading them hang?"
-                )
+                raise too_late(self._position, timeout, self._missing())
+        if self._cancelled:
+            raise closed_error()
         if self._errors:
-            raise self._errors[min(self._errors)]
-        return collate(self._samples, self._images, self._position, self._recipe.collate_fn)
+            error = self._errors[min(self._errors)]
+            self._errors.clear()
+            try:
+                raise error
+            finally:
+                del error  # its traceback leads here, and would keep the batch's memory
+        recipe = self._recipe
+        return collate(
+            self._samples,
+            self._images,
+            self._position,
+            recipe.collate_fn,
+            channels_last=recipe.channels_last,
+        )
+
+    def _missing(self) -> list[Any]:
+        return [
+            item
+            for at, (item, sample) in enumerate(zip(self._items, self._samples, strict=True))
+            if sample is None and at not in self._errors
+        ]
 
 
 def collate(
@@ -173,6 +189,8 @@ def collate(
     images: torch.Tensor | None,
     position: int,
     collate_fn: Callable[[list[Any]], Any] | None,
+    *,
+    channels_last: bool,
 ) -> Ready:
     """Make a batch of samples, without those that were left out.
 
@@ -184,6 +202,8 @@ def collate(
         Where the images are already.
     position : int
     collate_fn : callable or None
+    channels_last : bool
+        For images that are not there already.
 
     Returns
     -------
@@ -194,10 +214,46 @@ def collate(
     if not kept:
         return Ready(None, position, skipped)
     good = [samples[at] for at in kept]
+    batch: Any
+    if collate_fn is not None:
+        return Ready(collate_fn(good), position, skipped)
     if images is None:
-        return Ready((collate_fn or default_collate)(good), position, skipped)
-    batch: Any = images[kept] if skipped else images
+        batch = default_collate(good)
+        return Ready(_channels_last(batch) if channels_last else batch, position, skipped)
+    batch = images[kept] if skipped else images
     if isinstance(good[0], tuple):  # a list, as from torch's default_collate
         rest = zip(*(sample[1:] for sample in good), strict=True)
         batch = [batch, *(default_collate(list(values)) for values in rest)]
     return Ready(batch, position, skipped)
+
+
+def _channels_last(batch: Any) -> Any:
+    """Lay out the images of a batch: the batch itself, or the first thing in it."""
+    if isinstance(batch, list) and batch:
+        return [_channels_last(batch[0]), *batch[1:]]
+    if isinstance(batch, torch.Tensor) and batch.ndim == 4:
+        return batch.contiguous(memory_format=torch.channels_last)
+    return batch
+
+
+def too_late(position: int, timeout: float | None, items: list[Any]) -> TimeoutError:
+    """Return the error for a batch that does not come."""
+    return TimeoutError(
+        f"batch {position - 1} is not there after {timeout} s; still missing are "
+        f"items {items}: does reading them hang?"
+    )
+
+
+def closed_error() -> RuntimeError:
+    """Return the error of an iterator whose loader was closed, or began another epoch."""
+    return RuntimeError("this iterator was ended, by close() or by a newer one of the same loader")
+
+
+def stopped_early(error: StopIteration) -> RuntimeError:
+    """Return what is raised instead of the dataset's own StopIteration.
+
+    Notes
+    -----
+    As it is, it would end the loop over the batches, as if there were no more: see PEP 479.
+    """
+    return RuntimeError(f"the dataset, a transform or collate_fn raised {error!r}")

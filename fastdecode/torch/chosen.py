@@ -6,7 +6,7 @@ from collections.abc import Callable
 from operator import is_
 from typing import Any, NamedTuple
 
-from fastdecode.torch.fuse import fuse
+from fastdecode.torch.fusing import fuse
 from fastdecode.torch.recognise import flatten
 from fastdecode.torch.transforms import EncodedTransform
 

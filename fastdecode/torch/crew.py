@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import queue
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from typing import TypeAlias
 
-from fastdecode.torch.threads import single_thread_here
+from fastdecode.torch.threads import settle_here, single_thread_here
 
 __all__ = ["Crew"]
 
@@ -36,14 +37,18 @@ class Crew:
     def _start(self) -> None:
         self._process = os.getpid()
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
+        begun: queue.SimpleQueue[None] = queue.SimpleQueue()
         threads = [
             threading.Thread(
-                target=_work, args=(self._tasks,), name=f"fastdecode-{number}", daemon=True
+                target=_work, args=(self._tasks, begun), name=f"fastdecode-{number}", daemon=True
             )
             for number in range(self.count)
         ]
+        settle_here()
         for thread in threads:
             thread.start()
+        for _ in threads:  # until they all have limited themselves, which others might notice
+            begun.get()
         self._stop = weakref.finalize(self, _end, self._tasks, threads)
 
     def submit(self, task: _Task) -> None:
@@ -59,8 +64,11 @@ class Crew:
             self._stop()
 
 
-def _work(tasks: queue.SimpleQueue[_Task | None]) -> None:
-    single_thread_here()
+def _work(tasks: queue.SimpleQueue[_Task | None], begun: queue.SimpleQueue[None]) -> None:
+    try:
+        single_thread_here()
+    finally:
+        begun.put(None)
     while (task := tasks.get()) is not None:
         task()
         del task  # or it would live, with its batch, until the next one comes
@@ -74,6 +82,7 @@ def _end(tasks: queue.SimpleQueue[_Task | None], threads: list[threading.Thread]
         pass
     for _ in threads:
         tasks.put(None)
+    deadline = time.monotonic() + _PATIENCE_S  # for all: each of them may hang
     for thread in threads:
         if thread is not threading.current_thread():
-            thread.join(_PATIENCE_S)
+            thread.join(max(0, deadline - time.monotonic()))

@@ -285,7 +285,9 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
 
     def _encoded(self, source: Any) -> Any:
         """Return a file's bytes."""
-        return api._read(os.fspath(source)) if isinstance(source, (str, os.PathLike)) else source
+        return (
+            api.read_file(os.fspath(source)) if isinstance(source, (str, os.PathLike)) else source
+        )
 
     def _picture(self, source: Any) -> tuple[Any, Geometry | None]:
         """Return the decoded picture, and its geometry where it is known."""

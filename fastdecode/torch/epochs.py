@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from fastdecode.torch.assembly import Assembly, Ready, Recipe
+from fastdecode.torch.assembly import Assembly, Ready, Recipe, closed_error, stopped_early
 from fastdecode.torch.crew import Crew
 from fastdecode.torch.order import Order
 
@@ -49,6 +50,9 @@ class ThreadEpoch:
         self._crew = crew
         self._prefetch = prefetch if crew is not None else 0
         self._timeout = timeout
+        self._process = os.getpid()
+        self._closed = False
+        self._awaited: Assembly | None = None
         self._pending: deque[Assembly] = deque()
         # Small parts keep all threads busy to the end of a batch, large ones hand over less often.
         shares = 1 if crew is None else crew.count * _PARTS_A_THREAD
@@ -70,17 +74,31 @@ class ThreadEpoch:
         return self
 
     def __next__(self) -> Ready:
+        if self._process != os.getpid():  # the threads stayed behind
+            raise RuntimeError("this iterator belongs to the process that this one was forked from")
+        if self._closed:
+            raise closed_error()
         if not self._pending:
             raise StopIteration
-        assembly = self._pending.popleft()
+        assembly = self._awaited = self._pending.popleft()
         if self._crew is None:
             for part in assembly.parts:
                 assembly.make(part)
         self._fill()
-        return assembly.result(self._timeout)
+        try:
+            return assembly.result(self._timeout)
+        except StopIteration as error:
+            raise stopped_early(error) from error
+        finally:
+            self._awaited = None
 
     def close(self) -> None:
-        """Give up what is in the making."""
+        """Give up what is in the making, if anything is; whoever asks for more gets an error."""
+        awaited = self._awaited
+        if awaited is not None:  # in another thread
+            awaited.cancel()
+        if self._pending:
+            self._closed = True
         self._next = self._order.count
         for assembly in self._pending:
             assembly.cancel()
@@ -105,6 +123,7 @@ class Epoch:
     def __init__(self, source: Iterator[Ready], handed: Callable[[Ready | None], None]) -> None:
         self._source = source
         self._handed = handed
+        self._ended = False
 
     def __iter__(self) -> Iterator[Any]:
         return self
@@ -114,7 +133,9 @@ class Epoch:
             try:
                 ready = next(self._source)
             except StopIteration:
-                self._handed(None)
+                if not self._ended:  # it may be asked again
+                    self._ended = True
+                    self._handed(None)
                 raise
             self._handed(ready)
             if ready.batch is not None:  # else every item of it was left out

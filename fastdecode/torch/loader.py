@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
 from fastdecode.arguments import is_int
-from fastdecode.cores import usable_cores
 from fastdecode.torch.assembly import Ready, Recipe
 from fastdecode.torch.crew import Crew
 from fastdecode.torch.epochs import Epoch, ThreadEpoch
+from fastdecode.torch.loader_arguments import Threads, check_numbers, check_together, how_many
 from fastdecode.torch.memory import BatchMemory
 from fastdecode.torch.order import Order, Sharding, world
 from fastdecode.torch.position import Position
@@ -20,6 +21,7 @@ from fastdecode.torch.prefetcher import DevicePrefetcher
 from fastdecode.torch.process_workers import ProcessWorkers
 from fastdecode.torch.progress import Shown
 from fastdecode.torch.source import Source
+from fastdecode.torch.tolerant import plain_index
 
 __all__ = ["Loader"]
 
@@ -73,7 +75,7 @@ class Loader:
     skipped : int
         Items that this epoch has left out so far, for ``on_error="skip"``.
     epoch : int
-        The one that is running, or ended last.
+        The one that is running, or that comes next.
 
     Raises
     ------
@@ -83,7 +85,8 @@ class Loader:
     Notes
     -----
     Each ``iter(loader)`` begins the next epoch, or the one that `set_epoch` named. Memory of a
-    batch is used again only when nothing refers to the batch any more.
+    batch is used again only when nothing refers to the batch any more. With worker processes or a
+    device there is one iterator at a time: a new one ends the one before.
 
     Examples
     --------
@@ -99,7 +102,7 @@ class Loader:
         sampler: Iterable[Any] | None = None,
         drop_last: bool = False,
         *,
-        threads: int | Literal["auto"] = "auto",
+        threads: Threads = "auto",
         workers: int = 0,
         prefetch: int = 2,
         seed: int = 0,
@@ -111,41 +114,39 @@ class Loader:
         timeout: float | None = None,
         progress: bool = False,
     ) -> None:
-        for name, value, least in (
-            ("batch_size", batch_size, 1),
-            ("workers", workers, 0),
-            ("prefetch", prefetch, 1),
-            ("threads", 0 if threads == "auto" else threads, 0),
-        ):
-            if not is_int(value) or int(value) < least:
-                raise ValueError(f"{name} must be an integer of at least {least}, not {value!r}")
-        if sampler is not None and shuffle:
-            raise ValueError("give shuffle or a sampler, not both")
-        if workers and threads != "auto":
-            raise ValueError("give threads or workers, not both")
-        if timeout is not None and not timeout > 0:
-            raise ValueError(f"timeout must be a positive number of seconds, not {timeout!r}")
+        check_numbers(
+            batch_size=batch_size,
+            threads=threads,
+            workers=workers,
+            prefetch=prefetch,
+            seed=seed,
+            timeout=timeout,
+        )
+        check_together(sampler=sampler, shuffle=shuffle, threads=threads, workers=workers)
         world(rank, world_size)
         self.dataset = dataset
-        self.batch_size = batch_size
+        self.batch_size = int(batch_size)
         self.sampler = sampler
         self.drop_last = drop_last
         self.collate_fn = collate_fn
         self.channels_last = channels_last
-        self.prefetch = prefetch
-        self.seed = seed
+        self.prefetch = int(prefetch)
+        self.seed = int(seed)
         self.timeout = timeout
         self.progress = progress
         self.device = torch.device("cpu" if device is None else device)
         self.skipped = 0
         self._ranks = rank, world_size
         self._source = Source(dataset)
-        self._sharding = Sharding(len(self._source), batch_size, shuffle, drop_last, seed)
-        self.threads, self.workers = _how_many(self._source, threads, workers)
-        self._memory = BatchMemory(prefetch + 2, pinned=self.device.type == "cuda")
+        self._sharding = Sharding(
+            len(self._source), self.batch_size, bool(shuffle), bool(drop_last), self.seed
+        )
+        self.threads, self.workers = how_many(self._source, threads, workers)
+        self._memory = BatchMemory(self.prefetch + 2, pinned=self.device.type == "cuda")
         self._crew: Crew | None = None
         self._processes: ProcessWorkers | None = None
         self._prefetcher: DevicePrefetcher | None = None
+        self._under_way: weakref.WeakSet[ThreadEpoch] = weakref.WeakSet()
         self._position = Position()
 
     @property
@@ -178,7 +179,8 @@ class Loader:
         if position.items is None:
             if hasattr(self.sampler, "set_epoch"):
                 self.sampler.set_epoch(position.epoch)
-            position.items = list(self.sampler)
+            # Plain ints have the same random numbers everywhere, and can be saved.
+            position.items = [plain_index(item) for item in self.sampler]
         return self._sharding.of_items(position.items)
 
     def _batches(self, position: Position, order: Order) -> Iterator[Ready]:
@@ -196,7 +198,9 @@ class Loader:
             return self._processes.epoch(position.epoch, order, position.batch)
         if self.threads and self._crew is None:
             self._crew = Crew(self.threads)
-        return ThreadEpoch(recipe, order, position.batch, self._crew, self.prefetch, self.timeout)
+        epoch = ThreadEpoch(recipe, order, position.batch, self._crew, self.prefetch, self.timeout)
+        self._under_way.add(epoch)
+        return epoch
 
     def _on_device(self, batches: Iterator[Ready]) -> Iterator[Ready]:
         if self.device.type == "cpu":
@@ -245,7 +249,11 @@ class Loader:
     def _settings(self) -> dict[str, Any]:
         """Return all that the batches follow from."""
         sharding = self._sharding
+        # What a sampler gave is of one rank alone, and kept in the state.
+        sampled = {} if self.sampler is None else {"rank": world(*self._ranks)[0]}
         return {
+            "sampler": self.sampler is not None,
+            **sampled,
             "length": sharding.length,
             "batch_size": sharding.batch_size,
             "shuffle": sharding.shuffle,
@@ -255,7 +263,9 @@ class Loader:
         }
 
     def close(self) -> None:
-        """End the threads, the processes and the copying. A later epoch starts them anew."""
+        """End the threads, the processes, the copying, and the epoch. A later one starts anew."""
+        for epoch in tuple(self._under_way):
+            epoch.close()
         for part in (self._prefetcher, self._crew, self._processes):
             if part is not None:
                 part.close()
@@ -283,14 +293,3 @@ class _Relay:
 
     def __iter__(self) -> Iterator[Ready]:
         return self.batches
-
-
-def _how_many(source: Source, threads: int | Literal["auto"], workers: int) -> tuple[int, int]:
-    """Settle how many threads and how many worker processes make batches."""
-    if workers:
-        return 0, workers
-    if threads != "auto":
-        return threads, 0
-    if source.isolated and not source.holds_gil:
-        return usable_cores(), 0
-    return 0, usable_cores()

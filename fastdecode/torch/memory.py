@@ -61,7 +61,8 @@ class BatchMemory:
         laid = (shape[0], *shape[2:], shape[1]) if channels_last else shape
         tensor = torch.empty(laid, dtype=dtype, pin_memory=True) if self._pinned else None
         if tensor is None:
-            array = np.asarray(self._lease(math.prod(laid) * dtype.itemsize))
+            size = math.prod(laid) * dtype.itemsize
+            array = np.asarray(self._lease(size))[:size]
             tensor = torch.from_numpy(array).view(dtype).view(laid)
         return tensor.permute(0, 3, 1, 2) if channels_last else tensor
 
@@ -72,12 +73,12 @@ class BatchMemory:
         return lease
 
     def _fitting(self, size: int) -> NDArray[np.uint8]:
-        """Take a free block of that size; one of another size, from a last batch, is let go."""
+        """Take a free block that is large enough, as for a last batch; let go of smaller ones."""
         while self._free:
             try:
                 block = self._free.popleft()
             except IndexError:  # another thread was faster
                 break
-            if block.size == size:
+            if block.size >= size:
                 return block
         return np.empty(size, np.uint8)

@@ -102,7 +102,7 @@ class DecodeMixin:
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(self.__dict__)
-        used = preference._levels[-1].preference  # of `use` alone, not the environment's
+        used = preference.used_here()  # not what the environment says
         if used is not None:
             state[_CARRIED] = _Carried(os.getpid(), used)
         return state
@@ -161,7 +161,7 @@ class DecodeMixin:
         """
         data = source
         if isinstance(source, (str, os.PathLike)):
-            data = api._read(os.fspath(source))
+            data = api.read_file(os.fspath(source))
         image, geometry = self._decoded(data, self.output or "array")
         return image, geometry
 
@@ -195,7 +195,7 @@ def _adopt(carried: _Carried | None) -> None:
     """Let what `use` had set in the parent decide here, if this is a worker without its own."""
     if carried is None or carried.process == os.getpid() or context() != "processes":
         return
-    if preference._levels[-1].preference is not None:
+    if preference.used_here() is not None:
         return
     try:
         preference.use(carried.preference)

@@ -10,7 +10,7 @@ from torch.utils.data import IterableDataset, Subset
 from fastdecode.errors import BackendUnavailable, UnknownBackend
 from fastdecode.preference import load_named, preferred
 from fastdecode.torch.dataset import DecodeDataset
-from fastdecode.torch.failures import SKIPPED, Failure
+from fastdecode.torch.failures import SKIPPED, Failures
 
 __all__ = ["Source"]
 
@@ -72,9 +72,9 @@ class Source:
             return False  # the first sample says so, with the way out
 
     @property
-    def errors(self) -> list[Failure]:
+    def errors(self) -> Failures:
         """What could not be decoded, where the dataset keeps that."""
-        return [] if self._decoding is None else self._decoding.errors
+        return Failures() if self._decoding is None else self._decoding.errors  # type: ignore[return-value]
 
     def fetch(self, item: Any, generator: torch.Generator | None, out: torch.Tensor | None) -> Any:
         """Return a sample, or SKIPPED.

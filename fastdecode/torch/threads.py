@@ -7,7 +7,7 @@ import threading
 
 import torch
 
-__all__ = ["limit_threads", "single_thread_here"]
+__all__ = ["limit_threads", "settle_here", "single_thread_here"]
 
 _lock = threading.Lock()
 
@@ -25,6 +25,17 @@ def limit_threads() -> None:
     opencv = sys.modules.get("cv2")
     if opencv is not None:
         opencv.setNumThreads(0)  # 0: run everything in the calling thread
+
+
+def settle_here() -> None:
+    """Fix how many threads PyTorch's operations use when this thread calls them.
+
+    Notes
+    -----
+    A thread takes the number of the process when it first asks. It should not be in the moment in
+    which `single_thread_here` has changed that.
+    """
+    torch.get_num_threads()
 
 
 def single_thread_here() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
     from fastdecode.types import Box, Header, Image, Reduce
 
-__all__ = ["Crop", "EncodedTransform", "Plan", "Quality"]
+__all__ = ["Crop", "EncodedTransform", "Plan", "Quality", "is_number"]
 
 Quality = Literal["default", "exact"]
 
@@ -139,11 +141,11 @@ class Crop(EncodedTransform):
             raise ValueError(f"dtype must be torch.float32 or torch.uint8, not {dtype}")
         if quality not in ("default", "exact"):
             raise ValueError(f"quality must be 'default' or 'exact', not {quality!r}")
-        if not headroom >= 1:
-            raise ValueError(f"headroom must be at least 1, not {headroom!r}")
+        if not is_number(headroom) or not headroom >= 1:
+            raise ValueError(f"headroom must be a number of at least 1, not {headroom!r}")
         self.dtype = dtype
         self.quality: Quality = quality
-        self.headroom = headroom
+        self.headroom = float(headroom)
         self.normalize = Normalize(mean, std) if dtype == torch.float32 else None
 
     @abstractmethod
@@ -161,8 +163,7 @@ class Crop(EncodedTransform):
     ) -> tuple[torch.Tensor, Geometry]:
         """Decode and transform, and tell where the result lies. Parameters as for a call."""
         header = probe(data)
-        width, height = seen_size(header.width, header.height, header.orientation if orient else 1)
-        plan = self.plan(width, height, generator)
+        plan = self.plan(*_seen_size(header, orient=orient), generator)
         out = self._checked(out, plan)
         pixels = self._pixels(data, header, plan, backend, orient=orient)
         if plan.flip:
@@ -177,6 +178,8 @@ class Crop(EncodedTransform):
         shape = (3, *plan.size)
         if out is None:
             return torch.empty(shape, dtype=self.dtype)
+        if not isinstance(out, torch.Tensor):
+            raise TypeError(f"out must be a tensor, not {type(out).__name__}")
         if out.shape != shape or out.dtype != self.dtype or out.device.type != "cpu":
             raise ValueError(
                 f"out must be a CPU tensor {shape} of {self.dtype}, "
@@ -189,20 +192,27 @@ class Crop(EncodedTransform):
     ) -> torch.Tensor:
         """Decode the box at the best reduction and resize it; uint8 (3, H, W)."""
         reduce = self.reduce_for(header, plan)
-        region = tuple(
-            side // reduce if first else -(-side // reduce)
-            for side, first in zip(plan.box, (True, True, False, False), strict=True)
-        )
+        # Both in pixels of the reduced picture: the box, and the whole pixels that it touches.
+        begin, above = Geometry.of_decode(header, reduce, orient=orient).offset[::-1]
+        left, right = ((side - begin) / reduce for side in plan.box[::2])
+        top, bottom = ((side - above) / reduce for side in plan.box[1::2])
+        x, y = int(left), int(top)
+        columns, rows = math.ceil(right) - x, math.ceil(bottom) - y
+        width, height = _seen_size(header, orient=orient)
         image: Image = decode(
             data,
             reduce,
-            region=plan.box,
-            out=scratch.borrow("crop", (region[3] - region[1], region[2] - region[0], 3)),
+            region=(
+                x * reduce,
+                y * reduce,
+                min(width, (x + columns) * reduce),
+                min(height, (y + rows) * reduce),
+            ),
+            out=scratch.borrow("crop", (rows, columns, 3)),
             orient=orient,
             backend=backend,
         )
-        left, top, right, bottom = (side / reduce for side in plan.box)
-        box = (left - region[0], top - region[1], right - region[0], bottom - region[1])
+        box = (left - x, top - y, right - x, bottom - y)
         return _on_canvas(image, box, plan)
 
     def reduce_for(self, header: Header, plan: Plan) -> Reduce:
@@ -229,6 +239,14 @@ class Crop(EncodedTransform):
         parts += [f"dtype={self.dtype}", f"quality={self.quality!r}"]
         parts += [f"headroom={self.headroom}"] if self.headroom != 1 else []
         return ", ".join(parts)
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _seen_size(header: Header, *, orient: bool) -> tuple[int, int]:
+    return seen_size(header.width, header.height, header.orientation if orient else 1)
 
 
 def _on_canvas(image: Image, box: tuple[float, float, float, float], plan: Plan) -> torch.Tensor:

@@ -49,7 +49,8 @@ def draw_box(
     -----
     The same draws in the same order as torchvision, computed in the same precision: area, then
     aspect ratio (uniform in its logarithm, as float32), at most ten times, then top and left. If
-    no box fits, the central one whose ratio is nearest.
+    no box fits, the central one whose ratio is nearest, of at least one pixel (torchvision's may
+    have none, and fail).
     """
     area = height * width
     low, high = _logarithms(ratio)
@@ -64,9 +65,9 @@ def draw_box(
             return left, top, left + across, top + down
     across, down = width, height
     if width / height < min(ratio):
-        down = round(width / min(ratio))
+        down = max(1, round(width / min(ratio)))
     elif width / height > max(ratio):
-        across = round(height * max(ratio))
+        across = max(1, round(height * max(ratio)))
     left, top = (width - across) // 2, (height - down) // 2
     return left, top, left + across, top + down
 

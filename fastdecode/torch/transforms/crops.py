@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from fastdecode.torch.transforms.base import Crop, Plan, Quality
+from fastdecode.arguments import is_int
+from fastdecode.torch.transforms.base import Crop, Plan, Quality, is_number
 from fastdecode.torch.transforms.boxes import center_crop, draw_box, draw_flip, resized
 from fastdecode.torch.transforms.normalize import IMAGENET_MEAN, IMAGENET_STD
 
@@ -180,10 +182,10 @@ def _whole(width: int, height: int) -> Box:
 
 def _one_or_both(name: str, size: _Size) -> int | tuple[int, int]:
     """Check a size; one number, alone or in a list, stays one."""
-    sides = (size,) if isinstance(size, int) else tuple(size)
-    if not 1 <= len(sides) <= 2 or not all(isinstance(s, int) and s > 0 for s in sides):
+    sides = tuple(size) if isinstance(size, Sequence) else (size,)
+    if not 1 <= len(sides) <= 2 or not all(is_int(side) and side > 0 for side in sides):
         raise ValueError(f"{name} must be a positive integer or (height, width), not {size!r}")
-    return sides[0] if len(sides) == 1 else (sides[0], sides[1])
+    return int(sides[0]) if len(sides) == 1 else (int(sides[0]), int(sides[1]))
 
 
 def _both_sides(name: str, size: _Size) -> tuple[int, int]:
@@ -192,14 +194,19 @@ def _both_sides(name: str, size: _Size) -> tuple[int, int]:
 
 
 def _range(name: str, values: Sequence[float]) -> tuple[float, float]:
-    numbers = tuple(float(value) for value in values)
-    if len(numbers) != 2 or not 0 < numbers[0] <= numbers[1]:
+    numbers = tuple(values) if isinstance(values, Iterable) else ()
+    if (
+        len(numbers) != 2
+        or not all(is_number(number) for number in numbers)
+        or not 0 < numbers[0] <= numbers[1] < math.inf
+    ):
         raise ValueError(f"{name} must be (low, high) with 0 < low <= high, not {values!r}")
-    return numbers[0], numbers[1]
+    return float(numbers[0]), float(numbers[1])
 
 
 def _probability(value: Any) -> float:
-    if not 0 <= value <= 1:
+    # True is most likely meant to say "with flips", but would mean that all are flipped.
+    if not is_number(value) or not 0 <= value <= 1:
         raise ValueError(f"flip must be a probability from 0 to 1, not {value!r}")
     return float(value)
 

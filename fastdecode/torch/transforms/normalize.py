@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 
 import torch
 
@@ -40,8 +41,9 @@ class Normalize:
             raise ValueError(f"std must not hold a zero, but is {self.std}")
         means = torch.tensor(self.mean or (0.0, 0.0, 0.0), dtype=torch.float64)
         stds = torch.tensor(self.std or (1.0, 1.0, 1.0), dtype=torch.float64)
-        self._factor = (1 / (255 * stds)).float().view(3, 1, 1)
-        self._bias = (-means / stds).float().view(3, 1, 1)
+        factor = (1 / (255 * stds)).float().view(3, 1, 1)
+        bias = (-means / stds).float().view(3, 1, 1)
+        self._on = {factor.device: (factor, bias)}
 
     def __call__(self, pixels: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
         """Normalise.
@@ -56,22 +58,40 @@ class Normalize:
         -------
         tensor of float32, (..., 3, H, W)
             On the device of `pixels`.
+
+        Raises
+        ------
+        ValueError
+            If `pixels` are not such, or `out` does not fit them.
         """
         if pixels.dtype != torch.uint8 or pixels.ndim < 3 or pixels.shape[-3] != 3:
             raise ValueError(
                 "Normalize takes uint8 pixels of shape (..., 3, H, W), not "
                 f"{tuple(pixels.shape)} of {pixels.dtype}"
             )
-        if self._factor.device != pixels.device:  # once, when batches begin to come on a device
-            self._factor, self._bias = self._factor.to(pixels.device), self._bias.to(pixels.device)
-        return torch.mul(pixels, self._factor, out=out).add_(self._bias)
+        if out is not None and (out.shape != pixels.shape or out.dtype != torch.float32):
+            raise ValueError(
+                f"out must be {tuple(pixels.shape)} of torch.float32, "
+                f"not {tuple(out.shape)} of {out.dtype}"
+            )
+        factor, bias = self._constants(pixels.device)
+        # Converted first, then scaled in place: faster than a multiplication of mixed types.
+        values = pixels.float() if out is None else out.copy_(pixels)
+        return values.mul_(factor).add_(bias)
+
+    def _constants(self, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keep them on each device, as threads may normalise on several at once."""
+        if device not in self._on:
+            factor, bias = self._on[torch.device("cpu")]
+            self._on[device] = factor.to(device), bias.to(device)
+        return self._on[device]
 
     def __repr__(self) -> str:
         return f"Normalize(mean={self.mean}, std={self.std})"
 
 
 def _three(name: str, values: Sequence[float] | None) -> tuple[float, float, float]:
-    numbers = tuple(float(value) for value in values or ())
-    if len(numbers) != 3:
+    numbers = tuple(float(value) for value in values) if isinstance(values, Iterable) else ()
+    if len(numbers) != 3 or not all(math.isfinite(number) for number in numbers):
         raise ValueError(f"{name} must be three numbers, for red, green and blue, not {values!r}")
     return numbers

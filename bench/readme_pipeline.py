@@ -1,0 +1,127 @@
+"""The figures of docs/pytorch.md, and of the README's section on PyTorch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from readme_figures import load, table, where
+
+_COLLECTIONS = {
+    "px500": "500 x 375",
+    "hd1080": "1920 x 1080",
+    "mp12plus": "12 megapixels",
+}
+_TITLES = {
+    "loader": "this `ImageFolder` and `Loader`",
+    "loader-exact": 'the same, `quality="exact"`',
+    "imagefolder": "this `ImageFolder`, PyTorch's DataLoader",
+    "pillow": "Pillow, PyTorch's DataLoader",
+    "torchvision-v1": "torchvision v1 (Pillow), DataLoader",
+    "torchvision-v2": "torchvision v2 (tensors), DataLoader",
+    "dali": "DALI on the CPU",
+}
+_KINDS = ("train", "eval")
+_WORKERS = {1: "pipeline_px500_1", 2: "pipeline_px500", 4: "pipeline_px500_4"}
+
+
+def pipeline_figures() -> str:
+    """Draw images/s of each pipeline, by collection."""
+    runs = {name: load(f"pipeline_{name}") for name in _COLLECTIONS}
+    head = ["images/s (times Pillow)"]
+    head += [f"{what}, {kind}" for what in _COLLECTIONS.values() for kind in _KINDS]
+    rows = []
+    for name, title in _TITLES.items():
+        cells = [_speed(run["result"][kind], name) for run in runs.values() for kind in _KINDS]
+        if any(cells):
+            rows.append([title, *cells])
+    any_run = runs["px500"]
+    settings = any_run["settings"]
+    return (
+        f"{table(head, rows)}\n\n"
+        f"The best of {settings['epochs']} epochs, batches of {settings['batch']}, "
+        f"{settings['workers']} threads or workers on {any_run['machine']['cores']} cores, from "
+        "files in the system's cache to normalised float32 tensors of 224 x 224. All pipelines "
+        f"take turns in one run. Measured {where(any_run)}, {_versions(settings['libraries'])} by "
+        "`bench/pipeline.py`."
+    )
+
+
+def _speed(found: dict[str, Any], name: str) -> str:
+    one = found["pipelines"].get(name)
+    return "" if one is None else f"{one['best_images_per_s']:.0f} ({one['to_pillow']:.2f})"
+
+
+def _versions(libraries: dict[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in libraries.items())
+
+
+def cost_figures() -> str:
+    """Draw processor time, memory and pixels of each pipeline."""
+    found = load("pipeline_px500")["result"]
+    rows = []
+    for name, title in _TITLES.items():
+        one, seen = (found[kind]["pipelines"].get(name) for kind in _KINDS)
+        if one and seen:
+            rows.append(
+                [
+                    title,
+                    f"{one['cpu_s_per_1000']:.1f}",
+                    f"{seen['cpu_s_per_1000']:.1f}",
+                    f"{one['peak_pss_mb']}",
+                    f"{seen['difference']:.3f}",
+                ]
+            )
+    head = ["500 x 375", "CPU s/1000, train", "CPU s/1000, eval", "memory, MB", "difference, eval"]
+    return (
+        f"{table(head, rows)}\n\n"
+        "Memory is that of the process and its workers, pages that they share counted once. The "
+        "difference is the mean from torchvision v2's pixels, in levels of 255; DALI rounds sides "
+        "and margins in another way, so most of its difference is a shift of up to a pixel."
+    )
+
+
+def worker_figures() -> str:
+    """Draw images/s by the number of threads or workers."""
+    runs = {count: load(name) for count, name in _WORKERS.items()}
+    names = [name for name in _TITLES if name in runs[1]["result"]["train"]["pipelines"]]
+    rows = []
+    for name in names:
+        found = [run["result"]["train"]["pipelines"][name] for run in runs.values()]
+        speeds = [f"{one['best_images_per_s']:.0f}" for one in found]
+        rows.append([_TITLES[name], *speeds, *(f"{one['peak_pss_mb']}" for one in found)])
+    head = ["500 x 375, train", *(f"{count}: images/s" for count in runs)]
+    head += [f"{count}: MB" for count in runs]
+    return f"{table(head, rows)}\n\nMeasured {where(runs[1])}, by `bench/pipeline.py --workers`."
+
+
+def quality_figures() -> str:
+    """Draw how near the transforms come to torchvision's pixels."""
+    content = load("quality")
+    rows = []
+    for kind in _KINDS:
+        found = content["result"][kind]["all"]
+        exact, default = found["exact"], found["default"]
+        rows.append(
+            [
+                kind,
+                f"{exact['largest_difference']}",
+                f"{default['mean_db']:.1f} dB",
+                f"{default['mean_db_reduced']:.1f} dB ({default['reduced']} of {found['results']})",
+                f"{default['worst_db']:.1f} dB, {Path(default['worst_photo']).name}",
+            ]
+        )
+    head = [
+        "",
+        'largest difference, `quality="exact"`',
+        "default: mean of all",
+        "mean of those that were reduced",
+        "worst",
+    ]
+    return (
+        f"{table(head, rows)}\n\n"
+        "Against torchvision v2 on uint8 tensors, over "
+        f"{content['result']['eval']['all']['results']} photos; each figure is capped at "
+        f"{content['settings']['at_most_db']:.0f} dB, where nothing was reduced. By "
+        "`bench/quality.py`."
+    )

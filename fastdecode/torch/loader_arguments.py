@@ -1,0 +1,65 @@
+"""What a `Loader` may be told, and how many threads or processes follow from it."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from fastdecode.arguments import is_int
+from fastdecode.cores import usable_cores
+from fastdecode.torch.source import Source
+
+__all__ = ["Threads", "check_numbers", "check_together", "how_many"]
+
+Threads: TypeAlias = "int | Literal['auto']"
+
+
+def check_numbers(
+    *,
+    batch_size: int,
+    threads: Threads,
+    workers: int,
+    prefetch: int,
+    seed: int,
+    timeout: float | None,
+) -> None:
+    """Refuse what is out of range.
+
+    Raises
+    ------
+    ValueError
+        Names the argument.
+    """
+    least = {"batch_size": 1, "threads": 0, "workers": 0, "prefetch": 1, "seed": None}
+    values = (batch_size, 0 if threads == "auto" else threads, workers, prefetch, seed)
+    for (name, at_least), value in zip(least.items(), values, strict=True):
+        if not is_int(value) or (at_least is not None and value < at_least):
+            kind = "an integer" if at_least is None else f"an integer of at least {at_least}"
+            kind += ' or "auto"' if name == "threads" else ""
+            raise ValueError(f"{name} must be {kind}, not {value!r}")
+    if timeout is not None and not timeout > 0:
+        raise ValueError(f"timeout must be a positive number of seconds, not {timeout!r}")
+
+
+def check_together(*, sampler: object, shuffle: bool, threads: Threads, workers: int) -> None:
+    """Refuse what contradicts itself.
+
+    Raises
+    ------
+    ValueError
+        Names both arguments.
+    """
+    if sampler is not None and shuffle:
+        raise ValueError("give shuffle or a sampler, not both")
+    if workers and threads != "auto":
+        raise ValueError("give threads or workers, not both")
+
+
+def how_many(source: Source, threads: Threads, workers: int) -> tuple[int, int]:
+    """Settle how many threads and how many worker processes make batches."""
+    if workers:
+        return 0, int(workers)
+    if threads != "auto":
+        return int(threads), 0
+    if source.isolated and not source.holds_gil:
+        return usable_cores(), 0
+    return 0, usable_cores()

@@ -1,0 +1,160 @@
+"""Datasets and comparisons for the tests of `Loader`; worker processes import them, too."""
+
+from __future__ import annotations
+
+import gc
+import io
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image as PillowImage
+
+import fastdecode
+from fastdecode.torch.dataset import DecodeDataset
+from fastdecode.torch.loader import Loader
+from fastdecode.torch.transforms import RandomResizedCrop
+
+COUNT = 23
+"""How many pictures there are: a prime number, so that no batch size fits."""
+
+PROCESSES = (
+    "ignore:This DataLoader will create:UserWarning",  # on a machine with one core
+    "ignore:.*use of fork.*:DeprecationWarning",  # torch's own DataLoader forks, too
+)
+
+
+@cache
+def encoded() -> tuple[bytes, ...]:
+    """Cut a photo into small JPEGs, no two alike."""
+    photo = Path(fastdecode.__file__).parent / "samples" / "casa-mila.jpg"
+    with PillowImage.open(photo) as image:
+        image.thumbnail((400, 400))
+        return tuple(_encode(image.crop((n, 2 * n, n + 64, 2 * n + 48))) for n in range(COUNT))
+
+
+def _encode(image: PillowImage.Image) -> bytes:
+    stream = io.BytesIO()
+    image.save(stream, "JPEG", quality=90)
+    return stream.getvalue()
+
+
+class Pictures(DecodeDataset):
+    """Small JPEGs with their index as the target; some may be damaged, or a mistake."""
+
+    def __init__(
+        self,
+        transform: Callable[..., Any] | None = None,
+        *,
+        count: int = COUNT,
+        damaged: tuple[int, ...] = (),
+        wrong: dict[int, BaseException] | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(RandomResizedCrop(24) if transform is None else transform, **options)
+        self.count = count
+        self.damaged = damaged
+        self.wrong = wrong or {}
+
+    def __len__(self) -> int:
+        return self.count
+
+    def read(self, index: int) -> tuple[Any, Any]:
+        if index in self.wrong:
+            raise self.wrong[index]
+        data = encoded()[index % COUNT]
+        return data[: len(data) // 3] if index in self.damaged else data, index
+
+
+def drawing(image: Any) -> torch.Tensor:
+    """Add numbers from all three generators that a user's own transform may draw from."""
+    pixels = torch.from_numpy(np.array(image.resize((8, 6)))).permute(2, 0, 1).float()
+    return pixels + torch.rand(3, 6, 8) + random.random() + float(np.random.random())  # noqa: NPY002
+
+
+class Plain:
+    """A dataset that knows nothing of this package."""
+
+    def __init__(self, make: Callable[[int], Any], count: int = COUNT) -> None:
+        self.make = make
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> Any:
+        return self.make(index)
+
+
+def same(first: Any, second: Any) -> bool:
+    """Compare lists of batches, bit by bit."""
+    if isinstance(first, torch.Tensor):
+        return isinstance(second, torch.Tensor) and torch.equal(first, second)
+    if isinstance(first, (list, tuple)):
+        return len(first) == len(second) and all(map(same, first, second))
+    return bool(first == second)
+
+
+def copies(batches: Any) -> list[Any]:
+    """Keep the values of batches, whatever becomes of their memory."""
+    return [[part.clone() for part in batch] for batch in batches]
+
+
+def targets(batches: Any) -> list[list[int]]:
+    return [batch[1].tolist() for batch in batches]
+
+
+def indices(batches: Any) -> list[int]:
+    """List the targets, which are the indices, in one row."""
+    return [index for batch in targets(batches) for index in batch]
+
+
+def generators() -> list[Any]:
+    """Return the state of the generators that a program may draw from."""
+    numpy = np.random.get_state()[1].tolist()  # noqa: NPY002
+    return [torch.get_rng_state(), random.getstate(), numpy]
+
+
+def epoch(dataset: Any, batch_size: int = 4, **options: Any) -> list[Any]:
+    """Return the batches of the first epoch."""
+    with Loader(dataset, batch_size, **options) as loader:
+        return copies(loader)
+
+
+def crew() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("fastdecode-")]
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 30) -> None:
+    """Wait for another thread or process."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        gc.collect()
+        time.sleep(0.005)
+
+
+def script(code: str) -> subprocess.Popen[str]:
+    """Start a process that has imported this module and the loader."""
+    paths = [str(Path(__file__).parent), str(Path(fastdecode.__file__).parents[1])]
+    begin = f"""
+import sys
+sys.path[:0] = {paths!r}
+import threading, time
+import loading
+from fastdecode.torch.loader import Loader
+"""
+    return subprocess.Popen(
+        [sys.executable, "-c", begin + code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )

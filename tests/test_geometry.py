@@ -1,0 +1,227 @@
+"""Boxes, points and masks of a full picture are found again in what was decoded of it."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+from encoded import with_orientation
+from PIL import Image
+
+from fastdecode import Geometry, decode, orientation, probe, reduce_for
+
+REDUCES = (1, 2, 4, 8)
+CROP = Geometry((100, 50, 300, 250), (100, 400))
+"""200 x 200 pixels from (100, 50) on, half as high and twice as wide."""
+
+
+def test_scale_and_offset_are_those_of_the_box() -> None:
+    """Both are told vertical first, as sizes are."""
+    assert CROP.scale == (0.5, 2.0)
+    assert CROP.offset == (50, 100)
+
+
+def test_points_move_with_the_box() -> None:
+    """The box's corners become those of the result; points outside are kept."""
+    points = [[100, 50], [300, 250], [110, 60], [0, 0]]
+
+    np.testing.assert_array_equal(CROP.points(points), [[0, 0], [400, 100], [20, 5], [-200, -25]])
+
+
+def test_points_of_a_flipped_result_are_mirrored() -> None:
+    """What is left becomes right, measured from the other edge."""
+    flipped = Geometry(CROP.box, CROP.size, flipped=True)
+
+    np.testing.assert_array_equal(flipped.points([[100, 50], [110, 60]]), [[400, 0], [380, 5]])
+
+
+def test_boxes_keep_their_order_of_sides() -> None:
+    """Left stays less than right, also in a flipped result."""
+    boxes = [[110, 60, 130, 100], [100, 50, 300, 250]]
+    flipped = Geometry(CROP.box, CROP.size, flipped=True)
+
+    np.testing.assert_array_equal(CROP.boxes(boxes), [[20, 5, 60, 25], [0, 0, 400, 100]])
+    np.testing.assert_array_equal(flipped.boxes(boxes), [[340, 5, 380, 25], [0, 0, 400, 100]])
+
+
+@pytest.mark.parametrize("flipped", [False, True])
+def test_boxes_are_cut_at_the_edges(flipped: bool) -> None:
+    """A box that reaches out is cut, one that lies outside is empty, and clip=False keeps both."""
+    geometry = Geometry(CROP.box, CROP.size, flipped=flipped)
+    boxes = [[0, 0, 200, 150], [0, 0, 50, 300], [310, 100, 320, 120], [100, 260, 200, 300]]
+
+    cut, kept = geometry.boxes(boxes), geometry.boxes(boxes, clip=False)
+
+    np.testing.assert_array_equal(cut[0], [200, 0, 400, 50] if flipped else [0, 0, 200, 50])
+    assert all(one[2] <= one[0] or one[3] <= one[1] for one in cut[1:])
+    np.testing.assert_array_equal(kept[0], [200, -25, 600, 50] if flipped else [-200, -25, 200, 50])
+    np.testing.assert_array_equal(kept[:, 2:] - kept[:, :2], [[400, 75], *SIZES])
+
+
+SIZES = [[100, 150], [20, 10], [200, 20]]
+
+
+@pytest.mark.parametrize("shape", [(4,), (1, 4), (2, 3, 4), (0, 4)])
+def test_any_number_of_boxes_is_mapped(shape: tuple[int, ...]) -> None:
+    """The shape stays; only the last dimension has a meaning."""
+    boxes = np.broadcast_to([110, 60, 130, 100], shape)
+
+    mapped = CROP.boxes(boxes)
+
+    np.testing.assert_array_equal(mapped, np.broadcast_to([20, 5, 60, 25], shape))
+    np.testing.assert_array_equal(boxes, np.broadcast_to([110, 60, 130, 100], shape))
+
+
+def test_an_empty_list_is_no_boxes() -> None:
+    """A picture without objects needs no case of its own."""
+    assert CROP.boxes([]).shape == (0, 4)
+    assert CROP.points([]).shape == (0, 2)
+
+
+def test_float32_stays_float32() -> None:
+    """The type of floats is kept; integers become floats, as mapped edges are fractions."""
+    boxes = np.array([[110.0, 61.0, 130.0, 100.0]], np.float32)
+
+    assert CROP.boxes(boxes).dtype == np.float32
+    assert CROP.boxes(boxes.astype(np.int16)).dtype == np.float64
+    assert CROP.boxes(boxes.astype(np.int16))[0, 1] == 5.5
+
+
+def test_tensors_stay_tensors() -> None:
+    """Points, boxes and masks of torch are mapped like those of NumPy, and not changed."""
+    torch = pytest.importorskip("torch")
+    points = torch.tensor([[110, 60]])
+    boxes = torch.tensor([[0.0, 60.0, 130.0, 100.0]], dtype=torch.float64)
+    mask = torch.arange(250 * 300).view(250, 300) % 251
+    for flipped in (False, True):
+        geometry = Geometry(CROP.box, CROP.size, flipped=flipped)
+        for given, map_ in (
+            (points, geometry.points),
+            (boxes, geometry.boxes),
+            (mask, geometry.mask),
+        ):
+            kept = given.clone()
+            mapped = map_(given)
+
+            assert isinstance(mapped, torch.Tensor)
+            np.testing.assert_array_equal(mapped.numpy(), map_(given.numpy()))
+            assert torch.equal(given, kept)
+    assert CROP.points(points).dtype == torch.float32
+    assert CROP.boxes(boxes).dtype == torch.float64
+    assert CROP.mask(mask).dtype == mask.dtype
+    assert CROP.boxes(torch.tensor([])).shape == (0, 4)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ([1, 2, 3], r"last dimension must be 4, but the shape is \(3,\)"),
+        (5, r"last dimension must be 4, but the shape is \(\)"),
+    ],
+)
+def test_what_is_no_box_is_refused(wrong: Any, message: str) -> None:
+    """Something of another shape is an error, which names the shape."""
+    with pytest.raises(ValueError, match=message):
+        CROP.boxes(wrong)
+
+
+@pytest.mark.parametrize("wrong", [[[1, 2]], np.zeros(3), np.zeros((2, 3, 4))])
+def test_what_is_no_mask_is_refused(wrong: Any) -> None:
+    """A mask is an array of two dimensions."""
+    with pytest.raises(ValueError, match=r"mask must be .* of two dimensions"):
+        CROP.mask(wrong)
+
+
+def test_masks_are_cut_and_picked_from() -> None:
+    """A mask keeps its type and its numbers, and has the size of the result."""
+    mask = np.arange(8 * 6, dtype=np.int16).reshape(8, 6)
+
+    whole = Geometry((0, 0, 6, 8), (8, 6)).mask(mask)
+    part = Geometry((2, 1, 6, 7), (3, 2)).mask(mask)
+    twice = Geometry((2, 1, 3, 3), (4, 2), flipped=True).mask(mask)
+
+    np.testing.assert_array_equal(whole, mask)
+    assert part.dtype == np.int16
+    np.testing.assert_array_equal(part, [[15, 17], [27, 29], [39, 41]])
+    np.testing.assert_array_equal(twice, [[8, 8], [8, 8], [14, 14], [14, 14]])
+    assert not np.shares_memory(whole, mask)
+
+
+@pytest.mark.parametrize("flipped", [False, True])
+def test_masks_are_filled_outside(flipped: bool) -> None:
+    """What lies outside the picture gets the number that is asked for."""
+    mask = np.array([[1, 2], [3, 4]], np.uint8)
+    geometry = Geometry((-1, 0, 2, 3), (3, 3), flipped=flipped)
+    expected = np.array([[9, 1, 2], [9, 3, 4], [9, 9, 9]])
+
+    found = geometry.mask(mask, fill=9)
+
+    np.testing.assert_array_equal(found, expected[:, ::-1] if flipped else expected)
+    assert found.flags.c_contiguous
+    assert (geometry.mask(mask) == np.where(found == 9, 0, found)).all()
+
+
+def drawn(width: int, height: int, box: tuple[int, int, int, int], value: int) -> bytes:
+    """Encode a black picture with a white box, so that it is seen so once turned upright."""
+    seen = np.zeros((height, width, 3), np.uint8)
+    seen[box[1] : box[3], box[0] : box[2]] = 255
+    stream = io.BytesIO()
+    stored = np.ascontiguousarray(orientation.undo(seen, value))
+    Image.fromarray(stored).save(stream, "JPEG", quality=95, exif=with_orientation(value))
+    return stream.getvalue()
+
+
+def found(image: np.ndarray) -> tuple[tuple[float, float], float]:
+    """Find the white box: its centre (x, y), and its area in pixels."""
+    weights = image[:, :, 1].astype(float) / 255
+    y, x = (np.mgrid[: image.shape[0], : image.shape[1]] + 0.5).reshape(2, *weights.shape)
+    area = weights.sum()
+    return ((x * weights).sum() / area, (y * weights).sum() / area), area
+
+
+@pytest.mark.parametrize("value", range(1, 9))
+@pytest.mark.parametrize("reduce", REDUCES)
+@pytest.mark.parametrize("region", [None, (50, 33, 350, 290), (101, 70, 403, 301)])
+def test_a_box_is_found_where_it_is_decoded_to(value: int, reduce: Any, region: Any) -> None:
+    """Reduced, cut and turned: the mapped box is where the drawn one is seen, and as large.
+
+    Neither side is a multiple of 8: a turned picture begins with its incomplete blocks.
+    """
+    box = (120, 96, 227, 171)
+    data = drawn(403, 301, box, value)
+
+    image = decode(data, reduce, region=region, orient=True)
+    geometry = Geometry.of_decode(probe(data), reduce, region=region, orient=True)
+
+    assert geometry.size == image.shape[:2]
+    left, top, right, bottom = geometry.boxes([box])[0]
+    (x, y), area = found(image)
+    assert (x, y) == pytest.approx(((left + right) / 2, (top + bottom) / 2), abs=0.03)
+    assert area == pytest.approx((right - left) * (bottom - top), rel=0.02)
+
+
+def test_stored_pixels_have_a_geometry_of_their_own() -> None:
+    """Without `orient` sides and regions are those of the stored picture."""
+    data = drawn(403, 301, (0, 0, 9, 9), 6)
+    header = probe(data)
+
+    assert Geometry.of_decode(header) == Geometry((0, 0, 301, 403), (403, 301))
+    assert Geometry.of_decode(header, 8) == Geometry((0, 0, 304, 408), (51, 38))
+    assert Geometry.of_decode(header, 8, region=(9, 17, 64, 65)) == Geometry(
+        (8, 16, 64, 72), (7, 7)
+    )
+    assert Geometry.of_decode(header, orient=True).size == (301, 403)
+
+
+def test_the_reduction_by_a_least_size_is_mapped() -> None:
+    """`reduce_for` says which reduction it is."""
+    data = drawn(403, 301, (0, 0, 9, 9), 1)
+    header = probe(data)
+
+    image = decode(data, min_size=70)
+
+    geometry = Geometry.of_decode(header, reduce_for(header, 70))
+    assert geometry.size == image.shape[:2]
+    assert geometry.scale == (0.25, 0.25)

@@ -1,0 +1,142 @@
+"""Memory that a thread uses again, and results that never lie in it."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import CORPUS, usable_backends
+from encoded import with_orientation
+from PIL import Image
+
+import fastdecode
+from fastdecode import decode, scratch
+
+PHOTOS = sorted((Path(fastdecode.__file__).parent / "samples").glob("*.jpg"))
+SAME_SIZE = ("canyon-wren", "roman-colosseum_422")
+MEBIBYTE = 1 << 20
+
+
+def test_two_purposes_never_overlap() -> None:
+    """Arrays for two purposes may be in use at the same time."""
+    one, two = scratch.borrow("test one", (40, 30, 3)), scratch.borrow("test two", (50, 30, 3))
+    one[:], two[:] = 1, 2
+
+    assert (one.shape, two.shape) == ((40, 30, 3), (50, 30, 3))
+    assert not np.shares_memory(one, two)
+    assert (one == 1).all()
+
+
+def test_one_purpose_uses_its_memory_again() -> None:
+    """A second array of the same or a smaller size lies in the first one's memory."""
+    first = scratch.borrow("test", (40, 30, 3))
+    same = scratch.borrow("test", (30, 40, 3))
+    smaller = scratch.borrow("test", (7,))
+
+    assert same.ctypes.data == first.ctypes.data == smaller.ctypes.data
+    assert smaller.shape == (7,)
+    assert first.dtype == np.uint8
+    assert first.flags.c_contiguous
+    assert first.flags.writeable
+
+
+def test_a_larger_array_is_not_cut_short() -> None:
+    """What was kept for a small picture does not limit a large one, which is kept from then on."""
+    scratch.borrow("test growing", (10,))
+    large = scratch.borrow("test growing", (1000, 1000))
+    large[:] = 3
+
+    assert large.shape == (1000, 1000)
+    assert scratch.borrow("test growing", (10,)).ctypes.data == large.ctypes.data
+
+
+def test_huge_arrays_are_not_kept() -> None:
+    """Up to 64 MiB are kept; of more, each array is a new one and the kept one stays as it is."""
+    kept = scratch.borrow("test huge", (64 * MEBIBYTE,))
+    huge = scratch.borrow("test huge", (64 * MEBIBYTE + 1,))
+    another = scratch.borrow("test huge", (64 * MEBIBYTE + 1,))
+
+    assert not np.shares_memory(huge, another)
+    assert not np.shares_memory(huge, kept)
+    assert scratch.borrow("test huge", (64 * MEBIBYTE,)).ctypes.data == kept.ctypes.data
+
+
+def test_threads_do_not_share() -> None:
+    """Each thread has memory of its own."""
+    together = threading.Barrier(4)
+
+    def fill(number: int) -> bool:
+        array = scratch.borrow("test", (100, 100))
+        array[:] = number
+        together.wait(30)
+        return bool((array == number).all())
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(fill, range(4)))
+
+
+def region_files(backend: str) -> list[bytes]:
+    """Two files of one size that a backend reads."""
+    if backend == "pillow_heif":
+        path = CORPUS / "formats/pillow_heif__heif_RGB_8__29x100.heif"
+        other = CORPUS / "formats/pillow_heif__heif_LA_8__29x100.heif"
+        return [path.read_bytes(), other.read_bytes()]
+    return [path.read_bytes() for path in PHOTOS if path.stem in SAME_SIZE]
+
+
+@pytest.mark.parametrize("backend", usable_backends())
+@pytest.mark.parametrize("reduce", [1, 2])
+@pytest.mark.parametrize("part", [False, True], ids=["whole", "part"])
+@pytest.mark.parametrize("mode", ["RGB", "L", "RGBA", "native"])
+def test_a_region_belongs_to_the_caller(backend: str, reduce: int, part: bool, mode: str) -> None:
+    """A region decoded earlier is not overwritten by the next, also when it is the whole."""
+    first, second = region_files(backend)
+    header = fastdecode.probe(first)
+    box = (3, 5, header.width - 7, 40) if part else (0, 0, header.width, header.height)
+
+    image = decode(first, reduce, region=box, backend=backend, mode=mode)
+    kept = image.copy()
+    other = decode(second, reduce, region=box, backend=backend, mode=mode)
+
+    assert not np.shares_memory(image, other)
+    np.testing.assert_array_equal(image, kept)
+    assert image.flags.c_contiguous
+    assert image.flags.writeable
+    whole = decode(first, reduce, backend=backend, mode=mode)
+    left, top, right, bottom = box
+    expected = whole[top // reduce : -(-bottom // reduce), left // reduce : -(-right // reduce)]
+    np.testing.assert_array_equal(image, expected)
+
+
+@pytest.mark.parametrize("value", range(1, 9))
+@pytest.mark.parametrize("part", [False, True], ids=["whole", "part"])
+def test_a_turned_region_belongs_to_the_caller(tmp_path: Path, value: int, part: bool) -> None:
+    """The same holds where the picture is turned upright."""
+    files = []
+    for photo in PHOTOS[:2]:
+        path = tmp_path / photo.name
+        with Image.open(photo) as image:
+            image.resize((120, 90)).save(path, exif=with_orientation(value))
+        files.append(path.read_bytes())
+    turned = decode(files[0], orient=True)
+    height, width = turned.shape[:2]
+    box = (5, 3, width - 4, height - 9) if part else (0, 0, width, height)
+
+    image = decode(files[0], region=box, orient=True)
+    decode(files[1], region=box, orient=True)
+
+    np.testing.assert_array_equal(image, turned[box[1] : box[3], box[0] : box[2]])
+
+
+def test_a_region_in_an_array_of_the_callers_own() -> None:
+    """With `out` the region lies there, and a later one changes nothing of it."""
+    first, second = (PHOTOS[n].read_bytes() for n in (0, 1))
+    out = np.zeros((60, 50, 3), np.uint8)
+
+    assert decode(first, region=(10, 20, 60, 80), out=out) is out
+    decode(second, region=(10, 20, 60, 80))
+
+    np.testing.assert_array_equal(out, decode(first)[20:80, 10:60])

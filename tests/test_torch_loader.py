@@ -1,0 +1,268 @@
+"""`Loader`: what its batches hold, whoever makes them."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from loading import COUNT, Pictures, Plain, copies, epoch, generators, indices, same, targets  # noqa: E402
+from torch.utils.data import DataLoader, Subset, TensorDataset  # noqa: E402
+
+from fastdecode.torch.loader import Loader  # noqa: E402
+from fastdecode.torch.order import sample_seed  # noqa: E402
+from fastdecode.torch.transforms import (  # noqa: E402
+    RandomResizedCrop,
+    Resize,
+    ResizeCenterCrop,
+)
+
+
+def test_batches_are_those_of_torchs_loader() -> None:
+    """Without chance, images and targets are what DataLoader makes of the same dataset."""
+    dataset = Pictures(ResizeCenterCrop(28, 24))
+
+    ours = epoch(dataset, threads=3)
+    theirs = list(DataLoader(dataset, 4))
+
+    assert same(ours, theirs)
+    assert [type(batch) for batch in ours] == [type(batch) for batch in theirs]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("batch_size", [1, 4, 30])
+def test_number_of_threads_changes_nothing(threads: int, batch_size: int) -> None:
+    """Batches made in the calling thread and in 1, 2 or 5 others are equal to the bit."""
+    options: dict[str, Any] = {"shuffle": True, "seed": 3}
+
+    expected = epoch(Pictures(), batch_size, threads=0, **options)
+
+    assert same(epoch(Pictures(), batch_size, threads=threads, **options), expected)
+
+
+def test_draws_of_an_item_follow_from_seed_epoch_and_index() -> None:
+    """A sample's generator is seeded from these three alone, whatever its place in a batch."""
+    dataset = Pictures()
+    with Loader(dataset, 4, True, seed=7, threads=2) as loader:
+        loader.set_epoch(5)
+        for images, numbers in loader:
+            for image, index in zip(images, numbers.tolist(), strict=True):
+                generator = torch.Generator().manual_seed(sample_seed(7, 5, index))
+
+                assert torch.equal(image, dataset.load(index, generator=generator)[0])
+
+
+def test_seed_and_epoch_change_order_and_draws() -> None:
+    """Another seed or epoch gives other crops in another order; the same ones give the same."""
+
+    def epochs(seed: int) -> list[list[Any]]:
+        with Loader(Pictures(), 4, True, seed=seed, threads=2) as loader:
+            return [copies(loader), copies(loader)]
+
+    first, second = epochs(1)
+
+    assert same(epochs(1), [first, second])
+    assert not same(epochs(2)[0], first)
+    assert targets(first) != targets(second)
+    assert sorted(indices(second)) == list(range(COUNT))
+    unshuffled = [epoch(Pictures(), threads=1, seed=seed) for seed in (1, 2)]
+    assert targets(unshuffled[0]) == targets(unshuffled[1])
+    assert not same(*unshuffled)
+
+
+def test_global_generators_stay_as_they_are() -> None:
+    """An epoch draws nothing from, and seeds nothing in, the training process."""
+    before = generators()
+
+    for threads in (0, 2):
+        epoch(Pictures(), threads=threads, shuffle=True)
+
+    assert same(generators(), before)
+
+
+def test_length_and_drop_last() -> None:
+    """`len` is the number of batches, and `drop_last` leaves an incomplete one out."""
+    with_rest = Loader(Pictures(), 4, threads=2)
+    without = Loader(Pictures(), 4, drop_last=True, threads=2)
+
+    assert [len(images) for images, _ in with_rest] == [4] * 5 + [3]
+    assert [len(images) for images, _ in without] == [4] * 5
+    assert (len(with_rest), len(without), len(Loader(Pictures(count=0)))) == (6, 5, 0)
+    assert list(Loader(Pictures(count=0), threads=2)) == []
+
+
+def test_subset_still_decodes_into_the_batch() -> None:
+    """A Subset of a Subset gives the right samples, in memory that is used again."""
+    subset = Subset(Subset(Pictures(), range(20, 0, -1)), [3, 0, 5])
+    places = set()
+    with Loader(subset, 3, threads=2) as loader:
+        for _ in range(6):
+            for images, numbers in loader:
+                assert numbers.tolist() == [17, 20, 15]
+                places.add(images.data_ptr())
+                del images
+
+    assert len(places) < 6
+
+
+@pytest.mark.parametrize(
+    "dataset",
+    [
+        TensorDataset(torch.arange(10.0).view(10, 1), torch.arange(10)),
+        Plain(lambda index: {"image": torch.full((2,), index), "name": str(index)}, 7),
+        Plain(lambda index: (np.full((2, 2), index, np.uint8), float(index), str(index)), 7),
+        Plain(lambda index: torch.tensor([index]), 7),
+    ],
+    ids=["tensors", "dict", "tuple", "tensor"],
+)
+def test_other_datasets_are_collated_as_by_torch(dataset: Any) -> None:
+    """Samples of any dataset become the same containers of the same tensors as in DataLoader."""
+    ours = list(Loader(dataset, 3, threads=2))
+    theirs = list(DataLoader(dataset, 3))
+
+    assert repr(ours) == repr(theirs)
+    assert len(ours) > 2
+
+
+def test_pictures_of_any_size_are_collated() -> None:
+    """Where shapes may vary, samples are stacked if they agree; collate_fn takes them if not."""
+    dataset = Pictures(Resize(20))
+
+    assert epoch(dataset, threads=2)[0][0].shape == (4, 3, 20, 26)
+    lists = list(Loader(dataset, 4, threads=2, collate_fn=lambda samples: samples))
+    assert [len(samples) for samples in lists] == [4] * 5 + [3]
+    assert lists[1][2][1] == 6
+
+
+def test_collate_fn_is_given_the_samples() -> None:
+    """It sees (image, target) in order, and what it returns is the batch."""
+    crops = epoch(Pictures(), 5, threads=0)
+
+    def collate(samples: list[Any]) -> Any:
+        return torch.stack([image for image, _ in samples]), torch.tensor([t for _, t in samples])
+
+    assert same(epoch(Pictures(), 5, threads=3, collate_fn=collate), crops)
+
+
+def test_dataset_without_targets_gives_images_alone() -> None:
+    """A batch is then the tensor itself."""
+    dataset = Pictures()
+    dataset.has_targets = False
+
+    assert same(
+        list(Loader(dataset, 4, threads=2)), [images for images, _ in epoch(Pictures(), threads=2)]
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.uint8])
+def test_channels_last_is_a_matter_of_strides(dtype: torch.dtype) -> None:
+    """Values and shape are the same; the memory is laid out as torch.channels_last."""
+    dataset = Pictures(RandomResizedCrop(24, dtype=dtype))
+    with Loader(dataset, 4, threads=2, channels_last=True) as loader:
+        batches = list(loader)
+
+    assert same(batches, epoch(dataset, threads=2))
+    for images, _ in batches:
+        assert images.dtype == dtype
+        assert images.is_contiguous(memory_format=torch.channels_last)
+        assert not images.is_contiguous()
+
+
+def test_channels_last_without_a_known_shape() -> None:
+    """Images that are collated are laid out alike, with targets or without."""
+    for dataset in (Pictures(Resize(20)), Plain(lambda index: torch.full((3, 4, 5), index))):
+        for batch in Loader(dataset, 4, threads=2, channels_last=True):
+            images = batch[0] if isinstance(batch, list) else batch
+
+            assert images.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_kept_batches_are_never_overwritten() -> None:
+    """All batches of two epochs, kept by the consumer, still hold what they held at first."""
+    with Loader(Pictures(), 4, True, threads=3, prefetch=1) as loader:
+        kept, seen = [], []
+        for _ in range(2):
+            for batch in loader:
+                kept.append(batch)
+                seen += copies([batch])
+
+    assert same(kept, seen)
+    assert len({images.data_ptr() for images, _ in kept}) == len(kept)
+
+
+def test_iterators_at_once_are_epochs_of_their_own() -> None:
+    """Two iterators of one loader, drawn from in turn, give two whole epochs."""
+    with Loader(Pictures(), 4, True, threads=2) as loader:
+        expected = [copies(loader), copies(loader)]
+        loader.set_epoch(0)
+        pairs = list(zip(loader, loader, strict=True))
+
+    assert same([[pair[0] for pair in pairs], [pair[1] for pair in pairs]], expected)
+
+
+@pytest.mark.parametrize("prefetch", [1, 2, 7])
+def test_so_many_batches_are_made_ahead(prefetch: int) -> None:
+    """When a batch is handed out, exactly `prefetch` more have been begun, and none beyond."""
+    read: list[int] = []
+
+    def make(index: int) -> int:
+        read.append(index)
+        return index
+
+    with Loader(Plain(make, 40), 2, threads=1, prefetch=prefetch) as loader:
+        batches = iter(loader)
+        next(batches)
+        reached = threading.Event()
+        loader._crew.submit(reached.set)
+
+        assert reached.wait(30)
+        assert read == list(range(2 * (prefetch + 1)))
+
+
+def test_chooses_processes_where_threads_cannot_help(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By itself it takes threads, but processes for draws that it does not control, or the GIL."""
+    monkeypatch.setattr("fastdecode.torch.loader_arguments.usable_cores", lambda: 3)
+
+    def chosen(dataset: Any, **options: Any) -> tuple[int, int]:
+        loader = Loader(dataset, **options)
+        return loader.threads, loader.workers
+
+    assert chosen(Pictures()) == (3, 0)
+    assert chosen(Subset(Pictures(), [1])) == (3, 0)
+    assert chosen(Plain(str)) == (0, 3)
+    assert chosen(Pictures(lambda image: image)) == (0, 3)
+    assert chosen(Plain(str), threads=2) == (2, 0)
+    assert chosen(Pictures(), workers=1) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"batch_size": 0}, "batch_size"),
+        ({"batch_size": 2.0}, "batch_size"),
+        ({"threads": -1}, "threads"),
+        ({"threads": "many"}, 'threads.*"auto"'),
+        ({"workers": True}, "workers"),
+        ({"prefetch": 0}, "prefetch"),
+        ({"seed": "a"}, "seed"),
+        ({"timeout": 0}, "timeout"),
+        ({"shuffle": True, "sampler": [1]}, "shuffle or a sampler"),
+        ({"threads": 1, "workers": 1}, "threads or workers"),
+        ({"rank": 1}, "both rank and world_size"),
+        ({"rank": 2, "world_size": 2}, "rank must be from 0"),
+    ],
+)
+def test_wrong_arguments_are_refused(options: dict[str, Any], said: str) -> None:
+    """The error names the argument, before anything is started."""
+    with pytest.raises(ValueError, match=said):
+        Loader(Pictures(), **options)
+
+
+def test_datasets_that_cannot_be_indexed_are_refused() -> None:
+    """An iterable dataset is pointed to torch's DataLoader."""
+    with pytest.raises(TypeError, match="map-style"):
+        Loader(iter([1, 2]))

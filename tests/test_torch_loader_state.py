@@ -1,0 +1,245 @@
+"""`Loader`: where it stands, and how it takes that up again."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from loading import Pictures, copies, indices, same  # noqa: E402
+from torch.utils.data import RandomSampler, SequentialSampler  # noqa: E402
+from torch.utils.data.distributed import DistributedSampler  # noqa: E402
+
+from fastdecode.torch.loader import Loader  # noqa: E402
+
+
+class Turned:
+    """A sampler that begins elsewhere in each epoch, and keeps account of what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[int] = []
+
+    def __len__(self) -> int:
+        return 10
+
+    def __iter__(self) -> Any:
+        return iter(torch.arange(10).roll(-3 * self.told[-1]))
+
+    def set_epoch(self, epoch: int) -> None:
+        self.told.append(epoch)
+
+
+def loader(**options: Any) -> Any:
+    sampler = options.get("sampler")
+    return Loader(Pictures(), 4, **{"shuffle": sampler is None, "threads": 2, "seed": 5, **options})
+
+
+@pytest.mark.parametrize("threads", [0, 1, 3])
+def test_resumes_after_every_batch_of_an_epoch(threads: int) -> None:
+    """A new loader, with as many threads or others, gives exactly what was left, and goes on."""
+    with loader() as first:
+        copies(first)
+        states, batches = [first.state_dict()], []
+        for batch in first:
+            batches += copies([batch])
+            states.append(first.state_dict())
+        following = copies(first)
+
+    for done, state in enumerate(states):
+        with loader(threads=threads) as second:
+            second.load_state_dict(json.loads(json.dumps(state)))
+
+            assert second.state_dict() == state
+            assert same(copies(second), batches[done:])
+            assert second.epoch == 2
+            if done in (0, len(batches)):
+                assert same(copies(second), following)
+
+
+@pytest.mark.parametrize("done", [2, 6])
+def test_the_usual_loop_goes_on_where_it_was(done: int) -> None:
+    """With set_epoch at each epoch, also at the one that is resumed, nothing is missed or twice."""
+
+    def train(begin: int, saved: Any = None, stop: int | None = None) -> tuple[list[Any], Any]:
+        seen = []
+        with loader() as batches:
+            if saved is not None:
+                batches.load_state_dict(saved)
+            for epoch in range(begin, 3):
+                batches.set_epoch(epoch)
+                for batch in batches:
+                    seen += copies([batch])
+                    if len(seen) == stop:
+                        return seen, batches.state_dict()
+        return seen, None
+
+    whole, _ = train(0)
+    part, state = train(0, stop=6 + done)  # within the second epoch, or at its end
+    rest, _ = train(state["epoch"], state)
+
+    assert state["epoch"] == 1
+    assert same(part + rest, whole)
+
+
+def test_state_after_an_epoch_is_the_next_ones_beginning() -> None:
+    """Taken after the loop has ended, it says so; asking an ended iterator again changes nothing."""
+    with loader() as batches:
+        epoch = iter(batches)
+        while next(epoch, None) is not None:
+            pass
+        next(epoch, None)
+        next(epoch, None)
+
+        assert batches.epoch == 1
+        assert batches.state_dict()["batch"] == 0
+
+
+def test_leaving_early_makes_the_next_epoch_another() -> None:
+    """After a break, the next loop is the next epoch, and `set_epoch` can go back."""
+    with loader() as batches:
+        whole = [copies(batches), copies(batches)]
+    with loader() as batches:
+        first = next(iter(batches))
+        second = copies(batches)
+        batches.set_epoch(0)
+
+        assert same([first], whole[0][:1])
+        assert same(second, whole[1])
+        assert same(copies(batches), whole[0])
+
+
+def test_sampler_is_resumed_in_its_own_order() -> None:
+    """What it gave is in the state, so that nothing of it is drawn again, and later epochs are."""
+    with loader(sampler=Turned()) as batches:
+        first = copies(batches)
+        second = iter(batches)
+        next(second)
+        state = json.loads(json.dumps(batches.state_dict()))
+        rest = copies(second)
+        third = copies(batches)
+
+        assert batches.sampler.told == [0, 1, 2]
+        assert len(batches) == 3
+    assert indices(first) == list(range(10))
+    assert indices(rest) == [7, 8, 9, 0, 1, 2]
+    with loader(sampler=Turned()) as again:
+        again.load_state_dict(state)
+        again.set_epoch(1)
+
+        assert same(copies(again), rest)
+        assert same(copies(again), third)
+        assert again.sampler.told == [2]
+
+
+def test_sampler_that_draws_from_torch_can_be_resumed() -> None:
+    """Torch's own random sampler has no memory of what it drew: the state has."""
+    with loader(sampler=RandomSampler(Pictures())) as batches:
+        epoch = iter(batches)
+        given = copies([next(epoch), next(epoch)])
+        state = batches.state_dict()
+        rest = copies(epoch)
+    with loader(sampler=RandomSampler(Pictures())) as again:
+        again.load_state_dict(state)
+
+        assert same(copies(again), rest)
+    assert sorted(indices(given + rest)) == list(range(23))
+
+
+def test_samplers_own_type_of_index_does_not_matter() -> None:
+    """Tensors and NumPy numbers as indices have the same random draws as plain ones."""
+    plain = copies(loader(sampler=[3, 1, 4, 1, 5]))
+
+    assert same(copies(loader(sampler=torch.tensor([3, 1, 4, 1, 5]))), plain)
+    assert same(copies(loader(sampler=torch.tensor([3, 1, 4, 1, 5]).numpy())), plain)
+
+
+def test_torchs_distributed_sampler_is_told_the_epoch() -> None:
+    """Its shuffling changes with the epoch, without the loop's doing, and it does the sharding."""
+    shares = []
+    for rank in (0, 1):
+        sampler = DistributedSampler(Pictures(), 2, rank, drop_last=True)
+        with loader(sampler=sampler) as batches:
+            shares.append([indices(batches), indices(batches)])
+
+    for epoch in (0, 1):
+        assert len({*shares[0][epoch], *shares[1][epoch]}) == 22
+    assert shares[0][0] != shares[0][1]
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("seed", {"seed": 6}),
+        ("shuffle", {"shuffle": False}),
+        ("drop_last", {"drop_last": True}),
+        ("world_size", {"rank": 0, "world_size": 2}),
+        ("sampler", {"sampler": SequentialSampler(Pictures())}),
+    ],
+)
+def test_state_of_other_batches_is_refused(name: str, options: dict[str, Any]) -> None:
+    """A state that was saved with another setting would give other batches: the error names it."""
+    state = loader().state_dict()
+    batches = loader(**options)
+
+    with pytest.raises(ValueError, match=f"saved with {name}="):
+        batches.load_state_dict(state)
+    assert batches.state_dict()["batch"] == 0
+
+
+def test_state_of_another_batch_size_or_dataset_is_refused() -> None:
+    """So is one of a dataset of another length, or of other batches."""
+    state = Loader(Pictures(), 4, threads=1).state_dict()
+
+    with pytest.raises(ValueError, match="batch_size=4.* has 5"):
+        Loader(Pictures(), 5, threads=1).load_state_dict(state)
+    with pytest.raises(ValueError, match="length=23.* has 9"):
+        Loader(Pictures(count=9), 4, threads=1).load_state_dict(state)
+
+
+def test_state_of_another_rank_is_refused_where_a_sampler_deals() -> None:
+    """With a sampler the state holds one rank's own items: another rank must not take it."""
+
+    def ranked(rank: int, sampler: Any) -> Any:
+        return loader(sampler=sampler, shuffle=sampler is None, rank=rank, world_size=2)
+
+    ranked(1, None).load_state_dict(ranked(0, None).state_dict())
+    state = ranked(0, [1, 2, 3]).state_dict()
+
+    with pytest.raises(ValueError, match="rank=0"):
+        ranked(1, [4, 5, 6]).load_state_dict(state)
+
+
+@pytest.mark.parametrize("state", [None, {}, {"version": 99}, {"version": 1}])
+def test_what_is_no_state_is_refused(state: Any) -> None:
+    """Anything but a state of a loader is a ValueError."""
+    with pytest.raises(ValueError, match="no state of a fastdecode Loader"):
+        loader().load_state_dict(state)
+
+
+@pytest.mark.parametrize("epoch", [-1, 1.0, True])
+def test_wrong_epochs_are_refused(epoch: Any) -> None:
+    """An epoch is an integer from 0."""
+    with pytest.raises(ValueError, match="epoch must be an integer"):
+        loader().set_epoch(epoch)
+
+
+def test_state_follows_what_the_consumer_has_got_through_a_device() -> None:
+    """With a device, batches are ahead of the consumer: the state speaks of what it was given."""
+    with loader(device="meta") as batches:
+        epoch = iter(batches)
+        images, _ = next(epoch)
+        next(epoch)
+        state = batches.state_dict()
+        rest = len(list(epoch))
+
+        assert images.device.type == "meta"
+        assert state["batch"] == 2
+        assert rest == 4
+        assert batches.epoch == 1
+    with loader() as again:
+        again.load_state_dict(state)
+
+        assert len(list(again)) == 4

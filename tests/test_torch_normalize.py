@@ -1,0 +1,147 @@
+"""Normalize makes bytes the floats that a network takes, wherever the bytes are."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch_reference import MEAN, STD, normalized  # noqa: E402 - they need torch
+
+from fastdecode.torch.transforms import IMAGENET_MEAN, IMAGENET_STD, Normalize  # noqa: E402
+
+LEVELS = torch.arange(256, dtype=torch.uint8).view(16, 16).expand(3, 16, 16).contiguous()
+
+
+def test_every_level_is_normalised_as_by_torchvision() -> None:
+    """All 256 levels of all channels are scaled to 0..1, less the mean, divided by the std."""
+    assert (IMAGENET_MEAN, IMAGENET_STD) == (MEAN, STD)
+
+    result = Normalize()(LEVELS)
+
+    assert result.dtype == torch.float32
+    torch.testing.assert_close(result, normalized(LEVELS), rtol=0, atol=1e-6)
+
+
+def test_without_a_mean_there_are_values_of_0_to_1() -> None:
+    """`mean=None` scales only, with black at 0 and white at 1."""
+    result = Normalize(None)(LEVELS)
+
+    torch.testing.assert_close(result, LEVELS / 255, rtol=0, atol=1e-7)
+    assert (result.min(), result.max()) == (0, 1)
+
+
+@pytest.mark.parametrize("shape", [(3, 1, 1), (2, 3, 4, 5), (2, 1, 3, 4, 5), (0, 3, 4, 5)])
+def test_batches_are_normalised_like_their_pictures(shape: tuple[int, ...]) -> None:
+    """Any number of dimensions may come before the channels."""
+    pixels = torch.randint(0, 256, shape, dtype=torch.uint8, generator=torch.Generator())
+
+    result = Normalize()(pixels)
+
+    assert result.shape == shape
+    for one, picture in zip(result.view(-1, *shape[-3:]), pixels.view(-1, *shape[-3:])):  # noqa: B905
+        torch.testing.assert_close(one, normalized(picture), rtol=0, atol=1e-6)
+
+
+def test_channels_last_stays_channels_last() -> None:
+    """A batch keeps its memory format, and its values are the same."""
+    batch = LEVELS.expand(2, 3, 16, 16).contiguous(memory_format=torch.channels_last)
+
+    result = Normalize()(batch)
+
+    assert result.is_contiguous(memory_format=torch.channels_last)
+    torch.testing.assert_close(result[0], normalized(LEVELS), rtol=0, atol=1e-6)
+
+
+def test_the_result_goes_where_it_is_wanted() -> None:
+    """`out` is written with whatever strides it has, and returned; the bytes are not changed."""
+    out = torch.zeros((16, 16, 3)).permute(2, 0, 1)
+    pixels = LEVELS.clone()
+
+    assert Normalize()(pixels, out=out) is out
+    torch.testing.assert_close(out, normalized(LEVELS), rtol=0, atol=1e-6)
+    assert torch.equal(pixels, LEVELS)
+
+
+@pytest.mark.parametrize(
+    "out",
+    [torch.zeros(3, 8, 8), torch.zeros(1, 3, 16, 16), torch.zeros(3, 16, 16, dtype=torch.float64)],
+    ids=lambda out: f"{tuple(out.shape)}-{out.dtype}",
+)
+def test_an_out_that_does_not_fit_is_left_alone(out: Any) -> None:
+    """Another shape or type is an error, and nothing is written or resized."""
+    shape = out.shape
+
+    with pytest.raises(ValueError, match=r"out must be \(3, 16, 16\) of torch.float32"):
+        Normalize()(LEVELS, out=out)
+
+    assert out.shape == shape
+    assert (out == 0).all()
+
+
+@pytest.mark.parametrize(
+    "pixels",
+    [LEVELS.float(), LEVELS[:1], LEVELS.permute(1, 2, 0), LEVELS[0]],
+    ids=["floats", "one channel", "channels last", "a plane"],
+)
+def test_other_pixels_are_refused(pixels: Any) -> None:
+    """Floats, which may be normalised already, and wrong shapes are errors that say so."""
+    with pytest.raises(ValueError, match=r"takes uint8 pixels of shape \(\.\.\., 3, H, W\)"):
+        Normalize()(pixels)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"std": (0.2, 0, 0.2)}, "std must not hold a zero"),
+        ({"std": None}, "std must be three numbers"),
+        ({"mean": 0.5}, "mean must be three numbers"),
+        ({"mean": (0.5, 0.5)}, "mean must be three numbers"),
+        ({"mean": (0.5, 0.5, float("nan"))}, "mean must be three numbers"),
+        ({"std": (0.5, 0.5, float("inf"))}, "std must be three numbers"),
+    ],
+)
+def test_wrong_means_are_refused(arguments: dict[str, Any], message: str) -> None:
+    """A mean or std that is not three finite numbers, or divides by zero, is refused."""
+    with pytest.raises(ValueError, match=message):
+        Normalize(**arguments)
+
+
+def test_means_come_as_arrays_too() -> None:
+    """Lists, arrays and tensors of three numbers are as good as a tuple."""
+    for kind in (list, np.array, torch.tensor):
+        assert repr(Normalize(kind([0.5, 0.25, 0.0]), kind([0.5, 1.0, 2.0]))) == (
+            "Normalize(mean=(0.5, 0.25, 0.0), std=(0.5, 1.0, 2.0))"
+        )
+
+
+def test_an_unpickled_one_does_the_same() -> None:
+    """It can be sent to another process."""
+    other = pickle.loads(pickle.dumps(Normalize((0.1, 0.2, 0.3), (1, 2, 3))))
+
+    assert torch.equal(other(LEVELS), Normalize((0.1, 0.2, 0.3), (1, 2, 3))(LEVELS))
+
+
+def test_it_works_on_several_devices_in_turn() -> None:
+    """Where the constants lie follows the pixels; torch's "meta" device stands for a second one."""
+    normalize = Normalize()
+
+    for device in ("cpu", "meta", "cpu"):
+        result = normalize(LEVELS.to(device))
+
+        assert result.device.type == device
+        assert result.shape == LEVELS.shape
+    torch.testing.assert_close(result, normalized(LEVELS), rtol=0, atol=1e-6)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+def test_on_a_gpu_the_values_are_the_same() -> None:
+    """A batch of bytes on a GPU becomes the same floats there."""
+    result = Normalize()(LEVELS.cuda())
+
+    assert result.is_cuda
+    torch.testing.assert_close(result.cpu(), normalized(LEVELS), rtol=0, atol=1e-6)

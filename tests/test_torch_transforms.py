@@ -1,0 +1,264 @@
+"""The transforms of encoded bytes give the pixels of the reference."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from conftest import CORPUS, usable_backends
+from encoded import with_orientation
+from PIL import Image
+
+torch = pytest.importorskip("torch")
+
+import torch_reference as reference  # noqa: E402 - they need torch
+from torch_reference import PHOTOS, center_crop, encoded, levels, pixels, resize, seeded  # noqa: E402
+
+from fastdecode import probe  # noqa: E402
+from fastdecode.torch.transforms import (  # noqa: E402
+    EncodedTransform,
+    RandomResizedCrop,
+    Resize,
+    ResizeCenterCrop,
+)
+
+EXACT: dict[str, Any] = {"dtype": torch.uint8, "quality": "exact"}
+PHOTO = PHOTOS[0].read_bytes()
+
+
+def made(name: str) -> bytes:
+    """Make a picture of another kind out of a photo."""
+    photo = Image.open(PHOTOS[0])
+    if name == "cmyk":
+        return encoded(photo.convert("CMYK"), quality=95)
+    if name == "png-rgba":
+        return encoded(photo.resize((97, 61)).convert("RGBA"), "PNG")
+    if name == "webp":
+        return encoded(photo.resize((130, 87)), "WEBP")
+    sides = {"1x1": (1, 1), "1x500": (1, 500), "500x1": (500, 1)}[name]
+    return encoded(photo.resize(sides), quality=95)
+
+
+KINDS = ("cmyk", "png-rgba", "webp", "1x1", "1x500", "500x1")
+PICTURES = [
+    *(pytest.param(path.read_bytes(), id=path.stem) for path in PHOTOS),
+    *(pytest.param(made(name), id=name) for name in KINDS),
+    pytest.param((CORPUS / "formats/gen_pal_trns.png").read_bytes(), id="png-palette"),
+]
+
+
+@pytest.mark.parametrize("data", PICTURES)
+@pytest.mark.parametrize("size", [57, (40, 71)])
+def test_a_random_crop_is_the_references(data: bytes, size: Any) -> None:
+    """Box, flip and pixels of RandomResizedCrop are those of the same seed, to one level."""
+    transform = RandomResizedCrop(size, **EXACT)
+    image = pixels(data)
+    sides = (size, size) if isinstance(size, int) else size
+
+    for seed in range(6):
+        expected = reference.random_resized_crop(image, sides, seed)
+
+        assert levels(transform(data, generator=seeded(seed)), expected) <= 1
+
+
+@pytest.mark.parametrize("data", PICTURES)
+@pytest.mark.parametrize(
+    ("side", "size"),
+    [
+        (64, (56, 56)),
+        (65, (56, 32)),  # odd margins
+        (64, (63, 61)),
+        ((50, 61), (33, 20)),
+        (40, (64, 57)),  # padded with 24 rows, and with columns if it is no wide picture
+        ((31, 80), (40, 41)),  # rows are padded, columns are cut
+    ],
+)
+def test_a_central_crop_is_the_references(data: bytes, side: Any, size: tuple[int, int]) -> None:
+    """Sides, margins, padding and pixels of ResizeCenterCrop are the reference's, to one level."""
+    expected = center_crop(resize(pixels(data), side), size)
+
+    assert levels(ResizeCenterCrop(side, size, **EXACT)(data), expected) <= 1
+
+
+@pytest.mark.parametrize("data", PICTURES)
+@pytest.mark.parametrize("size", [48, [48], 51, (40, 71)])
+def test_a_resized_picture_is_the_references(data: bytes, size: Any) -> None:
+    """Resize rounds the long side as torchvision does, and its pixels are right to one level."""
+    expected = resize(pixels(data), size[0] if isinstance(size, list) else size)
+
+    assert levels(Resize(size, **EXACT)(data), expected) <= 1
+
+
+@pytest.mark.parametrize("value", range(1, 9))
+def test_the_orientation_is_applied_on_request(value: int) -> None:
+    """With orient=True all of them see the picture upright, else as it is stored."""
+    data = encoded(Image.open(PHOTOS[0]).resize((203, 131)), exif=with_orientation(value))
+    crop, central = RandomResizedCrop(40, **EXACT), ResizeCenterCrop(47, (40, 33), **EXACT)
+
+    for orient in (True, False):
+        image = pixels(data, orient=orient)
+        expected = reference.random_resized_crop(image, (40, 40), 3)
+
+        assert levels(crop(data, generator=seeded(3), orient=orient), expected) <= 1
+        expected = center_crop(resize(image, 47), (40, 33))
+        assert levels(central(data, orient=orient), expected) <= 1
+
+
+@pytest.mark.parametrize("backend", usable_backends())
+def test_every_backend_gives_the_same(backend: str) -> None:
+    """A backend that is named does the decoding."""
+    if backend == "pillow_heif":
+        data = (CORPUS / "formats/pillow_heif__heif_RGB_8__29x100.heif").read_bytes()
+        expected = Resize((20, 30), **EXACT)(data)
+    else:
+        data = PHOTO
+        expected = resize(pixels(data), (20, 30))
+
+    assert levels(Resize((20, 30), **EXACT)(data, backend=backend), expected) <= 1
+
+
+def test_flips_happen_as_often_as_asked_for() -> None:
+    """A probability of 1 mirrors every result, 0 none."""
+    plain = Resize((30, 41), **EXACT)(PHOTO)
+
+    assert torch.equal(Resize((30, 41), flip=1, **EXACT)(PHOTO), plain.flip(-1))
+    assert torch.equal(ResizeCenterCrop((30, 41), (30, 41), 1.0, **EXACT)(PHOTO), plain.flip(-1))
+    some = [Resize((30, 41), 0.5, **EXACT)(PHOTO, generator=seeded(n)) for n in range(20)]
+    assert {torch.equal(one, plain) for one in some} == {True, False}
+
+
+def test_floats_are_normalised_as_asked_for() -> None:
+    """ImageNet's mean and std by default, one's own, or values of 0 to 1."""
+    image = Resize((30, 41), **EXACT)(PHOTO)
+
+    usual = Resize((30, 41), quality="exact")(PHOTO)
+    own = Resize((30, 41), mean=(0.1, 0.2, 0.3), std=(2, 3, 4), quality="exact")(PHOTO)
+    plain = Resize((30, 41), mean=None, quality="exact")(PHOTO)
+
+    assert usual.dtype == own.dtype == plain.dtype == torch.float32
+    torch.testing.assert_close(usual, reference.normalized(image), rtol=0, atol=1e-5)
+    expected = reference.normalized(image, (0.1, 0.2, 0.3), (2.0, 3.0, 4.0))
+    torch.testing.assert_close(own, expected, rtol=0, atol=1e-6)
+    torch.testing.assert_close(plain, image / 255, rtol=0, atol=1e-6)
+    assert 0 <= plain.min() < plain.max() <= 1
+
+
+TRANSFORMS = [
+    RandomResizedCrop(40),
+    RandomResizedCrop((24, 40), (0.5, 1), (1, 2), 0.2, dtype=torch.uint8, headroom=2),
+    ResizeCenterCrop(44, 40, mean=None),
+    ResizeCenterCrop(30, (40, 20), 0.5, dtype=torch.uint8),
+    Resize((33, 40), flip=0.5),
+    Resize((33, 40), dtype=torch.uint8, quality="exact"),
+]
+
+
+def named(transform: EncodedTransform) -> str:
+    return type(transform).__name__
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS, ids=named)
+def test_results_go_into_a_slot_of_a_batch(transform: Any) -> None:
+    """With `out` of any strides the values are the same, and the slots beside it stay untouched."""
+    expected = transform(PHOTO, generator=seeded(1))
+    assert tuple(expected.shape) == transform.shape
+    assert expected.dtype == transform.dtype
+
+    for layout in (torch.contiguous_format, torch.channels_last):
+        batch = torch.full((3, *transform.shape), 7, dtype=transform.dtype)
+        batch = batch.contiguous(memory_format=layout)
+        slot = batch[1]
+        result, _ = transform.with_geometry(PHOTO, generator=seeded(1), out=slot)
+
+        assert result is slot
+        assert torch.equal(batch[1], expected)
+        assert (batch[0] == 7).all()
+        assert (batch[2] == 7).all()
+
+
+def test_the_unnormalised_result_is_a_new_one_each_time() -> None:
+    """A result does not change when the next picture is decoded, even if nothing is resized."""
+    header = probe(PHOTO)
+    transform = Resize((header.height, header.width), **EXACT)
+
+    first = transform(PHOTO)
+    kept = first.clone()
+    transform(encoded(Image.open(PHOTOS[1]).resize((header.width, header.height))))
+
+    assert torch.equal(first, kept)
+    assert torch.equal(first, pixels(PHOTO))
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS, ids=named)
+def test_the_generator_draws_as_the_global_one(transform: Any) -> None:
+    """A generator and torch's global one of the same seed give the same result."""
+    torch.manual_seed(11)
+    state = torch.random.get_rng_state()
+    by_global = transform(PHOTO)
+    torch.random.set_rng_state(state)
+    by_generator = transform(PHOTO, generator=seeded(11))
+
+    assert torch.equal(by_global, by_generator)
+    assert torch.equal(torch.random.get_rng_state(), state)
+    assert transform.isolated
+
+
+def test_many_threads_give_what_one_gives() -> None:
+    """Threads that share transforms, each at another picture, do not get into each other's way."""
+    files = [path.read_bytes() for path in PHOTOS]
+    tasks = [(t, d, n) for n in range(4) for t in TRANSFORMS for d in files]
+
+    def run(task: Any) -> Any:
+        transform, data, seed = task
+        return transform(data, generator=seeded(seed))
+
+    alone = [run(task) for task in tasks]
+    with ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(run, tasks))
+
+    assert all(torch.equal(a, b) for a, b in zip(alone, together, strict=True))
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS, ids=named)
+def test_a_copy_and_an_unpickled_one_do_the_same(transform: Any) -> None:
+    """They can be sent to worker processes."""
+    expected = transform(PHOTO, generator=seeded(2))
+
+    for other in (copy.deepcopy(transform), pickle.loads(pickle.dumps(transform))):
+        assert torch.equal(other(PHOTO, generator=seeded(2)), expected)
+        assert repr(other) == repr(transform)
+        assert other.shape == transform.shape
+
+
+@pytest.mark.parametrize("kind", [bytearray, memoryview, io.BytesIO])
+def test_the_bytes_come_in_many_types(kind: Any) -> None:
+    """Whatever decode() takes is taken."""
+    data = kind(PHOTO).getbuffer() if kind is io.BytesIO else kind(PHOTO)
+
+    assert torch.equal(Resize(20)(data), Resize(20)(PHOTO))
+
+
+def test_repr_says_what_was_asked_for() -> None:
+    """Every argument that changes the result can be read in the repr."""
+    assert repr(TRANSFORMS[1]) == (
+        "RandomResizedCrop(size=(24, 40), scale=(0.5, 1.0), ratio=(1, 2), flip=0.2, "
+        "dtype=torch.uint8, quality='default', headroom=2.0)"
+    )
+    assert repr(TRANSFORMS[2]) == (
+        "ResizeCenterCrop(resize=44, size=(40, 40), flip=0.0, mean=None, std=None, "
+        "dtype=torch.float32, quality='default')"
+    )
+    assert "mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)" in repr(Resize(8))
+
+
+def test_the_shape_is_told_where_it_is_known() -> None:
+    """Only Resize of one side gives results of different shapes."""
+    assert RandomResizedCrop(5).shape == (3, 5, 5)
+    assert ResizeCenterCrop(9, (5, 6)).shape == (3, 5, 6)
+    assert Resize((5, 6)).shape == (3, 5, 6)
+    assert Resize(5).shape is None
+    assert Resize(100)(PHOTO).shape == (3, 100, 150)
