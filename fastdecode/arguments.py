@@ -37,7 +37,7 @@ def reduce_for(
 ) -> Reduce:
     """Find the largest reduction whose result still has at least the wanted sides.
 
-    It is what ``decode(data, min_size=…)`` uses, so that boxes and points can be divided by it.
+    It is what ``decode(data, min_size=…)`` uses: `Geometry.of_decode` maps boxes by it.
 
     Parameters
     ----------

@@ -69,7 +69,7 @@ class Pictures(DecodeDataset):
 
     def read(self, index: int) -> tuple[Any, Any]:
         if index in self.wrong:
-            raise self.wrong[index]
+            raise type(self.wrong[index])(*self.wrong[index].args)
         data = encoded()[index % COUNT]
         return data[: len(data) // 3] if index in self.damaged else data, index
 

@@ -111,6 +111,23 @@ def test_a_region_belongs_to_the_caller(backend: str, reduce: int, part: bool, m
     np.testing.assert_array_equal(image, expected)
 
 
+@pytest.mark.parametrize("backend", sorted({*usable_backends()} - {"pillow_heif"}))
+def test_a_single_pixel_belongs_to_the_caller(tmp_path: Path, backend: str) -> None:
+    """Nor is a region handed out in the thread's memory where it fills that to the last byte."""
+    files = []
+    for number, color in enumerate(("black", "white")):
+        path = tmp_path / f"{number}.jpg"
+        Image.new("RGB", (1, 1), color).save(path)
+        files.append(path.read_bytes())
+
+    def both() -> list[list[int]]:
+        images = [decode(data, region=(0, 0, 1, 1), backend=backend) for data in files]
+        return [image.ravel().tolist() for image in images]
+
+    with ThreadPoolExecutor(1) as new_thread:  # in which nothing is kept yet
+        assert new_thread.submit(both).result() == [[0, 0, 0], [255, 255, 255]]
+
+
 @pytest.mark.parametrize("value", range(1, 9))
 @pytest.mark.parametrize("part", [False, True], ids=["whole", "part"])
 def test_a_turned_region_belongs_to_the_caller(tmp_path: Path, value: int, part: bool) -> None:

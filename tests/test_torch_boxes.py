@@ -120,7 +120,9 @@ def test_a_certain_flip_still_draws() -> None:
     assert torch.equal(ours.get_state(), rule.get_state())
 
 
-@pytest.mark.parametrize("sides", [(500, 333), (333, 500), (7, 7), (1, 500), (401, 400), (3, 1000)])
+@pytest.mark.parametrize(
+    "sides", [(500, 333), (333, 500), (7, 7), (1, 500), (401, 400), (400, 401), (3, 1000)]
+)
 @pytest.mark.parametrize("size", [2, 7, 224, (31, 17)])
 def test_sides_are_rounded_as_by_resize(sides: tuple[int, int], size: object) -> None:
     """The longer side is cut to a whole pixel."""

@@ -138,8 +138,8 @@ def test_replacing_ends() -> None:
 
 def test_replacements_never_change() -> None:
     """The draws are part of what makes a run repeatable: these are what they have always been."""
-    assert list(others(3, 1000))[:5] == [531, 591, 669, 996, 550]
-    assert list(others(0, 1)) == []
+    assert list(others(3, range(1000)))[:5] == [531, 591, 669, 996, 550]
+    assert list(others(0, range(1))) == []
 
 
 def test_function_decides() -> None:
@@ -170,3 +170,9 @@ def test_method_may_be_the_policy() -> None:
             return torch.full((3, 24, 24), 0.5), index
 
     assert Grey(CUT)[0][0].unique().tolist() == [0.5]
+
+
+def test_a_replacement_comes_from_those_allowed() -> None:
+    """A subset's damaged sample is replaced by one of the subset, never by itself."""
+    assert set(others(3, [3, 50, 51])) == {50, 51}
+    assert list(others(3, [])) == []

@@ -85,7 +85,7 @@ def test_the_usual_loop_goes_on_where_it_was(done: int) -> None:
 
 
 def test_state_after_an_epoch_is_the_next_ones_beginning() -> None:
-    """Taken after the loop has ended, it says so; asking an ended iterator again changes nothing."""
+    """Taken after the loop it says so, also when the ended iterator is asked again and again."""
     with loader() as batches:
         epoch = iter(batches)
         while next(epoch, None) is not None:
@@ -193,9 +193,9 @@ def test_state_of_another_batch_size_or_dataset_is_refused() -> None:
     """So is one of a dataset of another length, or of other batches."""
     state = Loader(Pictures(), 4, threads=1).state_dict()
 
-    with pytest.raises(ValueError, match="batch_size=4.* has 5"):
+    with pytest.raises(ValueError, match=r"batch_size=4.* has 5"):
         Loader(Pictures(), 5, threads=1).load_state_dict(state)
-    with pytest.raises(ValueError, match="length=23.* has 9"):
+    with pytest.raises(ValueError, match=r"length=23.* has 9"):
         Loader(Pictures(count=9), 4, threads=1).load_state_dict(state)
 
 

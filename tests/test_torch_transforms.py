@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import io
-import pickle
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -18,12 +14,11 @@ torch = pytest.importorskip("torch")
 import torch_reference as reference  # noqa: E402 - they need torch
 from torch_reference import PHOTOS, center_crop, encoded, levels, pixels, resize, seeded  # noqa: E402
 
-from fastdecode import probe  # noqa: E402
 from fastdecode.torch.transforms import (  # noqa: E402
-    EncodedTransform,
     RandomResizedCrop,
     Resize,
     ResizeCenterCrop,
+    resample,
 )
 
 EXACT: dict[str, Any] = {"dtype": torch.uint8, "quality": "exact"}
@@ -82,6 +77,28 @@ def test_a_central_crop_is_the_references(data: bytes, side: Any, size: tuple[in
     expected = center_crop(resize(pixels(data), side), size)
 
     assert levels(ResizeCenterCrop(side, size, **EXACT)(data), expected) <= 1
+
+
+@pytest.mark.parametrize("sides", [(1, 900), (900, 1)])
+def test_of_a_strip_only_what_is_shown_is_resized(
+    sides: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A picture one pixel wide is not blown up as a whole, and its centre is the reference's."""
+    data = encoded(Image.open(PHOTOS[0]).resize(sides), quality=95)
+    canvases = []
+    by_torch = resample._by_torch
+
+    def noted(image: Any, canvas: Any, window: Any) -> Any:
+        canvases.append(canvas)
+        return by_torch(image, canvas, window)
+
+    monkeypatch.setattr(resample, "_by_torch", noted)
+    expected = center_crop(resize(pixels(data), 64), (56, 50))
+
+    assert levels(ResizeCenterCrop(64, (56, 50), **EXACT)(data), expected) <= 1
+    assert not canvases
+    ResizeCenterCrop(64, (56, 50), **EXACT)(PHOTO)
+    assert canvases == [(64, 96)]
 
 
 @pytest.mark.parametrize("data", PICTURES)
@@ -145,120 +162,3 @@ def test_floats_are_normalised_as_asked_for() -> None:
     torch.testing.assert_close(own, expected, rtol=0, atol=1e-6)
     torch.testing.assert_close(plain, image / 255, rtol=0, atol=1e-6)
     assert 0 <= plain.min() < plain.max() <= 1
-
-
-TRANSFORMS = [
-    RandomResizedCrop(40),
-    RandomResizedCrop((24, 40), (0.5, 1), (1, 2), 0.2, dtype=torch.uint8, headroom=2),
-    ResizeCenterCrop(44, 40, mean=None),
-    ResizeCenterCrop(30, (40, 20), 0.5, dtype=torch.uint8),
-    Resize((33, 40), flip=0.5),
-    Resize((33, 40), dtype=torch.uint8, quality="exact"),
-]
-
-
-def named(transform: EncodedTransform) -> str:
-    return type(transform).__name__
-
-
-@pytest.mark.parametrize("transform", TRANSFORMS, ids=named)
-def test_results_go_into_a_slot_of_a_batch(transform: Any) -> None:
-    """With `out` of any strides the values are the same, and the slots beside it stay untouched."""
-    expected = transform(PHOTO, generator=seeded(1))
-    assert tuple(expected.shape) == transform.shape
-    assert expected.dtype == transform.dtype
-
-    for layout in (torch.contiguous_format, torch.channels_last):
-        batch = torch.full((3, *transform.shape), 7, dtype=transform.dtype)
-        batch = batch.contiguous(memory_format=layout)
-        slot = batch[1]
-        result, _ = transform.with_geometry(PHOTO, generator=seeded(1), out=slot)
-
-        assert result is slot
-        assert torch.equal(batch[1], expected)
-        assert (batch[0] == 7).all()
-        assert (batch[2] == 7).all()
-
-
-def test_the_unnormalised_result_is_a_new_one_each_time() -> None:
-    """A result does not change when the next picture is decoded, even if nothing is resized."""
-    header = probe(PHOTO)
-    transform = Resize((header.height, header.width), **EXACT)
-
-    first = transform(PHOTO)
-    kept = first.clone()
-    transform(encoded(Image.open(PHOTOS[1]).resize((header.width, header.height))))
-
-    assert torch.equal(first, kept)
-    assert torch.equal(first, pixels(PHOTO))
-
-
-@pytest.mark.parametrize("transform", TRANSFORMS, ids=named)
-def test_the_generator_draws_as_the_global_one(transform: Any) -> None:
-    """A generator and torch's global one of the same seed give the same result."""
-    torch.manual_seed(11)
-    state = torch.random.get_rng_state()
-    by_global = transform(PHOTO)
-    torch.random.set_rng_state(state)
-    by_generator = transform(PHOTO, generator=seeded(11))
-
-    assert torch.equal(by_global, by_generator)
-    assert torch.equal(torch.random.get_rng_state(), state)
-    assert transform.isolated
-
-
-def test_many_threads_give_what_one_gives() -> None:
-    """Threads that share transforms, each at another picture, do not get into each other's way."""
-    files = [path.read_bytes() for path in PHOTOS]
-    tasks = [(t, d, n) for n in range(4) for t in TRANSFORMS for d in files]
-
-    def run(task: Any) -> Any:
-        transform, data, seed = task
-        return transform(data, generator=seeded(seed))
-
-    alone = [run(task) for task in tasks]
-    with ThreadPoolExecutor(8) as pool:
-        together = list(pool.map(run, tasks))
-
-    assert all(torch.equal(a, b) for a, b in zip(alone, together, strict=True))
-
-
-@pytest.mark.parametrize("transform", TRANSFORMS, ids=named)
-def test_a_copy_and_an_unpickled_one_do_the_same(transform: Any) -> None:
-    """They can be sent to worker processes."""
-    expected = transform(PHOTO, generator=seeded(2))
-
-    for other in (copy.deepcopy(transform), pickle.loads(pickle.dumps(transform))):
-        assert torch.equal(other(PHOTO, generator=seeded(2)), expected)
-        assert repr(other) == repr(transform)
-        assert other.shape == transform.shape
-
-
-@pytest.mark.parametrize("kind", [bytearray, memoryview, io.BytesIO])
-def test_the_bytes_come_in_many_types(kind: Any) -> None:
-    """Whatever decode() takes is taken."""
-    data = kind(PHOTO).getbuffer() if kind is io.BytesIO else kind(PHOTO)
-
-    assert torch.equal(Resize(20)(data), Resize(20)(PHOTO))
-
-
-def test_repr_says_what_was_asked_for() -> None:
-    """Every argument that changes the result can be read in the repr."""
-    assert repr(TRANSFORMS[1]) == (
-        "RandomResizedCrop(size=(24, 40), scale=(0.5, 1.0), ratio=(1, 2), flip=0.2, "
-        "dtype=torch.uint8, quality='default', headroom=2.0)"
-    )
-    assert repr(TRANSFORMS[2]) == (
-        "ResizeCenterCrop(resize=44, size=(40, 40), flip=0.0, mean=None, std=None, "
-        "dtype=torch.float32, quality='default')"
-    )
-    assert "mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)" in repr(Resize(8))
-
-
-def test_the_shape_is_told_where_it_is_known() -> None:
-    """Only Resize of one side gives results of different shapes."""
-    assert RandomResizedCrop(5).shape == (3, 5, 5)
-    assert ResizeCenterCrop(9, (5, 6)).shape == (3, 5, 6)
-    assert Resize((5, 6)).shape == (3, 5, 6)
-    assert Resize(5).shape is None
-    assert Resize(100)(PHOTO).shape == (3, 100, 150)

@@ -7,7 +7,7 @@ import os
 import random
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -144,29 +144,32 @@ def record(failures: Failures, failure: Failure, on_error: OnError) -> None:
         )
 
 
-def others(index: int, count: int) -> Iterator[int]:
+def others(index: int, among: Sequence[int]) -> Iterator[int]:
     """Draw the indices that may stand in for a damaged sample: no two alike, and always the same.
 
     Parameters
     ----------
     index : int
         Of the damaged sample.
-    count : int
-        How many samples there are.
+    among : sequence of int
+        The indices to draw from.
 
     Returns
     -------
     iterator of int
         At most 32.
     """
-    tried = {index % count} if count else set()
-    for attempt in range(min(_ATTEMPTS, count - 1)):
+    count = len(among)
+    tried = {index}
+    for attempt in range(min(_ATTEMPTS, count)):
         # A string as the key, because its draws are the same on every machine and in every version.
-        drawn = random.Random(f"{index}/{attempt}").randrange(count)  # noqa: S311
-        while drawn in tried:
-            drawn = (drawn + 1) % count
-        tried.add(drawn)
-        yield drawn
+        start = random.Random(f"{index}/{attempt}").randrange(count)  # noqa: S311
+        for place in range(start, start + count):
+            drawn = among[place % count]
+            if drawn not in tried:
+                tried.add(drawn)
+                yield drawn
+                break
 
 
 def several(failures: Iterable[Failure]) -> str:

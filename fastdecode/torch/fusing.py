@@ -159,7 +159,7 @@ class Fused(EncodedTransform):
             orient=orient,
         )
         for _ in range(self.draws):
-            torch.rand(1, generator=generator)
+            torch.rand(1, generator=generator, device="cpu")
         if direct and out is not None:
             return out, geometry
         result = self._handed_out(result)
@@ -172,7 +172,7 @@ class Fused(EncodedTransform):
         if self.form != "pil" or self.head.shape is None:
             return None
         _, height, width = self.head.shape
-        return torch.empty((height, width, 3), dtype=torch.uint8).permute(2, 0, 1)
+        return torch.empty((height, width, 3), dtype=torch.uint8, device="cpu").permute(2, 0, 1)
 
     def _handed_out(self, pixels: torch.Tensor) -> Any:
         if self.form == "pil":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from functools import partial
 from typing import Any
 
@@ -114,14 +114,7 @@ class Loader:
         timeout: float | None = None,
         progress: bool = False,
     ) -> None:
-        check_numbers(
-            batch_size=batch_size,
-            threads=threads,
-            workers=workers,
-            prefetch=prefetch,
-            seed=seed,
-            timeout=timeout,
-        )
+        check_numbers(batch_size, threads, workers, prefetch, seed, timeout)
         check_together(sampler=sampler, shuffle=shuffle, threads=threads, workers=workers)
         world(rank, world_size)
         self.dataset = dataset
@@ -278,10 +271,11 @@ class Loader:
         self.close()
 
     def __repr__(self) -> str:
+        count = len(self) if isinstance(self.sampler, (Sized, type(None))) else "?"
         by = f"{self.workers} processes" if self.workers else f"{self.threads} threads"
         return (
             f"Loader({type(self.dataset).__name__} of {len(self._source)}, "
-            f"batch_size={self.batch_size}, {len(self)} batches, {by}, seed={self.seed}, "
+            f"batch_size={self.batch_size}, {count} batches, {by}, seed={self.seed}, "
             f"device={str(self.device)!r})"
         )
 

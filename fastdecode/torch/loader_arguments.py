@@ -14,7 +14,6 @@ Threads: TypeAlias = "int | Literal['auto']"
 
 
 def check_numbers(
-    *,
     batch_size: int,
     threads: Threads,
     workers: int,

@@ -63,7 +63,8 @@ class Position:
         ValueError
             If it is none, or the batches would be others.
         """
-        if not isinstance(state, dict) or state.get("version") != _VERSION:
+        parts = {"version", "epoch", "batch", "items", "settings"}
+        if not (isinstance(state, dict) and parts <= set(state) and state["version"] == _VERSION):
             raise ValueError("this is no state of a fastdecode Loader (of this version)")
         for name, value in settings.items():
             before = state["settings"].get(name)

@@ -139,7 +139,7 @@ class ProcessWorkers:
             self._loader = self._begin()
         try:
             batches = iter(self._loader)
-        except RuntimeError as error:
+        except Exception as error:
             if not _tells_of_death(error):
                 raise
             # Killed while nobody waited for it. Nothing is lost.
@@ -191,7 +191,7 @@ class _Epoch:
             raise closed_error()
         try:
             batch, skipped, failures = next(self._batches)
-        except RuntimeError as error:
+        except Exception as error:
             if str(error).startswith("DataLoader timed out"):
                 # What torch asks for next is this batch again, so that nothing is counted.
                 items = self._order.batch(self._position)
@@ -200,9 +200,6 @@ class _Epoch:
                 self.broken = True
                 self._batches = None
                 raise _killed(error) from error
-            self._position += 1
-            raise
-        except Exception:
             self._position += 1
             raise
         self._position += 1
@@ -215,14 +212,17 @@ class _Epoch:
         self._batches = None
 
 
-def _tells_of_death(error: RuntimeError) -> bool:
-    """Whether torch found a worker dead; what the dataset raises begins with "Caught"."""
-    return str(error).startswith("DataLoader worker (pid")
+def _tells_of_death(error: Exception) -> bool:
+    """Whether torch found a worker dead, or could not fetch a batch's memory from it any more."""
+    if "in DataLoader worker process" in str(error):  # the dataset's own, with its traceback
+        return False
+    unreachable = isinstance(error, (ConnectionError, FileNotFoundError, EOFError))
+    return unreachable or str(error).startswith("DataLoader worker (pid")
 
 
-def _killed(error: RuntimeError) -> RuntimeError:
+def _killed(error: Exception) -> RuntimeError:
     return RuntimeError(
-        f"a worker process was killed or crashed, and the epoch with it: {error}. If it was the "
+        f"a worker process was killed or crashed, and the epoch with it: {error!r}. If it was the "
         "system, for lack of memory, fewer workers help. The next epoch starts new ones"
     )
 

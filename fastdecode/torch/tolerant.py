@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import torch
 from torch.utils.data import Dataset
 
 from fastdecode.errors import DecodeError
@@ -22,9 +23,6 @@ from fastdecode.torch.failures import (
     record,
     several,
 )
-
-if TYPE_CHECKING:
-    import torch
 
 __all__ = ["TolerantDataset", "plain_index"]
 
@@ -73,6 +71,7 @@ class TolerantDataset(Dataset[Any]):
         *,
         generator: torch.Generator | None = None,
         out: torch.Tensor | None = None,
+        among: Sequence[int] | None = None,
     ) -> Any:
         """Make one sample, or what `on_error` puts in its place: what loaders call.
 
@@ -83,6 +82,8 @@ class TolerantDataset(Dataset[Any]):
             As for `load`.
         out : tensor, optional
             As for `load`.
+        among : sequence of int, optional
+            The indices that ``on_error="replace"`` may draw from, such as those of a subset.
 
         Returns
         -------
@@ -98,13 +99,13 @@ class TolerantDataset(Dataset[Any]):
         try:
             return self._made(index, generator, out)
         except DAMAGE as error:
-            return self._instead(index, error, generator, out)
+            return self._instead(index, error, generator, out, among)
 
     def __getitem__(self, index: int) -> Any:
         try:
             sample = self.load(index)
         except DAMAGE as error:
-            sample = self._instead(index, error, None, None)
+            sample = self._instead(index, error)
             if sample is SKIPPED:  # nothing can stand for a single one
                 _close(error, SKIPPED)
                 raise
@@ -153,8 +154,9 @@ class TolerantDataset(Dataset[Any]):
         self,
         index: int,
         error: Exception,
-        generator: torch.Generator | None,
-        out: torch.Tensor | None,
+        generator: torch.Generator | None = None,
+        out: torch.Tensor | None = None,
+        among: Sequence[int] | None = None,
     ) -> Any:
         """Apply the policy to an error; return what stands in, or SKIPPED, or raise."""
         if not is_damage(error):
@@ -166,7 +168,8 @@ class TolerantDataset(Dataset[Any]):
         if self.on_error == "skip":
             return SKIPPED
         if self.on_error == "replace":
-            return self._replaced(index, first, error, generator, out)
+            candidates = range(len(self)) if among is None else among
+            return self._replaced(candidates, first, error, generator, out)
         if callable(self.on_error):
             return self._supplied(self.on_error(index, error), out)
         _close(error, "raise")
@@ -174,7 +177,7 @@ class TolerantDataset(Dataset[Any]):
 
     def _replaced(
         self,
-        index: int,
+        among: Sequence[int],
         first: Failure,
         error: Exception,
         generator: torch.Generator | None,
@@ -182,7 +185,7 @@ class TolerantDataset(Dataset[Any]):
     ) -> Any:
         """Try others, each once, until one can be made."""
         failed = [first]
-        for other in others(operator.index(index), len(self)):
+        for other in others(operator.index(first.index) % len(self), among):
             try:
                 return self._made(other, generator, out)
             except DAMAGE as another:
@@ -190,7 +193,7 @@ class TolerantDataset(Dataset[Any]):
                     raise
                 failed.append(self._note(other, another))
         exhausted = DecodeError(
-            f"nothing can replace sample {index}: {len(failed)} in a row are damaged: "
+            f"nothing can replace sample {first.index}: {len(failed)} in a row are damaged: "
             f"{several(failed)}"
         )
         _close(exhausted, "raise")
@@ -202,6 +205,11 @@ class TolerantDataset(Dataset[Any]):
             return SKIPPED
         if self._is_overridden():
             return sample
+        if self.has_targets and not (isinstance(sample, tuple) and len(sample) == 2):
+            raise TypeError(
+                "on_error must return what dataset[index] gives, a pair of picture and target, or "
+                f"None to skip, not {type(sample).__name__}"
+            )
         image, target = sample if self.has_targets else (sample, None)
         if out is None:
             return image, target
@@ -210,7 +218,7 @@ class TolerantDataset(Dataset[Any]):
                 f"on_error returned a picture of shape {getattr(image, 'shape', None)}, but the "
                 f"batch has room for {tuple(out.shape)}"
             )
-        return out.copy_(image), target
+        return out.copy_(torch.as_tensor(image)), target
 
     def _note(self, index: int, error: Exception) -> Failure:
         failure = failure_of(error, plain_index(index))

@@ -177,7 +177,7 @@ class Crop(EncodedTransform):
     def _checked(self, out: torch.Tensor | None, plan: Plan) -> torch.Tensor:
         shape = (3, *plan.size)
         if out is None:
-            return torch.empty(shape, dtype=self.dtype)
+            return torch.empty(shape, dtype=self.dtype, device="cpu")
         if not isinstance(out, torch.Tensor):
             raise TypeError(f"out must be a tensor, not {type(out).__name__}")
         if out.shape != shape or out.dtype != self.dtype or out.device.type != "cpu":
@@ -258,7 +258,7 @@ def _on_canvas(image: Image, box: tuple[float, float, float, float], plan: Plan)
     pixels = resample(image, box, plan.canvas, (left, top, right, bottom))
     if pixels.shape[1:] == plan.size:
         return pixels
-    padded = torch.zeros((3, height, width), dtype=torch.uint8)
+    padded = torch.zeros((3, height, width), dtype=torch.uint8, device="cpu")
     y, x = top - plan.top, left - plan.left
     padded[:, y : y + bottom - top, x : x + right - left] = pixels
     return padded

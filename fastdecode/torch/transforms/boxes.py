@@ -54,14 +54,20 @@ def draw_box(
     """
     area = height * width
     low, high = _logarithms(ratio)
+    where = _device(generator)
+    number = torch.empty(1, device=where)
+
+    def draw_below(limit: int) -> int:
+        return int(torch.randint(0, limit, (1,), generator=generator, device=where).item())
+
     for _ in range(_ATTEMPTS):
-        target = area * torch.empty(1).uniform_(scale[0], scale[1], generator=generator).item()
-        aspect = torch.exp(torch.empty(1).uniform_(low, high, generator=generator)).item()
+        target = area * number.uniform_(scale[0], scale[1], generator=generator).item()
+        aspect = torch.exp(number.uniform_(low, high, generator=generator)).item()
         across = round(math.sqrt(target * aspect))
         down = round(math.sqrt(target / aspect))
         if 0 < across <= width and 0 < down <= height:
-            top = int(torch.randint(0, height - down + 1, (1,), generator=generator).item())
-            left = int(torch.randint(0, width - across + 1, (1,), generator=generator).item())
+            top = draw_below(height - down + 1)
+            left = draw_below(width - across + 1)
             return left, top, left + across, top + down
     across, down = width, height
     if width / height < min(ratio):
@@ -74,12 +80,19 @@ def draw_box(
 
 def draw_flip(probability: float, generator: torch.Generator | None) -> bool:
     """Draw whether to flip, as torchvision's RandomHorizontalFlip; a probability of 0 draws not."""
-    return probability > 0 and bool(torch.rand(1, generator=generator) < probability)
+    if not probability:
+        return False
+    return bool(torch.rand(1, generator=generator, device=_device(generator)) < probability)
+
+
+def _device(generator: torch.Generator | None) -> torch.device | None:
+    """Where to draw: torch's default device, whatever it is set to, need not be the generator's."""
+    return None if generator is None else generator.device
 
 
 @cache
 def _logarithms(ratio: tuple[float, float]) -> tuple[float, float]:
-    low, high = torch.log(torch.tensor(ratio)).tolist()
+    low, high = torch.log(torch.tensor(ratio, device="cpu")).tolist()
     return low, high
 
 

@@ -39,8 +39,8 @@ class Normalize:
         self.std = None if mean is None else _three("std", std)
         if self.std is not None and 0 in self.std:
             raise ValueError(f"std must not hold a zero, but is {self.std}")
-        means = torch.tensor(self.mean or (0.0, 0.0, 0.0), dtype=torch.float64)
-        stds = torch.tensor(self.std or (1.0, 1.0, 1.0), dtype=torch.float64)
+        means = torch.tensor(self.mean or (0.0, 0.0, 0.0), dtype=torch.float64, device="cpu")
+        stds = torch.tensor(self.std or (1.0, 1.0, 1.0), dtype=torch.float64, device="cpu")
         factor = (1 / (255 * stds)).float().view(3, 1, 1)
         bias = (-means / stds).float().view(3, 1, 1)
         self._on = {factor.device: (factor, bias)}

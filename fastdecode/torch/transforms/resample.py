@@ -21,6 +21,9 @@ __all__ = ["FloatBox", "resample"]
 
 FloatBox: TypeAlias = tuple[float, float, float, float]
 
+_LARGEST_CANVAS = 16
+"""How many times the window's size a canvas may have that is made as a whole."""
+
 
 def resample(image: Image, box: FloatBox, canvas: tuple[int, int], window: Box) -> torch.Tensor:
     """Resize a box of an image to a canvas, and return a window of that.
@@ -40,7 +43,10 @@ def resample(image: Image, box: FloatBox, canvas: tuple[int, int], window: Box) 
     tensor of uint8, (3, h, w)
         Of the window's size. It may share the image's memory if there is nothing to resize.
     """
-    if box == (0, 0, image.shape[1], image.shape[0]):
+    left, top, right, bottom = window
+    # Of a strip one pixel wide the canvas may be gigabytes, of which hardly any is shown.
+    huge = canvas[0] * canvas[1] > _LARGEST_CANVAS * (right - left) * (bottom - top)
+    if box == (0, 0, image.shape[1], image.shape[0]) and not huge:
         return _by_torch(image, canvas, window)
     return _by_pillow(image, box, canvas, window)
 

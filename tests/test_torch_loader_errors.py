@@ -1,0 +1,292 @@
+"""`Loader`: damaged files, mistakes, hanging reads, and leaving before the end."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import threading
+import time
+import weakref
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from loading import (  # noqa: E402
+    Pictures,
+    Plain,
+    copies,
+    crew,
+    epoch,
+    eventually,
+    indices,
+    same,
+    script,
+    targets,
+)
+
+from fastdecode import DecodeError  # noqa: E402
+from fastdecode.torch.loader import Loader  # noqa: E402
+
+
+def taken(loader: Any) -> list[Any]:
+    """Draw to the end; errors are in the places of their batches."""
+    batches, seen = iter(loader), []
+    while True:
+        try:
+            seen.append(next(batches)[1].tolist())
+        except StopIteration:
+            return seen
+        except Exception as error:
+            seen.append(error)
+
+
+@pytest.mark.parametrize("threads", [0, 1, 3])
+def test_error_is_raised_at_its_batch(threads: int) -> None:
+    """A damaged file is a DecodeError in place of its batch; the others come, in order."""
+    dataset = Pictures(damaged=(6, 13), count=16)
+    with Loader(dataset, 4, threads=threads) as loader:
+        seen = taken(loader)
+
+        assert [type(one) for one in seen] == [list, DecodeError, list, DecodeError]
+        assert "item 6" in str(seen[1])
+        assert "item 13" in str(seen[3])
+        assert (seen[0], seen[2]) == ([0, 1, 2, 3], [8, 9, 10, 11])
+        assert loader.epoch == 1
+
+
+def test_first_error_of_a_batch_is_the_one_that_is_raised() -> None:
+    """Which thread was faster does not matter: the first in the order of the batch counts."""
+    wrong = {index: TypeError(f"mistake {index}") for index in (1, 2, 6, 7)}
+    for _ in range(5):
+        seen = taken(Loader(Pictures(wrong=wrong, count=8), 8, threads=5))
+
+        assert [str(error) for error in seen] == ["mistake 1"]
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_datasets_stop_iteration_does_not_end_the_epoch(threads: int) -> None:
+    """A StopIteration of the dataset is an error at its batch, not the end of all batches."""
+    dataset = Pictures(wrong={5: StopIteration("none")}, count=12)
+
+    seen = taken(Loader(dataset, 4, threads=threads))
+
+    assert [type(one) for one in seen] == [list, RuntimeError, list]
+    assert "StopIteration('none')" in str(seen[1])
+
+
+def test_error_of_collate_fn_comes_at_its_batch() -> None:
+    """So is one of collate_fn, and of targets that make no batch."""
+
+    def collate(samples: list[Any]) -> Any:
+        if samples[0][1] == 4:
+            raise KeyError("mine")
+        return [0, torch.tensor([target for _, target in samples])]
+
+    with_function = taken(Loader(Pictures(count=12), 4, threads=2, collate_fn=collate))
+    without = taken(Loader(Pictures(count=4, target_transform=lambda _: object()), 4, threads=2))
+
+    assert [type(one) for one in with_function] == [list, KeyError, list]
+    assert [type(one) for one in without] == [TypeError]
+
+
+def test_error_that_was_raised_holds_no_memory() -> None:
+    """When the consumer is done with an error, the memory of its batch is free, without a gc."""
+    with Loader(Pictures(wrong={1: TypeError("mistake")}, count=4), 4, threads=1) as loader:
+        gc.disable()
+        try:
+            next(iter(loader))
+        except TypeError:
+            pass
+        finally:
+            gc.enable()
+
+        assert len(loader._memory._free) == 1
+
+
+@pytest.mark.parametrize("threads", [0, 3])
+def test_skip_leaves_damaged_samples_out(threads: int) -> None:
+    """The batch is smaller by them, and a batch of which all are damaged does not come."""
+    dataset = Pictures(damaged=(1, 2, 4, 5, 6, 7), count=11, on_error="skip")
+    with Loader(dataset, 4, threads=threads) as loader:
+        batches, skipped = [], []
+        for batch in loader:
+            batches += copies([batch])
+            skipped.append(loader.skipped)
+
+        assert targets(batches) == [[0, 3], [8, 9, 10]]
+        assert skipped == [2, 6]
+        assert [failure.index for failure in sorted(dataset.errors)] == [1, 2, 4, 5, 6, 7]
+        assert all(failure.reason for failure in dataset.errors)
+        copies(loader)
+        assert loader.skipped == 6  # of this epoch
+        whole = epoch(Pictures(count=11), threads=0)
+        assert torch.equal(batches[0][0], whole[0][0][[0, 3]])
+
+
+def test_epoch_of_damaged_files_alone_is_empty() -> None:
+    """It ends, and says how many were left out."""
+    with Loader(Pictures(damaged=(0, 1, 2), count=3, on_error="skip"), 2, threads=2) as loader:
+        assert list(loader) == []
+        assert loader.skipped == 3
+        assert loader.epoch == 1
+
+
+def test_replace_fills_the_batch() -> None:
+    """Another sample stands in, image and target, the same one with any number of threads."""
+    results = [
+        epoch(Pictures(damaged=(1, 6), count=8, on_error="replace"), threads=threads)
+        for threads in (0, 1, 3)
+    ]
+
+    assert same(results[0], results[1])
+    assert same(results[0], results[2])
+    assert [len(images) for images, _ in results[0]] == [4, 4]
+    assert set(indices(results[0])) == {0, 2, 3, 4, 5, 7}
+
+
+def test_callable_supplies_the_sample() -> None:
+    """What `on_error` returns is copied into the batch; None leaves the sample out."""
+
+    def supply(index: int, _error: Exception) -> Any:
+        return None if index == 5 else (torch.full((3, 24, 24), 9.0), -index)
+
+    dataset = Pictures(damaged=(2, 5), count=8, on_error=supply)
+    with Loader(dataset, 4, threads=2) as loader:
+        batches = copies(loader)
+
+    assert targets(batches) == [[0, 1, -2, 3], [4, 6, 7]]
+    assert (batches[0][0][2] == 9).all()
+    assert loader.skipped == 1
+
+
+def test_missing_batch_is_a_timeout_that_names_its_items() -> None:
+    """After `timeout` seconds the error says what is missing; later batches still come."""
+    hang = threading.Event()
+
+    def make(index: int) -> Any:
+        if index == 5:
+            hang.wait(60)
+        return 0, index
+
+    with Loader(Plain(make, 12), 4, threads=2, timeout=0.5) as loader:
+        seen = taken(loader)
+        hang.set()
+
+    assert [type(one) for one in seen] == [list, TimeoutError, list]
+    assert "batch 1 " in str(seen[1])
+    assert "items [5" in str(seen[1])
+
+
+def test_interpreter_ends_although_a_read_hangs() -> None:
+    """A thread that hangs does not keep the process from ending."""
+    process = script("""
+dataset = loading.Plain(lambda index: threading.Event().wait())
+try:
+    next(iter(Loader(dataset, 4, threads=3, timeout=0.5)))
+except TimeoutError as error:
+    print(error)
+""")
+    out, _ = process.communicate(timeout=60)
+
+    assert "still missing are items [0, 1, 2, 3]" in out
+    assert process.returncode == 0
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no SIGINT for one process")
+def test_ctrl_c_ends_a_training() -> None:
+    """A SIGINT while batches are waited for is a KeyboardInterrupt, and the process ends."""
+    process = script("""
+def make(index):
+    print("begun", flush=True)
+    return threading.Event().wait()
+try:
+    next(iter(Loader(loading.Plain(make), 4, threads=1)))
+except KeyboardInterrupt:
+    print("interrupted")
+    raise
+""")
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    out, error = process.communicate(timeout=60)
+
+    assert out == "interrupted\n"
+    assert process.returncode == -signal.SIGINT
+    assert error.count("Traceback") == 1
+
+
+def test_early_break_ends_what_is_in_the_making() -> None:
+    """Leaving the loop gives up the batches ahead; no sample of them is begun after that."""
+    read: list[int] = []
+    with Loader(Plain(lambda index: read.append(index) or index, 1000), 10, threads=2) as loader:
+        for _ in loader:
+            break
+        at_break = len(read)
+        time.sleep(0.05)
+
+        assert len(read) <= at_break + 2 * 4 < 1000
+        assert len(list(loader)) == 100
+
+
+def test_threads_end_with_their_loader() -> None:
+    """They last from epoch to epoch, and end when loader and iterator are gone."""
+    eventually(lambda: crew() == [])
+    loader = Loader(Pictures(), 4, threads=3)
+    copies(loader)
+    first = crew()
+    batches = iter(loader)
+    next(batches)
+
+    assert len(first) == 3
+    assert crew() == first
+    gone = weakref.ref(loader)
+    del loader
+    assert len(copies(batches)) == 5  # the iterator needs them
+    del batches
+    assert gone() is None
+    eventually(lambda: crew() == [])
+
+
+def test_closing_ends_threads_and_the_epoch() -> None:
+    """`close` ends all of it; an iterator that had more to give says so, and the next one works."""
+    eventually(lambda: crew() == [])  # those of other tests
+    loader = Loader(Pictures(), 4, threads=2)
+    batches = iter(loader)
+    next(batches)
+    ended = iter(loader)
+    copies(ended)
+    loader.close()
+    loader.close()
+
+    assert crew() == []
+    with pytest.raises(RuntimeError, match="ended, by close"):
+        next(batches)
+    assert next(ended, None) is None
+    assert len(copies(loader)) == 6
+    assert len(crew()) == 2
+    with loader:
+        pass
+    assert crew() == []
+
+
+def test_closing_frees_who_waits() -> None:
+    """A thread that waits for a batch while another closes the loader gets an error, no hang."""
+    hang, raised = threading.Event(), []
+
+    def wait(batches: Any) -> None:
+        try:
+            next(batches)
+        except RuntimeError as error:
+            raised.append(error)
+
+    loader = Loader(Plain(lambda _: hang.wait(60)), 4, threads=1)
+    waiting = threading.Thread(target=wait, args=(iter(loader),))
+    waiting.start()
+    loader.close()
+    waiting.join(30)
+    hang.set()
+
+    assert len(raised) == 1

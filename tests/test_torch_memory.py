@@ -1,0 +1,152 @@
+"""`BatchMemory`: what is free is used again, and what anybody holds is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from loading import Pictures, copies, same  # noqa: E402
+
+from fastdecode.torch.loader import Loader  # noqa: E402
+from fastdecode.torch.memory import BatchMemory  # noqa: E402
+
+SHAPE = (4, 3, 5, 6)
+
+
+def take(memory: BatchMemory, shape: tuple[int, ...] = SHAPE, **options: Any) -> Any:
+    return memory.take(shape, torch.float32, **{"channels_last": False, **options})
+
+
+def test_memory_is_used_again_when_it_is_released() -> None:
+    """The block of a tensor that is gone is that of the next one; of one that lives it is not."""
+    memory = BatchMemory(2)
+    first, second = take(memory), take(memory)
+    place = first.data_ptr()
+
+    assert second.data_ptr() != place
+    del first
+    assert take(memory).data_ptr() == place
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda tensor: tensor[1:, :, 2],
+        lambda tensor: tensor.numpy()[0],
+        lambda tensor: tensor.unbind(0)[3],
+        lambda tensor: tensor.view(torch.uint8),
+        lambda tensor: memoryview(tensor.numpy()),
+        lambda tensor: tensor.untyped_storage(),
+        lambda tensor: torch.utils.dlpack.from_dlpack(torch.utils.dlpack.to_dlpack(tensor)),
+        lambda tensor: torch.ones(1, requires_grad=True) * tensor,  # saved for the gradient
+    ],
+    ids=["slice", "array", "slot", "bytes", "memoryview", "storage", "dlpack", "autograd"],
+)
+def test_any_view_keeps_the_memory(view: Any) -> None:
+    """As long as a view, an array or a storage is left, the block is not handed out again."""
+    memory = BatchMemory(2)
+    tensor = take(memory)
+    place = tensor.data_ptr()
+    left = view(tensor)
+    del tensor
+
+    assert take(memory).data_ptr() != place
+    del left
+    assert place in {one.data_ptr() for one in [take(memory), take(memory)]}
+
+
+def test_a_smaller_batch_takes_part_of_a_block() -> None:
+    """The last batch of an epoch needs no memory of its own, and the first of the next neither."""
+    memory = BatchMemory(2)
+    place = take(memory).data_ptr()
+
+    for shape in ((1, 3, 5, 6), SHAPE, (2, 3, 5, 6), SHAPE):
+        tensor = take(memory, shape)
+
+        assert tensor.shape == shape
+        assert tensor.data_ptr() == place
+        del tensor
+
+
+def test_blocks_that_are_too_small_are_let_go() -> None:
+    """They would never be of use again."""
+    memory = BatchMemory(3)
+    kept = [take(memory, (1, 3, 5, 6)) for _ in range(3)]
+    del kept
+    take(memory)
+
+    assert [block.size for block in memory._free] == [4 * 3 * 5 * 6 * 4]
+
+
+def test_so_many_free_blocks_are_kept_and_no_more() -> None:
+    """What a consumer kept and then dropped all at once does not stay for ever."""
+    memory = BatchMemory(2)
+    kept = [take(memory) for _ in range(9)]
+    del kept
+
+    assert len(memory._free) == 2
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.uint8])
+def test_layouts_have_the_same_shape(dtype: torch.dtype) -> None:
+    """Channels last is a matter of strides, of the whole batch and of each slot."""
+    memory = BatchMemory(2)
+    first = memory.take(SHAPE, dtype, channels_last=False)
+    last = memory.take(SHAPE, dtype, channels_last=True)
+
+    assert first.shape == last.shape == SHAPE
+    assert first.dtype == last.dtype == dtype
+    assert first.is_contiguous()
+    assert last.is_contiguous(memory_format=torch.channels_last)
+    last.copy_(first.fill_(7))
+    assert torch.equal(first, last)
+
+
+def test_memory_outlives_its_owner() -> None:
+    """A batch is valid, and its release harmless, when the loader is gone."""
+    memory = BatchMemory(2)
+    tensor = take(memory).fill_(3)
+    del memory
+
+    assert (tensor == 3).all()
+    del tensor
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_pinned_memory_is_pinned() -> None:
+    """For a CUDA device the memory is page-locked, in either layout."""
+    memory = BatchMemory(2, pinned=True)
+
+    assert take(memory).is_pinned()
+    assert take(memory, channels_last=True).is_pinned()
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_twenty_epochs_need_no_more_memory_than_one(channels_last: bool) -> None:
+    """The batches of 20 epochs, each dropped after its step, lie in the places of the first."""
+    places: set[int] = set()
+    with Loader(Pictures(), 4, True, threads=2, channels_last=channels_last) as loader:
+        for _ in range(20):
+            for images, _ in loader:
+                places.add(images.data_ptr())
+        blocks = loader._memory._free
+
+    # One with the consumer, one awaited, and as many as are made ahead.
+    assert len(places) <= 2 + loader.prefetch
+    assert len(blocks) <= 2 + loader.prefetch
+
+
+def test_a_training_step_may_keep_what_it_likes() -> None:
+    """Gradients that need a batch later see its own values, although many came after it."""
+    weight = torch.ones(3, 24, 24, requires_grad=True)
+    with Loader(Pictures(), 4, threads=2, prefetch=1) as loader:
+        loss = sum((weight * images).sum() for images, _ in loader)
+        loader.set_epoch(0)
+        expected = sum(images.sum(0) for images, _ in copies(loader))
+    loss.backward()
+
+    assert torch.allclose(weight.grad, expected, atol=1e-4)
+    assert not same([weight.grad], [torch.zeros_like(weight)])

@@ -1,0 +1,175 @@
+"""Order and sharding: every item once, whoever deals and in however many shares."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from loading import Pictures, indices, script  # noqa: E402
+
+from fastdecode.torch.loader import Loader  # noqa: E402
+from fastdecode.torch.order import Sharding, sample_seed, world  # noqa: E402
+
+
+def shares(sharding: Sharding, ranks: int, epoch: int = 0) -> list[list[list[int]]]:
+    """Return the batches of each rank."""
+    orders = [sharding.order(epoch, rank, ranks) for rank in range(ranks)]
+    return [[order.batch(number) for number in range(order.count)] for order in orders]
+
+
+def items(batches: list[list[int]]) -> list[int]:
+    return [item for batch in batches for item in batch]
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("length", [0, 1, 3, 16, 23])
+@pytest.mark.parametrize("ranks", [1, 2, 5])
+def test_every_item_goes_to_one_rank(length: int, ranks: int, shuffle: bool) -> None:
+    """Without drop_last nothing is missing and nothing twice; ranks differ by one item at most."""
+    dealt = shares(Sharding(length, 3, shuffle, False, 0), ranks)
+    counts = [len(items(batches)) for batches in dealt]
+
+    assert sorted(item for batches in dealt for item in items(batches)) == list(range(length))
+    assert max(counts) - min(counts) <= 1
+    for batches, count in zip(dealt, counts, strict=True):
+        assert [len(batch) for batch in batches[:-1]] == [3] * (len(batches) - 1)
+        assert len(batches) == -(-count // 3)
+
+
+@pytest.mark.parametrize("length", [0, 7, 16, 23])
+@pytest.mark.parametrize("ranks", [1, 2, 5])
+def test_drop_last_gives_all_ranks_as_many_batches(length: int, ranks: int) -> None:
+    """All batches are full, all ranks have equally many, and no item comes twice."""
+    dealt = shares(Sharding(length, 3, True, True, 0), ranks)
+
+    assert {len(batches) for batches in dealt} == {length // ranks // 3}
+    assert {len(batch) for batches in dealt for batch in batches} <= {3}
+    seen = [item for batches in dealt for item in items(batches)]
+    assert len(set(seen)) == len(seen)
+
+
+def test_shuffling_follows_from_seed_and_epoch() -> None:
+    """Each epoch and each seed has its own permutation, the same in every process."""
+    sharding = Sharding(50, 50, True, False, 1)
+    other = Sharding(50, 50, True, False, 2)
+    state = torch.get_rng_state()
+
+    drawn = [sharding.order(0, 0, 1).batch(0), sharding.order(1, 0, 1).batch(0)]
+
+    assert drawn[0] != drawn[1]
+    assert drawn[0] == sharding.order(0, 0, 1).batch(0)
+    assert drawn[0] != other.order(0, 0, 1).batch(0)
+    assert sorted(drawn[0]) == list(range(50)) != drawn[0]
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_seeds_of_samples_are_apart() -> None:
+    """Neighbouring seeds, epochs and indices share no random numbers, and these never change."""
+    seeds = {
+        sample_seed(seed, epoch, index)
+        for seed in range(5)
+        for epoch in range(5)
+        for index in range(50)
+    }
+
+    assert len(seeds) == 5 * 5 * 50
+    assert all(0 <= seed < 2**63 for seed in seeds)
+    assert sample_seed(0, 0, 0) == 3150921512212191848
+    assert sample_seed(1, 2, "key") != sample_seed(1, 2, "other")
+
+
+def test_keys_need_not_be_numbers() -> None:
+    """A sampler may give whatever the dataset is indexed with."""
+    names = {"one": 1, "two": 2, "three": 3}
+    with Loader(names, 2, sampler=["three", "one", "two"], threads=2) as loader:
+        assert [batch.tolist() for batch in loader] == [[3, 1], [2]]
+
+
+def test_length_with_a_sampler_is_the_samplers() -> None:
+    """It follows from how many indices there are; a sampler that does not know has no length."""
+    dataset = Pictures()
+
+    assert len(Loader(dataset, 4, sampler=[1, 2, 3, 4, 5], threads=1)) == 2
+    assert len(Loader(dataset, 4, sampler=[1, 2, 3, 4, 5], drop_last=True, threads=1)) == 1
+    unsized = Loader(dataset, 4, sampler=iter([5, 3]), threads=1)
+    with pytest.raises(TypeError, match=r"no len\(\)"):
+        len(unsized)
+    assert "Pictures of 23" in repr(unsized)
+    assert indices(unsized) == [5, 3]
+
+
+def test_repr_says_how_batches_are_made() -> None:
+    """It shows the dataset, how many batches there are, and by how many threads or processes."""
+    assert repr(Loader(Pictures(), 4, threads=3, seed=9)) == (
+        "Loader(Pictures of 23, batch_size=4, 6 batches, 3 threads, seed=9, device='cpu')"
+    )
+    assert "2 processes" in repr(Loader(Pictures(), 4, workers=2))
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_ranks_given_by_hand_share_the_dataset(shuffle: bool) -> None:
+    """Loaders of three ranks give every item once in each epoch, as many batches as they say."""
+    loaders = [Loader(Pictures(), 4, shuffle, rank=r, world_size=3, threads=1) for r in range(3)]
+
+    for _ in range(2):
+        batches = [list(loader) for loader in loaders]
+
+        assert sorted(index for share in batches for index in indices(share)) == list(range(23))
+        assert [len(loader) for loader in loaders] == [len(share) for share in batches]
+
+
+def test_draws_do_not_depend_on_the_rank() -> None:
+    """A sample is the same crop whichever of however many ranks makes it."""
+    alone = {
+        int(index): image
+        for images, numbers in Loader(Pictures(), 4, threads=1)
+        for image, index in zip(images, numbers, strict=True)
+    }
+
+    for images, numbers in Loader(Pictures(), 3, True, rank=1, world_size=2, threads=1):
+        for image, index in zip(images, numbers, strict=True):
+            assert torch.equal(image, alone[int(index)])
+
+
+@pytest.mark.parametrize(("rank", "world_size"), [(None, 2), (1, None), (2, 2), (-1, 2), (0, 0)])
+def test_wrong_ranks_are_refused(rank: Any, world_size: Any) -> None:
+    """Both or neither, and the rank below the number of ranks."""
+    with pytest.raises(ValueError, match="rank"):
+        world(rank, world_size)
+
+
+@pytest.mark.skipif(
+    not (torch.distributed.is_available() and torch.distributed.is_gloo_available()),
+    reason="this PyTorch has no gloo",
+)
+def test_two_processes_see_each_sample_once(tmp_path: Path) -> None:
+    """With torch.distributed, rank and world size need not be named; a rank by hand has the say."""
+    store = (tmp_path / "store").as_uri()
+    processes = [
+        script(f"""
+import json, torch
+torch.distributed.init_process_group(
+    "gloo", init_method={store!r}, rank={rank}, world_size=2
+)
+with Loader(loading.Pictures(), 4, True, threads=2) as loader:
+    epochs = [loading.indices(loader), loading.indices(loader)]
+    lengths = [len(loader), len(Loader(loading.Pictures(), 4, threads=1, rank=0, world_size=1))]
+torch.distributed.barrier()
+torch.distributed.destroy_process_group()
+print(json.dumps([epochs, lengths]))
+""")
+        for rank in range(2)
+    ]
+    said = [process.communicate(timeout=100) for process in processes]
+
+    assert [process.returncode for process in processes] == [0, 0], said
+    (first, lengths), (second, _) = (json.loads(out) for out, _ in said)
+    for epoch in (0, 1):
+        assert sorted(first[epoch] + second[epoch]) == list(range(23))
+    assert first[0] != first[1]
+    assert lengths == [3, 6]

@@ -1,0 +1,227 @@
+"""Threads of the loader: how many others they start, what a fork leaves of them, and the bar."""
+
+from __future__ import annotations
+
+import gc
+import io
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from loading import PROCESSES, Pictures, Plain, copies, crew, eventually, same, script  # noqa: E402
+
+from fastdecode.torch.crew import Crew  # noqa: E402
+from fastdecode.torch.loader import Loader  # noqa: E402
+from fastdecode.torch.threads import limit_threads, single_thread_here  # noqa: E402
+
+
+def in_new_thread(function: Callable[[], Any]) -> Any:
+    answers: list[Any] = []
+    thread = threading.Thread(target=lambda: answers.append(function()))
+    thread.start()
+    thread.join()
+    return answers[0]
+
+
+@pytest.fixture
+def three_threads() -> Any:
+    """Let torch use three threads, whatever the machine has."""
+    usual = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(usual)
+
+
+@pytest.mark.usefixtures("three_threads")
+def test_crew_uses_one_thread_each_and_others_as_before() -> None:
+    """Torch runs in one thread inside the crew; in this thread and in new ones nothing changes."""
+    seen = []
+    with Loader(Plain(lambda _: torch.get_num_threads(), 12), 4, threads=3) as loader:
+        batches = iter(loader)  # which starts them
+        seen += [torch.get_num_threads(), in_new_thread(torch.get_num_threads)]
+        inside = [number for batch in batches for number in batch.tolist()]
+    seen += [torch.get_num_threads(), in_new_thread(torch.get_num_threads)]
+
+    assert seen == [3, 3, 3, 3]
+    assert inside == [1] * 12
+
+
+@pytest.mark.usefixtures("three_threads")
+def test_single_thread_is_of_the_calling_thread_alone() -> None:
+    """A thread that limits itself leaves what the process has set, also if many do at once."""
+
+    def limited() -> int:
+        single_thread_here()
+        return int(torch.get_num_threads())
+
+    threads = [threading.Thread(target=limited) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert in_new_thread(limited) == 1
+    assert in_new_thread(torch.get_num_threads) == torch.get_num_threads() == 3
+
+
+@pytest.mark.usefixtures("three_threads")
+def test_worker_process_is_limited_to_one_thread() -> None:
+    """`limit_threads` limits torch and, where it is loaded, OpenCV; it loads nothing."""
+    cv2 = pytest.importorskip("cv2")
+    usual = cv2.getNumThreads()
+    try:
+        limit_threads()
+
+        assert (torch.get_num_threads(), cv2.getNumThreads()) == (1, 1)
+    finally:
+        cv2.setNumThreads(usual)
+    process = script("""
+from fastdecode.torch.threads import limit_threads
+limit_threads()
+print("cv2" in sys.modules)
+""")
+    assert process.communicate(timeout=60) == ("False\n", "")
+
+
+def test_crew_carries_out_tasks_and_drops_the_rest_at_its_end() -> None:
+    """One thread works in order; after `close` nothing that waited is begun, and threads end."""
+    begun, go, done = threading.Event(), threading.Event(), []
+    crew_of_one = Crew(1)
+    for number in range(3):
+        crew_of_one.submit(lambda number=number: done.append(number))
+    crew_of_one.submit(lambda: (begun.set(), go.wait(30)))
+    crew_of_one.submit(lambda: done.append("never"))
+    assert begun.wait(30)
+    threading.Timer(0.05, go.set).start()
+    crew_of_one.close()
+    crew_of_one.close()
+
+    assert done == [0, 1, 2]
+    eventually(lambda: not any(thread.name == "fastdecode-0" for thread in crew()))
+
+
+def test_crew_keeps_nothing_of_a_task_that_is_done() -> None:
+    """A thread that waits for work does not hold the batch of the work before."""
+    released = threading.Event()
+
+    class Task:
+        def __call__(self) -> None:
+            """Do nothing."""
+
+        def __del__(self) -> None:
+            released.set()
+
+    crew_of_one = Crew(1)
+    crew_of_one.submit(Task())
+
+    assert released.wait(30)
+    crew_of_one.close()
+
+
+def in_child(work: Callable[[], bytes]) -> bytes:
+    """Fork, and return what the child's work gave, or how it failed."""
+    reads, writes = os.pipe()
+    pid = os.fork()
+    if not pid:
+        try:
+            os.write(writes, work())
+        except BaseException as error:
+            os.write(writes, repr(error).encode())
+        finally:
+            os._exit(0)
+    os.close(writes)
+    with os.fdopen(reads, "rb") as answer:
+        said = answer.read()
+    os.waitpid(pid, 0)
+    return said
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.filterwarnings(PROCESSES[1])
+def test_loader_works_on_in_a_forked_child() -> None:
+    """A child has none of the threads: a new epoch starts its own, and an old iterator says so."""
+    with Loader(Pictures(), 4, threads=2) as loader:
+        expected = [copies(loader), copies(loader)]
+        loader.set_epoch(0)
+        batches = iter(loader)
+        given = copies([next(batches)])
+
+        assert in_child(lambda: str(same(copies(loader), expected[1])).encode()) == b"True"
+        assert b"forked from" in in_child(lambda: str(next(batches)).encode())
+        assert same(given + copies(batches), expected[0])
+
+
+class Terminal(io.StringIO):
+    """What a bar takes for a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """Let bars be drawn where the test can read them."""
+    rich = pytest.importorskip("rich")
+    console = pytest.importorskip("rich.console")
+    screen = Terminal()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(rich, "_console", console.Console(file=screen, width=100))
+    return screen
+
+
+def test_progress_is_shown(shown: Terminal) -> None:
+    """A bar names the epoch and counts its batches, from where it was taken up."""
+    with Loader(Pictures(), 4, threads=1, progress=True) as loader:
+        assert len(list(loader)) == 6
+        state = {**loader.state_dict(), "batch": 4}
+        loader.load_state_dict(state)
+        assert "epoch 0" in shown.getvalue()
+        assert "6/6" in shown.getvalue()
+        shown.truncate(0)
+        next(iter(loader))
+
+    assert "epoch 1" in shown.getvalue()
+    assert "5/6" in shown.getvalue()
+    assert "0/6" not in shown.getvalue()
+
+
+def test_progress_ends_with_the_loop(shown: Terminal) -> None:
+    """After a break or an error the cursor is back, and no thread draws any more."""
+    before = set(threading.enumerate())
+    with Loader(Pictures(wrong={9: KeyError()}), 4, threads=0, progress=True) as loader:
+        for _ in loader:
+            break
+        gc.collect()
+
+        assert shown.getvalue().count("\x1b[?25l") == shown.getvalue().count("\x1b[?25h") == 1
+        with pytest.raises(KeyError):
+            list(loader)
+
+    assert shown.getvalue().count("\x1b[?25l") == shown.getvalue().count("\x1b[?25h") == 2
+    eventually(lambda: set(threading.enumerate()) <= before)
+
+
+def test_progress_without_rich_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the library; without a bar it is not needed."""
+    monkeypatch.setitem(sys.modules, "rich", None)
+    with pytest.raises(ImportError, match="pip install rich"):
+        iter(Loader(Pictures(), 4, threads=0, progress=True))
+
+    assert len(list(Loader(Pictures(), 4, threads=0))) == 6
+
+
+def test_an_exit_in_the_middle_of_an_epoch_is_clean() -> None:
+    """A program that ends while batches are made ahead prints nothing and returns 0."""
+    process = script("""
+batches = iter(Loader(loading.Pictures(count=500), 4, threads=3, prefetch=8))
+next(batches)
+""")
+    out, error = process.communicate(timeout=60)
+
+    assert (process.returncode, out, error) == (0, "", "")

@@ -1,0 +1,278 @@
+"""`Loader` with worker processes: the same results, and what becomes of those that die."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from loading import (  # noqa: E402
+    PROCESSES,
+    Pictures,
+    Plain,
+    copies,
+    drawing,
+    epoch,
+    eventually,
+    generators,
+    same,
+    script,
+    targets,
+)
+
+from fastdecode import DecodeError  # noqa: E402
+from fastdecode.torch.loader import Loader  # noqa: E402
+from fastdecode.torch.transforms import Resize  # noqa: E402
+
+pytestmark = [pytest.mark.filterwarnings(warning) for warning in PROCESSES]
+
+
+def numbers_of_threads(_index: int) -> Any:
+    import cv2
+
+    return torch.get_num_threads(), cv2.getNumThreads(), os.getpid()
+
+
+def stopping(index: int) -> int:
+    if index == 5:
+        raise StopIteration
+    return index
+
+
+def hanging(index: int) -> int:
+    if index == 5:
+        time.sleep(60)
+    return index
+
+
+def pids(loader: Any) -> set[int]:
+    return {child.pid for child in multiprocessing.active_children() if child.pid}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_batches_are_those_of_threads(workers: int) -> None:
+    """Two epochs of our own random transform are equal to those of threads, to the bit."""
+    before = generators()
+    with Loader(Pictures(), 4, True, seed=8, threads=2) as loader:
+        expected = [copies(loader), copies(loader)]
+    with Loader(Pictures(), 4, True, seed=8, workers=workers) as loader:
+        made = [copies(loader), copies(loader)]
+
+    assert same(made, expected)
+    assert same(generators(), before)
+
+
+def test_users_own_draws_follow_from_seed_epoch_and_index() -> None:
+    """A transform that draws from torch, random and NumPy gives the same with 1 or 2 processes."""
+    before = generators()
+
+    def epochs(workers: int, seed: int = 1) -> list[Any]:
+        with Loader(Pictures(drawing), 4, True, seed=seed, workers=workers) as loader:
+            return [copies(loader), copies(loader)]
+
+    one = epochs(1)
+
+    assert same(epochs(2), one)
+    assert not same(epochs(2, seed=2)[0], one[0])
+    assert not torch.equal(one[0][0][0][0], one[0][0][0][1])
+    assert same(generators(), before)
+
+
+def test_spawned_workers_give_the_same() -> None:
+    """Processes that are started afresh, as on macOS and Windows, give the same batches."""
+    dataset = Pictures(damaged=(3,), on_error="skip")
+    usual = multiprocessing.get_start_method(allow_none=True)
+    multiprocessing.set_start_method("spawn", force=True)
+    try:
+        made = epoch(dataset, workers=1)
+    finally:
+        multiprocessing.set_start_method(usual, force=True)
+
+    assert same(made, epoch(dataset, threads=1))
+    assert [failure.index for failure in dataset.errors] == [3]
+
+
+def test_resumes_where_threads_left_off() -> None:
+    """A state can be taken from threads to processes and back, at any batch."""
+    with Loader(Pictures(), 4, True, threads=2) as first:
+        batches = iter(first)
+        copies([next(batches), next(batches)])
+        state = first.state_dict()
+        expected = copies(batches)
+    with Loader(Pictures(), 4, True, workers=1) as second:
+        second.load_state_dict(state)
+        batches = iter(second)
+        given = copies([next(batches)])
+        state = second.state_dict()
+        given += copies(batches)
+        assert second.epoch == 1
+        following = copies(second)
+    with Loader(Pictures(), 4, True, threads=1) as third:
+        third.load_state_dict(state)
+
+        assert same(given, expected)
+        assert same(copies(third), expected[1:])
+        assert same(copies(third), following)
+
+
+def test_errors_come_at_their_batch_and_are_reported() -> None:
+    """With "raise" a batch is an error and the next ones come; with "skip" `errors` is filled."""
+    wrong = {9: KeyError("mine")}
+    with Loader(Pictures(damaged=(6,), wrong=wrong, count=16), 4, workers=2) as loader:
+        seen, batches = [], iter(loader)
+        for _ in range(4):
+            try:
+                seen.append(next(batches)[1].tolist())
+            except (DecodeError, KeyError) as error:
+                seen.append(type(error))
+
+        assert seen == [[0, 1, 2, 3], DecodeError, KeyError, [12, 13, 14, 15]]
+        assert next(batches, None) is None
+
+
+def test_damaged_samples_are_skipped_and_counted() -> None:
+    """`errors` of the training process is filled, `skipped` counts, and nothing warns."""
+    dataset = Pictures(damaged=(1, 4, 5, 6, 7), count=12, on_error="skip")
+    with Loader(dataset, 4, workers=2) as loader:
+        first = copies(loader)
+        copies(loader)
+
+        assert targets(first) == [[0, 2, 3], [8, 9, 10, 11]]
+        assert loader.skipped == 5
+    assert sorted(failure.index for failure in dataset.errors) == [1, 4, 5, 6, 7]
+    replacing = Pictures(damaged=(1, 4), count=12, on_error="replace")
+    assert same(epoch(replacing, workers=1), epoch(replacing, threads=2))
+    assert sorted(failure.index for failure in replacing.errors) == [1, 4]
+
+
+def test_stop_iteration_does_not_end_the_epoch() -> None:
+    """A dataset's StopIteration in a worker is an error at its batch."""
+    with Loader(Plain(stopping, 12), 4, workers=1) as loader:
+        batches = iter(loader)
+        next(batches)
+        with pytest.raises(RuntimeError, match="StopIteration"):
+            next(batches)
+
+        assert next(batches).tolist() == [8, 9, 10, 11]
+
+
+def test_layout_and_collate_fn_hold_in_workers() -> None:
+    """Batches are laid out and collated as in threads, with targets or without."""
+    dataset = Pictures(Resize((24, 20)))
+    dataset.has_targets = False
+    for options in ({"channels_last": True}, {"collate_fn": len}):
+        made = list(Loader(dataset, 4, workers=1, **options))
+
+        assert same(made, list(Loader(dataset, 4, threads=1, **options)))
+        if "channels_last" in options:
+            assert made[0].is_contiguous(memory_format=torch.channels_last)
+
+
+def test_workers_use_one_thread_each() -> None:
+    """Torch and OpenCV run in one thread in a worker; in this process nothing changes."""
+    cv2 = pytest.importorskip("cv2")
+    before = torch.get_num_threads(), cv2.getNumThreads()
+    with Loader(Plain(numbers_of_threads, 8), 4, workers=2) as loader:
+        batches = list(loader)
+
+    for of_torch, of_opencv, _ in batches:
+        assert of_torch.tolist() == [1] * 4
+        assert of_opencv.tolist() == [1] * 4
+    assert len({int(pid) for batch in batches for pid in batch[2]}) == 2
+    assert (torch.get_num_threads(), cv2.getNumThreads()) == before
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="Windows has no SIGKILL")
+@pytest.mark.parametrize("which", [0, 1])
+def test_killed_worker_is_an_error_and_not_a_hang(which: int) -> None:
+    """Kill -9 of a worker is told within seconds; the next epoch has new ones, and is whole."""
+    # In a process of its own: torch may also tell from its signal handler, wherever that comes.
+    process = script(f"""
+import multiprocessing, os, signal
+loader = Loader(loading.Plain(int, 50), 1, workers=2, prefetch=1)
+batches = iter(loader)
+next(batches)
+begun = time.monotonic()
+try:
+    os.kill(multiprocessing.active_children()[{which}].pid, signal.SIGKILL)
+    print(len(list(batches)))
+except RuntimeError as error:
+    print(time.monotonic() - begun < 20, "killed" in str(error))
+    del error
+print([batch.item() for batch in loader] == list(range(50)))
+""")
+    out, error = process.communicate(timeout=100)
+
+    assert (out, process.returncode) == ("True True\nTrue\n", 0), error
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="Windows has no SIGKILL")
+def test_worker_killed_between_epochs_costs_nothing() -> None:
+    """The next epoch finds it dead, has others started, and is whole."""
+    process = script("""
+import multiprocessing, os, signal
+loader = Loader(loading.Plain(int, 50), 1, workers=1)
+list(loader)
+worker, = multiprocessing.active_children()
+signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's would tell at once
+os.kill(worker.pid, signal.SIGKILL)
+print([batch.item() for batch in loader] == list(range(50)))
+""")
+    out, error = process.communicate(timeout=100)
+
+    assert (out, process.returncode) == ("True\n", 0), error
+
+
+def test_late_batch_is_a_timeout_that_names_its_items() -> None:
+    """After `timeout` seconds the error says which items; closing ends the process that hangs."""
+    with Loader(Plain(hanging, 8), 4, workers=1, timeout=0.5) as loader:
+        others = pids(loader)
+        batches = iter(loader)
+        next(batches)
+
+        with pytest.raises(TimeoutError, match=r"batch 1 .* items \[4, 5, 6, 7\]"):
+            next(batches)
+        for child in multiprocessing.active_children():
+            if child.pid not in others:
+                child.terminate()  # torch would give it five seconds
+        with pytest.raises(RuntimeError, match="killed"):
+            next(batches)
+
+
+def test_a_new_iterator_ends_the_one_before() -> None:
+    """Workers serve one epoch at a time: the older iterator says so, the new one is whole."""
+    with Loader(Pictures(), 4, workers=1) as loader:
+        older = iter(loader)
+        next(older)
+        newer = iter(loader)
+        with pytest.raises(RuntimeError, match="newer one"):
+            next(older)
+
+        assert len(list(newer)) == 6
+        assert loader.epoch == 2
+
+
+def test_processes_end_with_their_loader() -> None:
+    """They last from epoch to epoch, and end at `close`, whoever still has an iterator."""
+    before = set(multiprocessing.active_children())
+    loader = Loader(Pictures(), 4, workers=2)
+    copies(loader)
+    first = set(multiprocessing.active_children()) - before
+    batches = iter(loader)
+    next(batches)
+
+    assert len(first) == 2
+    assert set(multiprocessing.active_children()) - before == first
+    loader.close()
+    assert set(multiprocessing.active_children()) == before
+    with pytest.raises(RuntimeError, match="ended"):
+        next(batches)
+    assert len(copies(loader)) == 6
+    del loader, batches
+    eventually(lambda: set(multiprocessing.active_children()) == before)
