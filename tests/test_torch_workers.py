@@ -276,3 +276,16 @@ def test_processes_end_with_their_loader() -> None:
     assert len(copies(loader)) == 6
     del loader, batches
     eventually(lambda: set(multiprocessing.active_children()) == before)
+
+
+def test_kept_error_keeps_no_processes() -> None:
+    """An error that somebody holds on to does not hold the workers beyond `close`."""
+    before = set(multiprocessing.active_children())
+    with Loader(Plain(stopping, 8), 4, workers=1) as loader:
+        batches = iter(loader)
+        next(batches)
+        with pytest.raises(RuntimeError) as kept:
+            next(batches)
+
+    assert set(multiprocessing.active_children()) == before
+    assert kept.value.__traceback__ is not None

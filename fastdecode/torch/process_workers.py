@@ -142,6 +142,7 @@ class ProcessWorkers:
         except Exception as error:
             if not _tells_of_death(error):
                 raise
+            _let_go(error)
             # Killed while nobody waited for it. Nothing is lost.
             self._loader = self._begin()
             batches = iter(self._loader)
@@ -192,6 +193,7 @@ class _Epoch:
         try:
             batch, skipped, failures = next(self._batches)
         except Exception as error:
+            _let_go(error)
             if str(error).startswith("DataLoader timed out"):
                 # What torch asks for next is this batch again, so that nothing is counted.
                 items = self._order.batch(self._position)
@@ -201,7 +203,7 @@ class _Epoch:
                 self._batches = None
                 raise _killed(error) from error
             self._position += 1
-            raise
+            raise error  # noqa: TRY201 - a bare one would bring the traceback back
         self._position += 1
         for failure in failures:
             self._source.errors.add(failure)
@@ -218,6 +220,13 @@ def _tells_of_death(error: Exception) -> bool:
         return False
     unreachable = isinstance(error, (ConnectionError, FileNotFoundError, EOFError))
     return unreachable or str(error).startswith("DataLoader worker (pid")
+
+
+def _let_go(error: BaseException | None) -> None:
+    """Forget the frames of torch's iterator, which would keep the processes for as long as it."""
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__
 
 
 def _killed(error: Exception) -> RuntimeError:
