@@ -59,11 +59,17 @@ def test_error_is_raised_at_its_batch(threads: int) -> None:
 
 def test_first_error_of_a_batch_is_the_one_that_is_raised() -> None:
     """Which thread was faster does not matter: the first in the order of the batch counts."""
-    wrong = {index: TypeError(f"mistake {index}") for index in (1, 2, 6, 7)}
-    for _ in range(5):
-        seen = taken(Loader(Pictures(wrong=wrong, count=8), 8, threads=5))
+    second = threading.Event()
 
-        assert [str(error) for error in seen] == ["mistake 1"]
+    def make(index: int) -> int:
+        if index == 2:
+            second.set()
+        elif not (index == 1 and second.wait(30)):
+            return index
+        raise TypeError(f"mistake {index}")
+
+    with Loader(Plain(make, 8), 8, threads=3) as loader:
+        assert [str(error) for error in taken(loader)] == ["mistake 1"]
 
 
 @pytest.mark.parametrize("threads", [0, 2])
@@ -283,8 +289,10 @@ def test_closing_frees_who_waits() -> None:
             raised.append(error)
 
     loader = Loader(Plain(lambda _: hang.wait(60)), 4, threads=1)
-    waiting = threading.Thread(target=wait, args=(iter(loader),))
+    batches = iter(loader)
+    waiting = threading.Thread(target=wait, args=(batches,))
     waiting.start()
+    eventually(lambda: batches._source._awaited is not None)
     loader.close()
     waiting.join(30)
     hang.set()

@@ -19,7 +19,10 @@ from fastdecode.torch.order import Sharding, sample_seed, world  # noqa: E402
 def shares(sharding: Sharding, ranks: int, epoch: int = 0) -> list[list[list[int]]]:
     """Return the batches of each rank."""
     orders = [sharding.order(epoch, rank, ranks) for rank in range(ranks)]
-    return [[order.batch(number) for number in range(order.count)] for order in orders]
+    return [
+        [[item.index for item in order.batch(number)] for number in range(order.count)]
+        for order in orders
+    ]
 
 
 def items(batches: list[list[int]]) -> list[int]:
@@ -59,12 +62,12 @@ def test_shuffling_follows_from_seed_and_epoch() -> None:
     other = Sharding(50, 50, True, False, 2)
     state = torch.get_rng_state()
 
-    drawn = [sharding.order(0, 0, 1).batch(0), sharding.order(1, 0, 1).batch(0)]
+    [[first]], [[second]] = (shares(sharding, 1, epoch) for epoch in (0, 1))
 
-    assert drawn[0] != drawn[1]
-    assert drawn[0] == sharding.order(0, 0, 1).batch(0)
-    assert drawn[0] != other.order(0, 0, 1).batch(0)
-    assert sorted(drawn[0]) == list(range(50)) != drawn[0]
+    assert first != second
+    assert [[first]] == shares(sharding, 1)
+    assert [[first]] != shares(other, 1)
+    assert sorted(first) == list(range(50)) != first
     assert torch.equal(torch.get_rng_state(), state)
 
 
@@ -81,6 +84,17 @@ def test_seeds_of_samples_are_apart() -> None:
     assert all(0 <= seed < 2**63 for seed in seeds)
     assert sample_seed(0, 0, 0) == 3150921512212191848
     assert sample_seed(1, 2, "key") != sample_seed(1, 2, "other")
+
+
+def test_items_that_come_again_draw_anew() -> None:
+    """A sampler with replacement gives an item other random numbers each time."""
+    order = Sharding(9, 4, False, False, 0).of_sampler(2, [5, 5, 7, 5])
+
+    seeds = [item.seed for item in order.batch(0)]
+
+    assert seeds == [sample_seed(0, 2, 5), sample_seed(0, 2, 5, 1), *seeds[2:]]
+    assert len(set(seeds)) == 4
+    assert seeds[2] == sample_seed(0, 2, 7)
 
 
 def test_keys_need_not_be_numbers() -> None:

@@ -12,7 +12,7 @@ from torch.utils.data import default_collate
 
 from fastdecode.torch.failures import SKIPPED
 from fastdecode.torch.memory import BatchMemory
-from fastdecode.torch.order import sample_seed
+from fastdecode.torch.order import Item
 from fastdecode.torch.source import Source
 
 __all__ = ["Assembly", "Ready", "Recipe", "closed_error", "collate", "stopped_early", "too_late"]
@@ -45,7 +45,6 @@ class Recipe:
     Attributes
     ----------
     source : Source
-    seed, epoch : int
     collate_fn : callable or None
         From a list of samples to a batch; None writes images straight into the batch where their
         shape is known, and does as torch's DataLoader where it is not.
@@ -54,8 +53,6 @@ class Recipe:
     """
 
     source: Source
-    seed: int
-    epoch: int
     collate_fn: Callable[[list[Any]], Any] | None
     memory: BatchMemory
     channels_last: bool
@@ -65,7 +62,7 @@ class _Generators(threading.local):
     """One generator a thread, seeded anew for each sample."""
 
     def __init__(self) -> None:
-        self.generator = torch.Generator()
+        self.generator = torch.Generator("cpu")
 
 
 _generators = _Generators()
@@ -77,15 +74,14 @@ class Assembly:
     Parameters
     ----------
     recipe : Recipe
-    items : list
-        Indices of the samples.
+    items : list of Item
     position : int
         See `Ready`.
     part : int
         How many samples one call of `make` makes.
     """
 
-    def __init__(self, recipe: Recipe, items: list[Any], position: int, part: int) -> None:
+    def __init__(self, recipe: Recipe, items: list[Item], position: int, part: int) -> None:
         self._recipe = recipe
         self._items = items
         self._position = position
@@ -95,7 +91,8 @@ class Assembly:
             self._images = recipe.memory.take(
                 (len(items), *shape), recipe.source.dtype, channels_last=recipe.channels_last
             )
-            self._slots = self._images.unbind(0)
+            with torch.inference_mode(mode=False):
+                self._slots = self._images.unbind(0)
         self._samples: list[Any] = [None] * len(items)
         self._errors: dict[int, BaseException] = {}
         self.parts = [range(at, min(at + part, len(items))) for at in range(0, len(items), part)]
@@ -124,11 +121,11 @@ class Assembly:
                 self._done.set()
 
     def _sample(self, at: int) -> Any:
-        recipe = self._recipe
+        index, seed = self._items[at]
         generator = _generators.generator
-        generator.manual_seed(sample_seed(recipe.seed, recipe.epoch, self._items[at]))
+        generator.manual_seed(seed)
         slot = None if self._slots is None else self._slots[at]
-        sample = recipe.source.fetch(self._items[at], generator, slot)
+        sample = self._recipe.source.fetch(index, generator, slot)
         if slot is not None and sample is not SKIPPED:
             image = sample[0] if isinstance(sample, tuple) else sample
             if image is not slot:  # what stands in for a damaged one came from elsewhere
@@ -178,7 +175,7 @@ class Assembly:
 
     def _missing(self) -> list[Any]:
         return [
-            item
+            item.index
             for at, (item, sample) in enumerate(zip(self._items, self._samples, strict=True))
             if sample is None and at not in self._errors
         ]

@@ -12,7 +12,7 @@ from fastdecode.torch.assembly import Assembly, Ready, Recipe, closed_error, sto
 from fastdecode.torch.crew import Crew
 from fastdecode.torch.order import Order
 
-__all__ = ["Epoch", "ThreadEpoch"]
+__all__ = ["Epoch", "Relay", "ThreadEpoch"]
 
 _LARGEST_PART = 4
 _PARTS_A_THREAD = 2
@@ -140,3 +140,12 @@ class Epoch:
             self._handed(ready)
             if ready.batch is not None:  # else every item of it was left out
                 return ready.batch
+
+
+class Relay:
+    """The one iterable that the prefetcher wraps: it gives whichever epoch is current."""
+
+    batches: Iterator[Ready]
+
+    def __iter__(self) -> Iterator[Ready]:
+        return self.batches

@@ -12,7 +12,7 @@ import torch
 from fastdecode.arguments import is_int
 from fastdecode.torch.assembly import Ready, Recipe
 from fastdecode.torch.crew import Crew
-from fastdecode.torch.epochs import Epoch, ThreadEpoch
+from fastdecode.torch.epochs import Epoch, Relay, ThreadEpoch
 from fastdecode.torch.loader_arguments import Threads, check_numbers, check_together, how_many
 from fastdecode.torch.memory import BatchMemory
 from fastdecode.torch.order import Order, Sharding, world
@@ -30,7 +30,7 @@ class Loader:
     """Batches of a dataset, decoded by a pool of threads straight into the batch's memory.
 
     What a batch holds depends on `seed`, the epoch and the items alone: not on how many threads or
-    processes there are.
+    processes there are. An item that a sampler gives twice is drawn for twice.
 
     Parameters
     ----------
@@ -48,9 +48,11 @@ class Loader:
         ``"auto"``: one for each core that this process may use; but worker processes instead, as
         many, for a dataset that threads cannot help: one whose random draws are not its own to
         control, such as a transform of the user's, or a backend that holds the GIL. 0 makes each
-        batch in the calling thread.
+        batch in the calling thread. If you ask for threads in spite of that, such draws are no
+        more than the global generators give.
     workers : int
-        Make batches in so many processes instead, for datasets whose own Python is slow.
+        Make batches in so many processes instead, for datasets whose own Python is slow. They are
+        started at each epoch, with the dataset as it is then.
     prefetch : int
         Batches that are made ahead (with `workers`: by each).
     seed : int
@@ -59,7 +61,8 @@ class Loader:
         Copy batches there in the background, by `DevicePrefetcher`. By default they stay in the
         host's memory.
     collate_fn : callable, optional
-        From a list of samples to a batch, as for torch's DataLoader.
+        From a list of samples to a batch, as for torch's DataLoader. It is called where the batch
+        is asked for, or in a worker process; only there its own random draws follow from `seed`.
     channels_last : bool
         Lay images out as ``torch.channels_last``.
     rank, world_size : int, optional
@@ -131,16 +134,37 @@ class Loader:
         self.skipped = 0
         self._ranks = rank, world_size
         self._source = Source(dataset)
-        self._sharding = Sharding(
-            len(self._source), self.batch_size, bool(shuffle), bool(drop_last), self.seed
-        )
+        self._shuffle = bool(shuffle)
         self.threads, self.workers = how_many(self._source, threads, workers)
-        self._memory = BatchMemory(self.prefetch + 2, pinned=self.device.type == "cuda")
+        self._position = Position()
+        self._set_up()
+
+    def _set_up(self) -> None:
+        """Make what belongs to this process, and cannot be copied or pickled."""
         self._crew: Crew | None = None
         self._processes: ProcessWorkers | None = None
-        self._prefetcher: DevicePrefetcher | None = None
         self._under_way: weakref.WeakSet[ThreadEpoch] = weakref.WeakSet()
-        self._position = Position()
+        # Once, because its stream is to last; and now, because the device may be missing.
+        on_device = self.device.type != "cpu"
+        self._prefetcher = DevicePrefetcher(Relay(), self.device) if on_device else None
+        self._memory = BatchMemory(self.prefetch + 2, pinned=self.device.type == "cuda")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what `_set_up` makes: threads, processes, memory, streams."""
+        state = self.__dict__.copy()
+        for name in ("_crew", "_processes", "_under_way", "_prefetcher", "_memory"):
+            del state[name]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._set_up()
+
+    @property
+    def _sharding(self) -> Sharding:
+        """How items are dealt out, for the dataset as long as it is now."""
+        length = len(self._source)
+        return Sharding(length, self.batch_size, self._shuffle, bool(self.drop_last), self.seed)
 
     @property
     def epoch(self) -> int:
@@ -174,21 +198,14 @@ class Loader:
                 self.sampler.set_epoch(position.epoch)
             # Plain ints have the same random numbers everywhere, and can be saved.
             position.items = [plain_index(item) for item in self.sampler]
-        return self._sharding.of_items(position.items)
+        return self._sharding.of_sampler(position.epoch, position.items)
 
     def _batches(self, position: Position, order: Order) -> Iterator[Ready]:
-        recipe = Recipe(
-            self._source,
-            self.seed,
-            position.epoch,
-            self.collate_fn,
-            self._memory,
-            self.channels_last,
-        )
+        recipe = Recipe(self._source, self.collate_fn, self._memory, self.channels_last)
         if self.workers:
             if self._processes is None:
-                self._processes = ProcessWorkers(recipe, self.workers, self.prefetch, self.timeout)
-            return self._processes.epoch(position.epoch, order, position.batch)
+                self._processes = ProcessWorkers(self.workers, self.prefetch, self.timeout)
+            return self._processes.epoch(recipe, order, position.batch)
         if self.threads and self._crew is None:
             self._crew = Crew(self.threads)
         epoch = ThreadEpoch(recipe, order, position.batch, self._crew, self.prefetch, self.timeout)
@@ -196,10 +213,8 @@ class Loader:
         return epoch
 
     def _on_device(self, batches: Iterator[Ready]) -> Iterator[Ready]:
-        if self.device.type == "cpu":
+        if self._prefetcher is None:
             return batches
-        if self._prefetcher is None:  # once, because its stream is to last
-            self._prefetcher = DevicePrefetcher(_Relay(), self.device)
         self._prefetcher.loader.batches = batches
         return iter(self._prefetcher)
 
@@ -262,7 +277,7 @@ class Loader:
         for part in (self._prefetcher, self._crew, self._processes):
             if part is not None:
                 part.close()
-        self._prefetcher = self._crew = self._processes = None
+        self._crew = self._processes = None
 
     def __enter__(self) -> Loader:  # noqa: PYI034 - Self needs Python 3.11
         return self
@@ -278,12 +293,3 @@ class Loader:
             f"batch_size={self.batch_size}, {count} batches, {by}, seed={self.seed}, "
             f"device={str(self.device)!r})"
         )
-
-
-class _Relay:
-    """The one iterable that the prefetcher wraps: it gives whichever epoch is current."""
-
-    batches: Iterator[Ready]
-
-    def __iter__(self) -> Iterator[Ready]:
-        return self.batches

@@ -59,12 +59,15 @@ class BatchMemory:
         tensor
         """
         laid = (shape[0], *shape[2:], shape[1]) if channels_last else shape
-        tensor = torch.empty(laid, dtype=dtype, pin_memory=True) if self._pinned else None
-        if tensor is None:
-            size = math.prod(laid) * dtype.itemsize
-            array = np.asarray(self._lease(size))[:size]
-            tensor = torch.from_numpy(array).view(dtype).view(laid)
-        return tensor.permute(0, 3, 1, 2) if channels_last else tensor
+        # A consumer in inference mode would make tensors that no other thread may write to.
+        with torch.inference_mode(mode=False):
+            if self._pinned:
+                tensor = torch.empty(laid, dtype=dtype, device="cpu", pin_memory=True)
+            else:
+                size = math.prod(laid) * dtype.itemsize
+                array = np.asarray(self._lease(size))[:size]
+                tensor = torch.from_numpy(array).view(dtype).view(laid)
+            return tensor.permute(0, 3, 1, 2) if channels_last else tensor
 
     def _lease(self, size: int) -> _Lease:
         block = self._fitting(size)

@@ -3,18 +3,37 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sized
+from collections import Counter
+from collections.abc import Hashable, Sized
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
-__all__ = ["Order", "Sharding", "sample_seed", "world"]
+__all__ = ["Item", "Order", "Sharding", "sample_seed", "world"]
 
 
-def sample_seed(seed: int, epoch: int, index: Any) -> int:
-    """Derive 63 bits from which all random draws of one item of one epoch follow."""
-    name = repr((seed, epoch, index)).encode()
+class Item(NamedTuple):
+    """A sample to be made.
+
+    Attributes
+    ----------
+    index : int, or a sampler's key
+    seed : int
+        What all its random draws follow from.
+    """
+
+    index: Any
+    seed: int
+
+
+def sample_seed(seed: int, epoch: int, index: Any, time: int = 0) -> int:
+    """Derive 63 bits from which all random draws of one item of one epoch follow.
+
+    A sampler that draws with replacement gives an item several times in an epoch: `time` counts
+    them, so that they differ.
+    """
+    name = repr((seed, epoch, index, time) if time else (seed, epoch, index)).encode()
     return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "little") >> 1
 
 
@@ -44,21 +63,48 @@ class Order:
 
     Attributes
     ----------
-    items : tensor of int64, or list
-        Indices (or keys, from a sampler), in order.
+    indices : tensor of int64, or list
+        In order.
     batch_size : int
     count : int
         How many batches there are.
+    seed, epoch : int
+    times : list of int or None
+        How often each index has come before; None if none comes twice.
     """
 
-    items: Any
+    indices: Any
     batch_size: int
     count: int
+    seed: int
+    epoch: int
+    times: list[int] | None = None
 
-    def batch(self, number: int) -> list[Any]:
+    def batch(self, number: int) -> list[Item]:
         """Return the items of a batch."""
-        some = self.items[number * self.batch_size : (number + 1) * self.batch_size]
-        return some.tolist() if isinstance(some, torch.Tensor) else list(some)
+        start = number * self.batch_size
+        some = self.indices[start : start + self.batch_size]
+        indices = some.tolist() if isinstance(some, torch.Tensor) else some
+        return [
+            Item(
+                index,
+                sample_seed(
+                    self.seed, self.epoch, index, self.times[at] if self.times is not None else 0
+                ),
+            )
+            for at, index in enumerate(indices, start)
+        ]
+
+
+def _times(indices: list[Any]) -> list[int]:
+    """Count for each index how often it has come before."""
+    seen: Counter[Hashable] = Counter()
+    times = []
+    for index in indices:
+        key = index if isinstance(index, Hashable) else repr(index)
+        times.append(seen[key])
+        seen[key] += 1
+    return times
 
 
 @dataclass(frozen=True)
@@ -94,16 +140,18 @@ class Sharding:
     def order(self, epoch: int, rank: int, ranks: int) -> Order:
         """Deal out an epoch: every rank draws the same permutation and takes each ranks-th item."""
         if self.shuffle:
-            generator = torch.Generator().manual_seed(sample_seed(self.seed, epoch, "order"))
-            items = torch.randperm(self.length, generator=generator)
+            generator = torch.Generator("cpu").manual_seed(sample_seed(self.seed, epoch, "order"))
+            indices = torch.randperm(self.length, generator=generator, device="cpu")
         else:
-            items = torch.arange(self.length)
+            indices = torch.arange(self.length, device="cpu")
         share = self.share(rank, ranks)
-        return Order(items[rank::ranks][:share], self.batch_size, self.batches(share))
+        count = self.batches(share)
+        return Order(indices[rank::ranks][:share], self.batch_size, count, self.seed, epoch)
 
-    def of_items(self, items: list[Any]) -> Order:
+    def of_sampler(self, epoch: int, indices: list[Any]) -> Order:
         """Take the order that a sampler gave; it does its own sharding."""
-        return Order(items, self.batch_size, self.batches(len(items)))
+        count = self.batches(len(indices))
+        return Order(indices, self.batch_size, count, self.seed, epoch, _times(indices))
 
     def length_of(self, sampler: object) -> int:
         """Count the batches that a sampler gives."""

@@ -6,6 +6,7 @@ import random
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from fastdecode.torch.assembly import (
     stopped_early,
     too_late,
 )
-from fastdecode.torch.order import Order, sample_seed
+from fastdecode.torch.order import Item, Order
 from fastdecode.torch.source import Source
 from fastdecode.torch.threads import limit_threads
 
@@ -28,18 +29,17 @@ __all__ = ["ProcessWorkers"]
 
 
 class _Samples(Dataset[Any]):
-    """What runs in a worker: samples by (epoch, item), each with random numbers of its own."""
+    """What runs in a worker: samples, each with random numbers of its own."""
 
-    def __init__(self, source: Source, seed: int) -> None:
+    def __init__(self, source: Source) -> None:
         self._source = source
-        self._seed = seed
         self._reported: int | None = None
 
-    def __getitems__(self, keys: list[tuple[int, Any]]) -> Any:
+    def __getitems__(self, items: list[Item]) -> Any:
         if self._reported is None:  # what was known before the worker began
             self._reported = len(self._source.errors)
         try:
-            samples = [self._sample(epoch, item) for epoch, item in keys]
+            samples = [self._sample(item) for item in items]
         except StopIteration as error:
             raise stopped_early(error) from error
         # Also those of a batch before this that raised, and so could not report.
@@ -47,17 +47,17 @@ class _Samples(Dataset[Any]):
         self._reported += len(failures)
         return samples, failures
 
-    def __getitem__(self, key: tuple[int, Any]) -> Any:
-        return self.__getitems__([key])
+    def __getitem__(self, item: Item) -> Any:
+        return self.__getitems__([item])
 
-    def _sample(self, epoch: int, item: Any) -> Any:
-        seed = sample_seed(self._seed, epoch, item)
+    def _sample(self, item: Item) -> Any:
+        index, seed = item
         # All that a user's own transform might draw from. Not `torch.manual_seed`, which goes on to
         # every other device there might be, and takes 0.1 ms for it.
         torch.default_generator.manual_seed(seed)
         random.seed(seed)
         np.random.seed(seed % 2**32)  # noqa: NPY002 - it is the global one that they draw from
-        return self._source.fetch(item, None, None)
+        return self._source.fetch(index, None, None)
 
 
 class _Collate:
@@ -78,27 +78,25 @@ class _Collate:
         return ready.batch, ready.skipped, failures
 
 
-class _Keys:
-    """Batches of (epoch, item) of the epoch that is current when iteration begins."""
+class _Batches:
+    """What torch takes for a batch sampler: the batches of an epoch, from one of them on."""
 
-    def __init__(self) -> None:
-        self.epoch = 0
-        self.order: Order | None = None
-        self.start = 0
+    def __init__(self, order: Order, start: int) -> None:
+        self._order = order
+        self._start = start
 
-    def __iter__(self) -> Iterator[list[tuple[int, Any]]]:
-        order = self.order
-        assert order is not None  # noqa: S101 - `epoch` sets it before it iterates
-        for number in range(self.start, order.count):
-            yield [(self.epoch, item) for item in order.batch(number)]
+    def __iter__(self) -> Iterator[list[Item]]:
+        return map(self._order.batch, range(self._start, self._order.count))
+
+    def __len__(self) -> int:
+        return self._order.count - self._start
 
 
 class ProcessWorkers:
-    """Worker processes that last from epoch to epoch.
+    """Worker processes, started for each epoch with the dataset as it is then.
 
     Parameters
     ----------
-    recipe : Recipe
     workers : int
     prefetch : int
         Batches that each keeps ready.
@@ -106,62 +104,35 @@ class ProcessWorkers:
         Seconds to wait for a batch.
     """
 
-    def __init__(self, recipe: Recipe, workers: int, prefetch: int, timeout: float | None) -> None:
-        self._recipe = recipe
+    def __init__(self, workers: int, prefetch: int, timeout: float | None) -> None:
         self._workers = workers
         self._prefetch = prefetch
         self._timeout = timeout
-        self._keys = _Keys()
-        self._loader: DataLoader[Any] | None = None
         self._running: weakref.ref[_Epoch] | None = None
 
-    def _begin(self) -> DataLoader[Any]:
-        """Have workers started, at the first epoch or after some of them were killed."""
-        recipe = self._recipe
-        return DataLoader(
-            _Samples(recipe.source, recipe.seed),
-            batch_sampler=self._keys,  # any iterable of lists of keys
+    def epoch(self, recipe: Recipe, order: Order, start: int) -> Iterator[Ready]:
+        """Begin an epoch at a batch; an epoch that is still running ends."""
+        self.close()
+        loader: DataLoader[Any] = DataLoader(
+            _Samples(recipe.source),
+            batch_sampler=_Batches(order, start),
             num_workers=self._workers,
             collate_fn=_Collate(recipe.collate_fn, channels_last=recipe.channels_last),
-            worker_init_fn=_settle_worker,
-            persistent_workers=True,
+            worker_init_fn=partial(_settle_worker, reported=recipe.source.reports),
             prefetch_factor=self._prefetch,
             timeout=self._timeout or 0,
             # torch draws a seed for its workers; not from the generator of the user's training.
-            generator=torch.Generator(),
+            generator=torch.Generator("cpu"),
         )
-
-    def epoch(self, epoch: int, order: Order, start: int) -> Iterator[Ready]:
-        """Begin an epoch at a batch; an epoch that is still running ends."""
-        broken = self._end()
-        self._keys.epoch, self._keys.order, self._keys.start = epoch, order, start
-        if self._loader is None or broken:
-            self._loader = self._begin()
-        try:
-            batches = iter(self._loader)
-        except Exception as error:
-            if not _tells_of_death(error):
-                raise
-            _let_go(error)
-            # Killed while nobody waited for it. Nothing is lost.
-            self._loader = self._begin()
-            batches = iter(self._loader)
-        running = _Epoch(batches, order, start, self._recipe.source, self._timeout)
+        running = _Epoch(iter(loader), order, start, recipe.source, self._timeout)
         self._running = weakref.ref(running)
         return running
 
-    def _end(self) -> bool:
-        """End the epoch that is running; return whether its workers are of no use any more."""
-        running = None if self._running is None else self._running()
-        if running is None:
-            return False
-        running.close()
-        return running.broken
-
     def close(self) -> None:
-        """End the processes."""
-        self._end()
-        self._loader = None  # which owns them
+        """End the epoch that is running, and its processes."""
+        running = None if self._running is None else self._running()
+        if running is not None:
+            running.close()
 
 
 class _Epoch:
@@ -180,7 +151,6 @@ class _Epoch:
         self._position = start
         self._source = source
         self._timeout = timeout
-        self.broken = False
 
     def __iter__(self) -> Iterator[Ready]:
         return self
@@ -196,10 +166,9 @@ class _Epoch:
             _let_go(error)
             if str(error).startswith("DataLoader timed out"):
                 # What torch asks for next is this batch again, so that nothing is counted.
-                items = self._order.batch(self._position)
+                items = [item.index for item in self._order.batch(self._position)]
                 raise too_late(self._position + 1, self._timeout, items) from error
             if _tells_of_death(error):
-                self.broken = True
                 self._batches = None
                 raise _killed(error) from error
             self._position += 1
@@ -236,7 +205,7 @@ def _killed(error: Exception) -> RuntimeError:
     )
 
 
-def _settle_worker(_number: int) -> None:
+def _settle_worker(_number: int, *, reported: bool) -> None:
     limit_threads()
-    # A dataset warns of what only its own process would know; here it is reported with the batch.
-    warnings.filterwarnings("ignore", ".*dataset.errors of the training", RuntimeWarning)
+    if reported:  # with the batch: a warning of what only the worker would know is not needed
+        warnings.filterwarnings("ignore", ".*dataset.errors of the training", RuntimeWarning)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -34,11 +35,13 @@ class Source:
                 "to DevicePrefetcher"
             )
         self.dataset = dataset
-        self._subsets: list[Any] = []
+        indices = None
         while type(dataset) is Subset:
-            self._subsets.append(dataset.indices)
+            own = dataset.indices
+            indices = own if indices is None else [own[at] for at in indices]
             dataset = dataset.dataset
         self._decoding = dataset if isinstance(dataset, DecodeDataset) else None
+        self._subset: Sequence[int] | None = indices
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -76,22 +79,27 @@ class Source:
         """What could not be decoded, where the dataset keeps that."""
         return Failures() if self._decoding is None else self._decoding.errors  # type: ignore[return-value]
 
-    def fetch(self, item: Any, generator: torch.Generator | None, out: torch.Tensor | None) -> Any:
+    @property
+    def reports(self) -> bool:
+        """Whether `errors` is told of what is damaged."""
+        return self._decoding is not None
+
+    def fetch(self, index: Any, generator: torch.Generator | None, out: torch.Tensor | None) -> Any:
         """Return a sample, or SKIPPED.
 
         Parameters
         ----------
-        item : index or key
+        index : int or key
         generator : torch.Generator or None
             For all random draws; None for torch's global one.
         out : tensor or None
             Slot of a batch for the image.
         """
         if self._decoding is None:
-            return self.dataset[item]
-        for indices in self._subsets:
-            item = indices[item]
-        sample = self._decoding.fetch(item, generator=generator, out=out)
+            return self.dataset[index]
+        if self._subset is not None:
+            index = self._subset[index]
+        sample = self._decoding.fetch(index, generator=generator, out=out, among=self._subset)
         # A subclass with its own __getitem__ has the say of what a sample is.
         ours = type(self._decoding).__getitem__ is DecodeDataset.__getitem__
         if ours and not self._decoding.has_targets and sample is not SKIPPED:
