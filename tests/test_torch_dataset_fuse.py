@@ -16,6 +16,7 @@ torch = pytest.importorskip("torch")
 from torchvision_doubles import TENSOR, center, compose, crop, flip, resize  # noqa: E402
 
 from fastdecode.torch.dataset import DecodeDataset  # noqa: E402
+from fastdecode.torch.fusing import fuse  # noqa: E402
 from fastdecode.torch.transforms import RandomResizedCrop, ResizeCenterCrop  # noqa: E402
 
 PHOTOS = sorted((Path(fastdecode.__file__).parent / "samples").glob("*.jpg"))
@@ -134,3 +135,19 @@ def test_geometry_is_not_guessed_behind_unknown_parts() -> None:
     """Where a part after the fused ones may move pixels, boxes are refused, not put elsewhere."""
     with pytest.raises(ValueError, match="may move pixels"):
         Boxes(compose(crop(), small))[0]
+
+
+@pytest.mark.parametrize("wrong", [3, [3], RandomResizedCrop])
+def test_transform_that_is_none_is_refused_at_once(wrong: Any) -> None:
+    """What cannot be called with a picture is a TypeError before anything is read."""
+    with pytest.raises(TypeError, match="transform"):
+        Photos(wrong)
+
+
+def test_other_precisions_run_as_written() -> None:
+    """ToTensor makes floats of the default type, so with another one it is not taken over."""
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert fuse(compose(resize((8, 8)), TENSOR)).rest == (TENSOR,)
+    finally:
+        torch.set_default_dtype(torch.float32)

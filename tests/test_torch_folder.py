@@ -247,6 +247,9 @@ def test_repr_is_torchvisions_and_one_part_more(root: Path) -> None:
         def __repr__(self) -> str:
             return "Double(\n  x\n)"
 
+        def __call__(self, sample: Any) -> Any:
+            return sample
+
     assert repr(ImageFolder(root, Double(), Double())).splitlines() == [
         "Dataset ImageFolder",
         "    Number of datapoints: 11",

@@ -85,3 +85,16 @@ def test_dataset_may_grow_between_epochs() -> None:
         pictures.count = 8
 
         assert (first, len(loader), len(list(loader))) == (2, 4, 4)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"batch": -1}, {"batch": 99}, {"epoch": "x"}, {"settings": None}]
+)
+def test_damaged_state_is_refused(wrong: dict[str, object]) -> None:
+    """A state that points nowhere is a ValueError, and not a wait without end."""
+    with Loader(Pictures(count=6), 3, threads=1) as loader:
+        state = {**loader.state_dict(), **wrong}
+
+        with pytest.raises(ValueError, match="state"):
+            loader.load_state_dict(state)
+        assert len(list(loader)) == 2

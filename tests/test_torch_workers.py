@@ -243,22 +243,25 @@ def test_a_new_iterator_ends_the_one_before() -> None:
         assert loader.epoch == 2
 
 
-def test_processes_end_with_their_loader() -> None:
-    """They end with their epoch, and at `close`, whoever still has an iterator."""
+def test_processes_end_with_their_epoch() -> None:
+    """They end with the last batch or at `close`, whoever still has an iterator, and start anew."""
     before = set(multiprocessing.active_children())
     loader = Loader(Pictures(), 4, workers=2)
     copies(loader)
-    eventually(lambda: set(multiprocessing.active_children()) == before)
+    assert set(multiprocessing.active_children()) == before
     batches = iter(loader)
     next(batches)
-
-    assert len(set(multiprocessing.active_children()) - before) == 2
+    running = set(multiprocessing.active_children()) - before
     loader.close()
+
+    assert len(running) == 2
     assert set(multiprocessing.active_children()) == before
     with pytest.raises(RuntimeError, match="ended"):
         next(batches)
     assert len(copies(loader)) == 6
-    del loader, batches
+    abandoned = iter(loader)
+    next(abandoned)
+    del loader, batches, abandoned
     eventually(lambda: set(multiprocessing.active_children()) == before)
 
 

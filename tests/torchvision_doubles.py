@@ -11,9 +11,13 @@ MEAN, STD = (0.4, 0.5, 0.6), (0.2, 0.3, 0.4)
 
 def double(module: str, name: str, **attributes: Any) -> Any:
     """Make an object whose class is called as torchvision's is."""
-    made = type(name, (), {"__module__": module})()
+    made = type(name, (), {"__module__": module, "__call__": _not_run})()
     vars(made).update(attributes)
     return made
+
+
+def _not_run(self: Any, *_: object) -> Any:
+    raise AssertionError(f"{type(self).__name__} is a double: it was to be fused, not run")
 
 
 def v1(name: str, **attributes: Any) -> Any:

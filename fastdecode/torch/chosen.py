@@ -83,6 +83,10 @@ def choose(settings: Settings, known: Chosen | None) -> Chosen:
     made_of = (*settings, *parts, *(value for part in parts for value in _state(part)))
     if known and len(known.made_of) == len(made_of) and all(map(is_, known.made_of, made_of)):
         return known
+    if transform is not None and not callable(transform):
+        raise TypeError(f"transform must be something to call with a picture, not {transform!r}")
+    if isinstance(transform, type) and issubclass(transform, EncodedTransform):
+        raise TypeError(f"transform is the class {transform.__name__}: make one of it, with a size")
     first = parts[0] if parts else transform
     asked = settings.reduces()
     if isinstance(first, EncodedTransform) and asked:

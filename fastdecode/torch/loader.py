@@ -252,7 +252,10 @@ class Loader:
         ValueError
             If the state is of a loader whose batches would be others.
         """
-        self._position = Position.of_state(state, self._settings())
+        position = Position.of_state(state, self._settings())
+        if position.batch > (most := self._order(position).count):
+            raise ValueError(f"the state is of batch {position.batch}, but an epoch has {most}")
+        self._position = position
 
     def _settings(self) -> dict[str, Any]:
         """Return all that the batches follow from."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from fastdecode.arguments import is_int
+
 __all__ = ["Position"]
 
 _VERSION = 1
@@ -66,6 +68,11 @@ class Position:
         parts = {"version", "epoch", "batch", "items", "settings"}
         if not (isinstance(state, dict) and parts <= set(state) and state["version"] == _VERSION):
             raise ValueError("this is no state of a fastdecode Loader (of this version)")
+        place = (state["epoch"], state["batch"])
+        if not all(is_int(number) and number >= 0 for number in place) or not isinstance(
+            state["settings"], dict
+        ):
+            raise ValueError(f"this state is damaged: epoch and batch are {place}")
         for name, value in settings.items():
             before = state["settings"].get(name)
             if before != value:

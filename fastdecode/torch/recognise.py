@@ -198,7 +198,8 @@ def _flip(recipe: Recipe, part: Any) -> Recipe | None:
 
 
 def _to_tensor(recipe: Recipe, _part: Any) -> Recipe | None:
-    return replace(recipe, form="float") if recipe.form == "pil" else None
+    known = recipe.form == "pil" and torch.get_default_dtype() == torch.float32
+    return replace(recipe, form="float") if known else None
 
 
 def _pil_to_tensor(recipe: Recipe, _part: Any) -> Recipe | None:

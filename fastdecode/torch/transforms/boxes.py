@@ -55,7 +55,7 @@ def draw_box(
     area = height * width
     low, high = _logarithms(ratio)
     where = _device(generator)
-    number = torch.empty(1, device=where)
+    number = torch.empty(1, dtype=torch.float32, device=where)
 
     def draw_below(limit: int) -> int:
         return int(torch.randint(0, limit, (1,), generator=generator, device=where).item())
@@ -82,17 +82,18 @@ def draw_flip(probability: float, generator: torch.Generator | None) -> bool:
     """Draw whether to flip, as torchvision's RandomHorizontalFlip; a probability of 0 draws not."""
     if not probability:
         return False
-    return bool(torch.rand(1, generator=generator, device=_device(generator)) < probability)
+    where = _device(generator)
+    return bool(torch.rand(1, generator=generator, dtype=torch.float32, device=where) < probability)
 
 
-def _device(generator: torch.Generator | None) -> torch.device | None:
-    """Where to draw: torch's default device, whatever it is set to, need not be the generator's."""
-    return None if generator is None else generator.device
+def _device(generator: torch.Generator | None) -> torch.device:
+    """Where to draw, whatever torch's default device is set to."""
+    return torch.device("cpu") if generator is None else generator.device
 
 
 @cache
 def _logarithms(ratio: tuple[float, float]) -> tuple[float, float]:
-    low, high = torch.log(torch.tensor(ratio, device="cpu")).tolist()
+    low, high = torch.log(torch.tensor(ratio, dtype=torch.float32, device="cpu")).tolist()
     return low, high
 
 
