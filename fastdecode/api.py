@@ -6,7 +6,7 @@ import errno
 import os
 from typing import TYPE_CHECKING, Any
 
-from fastdecode import engine, formats
+from fastdecode import engine, formats, orientation
 from fastdecode.arguments import (
     as_buffer,
     check_options,
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
-    from fastdecode.types import Box, Header, Image, Mode, Reduce
+    from fastdecode.types import Box, Buffer, Header, Image, Mode, Reduce
 
     Data = bytes | bytearray | memoryview | mmap.mmap | NDArray[np.uint8] | torch.Tensor
 
-__all__ = ["DEFAULT_MAX_PIXELS", "decode", "decode_file", "probe", "read_file"]
+__all__ = ["DEFAULT_MAX_PIXELS", "decode", "decode_file", "decode_part", "probe", "read_file"]
 
 DEFAULT_MAX_PIXELS = 178_956_970
 """Pixels that a header may promise: Pillow's limit for its DecompressionBombError."""
@@ -142,6 +142,53 @@ def decode(
             out,
             backend,
         )
+    )
+
+
+def decode_part(
+    data: Buffer,
+    header: Header,
+    reduce: Reduce,
+    window: Box | None,
+    *,
+    orient: bool = False,
+    backend: str | None = None,
+) -> Image:
+    """Decode for a caller that knows the header, and is done with the pixels before the next call.
+
+    It is `decode` without the checks of arguments, and without memory of its own for the result:
+    together a tenth of the time of a small JPEG.
+
+    Parameters
+    ----------
+    data : bytes or memoryview
+    header : Header
+        Of `data`.
+    reduce : {1, 2, 4, 8}
+    window : (left, top, right, bottom) or None
+        In pixels of the reduced picture (as seen, if `orient`); None is all of it.
+    orient : bool
+    backend : str or None
+
+    Returns
+    -------
+    ndarray of uint8, (H, W, 3)
+        Any strides. This thread's next call may overwrite it.
+
+    Raises
+    ------
+    FastDecodeError
+        As from `decode`.
+    """
+    if header.width * header.height > DEFAULT_MAX_PIXELS:
+        raise too_large(header, DEFAULT_MAX_PIXELS)
+    applied = header.orientation if orient else 1
+    if window is not None and applied != 1:
+        width, height = orientation.seen_size(header.width, header.height, applied)
+        window = orientation.stored_box(window, -(-width // reduce), -(-height // reduce), applied)
+    want = Want("RGB", reduce, strict=False, complete=True)
+    return engine.run(
+        engine.Request(data, header, want, window, applied, None, backend, borrow=True)
     )
 
 

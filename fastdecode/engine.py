@@ -38,11 +38,24 @@ class Request:
     out : ndarray or None
     backend : str or None
         The one that the caller named.
+    borrow : bool
+        The result is gone before this thread decodes again: it may lie in the thread's own memory,
+        and be a view.
     doubtful : bool
         A picture is no proof that all of its data was there.
     """
 
-    __slots__ = ("backend", "data", "doubtful", "header", "orientation", "out", "want", "window")
+    __slots__ = (
+        "backend",
+        "borrow",
+        "data",
+        "doubtful",
+        "header",
+        "orientation",
+        "out",
+        "want",
+        "window",
+    )
 
     def __init__(
         self,
@@ -53,6 +66,7 @@ class Request:
         orientation: int,
         out: Image | None,
         backend: str | None,
+        borrow: bool = False,
     ) -> None:
         self.data = data
         self.header = header
@@ -61,6 +75,7 @@ class Request:
         self.orientation = orientation
         self.out = out
         self.backend = backend
+        self.borrow = borrow
         self.doubtful = False
 
 
@@ -127,7 +142,7 @@ def _decode(choice: Choice, request: Request) -> Image:
         If the backend refuses, for whatever reason of its own.
     """
     header, want, window, support = request.header, request.want, request.window, choice.support
-    whole: Image | None = None
+    borrowed: Image | None = None
     as_wanted = (
         choice.layout == want.mode
         and choice.reduce == want.reduce
@@ -139,9 +154,10 @@ def _decode(choice: Choice, request: Request) -> Image:
     height, width = -(-header.height // choice.reduce), -(-header.width // choice.reduce)
     if inside is not None:
         height, width = inside[3] - inside[1], inside[2] - inside[0]
-    elif window is not None and support.out and choice.layout in _CHANNELS:
-        # The whole is decoded only to be cut: no need for fresh memory.
-        into = whole = scratch.borrow("whole", (height, width, _CHANNELS[choice.layout]))
+    passing = request.borrow or (window is not None and inside is None)
+    if passing and support.out and choice.layout in _CHANNELS:
+        # What is to be cut, or looked at and forgotten, needs no fresh memory.
+        into = borrowed = scratch.borrow("whole", (height, width, _CHANNELS[choice.layout]))
     image, warned = _ask(choice, request, inside, into)
     _check_form(image, height, width, choice.layout)
     # A codec that reports warnings would have said so, had it filled anything in; but for the
@@ -152,8 +168,8 @@ def _decode(choice: Choice, request: Request) -> Image:
         _check_complete(choice, request, image, inside, warned=warned)
     if not as_wanted:
         image = _finish(image, choice, request, inside)
-    if whole is not None and request.out is None and np.may_share_memory(image, whole):
-        return np.array(image, order="C")
+    if borrowed is not None and request.out is None and np.may_share_memory(image, borrowed):
+        return image if request.borrow else np.array(image, order="C")
     return pixels.deliver(image, request.out)
 
 

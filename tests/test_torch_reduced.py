@@ -35,15 +35,15 @@ FILES = [path.read_bytes() for path in PHOTOS]
 
 @pytest.fixture(name="asked")
 def _asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, Any]]:
-    """Note each reduction and region that decode() is asked for."""
+    """Note each reduction, and each window of the reduced picture, that is asked for."""
     calls: list[tuple[int, Any]] = []
-    decode = base.decode
+    decode = base.decode_part
 
-    def noted(data: Any, reduce: Any, **options: Any) -> Any:
-        calls.append((reduce, options["region"]))
-        return decode(data, reduce, **options)
+    def noted(data: Any, header: Any, reduce: Any, window: Any, **options: Any) -> Any:
+        calls.append((reduce, window))
+        return decode(data, header, reduce, window, **options)
 
-    monkeypatch.setattr(base, "decode", noted)
+    monkeypatch.setattr(base, "decode_part", noted)
     return calls
 
 
@@ -69,7 +69,7 @@ def test_the_decoder_shrinks_as_far_as_it_may(
     """The largest reduction that leaves `headroom` times the result; none for exact quality."""
     result = Resize(size, **options, **BYTES)(FILES[0])
 
-    assert asked == [(reduce, (0, 0, 500, 333))]
+    assert asked == [(reduce, None)]
     assert result.shape == (3, size, int(size * 500 / 333))
 
 
@@ -91,10 +91,11 @@ def test_only_the_box_is_decoded(asked: list[Any]) -> None:
         box = exact.plan(500, 333, seeded(seed)).box
         exact(FILES[0], generator=seeded(seed))
         default(FILES[0], generator=seeded(seed))
-        (_, whole), (reduce, region) = asked
+        (_, whole), (reduce, window) = asked
 
         assert whole == box
         assert reduce > 1
+        region = [reduce * side for side in window]
         widened = [a - b for a, b in zip(region, box, strict=True)]
         assert all(-reduce < n <= 0 for n in widened[:2])
         assert all(0 <= n < reduce for n in widened[2:])

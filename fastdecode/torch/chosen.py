@@ -51,12 +51,15 @@ class Chosen(NamedTuple):
         An `EncodedTransform` takes the file's bytes, any other the decoded picture.
     fused : bool
         It is not the dataset's own.
+    plain : bool
+        It is an `EncodedTransform` as it was given.
     made_of : tuple
         Everything that it depends on; when one of these is another object, it is out of date.
     """
 
     transform: Any
     fused: bool
+    plain: bool
     made_of: tuple[Any, ...]
 
 
@@ -100,7 +103,9 @@ def choose(settings: Settings, known: Chosen | None) -> Chosen:
         settings.fuse and not asked and settings.output != "array"
     ):
         transform = fuse(transform, quality=settings.quality, headroom=settings.headroom)
-    return Chosen(transform, transform is not settings.transform, made_of)
+    fused = transform is not settings.transform
+    plain = isinstance(transform, EncodedTransform) and not fused and not asked
+    return Chosen(transform, fused, plain, made_of)
 
 
 def _state(part: Any) -> list[Any]:

@@ -113,6 +113,11 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
             setattr(self, name, value)
         self._chosen()  # which says at once what does not go together
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name in Settings._fields:
+            self.__dict__.pop("_choice", None)
+
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
         state.pop("_choice", None)  # made anew where it is needed
@@ -254,7 +259,10 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
 
     def _chosen(self) -> Chosen:
         """Return the transform that is called; fuse again if anything it depends on has changed."""
-        known = self.__dict__.get("_choice")
+        known: Chosen | None = self.__dict__.get("_choice")
+        # The commonest case, a transform of our own, has no parts that might have changed.
+        if known is not None and known.plain and known.transform is self.transform:
+            return known
         chosen = choose(self._settings(), known)
         if chosen is not known:
             self.__dict__["_choice"] = chosen
@@ -277,17 +285,14 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
             )
             return made if self._maps_targets() else (made, None)
         if out is not None:
-            raise ValueError(
-                "out needs an EncodedTransform: only then the shape of a sample is known"
-            )
+            raise ValueError("out needs an EncodedTransform: only that tells a sample's shape")
         image, geometry = self._picture(source)
         return (image if transform is None else transform(image)), geometry
 
     def _encoded(self, source: Any) -> Any:
         """Return a file's bytes."""
-        return (
-            api.read_file(os.fspath(source)) if isinstance(source, (str, os.PathLike)) else source
-        )
+        named = isinstance(source, (str, os.PathLike))
+        return api.read_file(os.fspath(source)) if named else source
 
     def _picture(self, source: Any) -> tuple[Any, Geometry | None]:
         """Return the decoded picture, and its geometry where it is known."""

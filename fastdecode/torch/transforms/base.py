@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 
-from fastdecode import scratch
-from fastdecode.api import decode, probe
+from fastdecode import formats
+from fastdecode.api import decode_part
+from fastdecode.arguments import as_buffer
 from fastdecode.geometry import Geometry
 from fastdecode.orientation import seen_size
 from fastdecode.torch.transforms.normalize import Normalize
@@ -162,7 +163,8 @@ class Crop(EncodedTransform):
         orient: bool = False,
     ) -> tuple[torch.Tensor, Geometry]:
         """Decode and transform, and tell where the result lies. Parameters as for a call."""
-        header = probe(data)
+        data = data if type(data) is bytes else as_buffer(data)
+        header = formats.probe(data)
         plan = self.plan(*_seen_size(header, orient=orient), generator)
         out = self._checked(out, plan)
         pixels = self._pixels(data, header, plan, backend, orient=orient)
@@ -192,25 +194,16 @@ class Crop(EncodedTransform):
     ) -> torch.Tensor:
         """Decode the box at the best reduction and resize it; uint8 (3, H, W)."""
         reduce = self.reduce_for(header, plan)
+        whole = Geometry.of_decode(header, reduce, orient=orient)
         # Both in pixels of the reduced picture: the box, and the whole pixels that it touches.
-        begin, above = Geometry.of_decode(header, reduce, orient=orient).offset[::-1]
+        above, begin = whole.offset
         left, right = ((side - begin) / reduce for side in plan.box[::2])
         top, bottom = ((side - above) / reduce for side in plan.box[1::2])
         x, y = int(left), int(top)
-        columns, rows = math.ceil(right) - x, math.ceil(bottom) - y
-        width, height = _seen_size(header, orient=orient)
-        image: Image = decode(
-            data,
-            reduce,
-            region=(
-                x * reduce,
-                y * reduce,
-                min(width, (x + columns) * reduce),
-                min(height, (y + rows) * reduce),
-            ),
-            out=scratch.borrow("crop", (rows, columns, 3)),
-            orient=orient,
-            backend=backend,
+        window = (x, y, math.ceil(right), math.ceil(bottom))
+        everything = window == (0, 0, *whole.size[::-1])
+        image = decode_part(
+            data, header, reduce, None if everything else window, orient=orient, backend=backend
         )
         box = (left - x, top - y, right - x, bottom - y)
         return _on_canvas(image, box, plan)

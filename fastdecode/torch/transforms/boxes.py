@@ -9,8 +9,10 @@ computes from one side, and the margins of `CenterCrop`.
 from __future__ import annotations
 
 import math
+import threading
 from functools import cache
 
+import numpy as np
 import torch
 
 from fastdecode.types import Box
@@ -55,7 +57,7 @@ def draw_box(
     area = height * width
     low, high = _logarithms(ratio)
     where = _device(generator)
-    number = torch.empty(1, dtype=torch.float32, device=where)
+    number = _number(where)
 
     def draw_below(limit: int) -> int:
         return int(torch.randint(0, limit, (1,), generator=generator, device=where).item())
@@ -82,13 +84,31 @@ def draw_flip(probability: float, generator: torch.Generator | None) -> bool:
     """Draw whether to flip, as torchvision's RandomHorizontalFlip; a probability of 0 draws not."""
     if not probability:
         return False
-    where = _device(generator)
-    return bool(torch.rand(1, generator=generator, dtype=torch.float32, device=where) < probability)
+    drawn = _number(_device(generator)).uniform_(generator=generator)
+    return drawn.item() < float(np.float32(probability))  # tensors compare in their own precision
 
 
 def _device(generator: torch.Generator | None) -> torch.device:
     """Where to draw, whatever torch's default device is set to."""
     return torch.device("cpu") if generator is None else generator.device
+
+
+class _Numbers(threading.local):
+    """One number on each device, for a thread to draw into: a new tensor for each takes time."""
+
+    def __init__(self) -> None:
+        self.on: dict[torch.device, torch.Tensor] = {}
+
+
+_numbers = _Numbers()
+
+
+def _number(where: torch.device) -> torch.Tensor:
+    number = _numbers.on.get(where)
+    if number is None:
+        with torch.inference_mode(mode=False):  # or it could not be drawn into outside of such
+            number = _numbers.on[where] = torch.empty(1, dtype=torch.float32, device=where)
+    return number
 
 
 @cache

@@ -53,6 +53,8 @@ def resample(image: Image, box: FloatBox, canvas: tuple[int, int], window: Box) 
 
 def _by_torch(image: Image, canvas: tuple[int, int], window: Box) -> torch.Tensor:
     """Resize all of it: torch's kernel is the fastest for bytes, but knows no box."""
+    if min(image.strides) < 0:  # turned by the EXIF orientation, which torch cannot view
+        image = np.ascontiguousarray(image)
     source = torch.from_numpy(image).permute(2, 0, 1)
     left, top, right, bottom = window
     if image.shape[:2] != canvas:
