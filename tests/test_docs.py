@@ -1,0 +1,51 @@
+"""The pages under docs/ say what the package does today."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_ROOT = Path(__file__).parent.parent
+_SAMPLES = sorted((_ROOT / "fastdecode" / "samples").glob("*.jpg"))
+_PAGES = sorted((_ROOT / "docs").glob("*.md"))
+
+
+@pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.name)
+def test_links_of_a_page_lead_somewhere(page: Path) -> None:
+    """Every relative link names a file, and every mark a heading of the page."""
+    text = page.read_text(encoding="utf-8")
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    marks = {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
+
+    for target in re.findall(r"\]\((?!https?:)([^)]+)\)", text):
+        name, _, mark = target.partition("#")
+        assert not name or (page.parent / name).exists(), target
+        assert not mark or mark in marks, target
+
+
+def test_examples_for_pytorch_run() -> None:
+    """The page's examples, one after the other, define a dataset that a Loader reads."""
+    torch = pytest.importorskip("torch")
+    from fastdecode.torch import Loader
+
+    text = (_ROOT / "docs" / "pytorch.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {"data": _SAMPLES[0].read_bytes(), "__name__": "docs"}
+
+    for block in re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
+        exec(compile(block, "pytorch.md", "exec"), names)
+
+    class Row:
+        def __init__(self, number: int) -> None:
+            self.path = _SAMPLES[number]
+            self.label = {"boxes": torch.tensor([[0.0, 0, 9, 9]]), "mask": torch.ones(900, 900)}
+
+    dataset = names["Objects"](names["test"])
+    dataset.rows = [Row(number) for number in range(4)]
+    batches = list(Loader(dataset, 2, threads=1))
+
+    assert names["image"].shape == (3, 224, 224)
+    assert [images.shape for images, _ in batches] == [(2, 3, 224, 224)] * 2
+    assert all(target["mask"].shape == (2, 224, 224) for _, target in batches)
