@@ -37,9 +37,10 @@ def pipeline_figures() -> str:
             rows.append([title, *cells])
     any_run = runs["px500"]
     settings = any_run["settings"]
+    epochs = sorted({str(run["settings"]["epochs"]) for run in runs.values()})
     return (
         f"{table(head, rows)}\n\n"
-        f"The best of {settings['epochs']} epochs, batches of {settings['batch']}, "
+        f"The best of {' or '.join(epochs)} epochs, batches of {settings['batch']}, "
         f"{settings['workers']} threads or workers on {any_run['machine']['cores']} cores, from "
         "files in the system's cache to normalised float32 tensors of 224 x 224. All pipelines "
         f"take turns in one run. Measured {where(any_run)}, {_versions(settings['libraries'])} by "
