@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import gc
 import re
+import weakref
 from typing import Any
 
 import pytest
@@ -176,3 +178,20 @@ def test_a_replacement_comes_from_those_allowed() -> None:
     """A subset's damaged sample is replaced by one of the subset, never by itself."""
     assert set(others(3, [3, 50, 51])) == {50, 51}
     assert list(others(3, [])) == []
+
+
+@pytest.mark.parametrize("policy", ["raise", "replace"])
+def test_error_that_is_dropped_keeps_no_memory(policy: str) -> None:
+    """A batch's memory is free when the error is, without a garbage collection."""
+    dataset = Listed(CUT, CUT, transform=SMALL, on_error=policy)
+    out = torch.empty(dataset.sample_shape)
+    gone = weakref.ref(out)
+    gc.collect()
+    gc.disable()
+    try:
+        with pytest.raises(errors.DecodeError) as caught:
+            dataset.fetch(0, out=out)
+        del out, caught
+        assert gone() is None
+    finally:
+        gc.enable()

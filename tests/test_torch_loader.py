@@ -250,10 +250,12 @@ def test_chooses_processes_where_threads_cannot_help(monkeypatch: pytest.MonkeyP
         ({"prefetch": 0}, "prefetch"),
         ({"seed": "a"}, "seed"),
         ({"timeout": 0}, "timeout"),
+        ({"timeout": "a"}, "timeout"),
         ({"shuffle": True, "sampler": [1]}, "shuffle or a sampler"),
         ({"threads": 1, "workers": 1}, "threads or workers"),
         ({"rank": 1}, "both rank and world_size"),
         ({"rank": 2, "world_size": 2}, "rank must be from 0"),
+        ({"rank": "0", "world_size": 2}, "rank must be from 0"),
     ],
 )
 def test_wrong_arguments_are_refused(options: dict[str, Any], said: str) -> None:
@@ -266,3 +268,9 @@ def test_datasets_that_cannot_be_indexed_are_refused() -> None:
     """An iterable dataset is pointed to torch's DataLoader."""
     with pytest.raises(TypeError, match="map-style"):
         Loader(iter([1, 2]))
+
+
+def test_collate_fn_must_be_a_function() -> None:
+    """Anything else is refused before a batch is made."""
+    with pytest.raises(TypeError, match="collate_fn"):
+        Loader(Pictures(), 4, collate_fn=3)

@@ -118,7 +118,7 @@ class Loader:
         progress: bool = False,
     ) -> None:
         check_numbers(batch_size, threads, workers, prefetch, seed, timeout)
-        check_together(sampler=sampler, shuffle=shuffle, threads=threads, workers=workers)
+        check_together(sampler, collate_fn, shuffle=shuffle, threads=threads, workers=workers)
         world(rank, world_size)
         self.dataset = dataset
         self.batch_size = int(batch_size)

@@ -35,18 +35,22 @@ def check_numbers(
             kind = "an integer" if at_least is None else f"an integer of at least {at_least}"
             kind += ' or "auto"' if name == "threads" else ""
             raise ValueError(f"{name} must be {kind}, not {value!r}")
-    if timeout is not None and not timeout > 0:
+    if timeout is not None and not (isinstance(timeout, (int, float)) and timeout > 0):
         raise ValueError(f"timeout must be a positive number of seconds, not {timeout!r}")
 
 
-def check_together(*, sampler: object, shuffle: bool, threads: Threads, workers: int) -> None:
-    """Refuse what contradicts itself.
+def check_together(
+    sampler: object, collate_fn: object, *, shuffle: bool, threads: Threads, workers: int
+) -> None:
+    """Refuse what contradicts itself, or cannot be used at all.
 
     Raises
     ------
-    ValueError
-        Names both arguments.
+    ValueError, TypeError
+        Names the arguments.
     """
+    if collate_fn is not None and not callable(collate_fn):
+        raise TypeError(f"collate_fn must be a function of a list of samples, not {collate_fn!r}")
     if sampler is not None and shuffle:
         raise ValueError("give shuffle or a sampler, not both")
     if workers and threads != "auto":

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from fastdecode.arguments import is_int
+
 __all__ = ["Item", "Order", "Sharding", "sample_seed", "world"]
 
 
@@ -52,8 +54,8 @@ def world(rank: int | None, world_size: int | None) -> tuple[int, int]:
         if not (distributed.is_available() and distributed.is_initialized()):
             return 0, 1
         return distributed.get_rank(), distributed.get_world_size()
-    if not 0 <= rank < world_size:
-        raise ValueError(f"rank must be from 0 to world_size - 1, not {rank} of {world_size}")
+    if not (is_int(rank) and is_int(world_size) and 0 <= rank < world_size):
+        raise ValueError(f"rank must be from 0 to world_size - 1, not {rank!r} of {world_size!r}")
     return rank, world_size
 
 

@@ -26,6 +26,10 @@ from fastdecode.torch.failures import (
 
 __all__ = ["TolerantDataset", "plain_index"]
 
+_RAISE = object()
+"""Verdict that the error is to be raised, where it was caught: a frame that has it as a local name
+would be part of its traceback, and keep it, and a whole batch, alive until a garbage collection."""
+
 
 class TolerantDataset(Dataset[Any]):
     """The error policy of `DecodeDataset`, which says what the attributes mean."""
@@ -99,7 +103,10 @@ class TolerantDataset(Dataset[Any]):
         try:
             return self._made(index, generator, out)
         except DAMAGE as error:
-            return self._instead(index, error, generator, out, among)
+            sample = self._instead(index, error, generator, out, among)
+            if sample is _RAISE:
+                raise
+            return sample
 
     def __getitem__(self, index: int) -> Any:
         try:
@@ -108,6 +115,8 @@ class TolerantDataset(Dataset[Any]):
             sample = self._instead(index, error)
             if sample is SKIPPED:  # nothing can stand for a single one
                 _close(error, SKIPPED)
+                raise
+            if sample is _RAISE:
                 raise
         return sample if self.has_targets else sample[0]
 
@@ -158,12 +167,12 @@ class TolerantDataset(Dataset[Any]):
         out: torch.Tensor | None = None,
         among: Sequence[int] | None = None,
     ) -> Any:
-        """Apply the policy to an error; return what stands in, or SKIPPED, or raise."""
+        """Apply the policy to an error; return what stands in, SKIPPED or _RAISE."""
         if not is_damage(error):
-            raise error
+            return _RAISE
         verdict = getattr(error, "verdict", None)
         if verdict is not None:  # an overriding __getitem__ has called ours
-            return _skipped_or_raised(error, verdict)
+            return SKIPPED if verdict is SKIPPED else _RAISE
         first = self._note(index, error)
         if self.on_error == "skip":
             return SKIPPED
@@ -173,7 +182,7 @@ class TolerantDataset(Dataset[Any]):
         if callable(self.on_error):
             return self._supplied(self.on_error(index, error), out)
         _close(error, "raise")
-        raise error
+        return _RAISE
 
     def _replaced(
         self,
@@ -197,7 +206,10 @@ class TolerantDataset(Dataset[Any]):
             f"{several(failed)}"
         )
         _close(exhausted, "raise")
-        raise exhausted from error
+        try:
+            raise exhausted from error
+        finally:
+            del exhausted, error  # its traceback leads here
 
     def _supplied(self, sample: Any, out: torch.Tensor | None) -> Any:
         """Take what the caller's function returned: as from ``dataset[index]``, or None."""
@@ -237,9 +249,3 @@ def plain_index(index: Any) -> Any:
 def _close(error: Exception, verdict: object) -> None:
     """Note in an error that the policy has been applied."""
     error.verdict = verdict  # type: ignore[attr-defined]
-
-
-def _skipped_or_raised(error: Exception, verdict: object) -> Any:
-    if verdict is SKIPPED:
-        return SKIPPED
-    raise error
