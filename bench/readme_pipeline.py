@@ -43,8 +43,24 @@ def pipeline_figures() -> str:
         f"The best of {' or '.join(epochs)} epochs, batches of {settings['batch']}, "
         f"{settings['workers']} threads or workers on {any_run['machine']['cores']} cores, from "
         "files in the system's cache to normalised float32 tensors of 224 x 224. All pipelines "
-        f"take turns in one run. Measured {where(any_run)}, {_versions(settings['libraries'])} by "
-        "`bench/pipeline.py`."
+        f"take turns in one run. {_torchvision()} Measured {where(any_run)}, "
+        f"{_versions(settings['libraries'])} by `bench/pipeline.py`."
+    )
+
+
+def _torchvision() -> str:
+    """Tell of the run that had torchvision, which comes with a PyTorch of its own."""
+    content = load("pipeline_torchvision")
+    found = [content["result"][kind]["pipelines"] for kind in _KINDS]
+    ratios = {
+        name: " and ".join(f"{one[name]['to_pillow']:.2f}" for one in found)
+        for name in ("torchvision-v1", "torchvision-v2", "loader")
+    }
+    return (
+        f"In a run with torchvision {content['settings']['libraries']['torchvision']} on the "
+        f"500 x 375 photos, its v1 transforms made {ratios['torchvision-v1']} times the batches of "
+        f"Pillow (train and eval), v2 {ratios['torchvision-v2']}, and this `Loader` "
+        f"{ratios['loader']}."
     )
 
 
@@ -73,12 +89,15 @@ def cost_figures() -> str:
                     f"{seen['difference']:.3f}",
                 ]
             )
+    run = load("pipeline_20_epochs")["result"]["train"]["pipelines"]["loader"]
+    peaks = run["peak_rss_mb"]
     head = ["500 x 375", "CPU s/1000, train", "CPU s/1000, eval", "memory, MB", "difference, eval"]
     return (
         f"{table(head, rows)}\n\n"
         "Memory is that of the process and its workers, pages that they share counted once. The "
         "difference is the mean from torchvision v2's pixels, in levels of 255; DALI rounds sides "
-        "and margins in another way, so most of its difference is a shift of up to a pixel."
+        "and margins in another way, so most of its difference is a shift of up to a pixel. Over "
+        f"{len(peaks)} epochs of training `Loader` had {min(peaks)} to {max(peaks)} MB resident."
     )
 
 
