@@ -156,8 +156,7 @@ def decode_part(
 ) -> Image:
     """Decode for a caller that knows the header, and is done with the pixels before the next call.
 
-    It is `decode` without the checks of arguments, and without memory of its own for the result:
-    together a tenth of the time of a small JPEG.
+    It is `decode` without the checks of arguments, and without memory of its own for the result.
 
     Parameters
     ----------

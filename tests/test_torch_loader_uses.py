@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from loading import Pictures, same  # noqa: E402
-from torch.utils.data import Subset, WeightedRandomSampler  # noqa: E402
+from torch.utils.data import RandomSampler, Subset, WeightedRandomSampler  # noqa: E402
 
 from fastdecode.torch.loader import Loader  # noqa: E402
 
@@ -98,3 +98,15 @@ def test_damaged_state_is_refused(wrong: dict[str, object]) -> None:
         with pytest.raises(ValueError, match="state"):
             loader.load_state_dict(state)
         assert len(list(loader)) == 2
+
+
+def test_sampler_is_not_asked_before_its_epoch() -> None:
+    """Loading the state of an epoch that has not begun draws nothing from torch's generator."""
+    pictures = Pictures(count=6)
+    with Loader(pictures, 3, sampler=RandomSampler(pictures), threads=1) as loader:
+        state = loader.state_dict()
+        before = torch.get_rng_state()
+
+        loader.load_state_dict(state)
+
+    assert torch.equal(torch.get_rng_state(), before)

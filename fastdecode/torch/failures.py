@@ -28,6 +28,7 @@ __all__ = [
     "others",
     "record",
     "several",
+    "take_along",
 ]
 
 OnError: TypeAlias = "Literal['raise', 'skip', 'replace'] | Callable[[int, Exception], Any]"
@@ -41,6 +42,7 @@ _CALLERS_FAULT = (UnknownBackend, BackendUnavailable)
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 _ATTEMPTS = 32
 _lock = threading.Lock()
+_taken_along = False  # whether this worker's failures travel to the training process
 
 
 class Failure(NamedTuple):
@@ -131,9 +133,16 @@ def failure_of(error: Exception, index: int) -> Failure:
     return Failure(index, str(getattr(error, "filename", None) or ""), str(error))
 
 
+def take_along() -> None:
+    """Let failures of this worker process go without a warning: `Loader` takes them along."""
+    global _taken_along
+    _taken_along = True
+
+
 def record(failures: Failures, failure: Failure, on_error: OnError) -> None:
     """Add a failure; in a DataLoader's worker, where nobody would see it, also warn of it."""
-    if failures.add(failure) and on_error != "raise" and get_worker_info() is not None:
+    unseen = get_worker_info() is not None and not _taken_along
+    if failures.add(failure) and on_error != "raise" and unseen:
         policy = on_error if isinstance(on_error, str) else "a function"
         warnings.warn(
             f"{failure} (on_error is {policy!r}; dataset.errors of the training process does not "

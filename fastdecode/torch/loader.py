@@ -253,7 +253,8 @@ class Loader:
             If the state is of a loader whose batches would be others.
         """
         position = Position.of_state(state, self._settings())
-        if position.batch > (most := self._order(position).count):
+        # At an epoch's beginning there is nothing to check, and no sampler is to be asked yet.
+        if position.batch and position.batch > (most := self._order(position).count):
             raise ValueError(f"the state is of batch {position.batch}, but an epoch has {most}")
         self._position = position
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -21,6 +20,7 @@ from fastdecode.torch.assembly import (
     stopped_early,
     too_late,
 )
+from fastdecode.torch.failures import take_along
 from fastdecode.torch.order import Item, Order
 from fastdecode.torch.source import Source
 from fastdecode.torch.threads import limit_threads
@@ -207,5 +207,5 @@ def _killed(error: Exception) -> RuntimeError:
 
 def _settle_worker(_number: int, *, reported: bool) -> None:
     limit_threads()
-    if reported:  # with the batch: a warning of what only the worker would know is not needed
-        warnings.filterwarnings("ignore", ".*dataset.errors of the training", RuntimeWarning)
+    if reported:
+        take_along()
