@@ -37,7 +37,16 @@ from typing import Any
 
 import numpy as np
 from pipeline_others import Dali, TorchvisionV1, TorchvisionV2
-from pipeline_peers import Epoch, OwnFolder, OwnLoader, OwnLoaderExact, Peer, Pillow, Setup
+from pipeline_peers import (
+    Epoch,
+    OwnFolder,
+    OwnLoader,
+    OwnLoaderExact,
+    OwnLoaderWithoutCore,
+    Peer,
+    Pillow,
+    Setup,
+)
 from processes import Peak, PeakMemory
 from record import record
 from reference import evaluation, photos_in, pixels
@@ -49,13 +58,14 @@ from fastdecode.child import Child
 PEERS: dict[str, type[Peer]] = {
     "loader": OwnLoader,
     "loader-exact": OwnLoaderExact,
+    "loader-without-core": OwnLoaderWithoutCore,
     "imagefolder": OwnFolder,
     "pillow": Pillow,
     "torchvision-v1": TorchvisionV1,
     "torchvision-v2": TorchvisionV2,
     "dali": Dali,
 }
-_BASELINE = "pillow"
+_BASELINES = ("pillow", "dali")
 _IMAGES, _AREA = 1000, 500 * 375  # of an epoch, at this size; it falls with the photos' side
 _COMPARED = 128
 _LIBRARIES = ("torch", "torchvision", "nvidia-dali-cuda130", "pillow", "opencv-python-headless")
@@ -147,14 +157,15 @@ def compete(setup: Setup, names: Sequence[str], epochs: int) -> tuple[dict[str, 
 
 
 def add_ratios(found: dict[str, Any]) -> None:
-    """Divide by the baseline: the best by the best, and the median of epochs side by side."""
-    if _BASELINE not in found:
-        return
-    base = found[_BASELINE]
-    for one in found.values():
-        pairs = zip(one["images_per_s"], base["images_per_s"], strict=True)
-        one["to_pillow"] = round(one["best_images_per_s"] / base["best_images_per_s"], 3)
-        one["to_pillow_median"] = round(median(own / other for own, other in pairs), 3)
+    """Divide by each baseline: the best by the best, and the median of epochs side by side."""
+    for name in _BASELINES:
+        if name not in found:
+            continue
+        base = found[name]
+        for one in found.values():
+            pairs = zip(one["images_per_s"], base["images_per_s"], strict=True)
+            one[f"to_{name}"] = round(one["best_images_per_s"] / base["best_images_per_s"], 3)
+            one[f"to_{name}_median"] = round(median(own / other for own, other in pairs), 3)
 
 
 def add_differences(found: dict[str, Any], setup: Setup) -> None:
@@ -171,16 +182,16 @@ def add_differences(found: dict[str, Any], setup: Setup) -> None:
 
 def table(kind: str, found: dict[str, Any]) -> str:
     lines = [
-        f"{kind:<25}    images/s       to   CPU s   memory, MB",
-        f"{'':<25}   best median Pillow  /1000    RSS    PSS   diff.",
+        f"{kind:<24}    images/s   times, best  CPU s   memory, MB",
+        f"{'':<24}   best median Pillow  DALI  /1000   RSS   PSS   diff.",
     ]
     for name, one in found.items():
-        ratio = f"{one['to_pillow']:.2f}" if "to_pillow" in one else ""
+        ratios = [f"{one[key]:.2f}" if (key := f"to_{base}") in one else "" for base in _BASELINES]
         difference = f"{one['difference']:.3f}" if "difference" in one else ""
         lines.append(
-            f"{PEERS[name].title:<25}{one['best_images_per_s']:7.1f}{one['median_images_per_s']:7.1f}"
-            f"{ratio:>7}{one['cpu_s_per_1000']:7.1f}{max(one['peak_rss_mb']):7}"
-            f"{one['peak_pss_mb']:7}{difference:>8}".rstrip()
+            f"{PEERS[name].title:<24}{one['best_images_per_s']:7.1f}{one['median_images_per_s']:7.1f}"
+            f"{ratios[0]:>7}{ratios[1]:>6}{one['cpu_s_per_1000']:7.1f}{max(one['peak_rss_mb']):6}"
+            f"{one['peak_pss_mb']:6}{difference:>8}".rstrip()
         )
     return "\n".join(lines)
 

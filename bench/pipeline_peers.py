@@ -8,6 +8,7 @@ says. None applies the EXIF orientation; DALI would by default, and is told not 
 
 from __future__ import annotations
 
+import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -118,6 +119,19 @@ class OwnLoaderExact(OwnLoader):
 
     title = "fastdecode Loader, exact"
     quality = "exact"
+
+
+class OwnLoaderWithoutCore(OwnLoader):
+    """The same without the native core, as where it was not built."""
+
+    title = "Loader without the core"
+
+    def __init__(self, setup: Setup) -> None:
+        from fastdecode.native import library
+
+        library.require()
+        os.environ["FASTDECODE_DISABLE"] = "native"  # this process is for nothing else
+        super().__init__(setup)
 
 
 class StockLoader(Peer):

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from readme_figures import RESULTS, chart, figures, table
+from readme_native import gil_figures, limit_figures, region_figures
 from readme_pipeline import cost_figures, pipeline_figures, quality_figures, worker_figures
 
 from fastdecode.registry import BUILTIN
@@ -136,6 +137,11 @@ _PARTS: dict[Path, dict[str, Callable[[], str]]] = {
         "costs": cost_figures,
         "workers": worker_figures,
         "quality": quality_figures,
+    },
+    _ROOT / "docs" / "native.md": {
+        "limit": limit_figures,
+        "regions": region_figures,
+        "gil": gil_figures,
     },
 }
 

@@ -15,6 +15,7 @@ _COLLECTIONS = {
 _TITLES = {
     "loader": "this `ImageFolder` and `Loader`",
     "loader-exact": 'the same, `quality="exact"`',
+    "loader-without-core": "`Loader` without the native core",
     "imagefolder": "this `ImageFolder`, PyTorch's DataLoader",
     "pillow": "Pillow, PyTorch's DataLoader",
     "torchvision-v1": "torchvision v1 (Pillow), DataLoader",
@@ -43,8 +44,21 @@ def pipeline_figures() -> str:
         f"The best of {' or '.join(epochs)} epochs, batches of {settings['batch']}, "
         f"{settings['workers']} threads or workers on {any_run['machine']['cores']} cores, from "
         "files in the system's cache to normalised float32 tensors of 224 x 224. All pipelines "
-        f"take turns in one run. {_torchvision()} Measured {where(any_run)}, "
-        f"{_versions(settings['libraries'])} by `bench/pipeline.py`."
+        f"take turns in one run. {_to_dali(runs['px500'])} {_torchvision()} "
+        f"Measured {where(any_run)}, {_versions(settings['libraries'])} by `bench/pipeline.py`."
+    )
+
+
+def _to_dali(run: dict[str, Any]) -> str:
+    """Tell how many times the batches of DALI the Loader makes."""
+    found = [run["result"][kind]["pipelines"] for kind in _KINDS]
+    ratios = [
+        f"{one['loader']['best_images_per_s'] / one['dali']['best_images_per_s']:.2f}"
+        for one in found
+    ]
+    return (
+        f"On the 500 x 375 photos `Loader` makes {' and '.join(ratios)} times the batches of DALI "
+        f"({' and '.join(_KINDS)})."
     )
 
 

@@ -176,7 +176,7 @@ def _why(info: BackendInfo) -> Iterator[str]:
     yield from (paragraph(line.strip(), indent=_indent(line)) for line in lines[1:])
     # A reason with a command in it knows better than the general line.
     if info.install and not any(word in info.reason for word in ("pip install", "apt-get install")):
-        yield f"    {info.install}"
+        yield from (paragraph(line, indent="    ") for line in info.install.split(" && "))
 
 
 def _indent(line: str) -> str:

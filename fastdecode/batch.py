@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, Literal
 
+from fastdecode import native_arrays
 from fastdecode.api import decode, decode_file
 from fastdecode.arguments import check_disjoint, check_options, is_int
 from fastdecode.cores import usable_cores
@@ -96,7 +97,22 @@ def decode_batch(
 
     if count == 1 or len(work) <= 1:
         return [one(index) for index in range(len(work))]
-    return _in_order([_pool(count).submit(one, index) for index in range(len(work))])
+    results = _by_core(work, targets, options, count)
+    left = [index for index, result in enumerate(results) if result is None]
+    others = _in_order([_pool(count).submit(one, index) for index in left])
+    for index, result in zip(left, others, strict=True):
+        results[index] = result
+    return results
+
+
+def _by_core(work: list[Any], targets: list[Any], options: dict[str, Any], count: int) -> list[Any]:
+    """Let the native core decode what it is best at; None for all others, and for what is wrong."""
+    if not native_arrays.can(options):
+        return [None] * len(work)
+    some = native_arrays.Arrays(options, count)
+    chunks = [slice(at, at + some.chunk) for at in range(0, len(work), some.chunk)]
+    done = _in_order([_pool(count).submit(some.make, work[at], targets[at]) for at in chunks])
+    return [result for chunk in done for result in chunk]
 
 
 def _is_one(items: object) -> bool:

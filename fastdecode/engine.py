@@ -143,13 +143,15 @@ def _decode(choice: Choice, request: Request) -> Image:
     """
     header, want, window, support = request.header, request.want, request.window, choice.support
     borrowed: Image | None = None
+    # Pixels that are missing may lie outside the window: a doubtful picture is decoded whole.
+    within = support.region and not request.doubtful and choice.reduce == want.reduce
+    inside = window if within else None
     as_wanted = (
         choice.layout == want.mode
         and choice.reduce == want.reduce
-        and (window is None or support.region)
+        and (window is None or within)
         and request.orientation == 1
     )
-    inside = window if support.region and choice.reduce == want.reduce else None
     into = request.out if as_wanted and support.out and want.mode != "native" else None
     height, width = -(-header.height // choice.reduce), -(-header.width // choice.reduce)
     if inside is not None:

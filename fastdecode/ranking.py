@@ -275,12 +275,12 @@ def _row(cell: Cell, names: Sequence[str], speeds: Mapping[str, float]) -> tuple
 
 # Fastest first on real photos, by the table of bench/results/default_order.json. Two departures
 # from it: PyTorch's decoders come last, because choosing one would import PyTorch into programs
-# that have no other use for it; kornia_rs stands behind Pillow, because it stops all other Python
-# threads.
+# without other use for it; kornia_rs stands behind Pillow, because it stops other Python threads.
 DEFAULT = Ranking(
     {
         ("jpeg", 1): (
             "simplejpeg",
+            "native",
             "turbojpeg",
             "jpeg4py",
             "imagecodecs",
@@ -290,9 +290,9 @@ DEFAULT = Ranking(
             "torchcodec",
             "torchvision",
         ),
-        ("jpeg", 2): ("simplejpeg", "turbojpeg", "jpeg4py", "opencv", "pillow"),
-        ("jpeg", 4): ("simplejpeg", "turbojpeg", "jpeg4py", "opencv", "pillow"),
-        ("jpeg", 8): ("simplejpeg", "turbojpeg", "jpeg4py", "opencv", "pillow"),
+        ("jpeg", 2): ("simplejpeg", "native", "turbojpeg", "jpeg4py", "opencv", "pillow"),
+        ("jpeg", 4): ("simplejpeg", "native", "turbojpeg", "jpeg4py", "opencv", "pillow"),
+        ("jpeg", 8): ("simplejpeg", "native", "turbojpeg", "jpeg4py", "opencv", "pillow"),
         ("png", 1): ("opencv", "pillow", "torchcodec"),
         ("webp", 1): ("opencv", "pillow"),
         ("jpeg2000", 1): ("pillow", "imagecodecs"),

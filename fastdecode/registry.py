@@ -1,15 +1,14 @@
 """Which backends there are, by name, and how to get hold of one without importing the others.
 
-To add a backend: one file in ``fastdecode/adapters/`` and one line in `BUILTIN`. To add one from
-another package: an entry point in the group ``fastdecode.backends`` whose name is the backend's and
-whose value is ``"module:Class"``.
+To add a backend: one file in ``fastdecode/adapters/`` and one line in `BUILTIN`; from another
+package: an entry point ``name = "module:Class"`` in the group ``fastdecode.backends``.
 """
 
 from __future__ import annotations
 
-import importlib
 import importlib.metadata
 import os
+import pkgutil
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -37,13 +36,15 @@ class Entry(NamedTuple):
     distribution : str
         What pip calls the library.
     formats : str
-        The formats it reads, separated by spaces, for errors to say what a missing library would
-        help. A test holds it equal to the backend's `supports`.
+        What it reads, for errors to name what is missing. A test compares it with `supports`.
+    install : str
+        ``"module:function"`` that gives the install line, where an extra of pip does not do.
     """
 
     target: str | Callable[[], Backend]
     distribution: str
     formats: str = ""
+    install: str = ""
 
 
 BUILTIN: dict[str, Entry] = {
@@ -51,6 +52,9 @@ BUILTIN: dict[str, Entry] = {
         "fastdecode.adapters.pillow:Pillow",
         "pillow",
         "jpeg png webp gif bmp tiff avif jpeg2000 other",
+    ),
+    "native": Entry(
+        "fastdecode.adapters.native:Native", "fastdecode", "jpeg", "fastdecode.native:install_line"
     ),
     "simplejpeg": Entry("fastdecode.adapters.simplejpeg:Simplejpeg", "simplejpeg", "jpeg"),
     "opencv": Entry("fastdecode.adapters.opencv:Opencv", "opencv-python-headless", "jpeg png webp"),
@@ -87,8 +91,7 @@ class BackendInfo:
     formats : tuple of Format
     reduces : tuple of int
         Reductions it makes inside its JPEG decoder.
-    releases_gil : bool
-    fork_safe : bool
+    releases_gil, fork_safe : bool
     """
 
     name: str
@@ -148,10 +151,12 @@ def entry(name: str) -> Entry:
 
 def install_line(name: str) -> str:
     """Return the line that installs what the backend needs."""
+    found = entry(name)
+    if found.install:
+        return str(pkgutil.resolve_name(found.install)())
     if name in BUILTIN and name not in _registered:
         return f"pip install 'fastdecode[{name}]'"
-    distribution = entry(name).distribution
-    return f"pip install {distribution}" if distribution else ""
+    return f"pip install {found.distribution}" if found.distribution else ""
 
 
 def register(
@@ -212,15 +217,13 @@ def load(name: str) -> Backend:
         return backend
     with _lock:
         if name not in _loaded and name not in _failed:
+            found = entry(name)
             try:
-                _loaded[name] = _construct(entry(name))
-            except UnknownBackend:
-                raise
+                _loaded[name] = _construct(found)
             except (Exception, SystemExit) as error:  # a broken plugin may raise anything
                 _failed[name] = _reason(error)
         if name in _failed:
-            line = install_line(name)
-            hint = f"\nInstall it with: {line}" if line else ""
+            hint = f"\nInstall it with: {line}" if (line := install_line(name)) else ""
             raise BackendUnavailable(f"the backend {name!r} is not usable: {_failed[name]}{hint}")
         return _loaded[name]
 
@@ -229,10 +232,7 @@ def _construct(found: Entry) -> Backend:
     from fastdecode.adapters.base import Backend
 
     target = found.target
-    if isinstance(target, str):
-        module, _, attribute = target.partition(":")
-        target = getattr(importlib.import_module(module), attribute)
-    backend = target()
+    backend = (pkgutil.resolve_name(target) if isinstance(target, str) else target)()
     if not isinstance(backend, Backend):
         raise TypeError(f"{found.target!r} is not a fastdecode Backend but {type(backend)}")
     if not isinstance(getattr(backend, "supports", None), Mapping):

@@ -36,6 +36,7 @@ FILES = [path.read_bytes() for path in PHOTOS]
 @pytest.fixture(name="asked")
 def _asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, Any]]:
     """Note each reduction, and each window of the reduced picture, that is asked for."""
+    monkeypatch.setenv("FASTDECODE_DISABLE", "native")  # which is asked in another way
     calls: list[tuple[int, Any]] = []
     decode = base.decode_part
 

@@ -53,7 +53,7 @@ const char *fd_codec(void) { return STRINGIFY(LIBJPEG_TURBO_VERSION); }
 static void count_scans(j_common_ptr common) {
     fd_decoder *decoder = common->client_data;
     if (decoder->most_scans && decoder->jpeg.input_scan_number > decoder->most_scans)
-        fd_errors_leave(&decoder->errors, FD_TOO_LARGE,
+        fd_errors_leave(&decoder->errors, FD_DAMAGED,
                         "it has more scans than any honest file: refused as hostile");
 }
 
@@ -88,6 +88,8 @@ void fd_decoder_destroy(fd_decoder *decoder) {
     free(decoder->rows);
     free(decoder);
 }
+
+fd_errors *fd_decoder_errors(fd_decoder *decoder) { return &decoder->errors; }
 
 const char *fd_decoder_message(const fd_decoder *decoder) { return decoder->errors.message; }
 
@@ -127,6 +129,8 @@ static void read_header(fd_decoder *decoder, job *work) {
     const fd_limits *limits = &work->request->limits;
     struct jpeg_decompress_struct *jpeg = &decoder->jpeg;
     forget_tables(decoder);
+    fd_memory_limit(decoder->memory, limits->memory);
+    decoder->most_scans = limits->scans;
     fd_source_whole(&decoder->source, jpeg, work->data, work->size);
     jpeg_read_header(jpeg, TRUE);
     work->scan = work->size - decoder->source.jpeg.bytes_in_buffer;
@@ -134,8 +138,6 @@ static void read_header(fd_decoder *decoder, job *work) {
         fd_errors_leave(&decoder->errors, FD_UNSUPPORTED, "more than 8 bits for each sample");
     if (limits->pixels && (int64_t)jpeg->image_width * jpeg->image_height > limits->pixels)
         fd_errors_leave(&decoder->errors, FD_TOO_LARGE, "it has more pixels than are allowed");
-    fd_memory_limit(decoder->memory, limits->memory);
-    decoder->most_scans = limits->scans;
 }
 
 static void check_window(fd_decoder *decoder, job *work) {
@@ -304,7 +306,9 @@ static int run(fd_decoder *decoder, job *work) {
         jpeg_skip_scanlines(&decoder->jpeg, (JDIMENSION)work->top);
     read_rows(decoder, work, before);
     finish(decoder, work);
-    return work->request->strict && errors->warnings > 0 ? FD_WARNED : FD_OK;
+    if (work->request->strict && errors->warnings > 0)
+        return FD_WARNED;
+    return errors->missing ? FD_DAMAGED : FD_OK;
 }
 
 int fd_decode(fd_decoder *decoder, const uint8_t *data, size_t size, const fd_request *request,

@@ -23,6 +23,7 @@ static fd_status status_of(int code) {
     case JERR_CCIR601_NOTIMPL:
     case JERR_CONVERSION_NOTIMPL:
     case JERR_FRACT_SAMPLE_NOTIMPL:
+    case JERR_MISMATCHED_QUANT_TABLE: /* redefined between two scans: cannot be repacked as one */
     case JERR_NOTIMPL:
     case JERR_NOT_COMPILED:
     case JERR_SOF_UNSUPPORTED:
@@ -39,9 +40,10 @@ static void leave(j_common_ptr jpeg) {
     longjmp(errors->escape, 1);
 }
 
-/* Blocks were filled in, not decoded: bits ran out, the file ended, or a restart marker is gone. */
+/* Blocks were filled in, not decoded: bits ran out, or a restart marker is gone. That the file ends
+ * without its end marker (JWRN_JPEG_EOF) is not that: nothing else may be missing. */
 static int says_missing(int code) {
-    return code == JWRN_HIT_MARKER || code == JWRN_JPEG_EOF || code == JWRN_MUST_RESYNC;
+    return code == JWRN_HIT_MARKER || code == JWRN_MUST_RESYNC;
 }
 
 /* Of many warnings the words of the worst are kept: the first about missing pixels, else the first. */

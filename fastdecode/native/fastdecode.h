@@ -29,7 +29,7 @@ typedef enum {
     FD_WARNED,      /* strict was set, and the codec complained: `message` says of what */
     FD_DAMAGED,     /* the bytes are damaged, or end before the picture does */
     FD_UNSUPPORTED, /* no JPEG, or a kind that libjpeg-turbo does not read */
-    FD_TOO_LARGE,   /* more pixels, scans or memory than the caller allows */
+    FD_TOO_LARGE,   /* more pixels or memory than the caller allows */
     FD_NO_MEMORY,
     FD_IO,          /* the file cannot be read: `message` is the system's, errno in `code` */
     FD_ARGUMENT     /* the caller asked for what cannot be */
@@ -57,7 +57,7 @@ typedef struct {
 typedef struct {
     int64_t pixels;  /* that the header promises */
     int64_t memory;  /* bytes that libjpeg may hold at once, for coefficients above all */
-    int32_t scans;   /* of a progressive file */
+    int32_t scans;   /* of a progressive file; FD_DAMAGED if there are more */
 } fd_limits;
 
 /* Which part of a picture is wanted, and how. */
@@ -126,8 +126,9 @@ int fd_decode_resized(fd_decoder *decoder, const uint8_t *data, size_t size,
 /* ---- reindex.c: lossless repack ---- */
 
 /* Rewrite the JPEG at `data` as baseline with a restart marker after each row of MCUs and optimised
- * Huffman tables: the same coefficients, all APPn and COM markers kept. `*out` (`*out_size` bytes)
- * is the caller's, to be given to fd_free. */
+ * Huffman tables: the same coefficients, all APPn and COM markers kept. What follows the end marker
+ * (an MPO's other pictures) is dropped. FD_DAMAGED if libjpeg complains of anything, or scans are
+ * missing. `*out` (`*out_size` bytes) is the caller's, to be given to fd_free. */
 int fd_reindex(fd_decoder *decoder, const uint8_t *data, size_t size, const fd_limits *limits,
                uint8_t **out, size_t *out_size);
 void fd_free(void *memory);

@@ -89,6 +89,11 @@ typedef struct {
 
 enum { FD_PADDING = 64 };
 
+/* ---- decode.c ---- */
+
+/* Where a decoder keeps its words. */
+fd_errors *fd_decoder_errors(fd_decoder *decoder);
+
 /* ---- resample.c ---- */
 
 /* Prepare for a picture: weights of all rows and columns. `window` (left, top, right, bottom) is what

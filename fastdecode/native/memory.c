@@ -11,16 +11,29 @@
 
 #include <jerror.h>
 
+#if defined(__SANITIZE_ADDRESS__)
+#define EACH_PIECE_ALONE 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define EACH_PIECE_ALONE 1
+#endif
+#endif
+
+enum { ALIGNMENT = 64 }; /* libjpeg-turbo's SIMD wants 32, and rows of whole pairs of them */
+#ifdef EACH_PIECE_ALONE
+/* AddressSanitizer sees what reaches out of a chunk, not out of a piece: so each has its own. */
+enum { LARGEST_KEPT = 0, SMALLEST_CHUNK = 0 };
+#else
 enum {
-    ALIGNMENT = 64,            /* libjpeg-turbo's SIMD wants 32, and rows of whole pairs of them */
     LARGEST_KEPT = 64 << 20,   /* bytes: one huge picture must not hold its memory for ever */
     SMALLEST_CHUNK = 256 << 10 /* bytes: enough for a baseline picture 2000 pixels wide */
 };
+#endif
 
+/* Its memory follows it, ALIGNMENT bytes from its beginning. */
 typedef struct chunk {
     struct chunk *next;
     size_t size, used;
-    uint8_t *memory; /* aligned */
 } chunk;
 
 /* A pool: `first` is the chunk that pieces are cut from. */
@@ -60,16 +73,16 @@ static size_t rounded_up(size_t size) {
     return (size + (ALIGNMENT - 1)) & ~(size_t)(ALIGNMENT - 1);
 }
 
+/* `size` is a multiple of ALIGNMENT. */
 static chunk *new_chunk(size_t size) {
-    if (size > SIZE_MAX - sizeof(chunk) - ALIGNMENT)
+    if (size > SIZE_MAX - ALIGNMENT)
         return NULL;
-    chunk *made = malloc(sizeof(chunk) + ALIGNMENT + size);
+    chunk *made = aligned_alloc(ALIGNMENT, ALIGNMENT + size);
     if (made == NULL)
         return NULL;
     made->next = NULL;
     made->size = size;
     made->used = 0;
-    made->memory = (uint8_t *)rounded_up((size_t)(made + 1));
     return made;
 }
 
@@ -88,7 +101,8 @@ static void *cut_off(j_common_ptr jpeg, int which, size_t size) {
     if (size > SIZE_MAX / 4)
         ERREXIT1(jpeg, JERR_OUT_OF_MEMORY, 0);
     size = rounded_up(size);
-    if (which == JPOOL_IMAGE && memory->limit && size > memory->limit - from->used)
+    if (which == JPOOL_IMAGE && memory->limit &&
+        (from->used > memory->limit || size > memory->limit - from->used))
         fd_errors_leave((fd_errors *)jpeg->err, FD_TOO_LARGE,
                         "decoding it takes more memory than is allowed");
     chunk *at = from->first;
@@ -100,7 +114,7 @@ static void *cut_off(j_common_ptr jpeg, int which, size_t size) {
         from->first = at;
         from->total += at->size;
     }
-    void *piece = at->memory + at->used;
+    void *piece = (uint8_t *)at + ALIGNMENT + at->used;
     at->used += size;
     from->used += size;
     return piece;

@@ -11,6 +11,7 @@ import torch
 from torch.utils.data import default_collate
 
 from fastdecode.torch.failures import SKIPPED
+from fastdecode.torch.lane import LEFT, Draws, Lane
 from fastdecode.torch.memory import BatchMemory
 from fastdecode.torch.order import Item
 from fastdecode.torch.source import Source
@@ -79,20 +80,28 @@ class Assembly:
         See `Ready`.
     part : int
         How many samples one call of `make` makes.
+    lane : Lane or None
+        What makes most samples of a part at once.
     """
 
-    def __init__(self, recipe: Recipe, items: list[Item], position: int, part: int) -> None:
+    def __init__(
+        self,
+        recipe: Recipe,
+        items: list[Item],
+        position: int,
+        part: int,
+        lane: Lane | None = None,
+    ) -> None:
         self._recipe = recipe
         self._items = items
         self._position = position
-        self._images = self._slots = None
+        self._lane = lane
+        self._images = None
         shape = recipe.source.shape
         if shape is not None and recipe.collate_fn is None:
             self._images = recipe.memory.take(
                 (len(items), *shape), recipe.source.dtype, channels_last=recipe.channels_last
             )
-            with torch.inference_mode(mode=False):
-                self._slots = self._images.unbind(0)
         self._samples: list[Any] = [None] * len(items)
         self._errors: dict[int, BaseException] = {}
         self.parts = [range(at, min(at + part, len(items))) for at in range(0, len(items), part)]
@@ -108,7 +117,7 @@ class Assembly:
 
     def make(self, part: range) -> None:
         """Make some of the samples. Never raises: an error comes out at `result`."""
-        for at in part:
+        for at in part if self._lane is None else self._make_most(self._lane, part):
             if self._cancelled:
                 return
             try:
@@ -120,11 +129,37 @@ class Assembly:
             if not self._left:
                 self._done.set()
 
+    def _make_most(self, lane: Lane, part: range) -> list[int]:
+        """Make what the lane makes; return what is left."""
+        items = self._items[part.start : part.stop]
+        images = None if self._images is None else self._images[part.start : part.stop]
+        draws = Draws([item.seed for item in items])
+        try:
+            made = lane.make(
+                [item.index for item in items], draws, images, stopped=lambda: self._cancelled
+            )
+        except BaseException as error:  # likewise
+            self._errors[part.start] = error
+            return []
+        handed_out = self._recipe.source.handed_out
+        self._samples[part.start : part.stop] = [
+            None if sample is LEFT else handed_out(sample) for sample in made
+        ]
+        return [at for at, sample in zip(part, made, strict=True) if sample is LEFT]
+
+    def _slot(self, at: int) -> torch.Tensor | None:
+        """Return the place of an image in the batch, if it has one yet."""
+        if self._images is None:
+            return None
+        with torch.inference_mode(mode=False):  # else no other thread might write to it
+            slot: torch.Tensor = self._images[at]
+            return slot
+
     def _sample(self, at: int) -> Any:
         index, seed = self._items[at]
         generator = _generators.generator
         generator.manual_seed(seed)
-        slot = None if self._slots is None else self._slots[at]
+        slot = self._slot(at)
         sample = self._recipe.source.fetch(index, generator, slot)
         if slot is not None and sample is not SKIPPED:
             image = sample[0] if isinstance(sample, tuple) else sample
@@ -220,8 +255,15 @@ def collate(
     batch = images[kept] if skipped else images
     if isinstance(good[0], tuple):  # a list, as from torch's default_collate
         rest = zip(*(sample[1:] for sample in good), strict=True)
-        batch = [batch, *(default_collate(list(values)) for values in rest)]
+        batch = [batch, *(_collated(list(values)) for values in rest)]
     return Ready(batch, position, skipped)
+
+
+def _collated(values: list[Any]) -> Any:
+    """Do as default_collate, which looks long at plain class numbers."""
+    if all(type(value) is int for value in values):
+        return torch.tensor(values)
+    return default_collate(values)
 
 
 def _channels_last(batch: Any) -> Any:

@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Callable
 from typing import TypeAlias
 
+from fastdecode.native.pool import Pool
 from fastdecode.torch.threads import settle_here, single_thread_here
 
 __all__ = ["Crew"]
@@ -28,10 +29,16 @@ class Crew:
     ----------
     count : int
         How many threads; at least 1.
+
+    Attributes
+    ----------
+    pool : Pool
+        As many threads of the native core, for those that are at a whole batch.
     """
 
     def __init__(self, count: int) -> None:
         self.count = count
+        self.pool = Pool(count)
         self._start()
 
     def _start(self) -> None:
@@ -62,6 +69,7 @@ class Crew:
         """Drop what has not begun, and end the threads. A second call does nothing."""
         if os.getpid() == self._process:
             self._stop()
+        self.pool.close()
 
 
 def _work(tasks: queue.SimpleQueue[_Task | None], begun: queue.SimpleQueue[None]) -> None:

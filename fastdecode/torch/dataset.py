@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypedDict
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from fastdecode import api
+from fastdecode.native import library
+from fastdecode.native.pool import Pool
 from fastdecode.torch.chosen import Chosen, Settings, choose
-from fastdecode.torch.failures import DAMAGE, OnError, is_damage, naming
+from fastdecode.torch.dataset_options import DatasetOptions
+from fastdecode.torch.failures import DAMAGE, is_damage, naming
+from fastdecode.torch.in_order import fetch_in_order
+from fastdecode.torch.lane import Lane
 from fastdecode.torch.mixin import DecodeMixin
 from fastdecode.torch.standard import standard_transform
 from fastdecode.torch.tolerant import TolerantDataset, plain_index
@@ -20,24 +25,8 @@ if TYPE_CHECKING:
 
     from fastdecode.geometry import Geometry
     from fastdecode.torch.transforms.base import Quality
-    from fastdecode.types import Mode, Output, Reduce
 
 __all__ = ["DatasetOptions", "DecodeDataset"]
-
-
-class DatasetOptions(TypedDict, total=False):
-    """What every dataset of the package takes by name; `DecodeDataset` says what each is."""
-
-    reduce: Reduce
-    min_size: int | tuple[int, int] | None
-    mode: Mode
-    orient: bool
-    backend: str | None
-    output: Output | None
-    on_error: OnError
-    fuse: bool
-    quality: Quality
-    headroom: float
 
 
 class DecodeDataset(DecodeMixin, TolerantDataset):
@@ -95,6 +84,8 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
     fuse: bool = True
     quality: Quality = "default"
     headroom: float = 1.0
+    _loader: Callable[[str], Any] | None = None
+    """What makes something of a path instead: of `DecodeImageFolder`."""
 
     def __init__(
         self,
@@ -120,7 +111,8 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
-        state.pop("_choice", None)  # made anew where it is needed
+        for made_when_needed in ("_choice", "_lane"):
+            state.pop(made_when_needed, None)
         return state
 
     def read(self, index: int) -> tuple[Any, Any]:
@@ -289,8 +281,17 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
         image, geometry = self._picture(source)
         return (image if transform is None else transform(image)), geometry
 
+    def _fetch_all(self, indices: Sequence[int]) -> list[Any]:
+        lane: Lane | None = self.__dict__.get("_lane")
+        if lane is None and library.lib is not None:
+            # One thread: a worker process has one core for itself.
+            lane = self.__dict__["_lane"] = Lane(self, DecodeDataset, Pool(1))
+        return fetch_in_order(self, indices, lane)
+
     def _encoded(self, source: Any) -> Any:
-        """Return a file's bytes."""
+        """Return a file's bytes, or what the loader makes of it."""
+        if self._loader is not None:
+            return self._loader(source)
         named = isinstance(source, (str, os.PathLike))
         return api.read_file(os.fspath(source)) if named else source
 

@@ -57,6 +57,7 @@ class ThreadEpoch:
         # Small parts keep all threads busy to the end of a batch, large ones hand over less often.
         shares = 1 if crew is None else crew.count * _PARTS_A_THREAD
         self._part = max(1, min(_LARGEST_PART, order.batch_size // shares))
+        self._lane = None if crew is None else recipe.source.lane(crew.pool)
         self._fill()
 
     def _fill(self) -> None:
@@ -64,7 +65,9 @@ class ThreadEpoch:
         while self._next < self._order.count and len(self._pending) < max(1, self._prefetch):
             items = self._order.batch(self._next)
             self._next += 1
-            assembly = Assembly(self._recipe, items, self._next, self._part)
+            lane = self._lane if self._lane is not None and self._lane.pays else None
+            size = self._part if lane is None else lane.part
+            assembly = Assembly(self._recipe, items, self._next, size, lane)
             self._pending.append(assembly)
             if self._crew is not None:
                 for part in assembly.parts:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from fastdecode.torch import class_folders
 from fastdecode.torch.class_folders import IMG_EXTENSIONS
-from fastdecode.torch.dataset import DatasetOptions, DecodeDataset
+from fastdecode.torch.dataset import DecodeDataset
+from fastdecode.torch.dataset_options import DatasetOptions
 from fastdecode.torch.standard import standard_transform
 
 if TYPE_CHECKING:
@@ -190,9 +191,6 @@ class ImageFolder(DecodeDataset):
     def _settings(self) -> Settings:
         settings = super()._settings()
         return settings if self._loader is None else settings._replace(fuse=False)
-
-    def _encoded(self, source: Any) -> Any:
-        return super()._encoded(source) if self._loader is None else self._loader(source)
 
     def _picture(self, source: Any) -> tuple[Any, Geometry | None]:
         if self._loader is None:

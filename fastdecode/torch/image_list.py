@@ -6,7 +6,8 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fastdecode.torch.dataset import DatasetOptions, DecodeDataset
+from fastdecode.torch.dataset import DecodeDataset
+from fastdecode.torch.dataset_options import DatasetOptions
 from fastdecode.torch.table import Table, as_targets, read_table
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from fastdecode.native.pool import Pool
 from fastdecode.torch.assembly import (
     Ready,
     Recipe,
@@ -21,11 +22,27 @@ from fastdecode.torch.assembly import (
     too_late,
 )
 from fastdecode.torch.failures import take_along
+from fastdecode.torch.lane import LEFT, Draws, Lane
 from fastdecode.torch.order import Item, Order
 from fastdecode.torch.source import Source
 from fastdecode.torch.threads import limit_threads
 
 __all__ = ["ProcessWorkers"]
+
+
+def _seed_all(seed: int) -> None:
+    """Seed all that a user's own code might draw from."""
+    # Not `torch.manual_seed`, which goes on to every other device there might be, and takes 0.1 ms.
+    torch.default_generator.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002 - it is the global one that they draw from
+
+
+class _Draws(Draws):
+    """Those of a worker, where the user's own code has random numbers of the item's, too."""
+
+    def begin(self, at: int) -> None:
+        _seed_all(self._seeds[at])
 
 
 class _Samples(Dataset[Any]):
@@ -34,12 +51,14 @@ class _Samples(Dataset[Any]):
     def __init__(self, source: Source) -> None:
         self._source = source
         self._reported: int | None = None
+        self._lane: Lane | None = None
 
     def __getitems__(self, items: list[Item]) -> Any:
         if self._reported is None:  # what was known before the worker began
             self._reported = len(self._source.errors)
+            self._lane = self._source.lane(Pool(1))  # a worker has one core for itself
         try:
-            samples = [self._sample(item) for item in items]
+            samples = self._samples(items)
         except StopIteration as error:
             raise stopped_early(error) from error
         # Also those of a batch before this that raised, and so could not report.
@@ -50,13 +69,20 @@ class _Samples(Dataset[Any]):
     def __getitem__(self, item: Item) -> Any:
         return self.__getitems__([item])
 
+    def _samples(self, items: list[Item]) -> list[Any]:
+        lane = self._lane
+        if lane is None or not lane.pays:
+            return [self._sample(item) for item in items]
+        indices, seeds = [item.index for item in items], [item.seed for item in items]
+        made = lane.make(indices, _Draws(seeds))
+        return [
+            self._sample(item) if sample is LEFT else self._source.handed_out(sample)
+            for item, sample in zip(items, made, strict=True)
+        ]
+
     def _sample(self, item: Item) -> Any:
         index, seed = item
-        # All that a user's own transform might draw from. Not `torch.manual_seed`, which goes on to
-        # every other device there might be, and takes 0.1 ms for it.
-        torch.default_generator.manual_seed(seed)
-        random.seed(seed)
-        np.random.seed(seed % 2**32)  # noqa: NPY002 - it is the global one that they draw from
+        _seed_all(seed)
         return self._source.fetch(index, None, None)
 
 

@@ -9,9 +9,12 @@ import torch
 from torch.utils.data import IterableDataset, Subset
 
 from fastdecode.errors import BackendUnavailable, UnknownBackend
+from fastdecode.native import library
+from fastdecode.native.pool import Pool
 from fastdecode.preference import load_named, preferred
 from fastdecode.torch.dataset import DecodeDataset
 from fastdecode.torch.failures import SKIPPED, Failures
+from fastdecode.torch.lane import Lane
 
 __all__ = ["Source"]
 
@@ -100,8 +103,18 @@ class Source:
         if self._subset is not None:
             index = self._subset[index]
         sample = self._decoding.fetch(index, generator=generator, out=out, among=self._subset)
+        return self.handed_out(sample)
+
+    def handed_out(self, sample: Any) -> Any:
+        """Return the picture alone of a dataset that has no targets."""
+        if self._decoding is None or self._decoding.has_targets or sample is SKIPPED:
+            return sample
         # A subclass with its own __getitem__ has the say of what a sample is.
         ours = type(self._decoding).__getitem__ is DecodeDataset.__getitem__
-        if ours and not self._decoding.has_targets and sample is not SKIPPED:
-            return sample[0]
-        return sample
+        return sample[0] if ours else sample
+
+    def lane(self, pool: Pool) -> Lane | None:
+        """Return what makes samples by the native core, if it is there; indices are as here."""
+        if self._decoding is None or library.lib is None:
+            return None
+        return Lane(self._decoding, DecodeDataset, pool, self._subset)

@@ -137,7 +137,7 @@ class TolerantDataset(Dataset[Any]):
         DecodeError
             If none is left.
         """
-        fetched = [self.fetch(index) for index in indices]
+        fetched = self._fetch_all(indices)
         samples = [sample for sample in fetched if sample is not SKIPPED]
         if fetched and not samples:
             asked = {plain_index(index) for index in indices}
@@ -146,6 +146,10 @@ class TolerantDataset(Dataset[Any]):
         if self.has_targets or self._is_overridden():
             return samples
         return [image for image, _ in samples]
+
+    def _fetch_all(self, indices: Sequence[int]) -> list[Any]:
+        """Fetch one sample after the other: for a subclass that can do better."""
+        return [self.fetch(index) for index in indices]
 
     def _is_overridden(self) -> bool:
         """Whether a subclass makes its samples in a ``__getitem__`` of its own."""

@@ -14,8 +14,10 @@ from fastdecode.api import decode_part
 from fastdecode.arguments import as_buffer
 from fastdecode.geometry import Geometry
 from fastdecode.orientation import seen_size
+from fastdecode.torch.transforms import direct
 from fastdecode.torch.transforms.normalize import Normalize
 from fastdecode.torch.transforms.resample import resample
+from fastdecode.torch.transforms.seeded import generator_of
 from fastdecode.types import REDUCES
 
 if TYPE_CHECKING:
@@ -23,9 +25,10 @@ if TYPE_CHECKING:
 
     from fastdecode.types import Box, Header, Image, Reduce
 
-__all__ = ["Crop", "EncodedTransform", "Plan", "Quality", "is_number"]
+__all__ = ["Crop", "EncodedTransform", "Plan", "Quality", "geometry_of", "is_number"]
 
 Quality = Literal["default", "exact"]
+_LARGEST_FIRST = tuple(sorted(REDUCES, reverse=True))
 
 
 class EncodedTransform(ABC):
@@ -153,6 +156,10 @@ class Crop(EncodedTransform):
     def plan(self, width: int, height: int, generator: torch.Generator | None) -> Plan:
         """Decide, and draw, what is to become of a picture of that size in pixels."""
 
+    def seeded_plan(self, width: int, height: int, seed: int) -> Plan:
+        """Plan with the numbers of a generator of that seed."""
+        return self.plan(width, height, generator_of(seed))
+
     def with_geometry(
         self,
         data: Any,
@@ -164,9 +171,17 @@ class Crop(EncodedTransform):
     ) -> tuple[torch.Tensor, Geometry]:
         """Decode and transform, and tell where the result lies. Parameters as for a call."""
         data = data if type(data) is bytes else as_buffer(data)
-        header = formats.probe(data)
-        plan = self.plan(*_seen_size(header, orient=orient), generator)
-        out = self._checked(out, plan)
+        sides = direct.sides(data, backend, orient=orient)
+        if sides is not None:
+            plan = self.plan(*sides, generator)
+            out = self._checked(out, plan)
+            if direct.write(data, self.numbers(plan, *sides), self.normalize, out):
+                return out, geometry_of(plan)
+            header = formats.probe(data)
+        else:
+            header = formats.probe(data)
+            plan = self.plan(*_seen_size(header, orient=orient), generator)
+            out = self._checked(out, plan)
         pixels = self._pixels(data, header, plan, backend, orient=orient)
         if plan.flip:
             pixels = pixels.flip(-1)
@@ -174,7 +189,7 @@ class Crop(EncodedTransform):
             out.copy_(pixels)
         else:
             self.normalize(pixels, out=out)
-        return out, _geometry(plan)
+        return out, geometry_of(plan)
 
     def _checked(self, out: torch.Tensor | None, plan: Plan) -> torch.Tensor:
         shape = (3, *plan.size)
@@ -214,16 +229,21 @@ class Crop(EncodedTransform):
         Only a JPEG is ever reduced: its decoder does less work then, where any other format is
         decoded in full and averaged.
         """
-        if self.quality == "exact" or header.format != "jpeg":
+        return self._jpegs_reduction(plan) if header.format == "jpeg" else 1
+
+    def _jpegs_reduction(self, plan: Plan) -> Reduce:
+        if self.quality == "exact":
             return 1
         left, top, right, bottom = plan.box
-        height, width = (side * self.headroom for side in plan.canvas)
-        fitting: list[Reduce] = [
-            reduce
-            for reduce in REDUCES
-            if bottom - top >= height * reduce and right - left >= width * reduce
-        ]
-        return max(fitting, default=1)
+        height, width = plan.canvas[0] * self.headroom, plan.canvas[1] * self.headroom
+        for reduce in _LARGEST_FIRST:
+            if bottom - top >= height * reduce and right - left >= width * reduce:
+                return reduce
+        return 1
+
+    def numbers(self, plan: Plan, width: int, height: int) -> tuple[float, ...] | None:
+        """Return the plan for a JPEG of that size as the native core's numbers, if it has any."""
+        return direct.numbers_of(plan, width, height, self._jpegs_reduction(plan))
 
     def _options(self) -> str:
         """Show what all of them have, for `repr`."""
@@ -257,7 +277,8 @@ def _on_canvas(image: Image, box: tuple[float, float, float, float], plan: Plan)
     return padded
 
 
-def _geometry(plan: Plan) -> Geometry:
+def geometry_of(plan: Plan) -> Geometry:
+    """Tell where the result of a plan lies in the picture."""
     left, top, right, bottom = plan.box
     across, down = (right - left) / plan.canvas[1], (bottom - top) / plan.canvas[0]
     height, width = plan.size

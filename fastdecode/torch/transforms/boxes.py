@@ -17,9 +17,18 @@ import torch
 
 from fastdecode.types import Box
 
-__all__ = ["center_crop", "draw_box", "draw_flip", "resized"]
+__all__ = [
+    "ATTEMPTS",
+    "center_crop",
+    "draw_box",
+    "draw_flip",
+    "logarithms",
+    "nearest_box",
+    "resized",
+]
 
-_ATTEMPTS = 10
+ATTEMPTS = 10
+"""How often a box is drawn before the central one is taken."""
 
 
 def draw_box(
@@ -55,14 +64,14 @@ def draw_box(
     have none, and fail).
     """
     area = height * width
-    low, high = _logarithms(ratio)
+    low, high = logarithms(ratio)
     where = _device(generator)
     number = _number(where)
 
     def draw_below(limit: int) -> int:
         return int(torch.randint(0, limit, (1,), generator=generator, device=where).item())
 
-    for _ in range(_ATTEMPTS):
+    for _ in range(ATTEMPTS):
         target = area * number.uniform_(scale[0], scale[1], generator=generator).item()
         aspect = torch.exp(number.uniform_(low, high, generator=generator)).item()
         across = round(math.sqrt(target * aspect))
@@ -71,6 +80,11 @@ def draw_box(
             top = draw_below(height - down + 1)
             left = draw_below(width - across + 1)
             return left, top, left + across, top + down
+    return nearest_box(width, height, ratio)
+
+
+def nearest_box(width: int, height: int, ratio: tuple[float, float]) -> Box:
+    """Return the central box whose ratio is nearest to those that are allowed."""
     across, down = width, height
     if width / height < min(ratio):
         down = max(1, round(width / min(ratio)))
@@ -112,7 +126,8 @@ def _number(where: torch.device) -> torch.Tensor:
 
 
 @cache
-def _logarithms(ratio: tuple[float, float]) -> tuple[float, float]:
+def logarithms(ratio: tuple[float, float]) -> tuple[float, float]:
+    """Return the logarithms of both, as float32 has them."""
     low, high = torch.log(torch.tensor(ratio, dtype=torch.float32, device="cpu")).tolist()
     return low, high
 

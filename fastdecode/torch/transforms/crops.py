@@ -12,6 +12,7 @@ from fastdecode.arguments import is_int
 from fastdecode.torch.transforms.base import Crop, Plan, Quality, is_number
 from fastdecode.torch.transforms.boxes import center_crop, draw_box, draw_flip, resized
 from fastdecode.torch.transforms.normalize import IMAGENET_MEAN, IMAGENET_STD
+from fastdecode.torch.transforms.seeded import box_and_flip
 
 if TYPE_CHECKING:
     from fastdecode.types import Box
@@ -74,6 +75,14 @@ class RandomResizedCrop(Crop):
         """Draw a box, then whether to flip."""
         box = draw_box(width, height, self.scale, self.ratio, generator)
         return Plan(box, self.size, 0, 0, self.size, draw_flip(self.flip, generator))
+
+    def seeded_plan(self, width: int, height: int, seed: int) -> Plan:
+        """Draw the same as `plan` with a generator of that seed."""
+        if type(self).plan is RandomResizedCrop.plan:
+            drawn = box_and_flip(width, height, self.scale, self.ratio, self.flip, seed)
+            if drawn is not None:
+                return Plan(drawn[0], self.size, 0, 0, self.size, drawn[1])
+        return super().seeded_plan(width, height, seed)
 
     def __repr__(self) -> str:
         return (

@@ -24,6 +24,11 @@ class Normalize:
     mean, std : sequence of 3 floats, or None
         On a scale of 0 to 1. A mean of None leaves values of 0 to 1.
 
+    Attributes
+    ----------
+    affine : (factors, summands)
+        Of red, green and blue, for values of 0 to 255: float32 numbers.
+
     Notes
     -----
     The same as torchvision's ``ToDtype(float32, scale=True)`` and ``Normalize``, in one
@@ -43,6 +48,10 @@ class Normalize:
         stds = torch.tensor(self.std or (1.0, 1.0, 1.0), dtype=torch.float64, device="cpu")
         factor = (1 / (255 * stds)).float().view(3, 1, 1)
         bias = (-means / stds).float().view(3, 1, 1)
+        self.affine: tuple[tuple[float, ...], tuple[float, ...]] = (
+            tuple(factor.flatten().tolist()),
+            tuple(bias.flatten().tolist()),
+        )
         self._on = {factor.device: (factor, bias)}
 
     def __call__(self, pixels: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:

@@ -3,7 +3,8 @@
 Notes
 -----
 The filter is a triangle whose half-width is the scale, but at least one pixel: what Pillow calls
-BILINEAR, and torch and torchvision ``antialias=True``. Pillow and torch agree to one level.
+BILINEAR, and torch and torchvision ``antialias=True``. Pillow, torch and the native
+core agree to one level.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import torch
 from PIL import Image as PillowImage
+
+from fastdecode.native import single
+from fastdecode.torch.transforms import direct
 
 if TYPE_CHECKING:
     from fastdecode.types import Box, Image
@@ -43,12 +47,36 @@ def resample(image: Image, box: FloatBox, canvas: tuple[int, int], window: Box) 
     tensor of uint8, (3, h, w)
         Of the window's size. It may share the image's memory if there is nothing to resize.
     """
+    whole = box == (0, 0, image.shape[1], image.shape[0])
+    if direct.available() and not (whole and image.shape[:2] == canvas):
+        resized = _by_core(image, box, canvas, window)
+        if resized is not None:
+            return resized
     left, top, right, bottom = window
     # Of a strip one pixel wide the canvas may be gigabytes, of which hardly any is shown.
     huge = canvas[0] * canvas[1] > _LARGEST_CANVAS * (right - left) * (bottom - top)
-    if box == (0, 0, image.shape[1], image.shape[0]) and not huge:
+    if whole and not huge:
         return _by_torch(image, canvas, window)
     return _by_pillow(image, box, canvas, window)
+
+
+def _by_core(
+    image: Image, box: FloatBox, canvas: tuple[int, int], window: Box
+) -> torch.Tensor | None:
+    """Resize in the way in which JPEGs are, so that a file's kind changes nothing."""
+    if image.strides[1:] != (3, 1):  # turned by the EXIF orientation
+        image = np.ascontiguousarray(image)
+    left, top, right, bottom = window
+    readable = (0, 0, image.shape[1], image.shape[0])
+    part = (left, top, right - left, bottom - top)
+    result = np.empty((bottom - top, right - left, 3), np.uint8)
+    made = single.resize(
+        image,
+        (1, *box, *readable, canvas[1], canvas[0], *part, 0),
+        single.stored(None, channels_first=False),
+        result.ctypes.data,
+    )
+    return torch.from_numpy(result).permute(2, 0, 1) if made else None
 
 
 def _by_torch(image: Image, canvas: tuple[int, int], window: Box) -> torch.Tensor:

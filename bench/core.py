@@ -1,0 +1,149 @@
+"""What a `Loader` asks of the native core, asked without Python: for `limit.py` and `gil.py`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from fastdecode import probe
+from fastdecode.native import library
+from fastdecode.torch.order import Sharding
+from fastdecode.torch.transforms import direct
+
+_RGB = library.LAYOUTS["RGB"]
+_SCRATCH_A_THREAD = 4  # pictures: nobody meets a neighbour's, and all stay in the caches
+_SLOTS = 256  # results: as many as a Loader's batches have
+
+
+class Picture(NamedTuple):
+    """One picture of an epoch.
+
+    Attributes
+    ----------
+    data : bytes
+        The file.
+    size : (width, height)
+    numbers : tuple of 16 numbers
+        What becomes of it: see `fastdecode.native.single`.
+    """
+
+    data: bytes
+    size: tuple[int, int]
+    numbers: tuple[float, ...]
+
+    @property
+    def window(self) -> tuple[int, int, int, int]:
+        """The part that has to be decoded: left, top, right, bottom in reduced pixels."""
+        _, left, top, right, bottom, *rest = self.numbers
+        in_left, in_top, in_right, in_bottom, canvas_width, canvas_height, x, y, *size, _flip = rest
+        columns = _needed((left, right), (in_left, in_right), canvas_width, (x, x + size[0]))
+        rows = _needed((top, bottom), (in_top, in_bottom), canvas_height, (y, y + size[1]))
+        return columns[0], rows[0], columns[1], rows[1]
+
+
+def _needed(
+    box: tuple[float, float], readable: tuple[float, float], canvas: float, made: tuple[float, ...]
+) -> tuple[int, int]:
+    """Return the first pixel that the results `made` need along one side, and the one after the
+    last: the filter reaches one pixel, or one result, to either side of a result's centre."""
+    scale = (box[1] - box[0]) / canvas
+    reach = max(1.0, scale)
+    first = int(box[0] + (made[0] + 0.5) * scale - reach + 0.5)
+    end = int(box[0] + (made[1] - 0.5) * scale + reach + 0.5)
+    return max(int(readable[0]), first), min(int(readable[1]), end)
+
+
+def pictures_of(loader: Any, epoch: int = 0) -> list[Picture]:
+    """List what a `Loader` over an `ImageFolder` makes in an epoch, in order: its very boxes."""
+    samples, transform = loader.dataset.samples, loader.dataset.transform
+    sharding = Sharding(len(samples), loader.batch_size, loader._shuffle, False, loader.seed)
+    order = sharding.order(epoch, 0, 1)
+    files: dict[Path, bytes] = {}
+    found = []
+    for number in range(order.count):
+        for index, seed in order.batch(number):
+            path = Path(samples[index][0]).resolve()
+            if path not in files:
+                files[path] = path.read_bytes()
+            data = files[path]
+            header = probe(data)
+            plan = transform.seeded_plan(header.width, header.height, seed)
+            numbers = transform.numbers(plan, header.width, header.height)
+            if header.format != "jpeg" or numbers is None:
+                raise SystemExit(f"{path.name} is nothing for the native core")
+            found.append(Picture(data, (header.width, header.height), numbers))
+    return found
+
+
+class Work:
+    """An epoch for the C threads of a pool, in one call.
+
+    Parameters
+    ----------
+    pictures : sequence of Picture
+    what : {"resized", "regions", "whole"}
+        Make what the Loader makes, as `normalize` says; or decode the same regions and do nothing
+        else; or decode whole pictures.
+    threads : int
+    normalize : Normalize, optional
+    """
+
+    def __init__(
+        self, pictures: Sequence[Picture], what: str, threads: int, normalize: Any = None
+    ) -> None:
+        library.require()
+        ffi, lib = library.ffi, library.lib
+        self._pool = ffi.gc(lib.fd_pool_create(threads), lib.fd_pool_destroy)
+        self._items = ffi.new("fd_item[]", len(pictures))
+        self._pixels = direct.pixels_of(normalize, channels_first=True)
+        self._kept = [ffi.from_buffer("uint8_t[]", picture.data) for picture in pictures]
+        self.slots = torch.empty(0)
+        if what == "resized":
+            height, width = (int(side) for side in pictures[0].numbers[14:12:-1])
+            self.slots = torch.empty((_SLOTS, 3, height, width))
+        largest = max(3 * picture.size[0] * picture.size[1] for picture in pictures)
+        scratch = np.empty((_SCRATCH_A_THREAD * threads, largest), np.uint8)
+        self._scratch = scratch
+        for at, (item, picture) in enumerate(zip(self._items, pictures, strict=True)):
+            item.data, item.size = self._kept[at], len(picture.data)
+            item.wanted, item.request.reduce, item.request.layout = 1, 1, _RGB
+            item.request.strict = 1
+            place = scratch[at % len(scratch)].ctypes.data
+            if what == "resized":
+                item.resized = 1
+                fill(item, picture.numbers)
+                place = self.slots[at % _SLOTS].data_ptr()
+            elif what == "regions":
+                request = item.request
+                request.reduce = int(picture.numbers[0])
+                request.left, request.top, request.right, request.bottom = picture.window
+                item.stride = 3 * (request.right - request.left)
+            else:
+                item.stride = 3 * picture.size[0]
+            item.out = ffi.cast("void *", place)
+
+    def run(self, count: int | None = None) -> float:
+        """Do it, or the first so many pictures of it; return images/s."""
+        count = len(self._items) if count is None else count
+        start = time.perf_counter()
+        library.lib.fd_pool_decode(self._pool, self._items, count, self._pixels)
+        seconds = time.perf_counter() - start
+        for item in self._items[0:count]:
+            if item.status:
+                raise RuntimeError(library.ffi.string(item.message).decode())
+        return count / seconds
+
+
+def fill(item: Any, numbers: Sequence[float]) -> None:
+    """Write the sixteen numbers into an ``fd_item``."""
+    resize = item.resize
+    item.request.reduce = int(numbers[0])
+    resize.left, resize.top, resize.right, resize.bottom = numbers[1:5]
+    names = "in_left in_top in_right in_bottom canvas_width canvas_height x y width height flip"
+    for name, value in zip(names.split(), numbers[5:], strict=True):
+        setattr(resize, name, int(value))

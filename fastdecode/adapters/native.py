@@ -1,0 +1,74 @@
+"""The package's own core in C, over libjpeg-turbo: it decodes only the part that is wanted."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import fastdecode
+from fastdecode.adapters.base import Backend, CodecWarning, Support
+from fastdecode.errors import BackendUnavailable, DecodeError
+from fastdecode.native import library
+from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
+
+__all__ = ["Native"]
+
+_OK, _WARNED, _NO_MEMORY = 0, 1, 5
+_CHANNELS: dict[PixelLayout, tuple[int, ...]] = {"L": (), "RGB": (3,), "RGBA": (4,), "CMYK": (4,)}
+
+
+class Native(Backend):
+    """JPEG only: `fd_decode` of ``fastdecode/native``, with a decoder for each thread."""
+
+    distribution = "fastdecode"
+    supports = {
+        "jpeg": (
+            Support(
+                layouts=frozenset({"RGB", "L", "RGBA", "CMYK"}),
+                reduces=frozenset({1, 2, 4, 8}),
+                region=True,
+                out=True,
+                warnings=True,
+                codings=frozenset({"baseline", "progressive", "arithmetic"}),
+                colors=frozenset({"gray", "ycc", "rgb", "cmyk"}),
+                partial_scans=False,
+            ),
+        )
+    }
+
+    def __init__(self) -> None:
+        if library.problem():
+            raise BackendUnavailable(library.problem())
+
+    def decode(
+        self,
+        data: Buffer,
+        header: Header,
+        *,
+        reduce: Reduce,
+        layout: PixelLayout,
+        window: Box | None,
+        out: Image | None,
+        strict: bool,
+    ) -> Image:
+        if out is None:
+            left, top, right, bottom = window or (
+                0,
+                0,
+                -(-header.width // reduce),
+                -(-header.height // reduce),
+            )
+            out = np.empty((bottom - top, right - left, *_CHANNELS[layout]), np.uint8)
+        status = library.decode(data, out, reduce, layout, window, strict)
+        if status == _OK:
+            return out
+        if status == _WARNED:
+            raise CodecWarning(library.message())
+        if status == _NO_MEMORY:
+            raise MemoryError(library.message())
+        raise DecodeError(library.message())
+
+    def version(self) -> str:
+        return fastdecode.__version__
+
+    def codec(self) -> str:
+        return library.codec()

@@ -1,0 +1,88 @@
+"""The native core: JPEG to pixels, or to resized and normalised tensors, in C.
+
+It is optional. It was built when fastdecode was installed, if a C compiler and libjpeg-turbo's
+headers were there; ``python -m fastdecode`` says whether, and what brings it. `decode` uses it by
+itself, as the backend ``"native"``. Importing this package loads nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = ["install_line", "reindex"]
+
+
+def install_line() -> str:
+    """Return the line for a shell that brings the core to this machine."""
+    from fastdecode.native import library
+
+    return library.install_line()
+
+
+def reindex(jpeg: Buffer, *, max_pixels: int | None = 178_956_970) -> bytes:
+    """Rewrite a JPEG so that any part of it can be decoded without what comes before.
+
+    Nothing is lost: the coefficients are the same, and so is every pixel. They are written anew as
+    a baseline JPEG with optimised Huffman tables and a restart marker after each row of MCUs (8 or
+    16 rows of pixels). A later `decode` with a `region` starts at the first row that it needs.
+
+    Parameters
+    ----------
+    jpeg : bytes, bytearray, memoryview, mmap or 1-D uint8 ndarray
+        The whole file. All APPn and COM segments are kept: Exif, ICC profile and the like. What
+        follows the end marker, such as the other pictures of an MPO, is not.
+    max_pixels : int or None
+        Refuse a header that promises more. None lifts the limit.
+
+    Returns
+    -------
+    bytes
+        The new file.
+
+    Raises
+    ------
+    DecodeError
+        The bytes are damaged, the codec complains of anything in them, or scans are missing.
+    UnsupportedFormat
+        They are no JPEG, or of a kind that libjpeg-turbo does not read.
+    ImageTooLarge
+        The header promises more than `max_pixels`.
+    BackendUnavailable
+        The core was not built; the message says why, and what brings it.
+    TypeError, ValueError
+        An argument is wrong.
+
+    Notes
+    -----
+    Restart markers are those of ITU-T T.81, B.2.1 and E.2.4: after one, the decoder needs nothing
+    of what came before. Progressive and arithmetic files become baseline, and often grow by that.
+
+    Examples
+    --------
+    >>> from fastdecode.native import reindex
+    >>> again = reindex(data)  # doctest: +SKIP
+    """
+    if isinstance(jpeg, (str, os.PathLike)):
+        raise TypeError(f"reindex() takes the bytes of a JPEG, not a path: {os.fspath(jpeg)!r}")
+    if max_pixels is not None and (isinstance(max_pixels, bool) or not isinstance(max_pixels, int)):
+        raise TypeError(f"max_pixels must be an int or None, not {max_pixels!r}")
+    if max_pixels is not None and max_pixels < 1:
+        raise ValueError(f"max_pixels must be at least 1, not {max_pixels}")
+    from fastdecode.native import library
+
+    library.require()
+    ffi, lib = library.ffi, library.lib
+    data = ffi.from_buffer("uint8_t[]", jpeg)
+    limits = ffi.new("fd_limits *", {"pixels": max_pixels or 0, "scans": library.MAX_SCANS})
+    out, size = ffi.new("uint8_t **"), ffi.new("size_t *")
+    status = lib.fd_reindex(library.decoder(), data, len(data), limits, out, size)
+    if status != lib.FD_OK:
+        raise library.failure(status, library.message())
+    try:
+        return bytes(ffi.buffer(out[0], size[0]))
+    finally:
+        lib.fd_free(out[0])

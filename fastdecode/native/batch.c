@@ -1,0 +1,316 @@
+/* batch.c: many pictures, many threads.
+ *
+ * A pool has a queue of jobs: the items of one call. Its threads all work on the oldest job, one
+ * item after another; who finds none left takes the job off the queue and goes on to the next. The
+ * job lies on its caller's stack, so the caller leaves only when no thread is at it any more. */
+#undef _GNU_SOURCE /* its strerror_r is not that of POSIX */
+#undef _POSIX_C_SOURCE
+#define _POSIX_C_SOURCE 200809L
+
+#include "internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    ZEROS = 16,            /* bytes after the end of a file, which a decoder may look at */
+    GRAIN = 64 << 10,      /* bytes: buffers are multiples of it */
+    MUCH = 8 << 20,        /* bytes: a buffer this much larger than needed may be too large */
+    LARGEST_FILE = 1 << 30 /* bytes: a device may have no end */
+};
+
+/* The items of one call. */
+typedef struct job {
+    struct job *next;
+    fd_item *items;
+    size_t count;
+    const fd_pixels *pixels;
+    int decode;          /* 1: fd_pool_decode; 0: fd_pool_open */
+    atomic_size_t taken; /* items given to threads; more than `count` when there are none left */
+    int queued, threads; /* whether it can be found, and how many are at it: under the lock */
+} job;
+
+struct fd_pool {
+    pthread_mutex_t lock;
+    pthread_cond_t work, finished;
+    job *first, *last;
+    int ending;
+    int count;
+    pthread_t threads[];
+};
+
+static void settle(fd_item *item, fd_status status, int code, const char *words) {
+    item->status = (int32_t)status;
+    item->code = code;
+    snprintf(item->message, sizeof item->message, "%s", words);
+}
+
+static void settle_errno(fd_item *item, int code) {
+    char words[FD_MESSAGE];
+    if (code == ENOMEM) {
+        settle(item, FD_NO_MEMORY, 0, "there is no memory for the file");
+        return;
+    }
+    if (strerror_r(code, words, sizeof words) != 0)
+        snprintf(words, sizeof words, "error %d", code);
+    settle(item, FD_IO, code, words);
+}
+
+/* ---- reading files ---- */
+
+/* Make the item's buffer hold `size` bytes of a file; of what is in it, `kept` bytes stay. */
+static int reserve(fd_item *item, size_t size, size_t kept) {
+    size_t needed = size + ZEROS + 1; /* one more to find the end in */
+    size_t capacity = item->capacity;
+    if (needed <= capacity && (capacity / 4 <= needed || capacity - needed <= MUCH))
+        return 0;
+    capacity = (needed + GRAIN - 1) / GRAIN * GRAIN;
+    uint8_t *buffer = malloc(capacity);
+    if (buffer == NULL)
+        return ENOMEM;
+    if (kept)
+        memcpy(buffer, item->buffer, kept);
+    free(item->buffer);
+    item->buffer = buffer;
+    item->capacity = capacity;
+    return 0;
+}
+
+/* Read an open file to its end, whatever size it was said to have. Returns an errno. */
+static int read_all(fd_item *item, int file) {
+    struct stat about;
+    if (fstat(file, &about) != 0)
+        return errno;
+    size_t expected = GRAIN;
+    if (S_ISREG(about.st_mode)) {
+        if (about.st_size > LARGEST_FILE)
+            return EFBIG;
+        expected = (size_t)about.st_size;
+    }
+    int failed = reserve(item, expected, 0);
+    size_t size = 0;
+    while (!failed) {
+        size_t room = item->capacity - ZEROS - size;
+        ssize_t got = room ? read(file, item->buffer + size, room) : 0;
+        if (got > 0) {
+            size += (size_t)got;
+        } else if (got < 0) {
+            failed = errno == EINTR ? 0 : errno;
+        } else if (room) {
+            break;
+        } else {
+            failed = size >= LARGEST_FILE ? EFBIG : reserve(item, 2 * size, size);
+        }
+    }
+    if (failed)
+        return failed;
+    memset(item->buffer + size, 0, ZEROS);
+    item->data = item->buffer;
+    item->size = size;
+    return 0;
+}
+
+static int read_file(fd_item *item) {
+    int file;
+    item->data = NULL;
+    item->size = 0;
+    do {
+        file = open(item->path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    } while (file < 0 && errno == EINTR);
+    if (file < 0)
+        return errno;
+    int failed = read_all(item, file);
+    close(file);
+    return failed;
+}
+
+/* ---- what is done with an item ---- */
+
+static const char *words_for_header(int status) {
+    switch (status) {
+    case FD_OK:
+        return "";
+    case FD_UNSUPPORTED:
+        return "not a JPEG";
+    default:
+        return "the header is damaged, or cut short";
+    }
+}
+
+static void open_item(fd_item *item) {
+    memset(&item->header, 0, sizeof item->header);
+    int failed = item->path != NULL ? read_file(item) : 0;
+    if (failed) {
+        settle_errno(item, failed);
+        return;
+    }
+    if (item->data == NULL) {
+        settle(item, FD_ARGUMENT, 0, "neither a path nor data");
+        return;
+    }
+    int status = fd_probe(item->data, item->size, &item->header);
+    settle(item, (fd_status)status, 0, words_for_header(status));
+}
+
+static void decode_item(fd_item *item, const fd_pixels *pixels, fd_decoder **decoder) {
+    if (item->data == NULL || item->out == NULL || (item->resized && pixels == NULL)) {
+        settle(item, FD_ARGUMENT, 0, "nothing to decode, or nowhere to put it");
+        return;
+    }
+    if (*decoder == NULL && (*decoder = fd_decoder_create()) == NULL) {
+        settle(item, FD_NO_MEMORY, 0, "there is no memory for a decoder");
+        return;
+    }
+    int status;
+    if (item->resized)
+        status = fd_decode_resized(*decoder, item->data, item->size, &item->request, &item->resize,
+                                   pixels, item->out);
+    else
+        status = fd_decode(*decoder, item->data, item->size, &item->request, item->out,
+                           item->stride);
+    settle(item, (fd_status)status, 0, status == FD_OK ? "" : fd_decoder_message(*decoder));
+}
+
+static void work_on(job *at, fd_decoder **decoder) {
+    size_t i;
+    while ((i = atomic_fetch_add_explicit(&at->taken, 1, memory_order_relaxed)) < at->count) {
+        fd_item *item = &at->items[i];
+        if (!at->decode)
+            open_item(item);
+        else if (item->wanted)
+            decode_item(item, at->pixels, decoder);
+    }
+}
+
+/* ---- threads ---- */
+
+static void *run(void *argument) {
+    fd_pool *pool = argument;
+    fd_decoder *decoder = NULL; /* made when first needed, then kept */
+    pthread_mutex_lock(&pool->lock);
+    while (!pool->ending) {
+        job *at = pool->first;
+        if (at == NULL) {
+            pthread_cond_wait(&pool->work, &pool->lock);
+            continue;
+        }
+        at->threads++;
+        pthread_mutex_unlock(&pool->lock);
+        work_on(at, &decoder);
+        pthread_mutex_lock(&pool->lock);
+        if (at->queued) { /* then it is still the first: the others are behind it */
+            at->queued = 0;
+            pool->first = at->next;
+        }
+        if (--at->threads == 0)
+            pthread_cond_broadcast(&pool->finished);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    fd_decoder_destroy(decoder);
+    return NULL;
+}
+
+/* Signals are for the caller's threads, but those that tell of a fault belong where it is. */
+static void block_signals(sigset_t *before) {
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
+    sigset_t blocked;
+    sigfillset(&blocked);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+        sigdelset(&blocked, faults[i]);
+    pthread_sigmask(SIG_SETMASK, &blocked, before);
+}
+
+/* Give the queue what is in `at`, and wait until it is done. */
+static void do_job(fd_pool *pool, job *at) {
+    if (at->count == 0)
+        return;
+    pthread_mutex_lock(&pool->lock);
+    if (pool->first == NULL)
+        pool->first = at;
+    else
+        pool->last->next = at;
+    pool->last = at;
+    at->queued = 1;
+    if (at->count < (size_t)pool->count)
+        for (size_t i = 0; i < at->count; i++)
+            pthread_cond_signal(&pool->work);
+    else
+        pthread_cond_broadcast(&pool->work);
+    while (at->queued || at->threads)
+        pthread_cond_wait(&pool->finished, &pool->lock);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+fd_pool *fd_pool_create(int threads) {
+    if (threads < 1)
+        return NULL;
+    fd_pool *pool = malloc(sizeof *pool + (size_t)threads * sizeof(pthread_t));
+    if (pool == NULL)
+        return NULL;
+    memset(pool, 0, sizeof *pool);
+    if (pthread_mutex_init(&pool->lock, NULL) != 0)
+        goto no_lock;
+    if (pthread_cond_init(&pool->work, NULL) != 0)
+        goto no_work;
+    if (pthread_cond_init(&pool->finished, NULL) != 0)
+        goto no_finished;
+    sigset_t before;
+    block_signals(&before); /* new threads inherit it */
+    while (pool->count < threads &&
+           pthread_create(&pool->threads[pool->count], NULL, run, pool) == 0)
+        pool->count++;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (pool->count == threads)
+        return pool;
+    fd_pool_destroy(pool);
+    return NULL;
+no_finished:
+    pthread_cond_destroy(&pool->work);
+no_work:
+    pthread_mutex_destroy(&pool->lock);
+no_lock:
+    free(pool);
+    return NULL;
+}
+
+void fd_pool_destroy(fd_pool *pool) {
+    if (pool == NULL)
+        return;
+    pthread_mutex_lock(&pool->lock);
+    pool->ending = 1;
+    pthread_cond_broadcast(&pool->work);
+    pthread_mutex_unlock(&pool->lock);
+    for (int i = 0; i < pool->count; i++)
+        pthread_join(pool->threads[i], NULL);
+    pthread_cond_destroy(&pool->finished);
+    pthread_cond_destroy(&pool->work);
+    pthread_mutex_destroy(&pool->lock);
+    free(pool);
+}
+
+void fd_pool_open(fd_pool *pool, fd_item *items, size_t count) {
+    job at = {.items = items, .count = count};
+    do_job(pool, &at);
+}
+
+void fd_pool_decode(fd_pool *pool, fd_item *items, size_t count, const fd_pixels *pixels) {
+    job at = {.items = items, .count = count, .pixels = pixels, .decode = 1};
+    do_job(pool, &at);
+}
+
+void fd_items_free(fd_item *items, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        if (items[i].data == items[i].buffer)
+            items[i].data = NULL;
+        free(items[i].buffer);
+        items[i].buffer = NULL;
+        items[i].capacity = 0;
+    }
+}

@@ -1,0 +1,255 @@
+"""The pictures of a batch as the core sees them: an array of ``fd_item``, filled column by column.
+
+A picture costs Python a few microseconds so. Taken one by one, each of an item's thirty numbers
+would cost a tenth of that.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from fastdecode.native import library
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fastdecode.native.pool import Pool
+    from fastdecode.types import Buffer
+
+__all__ = ["Headers", "Items"]
+
+_MOST_KEPT = 64 << 20
+
+# Columns by the first member of each; those of several numbers lie one after another.
+_COLUMNS: dict[str, tuple[str, Any]] = {
+    "path": ("path", np.uintp),
+    "data": ("data", np.uintp),
+    "size": ("size", np.uintp),
+    "header": ("header.width", (np.int32, 8)),
+    "wanted": ("wanted", np.int32),
+    "resized": ("resized", np.int32),
+    "part": ("request.left", (np.int32, 7)),
+    "limits": ("request.limits.pixels", (np.int64, 2)),
+    "scans": ("request.limits.scans", np.int32),
+    "box": ("resize.left", (np.float64, 4)),
+    "canvas": ("resize.in_left", (np.int32, 11)),
+    "out": ("out", np.uintp),
+    "stride": ("stride", np.intp),
+    "status": ("status", np.int32),
+    "capacity": ("capacity", np.uintp),
+}
+
+
+class Headers(NamedTuple):
+    """What the headers of some items say, a column each; see ``fd_header``.
+
+    Attributes
+    ----------
+    readable : ndarray of bool, (N,)
+        The file could be read, and is a JPEG; else the rest means nothing.
+    width, height, components, bits, sof, restart_interval, has_exif, ended : ndarray of int32, (N,)
+    """
+
+    readable: NDArray[np.bool_]
+    width: NDArray[np.int32]
+    height: NDArray[np.int32]
+    components: NDArray[np.int32]
+    bits: NDArray[np.int32]
+    sof: NDArray[np.int32]
+    restart_interval: NDArray[np.int32]
+    has_exif: NDArray[np.int32]
+    ended: NDArray[np.int32]
+
+
+class Items:
+    """Pictures of one batch after another, in memory that is used again.
+
+    It serves one thread at a time: `read`, then `resize` or `decode`, then `clear`.
+    """
+
+    def __init__(self) -> None:
+        self._items: Any = None
+        self._owner: Any = None
+        self._rows: NDArray[Any] = np.empty(0, np.uint8)
+        self._count = 0
+        self._sources: tuple[Any, ...] = ()
+
+    def read(self, pool: Pool, sources: Sequence[str | bytes | Buffer | None]) -> Headers:
+        """Read files and headers.
+
+        Parameters
+        ----------
+        pool : Pool
+        sources : sequence
+            For each item a path, or the bytes of the file, or None: it is then not readable.
+
+        Returns
+        -------
+        Headers
+            Of all of them, in order.
+        """
+        self._make_room(len(sources))
+        rows = self._rows[: self._count]
+        names = self._columns(sources)
+        rows["path"], rows["data"], rows["size"] = names
+        pool.read(self._items, self._count)
+        return Headers(rows["status"] == 0, *rows["header"].T)
+
+    def data(self, at: int) -> memoryview:
+        """Return the bytes of a readable item, until the next call of `read` or `clear`."""
+        item = self._items[at]
+        return memoryview(library.ffi.buffer(item.data, item.size))
+
+    def resize(
+        self,
+        pool: Pool,
+        wanted: Sequence[int],
+        plans: Sequence[Sequence[float]],
+        outs: NDArray[np.intp],
+        pixels: Any,
+    ) -> list[bool]:
+        """Decode, resize and finish some of them.
+
+        Parameters
+        ----------
+        pool : Pool
+        wanted : sequence of int
+            Which; at least one.
+        plans : sequence of 16 numbers each
+            What `fastdecode.native.single.Resized` holds.
+        outs : ndarray of intp
+            An address for each of `wanted`.
+        pixels : cffi's ``fd_pixels *``
+
+        Returns
+        -------
+        list of bool
+            For each of `wanted`, whether it was made, without any complaint of the codec.
+        """
+        rows = self._rows[: self._count]
+        numbers = np.array(plans, np.float64)
+        some: Any = slice(None) if len(wanted) == self._count else list(wanted)
+        rows["wanted"] = 0
+        rows["wanted"][some] = rows["resized"][some] = 1
+        rows["part"] = (0, 0, 0, 0, 1, library.LAYOUTS["RGB"], 1)
+        rows["part"][some, 4] = numbers[:, 0]
+        rows["box"][some] = numbers[:, 1:5]
+        rows["canvas"][some] = numbers[:, 5:]
+        rows["out"][some] = outs
+        pool.decode(self._items, self._count, pixels)
+        made: list[bool] = (rows["status"][some] == 0).tolist()
+        return made
+
+    def decode(
+        self,
+        pool: Pool,
+        wanted: Sequence[int],
+        parts: Sequence[Sequence[int]],
+        outs: Sequence[NDArray[np.uint8]],
+    ) -> list[bool]:
+        """Decode some of them into arrays.
+
+        Parameters
+        ----------
+        pool : Pool
+        wanted : sequence of int
+            Which; at least one.
+        parts : sequence of (left, top, right, bottom, reduce, layout) each
+            As in ``fd_request``.
+        outs : sequence of ndarray
+            One for each of `wanted`; C-contiguous.
+
+        Returns
+        -------
+        list of bool
+            As from `resize`.
+        """
+        rows = self._rows[: self._count]
+        some = list(wanted)
+        rows["wanted"] = 0
+        rows["wanted"][some] = 1
+        rows["resized"] = 0
+        rows["part"][some, :6] = parts
+        rows["part"][some, 6] = 1
+        rows["out"][some] = [out.ctypes.data for out in outs]
+        rows["stride"][some] = [out.strides[0] for out in outs]
+        pool.decode(self._items, self._count, library.ffi.NULL)
+        made: list[bool] = (rows["status"][some] == 0).tolist()
+        return made
+
+    def clear(self) -> None:
+        """Let go of the sources, and of what large files have been read into."""
+        self._sources = ()
+        if self._items is not None and int(self._rows["capacity"].sum()) > _MOST_KEPT:
+            library.lib.fd_items_free(self._items, len(self._rows))
+
+    def _make_room(self, count: int) -> None:
+        """Have at least so many items."""
+        self._count = count
+        if len(self._rows) >= count:
+            return
+        ffi, lib = library.ffi, library.lib
+        made = self._items = ffi.new("fd_item[]", count)
+        self._owner = ffi.gc(made, lambda items: lib.fd_items_free(items, count))
+        self._rows = np.frombuffer(ffi.buffer(made), _layout())
+        self._rows["scans"] = library.MAX_SCANS
+
+    def _columns(self, sources: Sequence[Any]) -> Any:
+        """Return paths, data and sizes; what they point to lives as long as the sources."""
+        ffi = library.ffi
+        paths, places, sizes = np.zeros((3, len(sources)), np.uintp)
+        named = [at for at, source in enumerate(sources) if isinstance(source, str)]
+        views: list[Any] = []
+        if named:
+            names = _file_names(
+                sources if len(named) == len(sources) else [sources[at] for at in named]
+            )
+            view = ffi.from_buffer(b"\0".join(names))  # bytes end with a zero of their own
+            views.append(view)
+            ends = np.cumsum([0, *map(len, names[:-1])], dtype=np.uintp)
+            paths[named] = int(ffi.cast("uintptr_t", view)) + ends + np.arange(len(names))
+        if len(named) < len(sources):
+            for at, source in enumerate(sources):
+                if source is not None and not isinstance(source, str):
+                    view = ffi.from_buffer(source)
+                    views.append(view)
+                    places[at] = int(ffi.cast("uintptr_t", view))
+                    sizes[at] = len(view)
+        self._sources = (*views, sources)
+        return paths, places, sizes
+
+
+def _file_names(paths: Sequence[str]) -> list[bytes]:
+    """Encode paths; what can be no file's name becomes empty, which is no file's name either."""
+    text = "\n".join(paths)
+    if text.isascii() and "\0" not in text and text.count("\n") == len(paths) - 1:
+        return text.encode().split(b"\n")
+    return [_file_name(path) for path in paths]
+
+
+def _file_name(path: str) -> bytes:
+    """Encode a path; what can be no file's name becomes empty, which is no file's name either."""
+    try:
+        name = os.fsencode(path)
+    except UnicodeEncodeError:
+        return b""
+    return b"" if b"\0" in name else name
+
+
+@cache
+def _layout() -> np.dtype[Any]:
+    """Describe ``fd_item`` to NumPy, as the compiler has laid it out."""
+    ffi = library.ffi
+    return np.dtype(
+        {
+            "names": list(_COLUMNS),
+            "formats": [kind for _, kind in _COLUMNS.values()],
+            "offsets": [ffi.offsetof("fd_item", *name.split(".")) for name, _ in _COLUMNS.values()],
+            "itemsize": ffi.sizeof("fd_item"),
+        }
+    )

@@ -1,0 +1,325 @@
+/* kernels.c: the resampler's loops over one row, and which instructions they use.
+ *
+ * They are plain C, written so that the compiler takes many values at once, and made twice: for
+ * what every processor has, and for AVX2. What it does not manage by itself is in kernels_avx2.c.
+ */
+#include "kernels.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* Whether the first of two bytes is the lower one of the number that they are. */
+#define FIRST_IS_LOW (__BYTE_ORDER__ != __ORDER_BIG_ENDIAN__)
+
+/* ---- rows to one row ---- */
+
+/* sum + value * weight / 2^16, where value is a byte times 256. */
+INLINE uint16_t plus_product(uint16_t sum, uint32_t value, uint16_t weight)
+{
+    return (uint16_t)(sum + (uint16_t)(value * weight >> 16));
+}
+
+/* `taps` rows, a number that the compiler knows, on top of `start` or of what `out` holds. Two
+ * bytes are read as one number, and each becomes the upper byte of its own: no step needs more than
+ * 16 bits, and values are brought into order but once, in the end. */
+INLINE void blend_some(int16_t *restrict out, const uint8_t *const *restrict rows,
+                       const uint16_t *restrict weights, int32_t taps, int is_first, int32_t start,
+                       size_t count)
+{
+    for (size_t block = 0; block < count; block += FD_BLOCK) {
+        int16_t *to = out + block;
+        for (size_t i = 0; i < FD_BLOCK; i += 2) {
+            uint16_t even = (uint16_t)(is_first ? start : to[i]);
+            uint16_t odd = (uint16_t)(is_first ? start : to[i + 1]);
+            for (int32_t t = 0; t < taps; t++) {
+                uint16_t both;
+                memcpy(&both, rows[t] + block + i, sizeof both);
+                uint16_t low = (uint16_t)(both << 8), high = (uint16_t)(both & 0xff00u);
+                even = plus_product(even, FIRST_IS_LOW ? low : high, weights[t]);
+                odd = plus_product(odd, FIRST_IS_LOW ? high : low, weights[t]);
+            }
+            to[i] = (int16_t)even;
+            to[i + 1] = (int16_t)odd;
+        }
+    }
+}
+
+INLINE void blend(int16_t *out, const uint8_t *const *rows, const uint16_t *weights, int32_t taps,
+                  int32_t start, size_t count)
+{
+    switch (taps) {
+    case 1: blend_some(out, rows, weights, 1, 1, start, count); break;
+    case 2: blend_some(out, rows, weights, 2, 1, start, count); break;
+    case 3: blend_some(out, rows, weights, 3, 1, start, count); break;
+    default: blend_some(out, rows, weights, 4, 1, start, count);
+    }
+    for (int32_t t = 4; t < taps; t += 4) {
+        switch (taps - t) {
+        case 1: blend_some(out, rows + t, weights + t, 1, 0, 0, count); break;
+        case 2: blend_some(out, rows + t, weights + t, 2, 0, 0, count); break;
+        case 3: blend_some(out, rows + t, weights + t, 3, 0, 0, count); break;
+        default: blend_some(out, rows + t, weights + t, 4, 0, 0, count);
+        }
+    }
+}
+
+INLINE void add_some(int32_t *restrict sums, const uint8_t *const *restrict rows,
+                     const uint16_t *restrict weights, int32_t taps, size_t count)
+{
+    for (size_t block = 0; block < count; block += FD_BLOCK) {
+        for (size_t i = block; i < block + FD_BLOCK; i++) {
+            int32_t sum = sums[i];
+            for (int32_t t = 0; t < taps; t++) {
+                sum += rows[t][i] * weights[t];
+            }
+            sums[i] = sum;
+        }
+    }
+}
+
+INLINE void add(int32_t *sums, const uint8_t *const *rows, const uint16_t *weights, int32_t taps,
+                size_t count)
+{
+    int32_t t = 0;
+
+    for (; t + 4 <= taps; t += 4) {
+        add_some(sums, rows + t, weights + t, 4, count);
+    }
+    for (; t < taps; t++) {
+        add_some(sums, rows + t, weights + t, 1, count);
+    }
+}
+
+/* ---- columns ---- */
+
+/* The compiler knows `pairs`, where it is small. */
+INLINE void squeeze_some(uint8_t *restrict out, const int16_t *restrict row,
+                         const fd_columns *columns, int32_t pairs)
+{
+    for (int32_t i = 0; i < columns->groups * FD_GROUP; i++) {
+        const int16_t *pixel = row + 4 * (ptrdiff_t)columns->first[i];
+        const int16_t *weight = columns->weights
+                                + (ptrdiff_t)(i / FD_GROUP) * pairs * 2 * FD_GROUP
+                                + i % FD_GROUP * 2;
+        int32_t sum[4] = {0, 0, 0, 0};
+
+        for (int32_t k = 0; k < pairs; k++) {
+            for (int c = 0; c < 4; c++) {
+                sum[c] += pixel[c] * weight[0] + pixel[c + 4] * weight[1];
+            }
+            pixel += 8;
+            weight += 2 * FD_GROUP;
+        }
+        for (int c = 0; c < 4; c++) {
+            *out++ = (uint8_t)(sum[c] >> columns->shift);
+        }
+    }
+}
+
+static void squeeze_plain(uint8_t *out, const int16_t *row, const fd_columns *columns)
+{
+    switch (columns->pairs) {
+    case 1: squeeze_some(out, row, columns, 1); break;
+    case 2: squeeze_some(out, row, columns, 2); break;
+    default: squeeze_some(out, row, columns, columns->pairs);
+    }
+}
+
+/* ---- values ---- */
+
+/* A value as it is stored: the two operations are rounded one after the other. */
+INLINE float scaled(uint32_t value, float scale, float bias)
+{
+    float product = (float)(int32_t)value * scale;
+
+    return product + bias;
+}
+
+/* The nearest float16, halves to even. */
+static uint16_t half_of(float value)
+{
+    uint32_t bits, small;
+
+    memcpy(&bits, &value, sizeof bits);
+    uint32_t sign = bits >> 16 & 0x8000u;
+    bits &= 0x7fffffffu;
+    if (bits > 0x7f800000u) {
+        return (uint16_t)(sign | 0x7e00u | (bits >> 13 & 0x3ffu)); /* not a number */
+    }
+    if (bits >= 0x47800000u) {
+        return (uint16_t)(sign | 0x7c00u);
+    }
+    if (bits >= 0x38800000u) { /* 2^-14: rounding may carry into the exponent, as it should */
+        return (uint16_t)(sign | (bits - 0x38000000u + 0xfffu + (bits >> 13 & 1u)) >> 13);
+    }
+    /* Steps are of 2^-24 now, as those of floats between 0.5 and 1 are. */
+    memcpy(&value, &bits, sizeof value);
+    value += 0.5f;
+    memcpy(&small, &value, sizeof small);
+    return (uint16_t)(sign | (small - 0x3f000000u));
+}
+
+void fd_values_prepare(fd_values *values, const fd_pixels *pixels)
+{
+    values->pixels = *pixels;
+    if (pixels->dtype != FD_FLOAT16) {
+        return;
+    }
+    for (int c = 0; c < 3; c++) {
+        for (uint32_t v = 0; v < 256; v++) {
+            values->half[c][v] = half_of(scaled(v, pixels->scale[c], pixels->bias[c]));
+        }
+    }
+}
+
+/* Channel c of pixel i. It is read as one number, which many pixels can be at once. */
+INLINE uint32_t channel(const uint8_t *rgbx, size_t i, size_t c)
+{
+    uint32_t pixel;
+
+    memcpy(&pixel, rgbx + 4 * i, sizeof pixel);
+    return pixel >> (FIRST_IS_LOW ? 8 * c : 24 - 8 * c) & 255u;
+}
+
+INLINE void store_planes(void *out, const uint8_t *restrict rgbx, const fd_values *values,
+                         size_t plane, size_t count)
+{
+    if (values->pixels.dtype == FD_FLOAT32) {
+        const float *scale = values->pixels.scale, *bias = values->pixels.bias;
+        const float s0 = scale[0], s1 = scale[1], s2 = scale[2];
+        const float b0 = bias[0], b1 = bias[1], b2 = bias[2];
+        float *restrict red = out, *restrict green = red + plane, *restrict blue = green + plane;
+        for (size_t i = 0; i < count; i++) {
+            red[i] = scaled(channel(rgbx, i, 0), s0, b0);
+            green[i] = scaled(channel(rgbx, i, 1), s1, b1);
+            blue[i] = scaled(channel(rgbx, i, 2), s2, b2);
+        }
+        return;
+    }
+    for (size_t c = 0; c < 3; c++) {
+        if (values->pixels.dtype == FD_FLOAT16) {
+            uint16_t *restrict to = (uint16_t *)out + c * plane;
+            for (size_t i = 0; i < count; i++) {
+                to[i] = values->half[c][rgbx[4 * i + c]];
+            }
+        } else {
+            uint8_t *restrict to = (uint8_t *)out + c * plane;
+            for (size_t i = 0; i < count; i++) {
+                to[i] = (uint8_t)channel(rgbx, i, c);
+            }
+        }
+    }
+}
+
+INLINE void store_pixels(void *out, const uint8_t *restrict rgbx, const fd_values *values,
+                         size_t count)
+{
+    if (values->pixels.dtype == FD_FLOAT32) {
+        const float *scale = values->pixels.scale, *bias = values->pixels.bias;
+        const float s0 = scale[0], s1 = scale[1], s2 = scale[2];
+        const float b0 = bias[0], b1 = bias[1], b2 = bias[2];
+        float *restrict to = out;
+        for (size_t i = 0; i < count; i++) {
+            to[3 * i] = scaled(channel(rgbx, i, 0), s0, b0);
+            to[3 * i + 1] = scaled(channel(rgbx, i, 1), s1, b1);
+            to[3 * i + 2] = scaled(channel(rgbx, i, 2), s2, b2);
+        }
+    } else if (values->pixels.dtype == FD_FLOAT16) {
+        uint16_t *restrict to = out;
+        for (size_t i = 0; i < count; i++) {
+            for (size_t c = 0; c < 3; c++) {
+                to[3 * i + c] = values->half[c][rgbx[4 * i + c]];
+            }
+        }
+    } else {
+        uint8_t *restrict to = out;
+        for (size_t i = 0; i < count; i++) {
+            for (size_t c = 0; c < 3; c++) {
+                to[3 * i + c] = rgbx[4 * i + c];
+            }
+        }
+    }
+}
+
+INLINE void store(void *out, const uint8_t *rgbx, const fd_values *values, size_t plane,
+                  size_t count)
+{
+    if (values->pixels.channels_first) {
+        store_planes(out, rgbx, values, plane, count);
+    } else {
+        store_pixels(out, rgbx, values, count);
+    }
+}
+
+/* ---- the sets ---- */
+
+#define SET(set, target, squeeze)                                                                 \
+    target static void blend_##set(int16_t *out, const uint8_t *const *rows,                      \
+                                   const uint16_t *weights, int32_t taps, int32_t start,          \
+                                   size_t count)                                                  \
+    {                                                                                             \
+        blend(out, rows, weights, taps, start, count);                                            \
+    }                                                                                             \
+    target static void add_##set(int32_t *sums, const uint8_t *const *rows,                       \
+                                 const uint16_t *weights, int32_t taps, size_t count)             \
+    {                                                                                             \
+        add(sums, rows, weights, taps, count);                                                    \
+    }                                                                                             \
+    target static void store_##set(void *out, const uint8_t *rgbx, const fd_values *values,       \
+                                   size_t plane, size_t count)                                    \
+    {                                                                                             \
+        store(out, rgbx, values, plane, count);                                                   \
+    }                                                                                             \
+    static const fd_kernels set = {#set, blend_##set, add_##set, squeeze, store_##set}
+
+SET(plain, , squeeze_plain);
+
+#ifdef FD_AVX2
+SET(avx2, __attribute__((target("avx2"))), fd_squeeze_avx2);
+#endif
+
+/* ---- the choice ---- */
+
+static _Atomic(const fd_kernels *) chosen; /* NULL: the best */
+
+/* The best set that can run here. */
+static const fd_kernels *best(void)
+{
+#ifdef FD_AVX2
+    if (__builtin_cpu_supports("avx2")) {
+        return &avx2;
+    }
+#endif
+    return &plain;
+}
+
+const fd_kernels *fd_kernels_now(void)
+{
+    const fd_kernels *kernels = atomic_load(&chosen);
+
+    return kernels != NULL ? kernels : best();
+}
+
+const char *fd_instructions(void)
+{
+    return best() == &plain ? "plain" : "avx2 plain";
+}
+
+int fd_use_instructions(const char *name)
+{
+    if (name == NULL) {
+        return FD_ARGUMENT;
+    }
+    if (name[0] == '\0') {
+        atomic_store(&chosen, NULL);
+    } else if (strcmp(name, best()->name) == 0) {
+        atomic_store(&chosen, best());
+    } else if (strcmp(name, plain.name) == 0) {
+        atomic_store(&chosen, &plain);
+    } else {
+        return FD_ARGUMENT;
+    }
+    return FD_OK;
+}

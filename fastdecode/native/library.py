@@ -1,0 +1,249 @@
+"""The compiled core: loading it, saying why it is not there, and calling it for one picture."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import json
+import platform
+import sys
+import threading
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from fastdecode.errors import (
+    BackendUnavailable,
+    DecodeError,
+    FastDecodeError,
+    ImageTooLarge,
+    UnsupportedFormat,
+)
+
+if TYPE_CHECKING:
+    from fastdecode.types import Box, Buffer, Image, PixelLayout, Reduce
+
+__all__ = [
+    "LAYOUTS",
+    "MAX_SCANS",
+    "codec",
+    "decode",
+    "decoder",
+    "failure",
+    "ffi",
+    "install_line",
+    "lib",
+    "message",
+    "problem",
+    "require",
+]
+
+_core: Any = None
+_broken: ImportError | None = None
+try:
+    _core = importlib.import_module("fastdecode.native._core")
+except ImportError as error:
+    _broken = error
+ffi: Any = getattr(_core, "ffi", None)
+"""cffi's view of the core; None where it cannot be used."""
+lib: Any = getattr(_core, "lib", None)
+"""The functions and constants of ``fastdecode.h``; None where they cannot be used."""
+
+LAYOUTS: dict[PixelLayout, int] = {"L": 1, "RGB": 2, "RGBA": 3, "CMYK": 4}
+"""`fd_layout`, by the package's own words."""
+MAX_SCANS = 500
+"""Scans of a progressive JPEG before it counts as hostile, as for the other backends."""
+
+_WHOLE = (0, 0, 0, 0)
+_BYTES: Any = ffi and ffi.typeof("uint8_t[]")  # text would be looked up in every call
+_MISSING_FILE = Path(__file__).with_name("_missing.txt")
+# What brings a compiler and libjpeg-turbo's headers, by `ID` and `ID_LIKE` of os-release.
+_PACKAGES = {
+    "ubuntu": "apt-get install gcc libjpeg-turbo8-dev",
+    "debian": "apt-get install gcc libjpeg62-turbo-dev",
+    "fedora": "dnf install gcc libjpeg-turbo-devel",
+    "rhel": "dnf install gcc libjpeg-turbo-devel",
+    "suse": "zypper install gcc libjpeg8-devel",
+    "alpine": "apk add gcc musl-dev libjpeg-turbo-dev",
+    "arch": "pacman -S gcc libjpeg-turbo",
+}
+_PYTHON_HEADERS = {"apt-get": " python3-dev", "dnf": " python3-devel", "zypper": " python3-devel"}
+
+
+class _Kept(threading.local):
+    """What each thread has of its own: a decoder with its memory, and the last request."""
+
+    def __init__(self) -> None:
+        made = lib.fd_decoder_create()
+        if made == ffi.NULL:
+            raise MemoryError("there is no memory for a decoder")
+        self.decoder = ffi.gc(made, lib.fd_decoder_destroy)
+        self.request = ffi.new("fd_request *")
+        self.request.limits.scans = MAX_SCANS
+        self.asked: tuple[object, ...] = ()
+
+
+_kept = _Kept() if lib is not None else None
+
+
+def decode(
+    data: Buffer,
+    out: Image,
+    reduce: Reduce = 1,
+    layout: PixelLayout = "RGB",
+    window: Box | None = None,
+    strict: bool = False,
+) -> int:
+    """Decode one JPEG into an array.
+
+    Parameters
+    ----------
+    data : bytes or memoryview
+    out : ndarray of uint8, C-contiguous and writable
+        Of exactly the shape that the other arguments make: it is not looked at.
+    reduce : {1, 2, 4, 8}
+    layout : {"L", "RGB", "RGBA", "CMYK"}
+    window : (left, top, right, bottom) or None
+        In pixels of the reduced picture; None is all of it.
+    strict : bool
+        Stop at any warning.
+
+    Returns
+    -------
+    int
+        An `fd_status`: 0 is success, for others there is `message`, until this thread's next call.
+
+    Notes
+    -----
+    It is written for speed: each line of it is in every call.
+    """
+    kept: Any = _kept
+    view = ffi.from_buffer
+    asked = (window, reduce, layout, strict)
+    if kept.asked != asked:
+        _note(kept, asked)
+    # cffi passes the memory of bytes as it is.
+    given = data if data.__class__ is bytes else view(_BYTES, data)
+    status: int = lib.fd_decode(
+        kept.decoder, given, len(data), kept.request, view(_BYTES, out), out.strides[0]
+    )
+    return status
+
+
+def _note(kept: Any, asked: tuple[Any, ...]) -> None:
+    """Write a request that is not the last one again."""
+    window, reduce, layout, strict = asked
+    request = kept.request
+    kept.asked = ()
+    request.left, request.top, request.right, request.bottom = window or _WHOLE
+    request.reduce, request.layout, request.strict = reduce, LAYOUTS[layout], strict
+    kept.asked = asked
+
+
+def decoder() -> Any:
+    """Return this thread's `fd_decoder *`, made on first use and freed with the thread."""
+    require()
+    kept: Any = _kept
+    return kept.decoder
+
+
+def message() -> str:
+    """Return the words of this thread's decoder for its last failure."""
+    words: bytes = ffi.string(lib.fd_decoder_message(decoder()))
+    return words.decode("utf-8", "replace")
+
+
+def failure(status: int, words: str) -> FastDecodeError | MemoryError | ValueError:
+    """Return the exception for an `fd_status` other than `FD_OK`, with the core's own words."""
+    if status == lib.FD_NO_MEMORY:
+        return MemoryError(words)
+    if status == lib.FD_ARGUMENT:
+        return ValueError(words)
+    if status == lib.FD_UNSUPPORTED:
+        return UnsupportedFormat(words)
+    return ImageTooLarge(words) if status == lib.FD_TOO_LARGE else DecodeError(words)
+
+
+def codec() -> str:
+    """Return the library that the core was built with, such as ``"libjpeg-turbo 2.1.5"``."""
+    return f"libjpeg-turbo {ffi.string(lib.fd_codec()).decode()}"
+
+
+def require() -> None:
+    """Make sure that the core is there.
+
+    Raises
+    ------
+    BackendUnavailable
+        If not; the message has the reason and what brings it.
+    """
+    if lib is None:
+        raise BackendUnavailable(f"{problem()}\nInstall it with: {install_line()}")
+
+
+def problem() -> str:
+    """Say why the core cannot be used here; empty if it can."""
+    return "" if _broken is None else _reason()
+
+
+def install_line() -> str:
+    """Return the line for a shell that brings the core, or does nothing where it is there."""
+    if _broken is None or _lacks_cffi():
+        return "pip install 'fastdecode[native]'"
+    return " && ".join([*_system_packages(_reason()), _reinstall()])
+
+
+def _lacks_cffi() -> bool:
+    return isinstance(_broken, ModuleNotFoundError) and _broken.name == "_cffi_backend"
+
+
+def _reason() -> str:
+    """Say what is in the way, as it was kept when fastdecode was built, or as it shows now."""
+    if _lacks_cffi():
+        return "the Python package 'cffi' is not installed"
+    if not isinstance(_broken, ModuleNotFoundError):
+        return f"the compiled core cannot be loaded: {_broken}"
+    try:
+        kept = _MISSING_FILE.read_text(encoding="utf-8").strip()
+    except OSError:
+        return "the native core has not been compiled"
+    return f"the native core was left out when fastdecode was built: {kept}"
+
+
+def _system_packages(reason: str) -> list[str]:
+    """Name the command that installs the compiler and the headers, where one is known."""
+    if "FASTDECODE_NATIVE" in reason:
+        return []
+    if sys.platform == "darwin":
+        return ["brew install jpeg-turbo"]
+    try:
+        system = platform.freedesktop_os_release()
+    except OSError:
+        return []
+    for name in (system["ID"], *system.get("ID_LIKE", "").split()):
+        if name in _PACKAGES:
+            line = _PACKAGES[name]
+            return [
+                line + (_PYTHON_HEADERS.get(line.split()[0], "") if "Python.h" in reason else "")
+            ]
+    return []
+
+
+def _reinstall() -> str:
+    """Return the command that builds fastdecode anew, from where it came."""
+    try:
+        text = importlib.metadata.distribution("fastdecode").read_text("direct_url.json")
+    except importlib.metadata.PackageNotFoundError:
+        text = None
+    came_from = json.loads(text or "{}")
+    if "dir_info" in came_from:
+        folder = url2pathname(urlsplit(came_from["url"]).path)
+        editable = "-e " if came_from["dir_info"].get("editable") else ""
+        return f"pip install {editable}{quote(folder)}"
+    tree = Path(__file__).parents[2]
+    if (tree / "setup.py").exists():  # it runs from where its sources are
+        return f"pip install -e {quote(str(tree))}"
+    # Without the options pip would take the wheel that it has kept, or finds, once more.
+    return "pip install --force-reinstall --no-deps --no-cache-dir --no-binary :all: fastdecode"

@@ -1,0 +1,334 @@
+/* resample.c: antialiased resizing of a box to a canvas, row by row as the source comes.
+ *
+ * The filter is the triangle of Pillow's BILINEAR and torch's interpolate(antialias=True): result i
+ * has its centre at start + (i + 0.5) * scale, reaches max(scale, 1) pixels to each side, and ends
+ * where pixels may not be read. As soon as a result's rows are there they become one row with a few
+ * bits of fraction; its columns are made of that, rounded once, and stored as the caller wants.
+ *
+ * Integers only: a weight is a whole number of 1 / 2^bits, and those of one result add up to 2^bits
+ * exactly, so nothing overflows, nothing needs clamping, and one colour stays that colour.
+ */
+#include "kernels.h"
+#include "weights.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    LARGEST_SIDE = 65500, /* libjpeg's limit */
+    BLEND_BITS = 15,      /* of the weights that `blend` takes */
+    SUMS = 4              /* results that may be under way at once; two are */
+};
+
+struct fd_resampler {
+    const fd_kernels *kernels;
+    fd_values values;
+    uint8_t *out;
+    int32_t width, height; /* of the result */
+    int32_t window_height;
+    fd_axis across, down;
+    fd_columns columns;
+    int32_t fraction;                   /* bits below the values of `row` */
+    int few;                            /* a result row needs at most FD_FEW_ROWS */
+    int blends;                         /* and `blend` is exact enough */
+    int32_t next;                       /* result row to be made */
+    int32_t chunk;                      /* first source row that is not yet added */
+    size_t count;                       /* values in a source row, to whole blocks */
+    const uint8_t *recent[FD_FEW_ROWS]; /* source row y is at y % FD_FEW_ROWS */
+    int32_t *sums;                      /* rows that are added up for SUMS results */
+    int16_t *row;                       /* source rows made one, for a result row */
+    uint8_t *rgbx;                      /* the result row */
+    fd_room sums_room, row_room, rgbx_room, weights_room;
+    fd_room ring; /* of source rows, for fd_resize_rgb */
+};
+
+/* The weights of the columns in the order in which the kernels take them. */
+static int arrange_columns(fd_resampler *resampler)
+{
+    const fd_axis *across = &resampler->across;
+    fd_columns *columns = &resampler->columns;
+    int32_t pairs = (across->most + 1) / 2;
+    int32_t groups = (resampler->width + FD_GROUP - 1) / FD_GROUP;
+    size_t results = (size_t)groups * FD_GROUP;
+    size_t size = results * (size_t)pairs * 2 * sizeof(int16_t);
+    uint8_t *memory = fd_room_for(&resampler->weights_room, size + results * sizeof(int32_t));
+
+    if (memory == NULL) {
+        return FD_NO_MEMORY;
+    }
+    memset(memory, 0, size + results * sizeof(int32_t));
+    int16_t *weights = (int16_t *)(void *)memory;
+    int32_t *first = (int32_t *)(void *)(memory + size);
+    for (int32_t i = 0; i < resampler->width; i++) {
+        const uint16_t *from = across->weights + (size_t)i * (size_t)across->stride;
+        int16_t *to = weights + (size_t)(i / FD_GROUP) * (size_t)pairs * 2 * FD_GROUP
+                      + i % FD_GROUP * 2;
+        first[i] = across->first[i];
+        for (int32_t t = 0; t < across->count[i]; t++) {
+            to[t / 2 * 2 * FD_GROUP + t % 2] = (int16_t)from[t];
+        }
+    }
+    columns->groups = groups;
+    columns->pairs = pairs;
+    columns->first = first;
+    columns->weights = weights;
+    return FD_OK;
+}
+
+/* ---- rows ---- */
+
+/* The values of `row` are there: make and store a row of the result. */
+static void finish_row(fd_resampler *resampler)
+{
+    const fd_pixels *pixels = &resampler->values.pixels;
+    size_t width = (size_t)resampler->width, plane = width * (size_t)resampler->height;
+    size_t bytes = pixels->dtype == FD_FLOAT32 ? 4 : pixels->dtype == FD_FLOAT16 ? 2 : 1;
+    size_t place = (size_t)resampler->next * width * (pixels->channels_first ? 1 : 3);
+
+    resampler->kernels->squeeze(resampler->rgbx, resampler->row, &resampler->columns);
+    resampler->kernels->store(resampler->out + place * bytes, resampler->rgbx, &resampler->values,
+                              plane, width);
+    resampler->next++;
+}
+
+/* Rows that were added up, to `row`. */
+static void settle(fd_resampler *resampler, const int32_t *sums)
+{
+    int32_t shift = resampler->down.bits - resampler->fraction;
+    int32_t half = INT32_C(1) << (shift - 1), later = INT32_C(1) << (resampler->fraction - 1);
+
+    for (size_t i = 0; i < resampler->count; i++) {
+        resampler->row[i] = (int16_t)(((sums[i] + half) >> shift) + later);
+    }
+}
+
+/* Add source rows `from` to `to`, as they count for result row `i`, to `sums`. */
+static void add_rows(fd_resampler *resampler, int32_t i, int32_t from, int32_t to, int32_t *sums)
+{
+    const fd_axis *down = &resampler->down;
+    const uint8_t *rows[FD_FEW_ROWS];
+
+    for (int32_t y = from; y <= to; y++) {
+        rows[y - from] = resampler->recent[y % FD_FEW_ROWS];
+    }
+    size_t weight = (size_t)i * (size_t)down->stride + (size_t)(from - down->first[i]);
+    resampler->kernels->add(sums, rows, down->weights + weight, to - from + 1, resampler->count);
+}
+
+/* Make `row` of a few source rows, for result row `i`. */
+static void blend_rows(fd_resampler *resampler, int32_t i)
+{
+    const fd_axis *down = &resampler->down;
+    const uint8_t *rows[FD_FEW_ROWS];
+    int32_t first = down->first[i], count = down->count[i];
+
+    if (!resampler->blends) {
+        memset(resampler->sums, 0, resampler->count * sizeof *resampler->sums);
+        add_rows(resampler, i, first, first + count - 1, resampler->sums);
+        settle(resampler, resampler->sums);
+        return;
+    }
+    for (int32_t t = 0; t < count; t++) {
+        rows[t] = resampler->recent[(first + t) % FD_FEW_ROWS];
+    }
+    /* Half a step for the rounding to come, and half of what is lost where products are cut off. */
+    int32_t start = (1 << (FD_FRACTION - 1)) + count / 2;
+    resampler->kernels->blend(resampler->row, rows,
+                              down->weights + (size_t)i * (size_t)down->stride, count, start,
+                              resampler->count);
+}
+
+/* A few source rows make a result: the sink of the common case. */
+static void take_row(void *state, int32_t y, const uint8_t *pixels)
+{
+    fd_resampler *resampler = state;
+    const fd_axis *down = &resampler->down;
+
+    resampler->recent[y % FD_FEW_ROWS] = pixels;
+    while (resampler->next < resampler->height
+           && down->first[resampler->next] + down->count[resampler->next] - 1 <= y) {
+        blend_rows(resampler, resampler->next);
+        finish_row(resampler);
+    }
+}
+
+/* Many source rows make a result: they are added up, some at a time. */
+static void take_row_of_many(void *state, int32_t y, const uint8_t *pixels)
+{
+    fd_resampler *resampler = state;
+    const fd_axis *down = &resampler->down;
+
+    resampler->recent[y % FD_FEW_ROWS] = pixels;
+    if (y - resampler->chunk + 1 < FD_FEW_ROWS && y != resampler->window_height - 1) {
+        return;
+    }
+    for (int32_t i = resampler->next; i < resampler->height && down->first[i] <= y; i++) {
+        int32_t first = down->first[i], last = first + down->count[i] - 1;
+        int32_t *sums = resampler->sums + (size_t)(i % SUMS) * resampler->count;
+
+        if (first >= resampler->chunk) {
+            memset(sums, 0, resampler->count * sizeof *sums);
+        }
+        add_rows(resampler, i, first > resampler->chunk ? first : resampler->chunk,
+                 last < y ? last : y, sums);
+        if (last <= y) {
+            settle(resampler, sums);
+            finish_row(resampler);
+        }
+    }
+    resampler->chunk = y + 1;
+}
+
+/* ---- the interface ---- */
+
+static int box_is_good(double low, double high, int32_t in_first, int32_t in_end)
+{
+    return isfinite(low) && isfinite(high) && low >= -LARGEST_SIDE && high <= 2 * LARGEST_SIDE
+           && in_first >= 0 && in_first < in_end && in_end <= LARGEST_SIDE && low < high
+           && low < in_end && high > in_first;
+}
+
+static int part_is_good(int32_t canvas, int32_t from, int32_t count)
+{
+    return canvas >= 1 && canvas <= LARGEST_SIDE && from >= 0 && from < canvas && count >= 1
+           && count <= canvas - from;
+}
+
+static int is_good(const fd_resize *resize, const fd_pixels *pixels)
+{
+    return box_is_good(resize->left, resize->right, resize->in_left, resize->in_right)
+           && box_is_good(resize->top, resize->bottom, resize->in_top, resize->in_bottom)
+           && part_is_good(resize->canvas_width, resize->x, resize->width)
+           && part_is_good(resize->canvas_height, resize->y, resize->height)
+           && (int64_t)resize->width * resize->height <= PTRDIFF_MAX / 12
+           && pixels->dtype >= FD_UINT8 && pixels->dtype <= FD_FLOAT32;
+}
+
+/* Both axes, and with how many bits of fraction rows are kept. */
+static int prepare_axes(fd_resampler *resampler, const fd_resize *resize)
+{
+    const fd_span across = {resize->left, resize->right - resize->left, resize->in_left,
+                            resize->in_right, resize->canvas_width, resize->x, resize->width,
+                            resize->flip};
+    const fd_span down = {resize->top, resize->bottom - resize->top, resize->in_top,
+                          resize->in_bottom, resize->canvas_height, resize->y, resize->height,
+                          0};
+
+    if (fd_axis_measure(&resampler->across, &across) != FD_OK
+        || fd_axis_measure(&resampler->down, &down) != FD_OK) {
+        return FD_NO_MEMORY;
+    }
+    /* 255.5 * 2^(bits + fraction) has to fit an int32. */
+    int32_t bits = resampler->across.bits;
+    resampler->fraction = bits > 23 - FD_FRACTION ? 23 - bits : FD_FRACTION;
+    resampler->columns.shift = bits + resampler->fraction;
+    resampler->few = resampler->down.support <= FD_FEW_ROWS / 2;
+    resampler->blends = resampler->few && resampler->fraction == FD_FRACTION;
+    resampler->down.bits = resampler->blends ? BLEND_BITS : resampler->down.bits;
+    fd_axis_quantise(&resampler->across, resize->width);
+    fd_axis_quantise(&resampler->down, resize->height);
+    return arrange_columns(resampler);
+}
+
+int fd_resampler_begin(fd_resampler *resampler, const fd_resize *resize, const fd_pixels *pixels,
+                       void *out, int32_t window[4], fd_sink *sink)
+{
+    if (out == NULL || !is_good(resize, pixels)) {
+        return FD_ARGUMENT;
+    }
+    resampler->kernels = fd_kernels_now();
+    fd_values_prepare(&resampler->values, pixels);
+    resampler->out = out;
+    resampler->width = resize->width;
+    resampler->height = resize->height;
+    resampler->next = resampler->chunk = 0;
+    int status = prepare_axes(resampler, resize);
+    if (status != FD_OK) {
+        return status;
+    }
+    const fd_axis *across = &resampler->across, *down = &resampler->down;
+    size_t count = (size_t)(across->end - across->begin) * 4;
+    count = (count + FD_BLOCK - 1) / FD_BLOCK * FD_BLOCK;
+    resampler->count = count;
+    resampler->window_height = down->end - down->begin;
+    /* At the right edge a result may have fewer pixels than others: what follows has weight 0. */
+    size_t row = count + (size_t)resampler->columns.pairs * 8;
+    size_t rgbx = (size_t)resampler->columns.groups * FD_GROUP * 4;
+    resampler->row = fd_room_for(&resampler->row_room, row * sizeof(int16_t));
+    resampler->rgbx = fd_room_for(&resampler->rgbx_room, rgbx);
+    resampler->sums = fd_room_for(&resampler->sums_room, SUMS * count * sizeof(int32_t));
+    if (!resampler->row || !resampler->rgbx || !resampler->sums) {
+        return FD_NO_MEMORY;
+    }
+    window[0] = across->begin;
+    window[1] = down->begin;
+    window[2] = across->end;
+    window[3] = down->end;
+    sink->state = resampler;
+    if (resampler->few) {
+        sink->row = take_row;
+        sink->rows_kept = down->most;
+    } else {
+        sink->row = take_row_of_many;
+        sink->rows_kept = FD_FEW_ROWS;
+    }
+    return FD_OK;
+}
+
+/* RGB to RGBX; X is the next pixel's R, so the last one is copied by itself. */
+static void widen(uint8_t *out, const uint8_t *rgb, size_t count)
+{
+    for (size_t i = 0; i + 1 < count; i++) {
+        memcpy(out + 4 * i, rgb + 3 * i, 4);
+    }
+    memcpy(out + 4 * (count - 1), rgb + 3 * (count - 1), 3);
+}
+
+int fd_resize_rgb(fd_resampler *resampler, const uint8_t *rgb, int32_t width, int32_t height,
+                  ptrdiff_t stride, const fd_resize *resize, const fd_pixels *pixels, void *out)
+{
+    int32_t window[4];
+    fd_sink sink;
+
+    if (resampler == NULL || rgb == NULL || resize == NULL || pixels == NULL
+        || resize->in_right > width || resize->in_bottom > height) {
+        return FD_ARGUMENT;
+    }
+    int status = fd_resampler_begin(resampler, resize, pixels, out, window, &sink);
+    if (status != FD_OK) {
+        return status;
+    }
+    size_t columns = (size_t)(window[2] - window[0]);
+    size_t row_size = (columns * 4 + FD_PADDING + 63) / 64 * 64;
+    uint8_t *ring = fd_room_for(&resampler->ring, row_size * (size_t)sink.rows_kept);
+    if (ring == NULL) {
+        return FD_NO_MEMORY;
+    }
+    for (int32_t y = 0; y < window[3] - window[1]; y++) {
+        uint8_t *row = ring + row_size * (size_t)(y % sink.rows_kept);
+        widen(row, rgb + (ptrdiff_t)(window[1] + y) * stride + (ptrdiff_t)window[0] * 3, columns);
+        sink.row(sink.state, y, row);
+    }
+    return FD_OK;
+}
+
+fd_resampler *fd_resampler_create(void)
+{
+    return calloc(1, sizeof(fd_resampler));
+}
+
+void fd_resampler_destroy(fd_resampler *resampler)
+{
+    if (resampler == NULL) {
+        return;
+    }
+    fd_axis_free(&resampler->across);
+    fd_axis_free(&resampler->down);
+    free(resampler->sums_room.memory);
+    free(resampler->row_room.memory);
+    free(resampler->rgbx_room.memory);
+    free(resampler->weights_room.memory);
+    free(resampler->ring.memory);
+    free(resampler);
+}

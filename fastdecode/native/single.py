@@ -1,0 +1,172 @@
+"""One picture at a time, in the calling thread: resized and finished by the core.
+
+A resize is sixteen numbers, here and in `Items.resize`: the reduction; the box (left, top, right,
+bottom), in pixels of the reduced picture; the pixels that may be read (left, top, right, bottom);
+the canvas (width, height) that the box becomes; the part of it that is made (x, y, width, height);
+and whether that is flipped.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from fastdecode.native import library
+
+if TYPE_CHECKING:
+    from fastdecode.types import Buffer, Image
+
+__all__ = ["LARGEST_SIDE", "decode_resized", "probe", "resize", "stored"]
+
+LARGEST_SIDE = 65500
+"""Of a picture, or of a canvas, in pixels: libjpeg's limit, and the core's."""
+
+_FLOAT32, _UINT8 = 3, 1
+_RGB = 2
+
+
+class _Kept(threading.local):
+    """What each thread has of its own, made once."""
+
+    def __init__(self) -> None:
+        ffi, lib = library.ffi, library.lib
+        self.header = ffi.new("fd_header *")
+        self.request = ffi.new("fd_request *")
+        self.request.layout, self.request.strict = _RGB, 1
+        self.request.limits.scans = library.MAX_SCANS
+        self.resize = ffi.new("fd_resize *")
+        made = lib.fd_resampler_create()
+        if made == ffi.NULL:
+            raise MemoryError("there is no memory for a resampler")
+        self.resampler = ffi.gc(made, lib.fd_resampler_destroy)
+
+
+_kept = _Kept() if library.lib is not None else None
+
+
+def probe(data: Buffer) -> Any:
+    """Read the header of a JPEG.
+
+    Returns
+    -------
+    cffi's ``fd_header *``, or None
+        This thread's, until its next call. None if the core does not read such a file.
+    """
+    kept: Any = _kept
+    view = library.ffi.from_buffer("uint8_t[]", data)
+    failed = library.lib.fd_probe(view, len(view), kept.header)
+    return None if failed else kept.header
+
+
+def decode_resized(data: Buffer, numbers: Sequence[float], pixels: Any, out: int) -> bool:
+    """Decode, resize and finish one picture.
+
+    Parameters
+    ----------
+    data : bytes or memoryview
+    numbers : sequence of 16 numbers
+        See above.
+    pixels : cffi's ``fd_pixels *``
+        From `stored`.
+    out : int
+        Address of the result's memory, which has the size that `numbers` and `pixels` make.
+
+    Returns
+    -------
+    bool
+        False if it failed, or if the codec complained of anything.
+    """
+    kept: Any = _kept
+    _fill(kept, numbers)
+    ffi = library.ffi
+    view = ffi.from_buffer("uint8_t[]", data)
+    status: int = library.lib.fd_decode_resized(
+        library.decoder(),
+        view,
+        len(view),
+        kept.request,
+        kept.resize,
+        pixels,
+        ffi.cast("void *", out),
+    )
+    return status == 0
+
+
+def resize(image: Image, numbers: Sequence[float], pixels: Any, out: int) -> bool:
+    """Resize and finish pixels that some library has decoded.
+
+    Parameters
+    ----------
+    image : ndarray of uint8, (H, W, 3)
+        With no gaps inside a row.
+    numbers, pixels, out
+        As for `decode_resized`; the reduction does not count.
+
+    Returns
+    -------
+    bool
+        False if such a resize is not possible; then nothing is written.
+    """
+    kept: Any = _kept
+    _fill(kept, numbers)
+    ffi = library.ffi
+    height, width = image.shape[:2]
+    status: int = library.lib.fd_resize_rgb(
+        kept.resampler,
+        ffi.cast("uint8_t *", image.ctypes.data),
+        width,
+        height,
+        image.strides[0],
+        kept.resize,
+        pixels,
+        ffi.cast("void *", out),
+    )
+    return status == 0
+
+
+def _fill(kept: Any, numbers: Sequence[float]) -> None:
+    resize = kept.resize
+    (
+        kept.request.reduce,
+        resize.left,
+        resize.top,
+        resize.right,
+        resize.bottom,
+        resize.in_left,
+        resize.in_top,
+        resize.in_right,
+        resize.in_bottom,
+        resize.canvas_width,
+        resize.canvas_height,
+        resize.x,
+        resize.y,
+        resize.width,
+        resize.height,
+        resize.flip,
+    ) = numbers
+
+
+@cache
+def stored(affine: tuple[Sequence[float], Sequence[float]] | None, *, channels_first: bool) -> Any:
+    """Describe how pixels are stored.
+
+    Parameters
+    ----------
+    affine : (scale, bias), each of 3 floats, or None
+        ``value * scale + bias`` as float32; None stores the bytes themselves.
+    channels_first : bool
+        (3, height, width), else (height, width, 3).
+
+    Returns
+    -------
+    cffi's ``fd_pixels *``
+        Not to be changed: it is the same one for the same arguments.
+    """
+    pixels = library.ffi.new("fd_pixels *")
+    pixels.dtype = _UINT8 if affine is None else _FLOAT32
+    pixels.channels_first = channels_first
+    if affine is not None:
+        pixels.scale, pixels.bias = affine
+    return pixels

@@ -1,0 +1,149 @@
+/* weights.c: which pixels a result of the triangle filter is made of, and how much of each. */
+#include "weights.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_BITS = 22 }; /* 255 * 2^22 fits an int32 */
+
+static const double NO_WEIGHT = 1e-6; /* of the middle's: rounding noise, not a tap */
+
+void *fd_room_for(fd_room *room, size_t size)
+{
+    if (room->size < size) {
+        size = (size + size / 4 + 63) / 64 * 64; /* the next picture may be a little larger */
+        free(room->memory);
+        room->size = 0;
+        room->memory = aligned_alloc(64, size);
+        if (room->memory == NULL) {
+            return NULL;
+        }
+        room->size = size;
+        memset(room->memory, 0, size);
+    }
+    return room->memory;
+}
+
+/* A number of pixels without its fraction, and not out of bounds, however large it is. */
+static int32_t whole_between(double value, int32_t low, int32_t high)
+{
+    return value <= low ? low : value >= high ? high : (int32_t)value;
+}
+
+/* The pixels of one result and their weights, whose sum is 1. Returns how many pixels. */
+static int32_t taps_of(const fd_span *span, double center, double support, double *weights,
+                       int32_t *first)
+{
+    int32_t low = whole_between(center - support + 0.5, span->in_first, span->in_end - 1);
+    int32_t high = whole_between(center + support + 0.5, low + 1, span->in_end);
+    double inverse = 1.0 / support, total = 0.0;
+    int32_t count = 0;
+
+    *first = low;
+    for (int32_t j = low; j < high; j++) {
+        double weight = 1.0 - fabs((j - center + 0.5) * inverse);
+        if (weight > NO_WEIGHT) {
+            *first = count == 0 ? j : *first;
+            weights[count++] = weight;
+            total += weight;
+        }
+    }
+    if (count == 0) { /* so far outside that no pixel is near: the outermost stands for it */
+        weights[0] = 1.0;
+        return 1;
+    }
+    inverse = 1.0 / total;
+    for (int32_t t = 0; t < count; t++) {
+        weights[t] *= inverse;
+    }
+    return count;
+}
+
+/* Bits with which each weight fits an int16. Inside, the largest is 1 / support; where the filter
+ * is cut short the outermost result has the largest. Half of the range is left for what is between.
+ * It is a matter of the whole canvas, so that a part of it is the same however much is made. */
+static int32_t bits_for(const fd_span *span, double scale, double support, double *weights)
+{
+    const int32_t ends[] = {0, span->canvas - 1};
+    double peak = 1.0 / support;
+    int32_t bits = 14;
+
+    for (size_t e = 0; e < 2; e++) {
+        int32_t first;
+        int32_t count = taps_of(span, span->start + (ends[e] + 0.5) * scale, support, weights,
+                                &first);
+        for (int32_t t = 0; t < count; t++) {
+            peak = weights[t] > peak ? weights[t] : peak;
+        }
+    }
+    while (bits < MOST_BITS && peak * (double)(INT32_C(1) << (bits + 1)) <= 16384.0) {
+        bits++;
+    }
+    return bits;
+}
+
+int fd_axis_measure(fd_axis *axis, const fd_span *span)
+{
+    double scale = span->side / span->canvas, support = scale > 1.0 ? scale : 1.0;
+    int32_t readable = span->in_end - span->in_first;
+    size_t results = (size_t)span->count;
+
+    axis->stride = whole_between(2.0 * support + 2.0, 1, readable);
+    axis->first = fd_room_for(&axis->first_room, results * sizeof *axis->first);
+    axis->count = fd_room_for(&axis->count_room, results * sizeof *axis->count);
+    size_t weights = results * (size_t)axis->stride;
+    axis->exact = fd_room_for(&axis->exact_room, weights * sizeof *axis->exact);
+    axis->weights = fd_room_for(&axis->weights_room, weights * sizeof *axis->weights);
+    if (!axis->first || !axis->count || !axis->exact || !axis->weights) {
+        return FD_NO_MEMORY;
+    }
+    axis->support = support;
+    axis->bits = bits_for(span, scale, support, axis->exact);
+    axis->begin = span->in_end;
+    axis->end = axis->most = 0;
+    for (int32_t i = 0; i < span->count; i++) {
+        int32_t place = span->from + (span->flip ? span->count - 1 - i : i);
+        double *exact = axis->exact + (size_t)i * (size_t)axis->stride;
+        int32_t first;
+        int32_t count = taps_of(span, span->start + (place + 0.5) * scale, support, exact, &first);
+
+        axis->first[i] = first;
+        axis->count[i] = count;
+        axis->begin = first < axis->begin ? first : axis->begin;
+        axis->end = first + count > axis->end ? first + count : axis->end;
+        axis->most = count > axis->most ? count : axis->most;
+    }
+    for (int32_t i = 0; i < span->count; i++) {
+        axis->first[i] -= axis->begin;
+    }
+    return FD_OK;
+}
+
+/* What is rounded is the sum up to each weight: so the last one makes it 2^bits, and errors do not
+ * add up. */
+void fd_axis_quantise(fd_axis *axis, int32_t results)
+{
+    double unit = (double)(INT32_C(1) << axis->bits);
+
+    for (int32_t i = 0; i < results; i++) {
+        const double *exact = axis->exact + (size_t)i * (size_t)axis->stride;
+        uint16_t *weights = axis->weights + (size_t)i * (size_t)axis->stride;
+        double sum = 0.5;
+        int32_t before = 0;
+
+        for (int32_t t = 0; t < axis->count[i]; t++) {
+            sum += exact[t] * unit;
+            weights[t] = (uint16_t)((int32_t)sum - before);
+            before = (int32_t)sum;
+        }
+    }
+}
+
+void fd_axis_free(fd_axis *axis)
+{
+    free(axis->first_room.memory);
+    free(axis->count_room.memory);
+    free(axis->exact_room.memory);
+    free(axis->weights_room.memory);
+}

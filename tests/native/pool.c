@@ -1,0 +1,231 @@
+/* pool.c: many callers over one pool get what one decoder gives alone.
+ *
+ * For ThreadSanitizer and AddressSanitizer. From the repository's root:
+ *
+ *   cc -std=c11 -g -O1 -fsanitize=thread -Ifastdecode/native tests/native/pool.c \
+ *       fastdecode/native/[!_]*.c -ljpeg -lpthread -lm -o /tmp/pool
+ *   /tmp/pool tests/data/jpeg_kinds/gen_*.jpg
+ *
+ * Each file is decoded from its path, from memory, and cut in half; a missing file and a folder are
+ * among them. Ends with 0 and one line if all was as it should be. */
+#undef _POSIX_C_SOURCE
+#define _POSIX_C_SOURCE 200809L
+
+#include "fastdecode.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { THREADS = 4, CALLERS = 6, ROUNDS = 12, SIDE = 40, MOST_PIXELS = 1 << 20 };
+
+/* What a picture must come to, each in three ways: whole, cut in half, resized. */
+typedef struct {
+    const char *path;
+    uint8_t *data;
+    size_t size;
+    int status[3];
+    uint64_t sum[3];
+    size_t bytes; /* of the whole picture, as RGB */
+} picture;
+
+static picture *pictures;
+static size_t count;
+static fd_pool *pool;
+static atomic_int wrong;
+
+static const fd_pixels PIXELS = {
+    .dtype = FD_FLOAT32,
+    .channels_first = 1,
+    .scale = {0.5F, 1.0F, 2.0F},
+    .bias = {1.0F, 0.0F, -1.0F},
+};
+
+static void *must(void *memory) {
+    if (memory == NULL) {
+        fprintf(stderr, "no memory\n");
+        exit(2);
+    }
+    return memory;
+}
+
+static uint64_t sum_of(const uint8_t *bytes, size_t size) {
+    uint64_t sum = 14695981039346656037U;
+    for (size_t i = 0; i < size; i++)
+        sum = (sum ^ bytes[i]) * 1099511628211U;
+    return sum;
+}
+
+static size_t result_size(const picture *of, int way) {
+    return way == 2 ? (size_t)3 * SIDE * SIDE * sizeof(float) : of->bytes;
+}
+
+/* Fill in what fd_pool_decode, or the two functions for one picture, are to do. */
+static void ask(fd_item *item, const picture *of, int way) {
+    item->wanted = 1;
+    item->resized = way == 2;
+    item->request = (fd_request){.reduce = 1, .layout = FD_RGB, .limits = {MOST_PIXELS, 0, 100}};
+    item->resize = (fd_resize){
+        .right = item->header.width,
+        .bottom = item->header.height,
+        .in_right = item->header.width,
+        .in_bottom = item->header.height,
+        .canvas_width = SIDE,
+        .canvas_height = SIDE,
+        .width = SIDE,
+        .height = SIDE,
+        .flip = 1,
+    };
+    item->stride = 3 * (ptrdiff_t)item->header.width;
+    memset(item->out, 0, result_size(of, way));
+}
+
+static void load(picture *into, const char *path) {
+    FILE *file = fopen(path, "rb");
+    into->path = path;
+    into->data = must(malloc(MOST_PIXELS));
+    into->size = file ? fread(into->data, 1, MOST_PIXELS, file) : 0;
+    if (file)
+        fclose(file);
+}
+
+/* Decode one picture in its three ways, alone. 0 if it is of no use here. */
+static int expect(fd_decoder *decoder, picture *of) {
+    fd_item item = {.data = of->data, .size = of->size};
+    if (fd_probe(of->data, of->size, &item.header) != FD_OK ||
+        (int64_t)item.header.width * item.header.height > MOST_PIXELS)
+        return 0;
+    of->bytes = (size_t)item.header.width * (size_t)item.header.height * 3;
+    for (int way = 0; way < 3; way++) {
+        size_t size = way == 1 ? of->size / 2 : of->size;
+        item.out = must(malloc(result_size(of, way)));
+        if (way == 1 && fd_probe(of->data, size, &item.header) != FD_OK)
+            of->status[way] = -1; /* as an item, it fails when it is opened */
+        else {
+            ask(&item, of, way);
+            of->status[way] = way == 2 ? fd_decode_resized(decoder, of->data, size, &item.request,
+                                                           &item.resize, &PIXELS, item.out)
+                                       : fd_decode(decoder, of->data, size, &item.request, item.out,
+                                                   item.stride);
+        }
+        of->sum[way] = sum_of(item.out, result_size(of, way));
+        free(item.out);
+        fd_probe(of->data, of->size, &item.header);
+    }
+    return 1;
+}
+
+static void complain(const char *what, const fd_item *item, int way) {
+    atomic_fetch_add(&wrong, 1);
+    fprintf(stderr, "%s: %s, way %d: status %d, %s\n", item->path ? item->path : "(memory)", what,
+            way, (int)item->status, item->message);
+}
+
+static void check(const fd_item *item, const picture *of, int way) {
+    int status = of->status[way];
+    if (status == -1 ? item->wanted || item->status == FD_OK : item->status != status)
+        complain("another status", item, way);
+    else if (status == FD_OK && sum_of(item->out, result_size(of, way)) != of->sum[way])
+        complain("other pixels", item, way);
+    else if ((item->status == FD_OK) != (item->message[0] == '\0'))
+        complain("no words, or words for nothing", item, way);
+}
+
+/* One batch: every picture in one of the ways, and behind them a folder and what is not there. */
+static void batch(fd_item *items, unsigned salt) {
+    for (size_t i = 0; i < count; i++) {
+        int way = (int)((i + salt) % 3), from_file = way != 1 && (i + salt) % 2;
+        items[i].path = from_file ? pictures[i].path : NULL;
+        items[i].data = from_file ? NULL : pictures[i].data;
+        items[i].size = way == 1 ? pictures[i].size / 2 : pictures[i].size;
+    }
+    items[count].path = "/";
+    items[count + 1].path = "/there/is/no/such.jpg";
+    fd_pool_open(pool, items, count + 2);
+    if (items[count].status != FD_IO || items[count].code != EISDIR)
+        complain("not refused", &items[count], 0);
+    if (items[count + 1].status != FD_IO || items[count + 1].code != ENOENT)
+        complain("not refused", &items[count + 1], 0);
+    for (size_t i = 0; i < count; i++) {
+        int way = (int)((i + salt) % 3);
+        items[i].wanted = items[i].status == FD_OK;
+        items[i].out = must(realloc(items[i].out, result_size(&pictures[i], way)));
+        if (items[i].wanted)
+            ask(&items[i], &pictures[i], way);
+    }
+    fd_pool_decode(pool, items, count + 2, &PIXELS);
+    for (size_t i = 0; i < count; i++)
+        check(&items[i], &pictures[i], (int)((i + salt) % 3));
+}
+
+/* A caller that has its items worked on in batches, and between them one at a time. */
+static void *call(void *argument) {
+    unsigned number = (unsigned)(size_t)argument;
+    fd_item *items = must(calloc(count + 2, sizeof *items));
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        batch(items, number + round);
+        size_t i = (number + round) % count;
+        fd_item one = {.path = pictures[i].path};
+        fd_pool_open(pool, &one, 1);
+        if (one.status != FD_OK || one.size != pictures[i].size)
+            complain("not opened alone", &one, 0);
+        fd_items_free(&one, 1);
+        fd_pool_open(pool, NULL, 0);
+    }
+    fd_items_free(items, count + 2);
+    for (size_t i = 0; i < count; i++)
+        free(items[i].out);
+    free(items);
+    return NULL;
+}
+
+/* A signal that this thread blocks finds no other: it stays pending. */
+static void signals_are_left_alone(void) {
+    sigset_t one, pending;
+    fd_pool *quiet = must(fd_pool_create(THREADS));
+    sigemptyset(&one);
+    sigaddset(&one, SIGUSR1);
+    pthread_sigmask(SIG_BLOCK, &one, NULL);
+    kill(getpid(), SIGUSR1); /* would end the process */
+    sigpending(&pending);
+    if (!sigismember(&pending, SIGUSR1))
+        atomic_fetch_add(&wrong, 1);
+    int number;
+    sigwait(&one, &number);
+    pthread_sigmask(SIG_UNBLOCK, &one, NULL);
+    fd_pool_destroy(quiet);
+}
+
+int main(int argc, char **argv) {
+    pthread_t callers[CALLERS];
+    fd_decoder *decoder = must(fd_decoder_create());
+    pictures = must(calloc((size_t)argc + 1, sizeof *pictures));
+    for (int i = 1; i < argc; i++) {
+        load(&pictures[count], argv[i]);
+        if (expect(decoder, &pictures[count]))
+            count++;
+        else
+            free(pictures[count].data);
+    }
+    fd_decoder_destroy(decoder);
+    signals_are_left_alone();
+    for (int threads = 1; threads <= THREADS && count; threads += THREADS - 1) {
+        pool = must(fd_pool_create(threads));
+        for (size_t i = 0; i < CALLERS; i++)
+            if (pthread_create(&callers[i], NULL, call, (void *)i) != 0)
+                exit(2);
+        for (size_t i = 0; i < CALLERS; i++)
+            pthread_join(callers[i], NULL);
+        fd_pool_destroy(pool);
+    }
+    printf("%zu pictures, %d callers, %d threads: %d wrong\n", count, CALLERS, THREADS, wrong);
+    for (size_t i = 0; i < count; i++)
+        free(pictures[i].data);
+    free(pictures);
+    return wrong != 0 || count == 0;
+}

@@ -1,0 +1,158 @@
+"""`decode_batch` by way of the native core: the same arrays, and the same errors."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("fastdecode.native._core")
+
+from conftest import CORPUS
+from PIL import Image
+
+import fastdecode
+from fastdecode import DecodeError, FastDecodeError, decode_batch, use
+from fastdecode.native.batch import Items
+
+PHOTOS = sorted((Path(fastdecode.__file__).parent / "samples").glob("*.jpg"))
+PLAIN = PHOTOS[0].read_bytes()
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"mode": "L"},
+    {"reduce": 2},
+    {"min_size": 90},
+    {"region": (7, 11, 90, 120)},
+    {"region": (0, 0, 33, 47), "reduce": 4, "mode": "L"},
+    {"backend": "native", "max_pixels": None},
+]
+
+
+@pytest.fixture(name="made")
+def _made(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Note what the core makes."""
+    noted: list[bool] = []
+    decode = Items.decode
+
+    def watched(self: Items, *arguments: Any) -> list[bool]:
+        done = decode(self, *arguments)
+        noted.extend(done)
+        return done
+
+    monkeypatch.setattr(Items, "decode", watched)
+    return noted
+
+
+def one_by_one(items: Any, **options: Any) -> list[Any]:
+    found: list[Any] = []
+    for item in items:
+        decode = fastdecode.decode_file if isinstance(item, (str, Path)) else fastdecode.decode
+        try:
+            found.append(decode(item, **options))
+        except (FastDecodeError, OSError) as error:
+            found.append(error)
+    return found
+
+
+def same(first: Any, second: Any) -> bool:
+    if isinstance(first, np.ndarray):
+        return np.array_equal(first, second) and first.dtype == second.dtype
+    return type(first) is type(second) and str(first) == str(second)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("threads", [2, 5])
+def test_arrays_are_those_of_decode(
+    options: dict[str, Any], threads: int, made: list[bool]
+) -> None:
+    """Paths and bytes, in chunks that do not fill up, with any argument that the core knows."""
+    items: list[Any] = [*PHOTOS, PLAIN, memoryview(PLAIN), str(PHOTOS[1])] * 7
+    expected = one_by_one(items, **options)
+
+    with use("native"):  # whatever the order of the backends is
+        arrays = decode_batch(items, threads=threads, **options)
+
+    assert all(map(same, arrays, expected))
+    assert all(array.flags.c_contiguous and array.flags.owndata for array in arrays)
+    assert made == [True] * len(items)
+
+
+def test_every_kind_of_file_is_as_before(made: list[bool]) -> None:
+    """Damaged, grey, turned, progressive ones, other formats: pixels or errors of `decode`."""
+    items = [path for path in sorted(CORPUS.rglob("*.*")) if path.suffix not in (".csv", ".md")]
+    expected = one_by_one(items)
+
+    found = decode_batch(items, threads=2, on_error="return")
+
+    for item, array, one in zip(items, found, expected, strict=True):
+        assert same(array, one), item
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"mode": "RGBA"}, {"orient": True}, {"strict": True}, {"backend": "pillow"}],
+    ids=str,
+)
+def test_what_the_core_is_not_asked_for(options: dict[str, Any], made: list[bool]) -> None:
+    """Other modes, orientation, strictness and other backends take the way of `decode`."""
+    arrays = decode_batch([PLAIN, PHOTOS[1]], threads=2, **options)
+
+    assert all(map(same, arrays, one_by_one([PLAIN, PHOTOS[1]], **options)))
+    assert not made
+
+
+def test_it_can_be_left_out(monkeypatch: pytest.MonkeyPatch, made: list[bool]) -> None:
+    """``FASTDECODE_DISABLE`` and `use` hold."""
+    with use("simplejpeg"):
+        decode_batch([PLAIN, PLAIN], threads=2)
+    monkeypatch.setenv("FASTDECODE_DISABLE", "native")
+    with use(None):
+        decode_batch([PLAIN, PLAIN], threads=2)
+
+    assert not made
+
+
+def test_pictures_go_into_out(made: list[bool]) -> None:
+    """`out` is written and returned; one of a wrong shape is the error of its item."""
+    header = fastdecode.probe(PLAIN)
+    out = np.zeros((3, header.height, header.width, 3), np.uint8)
+    with use("native"):
+        arrays = decode_batch([PLAIN, PHOTOS[0], PLAIN], threads=2, out=out)
+        small = [np.zeros((4, 4, 3), np.uint8), np.zeros_like(out[0])]
+        with pytest.raises(ValueError, match="item 0: out must have shape"):
+            decode_batch([PLAIN, PLAIN], threads=2, out=small)
+
+    assert all(np.shares_memory(array, one) for array, one in zip(arrays, out, strict=True))
+    assert all(np.array_equal(one, fastdecode.decode(PLAIN)) for one in out)
+    assert made == [True] * 4
+
+
+def test_the_first_error_is_raised() -> None:
+    """It says which item it is about; with "return" it stands in the place of the picture."""
+    torn = PLAIN[: len(PLAIN) // 2] + b"\xff\xd9"
+    stream = io.BytesIO()
+    Image.new("RGB", (8, 8)).save(stream, "PNG")
+    items = [PLAIN, stream.getvalue(), torn, b"", PLAIN]
+    with pytest.raises(DecodeError, match="item 2: "):
+        decode_batch(items, threads=2)
+
+    found = decode_batch(items, threads=2, on_error="return")
+
+    assert [type(one) for one in found] == [
+        np.ndarray,
+        np.ndarray,
+        DecodeError,
+        DecodeError,
+        np.ndarray,
+    ]
+    with pytest.raises(TypeError, match="item 1: "):
+        decode_batch([PLAIN, 3, PLAIN], threads=2)
+    with pytest.raises(FileNotFoundError):
+        decode_batch([PLAIN, "no such file"], threads=2)
+    with pytest.raises(ValueError, match="item 0: region"):
+        decode_batch([PLAIN, PLAIN], threads=2, region=(0, 0, 10_000, 1))
+    with pytest.raises(fastdecode.ImageTooLarge, match="item 0: "):
+        decode_batch([PLAIN, PLAIN], threads=2, max_pixels=10)

@@ -1,0 +1,280 @@
+"""The core's batches seen from Python: reading, decoding and resizing many pictures at once."""
+
+from __future__ import annotations
+
+import gc
+import mmap
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("fastdecode.native._core")
+
+import fastdecode
+from fastdecode.native import library, single
+from fastdecode.native.batch import Headers, Items
+from fastdecode.native.pool import Pool
+
+FILES = sorted((Path(fastdecode.__file__).parent / "samples").glob("*.jpg"))
+BYTES = single.stored(None, channels_first=False)
+SIDE = 20
+
+
+@pytest.fixture(name="pool")
+def _pool() -> Any:
+    pool = Pool(3)
+    yield pool
+    pool.close()
+
+
+def numbers_of(headers: Headers, at: int) -> tuple[float, ...]:
+    """Ask for the whole picture as a small square, from the left edge of a larger one."""
+    whole = (0, 0, int(headers.width[at]), int(headers.height[at]))
+    return (1, *whole, *whole, 2 * SIDE, SIDE, 0, 0, SIDE, SIDE, 0)
+
+
+def made(pool: Pool, items: Items, sources: list[Any]) -> tuple[list[bool], np.ndarray]:
+    """Resize all of them."""
+    headers = items.read(pool, sources)
+    out = np.zeros((len(sources), SIDE, SIDE, 3), np.uint8)
+    wanted = np.flatnonzero(headers.readable).tolist()
+    numbers = [numbers_of(headers, at) for at in wanted]
+    outs = out.ctypes.data + np.array(wanted, np.intp) * out.strides[0]
+    return items.resize(pool, wanted, numbers, outs, BYTES), out
+
+
+def test_headers_are_read_from_paths_and_bytes(pool: Pool) -> None:
+    """Width, height and the rest are those of `probe`, whatever form the source has."""
+    items = Items()
+    sources: list[Any] = []
+    for path in FILES:
+        data = path.read_bytes()
+        sources += [str(path), data, memoryview(data), np.frombuffer(data, np.uint8)]
+
+    headers = items.read(pool, sources)
+
+    assert headers.readable.all()
+    assert headers.ended.all()
+    for at, path in enumerate(path for path in FILES for _ in range(4)):
+        expected = fastdecode.probe(path.read_bytes())
+        assert headers.width[at] == expected.width
+        assert headers.height[at] == expected.height
+        assert headers.components[at] == expected.channels
+        assert headers.bits[at] == expected.bits
+        assert (headers.sof[at] == 0xC2) == expected.progressive
+        assert bytes(items.data(at)) == path.read_bytes()
+
+
+def test_what_cannot_be_read_does_not_touch_the_others(pool: Pool, tmp_path: Path) -> None:
+    """Missing files, names that no file can have, and what is no JPEG are only not readable."""
+    odd = tmp_path / "with\nnew line and ü"
+    odd.write_bytes(FILES[0].read_bytes())
+    wrong: list[Any] = [
+        "",
+        "no such file",
+        "nul\0byte",
+        "\udfff\ud800",
+        str(tmp_path),
+        b"",
+        b"GIF8",
+        None,
+    ]
+    sources = [str(FILES[0]), *wrong, str(odd), FILES[1].read_bytes()]
+
+    headers = Items().read(pool, sources)
+
+    assert headers.readable.tolist() == [True, *[False] * len(wrong), True, True]
+    assert headers.width[-2] == headers.width[0]
+
+
+def test_a_batch_is_what_single_pictures_are(pool: Pool) -> None:
+    """A picture has the same pixels by itself, and in batches of any size one after another."""
+    expected = []
+    for path in FILES:
+        data = path.read_bytes()
+        header = single.probe(data)
+        whole = (0, 0, header.width, header.height)
+        numbers = (1, *whole, *whole, 2 * SIDE, SIDE, 0, 0, SIDE, SIDE, 0)
+        out = np.zeros((SIDE, SIDE, 3), np.uint8)
+        assert single.decode_resized(data, numbers, BYTES, out.ctypes.data)
+        expected.append(out)
+    items = Items()
+
+    for count in (1, 6, 40, 3):
+        sources = [str(FILES[at % len(FILES)]) for at in range(count)]
+        done, out = made(pool, items, sources)
+        items.clear()
+
+        assert done == [True] * count
+        for at in range(count):
+            np.testing.assert_array_equal(out[at], expected[at % len(FILES)])
+
+
+def test_only_what_is_wanted_is_decoded(pool: Pool) -> None:
+    """The others keep the memory they were given, also in the batch after."""
+    items = Items()
+    made(pool, items, [str(path) for path in FILES])
+    headers = items.read(pool, [str(path) for path in FILES])
+    out = np.full((2, SIDE, SIDE, 3), 7, np.uint8)
+
+    done = items.resize(pool, [2], [numbers_of(headers, 2)], np.array([out[1].ctypes.data]), BYTES)
+
+    assert done == [True]
+    assert (out[0] == 7).all()
+    assert len(np.unique(out[1])) > 7
+
+
+def test_damage_costs_only_the_item(pool: Pool) -> None:
+    """A file that ends early is not made; a warning of the codec counts as such, too."""
+    data = FILES[0].read_bytes()
+    torn = data[: len(data) // 2] + b"\xff\xd9"
+
+    done, _ = made(pool, Items(), [data, torn, data])
+
+    assert done == [True, False, True]
+
+
+def test_parts_are_decoded_into_arrays(pool: Pool) -> None:
+    """`decode` gives the rows and columns, the reduction and the layout that are asked for."""
+    items = Items()
+    items.read(pool, [str(FILES[0]), FILES[1].read_bytes()])
+    part = np.zeros((30, 40, 3), np.uint8)
+    grey = np.zeros(fastdecode.decode_file(FILES[1], 2, mode="L").shape, np.uint8)
+    parts = [(10, 20, 50, 50, 1, library.LAYOUTS["RGB"]), (0, 0, 0, 0, 2, library.LAYOUTS["L"])]
+
+    assert items.decode(pool, [0, 1], parts, [part, grey]) == [True, True]
+    np.testing.assert_array_equal(part, fastdecode.decode_file(FILES[0])[20:50, 10:50])
+    np.testing.assert_array_equal(grey, fastdecode.decode_file(FILES[1], 2, mode="L"))
+
+
+def test_sources_are_let_go(pool: Pool, tmp_path: Path) -> None:
+    """After `clear` nothing holds a mapped file open."""
+    path = tmp_path / "picture.jpg"
+    path.write_bytes(FILES[0].read_bytes())
+    items = Items()
+    with path.open("rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        assert items.read(pool, [mapped]).readable.all()
+        with pytest.raises(BufferError):
+            mapped.close()
+        items.clear()
+        mapped.close()
+
+
+def test_much_memory_is_not_kept(pool: Pool, tmp_path: Path) -> None:
+    """What large files were read into is freed, what small ones need is kept."""
+    large = tmp_path / "large.jpg"
+    large.write_bytes(FILES[0].read_bytes() + bytes(65 << 20))
+    items = Items()
+
+    items.read(pool, [str(large)])
+    assert int(items._rows["capacity"].sum()) > 65 << 20
+    items.clear()
+    assert int(items._rows["capacity"].sum()) == 0
+    items.read(pool, [str(FILES[0])])
+    items.clear()
+    assert int(items._rows["capacity"].sum()) > 0
+
+
+def test_columns_lie_where_the_core_has_them() -> None:
+    """Members that are written in one go follow each other without gaps."""
+    ffi = library.ffi
+    item = ffi.new("fd_item[]", 1)
+    items = Items()
+    items._make_room(1)
+    row = items._rows
+    row["canvas"] = np.arange(11)
+    row["box"] = np.arange(4) + 0.5
+    row["part"] = np.arange(7)
+    ffi.buffer(item)[:] = ffi.buffer(items._items, ffi.sizeof("fd_item"))[:]
+    resize, request = item[0].resize, item[0].request
+
+    assert [resize.in_left, resize.canvas_width, resize.x, resize.flip] == [0, 4, 6, 10]
+    assert [resize.left, resize.bottom] == [0.5, 3.5]
+    assert [request.left, request.reduce, request.layout, request.strict] == [0, 4, 5, 6]
+    assert request.limits.scans == library.MAX_SCANS
+
+
+def test_many_threads_use_a_pool_at_once(pool: Pool) -> None:
+    """Each gets what it asked for."""
+    expected = made(pool, Items(), [str(path) for path in FILES])[1]
+    same = []
+
+    def use(turn: int) -> None:
+        items = Items()
+        for _ in range(10):
+            order = [(turn + at) % len(FILES) for at in range(len(FILES))]
+            _, out = made(pool, items, [str(FILES[at]) for at in order])
+            same.append(np.array_equal(out, expected[order]))
+
+    threads = [threading.Thread(target=use, args=(turn,)) for turn in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert same == [True] * 40
+
+
+def test_a_pool_can_be_closed_at_any_time(pool: Pool) -> None:
+    """Calls under way are done to the end, and a later one starts the threads anew."""
+    results = []
+
+    def use() -> None:
+        items = Items()
+        sources = [str(path) for path in FILES]
+        results.extend(made(pool, items, sources)[0] for _ in range(20))
+
+    thread = threading.Thread(target=use)
+    thread.start()
+    while thread.is_alive():
+        pool.close()
+    thread.join()
+
+    assert results == [[True] * len(FILES)] * 20
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
+def test_a_forked_child_has_threads_of_its_own(pool: Pool) -> None:
+    """It works on with the parent's pool, and ends without waiting for threads it does not have."""
+    items = Items()
+    expected = made(pool, items, [str(path) for path in FILES])[1]
+    pid = os.fork()
+    if not pid:
+        try:
+            same = np.array_equal(made(pool, items, [str(path) for path in FILES])[1], expected)
+            pool.close()
+            gc.collect()
+        finally:
+            os._exit(0 if same else 1)
+
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads are counted by /proc")
+def test_threads_are_started_late_and_end() -> None:
+    """There are none before the first call, and none after `close`."""
+    code = """
+import os, time
+from fastdecode.native.batch import Items
+from fastdecode.native.pool import Pool
+count = lambda: len(os.listdir("/proc/self/task"))
+pool, before = Pool(3), count()
+Items().read(pool, [None])
+print(count() - before)
+pool.close()
+while count() > before:
+    time.sleep(0.01)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+
+    assert done.stdout.strip() == "6"
