@@ -155,7 +155,6 @@ def quality_figures() -> str:
     return (
         f"{table(head, rows)}\n\n"
         "Against torchvision v2 on uint8 tensors, over "
-        f"{content['result']['eval']['all']['results']} photos; each figure is capped at "
-        f"{content['settings']['at_most_db']:.0f} dB, where nothing was reduced. By "
-        "`bench/quality.py`."
+        f"{content['result']['eval']['all']['results']} photos; each counts for at most "
+        f"{content['settings']['at_most_db']:.0f} dB. By `bench/quality.py`."
     )

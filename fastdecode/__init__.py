@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from fastdecode.geometry import Geometry
     from fastdecode.preference import use
     from fastdecode.ranking import Ranking
-    from fastdecode.registry import BackendInfo, backends, register
+    from fastdecode.registry import backends, register
     from fastdecode.statistics import Stats, stats
-    from fastdecode.types import Header
+    from fastdecode.types import BackendInfo, Header
 
 __version__ = "0.1.0"
 
@@ -38,7 +38,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "DEFAULT_MAX_PIXELS": "api",
     "Backend": "adapters.base",
-    "BackendInfo": "registry",
+    "BackendInfo": "types",
     "BackendUnavailable": "errors",
     "DecodeError": "errors",
     "FastDecodeError": "errors",

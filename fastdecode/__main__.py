@@ -18,8 +18,7 @@ from fastdecode.bench.tables import Column, Table, paragraph, plain
 from fastdecode.cores import usable_cores
 from fastdecode.errors import FastDecodeError
 from fastdecode.installation import ranking_path
-from fastdecode.registry import BackendInfo
-from fastdecode.types import FORMATS, Format, Header
+from fastdecode.types import FORMATS, BackendInfo, Format, Header
 
 __all__ = ["Facts", "faster", "gather", "main"]
 

@@ -136,7 +136,7 @@ def decode(
         engine.Request(
             data,
             header,
-            tuple.__new__(Want, (mode, reduce, strict, True)),
+            tuple.__new__(Want, (mode, reduce, strict, True, window is not None)),
             window,
             applied,
             out,
@@ -185,7 +185,7 @@ def decode_part(
     if window is not None and applied != 1:
         width, height = orientation.seen_size(header.width, header.height, applied)
         window = orientation.stored_box(window, -(-width // reduce), -(-height // reduce), applied)
-    want = Want("RGB", reduce, strict=False, complete=True)
+    want = Want("RGB", reduce, strict=False, complete=True, part=window is not None)
     return engine.run(
         engine.Request(data, header, want, window, applied, None, backend, borrow=True)
     )

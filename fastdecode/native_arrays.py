@@ -123,7 +123,8 @@ class Arrays:
             if options.get("min_size") is not None:
                 reduce = reduce_for(header, options["min_size"], region=region)
             window = None if region is None else window_of(region, header, reduce, 1)
-            want = Want(mode, reduce, strict=False, complete=True)
+            part = window is not None
+            want = Want(mode, reduce, strict=False, complete=True, part=part)
             choice = selection.first(options.get("backend"), header, want)
             if (choice.name, choice.layout, choice.reduce) != (_NAME, mode, reduce):
                 return None

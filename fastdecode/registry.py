@@ -11,17 +11,17 @@ import os
 import pkgutil
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from fastdecode.errors import BackendUnavailable, UnknownBackend
+from fastdecode.types import BackendInfo
 
 if TYPE_CHECKING:
     from fastdecode.adapters.base import Backend
     from fastdecode.types import Format
 
-__all__ = ["BUILTIN", "BackendInfo", "Entry", "backends", "load", "names", "register"]
+__all__ = ["BUILTIN", "Entry", "backends", "load", "names", "register"]
 
 ENTRY_POINT_GROUP = "fastdecode.backends"
 
@@ -37,6 +37,8 @@ class Entry(NamedTuple):
         What pip calls the library.
     formats : str
         What it reads, for errors to name what is missing. A test compares it with `supports`.
+    regions : str
+        Those of which it decodes a part without the rest. A test compares this, too.
     install : str
         ``"module:function"`` that gives the install line, where an extra of pip does not do.
     """
@@ -44,6 +46,7 @@ class Entry(NamedTuple):
     target: str | Callable[[], Backend]
     distribution: str
     formats: str = ""
+    regions: str = ""
     install: str = ""
 
 
@@ -54,7 +57,11 @@ BUILTIN: dict[str, Entry] = {
         "jpeg png webp gif bmp tiff avif jpeg2000 other",
     ),
     "native": Entry(
-        "fastdecode.adapters.native:Native", "fastdecode", "jpeg", "fastdecode.native:install_line"
+        "fastdecode.adapters.native:Native",
+        "fastdecode",
+        "jpeg",
+        regions="jpeg",
+        install="fastdecode.native:install_line",
     ),
     "simplejpeg": Entry("fastdecode.adapters.simplejpeg:Simplejpeg", "simplejpeg", "jpeg"),
     "opencv": Entry("fastdecode.adapters.opencv:Opencv", "opencv-python-headless", "jpeg png webp"),
@@ -68,43 +75,6 @@ BUILTIN: dict[str, Entry] = {
     "kornia_rs": Entry("fastdecode.adapters.kornia_rs:KorniaRs", "kornia-rs", "jpeg"),
     "pillow_heif": Entry("fastdecode.adapters.pillow_heif:PillowHeif", "pillow-heif", "heic"),
 }
-
-
-@dataclass(frozen=True)
-class BackendInfo:
-    """What is known of a backend here.
-
-    Attributes
-    ----------
-    name : str
-    usable : bool
-    reason : str
-        Why it is not usable; empty when it is.
-    install : str
-        The line that installs it.
-    version : str
-        Of the library behind it; empty where unknown.
-    codec : str
-        The codec it is linked to, such as ``"libjpeg-turbo 3.1.2"``; empty where unknown.
-    exact : bool
-        Its pixels are the same as every other exact backend's, so it may be chosen by speed.
-    formats : tuple of Format
-    reduces : tuple of int
-        Reductions it makes inside its JPEG decoder.
-    releases_gil, fork_safe : bool
-    """
-
-    name: str
-    usable: bool
-    reason: str
-    install: str
-    version: str = ""
-    codec: str = ""
-    exact: bool = True
-    formats: tuple[Format, ...] = ()
-    reduces: tuple[int, ...] = ()
-    releases_gil: bool = True
-    fork_safe: bool = True
 
 
 _registered: dict[str, Entry] = {}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fastdecode.adapters.base import Backend, Support
     from fastdecode.preference import Preference
     from fastdecode.ranking import Ranking
-    from fastdecode.types import Header, Mode, PixelLayout, Reduce
+    from fastdecode.types import Format, Header, Mode, PixelLayout, Reduce
 
 __all__ = ["Choice", "Want", "candidates", "disabled", "first"]
 
@@ -38,12 +38,15 @@ class Want(NamedTuple):
     strict : bool
     complete : bool
         All scans of a progressive JPEG are there.
+    part : bool
+        Only a part of the picture is wanted.
     """
 
     mode: Mode
     reduce: Reduce
     strict: bool
     complete: bool
+    part: bool = False
 
 
 class Choice(NamedTuple):
@@ -141,10 +144,14 @@ def disabled() -> list[str]:
 
 
 def _ordered(first: Ranking | None, header: Header, want: Want) -> Iterator[str]:
-    """Yield the names to try; installed packages are scanned only when it comes to that."""
+    """Yield the names to try; installed packages are scanned only when it comes to that.
+
+    Who decodes only the part that is wanted comes first: rankings are of whole pictures.
+    """
     size = size_class(header.width * header.height)
     seen = set(disabled())
     for names in (
+        _regional(header.format) if want.part else (),
         *(
             ranked.order(header.format, want.reduce, size, context=context())
             for ranked in (first, ranking.DEFAULT)
@@ -157,6 +164,11 @@ def _ordered(first: Ranking | None, header: Header, want: Want) -> Iterator[str]
             if name not in seen:
                 seen.add(name)
                 yield name
+
+
+def _regional(format: Format) -> list[str]:
+    """Names of those that decode a part of such a file without the rest."""
+    return [name for name, it in registry.BUILTIN.items() if format in it.regions.split()]
 
 
 def _usable(name: str) -> Backend | None:

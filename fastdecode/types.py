@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ __all__ = [
     "OUTPUTS",
     "REDUCES",
     "SIZE_CLASSES",
+    "BackendInfo",
     "Box",
     "Buffer",
     "Coding",
@@ -73,6 +75,43 @@ Box: TypeAlias = "tuple[int, int, int, int]"
 
 Image: TypeAlias = "NDArray[Any]"
 """Decoded pixels: (H, W) or (H, W, C), row by row."""
+
+
+@dataclass(frozen=True)
+class BackendInfo:
+    """What is known of a backend here.
+
+    Attributes
+    ----------
+    name : str
+    usable : bool
+    reason : str
+        Why it is not usable; empty when it is.
+    install : str
+        The line that installs it.
+    version : str
+        Of the library behind it; empty where unknown.
+    codec : str
+        The codec it is linked to, such as ``"libjpeg-turbo 3.1.2"``; empty where unknown.
+    exact : bool
+        Its pixels are the same as every other exact backend's, so it may be chosen by speed.
+    formats : tuple of Format
+    reduces : tuple of int
+        Reductions it makes inside its JPEG decoder.
+    releases_gil, fork_safe : bool
+    """
+
+    name: str
+    usable: bool
+    reason: str
+    install: str
+    version: str = ""
+    codec: str = ""
+    exact: bool = True
+    formats: tuple[Format, ...] = ()
+    reduces: tuple[int, ...] = ()
+    releases_gil: bool = True
+    fork_safe: bool = True
 
 
 class Header(NamedTuple):

@@ -131,7 +131,7 @@ def test_json_has_the_same_facts() -> None:
 def test_what_would_be_faster() -> None:
     """Only missing backends that would come before the chosen one are recommended."""
     missing = [
-        registry.BackendInfo(name, False, "missing", f"pip install {name}")
+        fastdecode.BackendInfo(name, False, "missing", f"pip install {name}")
         for name in ("simplejpeg", "kornia_rs")
     ]
 

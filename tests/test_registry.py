@@ -222,7 +222,10 @@ def test_one_instance_a_process() -> None:
 @pytest.mark.parametrize("name", usable_backends())
 def test_table_says_what_the_backend_declares(name: str) -> None:
     """The formats in the table, known without the library, are those of `supports`."""
-    assert set(registry.BUILTIN[name].formats.split()) == set(registry.load(name).supports)
+    entry, supports = registry.BUILTIN[name], registry.load(name).supports
+    assert set(entry.formats.split()) == set(supports)
+    regional = {format for format, kinds in supports.items() if any(it.region for it in kinds)}
+    assert set(entry.regions.split()) == regional
     assert registry.load(name) is registry.load(name)
 
 

@@ -16,6 +16,7 @@ from fastdecode import (
     ranking,
     register,
     registry,
+    selection,
     stats,
     use,
 )
@@ -59,7 +60,7 @@ from fastdecode import Ranking
 data = encode(image)
 before = set(sys.modules)
 use(Ranking({("jpeg", 1): ("pillow",)}))
-decode(data), decode(data, 4), decode(data, mode="L", region=(1, 1, 5, 5))
+decode(data), decode(data, 4), decode(data, mode="L")
 answers["loaded"] = sorted(set(sys.modules) - before)
 """
     )["loaded"]
@@ -214,3 +215,19 @@ def test_backends_left_out_are_named_in_the_error(monkeypatch: pytest.MonkeyPatc
 
     assert "pillow is left out by FASTDECODE_DISABLE" in str(caught.value)
     assert "Support(" not in str(caught.value)
+
+
+def test_a_region_goes_to_who_decodes_no_more() -> None:
+    """Rankings are of whole pictures: for a part, who decodes only that is asked first."""
+    pytest.importorskip("fastdecode.native._core")
+    pytest.importorskip("simplejpeg")
+    header = probe(JPEG)
+    want = selection.Want("RGB", 1, strict=False, complete=True)
+
+    with use(Ranking({("jpeg", 1): ("simplejpeg", "native")})):
+        whole, part = (
+            selection.first(None, header, want),
+            selection.first(None, header, want._replace(part=True)),
+        )
+
+    assert (whole.name, part.name) == ("simplejpeg", "native")

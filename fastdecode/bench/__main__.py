@@ -27,7 +27,7 @@ from fastdecode.installation import ranking_path
 
 if TYPE_CHECKING:
     from fastdecode.ranking import Ranking
-    from fastdecode.registry import BackendInfo
+    from fastdecode.types import BackendInfo
 
 __all__ = ["main"]
 
