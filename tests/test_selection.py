@@ -225,9 +225,7 @@ def test_a_region_goes_to_who_decodes_no_more() -> None:
     want = selection.Want("RGB", 1, strict=False, complete=True)
 
     with use(Ranking({("jpeg", 1): ("simplejpeg", "native")})):
-        whole, part = (
-            selection.first(None, header, want),
-            selection.first(None, header, want._replace(part=True)),
-        )
+        whole = selection.first(None, header, want)
+        part = selection.first(None, header, want._replace(part=True))
 
     assert (whole.name, part.name) == ("simplejpeg", "native")

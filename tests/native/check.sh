@@ -1,0 +1,103 @@
+#!/usr/bin/env bash
+# The native core under sanitizers, and against inputs that nobody thought of.
+#
+#   tests/native/check.sh [--fuzz-seconds N] [--corpus FOLDER]
+#
+# Builds everything in a folder of its own, and removes that. Any finding is a failure, and what led
+# to it is kept where the last line says. Needs gcc, clang with its runtime (Debian:
+# libclang-rt-14-dev), libjpeg-turbo's headers, and a Python (PYTHON, else python3) with pytest,
+# cffi and setuptools.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/../.." && pwd)
+seconds=60 corpus='' python=${PYTHON:-python3}
+while [ $# -gt 0 ]; do
+    case $1 in
+        --fuzz-seconds) seconds=$2 ;;
+        --corpus) corpus=$(cd "$2" && pwd) ;;
+        *) printf 'usage: %s [--fuzz-seconds N] [--corpus FOLDER]\n' "$0" >&2 && exit 2 ;;
+    esac
+    shift 2
+done
+python=$(command -v "$python") && python=$(realpath -s "$python")
+cd "$root"
+
+step() { printf '\n--- %s\n' "$*"; }
+die() { printf 'tests/native/check.sh: %s\n' "$*" >&2 && exit 1; }
+
+clang=''
+for name in clang clang-{22..14}; do
+    command -v "$name" > /dev/null && clang=$name && break
+done
+[ -n "$clang" ] || die "fuzzing needs clang: apt-get install clang-14 libclang-rt-14-dev"
+command -v gcc > /dev/null || die "the sanitizers need gcc: apt-get install gcc"
+
+work=$(mktemp -d)
+finish() {
+    local status=$?
+    if [ $status -ne 0 ] && [ -n "$(ls -A "$work/findings")" ]; then
+        printf '\ninputs that fail are in %s\n' "$work/findings" >&2
+    else
+        rm -rf "$work"
+    fi
+    exit $status
+}
+trap finish EXIT
+mkdir "$work/findings"
+
+core=(fastdecode/native/[!_]*.c)
+common=(-std=c11 -g -O1 -fno-omit-frame-pointer -ffp-contract=off -Wall -Wextra -Werror
+    -Ifastdecode/native)
+libraries=(-ljpeg -lpthread -lm)
+memory=(-fsanitize=address,undefined -fno-sanitize-recover=all)
+wrapped='-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc'
+folders=(tests/data fastdecode/samples ${corpus:+"$corpus"})
+
+step "every file, every operation, and no memory: AddressSanitizer and UndefinedBehaviorSanitizer"
+gcc "${common[@]}" "${memory[@]}" "${core[@]}" tests/native/{fuzz,corpus}.c "$wrapped" \
+    "${libraries[@]}" -o "$work/corpus"
+find "${folders[@]}" -type f -print0 | sort -z | xargs -0 "$work/corpus"
+
+step "many callers of one pool: AddressSanitizer and UndefinedBehaviorSanitizer"
+gcc "${common[@]}" "${memory[@]}" "${core[@]}" tests/native/pool.c "${libraries[@]}" \
+    -o "$work/pool"
+"$work/pool" tests/data/jpeg_kinds/gen_*.jpg
+
+step "many callers of one pool: ThreadSanitizer"
+gcc "${common[@]}" -fsanitize=thread "${core[@]}" tests/native/pool.c "${libraries[@]}" \
+    -o "$work/pool-threads"
+"$work/pool-threads" tests/data/jpeg_kinds/gen_*.jpg
+
+step "libFuzzer, for $seconds seconds"
+"$clang" "${common[@]}" "${memory[@]}" -fsanitize=fuzzer "${core[@]}" tests/native/fuzz.c \
+    "${libraries[@]}" -o "$work/fuzz"
+"$python" tests/native/seeds.py "$work/seeds" "${folders[@]}"
+mkdir "$work/found"
+"$work/fuzz" -max_total_time="$seconds" -max_len=20000 -timeout=20 -rss_limit_mb=2500 \
+    -dict="$work/seeds.dict" -artifact_prefix="$work/findings/" -print_final_stats=1 \
+    "$work/found" "$work/seeds" 2> "$work/log" || {
+    tail -n 60 "$work/log" >&2
+    die "libFuzzer has found something"
+}
+grep -E 'number_of_executed_units|cov: .*DONE|DONE .*cov:' "$work/log"
+
+step "the Python extension: AddressSanitizer and UndefinedBehaviorSanitizer"
+mkdir "$work/tree"
+cp -r fastdecode tests setup.py setup.cfg pyproject.toml README.md "$work/tree"
+rm -f "$work"/tree/fastdecode/native/_core.*
+cd "$work/tree"
+FASTDECODE_NATIVE=require FASTDECODE_SANITIZE=address,undefined \
+    "$python" setup.py -q build_ext --inplace
+# libstdc++ has to be there early, too, for libraries that throw.
+export LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libstdc++.so)"
+export ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc PYTHONPATH=$work/tree
+[ -z "$corpus" ] || export FASTDECODE_CORPUS=$corpus
+"$python" -c "
+import fastdecode.native._core as core
+assert core.__file__.startswith('$work'), core.__file__"
+tests=(tests/test_contract.py)
+for file in tests/test_native*.py; do
+    [ "$file" = tests/test_native_build.py ] || tests+=("$file") # that one is about compilers
+done
+"$python" -m pytest -q -p no:cacheprovider -k native "${tests[@]}"
+
+printf '\nnothing found\n'
