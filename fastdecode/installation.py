@@ -28,6 +28,9 @@ def libraries() -> dict[str, str]:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:  # not installed: not among them
             continue
+    if any((Path(fastdecode.__file__).parent / "native").glob("_core.*")):
+        # It comes and goes without another version of anything.
+        found["fastdecode's native core"] = fastdecode.__version__
     return found
 
 

@@ -15,15 +15,19 @@ _PAGES = sorted((_ROOT / "docs").glob("*.md"))
 
 @pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.name)
 def test_links_of_a_page_lead_somewhere(page: Path) -> None:
-    """Every relative link names a file, and every mark a heading of the page."""
+    """Every relative link names a file, and every mark a heading of it, or of the page."""
     text = page.read_text(encoding="utf-8")
-    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
-    marks = {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
 
     for target in re.findall(r"\]\((?!https?:)([^)]+)\)", text):
         name, _, mark = target.partition("#")
-        assert not name or (page.parent / name).exists(), target
-        assert not mark or mark in marks, target
+        there = page.parent / name if name else page
+        assert there.exists(), target
+        assert not mark or mark in _marks(there), target
+
+
+def _marks(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
 
 
 def test_examples_for_pytorch_run() -> None:
