@@ -110,6 +110,8 @@ def _by_core(work: list[Any], targets: list[Any], options: dict[str, Any], count
     if not native_arrays.can(options):
         return [None] * len(work)
     some = native_arrays.Arrays(options, count)
+    if not some.suits(work[0]):
+        return [None] * len(work)
     chunks = [slice(at, at + some.chunk) for at in range(0, len(work), some.chunk)]
     done = _in_order([_pool(count).submit(some.make, work[at], targets[at]) for at in chunks])
     return [result for chunk in done for result in chunk]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fastdecode import formats, selection
-from fastdecode.api import DEFAULT_MAX_PIXELS
+from fastdecode.api import DEFAULT_MAX_PIXELS, read_file
 from fastdecode.arguments import as_buffer, check_out, reduce_for, window_of
 from fastdecode.errors import FastDecodeError
 from fastdecode.native import library
@@ -20,7 +20,7 @@ from fastdecode.native.pool import Pool
 from fastdecode.selection import Want
 
 if TYPE_CHECKING:
-    from fastdecode.types import Box, Image
+    from fastdecode.types import Box, Buffer, Image
 
 __all__ = ["Arrays", "can"]
 
@@ -78,6 +78,15 @@ class Arrays:
         self._pool = _pool(threads)
         self.chunk = max(_LEAST_CHUNK, _CHUNK // threads)
 
+    def suits(self, source: Any) -> bool:
+        """Whether the core is chosen for this one: then most likely for those beside it, too."""
+        try:
+            named = isinstance(source, (str, os.PathLike))
+            data = read_file(os.fspath(source)) if named else as_buffer(source)
+        except (OSError, TypeError):
+            return False
+        return self._part(data, None) is not None
+
     def make(self, sources: Sequence[Any], targets: Sequence[Any]) -> list[Image | None]:
         """Decode.
 
@@ -111,7 +120,7 @@ class Arrays:
             items.clear()
         return made
 
-    def _part(self, data: memoryview, out: Any) -> _Part | None:
+    def _part(self, data: Buffer, out: Any) -> _Part | None:
         """Do what `decode` does before it decodes; errors are left to it, too."""
         options = self._options
         mode, reduce = options.get("mode", "RGB"), options.get("reduce", 1)

@@ -15,11 +15,12 @@ from conftest import CORPUS
 from PIL import Image
 
 import fastdecode
-from fastdecode import DecodeError, FastDecodeError, decode_batch, use
+from fastdecode import DecodeError, FastDecodeError, Ranking, decode_batch, use
 from fastdecode.native.batch import Items
 
 PHOTOS = sorted((Path(fastdecode.__file__).parent / "samples").glob("*.jpg"))
 PLAIN = PHOTOS[0].read_bytes()
+NATIVE_FIRST = Ranking({("jpeg", 1): ["native"]})
 OPTIONS: list[dict[str, Any]] = [
     {},
     {"mode": "L"},
@@ -57,6 +58,12 @@ def one_by_one(items: Any, **options: Any) -> list[Any]:
     return found
 
 
+def encoded_png() -> bytes:
+    stream = io.BytesIO()
+    Image.new("RGB", (8, 8)).save(stream, "PNG")
+    return stream.getvalue()
+
+
 def same(first: Any, second: Any) -> bool:
     if isinstance(first, np.ndarray):
         return np.array_equal(first, second) and first.dtype == second.dtype
@@ -83,10 +90,12 @@ def test_arrays_are_those_of_decode(
 def test_every_kind_of_file_is_as_before(made: list[bool]) -> None:
     """Damaged, grey, turned, progressive ones, other formats: pixels or errors of `decode`."""
     items = [path for path in sorted(CORPUS.rglob("*.*")) if path.suffix not in (".csv", ".md")]
-    expected = one_by_one(items)
+    with use(NATIVE_FIRST):
+        expected = one_by_one(items)
+        found = decode_batch([PLAIN, *items], threads=2, on_error="return")[1:]
 
-    found = decode_batch(items, threads=2, on_error="return")
-
+    assert len(items) > made.count(True) > 10
+    assert made.count(False) > 2
     for item, array, one in zip(items, found, expected, strict=True):
         assert same(array, one), item
 
@@ -115,6 +124,23 @@ def test_it_can_be_left_out(monkeypatch: pytest.MonkeyPatch, made: list[bool]) -
     assert not made
 
 
+def test_what_another_backend_does_is_not_read_twice(
+    monkeypatch: pytest.MonkeyPatch, made: list[bool]
+) -> None:
+    """Where the core is not chosen for the first file, nothing is asked of it for the others."""
+    reads: list[int] = []
+    read = Items.read
+    monkeypatch.setattr(Items, "read", lambda *given: (reads.append(1), read(*given))[1])
+
+    for first in (encoded_png(), "no such file", 3):
+        decode_batch([PLAIN, PLAIN], threads=2, backend="pillow")
+        with pytest.raises((FastDecodeError, OSError, TypeError)):
+            decode_batch([first, PLAIN], threads=2, backend="native")
+
+    assert not reads
+    assert not made
+
+
 def test_pictures_go_into_out(made: list[bool]) -> None:
     """`out` is written and returned; one of a wrong shape is the error of its item."""
     header = fastdecode.probe(PLAIN)
@@ -130,12 +156,8 @@ def test_pictures_go_into_out(made: list[bool]) -> None:
     assert made == [True] * 4
 
 
-def test_the_first_error_is_raised() -> None:
-    """It says which item it is about; with "return" it stands in the place of the picture."""
-    torn = PLAIN[: len(PLAIN) // 2] + b"\xff\xd9"
-    stream = io.BytesIO()
-    Image.new("RGB", (8, 8)).save(stream, "PNG")
-    items = [PLAIN, stream.getvalue(), torn, b"", PLAIN]
+def check_errors(items: list[Any]) -> None:
+    """Item 2 is torn, and item 3 has no bytes."""
     with pytest.raises(DecodeError, match="item 2: "):
         decode_batch(items, threads=2)
 
@@ -156,3 +178,11 @@ def test_the_first_error_is_raised() -> None:
         decode_batch([PLAIN, PLAIN], threads=2, region=(0, 0, 10_000, 1))
     with pytest.raises(fastdecode.ImageTooLarge, match="item 0: "):
         decode_batch([PLAIN, PLAIN], threads=2, max_pixels=10)
+
+
+def test_the_first_error_is_raised() -> None:
+    """It says which item it is about; with "return" it stands in the place of the picture."""
+    torn = PLAIN[: len(PLAIN) // 2] + b"\xff\xd9"
+    items = [PLAIN, encoded_png(), torn, b"", PLAIN]
+    with use(NATIVE_FIRST):
+        check_errors(items)

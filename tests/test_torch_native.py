@@ -246,6 +246,15 @@ def test_a_plan_of_ones_own_is_kept_to(made: Made) -> None:
     assert made.total == FOR_CORE
 
 
+def test_giants_are_left_to_others(made: Made) -> None:
+    """Of a picture blown up beyond all measure the middle is shown, as without the core."""
+    transform = ResizeCenterCrop(100_000, 40, dtype=torch.uint8)
+    dataset = Sources(PLAIN, PLAIN, transform=transform)
+
+    assert same(epoch(dataset, 2, threads=2), epoch(dataset, 2, threads=0))
+    assert not made
+
+
 def test_mapped_files_and_files_by_path_are_the_same(made: Made) -> None:
     """Where the bytes are does not matter."""
     by_path = Sources(*(str(path) for path in PHOTOS))

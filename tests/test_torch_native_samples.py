@@ -52,6 +52,7 @@ def test_samples_are_those_of_a_loop(made: Made) -> None:
     """Items of all kinds draw from the global generator in their order, and each only once."""
     dataset = mixed()
     order = [*range(len(dataset)), 3, 0]
+    assert mixed().__getitems__([]) == []
 
     for indices in (order, order[::-1], [1], []):
         assert same(at_once(dataset, indices), in_turn(dataset, indices))

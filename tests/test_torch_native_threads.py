@@ -1,4 +1,4 @@
-"""`Loader` by way of the native core: which threads do what, how they end, and what a fork leaves."""
+"""`Loader` by way of the native core: who does what, how threads end, what a fork leaves."""
 
 from __future__ import annotations
 

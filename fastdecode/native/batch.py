@@ -121,7 +121,7 @@ class Items:
         wanted : sequence of int
             Which; at least one.
         plans : sequence of 16 numbers each
-            What `fastdecode.native.single.Resized` holds.
+            See `fastdecode.native.single`.
         outs : ndarray of intp
             An address for each of `wanted`.
         pixels : cffi's ``fd_pixels *``
@@ -191,8 +191,9 @@ class Items:
     def _make_room(self, count: int) -> None:
         """Have at least so many items."""
         self._count = count
-        if len(self._rows) >= count:
+        if len(self._rows) >= max(count, 1):
             return
+        count = max(count, 1)
         ffi, lib = library.ffi, library.lib
         made = self._items = ffi.new("fd_item[]", count)
         self._owner = ffi.gc(made, lambda items: lib.fd_items_free(items, count))

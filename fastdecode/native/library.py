@@ -56,7 +56,6 @@ LAYOUTS: dict[PixelLayout, int] = {"L": 1, "RGB": 2, "RGBA": 3, "CMYK": 4}
 MAX_SCANS = 500
 """Scans of a progressive JPEG before it counts as hostile, as for the other backends."""
 
-_WHOLE = (0, 0, 0, 0)
 _BYTES: Any = ffi and ffi.typeof("uint8_t[]")  # text would be looked up in every call
 _MISSING_FILE = Path(__file__).with_name("_missing.txt")
 # What brings a compiler and libjpeg-turbo's headers, by `ID` and `ID_LIKE` of os-release.
@@ -121,6 +120,9 @@ def decode(
     """
     kept: Any = _kept
     view = ffi.from_buffer
+    if window is None:
+        # In numbers: were the core to read another size in the file, `out` would be too small.
+        window = (0, 0, out.shape[1], out.shape[0])
     asked = (window, reduce, layout, strict)
     if kept.asked != asked:
         _note(kept, asked)
@@ -137,7 +139,7 @@ def _note(kept: Any, asked: tuple[Any, ...]) -> None:
     window, reduce, layout, strict = asked
     request = kept.request
     kept.asked = ()
-    request.left, request.top, request.right, request.bottom = window or _WHOLE
+    request.left, request.top, request.right, request.bottom = window
     request.reduce, request.layout, request.strict = reduce, LAYOUTS[layout], strict
     kept.asked = asked
 

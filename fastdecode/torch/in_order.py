@@ -84,7 +84,7 @@ def fetch_in_order(dataset: Any, indices: Sequence[Any], lane: Lane | None) -> l
         What ``[dataset.fetch(index) for index in indices]`` gives, and torch's global generator is
         in the same state after it.
     """
-    if lane is None or not lane.pays:
+    if lane is None or not lane.fits:
         return [dataset.fetch(index) for index in indices]
     draws = _InOrder(dataset, indices)
     made = lane.make(indices, draws)

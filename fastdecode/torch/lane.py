@@ -33,7 +33,7 @@ LEFT: Any = object()
 
 _IN_PLACE = object()
 _TRIAL = 64
-_MOST_PYTHON_S = 0.0002
+_MOST_PYTHON_S = 0.0005
 _PARTS, _LEAST_PART = 128, 16
 
 
@@ -90,14 +90,18 @@ class Lane:
         self.part = max(_LEAST_PART, _PARTS // pool.threads)
 
     @property
-    def pays(self) -> bool:
-        """Whether most samples are for it, and the dataset's own Python is no matter.
+    def fits(self) -> bool:
+        """Whether most of the samples so far were for it: if not, it is better not to try."""
+        return self._asked < _TRIAL or 2 * self._made >= self._asked
 
-        If not, threads that make samples one by one are as fast, or faster.
+    @property
+    def pays(self) -> bool:
+        """Whether, besides, the dataset's own Python is no matter.
+
+        If it takes long, threads that make samples one by one share it better.
         """
-        return self._asked < _TRIAL or (
-            2 * self._made >= self._asked and self._python_s <= _MOST_PYTHON_S * self._asked
-        )
+        slow = self._asked >= _TRIAL and self._python_s > _MOST_PYTHON_S * self._asked
+        return self.fits and not slow
 
     def make(
         self,

@@ -71,7 +71,7 @@ class _Samples(Dataset[Any]):
 
     def _samples(self, items: list[Item]) -> list[Any]:
         lane = self._lane
-        if lane is None or not lane.pays:
+        if lane is None or not lane.fits:
             return [self._sample(item) for item in items]
         indices, seeds = [item.index for item in items], [item.seed for item in items]
         made = lane.make(indices, _Draws(seeds))

@@ -30,6 +30,8 @@ for name in clang clang-{22..14}; do
 done
 [ -n "$clang" ] || die "fuzzing needs clang: apt-get install clang-14 libclang-rt-14-dev"
 command -v gcc > /dev/null || die "the sanitizers need gcc: apt-get install gcc"
+"$python" -c 'import cffi, hypothesis, numpy, PIL, pytest, setuptools' ||
+    die "$python lacks something: pip install -e '.[native,test]'"
 
 work=$(mktemp -d)
 finish() {

@@ -94,7 +94,8 @@ def numbers_of(plan: Plan, width: int, height: int, reduce: Reduce) -> tuple[flo
     Returns
     -------
     tuple, or None
-        None where the plan is not for the core: it pads, or reaches out of the picture.
+        None where the plan is not for the core: it pads, reaches out of the picture, or makes a
+        giant of it.
     """
     left, top, right, bottom = plan.box
     down, across = plan.canvas
@@ -104,6 +105,7 @@ def numbers_of(plan: Plan, width: int, height: int, reduce: Reduce) -> tuple[flo
         or plan.left < 0
         or plan.top + rows > down
         or plan.left + columns > across
+        or max(plan.canvas) > single.LARGEST_SIDE
         or not (0 <= left < right <= width and 0 <= top < bottom <= height)
     ):
         return None

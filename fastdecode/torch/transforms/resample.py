@@ -48,7 +48,9 @@ def resample(image: Image, box: FloatBox, canvas: tuple[int, int], window: Box) 
         Of the window's size. It may share the image's memory if there is nothing to resize.
     """
     whole = box == (0, 0, image.shape[1], image.shape[0])
-    if direct.available() and not (whole and image.shape[:2] == canvas):
+    sides = (*image.shape[:2], *canvas)
+    as_it_is = whole and image.shape[:2] == canvas
+    if direct.available() and not as_it_is and max(sides) <= single.LARGEST_SIDE:
         resized = _by_core(image, box, canvas, window)
         if resized is not None:
             return resized
