@@ -21,7 +21,10 @@ from setuptools.command.build_py import build_py
 
 CORE = runpy.run_path("fastdecode/native/_build.py")
 PACKAGE = Path("fastdecode", "native")
-REQUIRED = os.environ.get("FASTDECODE_NATIVE") == "require"
+WISH = os.environ.get("FASTDECODE_NATIVE", "1")
+if WISH not in ("0", "1", "require"):
+    sys.exit(f"FASTDECODE_NATIVE must be 0, 1 or require, not {WISH!r}")
+REQUIRED = WISH == "require"
 # pip asks first what a build needs, and only then brings it.
 ASKED_FOR_NEEDS = "egg_info" in sys.argv
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from typing import TYPE_CHECKING, Any
 
 from fastdecode import engine, formats, orientation
 from fastdecode.arguments import (
-    as_buffer,
     check_options,
     check_out,
     reduce_for,
     too_large,
     window_of,
 )
+from fastdecode.buffers import as_buffer
 from fastdecode.errors import FastDecodeError
 from fastdecode.selection import Want
 from fastdecode.types import MODES, REDUCES
@@ -222,9 +223,12 @@ def decode_file(path: str | os.PathLike[str], reduce: Reduce = 1, **options: Any
 
 
 def read_file(path: str) -> bytes:
-    """Read all of a file; a name that no file can have is an OSError, too."""
+    """Read all of a file; a device, or a name that no file can have, is an OSError, too."""
     try:
         with open(path, "rb", buffering=0) as file:  # it is read in one go: no buffer is needed
+            kind = os.fstat(file.fileno()).st_mode
+            if stat.S_ISCHR(kind) or stat.S_ISBLK(kind):  # /dev/zero has no end
+                raise OSError(errno.EINVAL, "a device is no image file", path)
             return file.readall()
     except ValueError as error:  # a NUL byte, or letters that no file name can have here
         raise OSError(errno.EINVAL, str(error), path) from error

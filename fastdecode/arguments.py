@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdecode import orientation
 from fastdecode.errors import ImageTooLarge
-from fastdecode.types import MODES, REDUCES, Box, Buffer, Header, Image, Mode, Reduce
+from fastdecode.types import MODES, REDUCES, Box, Header, Image, Mode, Reduce
 
 __all__ = [
-    "as_buffer",
     "check_disjoint",
     "check_options",
     "check_out",
@@ -24,8 +21,6 @@ __all__ = [
     "too_large",
     "window_of",
 ]
-
-_PATH = "decode() takes the bytes of an image, not a path: use decode_file({path!r})"
 
 
 def reduce_for(
@@ -73,42 +68,6 @@ def reduce_for(
         if bottom - top >= sides[0] and right - left >= sides[1]:
             return reduce
     return 1
-
-
-def as_buffer(data: object) -> Buffer:
-    """View any accepted input as bytes, without a copy."""
-    if isinstance(data, (str, os.PathLike)):
-        raise TypeError(_PATH.format(path=os.fspath(data)))
-    if type(data).__module__ == "torch" and hasattr(data, "numpy"):
-        data = _tensor_bytes(data)
-    try:
-        view = memoryview(cast("bytes", data))
-    except TypeError:
-        raise TypeError(
-            "data must be bytes, bytearray, memoryview, mmap, a uint8 ndarray or a uint8 tensor, "
-            f"not {type(data).__name__}"
-        ) from None
-    # ctypes puts a byte order before the type, though a single byte has none.
-    kind = view.format.lstrip("@=<>!")
-    if view.ndim != 1 or view.itemsize != 1 or kind not in ("B", "b", "c"):
-        raise TypeError(
-            "data must be one dimension of unsigned bytes (the encoded file), not "
-            f"{view.ndim} of {view.format!r}: has it been decoded already?"
-        )
-    if not view.contiguous:
-        raise TypeError("data must be contiguous: copy it with numpy.ascontiguousarray")
-    if view.format == "B":
-        return view
-    # `cast` refuses formats with a byte order; NumPy does not look at them.
-    return view.cast("B") if kind == view.format else np.frombuffer(view, np.uint8).data
-
-
-def _tensor_bytes(tensor: Any) -> NDArray[Any]:
-    """View a tensor's memory, without importing PyTorch to know it by."""
-    if tensor.device.type != "cpu":
-        raise TypeError("a tensor of encoded bytes must be in CPU memory: use data.cpu()")
-    array: NDArray[Any] = tensor.numpy()
-    return array
 
 
 def too_large(header: Header, max_pixels: int) -> ImageTooLarge:

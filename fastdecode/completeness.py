@@ -17,6 +17,7 @@ __all__ = ["Final", "Prepared", "check_restarts", "looks_filled_in", "prepare", 
 
 _NO_END = "the JPEG has no end marker (EOI)"
 _MISSING = "pixels are missing: the compressed data ends before the picture does"
+_SCANS = "pixels are missing: there is no scan of one of the colour components"
 _RESTARTS = "pixels are missing: restart markers are out of turn"
 # Blocks for which there was no data come out as luma 128; conversion may round it.
 _FILLED_IN = range(126, 131)
@@ -53,13 +54,15 @@ def prepare(data: Buffer, header: Header, *, strict: bool) -> Prepared:
         If it shows that pixels are missing, or more scans than any honest file has.
     """
     complete = True
-    if header.progressive:
+    if header.progressive or not jpeg_stream.in_one_scan(data, header):
         number, complete = jpeg_stream.scan_script(data, header)
         if number > jpeg_stream.MAX_SCANS:
             raise DecodeError(
                 f"the JPEG has more than {jpeg_stream.MAX_SCANS} scans, which can cost seconds or "
                 "minutes: refused as hostile"
             )
+    if not (complete or header.progressive):
+        raise DecodeError(_SCANS)
     if jpeg_stream.has_end(data, header):
         return Prepared(data, complete, not complete)
     if strict:

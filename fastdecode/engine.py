@@ -95,8 +95,13 @@ def run(request: Request) -> Image:
         If there is no backend for such a file.
     """
     header = request.header
-    # The commonest file by far, a sequential JPEG with its end marker, needs no preparation.
-    if header.format == "jpeg" and (header.progressive or request.data[-2:] != jpeg_stream.EOI):
+    # The commonest file by far, a sequential JPEG of one scan with its end marker, needs no
+    # preparation.
+    if header.format == "jpeg" and (
+        header.progressive
+        or request.data[-2:] != jpeg_stream.EOI
+        or not jpeg_stream.in_one_scan(request.data, header)
+    ):
         strict = request.want.strict
         request.data, complete, request.doubtful = completeness.prepare(
             request.data, header, strict=strict
@@ -257,7 +262,8 @@ def _check_complete(
 ) -> None:
     """Make sure that all pixels of a JPEG were in the data, where the codec would not say so."""
     header = request.header
-    if not choice.support.warnings:
+    # Of several warnings a library may tell only the first, which need not be the worst.
+    if warned or not choice.support.warnings:
         completeness.check_restarts(request.data, header)
     if (
         warned

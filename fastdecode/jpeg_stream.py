@@ -69,7 +69,7 @@ class Scan(NamedTuple):
 
 
 class ScanScript(NamedTuple):
-    """The scans of a progressive JPEG.
+    """The scans of a JPEG.
 
     Attributes
     ----------
@@ -142,8 +142,20 @@ def _next_scan(data: Buffer, pos: int) -> int:
     return -1
 
 
+def in_one_scan(data: Buffer, header: Header) -> bool:
+    """Whether the first scan of a sequential JPEG holds all components: so it is the only one.
+
+    Other kinds of JPEG are taken to be so, too: what their scans hold is their own business.
+    """
+    if header.coding not in ("baseline", "arithmetic"):
+        return True
+    count = header.channels
+    begin = header.scan_offset - (6 + 2 * count) - 2
+    return begin >= 0 and data[begin : begin + 5] == bytes((0xFF, 0xDA, 0, 6 + 2 * count, count))
+
+
 def scan_script(data: Buffer, header: Header) -> ScanScript:
-    """Walk the scan headers of a progressive JPEG.
+    """Walk the scan headers of a progressive JPEG, or of a sequential one with several scans.
 
     Notes
     -----
@@ -163,6 +175,8 @@ def scan_script(data: Buffer, header: Header) -> ScanScript:
             for k in range(min(first, 64), min(last, 63) + 1):
                 precision[k] = bits & 15
     known = len(left) >= header.channels
+    if not header.progressive:  # the band and the bits have no meaning there, and may be anything
+        return ScanScript(number, known)
     return ScanScript(number, known and not any(any(precision) for precision in left.values()))
 
 

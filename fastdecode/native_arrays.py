@@ -12,7 +12,8 @@ import numpy as np
 
 from fastdecode import formats, selection
 from fastdecode.api import DEFAULT_MAX_PIXELS, read_file
-from fastdecode.arguments import as_buffer, check_out, reduce_for, window_of
+from fastdecode.arguments import check_out, reduce_for, window_of
+from fastdecode.buffers import as_buffer
 from fastdecode.errors import FastDecodeError
 from fastdecode.native import library
 from fastdecode.native.batch import Items

@@ -19,7 +19,7 @@ _TESTS = sorted(Path(__file__).parent.glob("test_*.py"))
 # A module imports only from rows above its own (and, in the lowest, from its neighbours).
 _LAYERS = (
     ("errors", "types"),
-    ("headers",),
+    ("headers", "buffers"),
     (
         "formats",
         "jpeg_stream",

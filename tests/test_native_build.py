@@ -201,3 +201,11 @@ def test_one_wheel_for_all_pythons(source: Path) -> None:
     assert _told(source / "unpacked").strip() == ""
     if "_core.abi3.so" in " ".join(names):  # neither free-threaded nor a debug build
         assert "-cp310-abi3-" in wheel.name
+
+
+def test_a_wish_that_means_nothing_is_refused(source: Path) -> None:
+    """Any other value of ``FASTDECODE_NATIVE`` is a mistake, not a wish for the core."""
+    done = _setup(source, "--version", FASTDECODE_NATIVE="no")
+
+    assert done.returncode != 0
+    assert "FASTDECODE_NATIVE must be 0, 1 or require, not 'no'" in done.stderr

@@ -85,13 +85,14 @@ def test_reindex_refuses_in_the_packages_words(tmp_path: Path) -> None:
         reindex(PHOTO, max_pixels=500 * 333 - 1)
     with pytest.raises(DecodeError):
         reindex(PHOTO[: len(PHOTO) // 2])
-    for wrong in (str(tmp_path), tmp_path, 3, None):
+    for wrong in (str(tmp_path), tmp_path, 3, None, np.zeros(9, np.float32)):
         with pytest.raises(TypeError):
             reindex(wrong)  # type: ignore[arg-type]
     for limit, kind in ((0, ValueError), (True, TypeError), ("many", TypeError)):
         with pytest.raises(kind, match="max_pixels"):
             reindex(PHOTO, max_pixels=limit)  # type: ignore[arg-type]
-    assert reindex(PHOTO, max_pixels=None) == reindex(PHOTO, max_pixels=500 * 333)
+    for enough in (500 * 333, np.int64(500 * 333), 1 << 70):
+        assert reindex(PHOTO, max_pixels=enough) == reindex(PHOTO, max_pixels=None)
 
 
 MISSING = {

@@ -13,7 +13,7 @@ from PIL import Image as PillowImage
 
 import fastdecode
 from fastdecode import formats
-from fastdecode.arguments import as_buffer
+from fastdecode.buffers import as_buffer
 from fastdecode.errors import FastDecodeError
 from fastdecode.ranking import size_class
 

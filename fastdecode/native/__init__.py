@@ -7,13 +7,12 @@ itself, as the backend ``"native"``. Importing this package loads nothing.
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
+import operator
+from typing import Any
 
 __all__ = ["install_line", "reindex"]
+
+_LARGEST = (1 << 63) - 1
 
 
 def install_line() -> str:
@@ -23,7 +22,7 @@ def install_line() -> str:
     return library.install_line()
 
 
-def reindex(jpeg: Buffer, *, max_pixels: int | None = 178_956_970) -> bytes:
+def reindex(jpeg: Any, *, max_pixels: int | None = 178_956_970) -> bytes:
     """Rewrite a JPEG so that any part of it can be decoded without what comes before.
 
     Nothing is lost: the coefficients are the same, and so is every pixel. They are written anew as
@@ -32,7 +31,7 @@ def reindex(jpeg: Buffer, *, max_pixels: int | None = 178_956_970) -> bytes:
 
     Parameters
     ----------
-    jpeg : bytes, bytearray, memoryview, mmap or 1-D uint8 ndarray
+    jpeg : bytes, bytearray, memoryview, mmap, 1-D uint8 ndarray or 1-D uint8 CPU tensor
         The whole file. All APPn and COM segments are kept: Exif, ICC profile and the like. What
         follows the end marker, such as the other pictures of an MPO, is not.
     max_pixels : int or None
@@ -66,18 +65,15 @@ def reindex(jpeg: Buffer, *, max_pixels: int | None = 178_956_970) -> bytes:
     >>> from fastdecode.native import reindex
     >>> again = reindex(data)  # doctest: +SKIP
     """
-    if isinstance(jpeg, (str, os.PathLike)):
-        raise TypeError(f"reindex() takes the bytes of a JPEG, not a path: {os.fspath(jpeg)!r}")
-    if max_pixels is not None and (isinstance(max_pixels, bool) or not isinstance(max_pixels, int)):
-        raise TypeError(f"max_pixels must be an int or None, not {max_pixels!r}")
-    if max_pixels is not None and max_pixels < 1:
-        raise ValueError(f"max_pixels must be at least 1, not {max_pixels}")
+    from fastdecode.buffers import as_buffer
     from fastdecode.native import library
 
+    given = as_buffer(jpeg, paths="reindex() takes the bytes of a JPEG, not a path: {path!r}")
+    most = _checked(max_pixels)
     library.require()
     ffi, lib = library.ffi, library.lib
-    data = ffi.from_buffer("uint8_t[]", jpeg)
-    limits = ffi.new("fd_limits *", {"pixels": max_pixels or 0, "scans": library.MAX_SCANS})
+    data = ffi.from_buffer("uint8_t[]", given)
+    limits = ffi.new("fd_limits *", {"pixels": most, "scans": library.MAX_SCANS})
     out, size = ffi.new("uint8_t **"), ffi.new("size_t *")
     status = lib.fd_reindex(library.decoder(), data, len(data), limits, out, size)
     if status != lib.FD_OK:
@@ -86,3 +82,15 @@ def reindex(jpeg: Buffer, *, max_pixels: int | None = 178_956_970) -> bytes:
         return bytes(ffi.buffer(out[0], size[0]))
     finally:
         lib.fd_free(out[0])
+
+
+def _checked(max_pixels: int | None) -> int:
+    """Return the limit as the core has it: 0 is none."""
+    if max_pixels is None:
+        return 0
+    if isinstance(max_pixels, bool) or not hasattr(max_pixels, "__index__"):
+        raise TypeError(f"max_pixels must be an integer or None, not {max_pixels!r}")
+    most = operator.index(max_pixels)
+    if most < 1:
+        raise ValueError(f"max_pixels must be at least 1, not {most}")
+    return min(most, _LARGEST)

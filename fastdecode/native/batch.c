@@ -23,7 +23,7 @@ enum {
     ZEROS = 16,            /* bytes after the end of a file, which a decoder may look at */
     GRAIN = 64 << 10,      /* bytes: buffers are multiples of it */
     MUCH = 8 << 20,        /* bytes: a buffer this much larger than needed may be too large */
-    LARGEST_FILE = 1 << 30 /* bytes: a device may have no end */
+    LARGEST_FILE = 1 << 30 /* bytes */
 };
 
 /* The items of one call. */
@@ -89,6 +89,8 @@ static int read_all(fd_item *item, int file) {
     if (fstat(file, &about) != 0)
         return errno;
     size_t expected = GRAIN;
+    if (S_ISCHR(about.st_mode) || S_ISBLK(about.st_mode))
+        return EINVAL; /* /dev/zero has no end */
     if (S_ISREG(about.st_mode)) {
         if (about.st_size > LARGEST_FILE)
             return EFBIG;

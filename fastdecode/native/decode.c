@@ -188,6 +188,9 @@ static void begin(fd_decoder *decoder, const job *work) {
     jpeg->dct_method = JDCT_ISLOW;
     jpeg->do_fancy_upsampling = TRUE;
     jpeg_start_decompress(jpeg);
+    for (int i = 0; i < jpeg->num_components; i++)
+        if (jpeg->comp_info[i].quant_table == NULL)
+            fd_errors_leave(&decoder->errors, FD_DAMAGED, "a component has no scan");
     /* What is shown in their place is smoothed over neighbouring blocks, wherever they are, and by
      * every version of libjpeg-turbo in its own way. */
     if (jpeg->progressive_mode && !all_scans_there(jpeg))
@@ -196,22 +199,24 @@ static void begin(fd_decoder *decoder, const job *work) {
 }
 
 #if JPEG_LIB_VERSION >= 70
-#define SCALED_SIZE(component) ((component)->DCT_h_scaled_size)
+#define SCALED_SIZE(component) ((component)->DCT_h_scaled_size) /* and so is the other side's */
 #define SMALLEST_SCALED_SIZE(jpeg) ((jpeg)->min_DCT_h_scaled_size)
 #else
 #define SCALED_SIZE(component) ((component)->DCT_scaled_size)
 #define SMALLEST_SCALED_SIZE(jpeg) ((jpeg)->min_DCT_scaled_size)
 #endif
 
-/* Whether libjpeg crops right. Where the inverse DCT takes over a part of the upsampling, as for
- * chroma with a quarter of luma's columns at half size, jpeg_crop_scanline miscounts its columns. */
+/* Whether libjpeg crops right. Where the inverse DCT takes over a part of the upsampling, but not all
+ * of it, as for chroma with a quarter of luma's columns or rows at half size, jpeg_crop_scanline
+ * miscounts the columns from which the rest is interpolated. */
 static int can_crop(j_decompress_ptr jpeg) {
     int smallest = SMALLEST_SCALED_SIZE(jpeg);
     for (int i = 0; i < jpeg->num_components; i++) {
         const jpeg_component_info *component = &jpeg->comp_info[i];
         int size = SCALED_SIZE(component);
-        if (size != smallest &&
-            jpeg->max_h_samp_factor * smallest != component->h_samp_factor * size)
+        int all_across = jpeg->max_h_samp_factor * smallest == component->h_samp_factor * size;
+        int all_down = jpeg->max_v_samp_factor * smallest == component->v_samp_factor * size;
+        if (size != smallest && !(all_across && all_down))
             return 0;
     }
     return 1;

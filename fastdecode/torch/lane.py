@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from fastdecode.arguments import as_buffer
+from fastdecode.buffers import as_buffer
 from fastdecode.native.batch import Headers, Items
 from fastdecode.torch.transforms import direct
 from fastdecode.torch.transforms.base import Crop, Plan, geometry_of

@@ -18,12 +18,13 @@ while [ $# -gt 0 ]; do
     esac
     shift 2
 done
-python=$(command -v "$python") && python=$(realpath -s "$python")
-cd "$root"
 
 step() { printf '\n--- %s\n' "$*"; }
 die() { printf 'tests/native/check.sh: %s\n' "$*" >&2 && exit 1; }
 
+python=$(command -v "$python") || die "there is no $python"
+python=$(realpath -s "$python")
+cd "$root"
 clang=''
 for name in clang clang-{22..14}; do
     command -v "$name" > /dev/null && clang=$name && break
@@ -34,8 +35,10 @@ command -v gcc > /dev/null || die "the sanitizers need gcc: apt-get install gcc"
     die "$python lacks something: pip install -e '.[native,test]'"
 
 work=$(mktemp -d)
+fuzzer=''
 finish() {
     local status=$?
+    [ -z "$fuzzer" ] || { kill "$fuzzer" && wait "$fuzzer"; } 2> /dev/null || true
     if [ $status -ne 0 ] && [ -n "$(ls -A "$work/findings")" ]; then
         printf '\ninputs that fail are in %s\n' "$work/findings" >&2
     else
@@ -44,43 +47,43 @@ finish() {
     exit $status
 }
 trap finish EXIT
-mkdir "$work/findings"
+mkdir "$work/findings" "$work/found"
 
 core=(fastdecode/native/[!_]*.c)
-common=(-std=c11 -g -O1 -fno-omit-frame-pointer -ffp-contract=off -Wall -Wextra -Werror
-    -Ifastdecode/native)
-libraries=(-ljpeg -lpthread -lm)
 memory=(-fsanitize=address,undefined -fno-sanitize-recover=all)
 wrapped='-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc'
 folders=(tests/data fastdecode/samples ${corpus:+"$corpus"})
 
-step "every file, every operation, and no memory: AddressSanitizer and UndefinedBehaviorSanitizer"
-gcc "${common[@]}" "${memory[@]}" "${core[@]}" tests/native/{fuzz,corpus}.c "$wrapped" \
-    "${libraries[@]}" -o "$work/corpus"
-find "${folders[@]}" -type f -print0 | sort -z | xargs -0 "$work/corpus"
+# build COMPILER OUT ARGUMENT...
+build() {
+    "$1" -std=c11 -g -O1 -fno-omit-frame-pointer -ffp-contract=off -Wall -Wextra -Werror \
+        -Ifastdecode/native "${core[@]}" "${@:3}" -ljpeg -lpthread -lm -o "$work/$2" ||
+        die "$2 does not compile with $1"
+}
 
-step "many callers of one pool: AddressSanitizer and UndefinedBehaviorSanitizer"
-gcc "${common[@]}" "${memory[@]}" "${core[@]}" tests/native/pool.c "${libraries[@]}" \
-    -o "$work/pool"
-"$work/pool" tests/data/jpeg_kinds/gen_*.jpg
-
-step "many callers of one pool: ThreadSanitizer"
-gcc "${common[@]}" -fsanitize=thread "${core[@]}" tests/native/pool.c "${libraries[@]}" \
-    -o "$work/pool-threads"
-"$work/pool-threads" tests/data/jpeg_kinds/gen_*.jpg
-
-step "libFuzzer, for $seconds seconds"
-"$clang" "${common[@]}" "${memory[@]}" -fsanitize=fuzzer "${core[@]}" tests/native/fuzz.c \
-    "${libraries[@]}" -o "$work/fuzz"
+step "building"
+build "$clang" fuzz "${memory[@]}" -fsanitize=fuzzer tests/native/fuzz.c
+build gcc corpus "${memory[@]}" "$wrapped" tests/native/{fuzz,corpus}.c
+build gcc pool "${memory[@]}" tests/native/pool.c
+build gcc pool-threads -fsanitize=thread tests/native/pool.c
 "$python" tests/native/seeds.py "$work/seeds" "${folders[@]}"
-mkdir "$work/found"
+
+# It needs one core, and the others of the machine do the rest meanwhile.
 "$work/fuzz" -max_total_time="$seconds" -max_len=20000 -timeout=20 -rss_limit_mb=2500 \
     -dict="$work/seeds.dict" -artifact_prefix="$work/findings/" -print_final_stats=1 \
-    "$work/found" "$work/seeds" 2> "$work/log" || {
-    tail -n 60 "$work/log" >&2
-    die "libFuzzer has found something"
-}
-grep -E 'number_of_executed_units|cov: .*DONE|DONE .*cov:' "$work/log"
+    "$work/found" "$work/seeds" 2> "$work/log" &
+fuzzer=$!
+
+step "every file, every operation, and no memory: AddressSanitizer and UndefinedBehaviorSanitizer"
+export ASAN_OPTIONS=abort_on_error=1 UBSAN_OPTIONS=abort_on_error=1:print_stacktrace=1
+mapfile -d '' files < <(find "${folders[@]}" -type f -print0 | sort -z)
+"$work/corpus" "${files[@]}" || die "a file breaks a promise, or what the sanitizers look after"
+
+step "many callers of one pool: AddressSanitizer and UndefinedBehaviorSanitizer"
+"$work/pool" tests/data/jpeg_kinds/gen_4*.jpg || die "the pool breaks a promise"
+
+step "many callers of one pool: ThreadSanitizer"
+"$work/pool-threads" tests/data/jpeg_kinds/gen_4*.jpg || die "there is a race in the pool"
 
 step "the Python extension: AddressSanitizer and UndefinedBehaviorSanitizer"
 mkdir "$work/tree"
@@ -90,16 +93,25 @@ cd "$work/tree"
 FASTDECODE_NATIVE=require FASTDECODE_SANITIZE=address,undefined \
     "$python" setup.py -q build_ext --inplace
 # libstdc++ has to be there early, too, for libraries that throw.
-export LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libstdc++.so)"
+preload="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libstdc++.so)"
 export ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc PYTHONPATH=$work/tree
 [ -z "$corpus" ] || export FASTDECODE_CORPUS=$corpus
-"$python" -c "
+env LD_PRELOAD="$preload" "$python" -c "
 import fastdecode.native._core as core
 assert core.__file__.startswith('$work'), core.__file__"
 tests=(tests/test_contract.py)
 for file in tests/test_native*.py; do
     [ "$file" = tests/test_native_build.py ] || tests+=("$file") # that one is about compilers
 done
-"$python" -m pytest -q -p no:cacheprovider -k native "${tests[@]}"
+env LD_PRELOAD="$preload" "$python" -m pytest -q -p no:cacheprovider -k native "${tests[@]}" ||
+    die "the extension fails its tests under AddressSanitizer"
+
+step "libFuzzer, for $seconds seconds"
+wait "$fuzzer" || {
+    tail -n 60 "$work/log" >&2
+    die "libFuzzer has found something"
+}
+fuzzer=''
+grep -E '^#.*DONE|number_of_executed_units' "$work/log"
 
 printf '\nnothing found\n'

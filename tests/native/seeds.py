@@ -2,15 +2,21 @@
 
     python tests/native/seeds.py OUT FOLDER...
 
-Every JPEG of the folders that is small enough becomes some files in OUT, each behind the HEAD bytes
-of another operation; OUT.dict is the dictionary. The same folders give the same seeds.
+Every JPEG of the folders that is small enough, and some that are made here, become files in OUT,
+each behind the HEAD bytes of another operation; OUT.dict is the dictionary. The same folders give
+the same seeds.
 """
 
 from __future__ import annotations
 
+import io
 import random
 import sys
+from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
+
+from PIL import Image
 
 HEAD, OPERATIONS = 40, 5  # as in fuzz.h
 LARGEST = 16_000  # bytes: of a long file the most changes hit what no decoder looks at
@@ -46,6 +52,19 @@ def jpegs(folders: list[str]) -> list[Path]:
     ]
 
 
+def made() -> Iterator[tuple[str, bytes]]:
+    """Encode small pictures of each colour, with and without scans and restart markers."""
+    pixels = random.Random(0).randbytes(15 * 11 * 4)
+    for mode, progressive, rows in product(("L", "RGB", "CMYK"), (False, True), (0, 1)):
+        image = Image.frombytes(mode, (15, 11), pixels[: 15 * 11 * len(mode)]).resize((75, 55))
+        file = io.BytesIO()
+        image.save(file, "JPEG", quality=60, progressive=progressive, restart_marker_rows=rows)
+        name = f"made_{mode}_{progressive}_{rows}"
+        yield name, file.getvalue()
+        if rows:  # a marker out of turn
+            yield f"{name}_turn", file.getvalue().replace(b"\xff\xd1", b"\xff\xd3", 1)
+
+
 def head(operation: int, chance: random.Random) -> bytes:
     """Draw the numbers for one operation."""
     numbers = bytearray(chance.randbytes(HEAD))
@@ -58,12 +77,11 @@ def head(operation: int, chance: random.Random) -> bytes:
 def main() -> None:
     out = Path(sys.argv[1])
     out.mkdir(parents=True, exist_ok=True)
-    for number, path in enumerate(jpegs(sys.argv[2:])):
-        data = path.read_bytes()
+    files = [(path.stem[:40], path.read_bytes()) for path in jpegs(sys.argv[2:])]
+    for number, (name, data) in enumerate([*made(), *files]):
         chance = random.Random(number)
         for operation in range(OPERATIONS):
-            name = f"{number:04}_{operation}_{path.stem[:40]}"
-            (out / name).write_bytes(head(operation, chance) + data)
+            (out / f"{number:04}_{operation}_{name}").write_bytes(head(operation, chance) + data)
     entries = [
         name + '="' + "".join(f"\\x{byte:02x}" for byte in bytes_) + '"'
         for name, bytes_ in _MARKERS.items()

@@ -11,7 +11,7 @@ import torch
 
 from fastdecode import formats
 from fastdecode.api import decode_part
-from fastdecode.arguments import as_buffer
+from fastdecode.buffers import as_buffer
 from fastdecode.geometry import Geometry
 from fastdecode.orientation import seen_size
 from fastdecode.torch.transforms import direct

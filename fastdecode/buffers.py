@@ -1,0 +1,68 @@
+"""The encoded bytes of a file, in whatever form the caller has them."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdecode.types import Buffer
+
+__all__ = ["as_buffer"]
+
+_PATHS = "decode() takes the bytes of an image, not a path: use decode_file({path!r})"
+
+
+def as_buffer(data: object, *, paths: str = _PATHS) -> Buffer:
+    """View any accepted input as bytes, without a copy.
+
+    Parameters
+    ----------
+    data : object
+    paths : str
+        What to say to somebody who passes the path ``{path!r}``.
+
+    Returns
+    -------
+    bytes or memoryview
+        One dimension of unsigned bytes.
+
+    Raises
+    ------
+    TypeError
+        If it is anything else.
+    """
+    if isinstance(data, (str, os.PathLike)):
+        raise TypeError(paths.format(path=os.fspath(data)))
+    if type(data).__module__ == "torch" and hasattr(data, "numpy"):
+        data = _tensor_bytes(data)
+    try:
+        view = memoryview(cast("bytes", data))
+    except TypeError:
+        raise TypeError(
+            "data must be bytes, bytearray, memoryview, mmap, a uint8 ndarray or a uint8 tensor, "
+            f"not {type(data).__name__}"
+        ) from None
+    # ctypes puts a byte order before the type, though a single byte has none.
+    kind = view.format.lstrip("@=<>!")
+    if view.ndim != 1 or view.itemsize != 1 or kind not in ("B", "b", "c"):
+        raise TypeError(
+            "data must be one dimension of unsigned bytes (the encoded file), not "
+            f"{view.ndim} of {view.format!r}: has it been decoded already?"
+        )
+    if not view.contiguous:
+        raise TypeError("data must be contiguous: copy it with numpy.ascontiguousarray")
+    if view.format == "B":
+        return view
+    # `cast` refuses formats with a byte order; NumPy does not look at them.
+    return view.cast("B") if kind == view.format else np.frombuffer(view, np.uint8).data
+
+
+def _tensor_bytes(tensor: Any) -> NDArray[Any]:
+    """View a tensor's memory, without importing PyTorch to know it by."""
+    if tensor.device.type != "cpu":
+        raise TypeError("a tensor of encoded bytes must be in CPU memory: use data.cpu()")
+    array: NDArray[Any] = tensor.numpy()
+    return array
