@@ -42,3 +42,16 @@ def test_a_restart_marker_that_is_gone_is_an_error(backend: str | None) -> None:
     for at in markers[3:9]:
         with pytest.raises(DecodeError):
             decode(data[:at] + data[at + 2 :], backend=backend)
+
+
+@pytest.mark.parametrize("damage", ["gone", "doubled", "of another number"])
+def test_no_region_is_begun_behind_markers_out_of_turn(damage: str) -> None:
+    """Whoever counted on them would begin at another row, and show that in silence."""
+    pytest.importorskip("fastdecode.native._core")
+    data = encode(picture(160, 240), restart_marker_rows=1)
+    at = [found.start() for found in re.finditer(rb"\xff[\xd0-\xd7]", data)][3]
+    there = data[at : at + 2]
+    instead = {"gone": b"", "doubled": there * 2, "of another number": b"\xff\xd6"}[damage]
+
+    with pytest.raises(DecodeError):
+        decode(data[:at] + instead + data[at + 2 :], region=(0, 200, 160, 240), backend="native")

@@ -255,7 +255,7 @@ static void read_rows(fd_decoder *decoder, const job *work, int32_t before) {
     uint8_t *ring = direct ? NULL : room_for_rows(decoder, stride, (size_t)depth);
     int32_t at_once = jpeg->rec_outbuf_height < MOST_ROWS ? jpeg->rec_outbuf_height : MOST_ROWS;
     int32_t y = 0;
-    while (y < height) {
+    while (y < height && !decoder->errors.missing) { /* once pixels are missing, no more are wanted */
         JSAMPROW into[MOST_ROWS];
         int32_t count = height - y < at_once ? height - y : at_once;
         for (int32_t i = 0; i < count; i++)
@@ -280,6 +280,10 @@ static void read_rows(fd_decoder *decoder, const job *work, int32_t before) {
 static void finish(fd_decoder *decoder, const job *work) {
     struct jpeg_decompress_struct *jpeg = &decoder->jpeg;
     JDIMENSION left = jpeg->output_height - jpeg->output_scanline;
+    if (decoder->errors.missing) {
+        jpeg_abort_decompress(jpeg);
+        return;
+    }
     if (left == 0) {
         jpeg_finish_decompress(jpeg);
         return;
