@@ -111,9 +111,11 @@ def gil_figures() -> str:
     lost = max(0.0, found["lost_to_gil"])
     return (
         f"{table(head, rows)}\n\n"
-        f"Beside a `Loader` of {_threads(count)} it loses {100 * lost:.1f} % to the lock. "
-        f"A thread that counts in pure Python, for {settings['seconds']:.0f} s in each situation, "
-        f"medians of {settings['rounds']} rounds, on {content['machine']['cores']} cores. "
+        f"Beside a `Loader` of {_threads(count)} it loses {100 * lost:.1f} % to the lock, and to "
+        f"waking up when it gets it back. "
+        f"A thread that counts in pure Python on a core of its own, for "
+        f"{settings['seconds']:.0f} s in each situation, medians of {settings['rounds']} rounds, "
+        f"on {content['machine']['cores']} cores. "
         f"Measured {where(content)} by `bench/gil.py`."
     )
 

@@ -115,7 +115,7 @@ def test_what_the_core_is_not_asked_for(options: dict[str, Any], made: list[bool
 
 def test_it_can_be_left_out(monkeypatch: pytest.MonkeyPatch, made: list[bool]) -> None:
     """``FASTDECODE_DISABLE`` and `use` hold."""
-    with use("simplejpeg"):
+    with use("pillow"):
         decode_batch([PLAIN, PLAIN], threads=2)
     monkeypatch.setenv("FASTDECODE_DISABLE", "native")
     with use(None):

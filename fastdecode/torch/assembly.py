@@ -132,7 +132,9 @@ class Assembly:
     def _make_most(self, lane: Lane, part: range) -> list[int]:
         """Make what the lane makes; return what is left."""
         items = self._items[part.start : part.stop]
-        images = None if self._images is None else self._images[part.start : part.stop]
+        images = self._images
+        if images is not None and len(items) < len(self._items):
+            images = images[part.start : part.stop]
         draws = Draws([item.seed for item in items])
         try:
             made = lane.make(

@@ -14,11 +14,24 @@ from numpy.typing import NDArray
 __all__ = ["BatchMemory"]
 
 
+_NUMPY: dict[torch.dtype, Any] = {torch.float32: np.float32, torch.uint8: np.uint8}
+
+
 class _Lease:
     """Holds a block for as long as any tensor, view or array of it lives."""
 
     def __init__(self, block: NDArray[np.uint8]) -> None:
         self.__array_interface__ = block.__array_interface__
+
+
+def _viewed(block: NDArray[np.uint8], dtype: torch.dtype, shape: tuple[int, ...]) -> Any:
+    """View memory as a tensor; for the common types by NumPy.
+
+    torch lets go of Python's lock for each view, and may have to wait to get it back.
+    """
+    if dtype in _NUMPY:
+        return torch.from_numpy(block.view(_NUMPY[dtype]).reshape(shape))
+    return torch.from_numpy(block).view(dtype).view(shape)
 
 
 class BatchMemory:
@@ -66,7 +79,7 @@ class BatchMemory:
             else:
                 size = math.prod(laid) * dtype.itemsize
                 array = np.asarray(self._lease(size))[:size]
-                tensor = torch.from_numpy(array).view(dtype).view(laid)
+                tensor = _viewed(array, dtype, laid)
             return tensor.permute(0, 3, 1, 2) if channels_last else tensor
 
     def _lease(self, size: int) -> _Lease:

@@ -25,7 +25,7 @@ __all__ = ["box_and_flip", "generator_of"]
 _BITS = (1 << 32) - 1
 _FRACTION = (1 << 24) - 1
 _STEP = 2.0**-24
-_TOLERANCE = 1e-6
+_TOLERANCE = 3e-7
 """How much, relatively, a product of two float32 draws may differ from what is computed here."""
 
 _LARGEST_SIDE = 1 << 24
