@@ -239,6 +239,7 @@ def main() -> None:
             rounds = measure(works_of(temporary, threads, options), options)
             result[str(threads)] = summary(rounds)
             print(table(threads, result[str(threads)]), flush=True)
+    os.sched_setaffinity(0, [*others, options.processor])  # the record counts them
     if options.json:
         settings = {
             "photos": options.folder.resolve().name,
