@@ -10,7 +10,7 @@ GIL, and the larger one counts. Aim: at most 5 %.
 
 - speed: what it counts beside the Loader, against beside the core, where it shares caches with as
   many threads. The counter has a processor to itself, and everything else shares the others: what
-  it loses is no other thread's turn, but the lock, and the time to wake up when it gets it back.
+  it loses is no other thread's turn.
 - waits: of the time in which it did not wait for a processor, the share in which it did not run
   either, by the kernel's account (Linux), less that beside the core.
 
