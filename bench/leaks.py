@@ -93,8 +93,8 @@ class Calls:
         headers = self.items.read(self.pool, sources)
         wanted = np.flatnonzero(headers.readable).tolist()
         plans = [plan(int(headers.width[i]), int(headers.height[i])) for i in wanted]
-        outs = self.out.ctypes.data + np.array(wanted, np.intp) * self.out.strides[0]
-        self.items.resize(self.pool, wanted, plans, outs, _TENSOR)
+        out = self.out
+        self.items.resize(self.pool, wanted, plans, _TENSOR, out.ctypes.data, out.strides[0])
         self.items.clear()
 
 

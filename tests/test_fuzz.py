@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -21,39 +22,60 @@ _SEEDS = [
 _LIMIT = 4_000_000
 
 
+class Damaged(NamedTuple):
+    """A file and what was done to it, which says more than the bytes do."""
+
+    name: str
+    steps: tuple[str, ...]
+    data: bytes
+
+    def __repr__(self) -> str:
+        return f"{self.name}: {', '.join(self.steps)}"
+
+
 @st.composite
-def damaged(draw: st.DrawFn) -> bytes:
+def damaged(draw: st.DrawFn) -> Damaged:
     """Draw a real file with bits flipped, a piece cut out, or a piece of another put in."""
-    data = bytearray(draw(st.sampled_from(_SEEDS)).path.read_bytes())
+    seed = draw(st.sampled_from(_SEEDS))
+    data, steps = bytearray(seed.path.read_bytes()), []
     for _ in range(draw(st.integers(1, 3))):
         if len(data) < 4:
             break
         position = draw(st.integers(0, len(data) - 1))
         kind = draw(st.sampled_from(["flip", "cut", "end", "splice"]))
+        step = f"{kind} at {position}"
         if kind == "flip":
-            data[position] ^= 1 << draw(st.integers(0, 7))
+            bit = draw(st.integers(0, 7))
+            data[position] ^= 1 << bit
+            step += f" bit {bit}"
         elif kind == "cut":
-            del data[position : position + draw(st.integers(1, 200))]
+            length = draw(st.integers(1, 200))
+            del data[position : position + length]
+            step += f" {length} bytes"
         elif kind == "end":
             del data[position:]
         else:
-            other = draw(st.sampled_from(_SEEDS)).path.read_bytes()
-            start = draw(st.integers(0, len(other) - 1))
-            data[position:position] = other[start : start + draw(st.integers(1, 400))]
-    return bytes(data)
+            other = draw(st.sampled_from(_SEEDS))
+            whole = other.path.read_bytes()
+            start = draw(st.integers(0, len(whole) - 1))
+            length = draw(st.integers(1, 400))
+            data[position:position] = whole[start : start + length]
+            step += f" {length} bytes of {other.path.name} from {start}"
+        steps.append(step)
+    return Damaged(seed.path.name, tuple(steps), bytes(data))
 
 
 @settings(deadline=None, max_examples=400, suppress_health_check=list(HealthCheck))
-@given(data=damaged(), reduce=st.sampled_from([1, 2, 8]), mode=st.sampled_from(["RGB", "native"]))
-def test_damage_never_escapes(data: bytes, reduce: int, mode: str) -> None:
+@given(file=damaged(), reduce=st.sampled_from([1, 2, 8]), mode=st.sampled_from(["RGB", "native"]))
+def test_damage_never_escapes(file: Damaged, reduce: int, mode: str) -> None:
     """Whatever is done to a file, the answer is a picture of the promised size or our error."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            image = decode(data, reduce, mode=mode, max_pixels=_LIMIT)
+            image = decode(file.data, reduce, mode=mode, max_pixels=_LIMIT)
         except FastDecodeError:
             return
-        header = probe(data)
+        header = probe(file.data)
 
     assert isinstance(image, np.ndarray)
     if header.format == "jpeg":

@@ -1,7 +1,8 @@
 """The pictures of a batch as the core sees them: an array of ``fd_item``, filled column by column.
 
 A picture costs Python a few microseconds so. Taken one by one, each of an item's thirty numbers
-would cost a tenth of that.
+would cost a tenth of that. What `Loader` needs is put together from Python's lists and in C: NumPy
+lets go of Python's lock in many of its operations, and may then have to wait for it.
 """
 
 from __future__ import annotations
@@ -36,8 +37,6 @@ _COLUMNS: dict[str, tuple[str, Any]] = {
     "part": ("request.left", (np.int32, 7)),
     "limits": ("request.limits.pixels", (np.int64, 2)),
     "scans": ("request.limits.scans", np.int32),
-    "box": ("resize.left", (np.float64, 4)),
-    "canvas": ("resize.in_left", (np.int32, 11)),
     "out": ("out", np.uintp),
     "stride": ("stride", np.intp),
     "status": ("status", np.int32),
@@ -95,8 +94,7 @@ class Items:
         """
         self._make_room(len(sources))
         rows = self._rows[: self._count]
-        names = self._columns(sources)
-        rows["path"], rows["data"], rows["size"] = names
+        rows["path"], rows["data"], rows["size"] = self._columns(sources)
         pool.read(self._items, self._count)
         return Headers(rows["status"] == 0, *rows["header"].T)
 
@@ -110,8 +108,9 @@ class Items:
         pool: Pool,
         wanted: Sequence[int],
         plans: Sequence[Sequence[float]],
-        outs: NDArray[np.intp],
         pixels: Any,
+        out: int,
+        stride: int,
     ) -> list[bool]:
         """Decode, resize and finish some of them.
 
@@ -122,28 +121,21 @@ class Items:
             Which; at least one.
         plans : sequence of 16 numbers each
             See `fastdecode.native.single`.
-        outs : ndarray of intp
-            An address for each of `wanted`.
         pixels : cffi's ``fd_pixels *``
+        out : int
+            Address of the first item's result, be it wanted or not.
+        stride : int
+            Bytes from one item's result to the next one's.
 
         Returns
         -------
         list of bool
             For each of `wanted`, whether it was made, without any complaint of the codec.
         """
-        rows = self._rows[: self._count]
-        numbers = np.array(plans, np.float64)
-        some: Any = slice(None) if len(wanted) == self._count else list(wanted)
-        rows["wanted"] = 0
-        rows["wanted"][some] = rows["resized"][some] = 1
-        rows["part"] = (0, 0, 0, 0, 1, library.LAYOUTS["RGB"], 1)
-        rows["part"][some, 4] = numbers[:, 0]
-        rows["box"][some] = numbers[:, 1:5]
-        rows["canvas"][some] = numbers[:, 5:]
-        rows["out"][some] = outs
-        pool.decode(self._items, self._count, pixels)
-        made: list[bool] = (rows["status"][some] == 0).tolist()
-        return made
+        which, numbers = np.array(wanted, np.int32), np.array(plans, np.float64)
+        pool.resize(self._items, self._count, which, numbers, pixels, out, stride)
+        status = self._rows["status"][: self._count].tolist()
+        return [status[at] == 0 for at in wanted]
 
     def decode(
         self,
@@ -178,7 +170,7 @@ class Items:
         rows["part"][some, 6] = 1
         rows["out"][some] = [out.ctypes.data for out in outs]
         rows["stride"][some] = [out.strides[0] for out in outs]
-        pool.decode(self._items, self._count, library.ffi.NULL)
+        pool.decode(self._items, self._count)
         made: list[bool] = (rows["status"][some] == 0).tolist()
         return made
 
@@ -200,20 +192,20 @@ class Items:
         self._rows = np.frombuffer(ffi.buffer(made), _layout())
         self._rows["scans"] = library.MAX_SCANS
 
-    def _columns(self, sources: Sequence[Any]) -> Any:
+    def _columns(self, sources: Sequence[Any]) -> tuple[list[int], list[int], list[int]]:
         """Return paths, data and sizes; what they point to lives as long as the sources."""
         ffi = library.ffi
-        paths, places, sizes = np.zeros((3, len(sources)), np.uintp)
+        paths, places, sizes = ([0] * len(sources) for _ in range(3))
         named = [at for at, source in enumerate(sources) if isinstance(source, str)]
         views: list[Any] = []
         if named:
-            names = _file_names(
-                sources if len(named) == len(sources) else [sources[at] for at in named]
-            )
+            names = _file_names([sources[at] for at in named])
             view = ffi.from_buffer(b"\0".join(names))  # bytes end with a zero of their own
             views.append(view)
-            ends = np.cumsum([0, *map(len, names[:-1])], dtype=np.uintp)
-            paths[named] = int(ffi.cast("uintptr_t", view)) + ends + np.arange(len(names))
+            place = int(ffi.cast("uintptr_t", view))
+            for at, name in zip(named, names, strict=True):
+                paths[at] = place
+                place += len(name) + 1
         if len(named) < len(sources):
             for at, source in enumerate(sources):
                 if source is not None and not isinstance(source, str):

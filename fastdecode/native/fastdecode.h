@@ -191,6 +191,13 @@ void fd_pool_open(fd_pool *pool, fd_item *items, size_t count);
 /* Decode each item that is wanted, with `pixels` for those that are resized. Likewise. */
 void fd_pool_decode(fd_pool *pool, fd_item *items, size_t count, const fd_pixels *pixels);
 
+/* Decode and resize `chosen` of the items, and leave the others alone: item `which[i]` as the 16
+ * numbers from `plans[16 * i]` say (reduce; then the members of fd_resize in their order), to `out`
+ * + `which[i]` * `stride`. Of each request only the limits are the caller's: it is strict. */
+void fd_pool_resize(fd_pool *pool, fd_item *items, size_t count, const int32_t *which,
+                    const double *plans, size_t chosen, const fd_pixels *pixels, void *out,
+                    ptrdiff_t stride);
+
 /* Free what the items were read into. The items themselves are the caller's. */
 void fd_items_free(fd_item *items, size_t count);
 

@@ -55,7 +55,7 @@ class Pool:
         threads = self._running()
         library.lib.fd_pool_open(threads.reading, items, count)
 
-    def decode(self, items: Any, count: int, pixels: Any) -> None:
+    def decode(self, items: Any, count: int) -> None:
         """Decode the items that are wanted, likewise.
 
         Parameters
@@ -63,11 +63,40 @@ class Pool:
         items : cffi's ``fd_item *``
         count : int
             How many.
-        pixels : cffi's ``fd_pixels *``
-            For those that are resized; NULL if none is.
         """
         threads = self._running()  # which lives, though somebody may close the pool meanwhile
-        library.lib.fd_pool_decode(threads.decoding, items, count, pixels)
+        library.lib.fd_pool_decode(threads.decoding, items, count, library.ffi.NULL)
+
+    def resize(
+        self, items: Any, count: int, which: Any, plans: Any, pixels: Any, out: int, stride: int
+    ) -> None:
+        """Decode and resize some of the items, likewise; see ``fd_pool_resize``.
+
+        Parameters
+        ----------
+        items : cffi's ``fd_item *``
+        count : int
+            How many.
+        which : ndarray of int32, (M,)
+        plans : ndarray of float64, (M, 16)
+        pixels : cffi's ``fd_pixels *``
+        out : int
+            An address.
+        stride : int
+            Bytes.
+        """
+        threads, ffi = self._running(), library.ffi
+        library.lib.fd_pool_resize(
+            threads.decoding,
+            items,
+            count,
+            ffi.from_buffer("int32_t[]", which),
+            ffi.from_buffer("double[]", plans),
+            len(which),
+            pixels,
+            ffi.cast("void *", out),
+            stride,
+        )
 
     def close(self) -> None:
         """End the threads, as soon as they have done what they are at. A later call starts anew."""

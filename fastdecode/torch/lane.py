@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
 from fastdecode.buffers import as_buffer
@@ -236,10 +235,10 @@ class _Call:
             rows: Sequence[torch.Tensor] = images.unbind(0)
             image = self._way.image
             self._rows = rows if image is None else [row.as_subclass(image) for row in rows]
-        stride = images.stride(0) * images.element_size()
-        outs = images.data_ptr() + np.array(self._wanted, np.intp) * stride
         pixels = direct.pixels_of(crop.normalize, channels_first=images.is_contiguous())
-        self._done = items.resize(pool, self._wanted, self._numbers, outs, pixels)
+        stride = images.stride(0) * images.element_size()
+        out = images.data_ptr()
+        self._done = items.resize(pool, self._wanted, self._numbers, pixels, out, stride)
 
     def finish(self) -> None:
         """Put pictures and targets together."""

@@ -65,7 +65,7 @@ class Order:
 
     Attributes
     ----------
-    indices : tensor of int64, or list
+    indices : ndarray of int64, or list
         In order.
     batch_size : int
     count : int
@@ -86,7 +86,7 @@ class Order:
         """Return the items of a batch."""
         start = number * self.batch_size
         some = self.indices[start : start + self.batch_size]
-        indices = some.tolist() if isinstance(some, torch.Tensor) else some
+        indices = some if isinstance(some, list) else some.tolist()
         return [
             Item(
                 index,
@@ -148,7 +148,8 @@ class Sharding:
             indices = torch.arange(self.length, device="cpu")
         share = self.share(rank, ranks)
         count = self.batches(share)
-        return Order(indices[rank::ranks][:share], self.batch_size, count, self.seed, epoch)
+        mine = indices.numpy()[rank::ranks][:share]
+        return Order(mine, self.batch_size, count, self.seed, epoch)
 
     def of_sampler(self, epoch: int, indices: list[Any]) -> Order:
         """Take the order that a sampler gave; it does its own sharding."""
