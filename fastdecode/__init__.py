@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         DecodeError,
         FastDecodeError,
         ImageTooLarge,
+        StoreError,
         UnknownBackend,
         UnsupportedFormat,
     )
@@ -47,6 +48,7 @@ _HOMES = {
     "ImageTooLarge": "errors",
     "Ranking": "ranking",
     "Stats": "statistics",
+    "StoreError": "errors",
     "Support": "adapters.base",
     "UnknownBackend": "errors",
     "UnsupportedFormat": "errors",
@@ -74,6 +76,7 @@ __all__ = [
     "ImageTooLarge",
     "Ranking",
     "Stats",
+    "StoreError",
     "Support",
     "UnknownBackend",
     "UnsupportedFormat",

@@ -6,6 +6,7 @@
     ├── DecodeError (ValueError)            the bytes are damaged
     ├── UnsupportedFormat (ValueError)      nothing usable reads them
     ├── ImageTooLarge (ValueError)          the header promises more than max_pixels
+    ├── StoreError (ValueError)             a store, or its index, is damaged
     ├── UnknownBackend (LookupError)        no backend has that name
     └── BackendUnavailable (ImportError)    the library behind it is missing or broken
 
@@ -22,6 +23,7 @@ __all__ = [
     "DecodeError",
     "FastDecodeError",
     "ImageTooLarge",
+    "StoreError",
     "UnknownBackend",
     "UnsupportedFormat",
 ]
@@ -66,6 +68,10 @@ class UnsupportedFormat(FastDecodeError, ValueError):
 
 class ImageTooLarge(FastDecodeError, ValueError):
     """The header promises more pixels than ``max_pixels``; nothing was allocated."""
+
+
+class StoreError(FastDecodeError, ValueError):
+    """A store or its index is damaged, or cut short; the message names the store and the item."""
 
 
 class UnknownBackend(FastDecodeError, LookupError):

@@ -42,7 +42,8 @@ _LAYERS = (
     ("engine", "arguments"),
     ("api",),
     ("batch", "native_arrays", "testing", "outputs"),
-    ("torch",),
+    ("stores",),
+    ("torch", "packing", "ray"),
     ("calibration",),
     ("bench", "calibrate_command", "__main__"),
 )

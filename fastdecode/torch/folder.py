@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fastdecode.torch import class_folders
-from fastdecode.torch.class_folders import IMG_EXTENSIONS
+from fastdecode.stores import class_folders
+from fastdecode.stores.class_folders import IMG_EXTENSIONS
 from fastdecode.torch.dataset import DecodeDataset
 from fastdecode.torch.dataset_options import DatasetOptions
 from fastdecode.torch.standard import standard_transform

@@ -6,9 +6,9 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fastdecode.stores.table import Table, as_targets, read_table
 from fastdecode.torch.dataset import DecodeDataset
 from fastdecode.torch.dataset_options import DatasetOptions
-from fastdecode.torch.table import Table, as_targets, read_table
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack

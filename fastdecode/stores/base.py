@@ -1,0 +1,231 @@
+"""`Store`: encoded pictures by their index, wherever they are. `Writer`: how they get there."""
+
+from __future__ import annotations
+
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from fastdecode.errors import StoreError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from fastdecode.types import Buffer
+
+__all__ = ["Store", "Writer"]
+
+
+class Store(ABC):
+    """Encoded pictures by their index, with a key and a target each.
+
+    Any number of threads may read at once. A store can be pickled: what it has opened stays behind,
+    and is opened again where it is needed, in a forked process too.
+
+    A subclass writes ``__len__``, `key`, `_open` and `_read`; and `target` and `_close` where there
+    is something to it.
+
+    Parameters
+    ----------
+    location : str
+        Path or URI, as errors name it.
+
+    Attributes
+    ----------
+    kind : str
+        As `open_store` calls it.
+    classes : sequence of str
+        Names of the classes, if targets are class indices; else empty.
+    """
+
+    kind: ClassVar[str] = ""
+
+    def __init__(self, location: str) -> None:
+        self.location = location
+        self.classes: Sequence[str] = ()
+        self._set_up()
+
+    def _set_up(self) -> None:
+        self._lock = threading.Lock()
+        self._opened: Any = None
+        self._process = 0
+        self._closed = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = self.__dict__.copy()
+        for own in ("_lock", "_opened", "_process"):
+            del state[own]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._set_up()
+        self.__dict__.update(state)
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Count the pictures."""
+
+    @abstractmethod
+    def key(self, index: int) -> str:
+        """Return the name of a picture, unique in its store, with "/" between folders.
+
+        It has the suffix of the file's format where the store knows it.
+
+        Raises
+        ------
+        IndexError
+            If there is no such item.
+        """
+
+    def target(self, index: int) -> Any:
+        """Return what goes with a picture: a class index, numbers, a text; None if nothing does.
+
+        Raises
+        ------
+        IndexError
+            If there is no such item.
+        StoreError
+            If it is damaged.
+        """
+        self._check(index)
+
+    def read(self, index: int) -> Buffer:
+        """Return the encoded bytes of a picture.
+
+        Parameters
+        ----------
+        index : int
+            From 0.
+
+        Returns
+        -------
+        bytes or memoryview
+            Read-only; not copied where the medium allows. It stays valid when the store is closed.
+
+        Raises
+        ------
+        IndexError
+            If there is no such item.
+        OSError
+            If it cannot be read.
+        StoreError
+            If the store is damaged there. The message names the store and the item.
+        ValueError
+            If the store has been closed.
+        """
+        self._check(index)
+        return self._read(self._handle(), index)
+
+    def source(self, index: int) -> Buffer | str:
+        """Return a local file's path where the picture is one, else what `read` gives."""
+        return self.read(index)
+
+    def close(self) -> None:
+        """Let go of files. Nothing can be read after it; a second call does nothing."""
+        with self._lock:
+            opened, self._opened, self._closed = self._opened, None, True
+            if opened is not None and self._process == os.getpid():
+                self._close(opened)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} store of {len(self)} at {self.location}>"
+
+    @abstractmethod
+    def _open(self) -> Any:
+        """Open what `_read` needs, once in each process; not None."""
+
+    @abstractmethod
+    def _read(self, opened: Any, index: int) -> Buffer:
+        """Read an item that exists."""
+
+    def _close(self, opened: Any) -> None:  # noqa: B027 - there may be nothing to close
+        """Close what `_open` has opened, in this process."""
+
+    def _handle(self) -> Any:
+        """Return what this process has opened, and open it first if need be."""
+        opened = self._opened
+        if opened is not None and self._process == os.getpid():
+            return opened
+        with self._lock:
+            if self._closed:
+                raise ValueError(f"{self.location}: the store has been closed")
+            if self._opened is None or self._process != os.getpid():
+                # What a parent process has opened is its own to close.
+                self._opened = self._open()
+                self._process = os.getpid()
+            return self._opened
+
+    def _check(self, index: int) -> None:
+        """Raise an IndexError unless there is such an item."""
+        if not 0 <= index < len(self):
+            raise IndexError(
+                f"{self.location}: there is no item {index}, only 0 to {len(self) - 1}"
+            )
+
+    def _damaged(self, index: int, reason: str) -> StoreError:
+        """Return the error for an item that is damaged."""
+        return StoreError(f"{self.location}, item {index} ({self.key(index)}): {reason}")
+
+
+class Writer(ABC):
+    """Writes a store, item by item, in order; nothing is at its place before `close`.
+
+    As a context manager it closes at the end, or leaves nothing behind after an error.
+
+    Parameters
+    ----------
+    location : str
+        Local path of the store to make.
+    classes : sequence of str
+        Names of the classes, if targets are class indices.
+    """
+
+    kind: ClassVar[str] = ""
+
+    def __init__(self, location: str, classes: Sequence[str] = ()) -> None:
+        self.location = location
+        self.classes = list(classes)
+
+    @abstractmethod
+    def add(self, key: str, data: Buffer, target: Any = None) -> None:
+        """Append a picture.
+
+        Parameters
+        ----------
+        key : str
+            See `Store.key`; the suffix is that of the format.
+        data : bytes-like
+            The encoded picture, kept as it is.
+        target : None, int, float, str, or list or dict that JSON can hold
+
+        Raises
+        ------
+        ValueError
+            If the key is empty, no relative path or there already, or the kind of store cannot hold
+            such a target.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Finish, and put the store at its place by renaming. A second call does nothing."""
+
+    @abstractmethod
+    def abort(self) -> None:
+        """Remove what has been written, unless `close` has put it at its place."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()

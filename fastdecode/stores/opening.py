@@ -1,0 +1,190 @@
+"""`open_store` and `create_store`: which kind a store is of, and what reads or writes that."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+if TYPE_CHECKING:
+    from fastdecode.stores.base import Store, Writer
+
+__all__ = ["KINDS", "Kind", "create_store", "kind_of", "open_store"]
+
+
+class Kind(NamedTuple):
+    """Where a kind of store is, before anything of it is imported.
+
+    Attributes
+    ----------
+    reader, writer : str
+        ``"module:name"`` of what makes one, from a location and options by name.
+    suffixes : tuple of str
+        How locations of it end, in lower case.
+    extra : str
+        What pip installs its library by, ``fastdecode[extra]``; empty if it needs none.
+    """
+
+    reader: str
+    writer: str
+    suffixes: tuple[str, ...] = ()
+    extra: str = ""
+
+
+KINDS: dict[str, Kind] = {
+    "folder": Kind("fastdecode.stores.folder:open_folder", "fastdecode.stores.folder:FolderWriter"),
+    "list": Kind("fastdecode.stores.listed:ListStore", "", (".csv", ".tsv")),
+    "tar": Kind("fastdecode.stores.tar:open_tar", "fastdecode.stores.tar:TarWriter", (".tar",)),
+    "lmdb": Kind(
+        "fastdecode.stores.lmdb:LmdbStore",
+        "fastdecode.stores.lmdb:LmdbWriter",
+        (".lmdb", ".mdb"),
+        "lmdb",
+    ),
+    "hdf5": Kind(
+        "fastdecode.stores.hdf5:Hdf5Store",
+        "fastdecode.stores.hdf5:Hdf5Writer",
+        (".h5", ".hdf5"),
+        "hdf5",
+    ),
+    "recordio": Kind(
+        "fastdecode.stores.recordio:RecordStore",
+        "fastdecode.stores.recordio:RecordWriter",
+        (".rec",),
+    ),
+}
+"""Every kind of store by its name. To add one: one file, and one line here."""
+
+
+def open_store(location: str | os.PathLike[str], kind: str | None = None, **options: Any) -> Store:
+    """Open a store for reading.
+
+    Parameters
+    ----------
+    location : path or URI
+        A folder of pictures, a CSV file, a ``.tar`` or several (``train-{000..146}.tar``, or a
+        folder of them), an ``.lmdb``, ``.h5`` or ``.rec``. URIs (``s3://bucket/train.tar``) are
+        read through fsspec (``pip install fastdecode[remote]``), but for LMDB.
+    kind : str, optional
+        A name in `KINDS`; by default what the location's suffix, or what is there, says.
+    **options
+        Of the kind: see the class that it names.
+
+    Returns
+    -------
+    Store
+
+    Raises
+    ------
+    FileNotFoundError
+        If nothing is there.
+    ImportError
+        If the library for it is missing; the message has the line that installs it.
+    StoreError
+        If it is damaged.
+    ValueError
+        If the kind is not known, or not to be seen from the location.
+
+    Examples
+    --------
+    >>> with open_store("train.tar") as store:  # doctest: +SKIP
+    ...     image = decode(store.read(0))
+    """
+    where = os.fspath(location)
+    chosen = kind_of(where) if kind is None else kind
+    return cast("Store", _named(chosen, "reader")(where, **options))
+
+
+def create_store(
+    location: str | os.PathLike[str],
+    kind: str | None = None,
+    *,
+    classes: Sequence[str] = (),
+    **options: Any,
+) -> Writer:
+    """Begin a store.
+
+    Parameters
+    ----------
+    location : path
+        Local; nothing may be there yet.
+    kind : str, optional
+        A name in `KINDS`; by default what the suffix says, and a folder where there is none.
+    classes : sequence of str
+        Names of the classes, if targets are class indices.
+    **options
+        Of the kind.
+
+    Returns
+    -------
+    Writer
+        A context manager.
+
+    Raises
+    ------
+    FileExistsError
+        If something is there.
+    ImportError, ValueError
+        As for `open_store`.
+
+    Examples
+    --------
+    >>> with create_store("cats.tar", classes=["cat"]) as writer:  # doctest: +SKIP
+    ...     writer.add("cat/1.jpg", data, 0)
+    """
+    where = os.fspath(location)
+    chosen = (_by_suffix(where) or "folder") if kind is None else kind
+    if Path(where).exists():
+        raise FileExistsError(f"{where} is there already: remove it, or choose another place")
+    return cast("Writer", _named(chosen, "writer")(where, classes=classes, **options))
+
+
+def kind_of(location: str) -> str:
+    """Find out of which kind a store is.
+
+    Raises
+    ------
+    FileNotFoundError, ValueError
+        As for `open_store`.
+    """
+    kind = _by_suffix(location)
+    if kind is not None:
+        return kind
+    if "://" in location or Path(location).is_dir():
+        return "folder"  # or one that holds a store: see `open_folder`
+    if not Path(location).exists():
+        raise FileNotFoundError(f"{location}: there is no such file or folder")
+    listed = ", ".join(suffix for kind in KINDS.values() for suffix in kind.suffixes)
+    raise ValueError(
+        f"{location} is neither a folder nor ends in {listed}: say what it is by kind="
+    )
+
+
+def _by_suffix(location: str) -> str | None:
+    name = location.rstrip("/").lower()
+    for kind, entry in KINDS.items():
+        if entry.suffixes and name.endswith(entry.suffixes):
+            return kind
+    return None
+
+
+def _named(kind: str, role: str) -> Any:
+    """Import what reads or writes a kind."""
+    if kind not in KINDS:
+        raise ValueError(f"there is no kind of store {kind!r}, only {', '.join(KINDS)}")
+    entry = KINDS[kind]
+    target: str = getattr(entry, role)
+    if not target:
+        raise ValueError(f"a {kind} store can be read, but not written")
+    module, _, name = target.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except ImportError as error:
+        if not entry.extra:
+            raise
+        raise ImportError(
+            f"a {kind} store needs a library that is missing ({error}): "
+            f'pip install "fastdecode[{entry.extra}]"'
+        ) from error
