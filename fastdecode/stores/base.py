@@ -166,9 +166,7 @@ class Store(ABC):
     def _check(self, index: int) -> None:
         """Raise an IndexError unless there is such an item."""
         if not 0 <= index < len(self):
-            raise IndexError(
-                f"{self.location}: there is no item {index}, only 0 to {len(self) - 1}"
-            )
+            raise IndexError(f"{self.location}: there is no item {index}, of {len(self)} from 0")
 
     def _damaged(self, index: int, reason: str) -> StoreError:
         """Return the error for an item that is damaged."""

@@ -2,10 +2,10 @@
 
 A million items open as fast as ten: nothing is parsed, and memory is that of the system's cache.
 
-Format, all numbers little-endian: 8 bytes ``FDINDEX1``; the length of the header (uint64); the
-header, JSON in UTF-8; then its columns, each at a multiple of 8 bytes. The header holds ``count``,
-``columns`` (name to type, offset from the first column, and length), ``about`` (what the store says
-of itself), ``classes``, and ``checksum``, the CRC-32 of all columns.
+Format, all numbers little-endian: 8 bytes ``FDINDEX1``; the CRC-32 of all that follows (uint64);
+the length of the header (uint64); the header, JSON in UTF-8; then its columns, each at a multiple
+of 8 bytes. The header holds ``count``, ``columns`` (name to type, offset from the first column, and
+length), ``classes``, and ``about`` (what the store says of itself).
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ __all__ = ["Index", "IndexBuilder"]
 _MAGIC = b"FDINDEX1"
 _ALIGNED = 8
 _CHUNK = 1 << 20
-_MOST_HEADER = 64 << 20
 _INT, _OTHER, _NONE = 0, 1, 2
 """How a target is kept: as a number in its column, as JSON among the texts, or not at all."""
 
@@ -104,11 +103,11 @@ class IndexBuilder:
             "columns": places,
             "classes": self.classes,
             "about": dict(about or {}),
-            "checksum": zlib.crc32(body),
         }
         words = json.dumps(header, ensure_ascii=False, sort_keys=True).encode()
         words += b" " * (-len(words) % _ALIGNED)
-        return b"".join((_MAGIC, len(words).to_bytes(8, "little"), words, body))
+        rest = b"".join((len(words).to_bytes(8, "little"), words, body))
+        return b"".join((_MAGIC, zlib.crc32(rest).to_bytes(8, "little"), rest))
 
     def write(self, path: str | os.PathLike[str], about: Mapping[str, Any] | None = None) -> None:
         """Write the index to a file; it is there as a whole, or not at all.
@@ -154,11 +153,8 @@ class Index:
 
     def __init__(self, data: Buffer | mmap.mmap, name: str) -> None:
         self.name = name
-        view = memoryview(data)
-        header, start = _header(view, name)
-        body = view[start:]
-        if _checksum(body) != header.get("checksum"):
-            raise _broken(name)
+        self._data, self._path = data, ""
+        header, body = _parts(memoryview(data), name)
         try:
             self._count = int(header["count"])
             self.classes = [str(each) for each in header["classes"]]
@@ -188,7 +184,16 @@ class Index:
         with open(path, "rb") as file:
             if os.fstat(file.fileno()).st_size == 0:
                 raise _broken(os.fspath(path))
-            return cls(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), os.fspath(path))
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        index = cls(mapped, os.fspath(path))
+        index._path = os.path.abspath(path)  # noqa: PTH100 - str
+        return index
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # One that lies in a file is mapped again, wherever it goes: not carried there.
+        if self._path:
+            return Index.load, (self._path,)
+        return Index, (bytes(self._data), self.name)
 
     def __len__(self) -> int:
         return self._count
@@ -233,25 +238,23 @@ def _kept(target: Any) -> tuple[int, int, bytes]:
     return _OTHER, 0, text
 
 
-def _header(view: memoryview, name: str) -> tuple[dict[str, Any], int]:
-    """Return the header, and where the columns begin."""
+def _parts(view: memoryview, name: str) -> tuple[Any, memoryview]:
+    """Return the header and the columns."""
     start = len(_MAGIC) + 8
-    length = int.from_bytes(view[len(_MAGIC) : start], "little")
-    if view[: len(_MAGIC)] != _MAGIC or not 0 < length <= min(_MOST_HEADER, len(view) - start):
+    checksum, rest = int.from_bytes(view[len(_MAGIC) : start], "little"), view[start:]
+    if view[: len(_MAGIC)] != _MAGIC or _checksum(rest) != checksum:
         raise _broken(name)
+    end = 8 + int.from_bytes(rest[:8], "little")
     try:
-        header = json.loads(bytes(view[start : start + length]))
+        return json.loads(bytes(rest[8:end])), rest[end:]
     except ValueError as error:
         raise _broken(name) from error
-    if not isinstance(header, dict):
-        raise _broken(name)
-    return header, start + length
 
 
-def _checksum(body: memoryview) -> int:
+def _checksum(data: memoryview) -> int:
     found = 0
-    for at in range(0, len(body), _CHUNK):
-        found = zlib.crc32(body[at : at + _CHUNK], found)
+    for at in range(0, len(data), _CHUNK):
+        found = zlib.crc32(data[at : at + _CHUNK], found)
     return found
 
 

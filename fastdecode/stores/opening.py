@@ -35,7 +35,7 @@ class Kind(NamedTuple):
 
 KINDS: dict[str, Kind] = {
     "folder": Kind("fastdecode.stores.folder:open_folder", "fastdecode.stores.folder:FolderWriter"),
-    "list": Kind("fastdecode.stores.listed:ListStore", "", (".csv", ".tsv")),
+    "list": Kind("fastdecode.stores.listed:open_list", "", (".csv", ".tsv")),
     "tar": Kind("fastdecode.stores.tar:open_tar", "fastdecode.stores.tar:TarWriter", (".tar",)),
     "lmdb": Kind(
         "fastdecode.stores.lmdb:LmdbStore",
@@ -58,15 +58,20 @@ KINDS: dict[str, Kind] = {
 """Every kind of store by its name. To add one: one file, and one line here."""
 
 
-def open_store(location: str | os.PathLike[str], kind: str | None = None, **options: Any) -> Store:
+def open_store(
+    location: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    kind: str | None = None,
+    **options: Any,
+) -> Store:
     """Open a store for reading.
 
     Parameters
     ----------
-    location : path or URI
-        A folder of pictures, a CSV file, a ``.tar`` or several (``train-{000..146}.tar``, or a
-        folder of them), an ``.lmdb``, ``.h5`` or ``.rec``. URIs (``s3://bucket/train.tar``) are
-        read through fsspec (``pip install fastdecode[remote]``), but for LMDB.
+    location : path or URI, or several
+        A folder of pictures, a CSV file, a list of pictures, a ``.tar`` or several (a list,
+        ``train-{000..146}.tar``, or a folder of them), an ``.lmdb``, ``.h5`` or ``.rec``. URIs
+        (``s3://bucket/train.tar``) are read through fsspec (``pip install fastdecode[remote]``),
+        but for LMDB.
     kind : str, optional
         A name in `KINDS`; by default what the location's suffix, or what is there, says.
     **options
@@ -92,8 +97,14 @@ def open_store(location: str | os.PathLike[str], kind: str | None = None, **opti
     >>> with open_store("train.tar") as store:  # doctest: +SKIP
     ...     image = decode(store.read(0))
     """
-    where = os.fspath(location)
-    chosen = kind_of(where) if kind is None else kind
+    where: str | list[str]
+    if isinstance(location, (str, os.PathLike)):
+        where = os.fspath(location)
+        chosen = kind_of(where) if kind is None else kind
+    else:
+        where = [os.fspath(each) for each in location]
+        shards = bool(where) and all(_by_suffix(each) == "tar" for each in where)
+        chosen = ("tar" if shards else "list") if kind is None else kind
     return cast("Store", _named(chosen, "reader")(where, **options))
 
 

@@ -1,0 +1,202 @@
+"""Folders and lists of pictures as stores, and the writer of folders."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fastdecode
+from fastdecode.stores import Store, create_store, open_store
+from fastdecode.stores.folder import INDEX
+
+SAMPLES = sorted((Path(fastdecode.__file__).parent / "samples").glob("*.jpg"))
+
+
+def everything(store: Store) -> list[tuple[str, bytes, Any]]:
+    """Read all items."""
+    return [(store.key(at), bytes(store.read(at)), store.target(at)) for at in range(len(store))]
+
+
+@pytest.fixture(name="classes")
+def _classes(tmp_path: Path) -> Path:
+    """Make a folder of classes whose names sort one way as folders and another way as paths."""
+    root = tmp_path / "classes"
+    for name, sample in zip(
+        ("cat/b.jpg", "cat/deep/a.JPG", "cat-big/c.jpg"), SAMPLES, strict=False
+    ):
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(sample.read_bytes())
+    (root / "cat/notes.txt").write_text("no picture")
+    return root
+
+
+def test_class_folders_are_as_torchvisions(classes: Path) -> None:
+    """Classes by name, files at any depth, in the order of its ImageFolder."""
+    with open_store(classes) as store:
+        assert list(store.classes) == ["cat", "cat-big"]
+        assert [(key, target) for key, _, target in everything(store)] == [
+            ("cat/b.jpg", 0),
+            ("cat/deep/a.JPG", 0),
+            ("cat-big/c.jpg", 1),
+        ]
+        assert store.read(2) == SAMPLES[2].read_bytes()
+        assert store.source(1) == str(classes / "cat/deep/a.JPG")
+
+
+def test_the_order_is_that_of_image_folder(classes: Path) -> None:
+    """Item for item."""
+    pytest.importorskip("torch")
+    from fastdecode.torch import ImageFolder
+
+    with open_store(classes) as store:
+        ours = [(store.source(at), store.target(at)) for at in range(len(store))]
+
+    assert ours == ImageFolder(classes).samples
+
+
+def test_pictures_in_one_folder_have_no_targets(tmp_path: Path) -> None:
+    """Neither do those of classes, if they are not wanted."""
+    (tmp_path / "a.jpg").write_bytes(SAMPLES[0].read_bytes())
+    with open_store(tmp_path) as store:
+        assert everything(store) == [("a.jpg", SAMPLES[0].read_bytes(), None)]
+
+    (tmp_path / "cat").mkdir()
+    (tmp_path / "cat/b.jpg").write_bytes(SAMPLES[1].read_bytes())
+    with pytest.raises(ValueError, match=r"a\.jpg lie beside the folders of classes such as cat"):
+        open_store(tmp_path)
+    with open_store(tmp_path, targets=False) as store:
+        assert [store.key(at) for at in range(2)] == ["a.jpg", "cat/b.jpg"]
+        assert not store.classes
+
+
+def test_a_csv_file_is_a_list(classes: Path, tmp_path: Path) -> None:
+    """Names of classes are put in order; paths begin where the file lies."""
+    table = tmp_path / "list.csv"
+    table.write_text("path,label\nclasses/cat-big/c.jpg,dog\nclasses/cat/b.jpg,cat\n")
+
+    with open_store(table) as store:
+        assert list(store.classes) == ["cat", "dog"]
+        assert everything(store) == [
+            ("classes/cat-big/c.jpg", SAMPLES[2].read_bytes(), 1),
+            ("classes/cat/b.jpg", SAMPLES[0].read_bytes(), 0),
+        ]
+    with open_store(table, root=classes.parent, target_column=None) as store:
+        assert store.target(0) is None
+    (tmp_path / "empty.csv").touch()
+    with pytest.raises(ValueError, match=r"empty\.csv has no pictures"):
+        open_store(tmp_path / "empty.csv")
+
+
+def test_paths_are_a_list(classes: Path) -> None:
+    """Keys are relative, whatever the paths are."""
+    paths = [classes / "cat/b.jpg", classes / "cat-big/c.jpg"]
+    with open_store(paths) as store:
+        assert store.read(1) == SAMPLES[2].read_bytes()
+        assert store.key(1) == str(paths[1]).lstrip("/")
+        assert store.source(1) == str(paths[1])
+
+
+def test_a_written_folder_is_opened_by_its_index(tmp_path: Path) -> None:
+    """In the order of writing, with targets of every kind, whatever the keys are."""
+    target = tmp_path / "made"
+    items = [("b/2.jpg", b"2", 1), ("a.png", b"1", {"x": [1]}), ("b/1.jpg", b"3", None)]
+    with create_store(target, classes=["one", "two"]) as writer:
+        for item in items:
+            writer.add(*item)
+        assert not target.exists()
+
+    with open_store(target) as store:
+        assert everything(store) == items
+        assert list(store.classes) == ["one", "two"]
+        assert everything(pickle.loads(pickle.dumps(store))) == items
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["made"]
+
+
+def test_a_writer_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    """Neither at its place nor beside it; and what is there is not overwritten."""
+    writer = create_store(tmp_path / "made")
+    writer.add("a.jpg", b"1")
+    with pytest.raises(ValueError, match="a target must be"), writer:
+        writer.add("b.jpg", b"1", object())
+
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "made").mkdir()
+    with pytest.raises(FileExistsError, match="made is there already"):
+        create_store(tmp_path / "made")
+
+
+@pytest.mark.parametrize("key", ["", "/a.jpg", "../a.jpg", "a/../../b", "a\\b", "a\0b", INDEX])
+def test_keys_stay_in_the_folder(tmp_path: Path, key: str) -> None:
+    """A key from elsewhere cannot name a file anywhere else."""
+    with create_store(tmp_path / "made") as writer:
+        with pytest.raises(ValueError, match="key"):
+            writer.add(key, b"1")
+        writer.add("a.jpg", b"1")
+        with pytest.raises(ValueError, match=r"a\.jpg.* is there already"):
+            writer.add("a.jpg", b"2")
+
+
+def test_errors_name_what_is_wrong(classes: Path, tmp_path: Path) -> None:
+    """And say what could be done about it."""
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        open_store(tmp_path / "nowhere")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FileNotFoundError, match="no picture in it ends in"):
+        open_store(tmp_path / "empty")
+    (tmp_path / "a.txt").touch()
+    with pytest.raises(ValueError, match="say what it is by kind="):
+        open_store(tmp_path / "a.txt")
+    with pytest.raises(ValueError, match="no kind of store 'zip'"):
+        open_store(classes, "zip")
+    with pytest.raises(ValueError, match="can be read, but not written"):
+        create_store(tmp_path / "a.csv")
+    with pytest.raises(TypeError, match="no option 'wrong'"):
+        open_store(classes, wrong=1)
+    store = open_store(classes)
+    for index in (-1, 3):
+        with pytest.raises(IndexError, match=f"no item {index}, of 3"):
+            store.read(index)
+        with pytest.raises(IndexError):
+            store.target(index)
+        with pytest.raises(IndexError):
+            store.key(index)
+    (classes / "cat/b.jpg").unlink()
+    with pytest.raises(FileNotFoundError, match=r"b\.jpg"):
+        store.read(0)
+
+
+def test_a_closed_store_says_so(classes: Path) -> None:
+    """Also of a second close, which does nothing."""
+    store = open_store(classes)
+    view = store.read(0)
+    store.close()
+    store.close()
+
+    assert view == SAMPLES[0].read_bytes()
+    with pytest.raises(ValueError, match="has been closed"):
+        store.read(0)
+    with pytest.raises(ValueError, match="has been closed"):
+        store.source(0)
+
+
+def test_threads_read_at_once(classes: Path) -> None:
+    """Each gets what it asked for."""
+    store = open_store(classes)
+    wrong: list[int] = []
+
+    def read() -> None:
+        turns = [turn % 3 for turn in range(60)]
+        wrong.extend(turn for turn in turns if store.read(turn) != SAMPLES[turn].read_bytes())
+
+    threads = [threading.Thread(target=read) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert not wrong
