@@ -100,14 +100,20 @@ class Made(list[tuple[int, int]]):
 
 @pytest.fixture(name="made")
 def _made(monkeypatch: pytest.MonkeyPatch) -> Made:
-    """Note what the core makes in batches, in this process."""
+    """Note what the core makes in batches, in this process, whoever has drawn."""
     noted = Made()
-    resize = Items.resize
+    crop, resize = Items.crop, Items.resize
 
-    def watched(self: Items, pool: Any, wanted: Any, *rest: Any) -> list[bool]:
+    def cropped(self: Items, *rest: Any) -> Any:
+        done, left = crop(self, *rest)
+        noted.append((int(self._rows["wanted"][: self._count].sum()), len(done)))
+        return done, left
+
+    def resized(self: Items, pool: Any, wanted: Any, *rest: Any) -> list[bool]:
         done = resize(self, pool, wanted, *rest)
         noted.append((len(wanted), sum(done)))
         return done
 
-    monkeypatch.setattr(Items, "resize", watched)
+    monkeypatch.setattr(Items, "crop", cropped)
+    monkeypatch.setattr(Items, "resize", resized)
     return noted

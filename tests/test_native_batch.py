@@ -141,6 +141,30 @@ def test_damage_costs_only_the_item(pool: Pool) -> None:
     assert done == [True, False, True]
 
 
+def test_what_can_be_planned_is_made_in_one_call(pool: Pool, tmp_path: Path) -> None:
+    """`crop` reads and makes; of the rest it says whether it is left, or has failed."""
+    data, large = FILES[0].read_bytes(), tmp_path / "large.jpg"
+    large.write_bytes(data + bytes(65 << 20) + data[-2:])
+    torn = data[: len(data) // 2] + b"\xff\xd9"
+    wishes = {"width": SIDE, "height": SIDE, "resize_width": SIDE, "resize_height": SIDE}
+    crop = library.ffi.new("fd_crop *", {"kind": 2, "pixels": 1 << 24, **wishes})
+    sources = [data, "no such file", data[:-2], str(FILES[1]), torn, None, str(large)]
+    items, out = Items(), np.zeros((len(sources), SIDE, SIDE, 3), np.uint8)
+    place = out.ctypes.data, out.strides[0]
+
+    made_of, left = items.crop(pool, sources, range(len(sources)), crop, BYTES, *place)
+
+    assert (list(made_of), left) == ([0, 3, 6], [2])  # without an end marker
+    for at in made_of:
+        alone, numbers = np.zeros((SIDE, SIDE, 3), np.uint8), items.numbers(at)
+        assert single.decode_resized(bytes(items.data(at)), numbers, BYTES, alone.ctypes.data)
+        np.testing.assert_array_equal(out[at], alone)
+    assert not out[[1, 2, 5]].any()
+    items.clear()
+    assert int(items._rows["capacity"].sum()) == 0  # the large one was there
+    assert list(items.crop(pool, [data] * 3, [1, 2, 3], crop, BYTES, *place)[0]) == [0, 1, 2]
+
+
 def test_parts_are_decoded_into_arrays(pool: Pool) -> None:
     """`decode` gives the rows and columns, the reduction and the layout that are asked for."""
     items = Items()

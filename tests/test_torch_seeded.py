@@ -57,7 +57,7 @@ def test_a_plan_of_a_seed_is_that_of_a_seeded_generator(
 ) -> None:
     """Also where a version of torch or NumPy should draw in another way."""
     if not agree:
-        monkeypatch.setattr(seeded, "_same_as_torch", lambda: False)
+        monkeypatch.setattr(seeded, "same_as_torch", lambda: False)
     for seed in (0, 7, 2**32 + 7, 2**63 - 1):
         expected = transform.plan(500, 375, torch.Generator().manual_seed(seed))
 
@@ -66,4 +66,4 @@ def test_a_plan_of_a_seed_is_that_of_a_seeded_generator(
 
 def test_torch_and_numpy_draw_alike() -> None:
     """These versions do."""
-    assert seeded._same_as_torch()
+    assert seeded.same_as_torch()

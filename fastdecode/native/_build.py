@@ -78,7 +78,7 @@ def options() -> dict[str, Any]:
     return {
         "include_dirs": [str(_FOLDER)] + ([str(_BREW / "include")] if brew else []),
         "library_dirs": [str(_BREW / "lib")] if brew else [],
-        "libraries": ["jpeg"],
+        "libraries": ["jpeg", "m"],
         "depends": [os.path.relpath(path) for path in _FOLDER.glob("*.h")],
         # No contraction: every instruction set is to give the same floats.
         "extra_compile_args": [

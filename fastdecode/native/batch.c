@@ -26,13 +26,17 @@ enum {
     LARGEST_FILE = 1 << 30 /* bytes */
 };
 
-/* The items of one call. */
+/* The items of one call, and what is done with them. */
 typedef struct job {
     struct job *next;
+    enum { OPEN, DECODE, CROP } what;
     fd_item *items;
     size_t count;
     const fd_pixels *pixels;
-    int decode;          /* 1: fd_pool_decode; 0: fd_pool_open */
+    const fd_crop *crop; /* this and the next three only where it is CROP */
+    const uint64_t *seeds;
+    char *out;
+    ptrdiff_t stride;
     atomic_size_t taken; /* items given to threads; more than `count` when there are none left */
     int queued, threads; /* whether it can be found, and how many are at it: under the lock */
 } job;
@@ -180,13 +184,26 @@ static void decode_item(fd_item *item, const fd_pixels *pixels, fd_decoder **dec
     settle(item, (fd_status)status, 0, status == FD_OK ? "" : fd_decoder_message(*decoder));
 }
 
+/* Decide, just before it is decoded, what becomes of an item that has been opened. */
+static void plan_crop(const job *at, size_t i) {
+    fd_item *item = &at->items[i];
+    item->wanted = item->status == FD_OK && fd_plan_crop(&item->header, at->seeds[i], at->crop,
+                                                         &item->request, &item->resize);
+    if (item->wanted) {
+        item->resized = 1;
+        item->out = at->out == NULL ? NULL : at->out + (ptrdiff_t)i * at->stride;
+    }
+}
+
 static void work_on(job *at, fd_decoder **decoder) {
     size_t i;
     while ((i = atomic_fetch_add_explicit(&at->taken, 1, memory_order_relaxed)) < at->count) {
         fd_item *item = &at->items[i];
-        if (!at->decode)
+        if (at->what == OPEN)
             open_item(item);
-        else if (item->wanted)
+        if (at->what == CROP)
+            plan_crop(at, i);
+        if (at->what != OPEN && item->wanted)
             decode_item(item, at->pixels, decoder);
     }
 }
@@ -298,12 +315,12 @@ void fd_pool_destroy(fd_pool *pool) {
 }
 
 void fd_pool_open(fd_pool *pool, fd_item *items, size_t count) {
-    job at = {.items = items, .count = count};
+    job at = {.what = OPEN, .items = items, .count = count};
     do_job(pool, &at);
 }
 
 void fd_pool_decode(fd_pool *pool, fd_item *items, size_t count, const fd_pixels *pixels) {
-    job at = {.items = items, .count = count, .pixels = pixels, .decode = 1};
+    job at = {.what = DECODE, .items = items, .count = count, .pixels = pixels};
     do_job(pool, &at);
 }
 
@@ -333,6 +350,21 @@ void fd_pool_resize(fd_pool *pool, fd_item *items, size_t count, const int32_t *
         item->out = (char *)out + which[i] * stride;
     }
     fd_pool_decode(pool, items, count, pixels);
+}
+
+fd_cropped fd_pool_crop(fd_pool *reading, fd_pool *decoding, fd_item *items, size_t count,
+                        const uint64_t *seeds, const fd_crop *crop, const fd_pixels *pixels,
+                        void *out, ptrdiff_t stride) {
+    job at = {.what = CROP, .items = items, .count = count, .pixels = pixels,
+              .crop = crop, .seeds = seeds, .out = out, .stride = stride};
+    fd_cropped done = {.made = 0};
+    fd_pool_open(reading, items, count);
+    do_job(decoding, &at);
+    for (size_t i = 0; i < count; i++) {
+        done.made += items[i].wanted && items[i].status == FD_OK;
+        done.held += items[i].capacity;
+    }
+    return done;
 }
 
 void fd_items_free(fd_item *items, size_t count) {

@@ -7,7 +7,7 @@ lets go of Python's lock in many of its operations, and may then have to wait fo
 
 from __future__ import annotations
 
-import os
+from array import array
 from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fastdecode.native import library
+from fastdecode.native.sources import addresses
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -68,7 +69,8 @@ class Headers(NamedTuple):
 class Items:
     """Pictures of one batch after another, in memory that is used again.
 
-    It serves one thread at a time: `read`, then `resize` or `decode`, then `clear`.
+    It serves one thread at a time: `read`, then `resize` or `decode`, then `clear`. What `crop` is
+    asked for in one call is `read` and most of `resize`.
     """
 
     def __init__(self) -> None:
@@ -76,6 +78,7 @@ class Items:
         self._owner: Any = None
         self._rows: NDArray[Any] = np.empty(0, np.uint8)
         self._count = 0
+        self._held: int | None = None  # bytes in the items' buffers, where they are known
         self._sources: tuple[Any, ...] = ()
 
     def read(self, pool: Pool, sources: Sequence[str | bytes | Buffer | None]) -> Headers:
@@ -92,16 +95,72 @@ class Items:
         Headers
             Of all of them, in order.
         """
-        self._make_room(len(sources))
-        rows = self._rows[: self._count]
-        rows["path"], rows["data"], rows["size"] = self._columns(sources)
+        self._take(sources)
         pool.read(self._items, self._count)
+        return self.headers()
+
+    def headers(self) -> Headers:
+        """Return the headers of what was read."""
+        rows = self._rows[: self._count]
         return Headers(rows["status"] == 0, *rows["header"].T)
 
     def data(self, at: int) -> memoryview:
         """Return the bytes of a readable item, until the next call of `read` or `clear`."""
         item = self._items[at]
         return memoryview(library.ffi.buffer(item.data, item.size))
+
+    def crop(
+        self,
+        pool: Pool,
+        sources: Sequence[str | bytes | Buffer | None],
+        seeds: Sequence[int],
+        crop: Any,
+        pixels: Any,
+        out: int,
+        stride: int,
+    ) -> tuple[Sequence[int], Sequence[int]]:
+        """Read files and headers, and make what the core knows how to make.
+
+        Parameters
+        ----------
+        pool, sources
+            As for `read`.
+        seeds : sequence of int
+            For each item, of 64 bits and not negative: what is drawn follows from it.
+        crop : cffi's ``fd_crop *``
+        pixels, out, stride
+            As for `resize`.
+
+        Returns
+        -------
+        made : sequence of int
+            Which were made, in order.
+        left : sequence of int
+            Which can be read, and are for `resize` to make. All others have failed.
+        """
+        self._take(sources)
+        count = self._count
+        drawn = array("Q", seeds)
+        done = pool.crop(self._items, count, drawn, crop, pixels, out, stride)
+        if count == len(self._rows):  # else there may be more, of a larger batch before
+            self._held = done.held
+        if done.made == count:
+            return range(count), ()
+        rows = self._rows[:count]
+        good = (rows["status"] == 0).tolist()
+        wanted = rows["wanted"].tolist()
+        made: list[int] = []
+        left: list[int] = []
+        for at, (whole, planned) in enumerate(zip(good, wanted, strict=True)):
+            if whole:
+                (made if planned else left).append(at)
+        return made, left
+
+    def numbers(self, at: int) -> tuple[float, ...]:
+        """Return what an item was resized by, see `fastdecode.native.single`, until `clear`."""
+        item = self._items[at]
+        resize = item.resize
+        return (item.request.reduce, *(getattr(resize, name) for name in _resize_names()))
 
     def resize(
         self,
@@ -177,8 +236,19 @@ class Items:
     def clear(self) -> None:
         """Let go of the sources, and of what large files have been read into."""
         self._sources = ()
-        if self._items is not None and int(self._rows["capacity"].sum()) > _MOST_KEPT:
+        if self._items is None:
+            return
+        held = int(self._rows["capacity"].sum()) if self._held is None else self._held
+        if held > _MOST_KEPT:
             library.lib.fd_items_free(self._items, len(self._rows))
+
+    def _take(self, sources: Sequence[Any]) -> None:
+        """Say where the files are."""
+        self._make_room(len(sources))
+        self._held = None
+        rows = self._rows[: self._count]
+        columns, self._sources = addresses(sources)
+        rows["path"], rows["data"], rows["size"] = columns
 
     def _make_room(self, count: int) -> None:
         """Have at least so many items."""
@@ -192,46 +262,11 @@ class Items:
         self._rows = np.frombuffer(ffi.buffer(made), _layout())
         self._rows["scans"] = library.MAX_SCANS
 
-    def _columns(self, sources: Sequence[Any]) -> tuple[list[int], list[int], list[int]]:
-        """Return paths, data and sizes; what they point to lives as long as the sources."""
-        ffi = library.ffi
-        paths, places, sizes = ([0] * len(sources) for _ in range(3))
-        named = [at for at, source in enumerate(sources) if isinstance(source, str)]
-        views: list[Any] = []
-        if named:
-            names = _file_names([sources[at] for at in named])
-            view = ffi.from_buffer(b"\0".join(names))  # bytes end with a zero of their own
-            views.append(view)
-            place = int(ffi.cast("uintptr_t", view))
-            for at, name in zip(named, names, strict=True):
-                paths[at] = place
-                place += len(name) + 1
-        if len(named) < len(sources):
-            for at, source in enumerate(sources):
-                if source is not None and not isinstance(source, str):
-                    view = ffi.from_buffer(source)
-                    views.append(view)
-                    places[at] = int(ffi.cast("uintptr_t", view))
-                    sizes[at] = len(view)
-        self._sources = (*views, sources)
-        return paths, places, sizes
 
-
-def _file_names(paths: Sequence[str]) -> list[bytes]:
-    """Encode paths; what can be no file's name becomes empty, which is no file's name either."""
-    text = "\n".join(paths)
-    if text.isascii() and "\0" not in text and text.count("\n") == len(paths) - 1:
-        return text.encode().split(b"\n")
-    return [_file_name(path) for path in paths]
-
-
-def _file_name(path: str) -> bytes:
-    """Encode a path; what can be no file's name becomes empty, which is no file's name either."""
-    try:
-        name = os.fsencode(path)
-    except UnicodeEncodeError:
-        return b""
-    return b"" if b"\0" in name else name
+@cache
+def _resize_names() -> list[str]:
+    """List the members of ``fd_resize`` in their order."""
+    return [name for name, _ in library.ffi.typeof("fd_resize").fields]
 
 
 @cache

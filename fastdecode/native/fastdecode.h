@@ -1,5 +1,5 @@
-/* fastdecode.h: the native core. JPEG to pixels, or to a resized and normalised tensor, without
- * Python.
+/* fastdecode.h: the native core. JPEG to pixels, or to a resized and normalised tensor, or a batch of
+ * files to a batch of such tensors, crops drawn at random, without Python.
  *
  * Units: sizes and offsets are pixels or bytes as named; boxes are (left, top, right, bottom) with
  * right and bottom one past the end; strides are bytes. "Reduced pixels" are those of the picture
@@ -86,6 +86,28 @@ typedef struct {
     float scale[3], bias[3];
 } fd_pixels;
 
+typedef enum { FD_RANDOM = 1, FD_CENTRAL } fd_crop_kind;
+
+/* What becomes of each picture of a batch, by its size and a seed: a random box of it, resized to
+ * the result; or the whole of it, resized, and the centre of that. */
+typedef struct {
+    int32_t kind;                          /* fd_crop_kind */
+    int32_t width, height;                 /* of the result */
+    int32_t resize_width, resize_height;   /* FD_CENTRAL: what the whole is resized to; a height of
+                                            * 0: the width is that of the shorter side */
+    double area, area_step;                /* FD_RANDOM: the box's least share of the picture, and
+                                            * what each of 2^24 steps adds to it */
+    double aspect, aspect_step;            /* the logarithm of its width to its height, likewise */
+    double narrowest, widest;              /* width to height, where no box that is drawn fits */
+    double unsure;                         /* how near, relatively, a side may come to a half pixel
+                                            * before whoever rounds it is not to be relied on */
+    double flip;                           /* probability */
+    double headroom;                       /* how many times larger than what it is resized to the
+                                            * box is after the reduction, at least; 0: no reduction */
+    int64_t pixels;                        /* pictures of more are left alone */
+    int32_t upright;                       /* so are those with an Exif segment */
+} fd_crop;
+
 typedef struct fd_decoder fd_decoder;
 typedef struct fd_resampler fd_resampler;
 typedef struct fd_pool fd_pool;
@@ -151,6 +173,16 @@ const char *fd_instructions(void);
  * run here. */
 int fd_use_instructions(const char *name);
 
+/* ---- crop.c: which part of a picture is shown ---- */
+
+/* Decide, and draw, what becomes of a picture: the reduce, layout and strict of `request`, and all of
+ * `resize`. The draws are those of an MT19937 of that seed (its lower 32 bits). Returns 0, and
+ * changes nothing, where it is not certain that fastdecode.torch would decide so, or decode such a
+ * picture by this core: four inks, arithmetic coding, no end marker, padding, a draw that rounding
+ * decides (one in 300). */
+int fd_plan_crop(const fd_header *header, uint64_t seed, const fd_crop *crop, fd_request *request,
+                 fd_resize *resize);
+
 /* ---- batch.c: many pictures, many threads ---- */
 
 /* One picture of a batch. Zero it before its first use; `buffer` stays with it from batch to batch. */
@@ -197,6 +229,19 @@ void fd_pool_decode(fd_pool *pool, fd_item *items, size_t count, const fd_pixels
 void fd_pool_resize(fd_pool *pool, fd_item *items, size_t count, const int32_t *which,
                     const double *plans, size_t chosen, const fd_pixels *pixels, void *out,
                     ptrdiff_t stride);
+
+/* What a call of fd_pool_crop has come to. */
+typedef struct {
+    size_t made; /* items, of those that were asked for */
+    size_t held; /* bytes: the capacity of their buffers, all together */
+} fd_cropped;
+
+/* Open the items by the threads of `reading`, and then by those of `decoding` do with each what
+ * fd_plan_crop says for its seed, to `out` + its number * `stride`. Those with a plan have `wanted`
+ * set, and `request` and `resize` say what it is; the others are as fd_pool_open has left them. */
+fd_cropped fd_pool_crop(fd_pool *reading, fd_pool *decoding, fd_item *items, size_t count,
+                        const uint64_t *seeds, const fd_crop *crop, const fd_pixels *pixels,
+                        void *out, ptrdiff_t stride);
 
 /* Free what the items were read into. The items themselves are the caller's. */
 void fd_items_free(fd_item *items, size_t count);

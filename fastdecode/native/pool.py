@@ -98,6 +98,38 @@ class Pool:
             stride,
         )
 
+    def crop(
+        self, items: Any, count: int, seeds: Any, crop: Any, pixels: Any, out: int, stride: int
+    ) -> Any:
+        """Read all items, and make those that the core can plan, likewise; see ``fd_pool_crop``.
+
+        Parameters
+        ----------
+        items : cffi's ``fd_item *``
+        count : int
+            How many.
+        seeds : array of uint64, (count,)
+        crop : cffi's ``fd_crop *``
+        pixels, out, stride
+            As for `resize`.
+
+        Returns
+        -------
+        cffi's ``fd_cropped``
+        """
+        threads, ffi = self._running(), library.ffi
+        return library.lib.fd_pool_crop(
+            threads.reading,
+            threads.decoding,
+            items,
+            count,
+            ffi.from_buffer("uint64_t[]", seeds),
+            crop,
+            pixels,
+            ffi.cast("void *", out),
+            stride,
+        )
+
     def close(self) -> None:
         """End the threads, as soon as they have done what they are at. A later call starts anew."""
         self._threads = None

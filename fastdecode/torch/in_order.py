@@ -38,6 +38,10 @@ class _InOrder(Draws):
         self.error: BaseException | None = None
         self.ended = False
 
+    @property
+    def seeds(self) -> None:
+        return None
+
     def plan(self, way: Way, at: int, width: int, height: int) -> Plan:
         self._come_to(at)
         plan = way.crop.plan(width, height, None)

@@ -1,29 +1,33 @@
 """Many samples at once, by the native core: it reads, decodes, resizes and normalises them in C.
 
-Python has its say in between, for all of them in one go: where each picture is, and what is to
-become of it. The core does what every picture needs; whatever is out of the ordinary is left to who
-makes samples one by one, and gives exactly what it would have given without all this.
+Python says where each picture is. What is to become of it the core draws by itself where it can,
+else Python does, for all of them in one go. The core does what every picture needs; whatever is out
+of the ordinary is left to who makes samples one by one, and gives exactly what it would have given
+without all this.
 """
 
 from __future__ import annotations
 
-import os
 import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
-from fastdecode.buffers import as_buffer
-from fastdecode.native.batch import Headers, Items
+from fastdecode.native.batch import Items
+from fastdecode.native.sources import as_source
 from fastdecode.torch.transforms import direct
 from fastdecode.torch.transforms.base import Crop, Plan, geometry_of
+from fastdecode.torch.transforms.described import plan_of
 from fastdecode.torch.way import Way, way_of
 
 if TYPE_CHECKING:
     from fastdecode.native.pool import Pool
+
+    _Plans: TypeAlias = dict[int, tuple[Plan, Sequence[float]]]
 
 __all__ = ["LEFT", "Draws", "Lane"]
 
@@ -46,6 +50,11 @@ class Draws:
 
     def __init__(self, seeds: Sequence[int]) -> None:
         self._seeds = seeds
+
+    @property
+    def seeds(self) -> Sequence[int] | None:
+        """For each item what all draws follow from; None if they come from elsewhere."""
+        return self._seeds
 
     def begin(self, at: int) -> None:
         """Prepare for code of the user's, which may draw from wherever it likes."""
@@ -132,17 +141,13 @@ class Lane:
         if not (images is None or _has_room(images, way.crop)):
             return [LEFT] * len(indices)
         dataset._settle()
-        call = _Call(dataset, way, draws, indices, self._subset)
+        call = _Call(dataset, way, draws, indices, self._subset, images)
         try:
             items = self._spare.pop()
         except IndexError:
             items = Items()
         try:
-            headers = items.read(self._pool, call.sources())
-            if not stopped():
-                call.plan(headers, items)
-            if not stopped():
-                call.decode(self._pool, items, images)
+            call.run(self._pool, items, stopped)
         finally:
             items.clear()
             self._spare.append(items)
@@ -163,23 +168,31 @@ class _Call:
         draws: Draws,
         indices: Sequence[Any],
         subset: Sequence[int] | None,
+        images: torch.Tensor | None,
     ) -> None:
         self._dataset = dataset
         self._way = way
         self._draws = draws
         self._indices = indices
         self._subset = subset
+        self._images = images
         self._targets: list[Any] = [None] * len(indices)
-        self._wanted: list[int] = []
-        self._plans: list[Plan] = []
-        self._numbers: list[tuple[float, ...]] = []
-        self._done: list[bool] = []
         self._rows: Sequence[Any] | None = None
+        self._done: list[tuple[int, Plan | None]] = []
         self.samples: list[Any] = [LEFT] * len(indices)
         self.made = 0
         self.python_s = 0.0
 
-    def sources(self) -> list[Any]:
+    def run(self, pool: Pool, items: Items, stopped: Callable[[], bool]) -> None:
+        """Make the pictures: in one go where the core can draw, and what that leaves in two."""
+        sources = self._find()
+        left = () if stopped() else self._crop(pool, items, sources)
+        if left and not stopped():
+            plans = self._plan(items, left)
+            if plans and not stopped():
+                self._resize(pool, items, plans)
+
+    def _find(self) -> list[Any]:
         """Ask the dataset where the pictures are: paths, bytes, or None for what is left."""
         began = time.perf_counter()
         read, begin, subset = self._dataset.read, self._draws.begin, self._subset
@@ -189,16 +202,28 @@ class _Call:
             try:
                 begin(at)
                 source, self._targets[at] = read(index if subset is None else subset[index])
-                source = _as_source(source)
+                source = as_source(source)
             except Exception:  # it comes again when the item is made by itself
                 source = None
             found.append(source)
         self.python_s += time.perf_counter() - began
         return found
 
-    def plan(self, headers: Headers, items: Items) -> None:
+    def _crop(self, pool: Pool, items: Items, sources: list[Any]) -> Sequence[int]:
+        """Read, and let the core draw and make where it can; return what is left."""
+        seeds = self._draws.seeds
+        crop = None if seeds is None else self._way.described(orient=self._dataset.orient)
+        if seeds is None or crop is None:
+            items.read(pool, sources)
+            return range(len(sources))
+        made, left = items.crop(pool, sources, seeds, crop, *self._place())
+        maps = self._way.maps
+        self._done = [(at, plan_of(items.numbers(at)) if maps else None) for at in made]
+        return left
+
+    def _plan(self, items: Items, left: Sequence[int]) -> _Plans:
         """Decide, and draw, what is to become of each picture."""
-        way, draws = self._way, self._draws
+        way, draws, headers = self._way, self._draws, items.headers()
         orient = self._dataset.orient
         sides = way.crop.shape[1:]  # type: ignore[index]  # there is one: see `way_of`
         columns = (
@@ -207,7 +232,10 @@ class _Call:
             headers.height.tolist(),
             headers.has_exif.tolist(),
         )
-        for at, (fits, width, height, exif) in enumerate(zip(*columns, strict=True)):
+        rows = list(zip(*columns, strict=True))
+        plans: _Plans = {}
+        for at in left:
+            fits, width, height, exif = rows[at]
             if fits and not (orient and exif and not direct.upright(items.data(at))):
                 try:
                     plan = draws.plan(way, at, width, height)
@@ -215,19 +243,23 @@ class _Call:
                 except Exception:  # likewise
                     numbers = None
                 if numbers is not None and plan.size == sides:
-                    self._wanted.append(at)
-                    self._plans.append(plan)
-                    self._numbers.append(numbers)
+                    plans[at] = plan, numbers
                     continue
             draws.left(at)
+        return plans
 
-    def decode(self, pool: Pool, items: Items, images: torch.Tensor | None) -> None:
-        """Let the core make those that are for it."""
-        if not self._wanted:
-            return
-        crop = self._way.crop
+    def _resize(self, pool: Pool, items: Items, plans: _Plans) -> None:
+        """Let the core make those that are planned."""
+        numbers = [numbers for _, numbers in plans.values()]
+        done = items.resize(pool, list(plans), numbers, *self._place())
+        self._done += [(at, plans[at][0]) for at, whole in zip(plans, done, strict=True) if whole]
+        self._done.sort(key=itemgetter(0))
+
+    def _place(self) -> tuple[Any, int, int]:
+        """Return how pixels are stored, where those of the first picture go, and how far apart."""
+        crop, images = self._way.crop, self._images
         if images is None:
-            images = torch.empty(
+            images = self._images = torch.empty(
                 (len(self._indices), *crop.shape),  # type: ignore[misc]  # likewise
                 dtype=crop.dtype,
                 device="cpu",
@@ -236,40 +268,28 @@ class _Call:
             image = self._way.image
             self._rows = rows if image is None else [row.as_subclass(image) for row in rows]
         pixels = direct.pixels_of(crop.normalize, channels_first=images.is_contiguous())
-        stride = images.stride(0) * images.element_size()
-        out = images.data_ptr()
-        self._done = items.resize(pool, self._wanted, self._numbers, pixels, out, stride)
+        return pixels, images.data_ptr(), images.stride(0) * images.element_size()
 
     def finish(self) -> None:
         """Put pictures and targets together."""
         began = time.perf_counter()
-        for at, plan, done in zip(self._wanted, self._plans, self._done, strict=False):
-            if done:
-                image = _IN_PLACE if self._rows is None else self._rows[at]
-                try:
-                    self.samples[at] = image, self._target(at, plan)
-                except Exception:  # likewise
-                    self.made -= 1
-                self.made += 1
+        for at, plan in self._done:
+            image = _IN_PLACE if self._rows is None else self._rows[at]
+            try:
+                self.samples[at] = image, self._target(at, plan)
+            except Exception:  # likewise
+                self.made -= 1
+            self.made += 1
         self.python_s += time.perf_counter() - began
 
-    def _target(self, at: int, plan: Plan) -> Any:
+    def _target(self, at: int, plan: Plan | None) -> Any:
         target, transform = self._targets[at], self._dataset.target_transform
         if self._way.maps or transform is not None:
             self._draws.begin(at)
-        if self._way.maps:
+        if plan is not None and self._way.maps:
             target = self._dataset.map_target(target, geometry_of(plan))
         return target if transform is None else transform(target)
 
 
 def _has_room(images: torch.Tensor, crop: Crop) -> bool:
     return tuple(images.shape[1:]) == crop.shape and images.dtype == crop.dtype
-
-
-def _as_source(source: Any) -> Any:
-    """Return the bytes, or the path as a string."""
-    if type(source) is bytes or type(source) is str:
-        return source
-    if isinstance(source, (str, os.PathLike)):
-        return os.fsdecode(source)
-    return as_buffer(source)

@@ -73,14 +73,19 @@ class BatchMemory:
         """
         laid = (shape[0], *shape[2:], shape[1]) if channels_last else shape
         # A consumer in inference mode would make tensors that no other thread may write to.
-        with torch.inference_mode(mode=False):
-            if self._pinned:
-                tensor = torch.empty(laid, dtype=dtype, device="cpu", pin_memory=True)
-            else:
-                size = math.prod(laid) * dtype.itemsize
-                array = np.asarray(self._lease(size))[:size]
-                tensor = _viewed(array, dtype, laid)
-            return tensor.permute(0, 3, 1, 2) if channels_last else tensor
+        if torch.is_inference_mode_enabled():
+            with torch.inference_mode(mode=False):
+                return self._made(laid, dtype, channels_last=channels_last)
+        return self._made(laid, dtype, channels_last=channels_last)
+
+    def _made(self, laid: tuple[int, ...], dtype: torch.dtype, *, channels_last: bool) -> Any:
+        if self._pinned:
+            tensor = torch.empty(laid, dtype=dtype, device="cpu", pin_memory=True)
+        else:
+            size = math.prod(laid) * dtype.itemsize
+            array = np.asarray(self._lease(size))[:size]
+            tensor = _viewed(array, dtype, laid)
+        return tensor.permute(0, 3, 1, 2) if channels_last else tensor
 
     def _lease(self, size: int) -> _Lease:
         block = self._fitting(size)

@@ -35,8 +35,12 @@ def sample_seed(seed: int, epoch: int, index: Any, time: int = 0) -> int:
     A sampler that draws with replacement gives an item several times in an epoch: `time` counts
     them, so that they differ.
     """
-    name = repr((seed, epoch, index, time) if time else (seed, epoch, index)).encode()
-    return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "little") >> 1
+    return _seed_of(repr((seed, epoch, index, time) if time else (seed, epoch, index)))
+
+
+def _seed_of(name: str) -> int:
+    digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1
 
 
 def world(rank: int | None, world_size: int | None) -> tuple[int, int]:
@@ -87,13 +91,11 @@ class Order:
         start = number * self.batch_size
         some = self.indices[start : start + self.batch_size]
         indices = some if isinstance(some, list) else some.tolist()
+        if self.times is None:  # as `sample_seed`, in less time
+            begin = f"({self.seed!r}, {self.epoch!r}, "
+            return [Item(index, _seed_of(f"{begin}{index!r})")) for index in indices]
         return [
-            Item(
-                index,
-                sample_seed(
-                    self.seed, self.epoch, index, self.times[at] if self.times is not None else 0
-                ),
-            )
+            Item(index, sample_seed(self.seed, self.epoch, index, self.times[at]))
             for at, index in enumerate(indices, start)
         ]
 

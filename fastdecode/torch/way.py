@@ -38,6 +38,26 @@ class Way(NamedTuple):
     image: type[torch.Tensor] | None
     maps: bool
 
+    def described(self, *, orient: bool) -> Any:
+        """Describe the crop to the core, which then draws by itself.
+
+        Parameters
+        ----------
+        orient : bool
+            Of the dataset.
+
+        Returns
+        -------
+        cffi's ``fd_crop *``, or None
+            None where Python has to draw.
+        """
+        try:
+            made = self.crop.described(orient=orient)
+        except Exception:  # it comes again when an item is made by itself
+            return None
+        sides = None if made is None else (3, made.height, made.width)
+        return made if sides == self.crop.shape else None
+
 
 def way_of(dataset: Any, ours: type) -> Way | None:
     """Find out how to make samples.

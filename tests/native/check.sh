@@ -62,8 +62,8 @@ build() {
 }
 
 step "building"
-build "$clang" fuzz "${memory[@]}" -fsanitize=fuzzer tests/native/fuzz.c
-build gcc corpus "${memory[@]}" "$wrapped" tests/native/{fuzz,corpus}.c
+build "$clang" fuzz "${memory[@]}" -fsanitize=fuzzer tests/native/fuzz{,_crop}.c
+build gcc corpus "${memory[@]}" "$wrapped" tests/native/{fuzz,fuzz_crop,corpus}.c
 build gcc pool "${memory[@]}" tests/native/pool.c
 build gcc pool-threads -fsanitize=thread tests/native/pool.c
 "$python" tests/native/seeds.py "$work/seeds" "${folders[@]}"

@@ -102,9 +102,10 @@ static int settle(const char *path, int status) {
     return status == FD_OK;
 }
 
+static const fd_pixels PIXELS = {.dtype = FD_FLOAT32, .scale = {1, 1, 1}};
+
 static int decode_all(const char *path, fd_decoder *decoder, const uint8_t *data, size_t size) {
     static const fd_limits limits;
-    static const fd_pixels pixels = {.dtype = FD_FLOAT32, .scale = {1, 1, 1}};
     fd_request request = {.reduce = 1, .layout = FD_RGB};
     fd_header header;
     uint8_t *again;
@@ -118,16 +119,21 @@ static int decode_all(const char *path, fd_decoder *decoder, const uint8_t *data
     fd_resampler *resampler = fd_resampler_create();
     int good = settle(path, fd_decode(decoder, data, size, &request, rgb, 3 * header.width));
     good &= settle(path,
-                   fd_decode_resized(decoder, data, size, &request, &resize, &pixels, tensor));
+                   fd_decode_resized(decoder, data, size, &request, &resize, &PIXELS, tensor));
     good &= settle(path, fd_reindex(decoder, data, size, &limits, &again, &again_size));
     good &= settle(path, resampler == NULL ? FD_NO_MEMORY
                                            : fd_resize_rgb(resampler, rgb, header.width,
                                                            header.height, 3 * header.width, &resize,
-                                                           &pixels, tensor));
+                                                           &PIXELS, tensor));
     fd_resampler_destroy(resampler);
     fd_free(again);
     return good;
 }
+
+/* The whole of any picture, as a square. */
+static const fd_crop CROP = {.kind = FD_CENTRAL, .width = SIDE, .height = SIDE,
+                             .resize_width = SIDE, .resize_height = SIDE, .pixels = MOST_PIXELS};
+static const uint64_t SEED = 7;
 
 static int pool_all(const char *path) {
     fd_item item = {.path = path, .out = rgb, .request = {.reduce = 1, .layout = FD_RGB}};
@@ -139,6 +145,8 @@ static int pool_all(const char *path) {
     item.wanted = good;
     item.stride = 3 * (ptrdiff_t)item.header.width;
     fd_pool_decode(pool, &item, 1, NULL);
+    good &= settle(path, item.status);
+    fd_pool_crop(pool, pool, &item, 1, &SEED, &CROP, &PIXELS, tensor, 0);
     good &= settle(path, item.status);
     fd_pool_destroy(pool);
     fd_items_free(&item, 1);
@@ -193,6 +201,7 @@ int main(int argc, char **argv) {
         free(data);
     }
     fuzz_end();
+    fuzz_crop_end();
     printf("%d files, every operation\n", argc - 1);
     printf("%d of them without memory, %d allocations in all\n", starved, (int)allocations);
     return argc < 2 || starved == 0;

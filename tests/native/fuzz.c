@@ -9,7 +9,8 @@
  *   - a region is the slice of the whole;
  *   - decoding and resizing at once gives what one after the other gives;
  *   - every instruction set gives the same, and no value that the pixels do not span;
- *   - what fd_reindex makes decodes without a warning, to the same pixels, in every region.
+ *   - what fd_reindex makes decodes without a warning, to the same pixels, in every region;
+ *   - what fd_plan_crop plans can be carried out (that is in fuzz_crop.c).
  *
  * seeds.py makes inputs to begin with, check.sh builds and runs it. */
 #include "fuzz.h"
@@ -446,8 +447,12 @@ static void try_reindex(const numbers *from, const jpeg *file) {
 }
 
 void fuzz_one(const uint8_t *head, const uint8_t *data, size_t size) {
-    static void (*const OPERATION[OPERATIONS])(const numbers *, const jpeg *) = {
+    static void (*const OPERATION[OPERATIONS - 1])(const numbers *, const jpeg *) = {
         try_whole, try_region, try_resized, try_resize, try_reindex};
+    if (head[0] % OPERATIONS == OPERATIONS - 1) {
+        fuzz_crop(head, data, size);
+        return;
+    }
     numbers from = read_numbers(head);
     jpeg file = {.data = data, .size = size};
     if (from.renew) /* what is kept is larger than what is needed, and hides overruns */

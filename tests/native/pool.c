@@ -6,8 +6,8 @@
  *       fastdecode/native/[!_]*.c -ljpeg -lpthread -lm -o /tmp/pool
  *   /tmp/pool tests/data/jpeg_kinds/gen_*.jpg
  *
- * Each file is decoded from its path, from memory, and cut in half; a missing file and a folder are
- * among them. Ends with 0 and one line if all was as it should be. */
+ * Each file is decoded from its path, from memory, and cut in half, and cropped by a seed; a missing
+ * file and a folder are among them. Ends with 0 and one line if all was as it should be. */
 #undef _POSIX_C_SOURCE
 #define _POSIX_C_SOURCE 200809L
 
@@ -22,7 +22,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { THREADS = 4, CALLERS = 6, ROUNDS = 12, SIDE = 40, MOST_PIXELS = 1 << 20 };
+enum { THREADS = 4, CALLERS = 6, ROUNDS = 12, SIDE = 40, SEEDS = 3, MOST_PIXELS = 1 << 20 };
 
 /* What a picture must come to, each in three ways: whole, cut in half, resized. */
 typedef struct {
@@ -31,19 +31,39 @@ typedef struct {
     size_t size;
     int status[3];
     uint64_t sum[3];
-    size_t bytes; /* of the whole picture, as RGB */
+    size_t bytes;        /* of the whole picture, as RGB */
+    int planned[SEEDS];  /* whether fd_plan_crop has a plan, for each seed */
+    int made[SEEDS];     /* the status of that */
+    uint64_t cropped[SEEDS];
 } picture;
 
 static picture *pictures;
 static size_t count;
-static fd_pool *pool;
+static fd_pool *pool, *reading;
 static atomic_int wrong;
+static int plans, no_plans;
 
 static const fd_pixels PIXELS = {
     .dtype = FD_FLOAT32,
     .channels_first = 1,
     .scale = {0.5F, 1.0F, 2.0F},
     .bias = {1.0F, 0.0F, -1.0F},
+};
+
+static const fd_crop CROP = {
+    .kind = FD_RANDOM,
+    .width = SIDE,
+    .height = SIDE,
+    .area = 0.08,
+    .area_step = 0.92 / (1 << 24),
+    .aspect = -0.28,
+    .aspect_step = 0.56 / (1 << 24),
+    .narrowest = 0.75,
+    .widest = 1.33,
+    .unsure = 1e-3, /* so that many are left */
+    .flip = 0.5,
+    .headroom = 1,
+    .pixels = MOST_PIXELS,
 };
 
 static void *must(void *memory) {
@@ -120,6 +140,23 @@ static int expect(fd_decoder *decoder, picture *of) {
     return 1;
 }
 
+/* Crop it by each seed, alone. */
+static void expect_crops(fd_decoder *decoder, picture *of) {
+    static float out[3 * SIDE * SIDE];
+    fd_header header;
+    fd_probe(of->data, of->size, &header);
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        fd_request request = {.limits = {MOST_PIXELS, 0, 100}};
+        fd_resize resize;
+        of->planned[seed] = fd_plan_crop(&header, seed, &CROP, &request, &resize);
+        if (of->planned[seed])
+            of->made[seed] = fd_decode_resized(decoder, of->data, of->size, &request, &resize,
+                                               &PIXELS, out);
+        of->cropped[seed] = sum_of((uint8_t *)out, sizeof out);
+        *(of->planned[seed] ? &plans : &no_plans) += 1;
+    }
+}
+
 static void complain(const char *what, const fd_item *item, int way) {
     atomic_fetch_add(&wrong, 1);
     fprintf(stderr, "%s: %s, way %d: status %d, %s\n", item->path ? item->path : "(memory)", what,
@@ -136,16 +173,51 @@ static void check(const fd_item *item, const picture *of, int way) {
         complain("no words, or words for nothing", item, way);
 }
 
-/* One batch: every picture in one of the ways, and behind them a folder and what is not there. */
-static void batch(fd_item *items, unsigned salt) {
+/* Say where the pictures are, and behind them a folder and what is not there. */
+static void take(fd_item *items, unsigned salt, int cut) {
     for (size_t i = 0; i < count; i++) {
-        int way = (int)((i + salt) % 3), from_file = way != 1 && (i + salt) % 2;
+        int half = cut && (i + salt) % 3 == 1, from_file = !half && (i + salt) % 2;
         items[i].path = from_file ? pictures[i].path : NULL;
         items[i].data = from_file ? NULL : pictures[i].data;
-        items[i].size = way == 1 ? pictures[i].size / 2 : pictures[i].size;
+        items[i].size = half ? pictures[i].size / 2 : pictures[i].size;
+        items[i].request.limits = (fd_limits){MOST_PIXELS, 0, 100};
     }
     items[count].path = "/";
     items[count + 1].path = "/there/is/no/such.jpg";
+}
+
+/* One batch that is cropped. */
+static void crop(unsigned salt) {
+    size_t each = 3 * SIDE * SIDE, made = 0;
+    fd_item *items = must(calloc(count + 2, sizeof *items));
+    float *out = must(calloc(count + 2, each * sizeof *out));
+    uint64_t *seeds = must(calloc(count + 2, sizeof *seeds));
+    for (size_t i = 0; i < count; i++)
+        seeds[i] = (i + salt) % SEEDS;
+    take(items, salt, 0);
+    fd_cropped done = fd_pool_crop(reading, pool, items, count + 2, seeds, &CROP, &PIXELS, out,
+                                   (ptrdiff_t)(each * sizeof *out));
+    for (size_t i = 0; i < count; i++) {
+        const picture *of = &pictures[i];
+        int planned = of->planned[seeds[i]], good = planned && of->made[seeds[i]] == FD_OK;
+        made += (size_t)good;
+        if (items[i].wanted != planned || (planned && items[i].status != of->made[seeds[i]]))
+            complain("another fate", &items[i], 3);
+        else if (good && sum_of((uint8_t *)(out + i * each), each * sizeof *out) !=
+                             of->cropped[seeds[i]])
+            complain("other pixels", &items[i], 3);
+    }
+    if (done.made != made || items[count].status != FD_IO || items[count + 1].wanted)
+        complain("not counted, or not refused", &items[count], 3);
+    fd_items_free(items, count + 2);
+    free(items);
+    free(out);
+    free(seeds);
+}
+
+/* One batch: every picture in one of the ways. */
+static void batch(fd_item *items, unsigned salt) {
+    take(items, salt, 1);
     fd_pool_open(pool, items, count + 2);
     if (items[count].status != FD_IO || items[count].code != EISDIR)
         complain("not refused", &items[count], 0);
@@ -169,6 +241,7 @@ static void *call(void *argument) {
     fd_item *items = must(calloc(count + 2, sizeof *items));
     for (unsigned round = 0; round < ROUNDS; round++) {
         batch(items, number + round);
+        crop(number + round);
         size_t i = (number + round) % count;
         fd_item one = {.path = pictures[i].path};
         fd_pool_open(pool, &one, 1);
@@ -208,7 +281,7 @@ int main(int argc, char **argv) {
     for (int i = 1; i < argc; i++) {
         load(&pictures[count], argv[i]);
         if (expect(decoder, &pictures[count]))
-            count++;
+            expect_crops(decoder, &pictures[count++]);
         else
             free(pictures[count].data);
     }
@@ -216,16 +289,19 @@ int main(int argc, char **argv) {
     signals_are_left_alone();
     for (int threads = 1; threads <= THREADS && count; threads += THREADS - 1) {
         pool = must(fd_pool_create(threads));
+        reading = must(fd_pool_create(threads));
         for (size_t i = 0; i < CALLERS; i++)
             if (pthread_create(&callers[i], NULL, call, (void *)i) != 0)
                 exit(2);
         for (size_t i = 0; i < CALLERS; i++)
             pthread_join(callers[i], NULL);
         fd_pool_destroy(pool);
+        fd_pool_destroy(reading);
     }
-    printf("%zu pictures, %d callers, %d threads: %d wrong\n", count, CALLERS, THREADS, wrong);
+    printf("%zu pictures, %d callers, %d threads: %d wrong; %d crops, %d left\n", count, CALLERS,
+           THREADS, wrong, plans, no_plans);
     for (size_t i = 0; i < count; i++)
         free(pictures[i].data);
     free(pictures);
-    return wrong != 0 || count == 0;
+    return wrong != 0 || plans == 0 || no_plans == 0;
 }

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from PIL import Image
 
-HEAD, OPERATIONS = 40, 5  # as in fuzz.h
+HEAD, OPERATIONS = 40, 6  # as in fuzz.h
 LARGEST = 16_000  # bytes: of a long file the most changes hit what no decoder looks at
 _WILD_RAW_HUGE = 0xE0  # flags that most seeds do without, so that something is decoded
 _MARKERS = {

@@ -245,6 +245,10 @@ class Crop(EncodedTransform):
         """Return the plan for a JPEG of that size as the native core's numbers, if it has any."""
         return direct.numbers_of(plan, width, height, self._jpegs_reduction(plan))
 
+    def described(self, *, orient: bool) -> Any:  # noqa: ARG002 - for subclasses
+        """Describe what is done with a seed to the native core; None if it cannot do the same."""
+        return None
+
     def _options(self) -> str:
         """Show what all of them have, for `repr`."""
         normalize = self.normalize

@@ -9,10 +9,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from fastdecode.arguments import is_int
+from fastdecode.torch.transforms import seeded
 from fastdecode.torch.transforms.base import Crop, Plan, Quality, is_number
 from fastdecode.torch.transforms.boxes import center_crop, draw_box, draw_flip, resized
+from fastdecode.torch.transforms.described import (
+    central_crop,
+    decides_as,
+    headroom_of,
+    random_crop,
+)
 from fastdecode.torch.transforms.normalize import IMAGENET_MEAN, IMAGENET_STD
-from fastdecode.torch.transforms.seeded import box_and_flip
 
 if TYPE_CHECKING:
     from fastdecode.types import Box
@@ -79,10 +85,17 @@ class RandomResizedCrop(Crop):
     def seeded_plan(self, width: int, height: int, seed: int) -> Plan:
         """Draw the same as `plan` with a generator of that seed."""
         if type(self).plan is RandomResizedCrop.plan:
-            drawn = box_and_flip(width, height, self.scale, self.ratio, self.flip, seed)
+            drawn = seeded.box_and_flip(width, height, self.scale, self.ratio, self.flip, seed)
             if drawn is not None:
                 return Plan(drawn[0], self.size, 0, 0, self.size, drawn[1])
         return super().seeded_plan(width, height, seed)
+
+    def described(self, *, orient: bool) -> Any:
+        """Describe what is done with a seed to the native core; None if it cannot do the same."""
+        if not (decides_as(self, RandomResizedCrop) and seeded.same_as_torch()):
+            return None
+        how = (self.scale, self.ratio, self.flip, headroom_of(self))
+        return random_crop(self.size, *how, upright=orient)
 
     def __repr__(self) -> str:
         return (
@@ -135,6 +148,13 @@ class ResizeCenterCrop(Crop):
         flip = draw_flip(self.flip, generator)
         return Plan(_whole(width, height), canvas, top, left, self.size, flip)
 
+    def described(self, *, orient: bool) -> Any:
+        """Describe what is done with a seed to the native core; None if it cannot do the same."""
+        if not (decides_as(self, ResizeCenterCrop) and seeded.same_as_torch()):
+            return None
+        how = (self.flip, headroom_of(self))
+        return central_crop(self.resize, self.size, *how, upright=orient)
+
     def __repr__(self) -> str:
         return (
             f"ResizeCenterCrop(resize={self.resize}, size={self.size}, flip={self.flip}, "
@@ -180,6 +200,13 @@ class Resize(Crop):
         canvas = resized(width, height, self.size)
         flip = draw_flip(self.flip, generator)
         return Plan(_whole(width, height), canvas, 0, 0, canvas, flip)
+
+    def described(self, *, orient: bool) -> Any:
+        """Describe what is done with a seed to the native core; None if it cannot do the same."""
+        if not (decides_as(self, Resize) and seeded.same_as_torch()) or isinstance(self.size, int):
+            return None
+        how = (self.flip, headroom_of(self))
+        return central_crop(self.size, self.size, *how, upright=orient)
 
     def __repr__(self) -> str:
         return f"Resize(size={self.size}, flip={self.flip}, {self._options()})"

@@ -5,7 +5,7 @@ Notes
 NumPy's legacy seeding and torch's ``manual_seed`` start the same Mersenne twister (torch with the
 lower 32 bits). Of its numbers torch makes floats from 24 bits, and integers by a remainder. Each of
 torch's functions takes microseconds and lets go of the GIL; here none is called, but in the rare
-case that rounding might decide.
+case that rounding might decide. The native core does the same once more (``crop.c``).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import torch
 from fastdecode.torch.transforms.boxes import ATTEMPTS, logarithms, nearest_box
 from fastdecode.types import Box
 
-__all__ = ["box_and_flip", "generator_of"]
+__all__ = ["as_float32", "box_and_flip", "constants", "generator_of", "same_as_torch"]
 
 _BITS = (1 << 32) - 1
 _FRACTION = (1 << 24) - 1
@@ -73,11 +73,11 @@ def box_and_flip(
     tuple of box and bool, or None
         None where it takes torch to be sure: about once in 300 pictures.
     """
-    if not _same_as_torch() or width >= _LARGEST_SIDE or height >= _LARGEST_SIDE:
+    if not same_as_torch() or width >= _LARGEST_SIDE or height >= _LARGEST_SIDE:
         return None
     start, draw = _twister.seed_and_draw
     start(seed & _BITS)
-    smallest, scale_step, low, ratio_step, unsure = _constants(scale, ratio)
+    smallest, scale_step, low, ratio_step, unsure = constants(scale, ratio)
     area = height * width
     for _ in range(ATTEMPTS):
         target = area * (smallest + scale_step * (draw() & _FRACTION))
@@ -96,26 +96,38 @@ def box_and_flip(
             break
     else:
         box = nearest_box(width, height, ratio)
-    return box, bool(flip) and (draw() & _FRACTION) * _STEP < _as_float32(flip)
+    return box, bool(flip) and (draw() & _FRACTION) * _STEP < as_float32(flip)
 
 
 @cache
-def _constants(
+def constants(
     scale: tuple[float, float], ratio: tuple[float, float]
 ) -> tuple[float, float, float, float, float]:
-    """Return where scale and the logarithm of ratio begin, their steps, and what is unsure."""
+    """Return what boxes are drawn with.
+
+    Parameters
+    ----------
+    scale, ratio : (low, high)
+
+    Returns
+    -------
+    tuple of 5 floats
+        Where the scale begins and the step of a draw, the same of the logarithm of the ratio, and
+        how much of a side, relatively, is unsure.
+    """
     low, high = logarithms(ratio)
     unsure = _TOLERANCE * (1 + abs(low) + abs(high))
     return scale[0], (scale[1] - scale[0]) * _STEP, low, (high - low) * _STEP, unsure
 
 
 @cache
-def _as_float32(probability: float) -> float:
+def as_float32(probability: float) -> float:
+    """Return a probability as torch compares with it."""
     return float(np.float32(probability))
 
 
 @cache
-def _same_as_torch() -> bool:
+def same_as_torch() -> bool:
     """Whether this torch and this NumPy draw alike: in each process it is looked at once."""
     generator = torch.Generator("cpu").manual_seed(_CHECKED)
     number = torch.empty(1, dtype=torch.float32, device="cpu")

@@ -1,0 +1,191 @@
+/* crop.c: which part of a picture is shown, as fastdecode.torch decides it in Python.
+ *
+ * The rules are those of transforms/seeded.py, boxes.py, base.py and direct.py there, and the numbers
+ * are the same to the last bit: every operation is one of theirs, in doubles, in the same order (the
+ * core is compiled without contraction). Where one has to change, so has the other: a test compares
+ * them. What cannot be said for certain is left to Python. */
+#include "internal.h"
+
+#include <math.h>
+
+enum {
+    ATTEMPTS = 10,       /* boxes that are drawn before the central one is taken */
+    DRAWS = 2 * ATTEMPTS + 3,
+    APART = 397,         /* MT19937's m */
+    LARGEST_SIDE = 65500 /* of a canvas: as in resample.c */
+};
+
+static const uint32_t FRACTION = (1U << 24) - 1; /* the bits that torch makes a float of */
+static const double STEP = 1.0 / (1 << 24);
+
+/* ---- random numbers ---- */
+
+/* MT19937 (Matsumoto and Nishimura, 1998) after a seed. Of its 624 words the first numbers depend on
+ * the i-th, the next, and the one that is APART from it, none of which has been twisted yet: so words
+ * are seeded only as far as a number needs. */
+typedef struct {
+    uint32_t words[DRAWS + APART];
+    uint32_t seeded, drawn;
+} twister;
+
+static void begin(twister *from, uint64_t seed) {
+    from->words[0] = (uint32_t)seed;
+    from->seeded = 1;
+    from->drawn = 0;
+}
+
+static uint32_t draw(twister *from) {
+    uint32_t *word = from->words + from->drawn;
+    for (; from->seeded <= from->drawn + APART; from->seeded++) {
+        uint32_t before = from->words[from->seeded - 1];
+        from->words[from->seeded] = 1812433253U * (before ^ (before >> 30)) + from->seeded;
+    }
+    from->drawn++;
+    uint32_t both = (word[0] & 0x80000000U) | (word[1] & 0x7FFFFFFFU);
+    uint32_t number = word[APART] ^ (both >> 1) ^ (both & 1 ? 0x9908B0DFU : 0);
+    number ^= number >> 11;
+    number ^= (number << 7) & 0x9D2C5680U;
+    number ^= (number << 15) & 0xEFC60000U;
+    return number ^ (number >> 18);
+}
+
+static int32_t draw_below(twister *from, int32_t limit) {
+    return (int32_t)(draw(from) % (uint32_t)limit);
+}
+
+/* ---- where things lie ---- */
+
+/* What is resized, in pixels of the picture; to what; and where on that the result begins. */
+typedef struct {
+    int32_t left, top, right, bottom;
+    int32_t canvas_width, canvas_height, x, y;
+    int32_t flip;
+} plan;
+
+static void set_box(plan *to, int32_t left, int32_t top, int32_t width, int32_t height) {
+    to->left = left;
+    to->top = top;
+    to->right = left + width;
+    to->bottom = top + height;
+}
+
+/* The central box whose ratio is nearest to those that are allowed. */
+static void nearest_box(int32_t width, int32_t height, const fd_crop *crop, plan *to) {
+    int32_t across = width, down = height;
+    double ratio = (double)width / height;
+    if (ratio < crop->narrowest)
+        down = (int32_t)fmax(1, rint(width / crop->narrowest));
+    else if (ratio > crop->widest)
+        across = (int32_t)fmax(1, rint(height * crop->widest));
+    set_box(to, (width - across) / 2, (height - down) / 2, across, down);
+}
+
+/* Whether rounding a side to whole pixels might go the other way for torch, whose floats differ in
+ * the last bits. So might, in effect, what is no number at all. */
+static int is_unsure(double exact, double rounded, const fd_crop *crop) {
+    return !(fabs(exact - rounded) < 0.5 - crop->unsure * exact);
+}
+
+static int random_box(int32_t width, int32_t height, twister *from, const fd_crop *crop, plan *to) {
+    double whole = (double)height * width;
+    if (crop->width > LARGEST_SIDE || crop->height > LARGEST_SIDE)
+        return 0;
+    to->canvas_width = crop->width;
+    to->canvas_height = crop->height;
+    for (int i = 0; i < ATTEMPTS; i++) {
+        double area = whole * (crop->area + crop->area_step * (draw(from) & FRACTION));
+        double aspect = exp(crop->aspect + crop->aspect_step * (draw(from) & FRACTION));
+        double exact_across = sqrt(area * aspect), exact_down = sqrt(area / aspect);
+        double across = floor(exact_across + 0.5), down = floor(exact_down + 0.5);
+        if (is_unsure(exact_across, across, crop) || is_unsure(exact_down, down, crop))
+            return 0;
+        if (across > 0 && across <= width && down > 0 && down <= height) {
+            int32_t top = draw_below(from, height - (int32_t)down + 1);
+            int32_t left = draw_below(from, width - (int32_t)across + 1);
+            set_box(to, left, top, (int32_t)across, (int32_t)down);
+            return 1;
+        }
+    }
+    nearest_box(width, height, crop, to);
+    return 1;
+}
+
+/* Half of an odd margin is rounded to the even number. */
+static int32_t margin(int32_t whole, int32_t part) {
+    int32_t both = whole - part, half = both / 2;
+    return both % 2 ? half + half % 2 : half;
+}
+
+static int central_crop(int32_t width, int32_t height, const fd_crop *crop, plan *to) {
+    double across = crop->resize_width, down = crop->resize_height;
+    if (crop->resize_height == 0 && width <= height)
+        down = floor(across * height / width);
+    else if (crop->resize_height == 0) {
+        down = across;
+        across = floor(down * width / height);
+    }
+    if (across < crop->width || down < crop->height) /* it would have to be padded */
+        return 0;
+    if (across > LARGEST_SIDE || down > LARGEST_SIDE)
+        return 0;
+    set_box(to, 0, 0, width, height);
+    to->canvas_width = (int32_t)across;
+    to->canvas_height = (int32_t)down;
+    to->x = margin(to->canvas_width, crop->width);
+    to->y = margin(to->canvas_height, crop->height);
+    return 1;
+}
+
+/* ---- all of it ---- */
+
+/* As direct.py's rule for what every other backend would decode alike. */
+static int is_known(const fd_header *header, const fd_crop *crop) {
+    int sof = header->sof == 0xC0 || header->sof == 0xC1 || header->sof == 0xC2;
+    int colours = header->components == 1 || header->components == 3;
+    return sof && colours && header->bits == 8 && header->ended == 1 &&
+           (int64_t)header->width * header->height <= crop->pixels &&
+           !(crop->upright && header->has_exif);
+}
+
+/* The largest reduction that leaves the box `headroom` times what it is resized to. */
+static int32_t reduction(const plan *of, const fd_crop *crop) {
+    double width = of->canvas_width * crop->headroom, height = of->canvas_height * crop->headroom;
+    for (int32_t reduce = 8; crop->headroom > 0 && reduce > 1; reduce /= 2)
+        if (of->bottom - of->top >= height * reduce && of->right - of->left >= width * reduce)
+            return reduce;
+    return 1;
+}
+
+static fd_resize resize_of(const plan *of, int32_t reduce, const fd_crop *crop) {
+    double by = reduce;
+    return (fd_resize){
+        .left = of->left / by, .top = of->top / by,
+        .right = of->right / by, .bottom = of->bottom / by,
+        .in_left = of->left / reduce, .in_top = of->top / reduce,
+        .in_right = (of->right + reduce - 1) / reduce,
+        .in_bottom = (of->bottom + reduce - 1) / reduce,
+        .canvas_width = of->canvas_width, .canvas_height = of->canvas_height,
+        .x = of->x, .y = of->y, .width = crop->width, .height = crop->height,
+        .flip = of->flip};
+}
+
+int fd_plan_crop(const fd_header *header, uint64_t seed, const fd_crop *crop, fd_request *request,
+                 fd_resize *resize) {
+    plan made = {.flip = 0};
+    twister from;
+    if (!is_known(header, crop) || header->width < 1 || header->height < 1)
+        return 0;
+    begin(&from, seed);
+    int sure = crop->kind == FD_RANDOM
+                   ? random_box(header->width, header->height, &from, crop, &made)
+                   : central_crop(header->width, header->height, crop, &made);
+    if (!sure)
+        return 0;
+    made.flip = crop->flip > 0 && (draw(&from) & FRACTION) * STEP < crop->flip;
+    request->reduce = reduction(&made, crop);
+    request->left = request->top = request->right = request->bottom = 0;
+    request->layout = FD_RGB;
+    request->strict = 1;
+    *resize = resize_of(&made, request->reduce, crop);
+    return 1;
+}

@@ -1,0 +1,113 @@
+/* fuzz_crop.c: fuzz.c's last operation: what fd_plan_crop plans for any file can be carried out, and
+ * fd_pool_crop makes just that. */
+#include "fuzz.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_SIDE = 300, UNTOUCHED = 0xA5 };
+
+static fd_decoder *decoder;
+static fd_pool *reading, *decoding;
+
+static _Noreturn void fail(const char *words) {
+    fprintf(stderr, "fuzz_crop.c: %s\n", words);
+    abort();
+}
+
+static void *must(void *memory) {
+    if (memory == NULL)
+        fail("no memory for the test itself");
+    return memory;
+}
+
+static int32_t side(const uint8_t *at, int32_t most) { return 1 + (at[0] | at[1] << 8) % most; }
+
+/* A number from `low` to `high`. */
+static double between(uint8_t at, double low, double high) {
+    return low + (high - low) * at / 255;
+}
+
+static fd_crop crop_of(const uint8_t *head) {
+    double ratios[2] = {between(head[16], -4, 4), between(head[17], -4, 4)};
+    double low = fmin(ratios[0], ratios[1]), high = fmax(ratios[0], ratios[1]);
+    double area = between(head[18], 0.001, 1.5);
+    fd_crop crop = {
+        .kind = head[2] & 1 ? FD_RANDOM : FD_CENTRAL,
+        .width = side(head + 6, MOST_SIDE), .height = side(head + 8, MOST_SIDE),
+        .resize_width = side(head + 10, head[2] & 2 ? 70000 : 2 * MOST_SIDE),
+        .resize_height = head[2] & 4 ? side(head + 12, 2 * MOST_SIDE) : 0,
+        .area = area, .area_step = between(head[19], 0, 1) / (1 << 24),
+        .aspect = low, .aspect_step = (high - low) / (1 << 24),
+        .narrowest = exp(low), .widest = exp(high),
+        .unsure = 3e-7, .flip = between(head[20], 0, 1),
+        .headroom = head[2] & 8 ? 0 : between(head[21], 1, 4),
+        .pixels = fuzz_limits.pixels, .upright = head[2] >> 4 & 1};
+    if (head[2] & 32) /* numbers that make no sense may give anything, but in its bounds */
+        memcpy(&crop.area, head + 22, 16);
+    return crop;
+}
+
+static void check_plan(const fd_header *header, const fd_request *request, const fd_resize *resize) {
+    int32_t width = (header->width + request->reduce - 1) / request->reduce;
+    int32_t height = (header->height + request->reduce - 1) / request->reduce;
+    if (!(0 <= resize->left && resize->left < resize->right && 0 <= resize->top &&
+          resize->top < resize->bottom && resize->in_left <= resize->left &&
+          resize->in_top <= resize->top && resize->right <= resize->in_right &&
+          resize->bottom <= resize->in_bottom && resize->in_right <= width &&
+          resize->in_bottom <= height))
+        fail("a box that is not in the picture");
+}
+
+/* The same by pools, from memory. */
+static void check_pool(const uint8_t *data, size_t size, uint64_t seed, const fd_crop *crop,
+                       const fd_pixels *pixels, int status, const uint8_t *expected, size_t bytes) {
+    uint8_t *out = must(malloc(bytes));
+    fd_item item = {.data = data, .size = size, .request = {.limits = fuzz_limits}};
+    fd_cropped done = fd_pool_crop(reading, decoding, &item, 1, &seed, crop, pixels, out, 0);
+    if (item.wanted != (status >= 0))
+        fail("the pool takes what is not planned, or the other way round");
+    if (status >= 0 && (item.status != status || done.made != (status == FD_OK)))
+        fail("the pool gives another status");
+    if (status == FD_OK && memcmp(out, expected, bytes) != 0)
+        fail("the pool gives other pixels");
+    free(out);
+}
+
+void fuzz_crop(const uint8_t *head, const uint8_t *data, size_t size) {
+    fd_header header;
+    fd_request request = {.limits = fuzz_limits};
+    fd_resize resize;
+    fd_crop crop = crop_of(head);
+    fd_pixels pixels = {.dtype = FD_UINT8, .channels_first = head[1] & 1};
+    size_t bytes = (size_t)crop.width * (size_t)crop.height * 3;
+    uint8_t *out = must(malloc(bytes)); /* of the exact size, for ASan */
+    uint64_t seed;
+    int status = -1;
+    memcpy(&seed, head + 24, sizeof seed);
+    memset(out, UNTOUCHED, bytes);
+    if (decoder == NULL) {
+        decoder = must(fd_decoder_create());
+        reading = must(fd_pool_create(1));
+        decoding = must(fd_pool_create(1));
+    }
+    if (fd_probe(data, size, &header) == FD_OK &&
+        fd_plan_crop(&header, seed, &crop, &request, &resize)) {
+        check_plan(&header, &request, &resize);
+        status = fd_decode_resized(decoder, data, size, &request, &resize, &pixels, out);
+        if (status == FD_ARGUMENT)
+            fail("a plan that cannot be carried out");
+    }
+    check_pool(data, size, seed, &crop, &pixels, status, out, bytes);
+    free(out);
+}
+
+void fuzz_crop_end(void) {
+    fd_pool_destroy(reading);
+    fd_pool_destroy(decoding);
+    fd_decoder_destroy(decoder);
+    reading = decoding = NULL;
+    decoder = NULL;
+}
