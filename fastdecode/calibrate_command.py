@@ -22,7 +22,7 @@ from fastdecode.types import CONTEXTS
 
 if TYPE_CHECKING:
     from fastdecode.ranking import Ranking
-    from fastdecode.types import Context, Output
+    from fastdecode.types import Buffer, Context, Output
 
 __all__ = ["main"]
 
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ranking = _measure(options)
         if ranking.orders and place:
             ranking.save(place)  # before anything is printed: the reader may be gone
-    except (FastDecodeError, OSError, ValueError, RuntimeError) as error:
+    except (FastDecodeError, OSError, ImportError, ValueError, RuntimeError) as error:
         parser.exit(2, f"{parser.prog}: error: {error}\n")
     except KeyboardInterrupt:
         print("\nInterrupted: nothing is kept.", file=sys.stderr)
@@ -121,10 +121,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "paths",
         nargs="*",
-        type=Path,
         metavar="PATH",
-        help="folders and image files to measure with, at most 200 drawn at random (default: made "
-        "of the package's photos)",
+        help="folders, image files and stores (train.tar) to measure with, at most 200 drawn at "
+        "random (default: made of the package's photos)",
     )
     parser.add_argument(
         "--quick", action="store_true", help="about two seconds: fewer sizes, no worker processes"
@@ -153,11 +152,11 @@ def _fitted(line: str) -> str:
     return f"{line[: width() - 1].rstrip(' ,')}…"
 
 
-def _samples(paths: Sequence[Path]) -> list[Path]:
+def _samples(paths: Sequence[str]) -> list[Path | Buffer]:
     """Find the images; those that cannot be read are named and left out."""
     collection = files.collect(paths, limit=_MOST_FILES)
     for name, reason in collection.unreadable.items():
         print(paragraph(f"left out: {name}: {reason}"), file=sys.stderr)
     if not collection.photos:
         raise ValueError(f"no readable images in {', '.join(map(files.printable, paths))}")
-    return [photo.path for photo in collection.photos]
+    return [photo.read() if photo.store else photo.path for photo in collection.photos]

@@ -22,7 +22,7 @@ from fastdecode.bench.options import USUAL_LIMIT, parser
 from fastdecode.bench.plan import Plan
 from fastdecode.bench.progress import progress
 from fastdecode.bench.result import Backend, Result, to_json
-from fastdecode.errors import BackendUnavailable, UnknownBackend
+from fastdecode.errors import StoreError, UnknownBackend
 from fastdecode.installation import ranking_path
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _bench(arguments: Sequence[str]) -> int:
             return 0
         _check_arguments(command, options)
         infos = _backends(options.backend)
-    except (FileNotFoundError, UnknownBackend, BackendUnavailable) as error:
+    except (FileNotFoundError, ImportError, StoreError, UnknownBackend) as error:
         command.exit(2, f"{command.prog}: error: {error}\n")
     if options.json == "-":  # nothing else may stand on standard output then
         with redirect_stdout(sys.stderr):

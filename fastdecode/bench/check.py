@@ -119,7 +119,7 @@ def examine(photo: Photo, reduce: Reduce, backend: str, right: bytes | None) -> 
     """
     stats(reset=True)
     try:
-        data = photo.path.read_bytes()
+        data = bytes(photo.read())
         image = decode(data, reduce, backend=named(backend))
         fell_back = bool(stats().fallbacks)
         averaged = not _native(backend, photo.header, reduce)

@@ -1,19 +1,26 @@
-"""The images that are measured: found under folders, and listed if they cannot be read."""
+"""The images that are measured: found under folders and in stores, and listed if unreadable."""
 
 from __future__ import annotations
 
 import os
 import random
+from array import array
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import accumulate
 from pathlib import Path
 
 from fastdecode import probe
 from fastdecode.bench import result
 from fastdecode.calibration.samples import FOLDER
-from fastdecode.errors import DecodeError, UnsupportedFormat
-from fastdecode.types import Header
+from fastdecode.errors import DecodeError, StoreError, UnsupportedFormat
+from fastdecode.stores import Store, open_store
+from fastdecode.stores.folder import EXTENSIONS
+from fastdecode.stores.opening import kind_of
+from fastdecode.types import Buffer, Header
 
 __all__ = ["SAMPLES", "Collection", "Photo", "collect", "printable"]
 
@@ -25,22 +32,33 @@ _HEAD = 1 << 20  # read first, so that a film or an archive is not read whole to
 
 @dataclass(frozen=True)
 class Photo:
-    """One image file; its bytes stay on the disk until it is decoded.
+    """One image; its bytes stay where they are until it is decoded.
 
     Attributes
     ----------
     name : str
-        Its path as the user would say it, printable.
+        Its path as the user would say it, or its key in a store; printable.
     path : Path
+        Of the file, or of the store.
     header : Header
     size : int
         In bytes.
+    store : Store or None
+        Where it is, if it is no file of its own.
+    index : int
+        In the store.
     """
 
     name: str
     path: Path
     header: Header
     size: int
+    store: Store | None = None
+    index: int = 0
+
+    def read(self) -> Buffer:
+        """Read it: of a store whatever that gives, which need not be in memory yet."""
+        return self.path.read_bytes() if self.store is None else self.store.read(self.index)
 
 
 @dataclass
@@ -78,13 +96,14 @@ class Collection:
         )
 
 
-def collect(paths: Sequence[Path], *, limit: int | None = None) -> Collection:
+def collect(paths: Sequence[str | Path], *, limit: int | None = None) -> Collection:
     """Find every image under the paths, and read its header.
 
     Parameters
     ----------
-    paths : sequence of Path
-        Folders, searched to any depth, and files. Hidden files and folders are ignored.
+    paths : sequence of str or Path
+        Folders, searched to any depth, files, and stores: whatever ends as `open_store` knows it,
+        and folders without pictures but with tar shards. Hidden files and folders are ignored.
     limit : int, optional
         Stop at this many images. Which ones is drawn at random, always the same: the first ones of
         a data set are often all of one class.
@@ -97,22 +116,31 @@ def collect(paths: Sequence[Path], *, limit: int | None = None) -> Collection:
     ------
     FileNotFoundError
         If one of the paths does not exist.
+    ImportError
+        If a store needs a library that is missing.
+    StoreError
+        If a store cannot be opened.
     """
-    found = list(dict.fromkeys(_files(paths)))
-    random.Random(0).shuffle(found)
+    found, stores = _files_and_stores(paths)
+    ends = list(accumulate(len(store) for store in stores))
+    total = len(found) + (ends[-1] if ends else 0)
+    order = array("q", range(total))  # a list of a store's millions would be large
+    random.Random(0).shuffle(order)
     collection = Collection()
-    root = paths[0] if len(paths) == 1 and paths[0].is_dir() else None
-    for index, path in enumerate(found):
+    root = Path(paths[0]) if len(paths) == 1 and Path(paths[0]).is_dir() else None
+    for count, drawn in enumerate(order):
         if limit is not None and len(collection.photos) >= limit:
-            collection.left_out = len(found) - index
+            collection.left_out = total - count
             break
-        name = printable(path.relative_to(root) if root else path)
-        try:
-            collection.photos.append(_load(path, name))
-        except UnsupportedFormat:
-            collection.not_images += 1
-        except (DecodeError, OSError) as error:
-            collection.unreadable[name] = getattr(error, "strerror", None) or str(error)
+        if drawn < len(found):
+            path = found[drawn]
+            name = printable(path.relative_to(root) if root else path)
+            _take(collection, name, partial(_load, path, name))
+        else:
+            at = bisect_right(ends, drawn - len(found))
+            index = drawn - len(found) - (ends[at] - len(stores[at]))
+            name = _name(stores[at], index, alone=len(paths) == 1)
+            _take(collection, name, partial(_load_item, stores[at], index, name))
     collection.photos.sort(key=lambda photo: photo.name)
     return collection
 
@@ -122,17 +150,77 @@ def printable(path: Path | str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in str(path))
 
 
-def _files(paths: Sequence[Path]) -> Iterator[Path]:
-    for path in paths:
-        if path.is_dir():
-            for folder, folders, names in os.walk(path):
-                folders[:] = sorted(name for name in folders if not name.startswith("."))
-                files = (Path(folder, name) for name in sorted(names) if name[0] != ".")
-                yield from (file for file in files if file.is_file())
-        elif path.exists():
-            yield path
+def _take(collection: Collection, name: str, load: Callable[[], Photo]) -> None:
+    """Add an image, or why there is none."""
+    try:
+        collection.photos.append(load())
+    except UnsupportedFormat:
+        collection.not_images += 1
+    except (DecodeError, StoreError, OSError) as error:
+        collection.unreadable[name] = getattr(error, "strerror", None) or str(error)
+
+
+def _files_and_stores(paths: Sequence[str | Path]) -> tuple[list[Path], list[Store]]:
+    files: dict[Path, None] = {}  # in order, each once
+    stores: dict[str, Store] = {}
+    for given in paths:
+        location = str(given)
+        if _is_store(location):
+            if location not in stores:
+                stores[location] = _opened(location)
+            continue
+        below = list(_files(Path(given)))
+        if _are_shards(Path(given), below):
+            stores.setdefault(location, _opened(location))
         else:
-            raise FileNotFoundError(f"there is no file or folder {printable(path)!r}")
+            files.update(dict.fromkeys(below))
+    return list(files), list(stores.values())
+
+
+def _is_store(location: str) -> bool:
+    """Whether a path's end says so; a folder of files is none."""
+    if not Path(location).is_dir():
+        try:
+            return kind_of(location) != "folder" or "://" in location
+        except (FileNotFoundError, ValueError):  # `_files` says so
+            return False
+    return (Path(location) / "data.mdb").exists() or kind_of(location) != "folder"
+
+
+def _are_shards(folder: Path, files: Sequence[Path]) -> bool:
+    """Whether there are tar files in a folder, and no pictures below it."""
+    names = [str(path).lower() for path in files]
+    shards = any(path.parent == folder and path.suffix.lower() == ".tar" for path in files)
+    return shards and not any(name.endswith(EXTENSIONS) for name in names)
+
+
+def _opened(location: str) -> Store:
+    try:
+        return open_store(location)
+    except FileNotFoundError:
+        raise
+    except OSError as error:  # which must not be taken for one of standard output
+        raise StoreError(f"{location}: {error.strerror or error}") from error
+
+
+def _name(store: Store, index: int, *, alone: bool) -> str:
+    try:
+        key = store.key(index)
+    except StoreError:  # reading it says why
+        key = f"item {index}"
+    return printable(key if alone else f"{store.location}, {key}")
+
+
+def _files(path: Path) -> Iterator[Path]:
+    if path.is_dir():
+        for folder, folders, names in os.walk(path):
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            files = (Path(folder, name) for name in sorted(names) if name[0] != ".")
+            yield from (file for file in files if file.is_file())
+    elif path.exists():
+        yield path
+    else:
+        raise FileNotFoundError(f"there is no file or folder {printable(path)!r}")
 
 
 def _load(path: Path, name: str) -> Photo:
@@ -156,3 +244,17 @@ def _load(path: Path, name: str) -> Photo:
                 raise
             header = probe(data + file.read())  # TIFF, for one, may keep its header at the end
         return Photo(name, path, header, os.fstat(file.fileno()).st_size)
+
+
+def _load_item(store: Store, index: int, name: str) -> Photo:
+    """Read the header of one image in a store.
+
+    Raises
+    ------
+    UnsupportedFormat
+        If it is something else.
+    DecodeError, OSError, StoreError
+        If it is damaged, or cannot be read.
+    """
+    data = store.read(index)
+    return Photo(name, Path(store.location), probe(data), len(data), store, index)

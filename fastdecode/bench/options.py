@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import fastdecode
@@ -26,6 +25,7 @@ examples:
   python -m fastdecode.bench                      the six photos of the package
   python -m fastdecode.bench photos/              every image under a folder
   python -m fastdecode.bench photos/ --limit 200 --reduce 1,8
+  python -m fastdecode.bench train.tar            what fastdecode.stores reads
   python -m fastdecode.bench a.jpg b.png --backend pillow,opencv --seconds 3
   python -m fastdecode.bench photos/ --protocol loader --workers 2,4 --size 224
   python -m fastdecode.bench compare old.json new.json
@@ -34,7 +34,7 @@ protocols:
   decode   from memory, one thread; every format and every --reduce
   threads  from memory, a pool of threads in one process
   loader   a PyTorch DataLoader with worker processes, which read and decode
-  file     reading the file and decoding it, one thread
+  file     reading the file (of a store: the item) and decoding it, one thread
 The last three measure the commonest format at the largest size.
 
 Each backend has a process of its own. All of them decode the same files, in
@@ -54,7 +54,10 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     result.add_argument(
-        "paths", nargs="*", type=Path, metavar="PATH", help="folders and image files"
+        "paths",
+        nargs="*",
+        metavar="PATH",
+        help="folders, image files and stores (.tar, .lmdb, .h5, .rec, .csv, or a URI)",
     )
     _add_what(result)
     _add_how(result)

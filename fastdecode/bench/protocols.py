@@ -53,7 +53,7 @@ class Decode:
 
     def time(self, block: Sequence[int]) -> Timed:
         """Time a block."""
-        items = [self._work.read(index) for index in block]
+        items = [self._work.load(index) for index in block]
         clock, process = time.perf_counter, self._work.process
         calls = []
         with no_garbage_collection():
@@ -104,7 +104,7 @@ class Threads:
 
     def time(self, block: Sequence[int]) -> Timed:
         """Time a block: each thread takes the next image when it is done with one."""
-        items = deque(self._work.read(index) for index in block)
+        items = deque(self._work.load(index) for index in block)
         with no_garbage_collection():
             cpu, start = time.process_time(), time.perf_counter()
             threads = [self._pool.submit(self._drain, items) for _ in range(self._count)]

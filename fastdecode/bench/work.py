@@ -14,7 +14,7 @@ from fastdecode.outputs import converter
 if TYPE_CHECKING:
     from fastdecode.bench.files import Photo
     from fastdecode.bench.result import Protocol
-    from fastdecode.types import Image, Output, Reduce
+    from fastdecode.types import Buffer, Image, Output, Reduce
 
 __all__ = ["Setup", "Work"]
 
@@ -73,11 +73,15 @@ class Work:
         # A worker process that is not forked makes its own, and registers the backends there.
         return Work, (self.setup,)
 
-    def read(self, index: int) -> bytes:
-        """Read the file of an image."""
-        return self.setup.photos[index].path.read_bytes()
+    def read(self, index: int) -> Buffer:
+        """Read the file of an image, or ask its store for it."""
+        return self.setup.photos[index].read()
 
-    def process(self, data: bytes) -> Any:
+    def load(self, index: int) -> bytes:
+        """Bring the bytes of an image into memory: what a store gives may be on its way still."""
+        return bytes(self.read(index))
+
+    def process(self, data: Buffer) -> Any:
         """Decode an image and make the output of it: this is what is timed."""
         return self._finish(decode(data, self.setup.reduce, backend=self._backend))
 

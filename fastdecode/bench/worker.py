@@ -10,6 +10,7 @@ from fastdecode.bench import check
 from fastdecode.bench.protocols import Decode, File, Threads, Timed
 from fastdecode.bench.result import AUTOMATIC
 from fastdecode.bench.work import Work
+from fastdecode.errors import StoreError
 
 if TYPE_CHECKING:
     from fastdecode.bench.check import Finding
@@ -33,8 +34,8 @@ class Reference:
     def digest(self, index: int) -> bytes | None:
         """Return what the right pixels of a file come to; None if there are none."""
         try:
-            data = self._work.read(index)
-        except OSError:  # the backends say so of this file
+            data = self._work.load(index)
+        except (OSError, StoreError):  # the backends say so of this file
             return None
         return check.reference_digest(data, self._work.setup.reduce)
 

@@ -11,12 +11,12 @@ from fastdecode.native import library
 from fastdecode.native.pool import Pool
 from fastdecode.torch.chosen import Chosen, Settings, choose
 from fastdecode.torch.dataset_options import DatasetOptions
-from fastdecode.torch.failures import DAMAGE, is_damage, naming
+from fastdecode.torch.failures import DAMAGE, is_damage
 from fastdecode.torch.in_order import fetch_in_order
 from fastdecode.torch.lane import Lane
 from fastdecode.torch.mixin import DecodeMixin
 from fastdecode.torch.standard import standard_transform
-from fastdecode.torch.tolerant import TolerantDataset, plain_index
+from fastdecode.torch.tolerant import TolerantDataset
 from fastdecode.torch.transforms import EncodedTransform
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
             return image, target if self.target_transform is None else self.target_transform(target)
         except DAMAGE as error:
             if is_damage(error):
-                naming(error, plain_index(index), source)
+                self._naming(error, index, source)
             raise
 
     @property

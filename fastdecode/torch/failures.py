@@ -67,18 +67,20 @@ class Failure(NamedTuple):
 
 
 class Failures(list[Failure]):
-    """A list that keeps one entry for each index, however often its sample is asked for."""
+    """A list that keeps one entry for each sample, however often that is asked for."""
 
-    _indices: set[int] | None = None
+    _known: set[tuple[int, str]] | None = None
 
     def add(self, failure: Failure) -> bool:
-        """Append it unless its index is there; return whether it was new."""
+        """Append it unless its sample is there; return whether it was new."""
+        sample = failure.index, failure.path
         with _lock:
-            if self._indices is None or len(self._indices) != len(self):
-                self._indices = {known.index for known in self}  # somebody has cleared the list
-            if failure.index in self._indices:
+            if self._known is None or len(self._known) != len(self):
+                # Somebody has cleared the list.
+                self._known = {(known.index, known.path) for known in self}
+            if sample in self._known:
                 return False
-            self._indices.add(failure.index)
+            self._known.add(sample)
             self.append(failure)
             return True
 

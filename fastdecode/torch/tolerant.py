@@ -19,6 +19,7 @@ from fastdecode.torch.failures import (
     check_on_error,
     failure_of,
     is_damage,
+    naming,
     others,
     record,
     several,
@@ -235,6 +236,19 @@ class TolerantDataset(Dataset[Any]):
                 f"batch has room for {tuple(out.shape)}"
             )
         return out.copy_(torch.as_tensor(image)), target
+
+    def _naming(self, error: Exception, index: int, source: object) -> None:
+        """Say in an error which sample it is about: for a subclass that knows more than its path.
+
+        Parameters
+        ----------
+        error : Exception
+            Of `DAMAGE`.
+        index : int
+        source : object
+            What `read` has given; None if that has failed.
+        """
+        naming(error, plain_index(index), source)
 
     def _note(self, index: int, error: Exception) -> Failure:
         failure = failure_of(error, plain_index(index))

@@ -1,0 +1,297 @@
+"""`ShardStream`: the samples of tar shards, read from front to end, by any number of processes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from torch.utils.data import IterableDataset, get_worker_info
+
+from fastdecode.arguments import is_int
+from fastdecode.cores import usable_cores
+from fastdecode.native.pool import Pool
+from fastdecode.torch.dataset_options import DatasetOptions
+from fastdecode.torch.failures import SKIPPED, Failure
+from fastdecode.torch.loader_arguments import Threads
+from fastdecode.torch.order import world
+from fastdecode.torch.shard_deal import Consumer, Even
+from fastdecode.torch.shard_epochs import Epochs
+from fastdecode.torch.shard_pictures import TOGETHER, Pictures, decoded
+from fastdecode.torch.shard_place import Place, after_batches
+from fastdecode.torch.shard_plan import plan_of
+from fastdecode.torch.shard_share import Entry
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+__all__ = ["ShardStream"]
+
+
+class ShardStream(IterableDataset[Any]):
+    """Samples of tar shards, read sequentially and without an index: for PyTorch's DataLoader.
+
+    Every rank and every worker process takes its own share: each sample comes once in an epoch, in
+    whatever number of processes, also where there are more of them than shards.
+
+    Parameters
+    ----------
+    shards : path, URI, or sequence of these
+        ``"train-{000..146}.tar"``, a folder of shards, a manifest, or a list: see `open_store`.
+        URIs are read through fsspec.
+    transform, target_transform : callable, optional
+        As for `DecodeDataset`.
+    shuffle : bool
+        Draw another order of the shards for each epoch, and of the samples by the buffer.
+    buffer : int
+        Samples, still encoded, that each process holds to draw the next one from; with 1 those of
+        a shard keep their order. Without `shuffle` there is none.
+    seed : int
+        Of the order and of all random draws of the transform.
+    rank, world_size : int, optional
+        This process's share; by default from torch.distributed, if that is initialised.
+    even : {"drop", "repeat"} or None
+        Give all ranks equally many samples, and so batches: ``"drop"`` leaves out up to
+        ``world_size - 1`` samples, other ones in each epoch if it shuffles; ``"repeat"`` gives as
+        many a second time.
+    counts : sequence of int, optional
+        How many samples each of `shards` has. By default they are counted if `even` is given: that
+        is fast where shards have indexes beside them, and else reads each once.
+    has_targets : bool, optional
+        Without targets a sample is the picture alone. By default it has one if the first does.
+    threads : int or "auto"
+        That decode; ``"auto"``: one in a worker process, else one for each usable core.
+    image, target : optional
+        Which files of a sample are the picture and the target: see `fastdecode.stores.tar`.
+    storage_options : mapping, optional
+        For the file system of URIs.
+    **options
+        By name, the attributes of `DecodeDataset` and `DecodeMixin`: reduce, min_size, mode,
+        orient, backend, output, on_error, fuse, quality, headroom.
+
+    Attributes
+    ----------
+    shards : list of str
+    counts : list of int or None
+    epoch : int
+    errors : list of Failure
+        Position in the shard, name and reason of each damaged sample, as for `DecodeDataset`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument is wrong.
+    FileNotFoundError, OSError, StoreError
+        Shards are not there, or cannot be counted.
+
+    Notes
+    -----
+    An epoch is the same again until `set_epoch` names another one, as with PyTorch's
+    DistributedSampler; workers that persist are told, too. A sample's random draws follow from
+    `seed`, the epoch and its place, not from who makes it.
+
+    A damaged shard is a `StoreError` whatever `on_error` says, because what follows in it cannot be
+    found. ``"replace"`` puts another one of the samples read with it in a damaged one's place,
+    always the same. ``"skip"`` may leave ranks with different numbers of batches.
+
+    Examples
+    --------
+    >>> stream = ShardStream("train-{000..146}.tar", compose, shuffle=True)  # doctest: +SKIP
+    >>> for epoch in range(90):  # doctest: +SKIP
+    ...     stream.set_epoch(epoch)
+    ...     for images, labels in DataLoader(stream, 64, num_workers=4): ...
+    """
+
+    def __init__(
+        self,
+        shards: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        transform: Callable[..., Any] | None = None,
+        target_transform: Callable[..., Any] | None = None,
+        *,
+        shuffle: bool = False,
+        buffer: int = 1000,
+        seed: int = 0,
+        rank: int | None = None,
+        world_size: int | None = None,
+        even: Even = None,
+        counts: Sequence[int] | None = None,
+        has_targets: bool | None = None,
+        threads: Threads = "auto",
+        image: str | Sequence[str] | None = None,
+        target: str | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        **options: Unpack[DatasetOptions],
+    ) -> None:
+        if threads != "auto" and not (is_int(threads) and threads > 0):
+            raise ValueError(f"threads must be 'auto' or an integer from 1, not {threads!r}")
+        world(rank, world_size)
+        self._plan = plan_of(
+            shards,
+            counts,
+            shuffle=shuffle,
+            buffer=buffer,
+            seed=seed,
+            even=even,
+            reading={"image": image, "target": target, "storage_options": storage_options},
+        )
+        self.shards = self._plan.shards
+        self._pictures = Pictures(self.shards, transform, target_transform, **options)
+        self._has_targets = has_targets
+        self._threads = threads
+        self._ranks = rank, world_size
+        self._world = 0, 1
+        self._epochs = Epochs()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A worker process that is not forked knows nothing of torch.distributed.
+        return {**self.__dict__, "_world": self._world_now()}
+
+    @property
+    def counts(self) -> list[int] | None:
+        """Samples of each shard, if they are counted."""
+        return self._plan.counts
+
+    @property
+    def errors(self) -> list[Failure]:
+        """Damaged samples that this process has met."""
+        return self._pictures.errors
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that the next iterator gives."""
+        return self._epochs.epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let the next iterators give this epoch.
+
+        Parameters
+        ----------
+        epoch : int
+            From 0. If it is the one that `load_state_dict` brought back, what was given before is
+            still left out.
+        """
+        self._epochs.go_to(epoch)
+
+    def __len__(self) -> int:
+        """Count the samples that this rank gives in an epoch, where shards are counted."""
+        length = self._plan.length(*self._world_now())
+        if length is None:
+            raise TypeError("nobody has counted these shards: give even= or counts=")
+        return length
+
+    def __iter__(self) -> Iterator[Any]:
+        """Begin an epoch, or what is left of it after `load_state_dict`."""
+        place, number = self._epochs.begin()
+        return self._samples(place, number)
+
+    def _samples(self, place: Place, number: int) -> Iterator[Any]:
+        consumer = Consumer(*self._world_now(), number, place.workers)
+        share = self._plan.share(consumer, place.epoch, place.counts)
+        given = place.given.get(number, 0)
+        skip = given % TOGETHER  # so that the same samples are together as without a break
+        pictures, entries = self._looked_at(share.entries(given - skip))
+
+        def seed_of(entry: Entry) -> int:
+            return self._plan.sample_seed(entry, place.epoch)
+
+        for sample in decoded(pictures, entries, seed_of, Pool(self._how_many()), skip):
+            given += 1
+            place.given[number] = given
+            if sample is not SKIPPED:
+                yield sample if pictures.has_targets else sample[0]
+
+    def _looked_at(self, entries: Iterator[Entry]) -> tuple[Pictures, Iterator[Entry]]:
+        """Find out whether there are targets; the pictures are for one iterator alone."""
+        pictures = self._pictures.copy()
+        if self._has_targets is not None:
+            pictures.has_targets = self._has_targets
+            return pictures, entries
+        first = next(entries, None)
+        if first is None:
+            return pictures, entries
+        pictures.has_targets = first.sample.target is not None
+        return pictures, chain((first,), entries)
+
+    def _how_many(self) -> int:
+        """Return how many threads are to decode."""
+        if self._threads != "auto":
+            return int(self._threads)
+        return usable_cores() if get_worker_info() is None else 1
+
+    def _world_now(self) -> tuple[int, int]:
+        """Return rank and world size, in a worker process those of the training process."""
+        rank, ranks = world(*self._ranks)
+        if ranks == 1 and get_worker_info() is not None:
+            return self._world if self._ranks == (None, None) else (rank, ranks)
+        return rank, ranks
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return plain values that say where the stream stands, also in the middle of an epoch.
+
+        It is behind the last sample that was given. In a worker process it is that worker's place
+        alone, as torchdata's StatefulDataLoader wants it.
+
+        Raises
+        ------
+        RuntimeError
+            If worker processes read: they are ahead, and only `state_after` can tell.
+        """
+        return self._epochs.now().state(self._plan.settings(*self._world_now()))
+
+    def state_after(self, batches: int, batch_size: int, workers: int = 0) -> dict[str, Any]:
+        """Return where PyTorch's DataLoader over this stream stands, from what it has handed out.
+
+        Parameters
+        ----------
+        batches : int
+            That the loop has got, since this epoch was begun or resumed.
+        batch_size : int
+        workers : int
+            The DataLoader's ``num_workers``.
+
+        Returns
+        -------
+        dict
+            As from `state_dict`.
+
+        Raises
+        ------
+        ValueError
+            If a worker would have given more than its share, where shards are counted.
+
+        Notes
+        -----
+        It is exact as long as every worker has more: with `even` or `counts` until the epoch ends,
+        without until the first worker is done. With ``on_error="skip"`` it is not.
+        """
+        begun = self._epochs.begun(max(1, workers))
+        ranks = self._world_now()
+        most = self._plan.most(*ranks, begun.workers, begun.epoch)
+        place = after_batches(begun, batches, batch_size, most)
+        return place.state(self._plan.settings(*ranks))
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Let the next iterators give exactly the samples that were left.
+
+        Parameters
+        ----------
+        state : dict
+            From `state_dict` or `state_after`, on the same rank. The DataLoader must have as many
+            workers as before.
+
+        Raises
+        ------
+        ValueError
+            If the state is of a stream whose samples would be others.
+        """
+        self._epochs.resume(Place.of_state(state, self._plan.settings(*self._world_now())))
+
+    def __repr__(self) -> str:
+        plan = self._plan
+        counted = "" if plan.counts is None else f" with {sum(plan.counts)} samples"
+        where = self.shards[0] if len(self.shards) == 1 else f"{self.shards[0]} and on"
+        return (
+            f"ShardStream({len(self.shards)} shards{counted}: {where}; shuffle={plan.shuffle}, "
+            f"buffer={plan.buffer}, seed={plan.seed}, even={plan.even!r})"
+        )

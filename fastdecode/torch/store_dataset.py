@@ -1,0 +1,192 @@
+"""`StoreDataset`: the pictures of any store as a dataset."""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fastdecode.stores import Store, open_store
+from fastdecode.torch.dataset import DecodeDataset
+from fastdecode.torch.dataset_options import DatasetOptions
+from fastdecode.torch.failures import DAMAGE, is_damage, naming
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+__all__ = ["StoreDataset"]
+
+_LOOKED_AT = 64
+"""Items that are asked for a target, to find out whether the store has any."""
+
+
+class StoreDataset(DecodeDataset):
+    """Pictures of a store: a folder, tar shards, LMDB, HDF5 or RecordIO, with a target each or not.
+
+    Parameters
+    ----------
+    store : Store, path or URI
+        Anything but a `Store` is opened by `fastdecode.stores.open_store`.
+    transform, target_transform : callable, optional
+        As for `DecodeDataset`.
+    kind : str, optional
+        Of the store, as for `open_store`.
+    has_targets : bool, optional
+        Without targets ``dataset[index]`` is the picture alone. By default the store has some if it
+        has classes, or if one of 64 items, spread evenly, has one.
+    **options
+        By name, the attributes of `DecodeDataset` and `DecodeMixin`: reduce, min_size, mode,
+        orient, backend, output, on_error, fuse, quality, headroom.
+
+    Attributes
+    ----------
+    store : Store
+    classes : list of str
+        Names of the classes; empty if the targets are no class indices.
+    class_to_idx : dict of str to int
+    targets : list
+        All of them; read from the store when first asked for.
+    samples, imgs : sequence of (key, target)
+        Looked up one by one.
+
+    Raises
+    ------
+    FileNotFoundError, ImportError, StoreError, ValueError
+        As from `open_store`, or if options contradict each other.
+
+    Notes
+    -----
+    It pickles as the store does: a worker process opens what it needs by itself. Pictures go from
+    the store's memory to the decoder without a copy, where the medium allows.
+
+    Examples
+    --------
+    >>> dataset = StoreDataset("train-{000..146}.tar", transform=compose)  # doctest: +SKIP
+    >>> image, target = dataset[0]  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        store: Store | str | os.PathLike[str],
+        transform: Callable[..., Any] | None = None,
+        target_transform: Callable[..., Any] | None = None,
+        *,
+        kind: str | None = None,
+        has_targets: bool | None = None,
+        **options: Unpack[DatasetOptions],
+    ) -> None:
+        super().__init__(transform, target_transform, **options)
+        if isinstance(store, Store) and kind is not None:
+            raise ValueError("kind says how to open a location, but this store is open already")
+        self.store = store if isinstance(store, Store) else open_store(store, kind)
+        self.classes = list(self.store.classes)
+        self.class_to_idx = {name: index for index, name in enumerate(self.classes)}
+        self.has_targets = _has_targets(self.store) if has_targets is None else has_targets
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        state.pop("_targets", None)  # a million of them, for each worker
+        return state
+
+    def __len__(self) -> int:
+        return len(self.store)
+
+    def read(self, index: int) -> tuple[Any, Any]:
+        """Return the path or the bytes of a picture, and its target."""
+        place = self._place(index)
+        return self.store.source(place), self.store.target(place)
+
+    def key(self, index: int) -> str:
+        """Return the name that the store has for a picture.
+
+        Raises
+        ------
+        IndexError
+            If there is no such item.
+        """
+        return self.store.key(self._place(index))
+
+    @property
+    def targets(self) -> list[Any]:
+        """All targets, before `target_transform`."""
+        known: list[Any] | None = self.__dict__.get("_targets")
+        if known is None:
+            known = [self.store.target(index) for index in range(len(self))]
+            self.__dict__["_targets"] = known
+        return known
+
+    @property
+    def samples(self) -> Sequence[tuple[str, Any]]:
+        """Keys and targets."""
+        return _Samples(self.store)
+
+    @property
+    def imgs(self) -> Sequence[tuple[str, Any]]:
+        """Another name of `samples`."""
+        return self.samples
+
+    def extra_repr(self) -> str:
+        """Return the line that names the store."""
+        return f"Store: {self.store.kind} at {self.store.location}"
+
+    def _place(self, index: int) -> int:
+        """Count from the end where an index is negative, as lists do."""
+        place = operator.index(index)
+        return place + len(self.store) if place < 0 else place
+
+    def _naming(self, error: Exception, index: int, source: object) -> None:
+        if isinstance(source, (str, os.PathLike)):  # a file, whose path says all
+            super()._naming(error, index, source)
+            return
+        place, where = self._place(index), self.store.location
+        try:
+            key = self.store.key(place)
+        except DAMAGE:  # the error that is to be named says why
+            key = "?"
+        if error.args and isinstance(error.args[0], str):
+            # A store names the item by itself; said once is enough.
+            error.args = (_without_item(error.args[0], where, place, key), *error.args[1:])
+        naming(error, operator.index(index), f"{where}, {key}")
+
+
+class _Samples(Sequence[Any]):
+    """Keys and targets of a store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def __len__(self) -> int:
+        return len(self._store)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(len(self)))]
+        place = operator.index(index)
+        place += len(self) if place < 0 else 0
+        return self._store.key(place), self._store.target(place)
+
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
+        return (self[place] for place in range(len(self)))
+
+
+def _without_item(message: str, where: str, place: int, key: str) -> str:
+    for begin in (f"{where}, item {place} ({key}): ", f"{where}: "):
+        if message.startswith(begin):
+            return message[len(begin) :]
+    return message
+
+
+def _has_targets(store: Store) -> bool:
+    """Look at some items from all over a store."""
+    if store.classes:
+        return True
+    count = len(store)
+    for place in range(0, count, -(-count // _LOOKED_AT) or 1):
+        try:
+            if store.target(place) is not None:
+                return True
+        except DAMAGE as error:  # reading the item says so
+            if not is_damage(error):
+                raise
+    return False

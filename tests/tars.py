@@ -1,0 +1,39 @@
+"""What the tests of tar stores share: tars that Python's own tarfile writes."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Iterable
+from pathlib import Path
+
+PICTURE = b"\xff\xd8\xff\xe0 a picture, as far as a store can tell "
+
+
+def picture(number: int, size: int = 600) -> bytes:
+    """Make bytes that no other number has."""
+    return (PICTURE + b"%d " % number) + b"." * size
+
+
+def write_tar(
+    path: Path, members: Iterable[tuple[str, bytes]], format: int = tarfile.USTAR_FORMAT
+) -> Path:
+    """Write a tar with tarfile."""
+    with tarfile.open(path, "w", format=format) as tar:
+        for name, data in members:
+            about = tarfile.TarInfo(name)
+            about.size = len(data)
+            tar.addfile(about, io.BytesIO(data))
+    return path
+
+
+def numbered(count: int, begin: int = 0) -> list[tuple[str, bytes]]:
+    """List members of samples with a class each."""
+    return [
+        member
+        for number in range(begin, begin + count)
+        for member in (
+            (f"{number:04d}.jpg", picture(number)),
+            (f"{number:04d}.cls", b"%d" % number),
+        )
+    ]

@@ -1,0 +1,291 @@
+"""`ShardStream`: samples of tar shards in any number of processes, each once."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from loading import COUNT, PROCESSES, encoded, same  # noqa: E402
+from shards import numbers, write_shards  # noqa: E402
+from torch.utils.data import DataLoader  # noqa: E402
+
+from fastdecode.torch import DevicePrefetcher, ShardStream  # noqa: E402
+from fastdecode.torch.transforms import RandomResizedCrop, ResizeCenterCrop  # noqa: E402
+
+SIZES = [5, 11, 0, 9, 4]
+TOTAL = sum(SIZES)
+PATTERN = "part-{000..004}.tar"
+pytestmark = pytest.mark.filterwarnings(*PROCESSES)
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> Path:
+    """Write 29 samples in five shards, one of them empty."""
+    write_shards(tmp_path, SIZES)
+    return tmp_path
+
+
+def stream(folder: Path, transform: Any = None, **options: Any) -> ShardStream:
+    return ShardStream(str(folder / PATTERN), transform or ResizeCenterCrop(32, 24), **options)
+
+
+def test_samples_are_those_of_the_shards_in_order(shards: Path) -> None:
+    """Without shuffling they come one shard after another, decoded as any dataset would."""
+    samples = list(stream(shards))
+    transform = ResizeCenterCrop(32, 24)
+
+    assert numbers(samples) == list(range(TOTAL))
+    for image, number in samples:
+        assert torch.equal(image, transform(encoded()[number % COUNT]))
+
+
+@pytest.mark.parametrize("places", ["folder", "wildcard", "list"])
+def test_shards_are_named_in_many_ways(shards: Path, places: str) -> None:
+    """A folder of shards, a wildcard and a list stand for the same as the braces."""
+    named = {
+        "folder": shards,
+        "wildcard": str(shards / "part-*.tar"),
+        "list": [shards / f"part-{number:03}.tar" for number in range(5)],
+    }[places]
+
+    assert ShardStream(named).shards == stream(shards).shards
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2, 3])
+@pytest.mark.parametrize("even", [None, "drop"])
+def test_workers_share_the_samples(shards: Path, workers: int, even: Any) -> None:
+    """Each sample comes once, from however many workers, and looks the same from each."""
+    loader = DataLoader(stream(shards, even=even), 4, num_workers=workers)
+    images = {}
+    for batch, targets in loader:
+        images.update(zip(targets.tolist(), batch, strict=True))
+    alone = {number: image for image, number in stream(shards)}
+
+    assert sorted(images) == list(range(TOTAL))
+    assert all(torch.equal(images[number], alone[number]) for number in alone)
+
+
+def test_more_workers_than_shards_share_them(shards: Path) -> None:
+    """Four workers read one shard between them, each a fourth of it."""
+    one = ShardStream(shards / "part-001.tar", ResizeCenterCrop(32, 24))
+
+    assert sorted(numbers(DataLoader(one, 2, num_workers=4))) == list(range(5, 16))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has nothing but spawn")
+def test_spawned_workers_share_them_too(shards: Path) -> None:
+    """A worker that is not forked gets its share, and its rank, with the pickled stream."""
+    loaders = [
+        DataLoader(
+            stream(shards, shuffle=True, rank=rank, world_size=2),
+            4,
+            num_workers=2,
+            multiprocessing_context="spawn",
+        )
+        for rank in range(2)
+    ]
+
+    assert sorted(numbers(loaders[0]) + numbers(loaders[1])) == list(range(TOTAL))
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 8])
+def test_ranks_share_the_samples(shards: Path, ranks: int) -> None:
+    """Each sample goes to one rank; with `even`, all have as many, and as many as they say."""
+    for even, expected in ((None, TOTAL), ("drop", TOTAL // ranks * ranks)):
+        streams = [
+            stream(shards, shuffle=True, even=even, rank=rank, world_size=ranks)
+            for rank in range(ranks)
+        ]
+        shares = [numbers(each) for each in streams]
+        given = [number for share in shares for number in share]
+
+        assert len(given) == len(set(given)) == expected
+        if even:
+            assert [len(share) for share in shares] == [len(each) for each in streams]
+            assert len(set(map(len, shares))) == 1
+
+
+@pytest.mark.parametrize("workers", [0, 2, 3])
+@pytest.mark.parametrize("even", ["drop", "repeat"])
+def test_ranks_have_as_many_batches(shards: Path, even: Any, workers: int) -> None:
+    """With `even`, DataLoaders with the same number of workers have the same number of batches."""
+    loaders = [
+        DataLoader(stream(shards, even=even, rank=rank, world_size=3), 4, num_workers=workers)
+        for rank in range(3)
+    ]
+    batches = [[batch[1].tolist() for batch in loader] for loader in loaders]
+    given = [number for share in batches for batch in share for number in batch]
+
+    assert len({len(share) for share in batches}) == 1
+    if even == "drop":
+        assert len(given) == len(set(given)) == 27
+    else:
+        assert (len(given), len(set(given))) == (30, TOTAL)
+
+
+def test_order_and_draws_follow_from_seed_and_epoch(shards: Path) -> None:
+    """Each epoch has an order and crops of its own, again the same when it comes again."""
+    crop = RandomResizedCrop(24)
+    shuffled = stream(shards, crop, shuffle=True, buffer=6, seed=1)
+    epochs = []
+    for epoch in (0, 1, 0):
+        shuffled.set_epoch(epoch)
+        epochs.append(list(shuffled))
+    other = list(stream(shards, crop, shuffle=True, buffer=6, seed=2))
+
+    assert shuffled.epoch == 0
+    assert same(epochs[0], epochs[2])
+    assert numbers(epochs[0]) != numbers(epochs[1]) != list(range(TOTAL))
+    assert sorted(numbers(epochs[1])) == sorted(numbers(other)) == list(range(TOTAL))
+    assert numbers(other) != numbers(epochs[0])
+    images = [{number: image for image, number in epoch} for epoch in epochs]
+    assert not torch.equal(images[0][7], images[1][7])
+
+
+def test_draws_do_not_depend_on_who_makes_a_sample(shards: Path) -> None:
+    """A sample's crop is the same with other ranks, workers and threads."""
+    crop = RandomResizedCrop(24)
+    alone = {number: image for image, number in stream(shards, crop, threads=3)}
+    others = [
+        stream(shards, crop, shuffle=True, rank=1, world_size=3, threads=1),
+        DataLoader(stream(shards, crop, even="drop"), None, num_workers=2),
+    ]
+
+    for samples in others:
+        for image, number in samples:
+            assert torch.equal(image, alone[int(number)])
+    generator = torch.get_rng_state()
+    list(stream(shards, crop))
+    assert torch.equal(generator, torch.get_rng_state())
+
+
+def test_persistent_workers_follow_the_epoch(shards: Path) -> None:
+    """`set_epoch` reaches workers that live on."""
+    shuffled = stream(shards, shuffle=True)
+    loader = DataLoader(shuffled, 4, num_workers=2, persistent_workers=True)
+    epochs = []
+    for epoch in (0, 1, 0):
+        shuffled.set_epoch(epoch)
+        epochs.append(numbers(loader))
+
+    assert epochs[0] == epochs[2] != epochs[1]
+
+
+def test_samples_without_targets_are_pictures(tmp_path: Path) -> None:
+    """Whether there are targets is seen from the first sample, or said."""
+    write_shards(tmp_path, SIZES, targets=False)
+
+    assert next(iter(stream(tmp_path))).shape == (3, 24, 24)
+    assert next(iter(stream(tmp_path, has_targets=True)))[1] is None
+    assert next(iter(DataLoader(stream(tmp_path), 4))).shape == (4, 3, 24, 24)
+
+
+def test_length_is_known_where_shards_are_counted(shards: Path) -> None:
+    """`even` counts them, `counts` says it; else there is no length."""
+    assert len(stream(shards, even="drop", rank=1, world_size=2)) == 14
+    assert len(stream(shards, even="repeat", rank=1, world_size=2)) == 15
+    assert len(stream(shards, counts=SIZES, rank=1, world_size=2)) == 15
+    assert stream(shards, even="drop").counts == SIZES
+    with pytest.raises(TypeError, match="nobody has counted these shards: give even= or counts="):
+        len(stream(shards))
+
+
+def test_transforms_of_decoded_pictures_work_too(shards: Path) -> None:
+    """Without a transform samples are Pillow images; `output` and `target_transform` hold."""
+    plain = ShardStream(str(shards / PATTERN))
+    arrays = ShardStream(str(shards / PATTERN), output="array", reduce=2, target_transform=str)
+
+    assert next(iter(plain))[0].size == (64, 48)
+    image, target = next(iter(arrays))
+    assert (image.shape, target) == ((24, 32, 3), "0")
+
+
+def test_prefetching_a_stream(shards: Path) -> None:
+    """`DevicePrefetcher` takes a DataLoader over a stream."""
+    with DevicePrefetcher(DataLoader(stream(shards), 4), "cpu") as batches:
+        assert numbers(batches) == list(range(TOTAL))
+
+
+def test_two_iterators_do_not_disturb_each_other(shards: Path) -> None:
+    """Each has samples of its own."""
+    once = stream(shards)
+    pairs = list(zip(once, once, strict=True))
+
+    assert numbers(first for first, _ in pairs) == numbers(second for _, second in pairs)
+    assert numbers(pickle.loads(pickle.dumps(once))) == list(range(TOTAL))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"buffer": 0}, "buffer must be"),
+        ({"even": "both"}, "even must be"),
+        ({"threads": 0}, "threads must be"),
+        ({"counts": [1, 2]}, "a number for each of the 5 shards"),
+        ({"rank": 2, "world_size": 2}, "rank must be"),
+        ({"rank": 2}, "both rank and world_size"),
+        ({"on_error": "ignore"}, "on_error must be"),
+        ({"reduce": 2}, "can have no effect"),
+    ],
+)
+def test_wrong_arguments_are_refused(shards: Path, options: Any, message: str) -> None:
+    """The error says which argument, and what it may be."""
+    with pytest.raises(ValueError, match=message):
+        stream(shards, **options)
+
+
+def test_missing_shards_are_told(tmp_path: Path) -> None:
+    """No shards, or none of that name, is an error at once; epochs are counted from 0."""
+    with pytest.raises(FileNotFoundError):
+        ShardStream(tmp_path / "none.tar")
+    with pytest.raises(ValueError, match="no shards"):
+        ShardStream([])
+    write_shards(tmp_path, SIZES)
+    with pytest.raises(ValueError, match="epoch must be"):
+        stream(tmp_path).set_epoch(-1)
+    with pytest.raises(TypeError, match="seed must be"):
+        stream(tmp_path, seed="one")
+
+
+def test_repr_says_what_is_read(shards: Path) -> None:
+    """It shows how many shards there are, and how they are dealt."""
+    shown = repr(stream(shards, even="drop", shuffle=True))
+
+    assert shown.startswith("ShardStream(5 shards with 29 samples: ")
+    assert shown.endswith("shuffle=True, buffer=1000, seed=0, even='drop')")
+
+
+def test_shards_on_a_server_are_streamed(tmp_path: Path) -> None:
+    """They need no index to be read, nor to be counted, which one beside them only makes faster."""
+    fsspec = pytest.importorskip("fsspec")
+    server = fsspec.filesystem("memory")
+    for path in map(Path, write_shards(tmp_path, SIZES)):
+        server.pipe(f"/stream/{path.name}", path.read_bytes())
+
+    remote = ShardStream(f"memory://stream/{PATTERN}", ResizeCenterCrop(32, 24), even="drop")
+
+    assert remote.counts == SIZES
+    assert numbers(remote) == list(range(TOTAL))
+
+
+def test_a_manifest_says_how_many_there_are(tmp_path: Path) -> None:
+    """The manifest of packed shards names and counts them; nothing is opened before it is read."""
+    write_shards(tmp_path, SIZES)
+    names = [f"part-{number:03}.tar" for number in range(5)]
+    files = [{"name": name, "items": count} for name, count in zip(names, SIZES, strict=True)]
+    manifest = {"kind": "tar", "shards": names, "classes": [], "files": files}
+    (tmp_path / "part.tar.json").write_text(json.dumps(manifest))
+    for name in names:
+        (tmp_path / f"{name}.fdx").write_text("damaged, but nobody reads it")
+
+    packed = ShardStream(tmp_path / "part.tar", ResizeCenterCrop(32, 24), even="repeat")
+
+    assert packed.counts == SIZES
+    assert numbers(packed) == list(range(TOTAL))

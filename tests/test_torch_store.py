@@ -1,0 +1,253 @@
+"""`StoreDataset`: any store as a dataset, the same to the bit as the folder it was made of."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fastdecode import DecodeError
+from fastdecode.errors import StoreError
+from fastdecode.stores import Store, create_store, open_store
+
+torch = pytest.importorskip("torch")
+
+from loading import COUNT, PROCESSES, copies, encoded, epoch, same  # noqa: E402
+from torch.utils.data import DataLoader  # noqa: E402
+
+from fastdecode.torch import ImageFolder, Loader, StoreDataset  # noqa: E402
+from fastdecode.torch.failures import Failure  # noqa: E402
+from fastdecode.torch.transforms import RandomResizedCrop, ResizeCenterCrop  # noqa: E402
+
+CLASSES = ("cat", "dog", "eel")
+KINDS = {"folder": "", "tar": ".tar", "lmdb": ".lmdb", "hdf5": ".h5", "recordio": ".rec"}
+LIBRARIES = {"lmdb": "lmdb", "hdf5": "h5py"}
+DAMAGED = 7
+
+
+def key(number: int) -> str:
+    return f"{CLASSES[number * 3 // COUNT]}/{number:03}.jpg"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Make a folder for each class, as torchvision has them."""
+    for number, data in enumerate(encoded()):
+        path = tmp_path / "photos" / key(number)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return tmp_path / "photos"
+
+
+def stored(place: Path, kind: str, *, damaged: bool = False, targets: bool = True) -> Path:
+    """Write the same pictures into a store."""
+    if kind in LIBRARIES:
+        pytest.importorskip(LIBRARIES[kind])
+    location = place / f"stored{KINDS[kind]}"
+    with create_store(location, kind, classes=CLASSES if targets else ()) as writer:
+        for number, data in enumerate(encoded()):
+            bad = damaged and number == DAMAGED
+            writer.add(
+                key(number),
+                data[: len(data) // 3] if bad else data,
+                number * 3 // COUNT if targets else None,
+            )
+    return location
+
+
+class Listed(Store):
+    """Pictures in memory, of which some cannot be read."""
+
+    kind = "listed"
+
+    def __init__(self, targets: Callable[[int], Any] = lambda index: None) -> None:
+        super().__init__("memory")
+        self.targets = targets
+        self.asked: list[int] = []
+
+    def __len__(self) -> int:
+        return COUNT
+
+    def key(self, index: int) -> str:
+        self._check(index)
+        return f"{index}.jpg"
+
+    def target(self, index: int) -> Any:
+        self._check(index)
+        self.asked.append(index)
+        return self.targets(index)
+
+    def _open(self) -> Any:
+        return self
+
+    def _read(self, opened: Any, index: int) -> Any:
+        if index == DAMAGED:
+            raise self._damaged(index, "it is cut short")
+        return memoryview(encoded()[index])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_batches_are_those_of_the_folder(tmp_path: Path, folder: Path, kind: str) -> None:
+    """The same order, targets and pixels come from each kind of store as from `ImageFolder`."""
+    dataset = StoreDataset(stored(tmp_path, kind), RandomResizedCrop(24))
+    plain = ImageFolder(folder, RandomResizedCrop(24))
+
+    assert same(epoch(dataset, 4, shuffle=True, seed=3), epoch(plain, 4, shuffle=True, seed=3))
+    assert dataset.classes == plain.classes
+    assert dataset.class_to_idx == plain.class_to_idx
+    assert dataset.targets == plain.targets
+    assert [dataset.key(index) for index in range(COUNT)] == [key(n) for n in range(COUNT)]
+    assert list(dataset.samples)[:2] == [(key(0), 0), (key(1), 0)]
+    assert dataset.samples[-1] == dataset.imgs[COUNT - 1] == (key(COUNT - 1), 2)
+    assert dataset.samples[1:3] == [(key(1), 0), (key(2), 0)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+@pytest.mark.filterwarnings(*PROCESSES)
+def test_worker_processes_open_the_store_by_themselves(
+    tmp_path: Path, kind: str, context: str
+) -> None:
+    """PyTorch's DataLoader gives the same with workers as without, however they are started."""
+    if context not in torch.multiprocessing.get_all_start_methods():
+        pytest.skip(f"there is no {context} here")
+    dataset = StoreDataset(stored(tmp_path, kind), ResizeCenterCrop(32, 24))
+    dataset[0]  # the parent has the store open
+    several = DataLoader(dataset, 6, num_workers=1, multiprocessing_context=context)
+
+    assert same(list(several), list(DataLoader(dataset, 6)))
+
+
+@pytest.mark.filterwarnings(*PROCESSES)
+def test_ranks_share_the_shards_of_a_tar_store(tmp_path: Path) -> None:
+    """`Loader` deals a store of several shards to ranks, each item to one."""
+    for shard in range(3):
+        with create_store(tmp_path / f"part-{shard}.tar", classes=CLASSES) as writer:
+            for number in range(shard, COUNT, 3):
+                writer.add(f"{number}.jpg", encoded()[number], number)
+    dataset = StoreDataset(tmp_path / "part-{0..2}.tar", RandomResizedCrop(24))
+
+    loaders = [Loader(dataset, 4, True, rank=rank, world_size=4, threads=2) for rank in range(4)]
+    shares = [[int(target) for batch in loader for target in batch[1]] for loader in loaders]
+
+    assert len(dataset) == COUNT
+    assert sorted(target for share in shares for target in share) == list(range(COUNT))
+    assert {len(share) for share in shares} == {5, 6}
+
+
+@pytest.mark.parametrize("kind", ["tar", "lmdb", "hdf5", "recordio"])
+def test_damaged_pictures_are_named_by_their_key(tmp_path: Path, kind: str) -> None:
+    """An error has the store's place, the item's key and its index, and so has `errors`."""
+    location = stored(tmp_path, kind, damaged=True)
+    dataset = StoreDataset(location, RandomResizedCrop(24))
+
+    with pytest.raises(DecodeError) as caught:
+        dataset[DAMAGED]
+    assert str(caught.value).startswith(f"{location}, {key(DAMAGED)} (item {DAMAGED}): ")
+
+    dataset.on_error = "skip"
+    with Loader(dataset, COUNT, threads=2) as loader:
+        [[images, _]] = copies(loader)
+        assert (len(images), loader.skipped) == (COUNT - 1, 1)
+    [failure] = dataset.errors
+    assert failure[:2] == (DAMAGED, f"{location}, {key(DAMAGED)}")
+
+
+def test_files_are_named_by_their_path(tmp_path: Path) -> None:
+    """Where a picture is a file, that is what an error names."""
+    location = stored(tmp_path, "folder", damaged=True)
+    dataset = StoreDataset(location, RandomResizedCrop(24))
+
+    with pytest.raises(DecodeError) as caught:
+        dataset[DAMAGED]
+    assert str(caught.value).startswith(f"{location / key(DAMAGED)} (item {DAMAGED}): ")
+
+
+def test_damage_of_the_store_is_named_once() -> None:
+    """What a store says of an item is not said again, and follows the same policies."""
+    dataset = StoreDataset(Listed(), RandomResizedCrop(24))
+
+    with pytest.raises(StoreError) as caught:
+        dataset[DAMAGED - COUNT]
+    assert str(caught.value) == f"memory, {DAMAGED}.jpg (item {DAMAGED - COUNT}): it is cut short"
+
+    dataset.on_error = "replace"
+    assert dataset[DAMAGED].shape == (3, 24, 24)
+    assert dataset.errors[-1] == Failure(DAMAGED, f"memory, {DAMAGED}.jpg", "it is cut short")
+
+
+def test_whether_there_are_targets_is_found_out() -> None:
+    """One target among those looked at is enough; the caller may say what nobody can see."""
+    none, some = StoreDataset(Listed()), StoreDataset(Listed(lambda index: index or None))
+
+    assert (none.has_targets, some.has_targets) == (False, True)
+    assert none[0].size == (64, 48)
+    assert some[3][1] == 3
+    assert StoreDataset(Listed(), has_targets=True)[0][1] is None
+    assert some.targets == [None, *range(1, COUNT)]
+
+
+def test_targets_are_read_once_and_not_pickled() -> None:
+    """All targets are asked for when they are first wanted; a copy reads its own."""
+    store = Listed(abs)
+    dataset = StoreDataset(store)
+    before = len(store.asked)
+
+    assert dataset.targets is dataset.targets
+    assert len(store.asked) == before + COUNT
+    assert "_targets" not in copy.copy(dataset).__dict__
+
+
+def test_copies_read_by_themselves(tmp_path: Path) -> None:
+    """A pickled dataset opens its store anew, and gives the same after the first was closed."""
+    dataset = StoreDataset(stored(tmp_path, "tar"), RandomResizedCrop(24, scale=(1, 1)))
+    other = pickle.loads(pickle.dumps(dataset))
+    dataset.store.close()
+
+    assert len(other) == COUNT
+    assert other[2][1] == 0
+    with pytest.raises(ValueError, match="closed"):
+        dataset[2]
+
+
+def test_indices_are_those_of_a_list() -> None:
+    """Negative ones and tensors count, others are an IndexError that names the store."""
+    dataset = StoreDataset(Listed(abs))
+
+    assert dataset[-1][1] == dataset[torch.tensor(COUNT - 1)][1] == COUNT - 1
+    with pytest.raises(IndexError, match="memory: there is no item 23"):
+        dataset[COUNT]
+    with pytest.raises(IndexError):
+        dataset[-COUNT - 1]
+    with pytest.raises(IndexError):
+        dataset.key(COUNT)
+
+
+def test_options_are_those_of_every_dataset(tmp_path: Path) -> None:
+    """A store that is open is taken as it is; options are checked; repr shows the store."""
+    location = stored(tmp_path, "tar", targets=False)
+    with open_store(location) as store:
+        dataset = StoreDataset(store, reduce=2, output="array", target_transform=str)
+
+        assert dataset.store is store
+        assert dataset[0].shape == (24, 32, 3)
+        assert f"Store: tar at {location}" in repr(dataset)
+        with pytest.raises(ValueError, match="open already"):
+            StoreDataset(store, kind="tar")
+    with pytest.raises(TypeError, match="no option 'nonsense'"):
+        StoreDataset(Listed(), nonsense=1)
+    with pytest.raises(FileNotFoundError):
+        StoreDataset(tmp_path / "there is none.tar")
+
+
+def test_nothing_is_copied_on_the_way_to_the_core() -> None:
+    """A sample's source is the very view that the store hands out."""
+    store = Listed()
+    source, _ = StoreDataset(store).read(3)
+
+    assert isinstance(source, memoryview)
+    assert source.obj is encoded()[3]
