@@ -17,6 +17,9 @@ _PACKAGE = Path(fastdecode.__file__).parent
 _MODULES = sorted(_PACKAGE.rglob("*.py"))
 _TESTS = sorted(Path(__file__).parent.glob("test_*.py"))
 # A module imports only from rows above its own (and, in the lowest, from its neighbours).
+_LIBRARIES = {"torch": "torch", "ray": "ray.data", "lmdb": "lmdb", "hdf5": "h5py"}
+"""What files and folders whose names begin so need."""
+
 _LAYERS = (
     ("errors", "types"),
     ("headers", "buffers"),
@@ -170,8 +173,10 @@ def test_modules_declare_what_they_offer(path: Path) -> None:
     """`__all__` of a module names things that exist, in sorted order."""
     if "adapters" in path.parts or path.name in ("__init__.py", "__main__.py"):
         return
-    if "torch" in path.relative_to(_PACKAGE).parts:
-        pytest.importorskip("torch")
+    for part in path.relative_to(_PACKAGE).with_suffix("").parts:
+        for start, library in _LIBRARIES.items():
+            if part.startswith(start):
+                pytest.importorskip(library)
     module = importlib.import_module(_name(path))
 
     assert module.__all__ == sorted(

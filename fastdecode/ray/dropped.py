@@ -1,0 +1,85 @@
+"""`Dropped`: which pictures a job has left out, wherever on the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+__all__ = ["Dropped"]
+
+_MOST = 10_000
+
+
+class Dropped:
+    """Counts the pictures that ``on_error="drop"`` leaves out, over the whole cluster.
+
+    Make one, give it to `read_images` or `decode_images`, consume the dataset, then ask it. A
+    picture counts once, however often Ray runs its task again, and however many epochs there are.
+
+    Parameters
+    ----------
+    most : int
+        How many reasons to keep; what is beyond that is only counted.
+
+    Notes
+    -----
+    It is an actor without a CPU of its own, on the node of whoever makes it. A task tells it of
+    its bad pictures before it hands on the rows beside them: the count is complete when the
+    dataset has been consumed.
+
+    Examples
+    --------
+    >>> dropped = Dropped()  # doctest: +SKIP
+    >>> dataset = read_images(
+    ...     "photos", size=224, on_error="drop", dropped=dropped
+    ... )  # doctest: +SKIP
+    >>> for batch in dataset.iter_torch_batches(): ...  # doctest: +SKIP
+    >>> dropped.count()  # doctest: +SKIP
+    3
+    """
+
+    def __init__(self, most: int = _MOST) -> None:
+        if not ray.is_initialized():
+            ray.init()
+        # A node that may be taken away at any time is no place for the count.
+        place = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+        log: Any = ray.remote(_Log)
+        self._actor = log.options(num_cpus=0, scheduling_strategy=place).remote(most)
+
+    def add(self, reasons: Mapping[str, str]) -> None:
+        """Note pictures by their path, and return when that is done."""
+        ray.get(self._actor.add.remote(dict(reasons)))
+
+    def count(self) -> int:
+        """Return how many different pictures have been left out so far."""
+        found: int = ray.get(self._actor.count.remote())
+        return found
+
+    def reasons(self) -> dict[str, str]:
+        """Return what was wrong with each, by its path, or by a digest of its bytes."""
+        found: dict[str, str] = ray.get(self._actor.reasons.remote())
+        return found
+
+
+class _Log:
+    """The actor."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._seen: set[int] = set()
+        self._reasons: dict[str, str] = {}
+
+    def add(self, reasons: dict[str, str]) -> None:
+        for name, reason in reasons.items():
+            self._seen.add(hash(name))  # 64 bits: a thousandth of the memory that paths may take
+            if name in self._reasons or len(self._reasons) < self._most:
+                self._reasons[name] = reason
+
+    def count(self) -> int:
+        return len(self._seen)
+
+    def reasons(self) -> dict[str, str]:
+        return self._reasons

@@ -1,0 +1,230 @@
+"""`read_images`: from a folder, a list or a store to a dataset of pictures."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import ray
+
+from fastdecode.api import DEFAULT_MAX_PIXELS
+from fastdecode.arguments import is_int
+from fastdecode.errors import FastDecodeError
+from fastdecode.ray.options import OnError, Options
+from fastdecode.ray.tables import label_type
+from fastdecode.ray.tasks import Read
+from fastdecode.stores.base import Store
+from fastdecode.stores.opening import open_store
+
+if TYPE_CHECKING:
+    from fastdecode.ray.dropped import Dropped
+    from fastdecode.types import Box, Mode, Reduce
+
+__all__ = ["read_images"]
+
+_BLOCK = 64 << 20
+"""Bytes of pixels that a task makes, where their size is known: half of Ray's own limit."""
+
+_ROWS, _TASKS_PER_CORE = 256, 4
+
+# Each task costs Ray some milliseconds before the first one runs.
+_FEW_TASKS, _MANY_PER_CORE, _MOST_TASKS = 1000, 20, 10_000
+_REMOTE_THREADS, _ASKED = 16, 16
+
+
+def read_images(
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Store,
+    *,
+    size: int | tuple[int, int] | None = None,
+    reduce: Reduce = 1,
+    min_size: int | tuple[int, int] | None = None,
+    region: Box | None = None,
+    mode: Mode = "RGB",
+    orient: bool = False,
+    max_pixels: int | None = DEFAULT_MAX_PIXELS,
+    backend: str | None = None,
+    on_error: OnError = "raise",
+    dropped: Dropped | None = None,
+    include_paths: bool = True,
+    include_labels: bool | None = None,
+    store_options: Mapping[str, Any] | None = None,
+    num_cpus: int = 1,
+    read_threads: int | None = None,
+    concurrency: int | None = None,
+    override_num_blocks: int | None = None,
+    ray_remote_args: Mapping[str, Any] | None = None,
+) -> ray.data.Dataset:
+    """Read and decode pictures on a Ray cluster.
+
+    Parameters
+    ----------
+    source : path, URI, list of paths or URIs, or Store
+        What `fastdecode.stores.open_store` opens: a folder (of classes, or loose), a CSV file, tar
+        shards, LMDB, HDF5, RecordIO. Or a pattern such as ``"photos/*.jpg"``; or a list of
+        files. Local paths must be there on every node: share them, or use URIs.
+    size : int or (height, width), optional
+        Resize all to this, in pixels; the aspect ratio is not kept, as in `ray.data.read_images`.
+        A JPEG is first reduced by its decoder as far as that leaves both sides, or `min_size`.
+    reduce, min_size, region, mode, orient, max_pixels, backend
+        As for `fastdecode.decode`; of modes ``"RGB"``, ``"L"`` and ``"RGBA"``. With `size`, the
+        region is what is resized, a `reduce` other than 1 is used as it is, and ``min_size`` of
+        twice the size comes closer to resizing the full picture.
+    on_error : {"raise", "drop", "column"}
+        ``"raise"``: a picture that is damaged or cannot be read ends the job. ``"drop"``: it is
+        left out, and noted by `dropped`, else in the log. ``"column"``: there is a column
+        ``error``, a text for a bad row, null for a good one; a bad row's image is black, or of
+        shape (0, 0, 3) without `size`.
+    dropped : Dropped, optional
+        What counts the rows that are left out.
+    include_paths : bool
+        Have a column ``path``. PyTorch has no tensors of texts: False, or `drop_columns`, is what
+        `iter_torch_batches` needs.
+    include_labels : bool, optional
+        Have a column ``label``: by default if the store has targets.
+    store_options : mapping, optional
+        For `open_store`, such as ``{"target_column": "species"}``, or ``{"kind": "tar"}``.
+    num_cpus : int
+        Cores of each task, and threads that it decodes with. See Notes.
+    read_threads : int, optional
+        Threads of each task that read ahead; by default 16 for URIs, whose every read waits for the
+        network, else 0.
+    concurrency : int, optional
+        Most tasks at once, as in Ray.
+    override_num_blocks : int, optional
+        How many tasks to make of it.
+    ray_remote_args : mapping, optional
+        More for each task, such as ``{"memory": 2**30}``.
+
+    Returns
+    -------
+    ray.data.Dataset
+        Of columns ``image`` (tensors of uint8, (H, W, 3); of one fixed shape if there is a `size`),
+        ``label``, ``path`` (the file, or the key in its store), and ``error``. Nothing is read
+        before it is consumed, and then in a stream.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is nothing.
+    StoreError
+        If the store is damaged.
+    TypeError, ValueError
+        If an argument is wrong.
+
+    Notes
+    -----
+    A task reads what it decodes: no encoded bytes go through Ray's object store. It makes about
+    64 MB of pixels, more where there would be over 1000 tasks and over 20 for each core, and hands
+    them on as they are done.
+
+    One core a task is the default because it fits on every node, and processes never wait for each
+    other's interpreter. More make fewer tasks at a time, and so less memory: useful for pictures of
+    tens of megapixels.
+
+    Examples
+    --------
+    >>> import fastdecode.ray
+    >>> dataset = fastdecode.ray.read_images(
+    ...     "s3://bucket/train", size=224, include_paths=False
+    ... )  # doctest: +SKIP
+    >>> for batch in dataset.iter_torch_batches(batch_size=64):  # doctest: +SKIP
+    ...     train(batch["image"], batch["label"])
+    """
+    options = Options.checked(
+        size,
+        num_cpus,
+        reduce=reduce,
+        min_size=min_size,
+        region=region,
+        mode=mode,
+        orient=orient,
+        max_pixels=max_pixels,
+        backend=backend,
+        on_error=on_error,
+        dropped=dropped,
+    )
+    if read_threads is not None and not (is_int(read_threads) and read_threads >= 0):
+        raise ValueError(f"read_threads must be 0 or more, not {read_threads!r}")
+    store = _store_of(source, dict(store_options or {}))
+    task = _task(store, options, include_labels, read_threads, paths=include_paths)
+    return ray.data.range(
+        len(store), override_num_blocks=override_num_blocks or _tasks(len(store), options)
+    ).map_batches(
+        task,
+        batch_size=None,
+        zero_copy_batch=True,
+        num_cpus=options.threads,
+        concurrency=concurrency,
+        **(ray_remote_args or {}),
+    )
+
+
+def _task(
+    store: Store, options: Options, labels: bool | None, threads: int | None, *, paths: bool
+) -> Read:
+    """Decide what the tasks read of a store, and send it to where they find it."""
+    first = _first_target(store)
+    labelled = first is not None if labels is None else labels
+    columns = [*(["label"] if labelled else []), *(["path"] if paths else [])]
+    if threads is None:
+        threads = _REMOTE_THREADS if "://" in store.location else 0
+    # `put` starts Ray, if that has not been done.
+    return Read(ray.put(store), options, columns, label_type(first), threads)
+
+
+def _store_of(source: Any, options: dict[str, Any]) -> Store:
+    """Open what somebody names."""
+    if isinstance(source, Store):
+        if options:
+            raise ValueError("store_options are for open_store, but this is a store already")
+        return source
+    if isinstance(source, (str, os.PathLike)):
+        where = os.fspath(source)
+        if "://" in where or os.path.lexists(where) or not glob.has_magic(where):
+            return open_store(where, **options)
+        found = sorted(glob.glob(where, recursive=True))  # noqa: PTH207 - the pattern may be absolute
+        if not found:  # shards may be named in braces, which are no pattern here
+            return open_store(where, **options)
+        source = [path for path in found if Path(path).is_file()]
+    return _listed([os.fspath(path) for path in source], options)
+
+
+def _listed(paths: list[str], options: dict[str, Any]) -> Store:
+    """Open a list of files, or of URIs below one place."""
+    from fastdecode.stores.listed import open_list
+
+    places = {urlsplit(path)[:2] if "://" in path else None for path in paths}
+    if places <= {None}:
+        return open_list(paths, **options)
+    place = next(iter(places))
+    if len(places) > 1 or place is None:
+        raise ValueError(
+            "the URIs must begin alike, up to the bucket: read the others by a call of their own"
+        )
+    root = f"{place[0]}://{place[1]}/"
+    return open_list([path[len(root) :] for path in paths], root=root, **options)
+
+
+def _first_target(store: Store) -> Any:
+    """Return the first target there is, passing over some damaged items, or items without."""
+    for index in range(min(len(store), _ASKED)):
+        try:
+            target = store.target(index)
+        except (FastDecodeError, OSError):
+            continue
+        if target is not None:
+            return target
+    return None
+
+
+def _tasks(count: int, options: Options) -> int:
+    """Decide how many tasks there are."""
+    rows = _ROWS if options.row_bytes is None else max(1, _BLOCK // options.row_bytes)
+    cores = int(ray.cluster_resources().get("CPU", 1))
+    wanted = max(-(-count // rows), min(count, cores * _TASKS_PER_CORE))
+    most = min(max(_FEW_TASKS, cores * _MANY_PER_CORE), _MOST_TASKS)
+    return max(1, min(wanted, most, count))

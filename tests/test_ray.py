@@ -1,0 +1,254 @@
+"""Ray Data on a local cluster of a head without cores and two nodes of one core each."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fastdecode import decode
+from fastdecode.errors import DecodeError
+from fastdecode.stores import create_store, open_store
+from fastdecode.testing import encode, picture
+
+ray = pytest.importorskip("ray")
+pytest.importorskip("ray.data")
+pytestmark = [
+    pytest.mark.usefixtures("cluster"),
+    # Ray's own settings, which it sets itself.
+    pytest.mark.filterwarnings("ignore:`use_.*is deprecated:DeprecationWarning"),
+]
+
+from ray_cluster import CUT, PHOTO, Gated, Mixed, two_nodes  # noqa: E402
+
+from fastdecode.ray import Dropped, decode_images, read_images  # noqa: E402
+
+CLASSES = {"ant": 3, "bee": 2, "cat": 4}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """Return the nodes that all tests share; the last test kills one."""
+    with two_nodes() as nodes:
+        yield nodes
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder of classes."""
+    root = tmp_path_factory.mktemp("tree")
+    for name, count in CLASSES.items():
+        (root / name).mkdir()
+        for at in range(count):
+            data = encode(picture(40 + 10 * at, 30 + len(name)))
+            (root / name / f"{at}.jpg").write_bytes(data)
+    return root
+
+
+def by_path(dataset: Any) -> dict[str, Any]:
+    """Return the rows, none of them twice."""
+    rows = dataset.take_all()
+    named = {row["path"]: row for row in rows}
+    assert len(named) == len(rows)
+    return named
+
+
+def test_a_folder_of_classes_gives_images_labels_and_paths(tree: Path) -> None:
+    """The pixels are those of `decode`, the labels those of torchvision's ImageFolder."""
+    rows = by_path(read_images(tree, override_num_blocks=3))
+
+    expected = {str(path): path for path in sorted(tree.rglob("*.jpg"))}
+    assert rows.keys() == expected.keys()
+    for name, path in expected.items():
+        assert np.array_equal(rows[name]["image"], decode(path.read_bytes()))
+        assert rows[name]["label"] == sorted(CLASSES).index(path.parent.name)
+
+
+def test_with_a_size_the_column_is_one_tensor(tree: Path) -> None:
+    """Batches are arrays (N, H, W, 3), and tensors of uint8 for PyTorch."""
+    dataset = read_images(tree, size=(32, 48), include_paths=False)
+
+    batches = list(dataset.iter_batches(batch_size=4))
+
+    assert [batch["image"].shape for batch in batches] == [(4, 32, 48, 3)] * 2 + [(1, 32, 48, 3)]
+    assert all(batch["image"].dtype == np.uint8 for batch in batches)
+    torch = pytest.importorskip("torch")
+    (tensors,) = dataset.iter_torch_batches(batch_size=9)
+    assert tensors["image"].shape == (9, 32, 48, 3)
+    assert tensors["image"].dtype == torch.uint8
+    assert tensors["label"].dtype == torch.int64
+    assert sorted(tensors["label"].tolist()) == [0, 0, 0, 1, 1, 2, 2, 2, 2]
+
+
+def test_options_are_those_of_decode(tree: Path) -> None:
+    """Reduce, region, mode and least size reach every task."""
+    path = str(tree / "cat" / "3.jpg")
+    for options in (
+        {"reduce": 2, "mode": "L"},
+        {"region": (3, 2, 33, 22), "mode": "RGBA"},
+        {"min_size": 8, "backend": "pillow", "orient": True},
+    ):
+        (row,) = read_images([path], **options).take_all()
+
+        assert np.array_equal(row["image"], decode(Path(path).read_bytes(), **options))
+
+
+def test_lists_patterns_tables_and_stores_are_read(tree: Path, tmp_path: Path) -> None:
+    """All name the same pictures."""
+    paths = [str(path) for path in sorted((tree / "cat").iterdir())]
+    table = tmp_path / "table.csv"
+    table.write_text("\n".join(f"{path},{at}.5" for at, path in enumerate(paths)))
+    with create_store(tmp_path / "folder", classes=["cat"]) as writer:
+        for path in paths:
+            writer.add(f"cat/{Path(path).name}", Path(path).read_bytes(), 0)
+
+    with create_store(tmp_path / "shard.tar", classes=["cat"]) as writer:
+        for path in paths:
+            writer.add(f"cat/{Path(path).name}", Path(path).read_bytes(), 0)
+
+    listed = by_path(read_images(paths))
+    found = by_path(read_images(str(tree / "c*" / "*.jpg")))
+    tabled = by_path(read_images(table))
+    with open_store(tmp_path / "folder") as store:
+        stored = by_path(read_images(store, include_labels=False))
+    packed = by_path(read_images(tmp_path / "shard.tar"))
+
+    assert list(listed) == list(found) == list(tabled) == paths
+    assert all("label" not in row for row in (*listed.values(), *stored.values()))
+    assert [row["label"] for row in tabled.values()] == [0.5, 1.5, 2.5, 3.5]
+    assert [row["label"] for row in packed.values()] == [0] * 4
+    for one, *others in zip(listed.values(), stored.values(), packed.values(), strict=True):
+        assert all(np.array_equal(one["image"], other["image"]) for other in others)
+
+
+def test_uris_are_read_through_fsspec(tree: Path) -> None:
+    """A folder, and a list of files, by threads that read ahead; nothing of it is a local path."""
+    pytest.importorskip("fsspec")
+    paths = [path.as_uri() for path in sorted((tree / "cat").iterdir())]
+
+    folder = read_images(tree.as_uri(), override_num_blocks=1).take_all()
+    listed = read_images(paths, override_num_blocks=1).take_all()
+
+    assert [row["label"] for row in folder] == [0, 0, 0, 1, 1, 2, 2, 2, 2]
+    for one, other in zip(folder[-4:], listed, strict=True):
+        assert np.array_equal(one["image"], other["image"])
+    with pytest.raises(ValueError, match="alike"):
+        read_images([*paths, "s3://bucket/other.jpg"])
+
+
+@pytest.mark.parametrize("threads", [0, 3])
+@pytest.mark.parametrize("size", [None, 16])
+def test_bad_rows_have_their_reason_in_a_column(size: int | None, threads: int) -> None:
+    """Whether the bytes are damaged or the store; the other rows are whole, with their labels."""
+    dataset = read_images(
+        Mixed("mixed"), size=size, on_error="column", read_threads=threads, override_num_blocks=2
+    )
+
+    rows = by_path(dataset)
+
+    bad = {path for path, row in rows.items() if row["error"] is not None}
+    assert len(rows) == 7
+    assert bad == {"item 1", "item 3", "item 5"}
+    assert "it is gone" in rows["item 3"]["error"]
+    assert all(row["image"].any() == (path not in bad) for path, row in rows.items())
+    assert rows["item 6"]["label"] == "6"
+
+
+def test_dropped_rows_are_counted_once() -> None:
+    """Over all tasks and epochs, with a reason for each."""
+    dropped = Dropped()
+    dataset = read_images(
+        Mixed("mixed"), size=16, on_error="drop", dropped=dropped, override_num_blocks=7
+    )
+
+    for _ in range(2):
+        assert list(by_path(dataset)) == ["item 0", "item 2", "item 4", "item 6"]
+        assert dropped.count() == 3
+    assert dropped.reasons().keys() == {"item 1", "item 3", "item 5"}
+    assert "it is gone" in dropped.reasons()["item 3"]
+
+
+def test_a_damaged_picture_ends_the_job_with_its_name() -> None:
+    """That is the default."""
+    with pytest.raises(Exception, match="item 1") as caught:
+        read_images(Mixed("mixed")).take_all()
+
+    assert "DecodeError" in repr(caught.value) or isinstance(caught.value, DecodeError)
+
+
+def test_a_column_of_bytes_is_decoded() -> None:
+    """Other columns stay, those of bad rows too; a null is a bad row."""
+    items = [{"bytes": data, "name": f"row {at}"} for at, data in enumerate([PHOTO, CUT, None])]
+    dataset = ray.data.from_items(items, override_num_blocks=1)
+    dropped, unnamed = Dropped(), Dropped()
+
+    rows = decode_images(dataset, on_error="column", keep_bytes=True).take_all()
+    kept = decode_images(
+        dataset, output="pixels", size=8, on_error="drop", dropped=dropped, name="name"
+    ).take_all()
+    decode_images(dataset, on_error="drop", dropped=unnamed).take_all()
+
+    assert [row["name"] for row in rows] == ["row 0", "row 1", "row 2"]
+    assert [row["error"] is None for row in rows] == [True, False, False]
+    assert np.array_equal(rows[0]["image"], decode(PHOTO))
+    assert rows[1]["bytes"] == CUT
+    assert [(row.keys(), row["pixels"].shape) for row in kept] == [({"name", "pixels"}, (8, 8, 3))]
+    assert dropped.reasons().keys() == {"row 1", "row 2"}
+    assert unnamed.count() == 2
+
+
+def test_all_rows_may_be_bad() -> None:
+    """What is left is an empty dataset of the same columns."""
+    dataset = ray.data.from_items([{"bytes": CUT, "name": "cut"}])
+
+    for size in (None, 8):
+        assert decode_images(dataset, size=size, on_error="drop").take_all() == []
+
+
+@pytest.mark.parametrize(("column", "words"), [("jpeg", "no column 'jpeg'"), ("name", "bytes")])
+def test_a_wrong_column_is_said(column: str, words: str) -> None:
+    """Its name is in the message, with those that are there."""
+    dataset = ray.data.from_items([{"bytes": PHOTO, "name": 3}])
+
+    with pytest.raises(Exception, match=words):
+        decode_images(dataset, column).take_all()
+
+
+def test_nothing_to_read_is_an_error(tmp_path: Path) -> None:
+    """An empty folder, or one that is not there, is no empty dataset."""
+    with pytest.raises(FileNotFoundError, match=tmp_path.name):
+        read_images(tmp_path)
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        read_images(tmp_path / "nowhere")
+    with pytest.raises(ValueError, match="read_threads"):
+        read_images(tmp_path, read_threads=-1)
+
+
+def test_a_node_that_is_lost_takes_no_row_with_it(cluster: Any, tmp_path: Path) -> None:
+    """Both nodes are at work when one is killed; every row still comes, and comes once."""
+    gate = tmp_path / "gate"
+    dataset = read_images(Gated(str(gate)), size=64, override_num_blocks=6)
+    batches = iter(dataset.iter_batches(batch_size=None, prefetch_batches=0))
+
+    seen = [*next(batches)["path"]]
+    while len(waiting := list(tmp_path.iterdir())) < 2:
+        time.sleep(0.01)
+    _, lost, process = waiting[0].name.split()
+    (node,) = (each for each in cluster.worker_nodes if each.node_id == lost)
+    cluster.remove_node(node, allow_graceful=False)
+    with suppress(ProcessLookupError):  # a machine that is lost takes all of its processes along
+        os.kill(int(process), signal.SIGKILL)
+    gate.touch()
+    for batch in batches:
+        seen += [*batch["path"]]
+        assert batch["image"].any(axis=(1, 2, 3)).all()
+
+    assert len(seen) == 120
+    assert sorted(seen) == sorted(f"item {index}" for index in range(120))
