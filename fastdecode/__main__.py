@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import platform
@@ -13,7 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import fastdecode
-from fastdecode import calibrate_command, preference, ranking, selection
+from fastdecode import preference, ranking, selection
 from fastdecode.bench.tables import Column, Table, paragraph, plain
 from fastdecode.cores import usable_cores
 from fastdecode.errors import FastDecodeError
@@ -22,6 +23,18 @@ from fastdecode.types import FORMATS, BackendInfo, Format, Header
 
 __all__ = ["Facts", "faster", "gather", "main"]
 
+_COMMANDS = {
+    "calibrate": "fastdecode.calibrate_command",
+    "check": "fastdecode.packing.check_command",
+    "index": "fastdecode.packing.index_command",
+    "pack": "fastdecode.packing.pack_command",
+}
+_EPILOG = """\
+python -m fastdecode calibrate       measure which is fastest on this machine
+python -m fastdecode check SRC       find damaged, odd and oversized images
+python -m fastdecode pack SRC DST    put images into tar, LMDB, HDF5, RecordIO
+python -m fastdecode index SHARD     make the index of a tar shard
+python -m fastdecode.bench           compare the backends on your own images"""
 _VARIABLES = ("FASTDECODE_BACKEND", "FASTDECODE_DISABLE")
 _COLUMNS = (
     Column("backend", widest=16),
@@ -231,14 +244,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
-    if words[:1] == ["calibrate"]:
-        return calibrate_command.main(words[1:])
+    if words and words[0] in _COMMANDS:
+        command = importlib.import_module(_COMMANDS[words[0]])
+        return int(command.main(words[1:]))
     parser = argparse.ArgumentParser(
         prog="python -m fastdecode",
         description="Show which decoding libraries work here, which of them decode() chooses\nfor "
         "each format, and how to install what is missing.",
-        epilog="python -m fastdecode calibrate   measure which is fastest on this machine\n"
-        "python -m fastdecode.bench       compare them on your own images",
+        epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--json", action="store_true", help="print the same as JSON")

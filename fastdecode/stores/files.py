@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,15 +29,25 @@ class FileStore(Store):
         Its keys are paths.
     kind : str
         ``"folder"`` or ``"list"``.
+    storage_options : mapping, optional
+        For a URI; see `fastdecode.stores.remote.filesystem`.
     """
 
-    def __init__(self, location: str, root: str, index: Index, kind: str) -> None:
+    def __init__(
+        self,
+        location: str,
+        root: str,
+        index: Index,
+        kind: str,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
         super().__init__(location)
         self.kind = kind  # type: ignore[misc]  # of the instance: two kinds share this class
         self.classes = index.classes
         self._root = root
         self._index = index
         self._remote = "://" in root
+        self._storage_options = storage_options
 
     def __len__(self) -> int:
         return len(self._index)
@@ -70,7 +81,7 @@ class FileStore(Store):
             return self
         from fastdecode.stores import remote
 
-        return remote.filesystem(self._root)
+        return remote.filesystem(self._root, self._storage_options)
 
     def _read(self, opened: Any, index: int) -> Buffer:
         if opened is self:

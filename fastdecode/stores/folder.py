@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,7 @@ def open_folder(
     *,
     targets: bool = True,
     extensions: Sequence[str] = EXTENSIONS,
+    storage_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Store:
     """Open a folder: of pictures, of tar shards, or one that LMDB has made.
@@ -43,6 +44,8 @@ def open_folder(
         folders, or with False, there are no targets, and all files below it are taken.
     extensions : sequence of str
         How the names of pictures end, in lower case.
+    storage_options : mapping, optional
+        For a URI: what its file system in fsspec is made with.
     **options
         Of the store that is in it.
 
@@ -70,7 +73,7 @@ def open_folder(
     if not remote and targets and (Path(location) / INDEX).exists():
         _no_options(options)
         return FileStore(location, location, Index.load(Path(location) / INDEX), "folder")
-    paths = _remote_paths(location) if remote else _paths(location)
+    paths = _remote_paths(location, storage_options) if remote else _paths(location)
     pictures = [path for path in paths if path.lower().endswith(tuple(extensions))]
     if not pictures:
         shards = [path for path in paths if path.lower().endswith(".tar") and "/" not in path]
@@ -78,9 +81,12 @@ def open_folder(
             raise FileNotFoundError(f"{location}: no picture in it ends in {', '.join(extensions)}")
         from fastdecode.stores.tar import open_tar
 
+        if remote:
+            options["storage_options"] = storage_options
         return open_tar([f"{location.rstrip('/')}/{shard}" for shard in shards], **options)
     _no_options(options)
-    return FileStore(location, location, _indexed(location, pictures, targets=targets), "folder")
+    index = _indexed(location, pictures, targets=targets)
+    return FileStore(location, location, index, "folder", storage_options)
 
 
 def _no_options(options: dict[str, Any]) -> None:
@@ -98,10 +104,10 @@ def _paths(location: str) -> list[str]:
     return found
 
 
-def _remote_paths(location: str) -> list[str]:
+def _remote_paths(location: str, options: Mapping[str, Any] | None) -> list[str]:
     from fastdecode.stores import remote
 
-    filesystem, root = remote.filesystem(location)
+    filesystem, root = remote.filesystem(location, options)
     start = len(root.rstrip("/")) + 1
     return sorted(path[start:] for path in filesystem.find(root))
 

@@ -15,7 +15,7 @@ import mmap
 import os
 import zlib
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +25,12 @@ from numpy.typing import NDArray
 from fastdecode.errors import StoreError
 from fastdecode.types import Buffer
 
-__all__ = ["Index", "IndexBuilder"]
+__all__ = ["Index", "IndexBuilder", "header_of"]
 
 _MAGIC = b"FDINDEX1"
 _ALIGNED = 8
 _CHUNK = 1 << 20
+_BEGINNING = 1 << 16
 _INT, _OTHER, _NONE = 0, 1, 2
 """How a target is kept: as a number in its column, as JSON among the texts, or not at all."""
 
@@ -217,6 +218,43 @@ class Index:
         start = number + 4
         length = int.from_bytes(self["texts"][number:start].tobytes(), "little")
         return json.loads(self["texts"][start : start + length].tobytes())
+
+
+def header_of(read: Callable[[int, int], Buffer], size: int, name: str) -> dict[str, Any]:
+    """Read the header of an index alone.
+
+    Parameters
+    ----------
+    read : callable
+        Gives so many bytes from an offset.
+    size : int
+        Of the whole index, in bytes.
+    name : str
+        What errors call it.
+
+    Returns
+    -------
+    dict
+        Not checked: the checksum would mean reading all. What is wrong in it is found out when the
+        index is loaded.
+
+    Raises
+    ------
+    StoreError
+        If it is no index.
+    """
+    start = bytes(read(0, min(size, _BEGINNING)))
+    first = len(_MAGIC) + 16
+    end = first + int.from_bytes(start[first - 8 : first], "little")
+    if start.startswith(_MAGIC) and len(start) < end <= size:
+        start = bytes(read(0, end))
+    try:
+        header = json.loads(start[first:end])
+    except ValueError as error:
+        raise _broken(name) from error
+    if not isinstance(header, dict):
+        raise _broken(name)
+    return header
 
 
 _OTHERS = ("keys", "key_ends", "texts")

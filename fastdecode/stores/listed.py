@@ -22,6 +22,7 @@ def open_list(
     header: bool | None = None,
     delimiter: str | None = None,
     root: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> FileStore:
     """Open a list of pictures.
 
@@ -38,6 +39,8 @@ def open_list(
     root : str, optional
         The folder, or URI of one, that relative paths begin in; by default that of the CSV file, or
         the current one.
+    storage_options : mapping, optional
+        For a URI; see `open_folder`.
 
     Returns
     -------
@@ -80,4 +83,4 @@ def open_list(
     for path, target in zip(paths, targets, strict=True):
         builder.add(path, target)
     root = base if root is None else os.fspath(root)
-    return FileStore(name, root, Index(builder.to_bytes(), name), "list")
+    return FileStore(name, root, Index(builder.to_bytes(), name), "list", storage_options)

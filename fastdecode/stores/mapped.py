@@ -1,0 +1,135 @@
+"""Ranges of a file: mapped into memory where it is a local one, else by request."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fastdecode.errors import StoreError
+from fastdecode.types import Buffer
+
+if TYPE_CHECKING:
+    from fastdecode.stores.remote import RemoteFile
+
+__all__ = ["Mapped", "is_uri", "local_path"]
+
+
+class Mapped:
+    """Read-only ranges of a file. Any number of threads may read at once.
+
+    Parameters
+    ----------
+    location : str
+        A local path, or a URI that fsspec knows.
+    storage_options : mapping, optional
+        For the URI's file system.
+
+    Attributes
+    ----------
+    location : str
+    size : int
+        In bytes, when it was opened.
+
+    Raises
+    ------
+    OSError
+        If it is not there, or cannot be read.
+    StoreError
+        If it is neither a regular file nor behind a URI.
+
+    Notes
+    -----
+    Touching a mapping where its file has been cut kills the process (SIGBUS, see mmap(2)), so each
+    read first asks how long the file is now: about half a microsecond. Whoever cuts a file while
+    somebody decodes from it is not helped by that; replace files by renaming.
+    """
+
+    def __init__(self, location: str, storage_options: Mapping[str, Any] | None = None) -> None:
+        self.location = location
+        self._map: mmap.mmap | None = None
+        self._remote: RemoteFile | None = None
+        self._closed = False
+        if is_uri(location):
+            from fastdecode.stores.remote import RemoteFile
+
+            self._remote = RemoteFile(location, storage_options)
+            self.size = self._remote.size
+            return
+        path = Path(local_path(location))
+        if path.exists() and not path.is_file() and not path.is_dir():
+            # Asked first, because opening a pipe waits for somebody to write to it.
+            raise StoreError(f"{location} is no regular file: nothing can be found again in it")
+        with path.open("rb") as file:
+            self.size = os.fstat(file.fileno()).st_size
+            if self.size:  # nothing can be mapped of an empty file
+                self._map = mmap.mmap(file.fileno(), self.size, access=mmap.ACCESS_READ)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether ranges are views of a mapping, rather than requests."""
+        return self._remote is None
+
+    def read(self, offset: int, size: int) -> Buffer:
+        """Return a range.
+
+        Parameters
+        ----------
+        offset, size : int
+            In bytes.
+
+        Returns
+        -------
+        memoryview or bytes
+            Of a local file a read-only view, which stays valid when this is closed.
+
+        Raises
+        ------
+        OSError
+            If it cannot be read.
+        StoreError
+            If the range does not lie in the file, or the file has been cut.
+        ValueError
+            If this has been closed.
+        """
+        if offset < 0 or size < 0 or offset + size > self.size:
+            places = f"bytes {offset} to {offset + size}"
+            raise StoreError(f"{self.location}: {places} are past its end at {self.size}")
+        mapping = self._map  # another thread may close meanwhile
+        if self._closed:
+            raise ValueError(f"{self.location}: the file has been closed")
+        if self._remote is not None:
+            data = self._remote.read(offset, size)
+            if len(data) != size:
+                raise self._cut(offset + len(data))
+            return data
+        if mapping is None:
+            return b""
+        now = mapping.size()
+        if now < offset + size:
+            raise self._cut(now)
+        return memoryview(mapping)[offset : offset + size]
+
+    def close(self) -> None:
+        """Let go of the file; views that were handed out keep what they need."""
+        # Not closed, only let go: `mmap.close` fails while there are views.
+        self._closed = True
+        self._map = None
+
+    def _cut(self, now: int) -> StoreError:
+        return StoreError(
+            f"{self.location}: the file has been cut to {now} bytes since it was opened, when it "
+            f"had {self.size}"
+        )
+
+
+def is_uri(location: str) -> bool:
+    """Whether a location is a URI that is not a local file."""
+    return "://" in location and not location.startswith("file://")
+
+
+def local_path(location: str) -> str:
+    """Return the path of a local file, which may be written as a ``file://`` URI."""
+    return location.removeprefix("file://")

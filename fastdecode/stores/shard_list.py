@@ -1,0 +1,212 @@
+"""Which shards a location stands for: braces, wildcards, a manifest, or one after another."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fastdecode.errors import StoreError
+from fastdecode.stores.mapped import Mapped, is_uri, local_path
+
+__all__ = ["Manifest", "braces", "manifest_of", "shard_locations"]
+
+_RANGE = re.compile(r"(\d+)\.\.(\d+)$")
+_MOST = 1_000_000
+_WILD = re.compile(r"[*?\[]")
+
+
+class Manifest(NamedTuple):
+    """What ``pack`` has written of its shards.
+
+    Attributes
+    ----------
+    shards : list of str
+        Their locations.
+    items : list of int or None
+        How many each has.
+    classes : list of str
+    """
+
+    shards: list[str]
+    items: list[int] | None
+    classes: list[str]
+
+
+def shard_locations(
+    location: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    storage_options: Mapping[str, Any] | None = None,
+) -> list[str]:
+    """List the shards that a location stands for.
+
+    Parameters
+    ----------
+    location : path, URI or sequence of them
+        A shard; ``train-{000..146}.tar``; ``train-*.tar``; or the ``train.tar`` that ``pack`` has
+        made shards of: those that its manifest, ``train.tar.json``, lists, and without one
+        ``train-00000.tar`` and those that follow. A name that is there stands for itself.
+    storage_options : mapping, optional
+        For the file system of URIs.
+
+    Returns
+    -------
+    list of str
+        In the order that is written, wildcards in the order of names.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is none, or one of a manifest's is missing.
+    StoreError
+        If a manifest is damaged, or a number is missing between two shards.
+    ValueError
+        If there are no locations, or the braces are too many.
+    """
+    if not isinstance(location, (str, os.PathLike)):
+        found = [one for each in location for one in shard_locations(each, storage_options)]
+        if not found:
+            raise ValueError("there are no shards: the list of locations is empty")
+        return found
+    where = os.fspath(location)
+    places = _Places(where, storage_options)
+    if not is_uri(where) and places.exists(where):
+        return [where]
+    names = braces(where)
+    if _WILD.search(where) and not where.startswith(("http://", "https://")):
+        return [one for name in names for one in places.matching(name)]
+    if len(names) > 1 or (is_uri(where) and places.exists(where)):
+        return names
+    listed = manifest_of(where, storage_options)
+    return places.numbered(where) if listed is None else listed.shards
+
+
+def manifest_of(location: str, storage_options: Mapping[str, Any] | None = None) -> Manifest | None:
+    """Read the manifest of shards, ``train.tar.json`` for ``train.tar``; None if there is none.
+
+    Raises
+    ------
+    FileNotFoundError
+        If one of its shards is missing.
+    StoreError
+        If it is damaged.
+    """
+    name = f"{location}.json"
+    places = _Places(name, storage_options)
+    if not places.exists(name):
+        return None
+    file = Mapped(name, storage_options)
+    try:
+        told = json.loads(bytes(file.read(0, file.size)))
+        folder = location[: len(location) - len(os.path.basename(location))]  # noqa: PTH119 - URIs
+        shards = [folder + str(shard) for shard in told["shards"]]
+        classes = [str(each) for each in told.get("classes", ())]
+        counts = {file["name"]: int(file["items"]) for file in told.get("files", ())}
+        items = [counts[shard] for shard in told["shards"]] if counts else None
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise StoreError(f"{name} is damaged, or no manifest of shards") from error
+    for shard in () if is_uri(location) else shards:
+        if not places.exists(shard):
+            raise FileNotFoundError(f"{shard}: this shard, which {name} lists, is missing")
+    return Manifest(shards, items, classes)
+
+
+def braces(pattern: str) -> list[str]:
+    """Expand ``{000..146}`` and ``{a,b}``, as a shell does.
+
+    Raises
+    ------
+    ValueError
+        If they are more than a million.
+    """
+    for start, sign in enumerate(pattern):
+        inside = _inside(pattern, start) if sign == "{" else None
+        if inside is None:
+            continue
+        some = [one for each in _alternatives(inside) for one in braces(each)]
+        rest = braces(pattern[start + len(inside) + 2 :])
+        if len(some) * len(rest) > _MOST:
+            raise ValueError(f"{pattern} stands for more than {_MOST} shards")
+        return [pattern[:start] + one + after for one in some for after in rest]
+    return [pattern]
+
+
+def _inside(pattern: str, start: int) -> str | None:
+    """Return what is between a brace and the one that closes it, if that stands for several."""
+    depth, several = 0, False
+    for place in range(start, len(pattern)):
+        depth += {"{": 1, "}": -1}.get(pattern[place], 0)
+        several = several or (depth == 1 and pattern[place] == ",")
+        if depth == 0:
+            inside = pattern[start + 1 : place]
+            return inside if several or _RANGE.match(inside) else None
+    return None
+
+
+def _alternatives(inside: str) -> list[str]:
+    """List what a pair of braces stands for."""
+    numbers = _RANGE.match(inside)
+    if numbers is None:
+        found, depth = [""], 0
+        for sign in inside:
+            depth += {"{": 1, "}": -1}.get(sign, 0)
+            if sign == "," and depth == 0:
+                found.append("")
+            else:
+                found[-1] += sign
+        return found
+    first, last = int(numbers[1]), int(numbers[2])
+    if abs(last - first) >= _MOST:
+        raise ValueError(f"{{{inside}}} stands for more than {_MOST} shards")
+    padded = any(len(each) > 1 and each[0] == "0" for each in numbers.groups())
+    width = max(map(len, numbers.groups())) if padded else 0
+    step = 1 if first <= last else -1
+    return [f"{n:0{width}d}" for n in range(first, last + step, step)]
+
+
+class _Places:
+    """A folder, or what is like one behind a URI."""
+
+    def __init__(self, location: str, storage_options: Mapping[str, Any] | None) -> None:
+        self._filesystem: Any = None
+        if is_uri(location):
+            from fastdecode.stores import remote
+
+            self._filesystem, _ = remote.filesystem(location, storage_options)
+
+    def exists(self, location: str) -> bool:
+        """Whether something is there."""
+        if self._filesystem is None:
+            return Path(local_path(location)).exists()
+        return bool(self._filesystem.exists(self._filesystem._strip_protocol(location)))
+
+    def matching(self, pattern: str, *, needed: bool = True) -> list[str]:
+        """List what matches wildcards, in the order of names."""
+        if self._filesystem is None:
+            found = sorted(glob.glob(local_path(pattern), recursive=True))  # noqa: PTH207 - strings
+        else:
+            paths = self._filesystem.glob(self._filesystem._strip_protocol(pattern))
+            found = [self._filesystem.unstrip_protocol(path) for path in sorted(paths)]
+        if needed and not found:
+            raise FileNotFoundError(f"{pattern}: nothing is called so")
+        return found
+
+    def numbered(self, location: str) -> list[str]:
+        """List ``train-00000.tar`` and so on for ``train.tar``, of which none may be missing."""
+        start, dot, suffix = location.rpartition(".")
+        begin = start if self._filesystem is not None else glob.escape(start)
+        skipped = len(start.rpartition("/")[2]) + 1
+        numbers = {}
+        for each in self.matching(f"{begin}-*{dot}{suffix}", needed=False):
+            digits = each.rpartition("/")[2][skipped : -len(dot + suffix)]
+            if digits.isdecimal():
+                numbers[int(digits)] = each
+        if not numbers:
+            raise FileNotFoundError(f"{location}: there is no such file, and no shards of it")
+        for number in range(len(numbers)):
+            if number not in numbers:
+                raise StoreError(f"{location}: its shard {number} of {len(numbers)} is missing")
+        return [numbers[number] for number in range(len(numbers))]

@@ -1,0 +1,219 @@
+"""`Concatenated`: several stores, one after another, as one."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from itertools import accumulate, chain
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple
+
+from fastdecode.errors import StoreError
+from fastdecode.stores.base import Store
+from fastdecode.stores.shard_list import shard_locations
+from fastdecode.types import Buffer
+
+try:
+    import resource
+except ImportError:  # Windows, where files are not so few
+    resource = None  # type: ignore[assignment]
+
+__all__ = ["Concatenated", "Part", "shard_locations"]
+
+
+class Part(NamedTuple):
+    """A store that is opened when it is needed.
+
+    Attributes
+    ----------
+    location : str
+    items : int
+        How many it has; a different count once it is open is an error.
+    classes : sequence of str
+    open : callable
+        It returns the store, and can be pickled.
+    """
+
+    location: str
+    items: int
+    classes: Sequence[str]
+    open: Callable[[], Store]
+
+
+class Concatenated(Store):
+    """Several stores as one, opened when something of them is wanted.
+
+    Parameters
+    ----------
+    location : str
+        As errors name the whole.
+    parts : sequence of Part or Store
+        A `Store` stays open.
+    kind : str
+    unique : bool, optional
+        Whether no key is in two of the parts. By default that is found out when a key is asked for
+        the first time, from all keys.
+
+    Raises
+    ------
+    ValueError
+        If they have different classes.
+
+    Notes
+    -----
+    Keys that are in two parts begin with the name of their part, "train-00007/", and then all do.
+    """
+
+    def __init__(
+        self,
+        location: str,
+        parts: Sequence[Part | Store],
+        kind: str,
+        *,
+        unique: bool | None = None,
+    ) -> None:
+        super().__init__(location)
+        self.kind = kind  # type: ignore[misc]  # of the instance: its parts may be of any
+        self.parts = list(parts)
+        self.classes = _agreed(location, self.parts)
+        lengths = [part.items if isinstance(part, Part) else len(part) for part in self.parts]
+        self._ends = list(accumulate(lengths))
+        self._unique = unique
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def key(self, index: int) -> str:
+        """Return the key in its part, after the part's name if keys clash."""
+        self._check(index)
+        number, place = self._place(index)
+        key = self._part(number).key(place)
+        if self._unique is None:
+            self._unique = self._found_unique()
+        return key if self._unique else f"{self._part_name(number)}/{key}"
+
+    def target(self, index: int) -> Any:
+        """Return the target in its part."""
+        self._check(index)
+        number, place = self._place(index)
+        return self._part(number).target(place)
+
+    def source(self, index: int) -> Buffer | str:
+        """Return what the part gives."""
+        self._check(index)
+        number, place = self._place(index)
+        return self._part(number).source(place)
+
+    def _open(self) -> Any:
+        return _Opened()
+
+    def _close(self, opened: Any) -> None:
+        opened.close()
+        for part in self.parts:
+            if isinstance(part, Store):
+                part.close()
+
+    def _read(self, opened: Any, index: int) -> Buffer:
+        number, place = self._place(index)
+        part = self.parts[number]
+        store = opened.store(number, part) if isinstance(part, Part) else part
+        data: Buffer = store.read(place)
+        return data
+
+    def _place(self, index: int) -> tuple[int, int]:
+        """Return the number of an item's part, and the item's index there."""
+        number = bisect_right(self._ends, index)
+        return number, index - (self._ends[number - 1] if number else 0)
+
+    def _part(self, number: int) -> Store:
+        part = self.parts[number]
+        opened: _Opened = self._handle()
+        return opened.store(number, part) if isinstance(part, Part) else part
+
+    def _part_name(self, number: int) -> str:
+        """Return what a part's keys begin with."""
+        names = [PurePosixPath(part.location).name.partition(".")[0] for part in self.parts]
+        name = names[number]
+        return name if name and names.count(name) == 1 else f"{number:05d}"
+
+    def _found_unique(self) -> bool:
+        seen: set[int] = set()
+        for number in range(len(self.parts)):
+            store = self._part(number)
+            own = {hash(store.key(place)) for place in range(len(store))}
+            if not seen.isdisjoint(own):
+                return False
+            seen |= own
+        return True
+
+
+class _Opened:
+    """The parts that one process has open, the least used of which make room."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._most = _most_open()
+        self._stores: OrderedDict[int, Store] = OrderedDict()
+
+    def store(self, number: int, part: Part) -> Store:
+        """Return a part, opened."""
+        with self._lock:
+            store = self._stores.get(number)
+            if store is not None:
+                self._stores.move_to_end(number)
+                return store
+        store = part.open()  # not under the lock: others need not wait for a server
+        if len(store) != part.items:
+            raise StoreError(
+                f"{part.location} has {len(store)} items, where {part.items} were counted before: "
+                "it has been replaced; open all anew"
+            )
+        with self._lock:
+            # Two threads may have opened it: the first one's is kept. What leaves is not closed,
+            # because somebody may be reading from it; nobody holds it for long.
+            store = self._stores.setdefault(number, store)
+            while len(self._stores) > self._most:
+                self._stores.popitem(last=False)
+            return store
+
+    def close(self) -> None:
+        """Close all."""
+        with self._lock:
+            for store in self._stores.values():
+                store.close()
+            self._stores.clear()
+
+
+def _most_open() -> int:
+    """Return how many parts to keep open: each has two files, and others need some."""
+    if resource is None:
+        return 512
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 1 << 18 if limit == resource.RLIM_INFINITY else max(8, limit // 4)
+
+
+def _agreed(location: str, parts: Sequence[Part | Store]) -> Sequence[str]:
+    """Return the classes of all parts, empty ones aside."""
+    named = [
+        (part.location, list(part.classes))
+        for part in parts
+        if (part.items if isinstance(part, Part) else len(part))
+    ]
+    if not named:
+        return next(chain((list(part.classes) for part in parts if part.classes), ((),)))
+    first, classes = named[0]
+    for other, its in named:
+        if its != classes:
+            raise ValueError(
+                f"{location}: {other} has other classes than {first} "
+                f"({_shown(its)} and {_shown(classes)}): open them one by one"
+            )
+    return classes
+
+
+def _shown(classes: Sequence[str]) -> str:
+    if not classes:
+        return "none"
+    return ", ".join(classes[:5]) + (f", ... ({len(classes)})" if len(classes) > 5 else "")

@@ -1,0 +1,198 @@
+"""`TarStore`: the pictures of one tar shard, found by their place, in any order."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fastdecode.errors import StoreError
+from fastdecode.stores.base import Store
+from fastdecode.stores.index import Index
+from fastdecode.stores.mapped import Mapped, is_uri, local_path
+from fastdecode.stores.tar_index import (
+    COLUMNS,
+    SUFFIX,
+    load_index,
+    made_for,
+    scanned,
+    summary,
+    way_out,
+)
+from fastdecode.stores.tar_samples import Choice, choice
+from fastdecode.types import Buffer
+
+__all__ = ["TarStore", "index_of"]
+
+
+class TarStore(Store):
+    """One tar shard.
+
+    Parameters
+    ----------
+    location : str
+        Path or URI.
+    index : path or URI, optional
+        Its index; by default ``SHARD.tar.fdx`` beside it. A local shard without one is gone through
+        once, from header to header, and its data is not read.
+    image : str or sequence of str, optional
+        Extensions of the picture, as in ``("jpg", "png")``: the first that a sample has. By default
+        any that is known as a picture's, of which a sample must have one.
+    target : str, optional
+        The extension of the target: a whole number in cls, cls2, id, index and inx; JSON; else
+        text. By default cls, or else json, or else txt; None where there is none.
+    storage_options : mapping, optional
+        For the file system of a URI.
+
+    Raises
+    ------
+    OSError
+        If it cannot be read.
+    StoreError
+        If it or its index is damaged, or they do not belong together; or if it is behind a URI and
+        has no index.
+
+    Notes
+    -----
+    Files of one sample follow one another, and are called the same up to the first dot after the
+    last slash; samples without a picture are left out. A key is the picture's name. Where one comes
+    twice, the second one is "name~2.jpg".
+
+    Before each picture its header is looked at, and compared with the index.
+    """
+
+    kind = "tar"
+
+    def __init__(
+        self,
+        location: str | os.PathLike[str],
+        *,
+        index: str | os.PathLike[str] | None = None,
+        image: str | Sequence[str] | None = None,
+        target: str | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(os.fspath(location))
+        self._wanted = choice(image, target)
+        self._storage_options = dict(storage_options or {})
+        self._index_at = index_of(self.location, index, self._wanted, storage_options)
+        self._index: Index | None = None
+        if self._index_at is None:
+            if is_uri(self.location):
+                raise StoreError(
+                    f"{self.location} has no index {SUFFIX} beside it, without which nothing is "
+                    "found in a shard that is not local: make one by fastdecode.stores.tar."
+                    "index_tar(LOCATION, index=FILE), and open it with index=FILE; or read it from "
+                    "its beginning by fastdecode.stores.tar_stream.stream_tar"
+                )
+            builder, about = scanned(self.location, self._wanted)
+            self._index = Index(builder.to_bytes(about), self.location + SUFFIX)
+        self.classes = self._indexed().classes
+        self._handle()  # so that one that is missing or cut is told now
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What has been found out by going through the shard goes along; a file is mapped again.
+        state = super().__getstate__()
+        return state if self._index_at is None else {**state, "_index": None}
+
+    def __len__(self) -> int:
+        return len(self._indexed())
+
+    def key(self, index: int) -> str:
+        """Return the picture's name in the shard."""
+        self._check(index)
+        return self._indexed().key(index)
+
+    def target(self, index: int) -> Any:
+        """Return the number, the object or the text beside the picture; None if there is none."""
+        self._check(index)
+        return self._indexed().target(index)
+
+    def _indexed(self) -> Index:
+        index = self._index
+        if index is None:
+            if self._index_at is None:
+                raise StoreError(f"{self.location}: its index is lost")
+            index = self._index = load_index(self._index_at, self._storage_options)
+        return index
+
+    def _open(self) -> Any:
+        index = self._indexed()
+        file = Mapped(self.location, self._storage_options)
+        told = index.about.get("shard_size")
+        if file.size != told:
+            raise StoreError(
+                f"{self.location} has {file.size} bytes, but its index is of a shard of {told}: "
+                f"{_lost(index, file.size)}if it is whole, {way_out(self.location)}"
+            )
+        return file, *(index[name] for name in COLUMNS)
+
+    def _read(self, opened: Any, index: int) -> Buffer:
+        file, offsets, sizes, heads, checks = opened
+        # item(): numbers of Python, which neither overflow nor are slow.
+        head = heads.item(index)
+        start = offsets.item(index) - head
+        try:
+            data = memoryview(file.read(start, head + sizes.item(index)))
+        except StoreError as error:
+            raise self._damaged(index, str(error)) from error
+        if zlib.crc32(data[:head]) != checks.item(index):
+            raise self._damaged(
+                index,
+                f"at byte {start} there is another member than its index says: the shard is "
+                f"damaged, or the index is not of it; if it is whole, {way_out(self.location)}",
+            )
+        return data[head:]
+
+    def _close(self, opened: Any) -> None:
+        opened[0].close()
+
+
+def index_of(
+    shard: str,
+    index: str | os.PathLike[str] | None,
+    wanted: Choice,
+    storage_options: Mapping[str, Any] | None,
+) -> str | None:
+    """Find the index of a shard; None if there is none, or none that was made for such members.
+
+    Raises
+    ------
+    FileNotFoundError, ValueError
+        If one is named, and is not there or made for others.
+    """
+    where = shard + SUFFIX if index is None else os.fspath(index)
+    if index is None and not _exists(where, storage_options):
+        return None
+    if wanted == Choice():
+        return where
+    made = made_for(summary(where, storage_options).about)
+    if made == wanted:
+        return where
+    if index is None:
+        return None
+    raise ValueError(
+        f"{where} was made for image={list(made.image)} and target={made.target!r}, not "
+        f"image={list(wanted.image)} and target={wanted.target!r}: make another by index_tar"
+    )
+
+
+def _exists(location: str, storage_options: Mapping[str, Any] | None) -> bool:
+    if not is_uri(location):
+        return Path(local_path(location)).exists()
+    from fastdecode.stores import remote
+
+    filesystem, path = remote.filesystem(location, storage_options)
+    return bool(filesystem.exists(path))
+
+
+def _lost(index: Index, size: int) -> str:
+    """Name the first item that is not all there."""
+    ends = index["offset"] + index["size"]
+    cut = (ends > size).nonzero()[0]
+    if not len(cut):
+        return ""
+    first = int(cut[0])
+    return f"item {first} ({index.key(first)}) and {len(cut) - 1} more are cut off; "

@@ -1,0 +1,204 @@
+"""Stores behind URIs: in fsspec's memory, and on a local server that speaks S3."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tars import numbered, picture, write_tar
+
+from fastdecode.errors import StoreError
+from fastdecode.stores import Store, open_store
+from fastdecode.stores.tar import index_tar, open_tar
+from fastdecode.stores.tar_stream import stream_tar
+
+fsspec = pytest.importorskip("fsspec")
+
+_COUNT = 6
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[dict[str, Any]]:
+    """Run a server of S3's interface on this machine; give what s3fs wants to know of it."""
+    pytest.importorskip("s3fs")
+    moto = pytest.importorskip("moto.server")
+    running = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    running.start()
+    host, port = running.get_host_and_port()
+    bucket = urllib.request.Request(f"http://{host}:{port}/test-bucket", method="PUT")
+    urllib.request.urlopen(bucket).close()
+    yield {
+        "key": "testing",
+        "secret": "testing",
+        "client_kwargs": {"endpoint_url": f"http://{host}:{port}", "region_name": "us-east-1"},
+    }
+    running.stop()
+
+
+@pytest.fixture(params=["memory", "s3"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, dict[str, Any], Any]:
+    """Give the URI of a folder, the options for it, and its file system."""
+    if request.param == "memory":
+        uri, options = f"memory://{tmp_path.name}", {}
+    else:
+        uri, options = f"s3://test-bucket/{tmp_path.name}", request.getfixturevalue("server")
+    system, _ = fsspec.core.url_to_fs(uri, **options)
+    return uri, options, system
+
+
+def _upload(place: tuple[str, dict[str, Any], Any], *files: Path) -> None:
+    uri, _, system = place
+    for file in files:
+        system.pipe_file(f"{uri}/{file.name}", file.read_bytes())
+
+
+def _shard(folder: Path, name: str = "t.tar", begin: int = 0) -> tuple[Path, Path]:
+    path = write_tar(folder / name, numbered(_COUNT, begin))
+    index_tar(path, classes=["cat"])
+    return path, path.with_name(f"{name}.fdx")
+
+
+def _check(store: Store, count: int = _COUNT) -> None:
+    assert len(store) == count
+    assert [store.target(i) for i in range(count)] == list(range(count))
+    assert [bytes(store.read(i)) for i in range(count)] == [picture(i) for i in range(count)]
+    assert store.key(0) == "0000.jpg"
+
+
+def test_a_remote_shard_is_read_by_its_index(place, tmp_path: Path) -> None:
+    """With the index beside it, or a local one, pictures are read by ranges, by threads too."""
+    uri, options, system = place
+    shard, index = _shard(tmp_path)
+    _upload(place, shard, index)
+
+    with open_store(f"{uri}/t.tar", storage_options=options) as store:
+        _check(store)
+        assert list(store.classes) == ["cat"]
+        _check(pickle.loads(pickle.dumps(store)))
+        with ThreadPoolExecutor(4) as threads:
+            found = list(threads.map(lambda i: bytes(store.read(i % _COUNT)), range(40)))
+        assert found == [picture(i % _COUNT) for i in range(40)]
+    system.rm(f"{uri}/t.tar.fdx")
+    with open_store(f"{uri}/t.tar", storage_options=options, index=index) as store:
+        _check(store)
+
+
+def test_a_remote_shard_without_an_index_says_what_to_do(place, tmp_path: Path) -> None:
+    """Nothing is downloaded as a surprise: the error says how an index is made, and that works."""
+    uri, options, _ = place
+    shard, _ = _shard(tmp_path)
+    _upload(place, shard)
+
+    with pytest.raises(StoreError, match=r"has no index.*index_tar\(LOCATION, index=FILE\)"):
+        open_store(f"{uri}/t.tar", storage_options=options)
+    with pytest.raises(ValueError, match="say by index= where"):
+        index_tar(f"{uri}/t.tar", storage_options=options)
+    index_tar(f"{uri}/t.tar", index=tmp_path / "made", storage_options=options)
+    with open_store(f"{uri}/t.tar", index=tmp_path / "made", storage_options=options) as store:
+        _check(store)
+
+
+def test_a_remote_shard_is_streamed(place, tmp_path: Path) -> None:
+    """Reading from beginning to end needs no index, and tells a cut."""
+    uri, options, system = place
+    shard, _ = _shard(tmp_path)
+    _upload(place, shard)
+
+    found = list(stream_tar(f"{uri}/t.tar", storage_options=options))
+    assert [bytes(sample.data) for sample in found] == [picture(i) for i in range(_COUNT)]
+
+    system.pipe_file(f"{uri}/t.tar", shard.read_bytes()[:3000])
+    with pytest.raises(StoreError, match=r"://.*after member '0000\.cls'.*cut short"):
+        list(stream_tar(f"{uri}/t.tar", storage_options=options))
+
+
+@pytest.mark.parametrize("pattern", ["t-{00000..00002}.tar", "t-*.tar", "t.tar"])
+@pytest.mark.parametrize("manifest", [True, False])
+def test_remote_shards_are_one_store(place, tmp_path: Path, pattern: str, manifest: bool) -> None:
+    """Braces, wildcards, numbers and a manifest stand for shards behind URIs, too."""
+    uri, options, system = place
+    names = [f"t-{number:05d}.tar" for number in range(3)]
+    for number, name in enumerate(names):
+        _upload(place, *_shard(tmp_path, name, number * _COUNT))
+    if manifest:
+        system.pipe_file(f"{uri}/t.tar.json", b'{"shards": ["%s"]}' % '", "'.join(names).encode())
+
+    with open_store(f"{uri}/{pattern}", storage_options=options) as store:
+        _check(store, 3 * _COUNT)
+        _check(pickle.loads(pickle.dumps(store)), 3 * _COUNT)
+
+
+def test_what_is_not_there_is_told(place, tmp_path: Path) -> None:
+    """A missing shard is a FileNotFoundError with its URI."""
+    uri, options, system = place
+    _upload(place, *_shard(tmp_path))
+
+    with pytest.raises(FileNotFoundError, match=r"none\.tar"):
+        open_store(f"{uri}/none.tar", storage_options=options)
+    with pytest.raises(FileNotFoundError, match=r"t-\*\.tar"):
+        open_store(f"{uri}/t-*.tar", storage_options=options)
+    system.rm(f"{uri}/t.tar")
+    with pytest.raises(FileNotFoundError):
+        open_tar([f"{uri}/t.tar"], storage_options=options).read(0)
+
+
+def test_another_shard_at_the_place_gives_no_bytes(place, tmp_path: Path) -> None:
+    """A shard replaced on the server is told by its headers, or by its size when it is opened."""
+    uri, options, _ = place
+    _upload(place, *_shard(tmp_path))
+    store = open_store(f"{uri}/t.tar", storage_options=options)
+    other = write_tar(tmp_path / "t.tar", numbered(_COUNT, begin=10))
+    _upload(place, other)
+
+    with pytest.raises(StoreError, match=r"item 2 \(0002\.jpg\).*another member"):
+        store.read(2)
+    _upload(place, write_tar(tmp_path / "t.tar", numbered(_COUNT + 9)))
+    with pytest.raises(StoreError, match="its index is of a shard of"):
+        open_store(f"{uri}/t.tar", storage_options=options)
+
+
+def _read_all(store: Store, results: Any) -> None:
+    results.put([bytes(store.read(i)) for i in range(len(store))])
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_other_processes_read_for_themselves(server, tmp_path: Path, method: str) -> None:
+    """What a process has opened on a server does not go through a fork; each opens its own."""
+    if method not in multiprocessing.get_all_start_methods():
+        pytest.skip(f"there is no {method} here")
+    uri = f"s3://test-bucket/{tmp_path.name}"
+    system, _ = fsspec.core.url_to_fs(uri, **server)
+    _upload((uri, server, system), *_shard(tmp_path))
+    store = open_store(f"{uri}/t.tar", storage_options=server)
+    store.read(0)
+    context = multiprocessing.get_context(method)
+    results = context.Queue()
+    process = context.Process(target=_read_all, args=(store, results))
+
+    process.start()
+    found = results.get(timeout=60)
+    process.join()
+
+    assert found == [picture(i) for i in range(_COUNT)]
+    assert bytes(store.read(1)) == picture(1)
+
+
+def test_uris_of_no_known_kind_are_told() -> None:
+    """Fsspec's own words say what is missing."""
+    with pytest.raises(ValueError, match="nonsense"):
+        open_store("nonsense://bucket/t.tar")
+
+
+def test_secrets_in_a_uri_are_not_shown() -> None:
+    """What follows the question mark of a signed URI is not in messages."""
+    from fastdecode.stores.remote import without_query
+
+    assert without_query("https://host/t.tar?signature=secret") == "https://host/t.tar"
+    assert without_query("s3://bucket/a") == "s3://bucket/a"

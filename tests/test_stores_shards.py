@@ -1,0 +1,269 @@
+"""Several shards as one store: which they are, what they have in common, and what is missing."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from tars import numbered, picture, write_tar
+
+from fastdecode.errors import StoreError
+from fastdecode.stores import Store, create_store, open_store
+from fastdecode.stores.shard_list import braces, shard_locations
+from fastdecode.stores.shards import Concatenated
+from fastdecode.stores.tar import index_tar, open_tar
+
+_EACH = 4
+
+
+def _shards(folder: Path, count: int = 5, *, indexed: bool = True) -> list[Path]:
+    paths = []
+    for number in range(count):
+        path = write_tar(folder / f"train-{number:05d}.tar", numbered(_EACH, begin=number * _EACH))
+        if indexed:
+            index_tar(path, classes=["cat", "dog"])
+        paths.append(path)
+    return paths
+
+
+def _manifest(folder: Path, shards: list[str], **more: object) -> None:
+    about = {"kind": "tar", "shards": shards, **more}
+    (folder / "train.tar.json").write_text(json.dumps(about))
+
+
+def _check(store: Store, count: int = 5 * _EACH) -> None:
+    assert len(store) == count
+    for index in (0, count - 1, _EACH, _EACH - 1, 1):
+        assert store.key(index) == f"{index:04d}.jpg"
+        assert store.target(index) == index
+        assert bytes(store.read(index)) == picture(index)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["train-{00000..00004}.tar", "train-*.tar", "train-0000{0,1}.tar", "train.tar", "."],
+)
+@pytest.mark.parametrize("indexed", [True, False])
+def test_shards_are_one_store(tmp_path: Path, pattern: str, indexed: bool) -> None:
+    """Braces, wildcards, the name that they were made of, and their folder open them in order."""
+    _shards(tmp_path, indexed=indexed)
+
+    with open_store(f"{tmp_path}/{pattern}") as store:
+        _check(store, 2 * _EACH if "," in pattern else 5 * _EACH)
+        assert list(store.classes) == (["cat", "dog"] if indexed else [])
+        _check(pickle.loads(pickle.dumps(store)), len(store))
+        with pytest.raises(IndexError, match="there is no item"):
+            store.read(len(store))
+    with pytest.raises(ValueError, match="closed"):
+        store.read(0)
+
+
+def test_a_list_of_shards_is_a_store(tmp_path: Path) -> None:
+    """The shards of a list come in its order, patterns in it too."""
+    paths = _shards(tmp_path)
+
+    with open_tar([paths[2], f"{tmp_path}/train-0000{{0,1}}.tar"]) as store:
+        assert [store.target(i) for i in range(len(store))] == [8, 9, 10, 11, *range(8)]
+    with pytest.raises(ValueError, match="empty"):
+        open_tar([])
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_a_manifest_says_which_shards(tmp_path: Path, counted: bool) -> None:
+    """The manifest that pack writes is heeded: these shards, in this order, with these counts."""
+    paths = _shards(tmp_path)
+    names = [path.name for path in paths[:3]]
+    more = {"files": [{"name": name, "items": _EACH} for name in names]} if counted else {}
+    _manifest(tmp_path, names, classes=["cat", "dog"], **more)
+
+    with open_store(tmp_path / "train.tar") as store:
+        _check(store, 3 * _EACH)
+        assert list(store.classes) == ["cat", "dog"]
+
+
+def test_what_is_missing_is_named(tmp_path: Path) -> None:
+    """A shard that a manifest, braces or the numbers promise, and that is not there, is told."""
+    paths = _shards(tmp_path)
+    _manifest(tmp_path, [path.name for path in paths])
+    paths[3].unlink()
+
+    with pytest.raises(FileNotFoundError, match=r"train-00003\.tar.*train\.tar\.json lists"):
+        open_store(tmp_path / "train.tar")
+    with pytest.raises(FileNotFoundError, match=r"train-00003\.tar"):
+        open_store(f"{tmp_path}/train-{{00000..00004}}.tar")
+    (tmp_path / "train.tar.json").unlink()
+    with pytest.raises(StoreError, match="shard 3 of 4 is missing"):
+        open_store(tmp_path / "train.tar")
+    with pytest.raises(FileNotFoundError, match="no such file, and no shards of it"):
+        open_store(tmp_path / "other.tar")
+    with pytest.raises(FileNotFoundError, match="nothing is called so"):
+        open_store(f"{tmp_path}/other-*.tar")
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"shards": 5}', '{"shards": ["a"], "files": 3}'])
+def test_a_damaged_manifest_is_refused(tmp_path: Path, text: str) -> None:
+    """A manifest that is none is an error with its name."""
+    (tmp_path / "train.tar.json").write_text(text)
+
+    with pytest.raises(StoreError, match=r"train\.tar\.json is damaged"):
+        open_store(tmp_path / "train.tar")
+
+
+def test_a_wrong_count_is_told(tmp_path: Path) -> None:
+    """A shard that has not as many items as its manifest says is an error, not other items."""
+    names = [path.name for path in _shards(tmp_path, 2)]
+    files = [{"name": name, "items": _EACH + 1} for name in names]
+    _manifest(tmp_path, names, files=files)
+
+    with (
+        open_store(tmp_path / "train.tar") as store,
+        pytest.raises(StoreError, match=r"train-00001\.tar has 4 items, where 5 were counted"),
+    ):
+        store.read(7)
+
+
+def test_an_error_names_the_shard(tmp_path: Path) -> None:
+    """Damage in one shard leaves the others to be read."""
+    paths = _shards(tmp_path)
+    store = open_store(tmp_path / "train.tar")
+    data = bytearray(paths[1].read_bytes())
+    data[0] ^= 1
+    paths[1].write_bytes(data)
+
+    with pytest.raises(StoreError, match=r"train-00001\.tar, item 0 \(0004\.jpg\)"):
+        store.read(_EACH)
+    assert bytes(store.read(0)) == picture(0)
+
+
+def test_a_cut_shard_is_told(tmp_path: Path) -> None:
+    """A shard that was cut before it was opened fails when it is needed."""
+    paths = _shards(tmp_path)
+    os.truncate(paths[4], 2000)
+    store = open_store(tmp_path / "train.tar")
+
+    assert bytes(store.read(0)) == picture(0)
+    with pytest.raises(StoreError, match=r"train-00004\.tar has 2000 bytes"):
+        store.read(5 * _EACH - 1)
+
+
+def test_keys_that_clash_begin_with_their_shard(tmp_path: Path) -> None:
+    """Keys stay as they are unless two shards have the same one; then all say their shard."""
+    for name in ("a", "b"):
+        write_tar(tmp_path / f"{name}.tar", numbered(2))
+    write_tar(tmp_path / "c.tar", numbered(2, begin=2))
+    (tmp_path / "d").mkdir()
+    write_tar(tmp_path / "d" / "a.tar", numbered(2))
+
+    clashing = open_store(f"{tmp_path}/{{a,b}}.tar")
+    assert [clashing.key(i) for i in range(4)] == [
+        "a/0000.jpg",
+        "a/0001.jpg",
+        "b/0000.jpg",
+        "b/0001.jpg",
+    ]
+    different = open_store(f"{tmp_path}/{{a,c}}.tar")
+    assert [different.key(i) for i in range(4)] == [f"{n:04d}.jpg" for n in range(4)]
+    same = open_tar([tmp_path / "a.tar", tmp_path / "d" / "a.tar"])
+    assert [same.key(i) for i in (0, 2)] == ["00000/0000.jpg", "00001/0000.jpg"]
+
+
+def test_classes_must_agree(tmp_path: Path) -> None:
+    """Class 0 must be the same in all shards that have pictures."""
+    for name, classes, count in (("a", ["cat"], 1), ("b", ["dog"], 1), ("c", [], 0)):
+        write_tar(tmp_path / f"{name}.tar", numbered(count))
+        index_tar(tmp_path / f"{name}.tar", classes=classes)
+
+    with pytest.raises(ValueError, match=r"b\.tar has other classes than .*a\.tar \(dog and cat\)"):
+        open_store(f"{tmp_path}/{{a,b}}.tar")
+    assert list(open_store(f"{tmp_path}/{{a,c}}.tar").classes) == ["cat"]
+
+
+def test_few_shards_are_open_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More shards than files may be open are read all the same, by threads too."""
+    monkeypatch.setattr("fastdecode.stores.shards._most_open", lambda: 2)
+    _shards(tmp_path, 8)
+    store = open_store(tmp_path / "train.tar")
+    wanted = [(index * 7) % len(store) for index in range(400)]
+
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda index: bytes(store.read(index)), wanted))
+
+    assert found == [picture(index) for index in wanted]
+    assert len(store._handle()._stores) == 2
+
+
+def test_shards_are_opened_when_they_are_needed(tmp_path: Path) -> None:
+    """Opening many shards opens none: an index says how many pictures it has."""
+    _shards(tmp_path)
+    store = open_store(tmp_path / "train.tar")
+
+    assert isinstance(store, Concatenated)
+    assert len(store) == 5 * _EACH
+    assert not store._handle()._stores
+    store.read(0)
+    assert list(store._handle()._stores) == [0]
+
+
+def test_indexes_may_lie_in_a_folder(tmp_path: Path) -> None:
+    """``index=`` names the folder with the indexes of all shards."""
+    paths = _shards(tmp_path, indexed=False)
+    (tmp_path / "indexes").mkdir()
+    for path in paths:
+        index_tar(path, index=tmp_path / "indexes" / f"{path.name}.fdx")
+
+    with open_store(f"{tmp_path}/train-*.tar", index=tmp_path / "indexes") as store:
+        _check(store)
+    with pytest.raises(FileNotFoundError):
+        open_store(f"{tmp_path}/train-*.tar", index=tmp_path)
+
+
+def test_stores_of_any_kind_can_be_put_together(tmp_path: Path) -> None:
+    """A folder and a shard make one store, with their own bytes each."""
+    for number, name in enumerate(("folder", "t.tar")):
+        with create_store(tmp_path / name, classes=["a"]) as writer:
+            writer.add(f"a/{number}.jpg", picture(number), 0)
+    parts = [open_store(tmp_path / "folder"), open_store(tmp_path / "t.tar")]
+
+    with Concatenated("both", parts, "mixed") as store:
+        assert [store.key(i) for i in range(2)] == ["a/0.jpg", "a/1.jpg"]
+        assert isinstance(store.source(0), str)
+        assert [bytes(store.read(i)) for i in range(2)] == [picture(0), picture(1)]
+    with pytest.raises(ValueError, match="closed"):
+        parts[1].read(0)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("a.tar", ["a.tar"]),
+        ("a{1..3}", ["a1", "a2", "a3"]),
+        ("a{08..11}.x", ["a08.x", "a09.x", "a10.x", "a11.x"]),
+        ("{2..0}", ["2", "1", "0"]),
+        ("{a,b}{0..1}", ["a0", "a1", "b0", "b1"]),
+        ("{a{0..1},b}", ["a0", "a1", "b"]),
+        ("a{b}c{", ["a{b}c{"]),
+        ("}{x,}", ["}x", "}"]),
+    ],
+)
+def test_braces_are_those_of_a_shell(pattern: str, names: list[str]) -> None:
+    """Ranges keep their zeros, alternatives may hold ranges, and other braces stay."""
+    assert braces(pattern) == names
+
+
+def test_too_many_shards_are_refused() -> None:
+    """A range by mistake does not fill the memory."""
+    for pattern in ("{0..99999999}", "{0..9999}{0..9999}"):
+        with pytest.raises(ValueError, match="more than 1000000"):
+            braces(pattern)
+
+
+def test_a_name_that_is_there_stands_for_itself(tmp_path: Path) -> None:
+    """Braces and wildcards in the name of a file that exists are characters."""
+    path = write_tar(tmp_path / "a[1]{x,y}.tar", numbered(1))
+
+    assert shard_locations(path) == [str(path)]
+    assert len(open_store(path)) == 1

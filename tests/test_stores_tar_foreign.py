@@ -1,0 +1,249 @@
+"""Tars that others write, and others that read ours: tarfile in all formats, and webdataset."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import struct
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+from conftest import samples
+from tars import numbered, picture, write_tar
+
+from fastdecode.errors import StoreError
+from fastdecode.stores import create_store, open_store
+from fastdecode.stores.tar_header import make_header, parse_header
+from fastdecode.stores.tar_stream import stream_tar
+
+_FORMATS = {
+    "ustar": tarfile.USTAR_FORMAT,
+    "gnu": tarfile.GNU_FORMAT,
+    "pax": tarfile.PAX_FORMAT,
+}
+
+
+@pytest.mark.parametrize("name", _FORMATS)
+def test_long_names_of_every_format_are_read(tmp_path: Path, name: str) -> None:
+    """Prefixes, GNU's long names and pax paths give the names that were written."""
+    names = [f"{'d' * 90}/{'n' * 60}", "short", f"{'ü' * 20}/{'é' * 20}"]
+    if name != "ustar":
+        names += ["x" * 300, f"{'a/' * 120}{'b' * 150}"]
+    parts = [(f"{each}.jpg", picture(n)) for n, each in enumerate(names)]
+    path = write_tar(tmp_path / "t.tar", parts, _FORMATS[name])
+
+    with open_store(path) as store:
+        assert [store.key(i) for i in range(len(store))] == [f"{each}.jpg" for each in names]
+        assert [bytes(store.read(i)) for i in range(len(store))] == [data for _, data in parts]
+    assert [(key, bytes(data)) for key, data, _ in stream_tar(path)] == parts
+
+
+@pytest.mark.parametrize("name", _FORMATS)
+def test_what_is_no_file_is_left_out(tmp_path: Path, name: str) -> None:
+    """Folders, links, devices and pipes are no samples, and nothing behind them is lost."""
+    path = tmp_path / "t.tar"
+    with tarfile.open(path, "w", format=_FORMATS[name], pax_headers={"comment": "x"}) as tar:
+        for number, kind in enumerate(
+            (tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE)
+        ):
+            about = tarfile.TarInfo(f"other{number}.jpg")
+            about.type = kind
+            about.linkname = "0.jpg" * (30 if name != "ustar" else 1)
+            tar.addfile(about)
+            about = tarfile.TarInfo(f"{number}.jpg")
+            about.size = 600
+            tar.addfile(about, io.BytesIO(b"%d" % number * 600))
+
+    with open_store(path) as store:
+        assert [store.key(i) for i in range(len(store))] == [f"{n}.jpg" for n in range(5)]
+        assert [bytes(store.read(i)) for i in range(5)] == [b"%d" % n * 600 for n in range(5)]
+    assert [sample.key for sample in stream_tar(path)] == [f"{n}.jpg" for n in range(5)]
+
+
+def test_files_are_grouped_as_webdataset_does(tmp_path: Path) -> None:
+    """The first dot after the last slash splits; "./", hidden files and meta data are no names."""
+    path = write_tar(
+        tmp_path / "t.tar",
+        [
+            ("__readme__", b"x"),
+            ("__meta__/a.jpg", b"x"),
+            ("README", b"x"),
+            ("./a.b/c.jpg", b"1"),
+            ("./a.b/c.cls", b" 7\n"),
+            ("./a.b/._c.jpg", b"apple"),
+            ("/d.seg.png", b"2"),
+            ("e.JPG", b"3"),
+            ("e.TXT", b"Text"),
+            ("f.json", b"{}"),
+        ],
+    )
+
+    with open_store(path) as store:
+        assert [(store.key(i), store.target(i)) for i in range(len(store))] == [
+            ("a.b/c.jpg", 7),
+            ("d.seg.png", None),
+            ("e.JPG", "Text"),
+        ]
+    assert [sample.key for sample in stream_tar(path)] == ["a.b/c.jpg", "d.seg.png", "e.JPG"]
+
+
+def test_a_key_that_comes_twice_is_numbered(tmp_path: Path) -> None:
+    """Two samples of one name are both there, under keys of their own."""
+    path = write_tar(tmp_path / "t.tar", [("a.jpg", b"1"), ("b.jpg", b"2"), ("a.jpg", b"3")])
+
+    with open_store(path) as store:
+        assert [store.key(i) for i in range(3)] == ["a.jpg", "b.jpg", "a~2.jpg"]
+        assert bytes(store.read(2)) == b"3"
+
+
+def test_scattered_samples_are_refused(tmp_path: Path) -> None:
+    """A target that does not follow its picture would be lost: that is told, whichever is first."""
+    parts = [("a.jpg", b"1"), ("b.jpg", b"2"), ("a.cls", b"3"), ("b.cls", b"4")]
+    for ordered in (parts, parts[::-1]):
+        path = write_tar(tmp_path / "t.tar", ordered)
+        with pytest.raises(StoreError, match=r"sample '[ab]' do not follow.*--sort=name"):
+            open_store(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "data"), [("cls", b"dog"), ("json", b"{"), ("txt", b"\xff"), ("json", b"[" * 100000)]
+)
+def test_targets_that_cannot_be_read_are_named(tmp_path: Path, name: str, data: bytes) -> None:
+    """A target that is none is an error with the sample, and what to say instead."""
+    path = write_tar(tmp_path / "t.tar", [("a.jpg", b"1"), (f"a.{name}", data)])
+
+    with pytest.raises(StoreError, match=rf"t\.tar: the \.{name} of sample 'a'.*target="):
+        open_store(path)
+
+
+def test_names_that_are_no_text_are_shown(tmp_path: Path) -> None:
+    """Bytes that are no UTF-8 are written with backslashes."""
+    path = tmp_path / "t.tar"
+    path.write_bytes(make_header(b"\xff\xfe.jpg", 3) + b"abc".ljust(512, b"\0") + bytes(1024))
+
+    with open_store(path) as store:
+        assert store.key(0) == "\\xff\\xfe.jpg"
+        assert bytes(store.read(0)) == b"abc"
+
+
+def test_sums_of_signed_bytes_are_taken(tmp_path: Path) -> None:
+    """Old tars on Suns summed headers with signed bytes; tar takes both, and so is done here."""
+    header = bytearray(make_header("ü.jpg".encode(), 1))
+    header[148:156] = b"%06o\0 " % (
+        sum(struct.unpack("512b", header[:148] + b" " * 8 + header[156:]))
+    )
+
+    found = parse_header(bytes(header))
+
+    assert found is not None
+    assert found.name == "ü.jpg".encode()
+
+
+def test_sizes_beyond_eight_gibibytes_are_read(tmp_path: Path) -> None:
+    """GNU's numbers in base 256 are written and read, and what follows such a member is found."""
+    size = (9 << 30) + 5
+    header = make_header(b"large.jpg", size)
+    path = tmp_path / "t.tar"
+    with path.open("wb") as file:
+        file.write(header)
+        file.seek(512 + size + 507)
+        file.write(make_header(b"small.jpg", 3) + b"abc".ljust(512, b"\0") + bytes(1024))
+
+    with tarfile.open(path) as tar:
+        assert [member.size for member in tar] == [size, 3]
+    with open_store(path) as store:
+        assert len(store) == 2
+        assert len(store.read(0)) == size
+        assert bytes(store.read(1)) == b"abc"
+
+
+@pytest.mark.skipif(os.system("tar --version >/dev/null 2>&1") != 0, reason="needs tar")
+@pytest.mark.parametrize("name", ["gnu", "posix", "ustar", "v7", "oldgnu"])
+def test_the_tar_command_writes_shards(tmp_path: Path, name: str) -> None:
+    """What tar makes of a folder is a store of it."""
+    (tmp_path / "in").mkdir()
+    for member, data in numbered(5):
+        (tmp_path / "in" / member).write_bytes(data)
+    subprocess.run(
+        ["tar", "-cf", "../t.tar", f"--format={name}", "--sort=name", "."],
+        cwd=tmp_path / "in",
+        check=True,
+    )
+
+    with open_store(tmp_path / "t.tar") as store:
+        assert [store.target(i) for i in range(len(store))] == list(range(5))
+        assert [bytes(store.read(i)) for i in range(5)] == [picture(n) for n in range(5)]
+
+
+def test_sparse_members_are_refused(tmp_path: Path) -> None:
+    """A member of which tar has left out the zeros would be read as other bytes: it is not read."""
+    path = tmp_path / "t.tar"
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as tar:
+        about = tarfile.TarInfo("a.jpg")
+        about.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0"}
+        about.size = 3
+        tar.addfile(about, io.BytesIO(b"abc"))
+
+    with pytest.raises(StoreError, match="is sparse"):
+        open_store(path)
+
+
+def _pictures() -> list[Path]:
+    return [sample.path for sample in samples("photos", "jpeg_kinds")][:12]
+
+
+def test_shards_of_webdataset_are_read(tmp_path: Path) -> None:
+    """What webdataset's TarWriter writes is read with the same keys, bytes and targets."""
+    webdataset = pytest.importorskip("webdataset")
+    paths = _pictures()
+    with webdataset.TarWriter(str(tmp_path / "t.tar")) as writer:
+        for number, path in enumerate(paths):
+            sample = {"__key__": f"dir/{number:03d}", "jpg": path.read_bytes(), "cls": number}
+            writer.write({**sample, "json": {"name": path.name}, "txt": "text"})
+
+    with (
+        open_store(tmp_path / "t.tar") as store,
+        open_store(tmp_path / "t.tar", target="json") as described,
+    ):
+        assert len(store) == len(paths)
+        for index, path in enumerate(paths):
+            assert store.key(index) == f"dir/{index:03d}.jpg"
+            assert bytes(store.read(index)) == path.read_bytes()
+            assert store.target(index) == index
+            assert described.target(index) == {"name": path.name}
+    for index, (key, data, target) in enumerate(stream_tar(tmp_path / "t.tar")):
+        assert (key, target) == (f"dir/{index:03d}.jpg", index)
+        assert bytes(data) == paths[index].read_bytes()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # not ours
+def test_webdataset_reads_our_shards(tmp_path: Path) -> None:
+    """Our shards are read by webdataset: one sample a picture, its bytes, and its target beside."""
+    webdataset = pytest.importorskip("webdataset")
+    paths = _pictures()
+    targets = [3, "text", {"a": [1, 2]}, None]
+    keys = [f"dir.x/{path.stem}.{n}.jpg" if n % 2 else f"{n}.jpg" for n, path in enumerate(paths)]
+    with create_store(tmp_path / "t.tar") as writer:
+        for number, path in enumerate(paths):
+            writer.add(keys[number], path.read_bytes(), targets[number % 4])
+
+    found = list(webdataset.WebDataset(str(tmp_path / "t.tar"), shardshuffle=False))
+
+    assert len(found) == len(paths)
+    assert [sample["jpg"] for sample in found] == [path.read_bytes() for path in paths]
+    assert found[0]["__key__"] == "0"
+    for number, sample in enumerate(found):
+        beside = {name: sample[name] for name in ("cls", "txt", "json") if name in sample}
+        target = targets[number % 4]
+        assert beside == (
+            {"cls": b"3"}
+            if target == 3
+            else {"txt": b"text"}
+            if target == "text"
+            else {"json": json.dumps(target).encode()}
+            if target
+            else {}
+        )

@@ -1,0 +1,168 @@
+"""Shards from their beginning to their end: pipes, short reads, memory; and names of members."""
+
+from __future__ import annotations
+
+import io
+import os
+import threading
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tars import numbered, picture, write_tar
+
+from fastdecode.errors import StoreError
+from fastdecode.stores.tar_header import make_header, parse_header
+from fastdecode.stores.tar_names import IMAGES, Names, key_of, split, stem_of
+from fastdecode.stores.tar_stream import Sample, stream_tar
+
+
+class _Trickle(io.RawIOBase):
+    """A stream that gives a few bytes at a time, and cannot seek."""
+
+    def __init__(self, data: bytes, most: int = 7) -> None:
+        self._data = io.BytesIO(data)
+        self._most = most
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        return self._data.read(min(size, self._most) if size >= 0 else self._most)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
+def test_a_pipe_is_read(tmp_path: Path) -> None:
+    """A pipe is read as it comes, by its name."""
+    data = write_tar(tmp_path / "t.tar", numbered(50)).read_bytes()
+    os.mkfifo(tmp_path / "pipe.tar")
+    writer = threading.Thread(target=(tmp_path / "pipe.tar").write_bytes, args=(data,))
+    writer.start()
+
+    found = list(stream_tar(tmp_path / "pipe.tar"))
+
+    writer.join()
+    assert [(bytes(each.data), each.target) for each in found] == [
+        (picture(number), number) for number in range(50)
+    ]
+
+
+def test_few_bytes_at_a_time_are_enough(tmp_path: Path) -> None:
+    """A stream may give less than is asked for; it is not closed, nor sought in."""
+    data = write_tar(tmp_path / "t.tar", numbered(3)).read_bytes()
+    stream = _Trickle(data)
+
+    assert [bytes(each.data) for each in stream_tar(stream)] == [picture(n) for n in range(3)]
+    assert not stream.closed
+    for end in range(0, 6 * 512, 100):
+        with pytest.raises(StoreError, match=r"the stream.*cut short"):
+            list(stream_tar(_Trickle(data[:end], 1000)))
+
+
+def test_samples_come_before_the_damage(tmp_path: Path) -> None:
+    """What is whole is given before the error for what is not, which names the file."""
+    path = write_tar(tmp_path / "t.tar", numbered(5))
+    os.truncate(path, 3 * 2560 + 600)
+    found: list[Sample] = []
+
+    with pytest.raises(StoreError, match=r"t\.tar: member '0003\.jpg' is cut short"):
+        found.extend(stream_tar(path))
+
+    assert [each.target for each in found] == [0, 1, 2]
+
+
+def test_stopping_early_closes_the_file(tmp_path: Path) -> None:
+    """Who stops in the middle leaves nothing open."""
+    path = write_tar(tmp_path / "t.tar", numbered(5))
+    stream = stream_tar(path)
+
+    assert next(stream).key == "0000.jpg"
+    stream.close()
+    path.unlink()
+
+
+def test_memory_is_that_of_one_sample(tmp_path: Path) -> None:
+    """However long a shard is, little of it is held, and nothing of what is left out."""
+    members = [(f"{n:03d}.{name}", bytes(200_000)) for n in range(60) for name in ("jpg", "raw")]
+    path = write_tar(tmp_path / "t.tar", members)
+    tracemalloc.start()
+    count = sum(1 for _ in stream_tar(path))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert count == 60
+    assert peak < 4 << 20
+
+
+def test_a_size_that_is_a_lie_takes_no_memory(tmp_path: Path) -> None:
+    """A header that promises terabytes is a cut shard, not an end of memory."""
+    path = tmp_path / "t.tar"
+    path.write_bytes(make_header(b"a.jpg", 1 << 70) + bytes(1024))
+
+    with pytest.raises(StoreError, match="cut short"):
+        list(stream_tar(path))
+
+
+_KEYS = st.lists(
+    st.text(st.sampled_from("aB.%~-_/2é "), min_size=1, max_size=12)
+    .map(lambda text: "/".join(part for part in text.split("/") if part.strip(".")))
+    .filter(bool)
+    .flatmap(lambda text: st.sampled_from([text, text + ".jpg", text + ".PNG", text + ".x"])),
+    max_size=30,
+    unique=True,
+)
+
+
+@settings(deadline=None)
+@given(_KEYS)
+def test_any_keys_come_back_from_their_names(keys: list[str]) -> None:
+    """Names in a tar are different samples to WebDataset, and tell the keys they were made of."""
+    names = Names()
+    stems = set()
+    for key in keys:
+        stem, extension, owner = names.take(key, b"\xff\xd8\xff")
+        assert split(f"{stem}.{extension}") == (stem, extension)
+        assert extension.lower() in IMAGES
+        assert key_of(stem, extension, owner) == key
+        stems.add(stem)
+        with pytest.raises(ValueError, match="there already"):
+            names.take(key, b"\xff\xd8\xff")
+
+    assert len(stems) == len(keys)
+
+
+@pytest.mark.parametrize(
+    ("key", "data", "name"),
+    [
+        ("cat/1.jpg", b"", "cat/1.jpg"),
+        ("cat/1.tar.jpg", b"", "cat/1%2Etar.jpg"),
+        ("cat/1", b"\x89PNG", "cat/1%-.png"),
+        ("cat/1.dat", b"?", "cat/1%2Edat%-.img"),
+        ("v1.0/1.webp", b"", "v1.0/1.webp"),
+        ("100%/1.jpg", b"", "100%/1.jpg"),
+        ("100%/1.2.jpg", b"", "100%25/1%2E2.jpg"),
+    ],
+)
+def test_only_what_must_be_is_escaped(key: str, data: bytes, name: str) -> None:
+    """Keys that WebDataset takes as they are stay as they are."""
+    stem, extension, _ = stem_of(key, data)
+
+    assert f"{stem}.{extension}" == name
+
+
+@settings(deadline=None)
+@given(st.binary(min_size=1, max_size=400).filter(lambda name: b"\0" not in name))
+def test_headers_are_read_as_they_were_written(name: bytes) -> None:
+    """Name, size and owner come back; a bit that flips is found."""
+    header = make_header(name, 12345, b"somebody")[-512:]
+    found = parse_header(header)
+
+    assert found is not None
+    assert (found.size, found.kind, found.owner) == (12345, b"0", b"somebody")
+    assert found.name == name or name.startswith(found.name)
+    for place in (0, 99, 124, 135, 345, 511):
+        damaged = bytearray(header)
+        damaged[place] ^= 1
+        assert parse_header(bytes(damaged)) is None
