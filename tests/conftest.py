@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib.util
 import os
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +21,9 @@ NO_RANKING = str(Path(__file__).parent / "data" / "there-is-no-ranking.json")
 
 REQUIRED = "FASTDECODE_REQUIRED_BACKENDS"
 """Environment variable with the names, separated by commas, of backends that must be usable."""
+
+LIBRARIES = "FASTDECODE_REQUIRED_LIBRARIES"
+"""Likewise of modules that optional parts need: their tests must not be skipped."""
 
 
 class Sample(NamedTuple):
@@ -63,6 +67,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     missing = sorted(set(required) - set(usable_backends()))
     if missing:
         pytest.exit(f"{REQUIRED} lists {', '.join(missing)}, which cannot be used here", 3)
+    for name in filter(None, os.environ.get(LIBRARIES, "").split(",")):
+        if importlib.util.find_spec(name) is None:
+            pytest.exit(f"{LIBRARIES} lists {name}, which is not installed", 3)
 
 
 @pytest.fixture(autouse=True)
