@@ -1,0 +1,155 @@
+"""``python -m fastdecode check``: find what is damaged, odd or too large among pictures."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fastdecode import outfile
+from fastdecode.cores import usable_cores
+from fastdecode.errors import FastDecodeError
+from fastdecode.packing.arguments import positive
+from fastdecode.packing.progress import progress
+from fastdecode.packing.surveying import FAILING, Finding, Limits, Status, survey
+from fastdecode.packing.tables import brief, megabytes, printed, say, table
+from fastdecode.packing.verify import reason
+from fastdecode.stores import open_store
+
+__all__ = ["main"]
+
+_EXAMPLES = """\
+examples:
+  python -m fastdecode check photos/
+  python -m fastdecode check train.tar --csv findings.csv --max-side 4096
+
+damaged      does not decode, all of it
+no image     of no format that is known
+unsupported  of a format that nothing installed here reads
+unreadable   the store does not give its bytes
+oversized    beyond --max-side or --max-pixels
+odd          decodes, but with a warning of the codec (damaged, with --strict);
+             or CMYK, 16 bit, turned by EXIF, animated, with a suffix that is
+             not its format's, or with something behind its end
+duplicate    the bytes of an earlier one
+
+exit status: 0; 1 if anything is damaged, no image, unsupported or unreadable;
+2 for a wrong argument, nothing at SRC, or a file that cannot be written; 130
+after Ctrl-C"""
+_SHOWN = 3
+_ORDER: tuple[Status, ...] = (*FAILING, "oversized", "odd", "duplicate", "good")
+_COLUMNS = ("key", "status", "reason", "format", "width", "height", "bytes")
+
+
+@dataclass
+class _Seen:
+    """What is counted on the way."""
+
+    total: int = 0
+    bytes: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, list[str]] = field(default_factory=dict)
+
+    def add(self, finding: Finding) -> None:
+        self.total += 1
+        self.bytes += finding.bytes
+        self.counts[finding.status] += 1
+        some = self.examples.setdefault(finding.status, [])
+        if finding.status != "good" and len(some) < _SHOWN:
+            some.append(brief(f"{finding.key}: {finding.reasons[0]}"))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Check.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        Instead of the command line's.
+
+    Returns
+    -------
+    int
+        The exit status.
+    """
+    options = _parser().parse_args(arguments)
+    begun = time.monotonic()
+    try:
+        if options.csv:
+            outfile.check(options.csv)
+        seen = _looked(options)
+    except KeyboardInterrupt:
+        say("Interrupted: nothing is written.", error=True)
+        return 130
+    except (FastDecodeError, OSError, ValueError, ImportError) as error:
+        say(f"python -m fastdecode check: error: {reason(error)}", error=True)
+        return 2
+    failed = printed(lambda: _report(seen, time.monotonic() - begun, options.csv))
+    return int(failed or any(seen.counts[status] for status in FAILING))
+
+
+def _looked(options: argparse.Namespace) -> _Seen:
+    """Look at every item, and write the CSV."""
+    seen, lines = _Seen(), io.StringIO()
+    writer = csv.writer(lines, lineterminator="\n")
+    writer.writerow(_COLUMNS)
+    limits = Limits(options.max_side, options.max_pixels, options.strict)
+    workers = options.workers or usable_cores()
+    with (
+        open_store(options.src) as store,
+        progress() as notify,
+        closing(survey(store, workers, limits)) as findings,
+    ):
+        for finding in findings:
+            seen.add(finding)
+            notify("checking", seen.total, len(store))
+            key, status, reasons, *rest = finding
+            writer.writerow((key, status, "; ".join(reasons), *rest))
+    if options.csv:
+        outfile.write(options.csv, lines.getvalue())
+    return seen
+
+
+def _report(seen: _Seen, seconds: float, csv_file: Path | None) -> None:
+    rows = [("", "images", "")]
+    for status in _ORDER:
+        if seen.counts[status]:
+            first, *others = [*seen.examples[status], ""]
+            rows.append((status, f"{seen.counts[status]:,}", first))
+            rows += [("", "", other) for other in others if other]
+            more = seen.counts[status] - len(seen.examples[status])
+            if others and more:
+                rows.append(("", "", f"... and {more:,} more"))
+    table(rows)
+    rate = seen.total / max(seconds, 1e-9)
+    say(f"{seen.total:,} images, {megabytes(seen.bytes)}, {rate:,.0f} images/s")
+    if csv_file:
+        say(f"All of them: {csv_file}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m fastdecode check",
+        description="Decode every picture, and list what is damaged, odd or too large.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("src", metavar="SRC", help="a folder, .csv, .tar, .lmdb, .h5, .rec, or a URI of one")
+    add("--csv", type=Path, metavar="FILE", help="write a line for each picture to this file")
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument(
+        "--max-side", type=positive, metavar="N", help="larger sides, in pixels, are oversized"
+    )
+    size.add_argument(
+        "--max-pixels", type=positive, metavar="N", help="more pixels than this are oversized"
+    )
+    add("--workers", type=positive, metavar="N", help="threads (default: one for each core)")
+    add("--strict", action="store_true", help="a warning of the codec counts as damage")
+    return parser

@@ -1,0 +1,71 @@
+"""`Journal`: records that survive a kill at any moment, in a file that only grows.
+
+Each record is a line: the CRC-32 of its text in hexadecimal, a space, and JSON. It is on the disk
+before `Journal.append` returns. What follows the last whole record is the half of one that a kill
+has left: it is cut off, and never was.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from fastdecode.stores.file_writer import flush_folder
+
+__all__ = ["Journal"]
+
+
+class Journal:
+    """Records in their order.
+
+    Parameters
+    ----------
+    path : Path
+        Of the file; made if it is not there.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        end = sum(length for _, length in _lines(path))
+        self._file = path.open("ab", buffering=0)
+        self._file.truncate(end)
+        flush_folder(path)
+
+    def append(self, record: Any) -> None:
+        """Add a record, which JSON can hold, and wait until it is on the disk.
+
+        Raises
+        ------
+        OSError
+            If it cannot be written. It will not be found again.
+        """
+        text = json.dumps(record, ensure_ascii=False, sort_keys=True).encode()
+        line = memoryview(b"%08x %s\n" % (zlib.crc32(text), text))
+        while line:  # a disk that is nearly full takes a part
+            line = line[self._file.write(line) :]
+        os.fsync(self._file.fileno())
+
+    def __iter__(self) -> Iterator[Any]:
+        """Read the records again, from the file: there may be more than memory holds."""
+        for record, _ in _lines(self.path):
+            yield record
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()
+
+
+def _lines(path: Path) -> Iterator[tuple[Any, int]]:
+    """Yield the whole records, with the length of each in bytes, up to the first that is not."""
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        for line in file:
+            sum_, _, text = line[:-1].partition(b" ")
+            if line[-1:] != b"\n" or sum_ != b"%08x" % zlib.crc32(text):
+                return
+            yield json.loads(text), len(line)

@@ -1,0 +1,76 @@
+"""What a packed store says of itself, beside it: the manifest, and the list of bad items.
+
+Neither holds a time or the name of a machine: the same pack makes the same bytes.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import fastdecode
+from fastdecode import outfile
+
+if TYPE_CHECKING:
+    from fastdecode.packing.results import Packed
+
+__all__ = ["text", "write_bad"]
+
+_FORMAT = 1
+
+
+def text(
+    packed: Packed,
+    about: dict[str, Any],
+    classes: Sequence[str],
+    files: Sequence[dict[str, Any]],
+    content: str,
+) -> str:
+    """Return the manifest, in JSON.
+
+    Parameters
+    ----------
+    packed : Packed
+    about : dict
+        The source and the options.
+    classes : sequence of str
+    files : sequence of dict
+        Of each file name, size in bytes, SHA-256; and the number of items, where it is a shard.
+    content : str
+        Checksum of the items: see `Content`.
+    """
+    values: dict[str, Any] = {
+        "format": _FORMAT,
+        "fastdecode": fastdecode.__version__,
+        **about,
+        "kind": packed.kind,
+        "items": packed.items,
+        "bytes": packed.bytes_out,
+        "content_sha256": content,
+        "classes": list(classes),
+        "notes": dict(packed.notes),
+        "files": list(files),
+        "bad": [{"key": key, "reason": reason} for key, reason in packed.bad],
+    }
+    if packed.kind == "tar":
+        values["shards"] = [file["name"] for file in files]
+    return json.dumps(values, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
+
+
+def write_bad(path: Path, bad: Sequence[tuple[str, str]]) -> None:
+    """Write the bad items as CSV: key and reason.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written.
+    """
+    lines = io.StringIO()
+    writer = csv.writer(lines, lineterminator="\n")
+    writer.writerow(("key", "reason"))
+    writer.writerows(bad)
+    outfile.write(path, lines.getvalue())

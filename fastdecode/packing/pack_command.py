@@ -1,0 +1,180 @@
+"""``python -m fastdecode pack``: copy pictures into a store, each of which decodes."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import time
+from collections.abc import Sequence
+
+from fastdecode.errors import FastDecodeError
+from fastdecode.packing.arguments import positive
+from fastdecode.packing.job import pack
+from fastdecode.packing.options import as_bytes
+from fastdecode.packing.progress import progress
+from fastdecode.packing.results import BadItems, Packed
+from fastdecode.packing.tables import brief, megabytes, printed, say
+from fastdecode.packing.verify import reason
+from fastdecode.stores.opening import KINDS
+
+__all__ = ["main"]
+
+_EXAMPLES = """\
+examples:
+  python -m fastdecode pack photos/ train.tar
+  python -m fastdecode pack photos/ train.lmdb --max-side 512 --skip-bad
+  python -m fastdecode pack s3://bucket/train.csv train.tar --shard-size 1GB
+  python -m fastdecode pack train.rec photos/ --reindex
+
+Beside DST come DST.json, with counts and checksums, and DST.bad.csv, with the
+items that do not decode. Until all is done the work is in .DST.partial: after a
+crash, a full disk or Ctrl-C the same command goes on from there, and the result
+is the same, byte for byte.
+
+exit status: 0; 1 if items are bad (without --skip-bad), or something cannot be
+read or written: the same command goes on; 2 for what cannot begin: a wrong
+argument, nothing at SRC, something at DST, another pack at work there, or one
+begun with other options; 130 after Ctrl-C"""
+_KINDS = [kind for kind, entry in KINDS.items() if entry.writer]
+_SHOWN = 5
+_NOTES = {
+    "shrunk": "shrunk",
+    "reindexed": "reindexed",
+    "too large": "larger than --max-side, but of a kind that stays as it is",
+    "not reindexed": "JPEGs that cannot be reindexed, and stay as they are",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Pack.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        Instead of the command line's.
+
+    Returns
+    -------
+    int
+        The exit status.
+    """
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    begun = time.monotonic()
+    try:
+        packed = _pack(options)
+    except KeyboardInterrupt:
+        say("Interrupted: the same command goes on from here.", error=True)
+        return 130
+    except (FileExistsError, FileNotFoundError, ImportError) as error:
+        return _failed(error, options.dst, 2)
+    except (FastDecodeError, OSError, MemoryError) as error:
+        return _failed(error, options.dst, 1)
+    except ValueError as error:
+        return _failed(error, options.dst, 2)
+    return printed(lambda: _report(packed, time.monotonic() - begun))
+
+
+def _pack(options: argparse.Namespace) -> Packed:
+    with progress() as notify:
+        return pack(
+            options.src,
+            options.dst,
+            kind=options.store,
+            max_side=options.max_side,
+            quality=options.quality,
+            reindex=options.reindex,
+            shard_size=options.shard_size,
+            workers=options.workers,
+            skip_bad=options.skip_bad,
+            restart=options.restart,
+            notify=notify,
+        )
+
+
+def _failed(error: Exception, target: str, status: int) -> int:
+    """Say why there is no result, and what is wrong with the first items that are."""
+    if isinstance(error, BadItems) and error.packed is not None:
+        _name_bad(error.packed)
+    words = reason(error)
+    if isinstance(error, OSError) and error.strerror and not error.filename:
+        words = f"{target}: {error.strerror}"
+    say(f"python -m fastdecode pack: error: {words}", error=True)
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    if full:
+        say("What is done is kept: with more room the same command goes on.", error=True)
+    return status
+
+
+def _name_bad(packed: Packed) -> None:
+    for key, why in packed.bad[:_SHOWN]:
+        say(brief(f"bad: {key}: {why}"), indent="  ", error=True)
+    if len(packed.bad) > _SHOWN:
+        say(f"... and {len(packed.bad) - _SHOWN} more", error=True)
+
+
+def _report(packed: Packed, seconds: float) -> None:
+    """Print what was done."""
+    _name_bad(packed)
+    say(
+        f"{packed.items:,} images in {packed.location} ({packed.kind}), "
+        f"{megabytes(packed.bytes_in)} in, {megabytes(packed.bytes_out)} out"
+    )
+    for note, words in _NOTES.items():
+        if packed.notes[note]:
+            say(f"{packed.notes[note]:,} {words}", indent="  ")
+    if packed.bad:
+        say(f"{len(packed.bad):,} bad, left out: listed in {packed.location}.bad.csv")
+    now = packed.items + len(packed.bad) - packed.resumed
+    earlier = f", {packed.resumed:,} of an earlier run kept" if packed.resumed else ""
+    rate = (
+        f"{now / max(seconds, 1e-9):,.0f} images/s in {seconds:.1f} s"
+        if now
+        else "nothing left to do"
+    )
+    say(f"{rate}{earlier}")
+    say(f"Counts and checksums: {packed.manifest}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m fastdecode pack",
+        description="Copy pictures into a store that is cheap to read and decode, and make sure\n"
+        "that each of them decodes.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("src", metavar="SRC", help="a folder, .csv, .tar, .lmdb, .h5, .rec, or a URI of one")
+    add("dst", metavar="DST", help="where the store is to be; nothing may be there yet")
+    add("--store", choices=_KINDS, help="its kind (default: by the suffix of DST, or a folder)")
+    add(
+        "--max-side",
+        type=positive,
+        metavar="N",
+        help="shrink pictures of a larger side than N pixels, and encode them anew",
+    )
+    add(
+        "--quality",
+        type=positive,
+        default=90,
+        metavar="Q",
+        help="of the JPEGs encoded anew, 1 to 100 (default: %(default)s)",
+    )
+    add(
+        "--reindex",
+        action="store_true",
+        help="rewrite JPEGs, without loss, so that a part is decoded without the rest",
+    )
+    add("--shard-size", type=_size, metavar="SIZE", help="several .tar, each of at most 500MB, 1GB")
+    add("--workers", type=positive, metavar="N", help="threads (default: one for each core)")
+    add("--skip-bad", action="store_true", help="leave out what does not decode, and list it")
+    add("--restart", action="store_true", help="begin again, whatever an earlier run has done")
+    return parser
+
+
+def _size(text: str) -> int:
+    try:
+        return as_bytes(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error

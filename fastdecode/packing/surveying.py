@@ -1,0 +1,169 @@
+"""`survey`: what is damaged, odd or too large among the pictures of a store."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Generator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+from fastdecode.api import decode, probe
+from fastdecode.errors import DecodeError, FastDecodeError, UnsupportedFormat
+from fastdecode.packing.oddities import oddities
+from fastdecode.packing.ordered import in_order
+from fastdecode.packing.verify import reason, verify
+
+if TYPE_CHECKING:
+    from fastdecode.stores import Store
+    from fastdecode.types import Header
+
+__all__ = ["FAILING", "Finding", "Limits", "Status", "survey"]
+
+Status: TypeAlias = Literal[
+    "damaged", "no image", "unsupported", "unreadable", "oversized", "odd", "duplicate", "good"
+]
+
+FAILING: tuple[Status, ...] = ("damaged", "no image", "unsupported", "unreadable")
+"""Those that do not decode here."""
+
+
+class Finding(NamedTuple):
+    """What is to be said of an item.
+
+    Attributes
+    ----------
+    key : str
+    status : Status
+        The gravest: what does not decode here is ``"damaged"``, or ``"no image"`` of a known
+        format, ``"unsupported"`` if no usable backend reads its format, or ``"unreadable"`` if the
+        store does not give its bytes. ``"oversized"`` is beyond the limits. ``"odd"`` decodes, but
+        may surprise. ``"duplicate"`` has the bytes of an earlier item.
+    reasons : tuple of str
+        All that there is to say, the gravest first.
+    format : str
+        Empty if the header cannot be read; so are the sizes 0.
+    width, height : int
+        In pixels, as stored.
+    bytes : int
+    """
+
+    key: str
+    status: Status
+    reasons: tuple[str, ...] = ()
+    format: str = ""
+    width: int = 0
+    height: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What is oversized, and how strictly to look.
+
+    Attributes
+    ----------
+    max_side, max_pixels : int or None
+        Of the larger side, and of all, in pixels.
+    strict : bool
+        What decodes only with a warning of the codec counts as damaged, not as odd.
+    """
+
+    max_side: int | None = None
+    max_pixels: int | None = None
+    strict: bool = False
+
+
+def survey(
+    store: Store, workers: int, limits: Limits | None = None
+) -> Generator[Finding, None, None]:
+    """Look at every item of a store: read it, decode it, and compare it with what is usual.
+
+    Parameters
+    ----------
+    store : Store
+    workers : int
+        Threads.
+    limits : Limits, optional
+
+    Yields
+    ------
+    Finding
+        One for each item, in their order.
+    """
+    look = _Look(store, limits or Limits())
+    seen: dict[bytes, int] = {}
+    with closing(in_order(look, range(len(store)), workers)) as found:
+        for index, (finding, digest) in enumerate(found):
+            first = seen.setdefault(digest, index) if digest else index
+            yield finding if first == index else _repeated(finding, store.key(first))
+
+
+def _repeated(finding: Finding, first: str) -> Finding:
+    """Say that an earlier item has the same bytes."""
+    status: Status = "duplicate" if finding.status == "good" else finding.status
+    reasons = (*finding.reasons, f"the same bytes as {first}")
+    return finding._replace(status=status, reasons=reasons)
+
+
+@dataclass(frozen=True)
+class _Look:
+    """Looks at one item, in any thread."""
+
+    store: Store
+    limits: Limits
+
+    def __call__(self, index: int) -> tuple[Finding, bytes]:
+        """Return what is to be said, and a digest of the bytes; none if there are no bytes."""
+        key = self.store.key(index)
+        try:
+            data = self.store.read(index)
+        except (FastDecodeError, OSError) as error:
+            return Finding(key, "unreadable", (reason(error),)), b""
+        size = len(data)
+        if not size:
+            return Finding(key, "damaged", ("it is empty (0 bytes)",)), b""
+        digest = hashlib.blake2b(data, digest_size=16).digest()
+        try:
+            header = probe(data)
+        except FastDecodeError as error:
+            none = isinstance(error, UnsupportedFormat)
+            status: Status = "no image" if none else "damaged"
+            return Finding(key, status, (reason(error),), bytes=size), digest
+        status, reasons = self._judged(data, header)
+        if status not in FAILING:
+            odd = oddities(key, data, header)
+            reasons = [*reasons, *odd]
+            status = "odd" if odd and status == "good" else status
+        finding = Finding(
+            key, status, tuple(reasons), header.format, header.width, header.height, size
+        )
+        return finding, digest
+
+    def _judged(self, data: bytes | memoryview, header: Header) -> tuple[Status, list[str]]:
+        """Say whether it decodes, how well, and whether it is too large."""
+        warning = ""
+        try:
+            try:
+                decode(data, strict=True)
+            except (DecodeError, UnsupportedFormat) as error:  # most pictures give none
+                verify(data, header)
+                if isinstance(error, DecodeError):  # else nobody tells warnings of that format
+                    warning = f"it decodes with a warning: {reason(error)}"
+        except UnsupportedFormat as error:
+            return "unsupported", [reason(error)]
+        except FastDecodeError as error:
+            return "damaged", [reason(error)]
+        large = self._large(header)
+        reasons = [words for words in (warning, large) if words]
+        if warning and self.limits.strict:
+            return "damaged", reasons
+        return "oversized" if large else "odd" if warning else "good", reasons
+
+    def _large(self, header: Header) -> str:
+        """Return the size of what is beyond the limits, in words."""
+        side, pixels = max(header.width, header.height), header.width * header.height
+        beyond = (self.limits.max_side, side), (self.limits.max_pixels, pixels)
+        if not any(most is not None and value > most for most, value in beyond):
+            return ""
+        return f"{header.width} x {header.height} pixels"

@@ -1,0 +1,171 @@
+"""``python -m fastdecode check``, and the other command line, ``pack``."""
+
+from __future__ import annotations
+
+import csv
+import io
+import shutil
+from pathlib import Path
+
+import pytest
+from conftest import CORPUS, usable_backends
+from packed import make_source
+
+from fastdecode.packing import check_command, pack_command, survey
+from fastdecode.packing.surveying import Limits
+from fastdecode.stores import open_store
+from fastdecode.testing import encode, picture
+
+KINDS = CORPUS / "jpeg_kinds"
+TOLD = bool({"native", "simplejpeg", "turbojpeg", "jpeg4py"} & set(usable_backends()))
+"""Some backend tells of the warnings of libjpeg; Pillow does not."""
+
+
+def _jpeg(**options: object) -> bytes:
+    file = io.BytesIO()
+    picture(40, 30).save(file, "jpeg", **options)
+    return file.getvalue()
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> Path:
+    """Make a folder with a picture of every status."""
+    folder = tmp_path / "mixed"
+    folder.mkdir()
+    good = _jpeg()
+    preview = _jpeg(quality=30)
+    (folder / "good.jpg").write_bytes(good)
+    (folder / "twin.jpg").write_bytes(good)
+    (folder / "preview.jpg").write_bytes(_jpeg(quality=60) + preview)
+    (folder / "tail.png").write_bytes(encode(picture(9, 9), "png") + b"abc")
+    (folder / "wrong.png").write_bytes(_jpeg(quality=50))
+    (folder / "large.jpg").write_bytes(encode(picture(400, 20)))
+    (folder / "empty.jpg").touch()
+    (folder / "text.jpg").write_bytes(b"<html>no picture</html>")
+    (folder / "turned.jpg").write_bytes((KINDS / "gen_exif_ori3.jpg").read_bytes())
+    shutil.copy(KINDS / "jpeg_decoder__extraneous-data.jpg", folder / "warns.jpg")
+    shutil.copy(CORPUS / "malformed" / "gen_jpg_cut667.jpg", folder / "cut.jpg")
+    picture(8, 8).convert("CMYK").save(folder / "inks.jpg")
+    return folder
+
+
+def test_every_status(mixed: Path) -> None:
+    """What does not decode, what is too large, what is odd and what comes twice is told apart."""
+    with open_store(mixed) as store:
+        found = {one.key: one for one in survey(store, 3, Limits(max_side=300))}
+
+    assert {key: one.status for key, one in found.items()} == {
+        "cut.jpg": "damaged",
+        "empty.jpg": "damaged",
+        "good.jpg": "good",
+        "inks.jpg": "odd",
+        "large.jpg": "oversized",
+        "preview.jpg": "odd",
+        "tail.png": "odd",
+        "text.jpg": "no image",
+        "turned.jpg": "odd",
+        "twin.jpg": "duplicate",
+        "warns.jpg": "odd" if TOLD else "good",
+        "wrong.png": "odd",
+    }
+    said = {key: "; ".join(one.reasons) for key, one in found.items()}
+    assert "another JPEG" in said["preview.jpg"]
+    assert said["tail.png"] == "3 bytes follow its end"
+    assert said["wrong.png"] == "named .png, but its format is jpeg"
+    assert said["turned.jpg"] == "EXIF orientation 3"
+    assert said["twin.jpg"] == "the same bytes as good.jpg"
+    assert said["inks.jpg"] == "CMYK"
+    assert "extraneous bytes" in said["warns.jpg"] or not TOLD
+    assert said["large.jpg"] == "400 x 20 pixels"
+    assert (found["good.jpg"].width, found["good.jpg"].height) == (40, 30)
+
+
+def test_strictly(mixed: Path) -> None:
+    """Warnings of the codec count as damage where that is asked for."""
+    with open_store(mixed) as store:
+        found = {one.key: one.status for one in survey(store, 1, Limits(strict=True))}
+
+    assert found["warns.jpg"] == ("damaged" if TOLD else "good")
+    assert found["large.jpg"] == "good"
+
+
+@pytest.mark.parametrize("name", ["gen_cmyk.tif", "gen_lossy.jp2", "gen_gray16.png"])
+def test_formats_that_give_no_warnings(name: str, tmp_path: Path) -> None:
+    """Formats whose decoders tell of no warnings are judged by whether they decode."""
+    (tmp_path / "source").mkdir()
+    shutil.copy(CORPUS / "formats" / name, tmp_path / "source" / name)
+    with open_store(tmp_path / "source") as store:
+        (found,) = survey(store, 1)
+
+    assert found.status in ("odd", "good")
+
+
+def test_the_check_command(
+    mixed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It prints a table of at most 80 columns, writes a line for each picture, and tells damage."""
+    monkeypatch.setenv("COLUMNS", "200")
+    listed = tmp_path / "found.csv"
+
+    status = check_command.main([str(mixed), "--csv", str(listed), "--max-pixels", "5000"])
+
+    lines = capsys.readouterr().out.splitlines()
+    assert status == 1
+    assert max(map(len, lines)) <= 80
+    assert any(line.startswith("damaged") and " 2 " in line for line in lines)
+    with listed.open(newline="") as file:
+        rows = {row["key"]: row for row in csv.DictReader(file)}
+    assert len(rows) == 12
+    assert rows["large.jpg"]["status"] == "oversized"
+    assert rows["good.jpg"] == {
+        "key": "good.jpg",
+        "status": "good",
+        "reason": "",
+        "format": "jpeg",
+        "width": "40",
+        "height": "30",
+        "bytes": str((mixed / "good.jpg").stat().st_size),
+    }
+
+
+def test_check_of_good_pictures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The exit status is 0 where everything decodes, whatever is odd about it."""
+    assert check_command.main([str(make_source(tmp_path / "source")), "--workers", "2"]) == 0
+    assert "8 images" in capsys.readouterr().out
+
+
+def test_wrong_arguments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing there, or a number that is none: exit status 2, and words that say so."""
+    assert check_command.main([str(tmp_path / "none")]) == 2
+    assert pack_command.main([str(tmp_path / "none"), str(tmp_path / "out.tar")]) == 2
+    assert "no such file" in capsys.readouterr().err
+    for command, arguments in [
+        (check_command, ["x", "--max-side", "0"]),
+        (check_command, ["x", "--max-side", "1", "--max-pixels", "1"]),
+        (pack_command, ["x", "y", "--shard-size", "many"]),
+        (pack_command, ["x", "y", "--store", "list"]),
+    ]:
+        with pytest.raises(SystemExit) as caught:
+            command.main(arguments)
+        assert caught.value.code == 2
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_pack_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It names bad items and the way out, then packs without them, and refuses to do it twice."""
+    source, target = make_source(tmp_path / "source", damaged=True), tmp_path / "out.tar"
+    command = [str(source), str(target), "--max-side", "32", "--quality", "80"]
+
+    assert pack_command.main(command) == 1
+    said = capsys.readouterr().err
+    assert "bad: cats/1-cut.jpg: " in said
+    assert "--skip-bad leaves them out" in " ".join(said.split())
+
+    assert pack_command.main([*command, "--skip-bad"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "8 images in" in said
+    assert "8 shrunk" in said
+    assert "10 of an earlier run kept" in said
+
+    assert pack_command.main(command) == 2
+    assert "has been packed already, and is whole" in " ".join(capsys.readouterr().err.split())

@@ -1,0 +1,120 @@
+"""`pack` in a process of its own that is killed, interrupted, or out of room; and goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from packed import KINDS, make_source, sums
+
+import fastdecode
+from fastdecode.packing import pack
+
+if os.name != "posix":
+    pytest.skip("needs signals and limits", allow_module_level=True)
+
+_ROOT = str(Path(fastdecode.__file__).parents[1])
+
+# Every item is written down on its own. The process ends itself at a moment counted in `fsync`,
+# before or after it: these are the moments on which going on depends.
+_KILLED = """
+import os, signal, sys
+from fastdecode.packing import chunk, pack
+chunk.EVERY_S = 0
+left, after = int(sys.argv[3]), sys.argv[4] == "after"
+whole = os.fsync
+def fsync(handle):
+    global left
+    left -= 1
+    if left == 0 and not after:
+        os.kill(os.getpid(), signal.SIGKILL)
+    whole(handle)
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+os.fsync = fsync
+pack(sys.argv[1], sys.argv[2], workers=2, max_side=32, skip_bad=True)
+"""
+
+
+def _run(code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": _ROOT},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "moment"), [*((kind, "after") for kind in KINDS), ("tar", "before")]
+)
+def test_it_goes_on_after_a_kill(tmp_path: Path, kind: str, moment: str) -> None:
+    """Killed over and over, every few commits, it makes the bytes of one run without."""
+    name, needed = KINDS[kind]
+    if needed:
+        pytest.importorskip(needed)
+    source = make_source(tmp_path / "source", damaged=True)
+    for folder in ("whole", "killed"):
+        (tmp_path / folder).mkdir()
+    pack(source, tmp_path / "whole" / name, max_side=32, skip_bad=True)
+    kills = 0
+    for _ in range(30):
+        done = _run(_KILLED, source, tmp_path / "killed" / name, 11 if kills else 6, moment)
+        if done.returncode != -signal.SIGKILL:
+            break
+        kills += 1
+
+    # After the last kill everything may be at its place already.
+    assert done.returncode == 0 or "packed already" in done.stderr, done.stderr
+    assert kills >= 2
+    assert sums(tmp_path / "killed") == sums(tmp_path / "whole")
+
+
+def test_control_c(tmp_path: Path) -> None:
+    """The exit status is 130, the words say how to go on, and nothing is done twice."""
+    source = make_source(tmp_path / "source")
+    code = (
+        "import os, signal, sys\n"
+        "from fastdecode.packing import chunk, job, pack_command\n"
+        "chunk.EVERY_S = 0\n"
+        "take = chunk.Chunk.take\n"
+        "def stopped(self, outcome):\n"
+        "    take(self, outcome)\n"
+        "    if outcome.key == 'cats/2.jpg':\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "chunk.Chunk.take = stopped\n"
+        "sys.exit(pack_command.main(sys.argv[1:]))\n"
+    )
+    done = _run(code, source, tmp_path / "out.tar")
+
+    assert done.returncode == 130
+    assert "same command goes on" in done.stderr
+    assert pack(source, tmp_path / "out.tar").resumed == 3
+
+
+def test_a_full_disk(tmp_path: Path) -> None:
+    """It ends with a clear error and exit status 1, and goes on once there is room."""
+    source = make_source(tmp_path / "source")
+    code = (
+        "import resource, signal, sys\n"
+        "from fastdecode.packing import chunk, pack_command\n"
+        "chunk.EVERY_S = 0\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (8192, resource.RLIM_INFINITY))\n"
+        "sys.exit(pack_command.main(sys.argv[1:]))\n"
+    )
+    done = _run(code, source, tmp_path / "out.tar")
+
+    assert done.returncode == 1
+    assert "with more room the same command goes on" in " ".join(done.stderr.split())
+    assert not (tmp_path / "out.tar").exists()
+    packed = pack(source, tmp_path / "out.tar")
+    pack(source, tmp_path / "again.tar")
+    assert packed.items == 8
+    assert packed.resumed > 0
+    assert (tmp_path / "out.tar").read_bytes() == (tmp_path / "again.tar").read_bytes()

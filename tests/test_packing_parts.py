@@ -1,0 +1,164 @@
+"""The parts of a pack: journal, spool, lock, and work in order."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from fastdecode.packing.journal import Journal
+from fastdecode.packing.lock import Lock, Locked
+from fastdecode.packing.members import Members
+from fastdecode.packing.ordered import in_order
+from fastdecode.packing.spool import PLAIN, Spool, part
+from fastdecode.packing.tables import brief, say, shown, table
+from fastdecode.stores import open_store
+from fastdecode.testing import encode, picture
+
+
+def test_half_a_record_never_was(tmp_path: Path) -> None:
+    """Cut anywhere, or with a bit changed, a journal holds exactly the records before that."""
+    path = tmp_path / "journal"
+    records = [{"a": 1}, {"b": [1, "é\n"]}, {"c": None}]
+    journal = Journal(path)
+    ends = [0]
+    for record in records:
+        journal.append(record)
+        ends.append(path.stat().st_size)
+    journal.close()
+    data = path.read_bytes()
+    for cut in range(len(data) + 1):
+        path.write_bytes(data[:cut])
+        whole = sum(cut >= end for end in ends[1:])
+
+        again = Journal(path)
+        assert list(again) == records[:whole]
+        again.append("more")
+        assert list(again) == [*records[:whole], "more"]
+        again.close()
+    for at in range(ends[1], ends[2], 5):
+        path.write_bytes(data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :])
+        again = Journal(path)
+        assert list(again) == records[:1]
+        again.close()
+
+
+def test_a_spool_goes_on_where_it_was_good(tmp_path: Path) -> None:
+    """What was written after the last record is cut off, further shards included."""
+    data = encode(picture(16, 16))
+    whole = tmp_path / "whole"
+    broken = tmp_path / "broken"
+    for folder in (whole, broken):
+        folder.mkdir()
+        spool = Spool(folder, Members(), 4096)
+        for number in range(5):
+            spool.add(f"{number}.jpg", data, number)
+            if number == 1:
+                good = spool.sync()
+        spool.finish()
+    spool = Spool(broken, Members(), 4096, *good)
+    for number in range(2, 5):
+        spool.add(f"{number}.jpg", data, number)
+    spool.finish()
+
+    shards = sorted(path.name for path in whole.iterdir())
+    assert len(shards) > 2
+    assert shards == sorted(path.name for path in broken.iterdir())
+    for name in shards:
+        assert (whole / name).read_bytes() == (broken / name).read_bytes()
+    with open_store([str(whole / name) for name in shards], "tar") as store:
+        assert [store.target(index) for index in range(5)] == [0, 1, 2, 3, 4]
+
+
+def test_a_name_that_is_taken(tmp_path: Path) -> None:
+    """A key that comes twice is refused, also when the first was written by an earlier run."""
+    data = encode(picture(16, 16))
+    spool = Spool(tmp_path, Members(), None)
+    spool.add("a.jpg", data, None)
+    good = spool.sync()
+    spool.close()
+    spool = Spool(tmp_path, Members(), None, *good)
+
+    with pytest.raises(ValueError, match="there already"):
+        spool.add("a.jpg", data, None)
+    assert spool.sync() == good
+    spool.close()
+
+
+def test_a_plain_spool(tmp_path: Path) -> None:
+    """It holds the bytes behind each other."""
+    spool = Spool(tmp_path, PLAIN, None)
+
+    assert spool.add("a", b"123", None) == (0, 0, 3)
+    assert spool.add("b", b"45", None) == (0, 3, 2)
+    spool.finish()
+    assert part(tmp_path, 0).read_bytes() == b"12345"
+
+
+def test_a_lock_is_let_go(tmp_path: Path) -> None:
+    """Only one holds it at a time; also where the folder is removed meanwhile."""
+    folder = tmp_path / "work"
+    with Lock(folder):
+        with pytest.raises(Locked), Lock(folder):
+            pass
+        (folder / "lock").unlink()
+        folder.rmdir()
+    with Lock(folder):
+        assert (folder / "lock").exists()
+
+
+def test_order_and_memory() -> None:
+    """Results come in order, and no more than a few are made before they are wanted."""
+    begun: set[int] = set()
+    lock = threading.Lock()
+
+    def work(item: int) -> int:
+        with lock:
+            begun.add(item)
+        time.sleep(0.002 * (item % 3))
+        return item
+
+    results = in_order(work, range(200), 4)
+    first = [next(results) for _ in range(10)]
+    time.sleep(0.05)
+
+    assert first == list(range(10))
+    assert len(begun) <= 10 + 4 * 4
+    assert list(results) == list(range(10, 200))
+
+
+def test_an_error_comes_in_its_turn() -> None:
+    """What is before it is there, and nothing further begins."""
+    begun = []
+
+    def work(item: int) -> int:
+        begun.append(item)
+        time.sleep(0.001)
+        if item == 5:
+            raise OSError("no")
+        return item
+
+    results = in_order(work, range(1000), 2)
+    assert [next(results) for _ in range(5)] == [0, 1, 2, 3, 4]
+    with pytest.raises(OSError, match="no"):
+        next(results)
+    assert len(begun) < 30
+
+
+def test_words_on_any_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Control characters and bytes that are no text are written out; nothing is too wide."""
+    monkeypatch.setenv("COLUMNS", "60")
+    name = os.fsdecode(b"a\xff\x1b[31m.jpg")
+    say(f"bad: {name}: " + "words " * 20)
+    table([("", "images", ""), (name, "1", "x" * 100)])
+    lines = capsys.readouterr().out.splitlines()
+
+    assert "\x1b" not in "".join(lines)
+    assert max(map(len, lines)) <= 80
+    assert shown("ok é") == "ok é"
+    assert len(brief("x" * 1000)) < 120
