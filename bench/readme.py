@@ -19,6 +19,7 @@ from typing import NamedTuple
 from readme_figures import RESULTS, chart, figures, table
 from readme_native import gil_figures, limit_figures, region_figures
 from readme_pipeline import cost_figures, pipeline_figures, quality_figures, worker_figures
+from readme_stores import ray_figures, store_figures
 
 from fastdecode.registry import BUILTIN
 from fastdecode.types import FORMATS
@@ -143,6 +144,8 @@ _PARTS: dict[Path, dict[str, Callable[[], str]]] = {
         "regions": region_figures,
         "gil": gil_figures,
     },
+    _ROOT / "docs" / "stores.md": {"stores": store_figures},
+    _ROOT / "docs" / "scaling.md": {"ray": ray_figures},
 }
 
 

@@ -34,3 +34,27 @@ def store_figures() -> str:
         f"{settings['threads']} threads, medians of {settings['rounds']} rounds, all in turn in "
         f"one run. Measured {where(content)} by `bench/stores.py`."
     )
+
+
+def ray_figures() -> str:
+    """Draw what Ray makes by `fastdecode.ray`, and by its own reader."""
+    content = load("ray_scaling")
+    result, settings = content["result"], content["settings"]
+    size = settings["size"]
+    titles = {
+        "fastdecode": f"`fastdecode.ray.read_images(folder, size={size})`",
+        "ray": f'`ray.data.read_images(folder, size=({size}, {size}), mode="RGB", ...)`',
+    }
+    rows = [
+        [title, *(f"{lanes[job]['rows_per_s']:.0f}" for lanes in result.values())]
+        for job, title in titles.items()
+    ]
+    ratios = (f"{lanes['fastdecode']['to_ray']:.2f}" for lanes in result.values())
+    rows.append(["ratio, median of the rounds", *ratios])
+    head = ["rows/s", *(f"{count} worker{'s' * (count != '1')}" for count in result)]
+    return (
+        f"{table(head, rows)}\n\n"
+        f"{settings['images']} photos of 500 x 375 pixels, {settings['different_photos']} different "
+        f"ones; {settings['rounds']} rounds, in turn. Ray {settings['ray']}. "
+        f"Measured {where(content)} by `bench/ray_scaling.py`."
+    )

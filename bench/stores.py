@@ -31,12 +31,12 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
-from fastdecode.stores.tar_stream import stream_tar
 from record import record
 from reference import photos_in
 
 from fastdecode.cores import usable_cores
 from fastdecode.stores import Store, create_store, open_store
+from fastdecode.stores.tar_stream import stream_tar
 from fastdecode.torch import Loader, StoreDataset
 from fastdecode.torch.transforms import RandomResizedCrop
 

@@ -1,0 +1,262 @@
+"""Pictures in HDF5: a dataset of byte strings of any length, and their labels.
+
+The store that `Hdf5Writer` makes has ``images`` (variable-length uint8), ``labels`` (int64, or JSON
+texts with the attribute ``encoding = "json"``; none if nothing goes with the pictures), ``keys``
+and ``classes`` (texts), so that ``file["images"][i]`` is a picture to anybody with h5py. What this
+package reads instead of the small ones is the index (see `fastdecode.stores.index`), in
+``fastdecode_index``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import h5py
+import numpy as np
+
+from fastdecode.errors import StoreError
+from fastdecode.stores.base import Store
+from fastdecode.stores.fingerprint import fingerprint
+from fastdecode.stores.hdf5_writer import FORMAT, INDEX, Hdf5Writer
+from fastdecode.stores.index import Index
+from fastdecode.stores.mapped import Mapped, is_uri, local_path
+from fastdecode.types import Buffer
+
+__all__ = ["Hdf5Store", "Hdf5Writer"]
+
+_DAMAGE = (OSError, RuntimeError, ValueError, TypeError, KeyError, IndexError, MemoryError)
+"""What h5py raises of a file that is damaged."""
+
+
+class _Opened(NamedTuple):
+    """What one process has opened."""
+
+    file: Any
+    images: Any
+    targets: Any
+    keys: Any
+    local: Mapped | None
+
+
+class Hdf5Store(Store):
+    """An HDF5 file as a store.
+
+    A file that somebody else has made is read, too, if it has a dataset with an encoded picture in
+    each row, as variable-length uint8 or as opaque bytes: say what the datasets are called.
+
+    h5py lets one thread at a time into HDF5, and copies what it reads.
+
+    Parameters
+    ----------
+    location : str
+        Local path or URI.
+    images : str, optional
+        The dataset of a foreign file; by default ``"images"``.
+    targets : str, optional
+        The dataset with a number, a text or an array for each picture; by default ``"labels"``, if
+        there is one.
+    keys : str, optional
+        The dataset with their names; by default they are numbered.
+    storage_options : mapping, optional
+        For the file system of a URI.
+
+    Raises
+    ------
+    OSError
+        If it is not there, or cannot be read.
+    StoreError
+        If it is damaged, cut short, or has no such dataset.
+
+    Notes
+    -----
+    The index, and what it says of the size and some bytes of each picture, are compared with what
+    HDF5 gives, which has checksums for its metadata only. Foreign files have no such net.
+    """
+
+    kind = "hdf5"
+
+    def __init__(
+        self,
+        location: str,
+        *,
+        images: str | None = None,
+        targets: str | None = None,
+        keys: str | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(location)
+        self._names = images, targets, keys
+        self._storage_options = dict(storage_options or {})
+        self._load()
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        del state["_index"], state["classes"]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._load()
+
+    def __len__(self) -> int:
+        return self._count
+
+    def key(self, index: int) -> str:
+        """Return an item's key."""
+        self._check(index)
+        if self._index is not None:
+            return self._index.key(index)
+        if self._names[2] is None:
+            return f"{index:08d}"
+        keys = self._handle().keys
+        with self._reading(index):
+            return str(_plain(keys[index]))
+
+    def target(self, index: int) -> Any:
+        """Return an item's target."""
+        self._check(index)
+        if self._index is not None:
+            return self._index.target(index)
+        if not self._has_targets:
+            return None
+        table = self._handle().targets
+        with self._reading(index):
+            value = _plain(table[index])
+            return json.loads(value) if table.attrs.get("encoding") == "json" else value
+
+    def _load(self) -> None:
+        self._index: Index | None = None
+        closed, self._closed = self._closed, False
+        opened = self._handle()
+        self._count = len(opened.images)
+        self._has_targets = opened.targets is not None
+        self.classes = ()
+        if self._names == (None, None, None) and FORMAT in opened.file.attrs:
+            with self._reading(None):
+                self._index = Index(_index_bytes(opened), self.location)
+            if len(self._index) != self._count:
+                raise StoreError(f"{self.location}: the index is not that of the images")
+            self.classes = self._index.classes
+        if closed:
+            self.close()
+
+    def _open(self) -> _Opened:
+        if is_uri(self.location):
+            local, stream = None, _remote(self.location, self._storage_options)
+        else:
+            local = Mapped(self.location)
+        with self._reading(None):
+            if local is None:
+                file = h5py.File(stream, "r")
+            else:
+                # Nobody writes to it: a lock would only fail where a file system has none.
+                file = h5py.File(local_path(self.location), "r", locking=False)
+            return self._tables(file, local)
+
+    def _tables(self, file: Any, local: Mapped | None) -> _Opened:
+        images, targets, keys = self._names
+        table = _dataset(file, images or "images")
+        if not _holds_bytes(table):
+            raise StoreError(
+                f"{self.location}: {table.name!r} of type {table.dtype} and shape {table.shape} "
+                "does not hold an encoded picture in each row; name the dataset that does by "
+                "images="
+            )
+        if targets is None and "labels" in file:
+            targets = "labels"
+        opened = _Opened(
+            file,
+            table,
+            None if targets is None else _dataset(file, targets),
+            None if keys is None else _dataset(file, keys),
+            local,
+        )
+        for other in (opened.targets, opened.keys):
+            if other is not None and other.shape[:1] != table.shape:
+                raise StoreError(
+                    f"{self.location}: {other.name!r} has not as many rows as {table.name!r}"
+                )
+        return opened
+
+    def _read(self, opened: _Opened, index: int) -> Buffer:
+        with self._reading(index):
+            if opened.local is not None:
+                # HDF5 gives zeros for what is past the end of a file that has been cut.
+                opened.local.read(opened.local.size, 0)
+            data = _row(opened.images, index)
+        if self._index is not None:
+            known = int(self._index["size"][index]), int(self._index["fingerprint"][index])
+            if known != (len(data), fingerprint(data)):
+                raise self._damaged(index, "its bytes are not those that were written")
+        return data
+
+    def _close(self, opened: _Opened) -> None:
+        opened.file.close()
+
+    @contextmanager
+    def _reading(self, index: int | None) -> Iterator[None]:
+        """Name the file and the item in what goes wrong."""
+        try:
+            yield
+        except _DAMAGE as error:
+            what = f"{self.location}, item {index}" if index is not None else self.location
+            if isinstance(error, StoreError) and index is None:
+                raise
+            raise StoreError(f"{what}: it is damaged or cut short ({error})") from error
+
+
+def _remote(location: str, storage_options: Mapping[str, Any]) -> Any:
+    from fastdecode.stores.remote import filesystem
+
+    found, path = filesystem(location, storage_options)
+    # HDF5 looks into many small places: some blocks are worth keeping.
+    return found.open(path, "rb", block_size=1 << 20, cache_type="blockcache")
+
+
+def _dataset(file: Any, name: str) -> Any:
+    found = file.get(name)
+    if not isinstance(found, h5py.Dataset):
+        there = ", ".join(key for key in file if isinstance(file.get(key), h5py.Dataset))
+        raise StoreError(
+            f"{file.filename}: there is no dataset {name!r}, only: {there or 'none'}; name it by "
+            "images=, targets= or keys="
+        )
+    return found
+
+
+def _holds_bytes(table: Any) -> bool:
+    kind = h5py.check_vlen_dtype(table.dtype)
+    opaque = table.dtype.kind == "V" and table.dtype.names is None
+    return table.ndim == 1 and (kind in (np.dtype("u1"), np.dtype("i1")) or opaque)
+
+
+def _row(table: Any, index: int) -> memoryview:
+    value = np.empty(1, table.dtype)
+    where = table.id.get_space()
+    where.select_hyperslab((index,), (1,))
+    # A third of what h5py's own indexing costs.
+    table.id.read(h5py.h5s.create_simple((1,)), where, value, h5py.h5t.py_create(table.dtype))
+    if table.dtype.kind == "V":
+        return memoryview(value[0].tobytes())
+    data = value[0].view(np.uint8)
+    data.flags.writeable = False
+    return memoryview(data)
+
+
+def _index_bytes(opened: _Opened) -> Buffer:
+    """Return the index: of a local file mapped, so that it costs no memory."""
+    table = _dataset(opened.file, INDEX)
+    offset = table.id.get_offset()
+    if opened.local is not None and offset is not None:
+        return opened.local.read(offset, table.size)
+    return bytes(table[()])
+
+
+def _plain(value: Any) -> Any:
+    """Return a number, text or list instead of NumPy's."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        value = value.tolist()
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value

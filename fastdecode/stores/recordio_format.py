@@ -1,0 +1,201 @@
+"""MXNet's RecordIO, byte by byte: records, those in several parts, and the header of a picture.
+
+Notes
+-----
+A file is a row of records, each of one part or of several. A part is the magic number (uint32); a
+uint32 with the kind of part in its 3 high bits and the length in the other 29; so many bytes; and
+zeros up to a multiple of 4. All numbers are little-endian. The kind is 0 for a whole record, else 1
+for the first part, 2 for one in the middle and 3 for the last: a record is cut where it holds the
+magic number itself at a multiple of 4, which is left out, so that whoever looks for the number
+finds beginnings only. The rules are those of dmlc-core (include/dmlc/recordio.h).
+
+The header of a picture is MXNet's ``IRHeader`` (python/mxnet/recordio.py): flag (uint32), label
+(float32), id and a second id (uint64); then, if the flag is not 0, as many labels (float32).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from fastdecode.errors import StoreError
+from fastdecode.stores.mapped import Mapped
+from fastdecode.types import Buffer
+
+__all__ = ["MOST", "Picture", "offsets", "picture", "read_record", "record"]
+
+MOST = (1 << 29) - 1
+"""The longest record in bytes, which dmlc-core demands of the parts of one record in all."""
+
+_MAGIC = (0xCED7230A).to_bytes(4, "little")
+_PART = struct.Struct("<4sI")
+_IMAGE = struct.Struct("<IfQQ")
+_WHOLE, _FIRST, _MIDDLE, _LAST = range(4)
+_GUESS = 64 << 10
+
+
+class Picture(NamedTuple):
+    """What a record holds.
+
+    Attributes
+    ----------
+    labels : tuple of float
+    listed : bool
+        Whether the labels are a list, even if of one.
+    id : int
+    data : bytes or memoryview
+        The encoded picture.
+    """
+
+    labels: tuple[float, ...]
+    listed: bool
+    id: int
+    data: Buffer
+
+
+def record(labels: Sequence[float], listed: bool, number: int, data: Buffer) -> bytes:
+    """Make the record of a picture.
+
+    Raises
+    ------
+    ValueError
+        If it is longer than `MOST`.
+    """
+    if listed:
+        head = _IMAGE.pack(len(labels), 0, number, 0) + struct.pack(f"<{len(labels)}f", *labels)
+    else:
+        head = _IMAGE.pack(0, labels[0], number, 0)
+    if len(head) + len(data) > MOST:
+        raise ValueError(f"{len(data)} bytes are too many: a RecordIO record ends at 512 MiB")
+    payload = head + data
+    cuts = list(_magics(payload))
+    parts = []
+    begin = 0
+    for place, end in enumerate([*cuts, len(payload)]):
+        kind = (_LAST if cuts else _WHOLE) if end == len(payload) else _MIDDLE
+        if cuts and place == 0:
+            kind = _FIRST
+        parts += [_PART.pack(_MAGIC, kind << 29 | (end - begin)), payload[begin:end]]
+        begin = end + len(_MAGIC)
+    return b"".join((*parts, bytes(-len(payload) % 4)))
+
+
+def _magics(payload: bytes) -> Iterator[int]:
+    """Find the magic number at multiples of 4."""
+    at = payload.find(_MAGIC)
+    while at >= 0:
+        if at % 4 == 0:
+            yield at
+        at = payload.find(_MAGIC, at + 1)
+
+
+def read_record(file: Mapped, offset: int, guess: int = _GUESS) -> tuple[Buffer, int]:
+    """Read a record.
+
+    Parameters
+    ----------
+    file : Mapped
+    offset : int
+        Where it begins.
+    guess : int
+        Bytes to ask for at first, if the file is a remote one.
+
+    Returns
+    -------
+    payload : bytes or memoryview
+        Of a record in one part not copied, if the file is a local one.
+    end : int
+        Where the next begins.
+
+    Raises
+    ------
+    OSError
+        If it cannot be read.
+    StoreError
+        If there is no whole record.
+    """
+    rest = file.size - offset
+    if rest < 0 or offset < 0:
+        raise StoreError(f"there is no record at {offset}: the file ends at {file.size}")
+    size = rest if file.is_local else min(guess, rest)
+    while True:
+        view = memoryview(file.read(offset, size))
+        parts, needed = _parts(view, offset)
+        if needed <= size:
+            break
+        if needed > rest:
+            raise StoreError(
+                f"the record at {offset} goes on to {offset + needed}, but the file ends at "
+                f"{file.size}: it has been cut"
+            )
+        size = needed
+    # What follows must be another record: a length that is damaged ends anywhere.
+    if view[needed : needed + 4].nbytes == 4 and view[needed : needed + 4] != _MAGIC:
+        raise StoreError(f"no record follows the one at {offset}: its length is damaged")
+    payload = parts[0] if len(parts) == 1 else _MAGIC.join(parts)
+    return payload, offset + needed
+
+
+def _parts(view: memoryview, offset: int) -> tuple[list[memoryview], int]:
+    """Find the parts of the record at the beginning, and how many bytes are needed to do so."""
+    parts: list[memoryview] = []
+    at = 0
+    while True:
+        if at + _PART.size > len(view):
+            return parts, at + _PART.size
+        magic, word = _PART.unpack_from(view, at)
+        kind, length = word >> 29, word & MOST
+        expected = (_MIDDLE, _LAST) if parts else (_WHOLE, _FIRST)
+        if magic != _MAGIC or kind not in expected or offset % 4:
+            raise StoreError(f"there is no record at {offset}")
+        begin = at + _PART.size
+        parts.append(view[begin : begin + length])
+        at = begin + length + -length % 4
+        if kind in (_WHOLE, _LAST) or at > len(view):
+            return parts, at
+
+
+def picture(payload: Buffer) -> Picture:
+    """Take a record apart.
+
+    Raises
+    ------
+    StoreError
+        If it is too short for its header.
+    """
+    if len(payload) < _IMAGE.size:
+        raise StoreError("the record is too short for the header of a picture")
+    flag, label, number, _ = _IMAGE.unpack_from(payload)
+    begin = _IMAGE.size + 4 * flag
+    if len(payload) < begin:
+        raise StoreError(f"the record is too short for {flag} labels")
+    labels = struct.unpack_from(f"<{flag}f", payload, _IMAGE.size) if flag else (label,)
+    return Picture(labels, flag > 0, number, memoryview(payload)[begin:])
+
+
+def offsets(file: Mapped) -> Iterator[int]:
+    """Find where the records of a local file begin, by going from one to the next.
+
+    Raises
+    ------
+    StoreError
+        If one is damaged, or the file ends within one.
+    """
+    view = memoryview(file.read(0, file.size))
+    at = number = 0
+    while at < len(view):
+        try:
+            magic, word = _PART.unpack_from(view, at)
+        except struct.error:
+            magic = b""
+        if magic != _MAGIC:
+            raise StoreError(
+                f"{file.location}, item {number}: there is no record at {at}: the file is damaged"
+            )
+        if word >> 29 in (_WHOLE, _FIRST):
+            yield at
+            number += 1
+        at += _PART.size + (word & MOST) + -(word & MOST) % 4
+    if at > len(view):
+        raise StoreError(f"{file.location}, item {number - 1}: the file ends within it")

@@ -1,0 +1,115 @@
+"""Writing pictures to MXNet RecordIO."""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fastdecode.stores.file_writer import FileWriter, flush
+from fastdecode.stores.index import IndexBuilder
+from fastdecode.stores.recordio_format import record
+
+__all__ = ["RecordWriter", "index_location"]
+
+_VERSION = 1
+
+
+class RecordWriter(FileWriter):
+    """Writes ``NAME.rec``, ``NAME.idx``, and ``NAME.rec.fdx`` with what the other two cannot hold.
+
+    The header of each record has a number or a list of numbers: these are the targets that can be
+    written, and None, in whose place other readers find the label 0. Labels are float32 there, as
+    MXNet's are; the index (see `fastdecode.stores.index`) keeps them as they were, besides the keys
+    and the names of the classes. The same items make the same bytes.
+
+    Parameters
+    ----------
+    location : str
+    classes : sequence of str
+    """
+
+    kind = "recordio"
+
+    def __init__(self, location: str, classes: Sequence[str] = ()) -> None:
+        super().__init__(location, classes)
+        self._builder = IndexBuilder(classes, ("offset", "length", "size"))
+        self._final.parent.mkdir(parents=True, exist_ok=True)
+        self._lines = self._partial.with_suffix(".idx.partial")
+        self._file = self._partial.open("wb")
+        self._index = self._lines.open("wb")
+        self._checksum = 0
+        self._offset = 0
+
+    def _append(self, key: str, data: memoryview, target: Any) -> None:
+        number = len(self._builder)
+        made = record(*_labels(target), number, data)
+        self._builder.add(key, target, offset=self._offset, length=len(made), size=len(data))
+        line = b"%d\t%d\n" % (number, self._offset)
+        self._file.write(made)
+        self._index.write(line)
+        self._checksum = zlib.crc32(line, self._checksum)
+        self._offset += len(made)
+
+    def _finish(self) -> None:
+        self._let_go()
+
+    def _settle(self) -> None:
+        index = Path(index_location(os.fspath(self._final)))
+        flush(self._lines)
+        self._lines.replace(index)
+        about = {
+            "version": _VERSION,
+            "bytes": self._offset,
+            "lines": [index.stat().st_size, self._checksum],
+        }
+        self._builder.write(f"{self._final}.fdx", about)
+        super()._settle()  # the records come last: there is no store before
+
+    def _let_go(self) -> None:
+        self._file.close()
+        self._index.close()
+
+    def _remove(self) -> None:
+        super()._remove()
+        self._lines.unlink(missing_ok=True)
+
+
+def index_location(location: str) -> str:
+    """Return where MXNet's tools keep the index of a file."""
+    return location.removesuffix(".rec") + ".idx"
+
+
+def _labels(target: Any) -> tuple[list[float], bool]:
+    """Return what the header of a record says, and whether it is a list.
+
+    Raises
+    ------
+    ValueError
+        If it can say no such thing, or not exactly where it matters.
+    """
+    if target is None:
+        return [0.0], False
+    numbers = target if isinstance(target, list) else [target]
+    if not numbers or not all(isinstance(number, (int, float)) for number in numbers):
+        raise ValueError(
+            f"RecordIO holds numbers or lists of numbers as targets, not {target!r}: write a tar, "
+            "LMDB or HDF5 store instead"
+        )
+    for number in numbers:
+        if isinstance(number, int) and _as_float32(number) != number:
+            raise ValueError(
+                f"RecordIO keeps labels as float32, which would make another class of {number}: "
+                "write a tar, LMDB or HDF5 store instead"
+            )
+    return [_as_float32(number) for number in numbers], isinstance(target, list)
+
+
+def _as_float32(number: float) -> float:
+    try:
+        return float(struct.unpack("<f", struct.pack("<f", number))[0])
+    except OverflowError:
+        raise ValueError(f"RecordIO keeps labels as float32, and {number} is beyond that") from None

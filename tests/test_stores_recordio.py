@@ -1,0 +1,219 @@
+"""Stores in MXNet RecordIO that are written here: round trips, other readers, damage."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import store_cases
+from conftest import CORPUS
+
+from fastdecode import decode
+from fastdecode.stores import StoreError, create_store, open_store
+
+MAGIC = struct.pack("<I", 0xCED7230A)
+TARGETS = (None, 3, -4.0, 0.1, [1, 2.5], [7])
+"""What RecordIO can hold."""
+
+
+def records(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Take a file apart as the format's description says: offsets and whole payloads."""
+    at = 0
+    while at < len(data):
+        begin, payload = at, b""
+        while True:
+            assert data[at : at + 4] == MAGIC
+            (word,) = struct.unpack_from("<I", data, at + 4)
+            kind, length = word >> 29, word % 2**29
+            payload += data[at + 8 : at + 8 + length]
+            at += 8 + (length + 3) // 4 * 4
+            if kind in (0, 3):
+                break
+            payload += MAGIC
+        yield begin, payload
+
+
+def test_a_store_gives_back_what_was_written(tmp_path: Path) -> None:
+    """Keys, targets of every sort that it holds, classes and bytes survive."""
+    store_cases.gives_back_what_was_written(tmp_path / "a.rec", TARGETS)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.idx", "a.rec", "a.rec.fdx"]
+
+
+def test_it_may_be_empty_or_of_one(tmp_path: Path) -> None:
+    """A store of nothing is one, too."""
+    store_cases.may_be_empty_or_of_one(tmp_path / "a.rec")
+
+
+def test_the_same_items_make_the_same_bytes(tmp_path: Path) -> None:
+    """None of the files depends on time or place."""
+    store_cases.makes_the_same_bytes(tmp_path / "a.rec", TARGETS)
+    for suffix in (".idx", ".rec.fdx"):
+        assert (tmp_path / f"a{suffix}").read_bytes() == (tmp_path / f"other{suffix}").read_bytes()
+
+
+def test_wrong_items_are_refused(tmp_path: Path) -> None:
+    """Keys that are no relative paths, or there already, and targets that are no numbers."""
+    store_cases.refuses_wrong_items(tmp_path / "a.rec")
+
+
+def test_an_error_leaves_nothing(tmp_path: Path) -> None:
+    """A with block that fails leaves no file behind."""
+    store_cases.leaves_nothing_after_an_error(tmp_path / "a.rec")
+
+
+def test_threads_processes_and_pickles_share_it(tmp_path: Path) -> None:
+    """Reads are the same in threads, after a fork or spawn, and from a pickle."""
+    store_cases.is_shared_by_threads_processes_and_pickles(tmp_path / "a.rec", TARGETS)
+
+
+def test_views_outlive_the_store(tmp_path: Path) -> None:
+    """Bytes that were read stay valid; a closed store says that it is closed."""
+    store_cases.lets_views_live_and_refuses_after_closing(tmp_path / "a.rec")
+
+
+def test_many_items_are_found(tmp_path: Path) -> None:
+    """Twenty thousand items."""
+    store_cases.is_exact_when_large(tmp_path / "a.rec", 20_000)
+
+
+@pytest.mark.parametrize("known", [".rec.fdx", ".idx", ""])
+def test_damage_never_gives_another_items_bytes(tmp_path: Path, known: str) -> None:
+    """Cut files and changed bits are errors, by whatever the records are found."""
+
+    def damaged(data: bytes, draw: object) -> bytes:
+        for suffix in (".rec.fdx", ".idx"):
+            if suffix != known and not (suffix == ".idx" and known == ".rec.fdx"):
+                (tmp_path / f"a{suffix}").unlink(missing_ok=True)
+        return store_cases.cut(data, draw) if known else store_cases.flipped(data, draw)
+
+    def in_the_frame(data: bytes, draw: object) -> bytes:
+        """Change a bit of a record's length or id, where it matters most."""
+        begin, _ = draw.choice(list(records(data)))
+        place = begin + draw.choice((4, 5, 6, 7, 16, 17))
+        return data[:place] + bytes([data[place] ^ 1 << draw.randrange(8)]) + data[place + 1 :]
+
+    store_cases.never_gives_what_was_not_written(tmp_path / "a.rec", damaged, 40)
+    if known:
+        (tmp_path / "a.rec").unlink()
+        store_cases.never_gives_what_was_not_written(tmp_path / "a.rec", in_the_frame, 80)
+
+
+@pytest.mark.parametrize("suffix", [".idx", ".rec.fdx"])
+def test_a_damaged_index_is_noticed(tmp_path: Path, suffix: str) -> None:
+    """An index that was cut or changed does not lead astray."""
+    store_cases.write(tmp_path / "a.rec", store_cases.pictures(), [1])
+    index = tmp_path / f"a{suffix}"
+    whole = index.read_bytes()
+    for place in range(0, len(whole), 1 + len(whole) // 50):
+        for data in (whole[:place], whole[:place] + b"\x00" + whole[place + 1 :]):
+            if data != whole:
+                index.write_bytes(data)
+                with pytest.raises(StoreError, match=str(tmp_path)):
+                    open_store(tmp_path / "a.rec")
+
+
+def test_the_records_are_as_described(tmp_path: Path) -> None:
+    """An independent reader finds number, labels and picture in each record, and the offsets."""
+    items = store_cases.pictures()
+    store_cases.write(tmp_path / "a.rec", items, TARGETS)
+    lines = (tmp_path / "a.idx").read_text().splitlines()
+
+    found = list(records((tmp_path / "a.rec").read_bytes()))
+    assert [f"{place}\t{begin}" for place, (begin, _) in enumerate(found)] == lines
+    for place, (_, payload) in enumerate(found):
+        flag, label, number, other = struct.unpack_from("<IfQQ", payload)
+        target = TARGETS[place % len(TARGETS)]
+        labels = target if isinstance(target, list) else []
+        assert (flag, number, other) == (len(labels), place, 0)
+        assert label == pytest.approx(0 if labels else target or 0)
+        assert list(struct.unpack_from(f"<{flag}f", payload, 24)) == labels
+        assert payload[24 + 4 * flag :] == items[place][1]
+
+
+@pytest.mark.parametrize("before", [0, 1, 2, 3, 4, 8])
+@pytest.mark.parametrize("after", [0, 1, 4])
+def test_records_with_the_magic_number_are_cut_there(
+    tmp_path: Path, before: int, after: int
+) -> None:
+    """Wherever the number is in a picture, once or in a row, it comes back; aligned, in parts."""
+    for times in (1, 2, 3):
+        data = bytes(before) + MAGIC * times + bytes(after)
+        where = tmp_path / f"{times}.rec"
+        with create_store(where) as writer:
+            writer.add("a.jpg", data)
+            writer.add("b.jpg", b"next")
+
+        written = where.read_bytes()
+        numbers = sum(written[at : at + 4] == MAGIC for at in range(0, len(written), 4))
+        assert numbers == (2 + times if before % 4 == 0 else 2)
+        assert [payload[24:] for _, payload in records(written)] == [data, b"next"]
+        for suffix in ("", ".rec.fdx", ".idx"):
+            where.with_suffix(suffix).unlink(missing_ok=True) if suffix else None
+            with open_store(where) as store:
+                assert [bytes(store.read(place)) for place in (0, 1)] == [data, b"next"]
+
+
+def test_pictures_in_one_part_are_not_copied(tmp_path: Path) -> None:
+    """They are views of the mapped file."""
+    store_cases.write(tmp_path / "a.rec", store_cases.pictures(), [1])
+
+    with open_store(tmp_path / "a.rec") as store:
+        assert isinstance(store.read(0), memoryview)
+
+
+@pytest.mark.parametrize("target", ["a cat", {"a": 1}, [], [[1]], 2**24 + 1, [2**24 + 1], 1e39])
+def test_targets_that_other_readers_would_not_get_are_refused(
+    tmp_path: Path, target: object
+) -> None:
+    """A record holds float32: texts, and integers that it would change, are errors."""
+    with create_store(tmp_path / "a.rec") as writer:
+        with pytest.raises(ValueError, match=r"RecordIO (holds|keeps)"):
+            writer.add("a.jpg", b"1", target)
+        writer.add("b.jpg", b"2", 2**24)
+
+    with open_store(tmp_path / "a.rec") as store:
+        assert (len(store), store.key(0), store.target(0)) == (1, "b.jpg", 2**24)
+
+
+def test_a_file_that_is_cut_while_open_is_noticed(tmp_path: Path) -> None:
+    """Reading then is an error, rather than the end of the process."""
+    store_cases.write(tmp_path / "a.rec", store_cases.pictures(), [1])
+    with open_store(tmp_path / "a.rec") as store:
+        os.truncate(tmp_path / "a.rec", 100)
+
+        with pytest.raises(StoreError, match=r"item 0.*cut"):
+            store.read(0)
+
+
+def test_dali_reads_it(tmp_path: Path) -> None:
+    """DALI's reader for MXNet finds the same bytes and labels by the same index."""
+    pytest.importorskip("nvidia.dali")
+    from nvidia.dali import fn, pipeline_def
+
+    files = sorted((CORPUS / "jpeg_kinds").glob("*_base.jpg"))
+    items = [(file.name, file.read_bytes()) for file in files]
+    # A comment that holds the magic number where it is aligned, so that the record has parts.
+    comment = b"\xff\xfe\x00\x0a" + b"\0\0" + MAGIC + b"\0\0"
+    items.append(("parts.jpg", items[0][1][:2] + comment + items[0][1][2:]))
+    with create_store(tmp_path / "a.rec") as writer:
+        for place, (key, data) in enumerate(items):
+            writer.add(key, data, place * 3)
+
+    @pipeline_def(batch_size=len(items), num_threads=2, device_id=None)
+    def reading() -> tuple[object, object, object]:
+        encoded, labels = fn.readers.mxnet(
+            path=[str(tmp_path / "a.rec")], index_path=[str(tmp_path / "a.idx")]
+        )
+        return encoded, labels, fn.decoders.image(encoded, device="cpu")
+
+    pipeline = reading()
+    pipeline.build()
+    encoded, labels, pixels = pipeline.run()
+    for place, (_, data) in enumerate(items):
+        assert encoded.at(place).tobytes() == data
+        assert labels.at(place).tolist() == [place * 3]
+        assert np.array_equal(pixels.at(place), decode(data, mode="RGB"))
