@@ -40,7 +40,7 @@ def ray_figures() -> str:
     """Draw what Ray makes by `fastdecode.ray`, and by its own reader."""
     content = load("ray_scaling")
     result, settings = content["result"], content["settings"]
-    size = settings["size"]
+    size, rounds = settings["size"], settings["rounds"]
     titles = {
         "fastdecode": f"`fastdecode.ray.read_images(folder, size={size})`",
         "ray": f'`ray.data.read_images(folder, size=({size}, {size}), mode="RGB", ...)`',
@@ -54,7 +54,7 @@ def ray_figures() -> str:
     head = ["rows/s", *(f"{count} worker{'s' * (count != '1')}" for count in result)]
     return (
         f"{table(head, rows)}\n\n"
-        f"{settings['images']} photos of 500 x 375 pixels, {settings['different_photos']} different "
-        f"ones; {settings['rounds']} rounds, in turn. Ray {settings['ray']}. "
+        f"{settings['images']} photos of 500 x 375 pixels, {settings['different_photos']} of them "
+        f"different; {rounds} round{'s' * (rounds != 1)}, in turn. Ray {settings['ray']}. "
         f"Measured {where(content)} by `bench/ray_scaling.py`."
     )
