@@ -59,6 +59,9 @@ _RESTART = re.compile(rb"\xff[\xd0-\xd7]")
 # What may stand between two scans: tables, restart interval, APPn, COM, DNL; each with a length.
 _BETWEEN_SCANS = frozenset({0xC4, 0xCC, 0xDB, 0xDC, 0xDD, 0xFE, *range(0xE0, 0xF0)})
 
+_MOST_IN_SCAN = 4
+"""Components, by T.81, B.2.3; a damaged header may promise more."""
+
 
 class Scan(NamedTuple):
     """One scan: offsets in bytes of its SOS marker, and of its data's beginning and end."""
@@ -150,6 +153,8 @@ def in_one_scan(data: Buffer, header: Header) -> bool:
     if header.coding not in ("baseline", "arithmetic"):
         return True
     count = header.channels
+    if count > _MOST_IN_SCAN:
+        return False
     begin = header.scan_offset - (6 + 2 * count) - 2
     return begin >= 0 and data[begin : begin + 5] == bytes((0xFF, 0xDA, 0, 6 + 2 * count, count))
 

@@ -17,7 +17,13 @@ _PACKAGE = Path(fastdecode.__file__).parent
 _MODULES = sorted(_PACKAGE.rglob("*.py"))
 _TESTS = sorted(Path(__file__).parent.glob("test_*.py"))
 # A module imports only from rows above its own (and, in the lowest, from its neighbours).
-_LIBRARIES = {"torch": "torch", "ray": "ray.data", "lmdb": "lmdb", "hdf5": "h5py"}
+_LIBRARIES = {
+    "torch": "torch",
+    "ray": "ray.data",
+    "lmdb": "lmdb",
+    "hdf5": "h5py",
+    "remote": "fsspec",
+}
 """What files and folders whose names begin so need."""
 
 _LAYERS = (

@@ -224,3 +224,12 @@ def test_real_words_of_a_codec_are_known(cut: int) -> None:
         simplejpeg.decode_jpeg(BASELINE[:-cut] + EOI, strict=True)
 
     assert jpeg_stream.says_missing_pixels(str(caught.value))
+
+
+@pytest.mark.parametrize("count", [5, 124, 125, 255])
+def test_more_components_than_a_scan_can_name(count: int) -> None:
+    """A damaged header that promises them is no single scan, and no error of arithmetic."""
+    header = probe(BASELINE)._replace(channels=count)
+
+    assert jpeg_stream.in_one_scan(BASELINE, probe(BASELINE))
+    assert not jpeg_stream.in_one_scan(BASELINE, header)
