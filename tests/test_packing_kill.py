@@ -97,24 +97,31 @@ def test_control_c(tmp_path: Path) -> None:
     assert pack(source, tmp_path / "out.tar").resumed == 3
 
 
-def test_a_full_disk(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "room"), [("tar", 8192), ("lmdb", 24_000), ("hdf5", 1_060_000)])
+def test_a_full_disk(tmp_path: Path, kind: str, room: int) -> None:
     """It ends with a clear error and exit status 1, and goes on once there is room."""
+    name, needed = KINDS[kind]
+    if needed:
+        pytest.importorskip(needed)
+        if not hasattr(os, "posix_fallocate"):
+            pytest.skip("room cannot be set aside here, and free room knows of no such limit")
     source = make_source(tmp_path / "source")
     code = (
         "import resource, signal, sys\n"
         "from fastdecode.packing import chunk, pack_command\n"
         "chunk.EVERY_S = 0\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (8192, resource.RLIM_INFINITY))\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM, resource.RLIM_INFINITY))\n"
         "sys.exit(pack_command.main(sys.argv[1:]))\n"
     )
-    done = _run(code, source, tmp_path / "out.tar")
+    done = _run(code.replace("ROOM", str(room)), source, tmp_path / name)
 
-    assert done.returncode == 1
+    assert done.returncode == 1, done.stderr
     assert "with more room the same command goes on" in " ".join(done.stderr.split())
-    assert not (tmp_path / "out.tar").exists()
-    packed = pack(source, tmp_path / "out.tar")
-    pack(source, tmp_path / "again.tar")
+    assert not (tmp_path / name).exists()
+    packed = pack(source, tmp_path / name)
+    (tmp_path / "again").mkdir()
+    pack(source, tmp_path / "again" / name)
     assert packed.items == 8
     assert packed.resumed > 0
-    assert (tmp_path / "out.tar").read_bytes() == (tmp_path / "again.tar").read_bytes()
+    assert (tmp_path / name).read_bytes() == (tmp_path / "again" / name).read_bytes()

@@ -207,3 +207,31 @@ def test_a_remote_file_is_read(tmp_path: Path) -> None:
         again.close()
     with pytest.raises(FileNotFoundError):
         open_store("memory://stores-hdf5/missing.h5")
+
+
+def test_a_reader_that_is_overtaken_by_closing_is_told_so(tmp_path: Path) -> None:
+    """A thread that was about to read finds the store closed, and no damage."""
+    with create_store(tmp_path / "a.h5") as writer:
+        writer.add("a.jpg", b"1", 1)
+    store = open_store(tmp_path / "a.h5")
+    opened = store._handle()
+    store.close()
+
+    with pytest.raises(ValueError, match="has been closed"):
+        store._read(opened, 0)
+
+
+def test_targets_and_keys_of_a_foreign_file_that_is_cut(tmp_path: Path) -> None:
+    """HDF5 would give zeros for what is not there any more."""
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("images", data=np.array([np.void(b"1" * 9)] * 5))
+        file.create_dataset("labels", data=np.arange(5))
+        file.create_dataset("names", data=np.array([b"a", b"b", b"c", b"d", b"e"]))
+    with open_store(path, keys="names") as store:
+        assert (store.key(1), store.target(1)) == ("b", 1)
+        os.truncate(path, 2048)
+
+        for ask in (store.key, store.target, store.read):
+            with pytest.raises(StoreError, match=r"a\.h5, item 2.*cut"):
+                ask(2)

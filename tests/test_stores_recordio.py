@@ -99,6 +99,7 @@ def test_damage_never_gives_another_items_bytes(tmp_path: Path, known: str) -> N
     store_cases.never_gives_what_was_not_written(tmp_path / "a.rec", damaged, 40)
     if known:
         (tmp_path / "a.rec").unlink()
+        (tmp_path / "a.idx").unlink()
         store_cases.never_gives_what_was_not_written(tmp_path / "a.rec", in_the_frame, 80)
 
 

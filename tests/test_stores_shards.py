@@ -267,3 +267,19 @@ def test_a_name_that_is_there_stands_for_itself(tmp_path: Path) -> None:
 
     assert shard_locations(path) == [str(path)]
     assert len(open_store(path)) == 1
+
+
+def test_one_damaged_index_leaves_the_other_shards_readable(tmp_path: Path) -> None:
+    """Keys of the healthy ones are found, too, though they are compared with all others."""
+    paths = _shards(tmp_path, 3)
+    index = Path(f"{paths[1]}.fdx")
+    data = bytearray(index.read_bytes())
+    data[-1] ^= 1
+    index.write_bytes(data)
+
+    with open_store(paths) as store:
+        for at in (0, _EACH - 1, 2 * _EACH):
+            assert store.key(at) == f"{at:04d}.jpg"
+            assert bytes(store.read(at)) == picture(at)
+        with pytest.raises(StoreError, match=r"00001\.tar\.fdx: the index is damaged"):
+            store.key(_EACH)

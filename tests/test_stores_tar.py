@@ -147,7 +147,7 @@ def test_the_same_items_make_the_same_bytes(tmp_path: Path) -> None:
         ("/a.jpg", "relative path"),
         ("../a.jpg", "relative path"),
         ("a//b.jpg", "relative path"),
-        ("a\0.jpg", "zero byte"),
+        ("a\0.jpg", "relative path"),
     ],
 )
 def test_keys_that_cannot_be_are_refused(tmp_path: Path, key: str, message: str) -> None:

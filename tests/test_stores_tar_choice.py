@@ -68,3 +68,26 @@ def test_an_index_may_lie_elsewhere(tmp_path: Path) -> None:
     assert not Path(f"{path}.fdx").exists()
     with pytest.raises(FileNotFoundError):
         open_store(path, index=tmp_path / "nowhere")
+
+
+def test_numbers_beyond_all_are_told(tmp_path: Path) -> None:
+    """JSON has no infinity: what would become one is an error with the sample."""
+    path = write_tar(tmp_path / "t.tar", [("1.jpg", b"1"), ("1.json", b'{"x": 1e999}')])
+
+    with pytest.raises(StoreError, match=r"json of sample '1' cannot be read \(1e999 is beyond"):
+        open_store(path)
+
+
+def test_a_remote_index_of_other_members_is_named_so(tmp_path: Path) -> None:
+    """It is there, and the message does not say that there is none."""
+    fsspec = pytest.importorskip("fsspec")
+    path = write_tar(tmp_path / "t.tar", [("1.jpg", b"1"), ("1.mask.png", b"2"), ("1.cls", b"3")])
+    index_tar(path)
+    memory = fsspec.filesystem("memory")
+    for name in ("t.tar", "t.tar.fdx"):
+        memory.put(str(tmp_path / name), f"/chosen/{name}")
+    try:
+        with pytest.raises(StoreError, match=r"for image=\['mask.png'\].*but one for image=\[\]"):
+            open_store("memory://chosen/t.tar", image="mask.png")
+    finally:
+        memory.rm("/chosen", recursive=True)

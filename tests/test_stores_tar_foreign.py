@@ -47,7 +47,7 @@ def test_what_is_no_file_is_left_out(tmp_path: Path, name: str) -> None:
     path = tmp_path / "t.tar"
     with tarfile.open(path, "w", format=_FORMATS[name], pax_headers={"comment": "x"}) as tar:
         for number, kind in enumerate(
-            (tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE)
+            (tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE)
         ):
             about = tarfile.TarInfo(f"other{number}.jpg")
             about.type = kind
@@ -61,6 +61,22 @@ def test_what_is_no_file_is_left_out(tmp_path: Path, name: str) -> None:
         assert [store.key(i) for i in range(len(store))] == [f"{n}.jpg" for n in range(5)]
         assert [bytes(store.read(i)) for i in range(5)] == [b"%d" % n * 600 for n in range(5)]
     assert [sample.key for sample in stream_tar(path)] == [f"{n}.jpg" for n in range(5)]
+
+
+def test_hard_links_are_told(tmp_path: Path) -> None:
+    """They have no bytes of their own: such a sample would be missing without a word."""
+    path = tmp_path / "t.tar"
+    with tarfile.open(path, "w") as tar:
+        about = tarfile.TarInfo("0.jpg")
+        about.size = 600
+        tar.addfile(about, io.BytesIO(b"0" * 600))
+        about = tarfile.TarInfo("1.jpg")
+        about.type, about.linkname = tarfile.LNKTYPE, "0.jpg"
+        tar.addfile(about)
+
+    for read in (open_store, lambda where: list(stream_tar(where))):
+        with pytest.raises(StoreError, match=r"'1.jpg' is a link to another.*--hard-dereference"):
+            read(path)
 
 
 def test_files_are_grouped_as_webdataset_does(tmp_path: Path) -> None:

@@ -179,7 +179,7 @@ def test_persistent_workers_follow_the_epoch(shards: Path) -> None:
 
 
 def test_samples_without_targets_are_pictures(tmp_path: Path) -> None:
-    """Whether there are targets is seen from the first sample, or said."""
+    """Whether there are targets is seen from the first samples, or said."""
     write_shards(tmp_path, SIZES, targets=False)
 
     assert next(iter(stream(tmp_path))).shape == (3, 24, 24)

@@ -6,6 +6,7 @@ import argparse
 import csv
 import io
 import time
+import warnings
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from fastdecode import outfile
 from fastdecode.cores import usable_cores
-from fastdecode.errors import FastDecodeError
+from fastdecode.errors import FastDecodeError, StoreError
 from fastdecode.packing.arguments import positive
 from fastdecode.packing.progress import progress
 from fastdecode.packing.surveying import FAILING, Finding, Limits, Status, survey
@@ -36,7 +37,8 @@ unreadable   the store does not give its bytes
 oversized    beyond --max-side or --max-pixels
 odd          decodes, but with a warning of the codec (damaged, with --strict);
              or CMYK, 16 bit, turned by EXIF, animated, with a suffix that is
-             not its format's, or with something behind its end
+             not its format's, with something behind its end, without its end, or
+             with a wrong checksum (PNG)
 duplicate    the bytes of an earlier one
 
 exit status: 0; 1 if anything is damaged, no image, unsupported or unreadable;
@@ -83,7 +85,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if options.csv:
             outfile.check(options.csv)
-        seen = _looked(options)
+        with warnings.catch_warnings():  # Pillow's, which would come between the lines
+            warnings.simplefilter("ignore")
+            seen = _looked(options)
     except KeyboardInterrupt:
         say("Interrupted: nothing is written.", error=True)
         return 130
@@ -106,6 +110,8 @@ def _looked(options: argparse.Namespace) -> _Seen:
         progress() as notify,
         closing(survey(store, workers, limits)) as findings,
     ):
+        if not len(store):
+            raise StoreError(f"there is nothing in {options.src}")
         for finding in findings:
             seen.add(finding)
             notify("checking", seen.total, len(store))

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fastdecode.stores.folder import INDEX
+
 if TYPE_CHECKING:
     from fastdecode.packing.results import Item
 
@@ -78,14 +80,22 @@ class Spooled:
 
 
 def file_entries(folder: Path) -> list[dict[str, Any]]:
-    """Describe the files in a folder, in order: name, size in bytes and SHA-256."""
+    """Describe the files in a folder, in order: name, size in bytes and SHA-256.
+
+    Of a store that is a folder it is the index alone: the items have their own checksum.
+    """
     entries = []
-    for path in sorted(each for each in folder.iterdir() if each.is_file()):
+    files = [each for each in folder.iterdir() if each.is_file()]
+    for path in sorted([*files, *folder.glob(f"*/{INDEX}")]):
         with path.open("rb") as file:
             found = hashlib.sha256()
             while piece := file.read(_PIECE):
                 found.update(piece)
         entries.append(
-            {"name": path.name, "bytes": path.stat().st_size, "sha256": found.hexdigest()}
+            {
+                "name": path.relative_to(folder).as_posix(),
+                "bytes": path.stat().st_size,
+                "sha256": found.hexdigest(),
+            }
         )
     return entries

@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from fastdecode.packing.results import Item
+from fastdecode.packing.results import Bad, Item
+from fastdecode.packing.verify import plain
 
 if TYPE_CHECKING:
     from fastdecode.packing.journal import Journal
+    from fastdecode.packing.rules import Rules
     from fastdecode.packing.spool import Spool
     from fastdecode.packing.state import State
     from fastdecode.packing.work import Outcome
@@ -28,10 +30,13 @@ class Chunk:
     spool : Spool
     journal : Journal
     state : State
+    rules : Rules
+        With the keys that are in the spool already.
     """
 
-    def __init__(self, spool: Spool, journal: Journal, state: State) -> None:
+    def __init__(self, spool: Spool, journal: Journal, state: State, rules: Rules) -> None:
         self._spool = spool
+        self._rules = rules
         self._journal = journal
         self._state = state
         self._next = state.next
@@ -39,7 +44,7 @@ class Chunk:
 
     def _begin(self) -> None:
         self._items: list[Item] = []
-        self._bad: list[tuple[str, str]] = []
+        self._bad: list[Bad] = []
         self._bytes_in = 0
         self._due = time.monotonic() + EVERY_S
 
@@ -51,17 +56,21 @@ class Chunk:
         OSError
             If there is no room for it.
         """
-        bad = outcome.bad
-        if not bad:
+        key, number = outcome.key, self._next
+        if outcome.bad:
+            self._bad.append(Bad(number, plain(key), outcome.bad, fixed=False))
+        else:
             try:
-                place = self._spool.add(outcome.key, outcome.data, outcome.target)
-                self._items.append(
-                    Item(outcome.key, outcome.target, *place, outcome.sha256, outcome.notes)
-                )
+                self._rules.check(key, outcome.target)
+                shard, offset, size = self._spool.add(key, outcome.data, outcome.target)
             except ValueError as error:  # the store cannot hold such a key or target
-                bad = str(error)
-        if bad:
-            self._bad.append((outcome.key, bad))
+                self._bad.append(Bad(number, plain(key), plain(str(error)), fixed=True))
+            else:
+                self._rules.add(key)
+                place = key, outcome.target, shard, offset, size
+                self._items.append(
+                    Item(*place, outcome.sha256, outcome.notes, number, outcome.stamp)
+                )
         self._bytes_in += outcome.bytes_in
         self._next += 1
         if time.monotonic() >= self._due or self._bytes_in >= EVERY_BYTES:

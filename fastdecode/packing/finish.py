@@ -28,7 +28,16 @@ if TYPE_CHECKING:
     from fastdecode.packing.progress import Notify
     from fastdecode.packing.results import Item, Packed
 
-__all__ = ["check_writer", "has_begun", "journal_path", "make", "move", "remove", "remove_work"]
+__all__ = [
+    "check_writer",
+    "has_begun",
+    "journal_path",
+    "make",
+    "move",
+    "placed",
+    "remove",
+    "remove_work",
+]
 
 _Result: TypeAlias = "tuple[list[dict[str, Any]], list[tuple[str, str]]]"
 
@@ -173,6 +182,15 @@ def move(place: Place, moves: Sequence[tuple[str, str]]) -> None:
     if not any(last == place.bad.name for _, last in moves):
         place.bad.unlink(missing_ok=True)  # of an attempt before something was mended
     flush_folder(place.path)
+
+
+def placed(place: Place, moves: Sequence[tuple[str, str]]) -> list[Path]:
+    """List what is at its place already."""
+    return [
+        place.path.with_name(last)
+        for first, last in moves
+        if not (place.partial / first).exists() and place.path.with_name(last).exists()
+    ]
 
 
 def remove(place: Place) -> None:

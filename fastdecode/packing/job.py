@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import os
 import shutil
-from contextlib import ExitStack, closing
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import PIL
@@ -27,16 +29,19 @@ from fastdecode.packing.names import Names
 from fastdecode.packing.options import Options
 from fastdecode.packing.ordered import in_order
 from fastdecode.packing.place import Place, kind_for
+from fastdecode.packing.restart import clear
 from fastdecode.packing.results import BadItems, Packed
+from fastdecode.packing.retry import check_unchanged, try_again
+from fastdecode.packing.rules import Rules
 from fastdecode.packing.source import REVISION, describe, keys_of, revision
 from fastdecode.packing.spool import PLAIN, Spool
-from fastdecode.packing.state import Refused, State
+from fastdecode.packing.state import Refused, State, items_of
+from fastdecode.packing.verify import plain
 from fastdecode.packing.work import Work
 from fastdecode.stores import open_store
 
 if TYPE_CHECKING:
     from fastdecode.packing.progress import Notify
-    from fastdecode.stores import Store
 
 __all__ = ["pack"]
 
@@ -106,6 +111,8 @@ def pack(
         that is to go on was begun with other options or another source.
     """
     source, target = os.fspath(src), os.fspath(dst)
+    if not source:
+        raise ValueError("no source is named")
     chosen = kind_for(target) if kind is None else kind
     options = Options(max_side, quality, reindex, shard_size)
     options.check(chosen)
@@ -113,10 +120,10 @@ def pack(
         raise ValueError(f"workers must be at least 1, not {workers}")
     place = Place(target, chosen, sharded=shard_size is not None)
     place.check_apart(source)
-    with Lock(place.partial):
-        if restart:
-            _clear(place)
+    with _tidied(place.path), Lock(place.partial):
         try:
+            if restart:
+                clear(place)
             job = _Job(source, place, options, workers or usable_cores(), skip_bad, notify)
             return job.run()
         finally:
@@ -124,10 +131,17 @@ def pack(
                 shutil.rmtree(place.partial, ignore_errors=True)
 
 
-def _clear(place: Place) -> None:
-    """Remove what an earlier pack has left; its journal first: the rest is nothing without it."""
-    finish.journal_path(place).unlink(missing_ok=True)
-    finish.remove_work(place)
+@contextmanager
+def _tidied(path: Path) -> Iterator[None]:
+    """Remove the folders for a result that comes to nothing, as far as nothing is in them."""
+    new = [folder for folder in path.parents if not folder.exists()]
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            for folder in new:
+                folder.rmdir()
+        raise
 
 
 class _Job:
@@ -160,9 +174,10 @@ class _Job:
                 state.read(self._opened_journal(stack))
             state.check("asked", self._asked())
             if state.moves is None:
-                place.check_free()
+                place.check_free(new=not state.asked)
                 moves = self._make(stack)
                 self._journal.append({"moves": moves})
+                state = self._state  # which is another one where something was mended
                 state.moves = moves
             finish.move(place, state.moves)
         finish.remove(place)
@@ -188,31 +203,55 @@ class _Job:
 
     def _make(self, stack: ExitStack) -> list[tuple[str, str]]:
         """Fill the spool, and make the result of it."""
-        place, state = self._place, self._state
+        place = self._place
         store = stack.enter_context(open_store(self._source))
         described = describe(store, self._source)
-        state.check("source", described)
-        if not state.asked:
+        self._state.check("source", described)
+        several = self._options.max_side is not None  # only then names may change
+        work = Work(store, self._options, Names(keys_of(store) if several else ()), self._skip_bad)
+        if self._state.asked:
+            check_unchanged(store, items_of(self._journal))
+            self._try_again(work)
+        else:
             finish.check_writer(place)
             journal = self._opened_journal(stack)
             journal.append({"asked": self._asked(), "source": described})
+        state = self._state
         layout = Members() if place.kind == "tar" else PLAIN
         spool = Spool(place.partial, layout, self._options.shard_size, state.shard, state.end)
         stack.callback(spool.close)
-        self._fill(spool, store)
+        self._fill(spool, work)
         if revision(self._source) != described[REVISION]:
             raise Refused(f"{self._source} has changed meanwhile: begin again with --restart")
         self._check_bad()
         spool.finish()
-        about = {"source": self._source, "options": self._options.to_json()}
+        state.packed.empty_classes = [
+            name for place_, name in enumerate(store.classes) if place_ not in state.used
+        ]
+        about = {"source": plain(self._source), "options": self._options.to_json()}
         return finish.make(place, self._journal, state.packed, about, store.classes, self._notify)
 
-    def _fill(self, spool: Spool, store: Store) -> None:
+    def _try_again(self, work: Work) -> None:
+        """Go back to before the first bad item that has been mended, if there is one."""
+        mended, reasons = try_again(work, self._state.bad, self._workers)
+        if mended is not None:
+            self._journal.cut(lambda record: record.get("next", 0) > mended)
+            packed = self._state.packed
+            self._state = State(Packed(packed.location, packed.kind, manifest=packed.manifest))
+            self._state.read(self._journal)
+            reasons = [each for each in reasons if each[0] < len(self._state.bad)]
+        if reasons:
+            record = {"reasons": reasons}
+            self._journal.append(record)
+            self._state.take(record)
+
+    def _fill(self, spool: Spool, work: Work) -> None:
         """Do the work for what is still to do, and write it down."""
-        several = self._options.max_side is not None  # only then names may change
-        work = Work(store, self._options, Names(keys_of(store) if several else ()), self._skip_bad)
-        total = len(store)
-        chunk = Chunk(spool, self._journal, self._state)
+        total = len(work.store)
+        rules = Rules(self._place.kind)
+        for item in items_of(self._journal):
+            rules.add(item.key)
+        chunk = Chunk(spool, self._journal, self._state, rules)
         left = range(self._state.next, total)
         with closing(in_order(work, left, self._workers)) as outcomes:
             for index, outcome in zip(left, outcomes, strict=True):

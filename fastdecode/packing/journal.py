@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,7 @@ class Journal:
         OSError
             If it cannot be written. It will not be found again.
         """
-        text = json.dumps(record, ensure_ascii=False, sort_keys=True).encode()
+        text = json.dumps(record, sort_keys=True).encode()
         line = memoryview(b"%08x %s\n" % (zlib.crc32(text), text))
         while line:  # a disk that is nearly full takes a part
             line = line[self._file.write(line) :]
@@ -53,6 +53,16 @@ class Journal:
         """Read the records again, from the file: there may be more than memory holds."""
         for record, _ in _lines(self.path):
             yield record
+
+    def cut(self, beyond: Callable[[Any], bool]) -> None:
+        """Forget the first record of which `beyond` is true, and all after it, for ever."""
+        end = 0
+        for record, length in _lines(self.path):
+            if beyond(record):
+                break
+            end += length
+        self._file.truncate(end)
+        os.fsync(self._file.fileno())
 
     def close(self) -> None:
         """Let go of the file."""

@@ -64,4 +64,8 @@ def _split(key: str) -> tuple[str, str]:
 
 
 def _number(text: str) -> int:
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+    return int.from_bytes(hashlib.blake2b(_bytes(text), digest_size=8).digest(), "little")
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")  # a name on a disk may be no UTF-8

@@ -7,6 +7,8 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from fastdecode import jpeg_stream
+from fastdecode.packing.ends import faults
+from fastdecode.packing.verify import plain
 
 if TYPE_CHECKING:
     from fastdecode.types import Buffer, Format, Header
@@ -61,7 +63,9 @@ def oddities(key: str, data: Buffer, header: Header) -> list[str]:
         found.append("animated")
     if header.coding not in ("", "baseline", "progressive"):
         found.append(f"JPEG coding: {header.coding}")
-    return found + _trailing(data, header)
+    if not key.isascii() and plain(key) != key:
+        found.append("its name is no UTF-8, and no key of a store")
+    return found + faults(data, header.format) + _trailing(data, header)
 
 
 def _trailing(data: Buffer, header: Header) -> list[str]:

@@ -6,9 +6,13 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from fastdecode.errors import BackendUnavailable
 from fastdecode.native import library
+from fastdecode.selection import disabled
 
 __all__ = ["Options", "as_bytes"]
+
+_MOST = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,10 @@ class Options:
         if self.shard_size is not None and kind != "tar":
             raise ValueError(f"only a tar store has shards, not a {kind} store")
         if self.reindex:
+            if "native" in disabled():
+                raise BackendUnavailable(
+                    "only the native core reindexes, and it is left out by FASTDECODE_DISABLE"
+                )
             library.require()
 
     def to_json(self) -> dict[str, Any]:
@@ -59,4 +67,7 @@ def as_bytes(text: str) -> int:
         raise ValueError(f"{text!r} is not a size such as 500MB or 1GiB")
     number, prefix, binary = found.groups()
     power = 0 if not prefix else "KMGT".index(prefix.upper()) + 1
-    return round(float(number) * float(1024 if binary else 1000) ** power)
+    size = float(number) * float(1024 if binary else 1000) ** power
+    if size > _MOST:
+        raise ValueError(f"{text[:20]!r}... is more than any file can be")
+    return round(size)

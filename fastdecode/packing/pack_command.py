@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import errno
 import time
+import warnings
 from collections.abc import Sequence
 
 from fastdecode.errors import FastDecodeError
@@ -29,7 +30,8 @@ examples:
 Beside DST come DST.json, with counts and checksums, and DST.bad.csv, with the
 items that do not decode. Until all is done the work is in .DST.partial: after a
 crash, a full disk or Ctrl-C the same command goes on from there, and the result
-is the same, byte for byte.
+is the same, byte for byte. Bad items are tried again then. Every kind but tar
+needs twice the space while it is made.
 
 exit status: 0; 1 if items are bad (without --skip-bad), or something cannot be
 read or written: the same command goes on; 2 for what cannot begin: a wrong
@@ -62,7 +64,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     begun = time.monotonic()
     try:
-        packed = _pack(options)
+        with warnings.catch_warnings():  # Pillow's, which would come between the lines
+            warnings.simplefilter("ignore")
+            packed = _pack(options)
     except KeyboardInterrupt:
         say("Interrupted: the same command goes on from here.", error=True)
         return 130
@@ -125,6 +129,9 @@ def _report(packed: Packed, seconds: float) -> None:
             say(f"{packed.notes[note]:,} {words}", indent="  ")
     if packed.bad:
         say(f"{len(packed.bad):,} bad, left out: listed in {packed.location}.bad.csv")
+    if packed.empty_classes:
+        names = ", ".join(packed.empty_classes)
+        say(brief(f"no picture is left of {len(packed.empty_classes)} classes: {names}"))
     now = packed.items + len(packed.bad) - packed.resumed
     earlier = f", {packed.resumed:,} of an earlier run kept" if packed.resumed else ""
     rate = (

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import glob
 import os
+from collections.abc import Collection
 from pathlib import Path
 
 from fastdecode.stores.opening import KINDS
@@ -59,6 +61,12 @@ class Place:
         name = self.path.name
         if not name or name == "..":
             raise ValueError(f"{location!r} does not end in the name of a store")
+        named = kind_for(location)
+        if named not in ("folder", kind):
+            raise ValueError(
+                f"{location} ends as a {named} store does, so nobody could open it as a {kind} "
+                "store: choose another name"
+            )
         self.kind = kind
         self.sharded = sharded
         self.manifest = self.path.with_name(f"{name}.json")
@@ -72,8 +80,15 @@ class Place:
             return self.path.name
         return f"{self.path.stem}-{number:05d}{self.path.suffix}"
 
-    def check_free(self) -> None:
+    def check_free(self, *, new: bool = True, ours: Collection[Path] = ()) -> None:
         """Make sure that nothing would be overwritten.
+
+        Parameters
+        ----------
+        new : bool
+            No earlier run has begun: a list of bad items is not its.
+        ours : collection of Path
+            What an earlier run has put there.
 
         Raises
         ------
@@ -81,17 +96,21 @@ class Place:
             If it would.
         """
         others = [self.path, self.manifest, self.path.with_name(f"{self.path.name}.fdx")]
+        if new:
+            others.append(self.bad)
         if self.kind == "recordio":
             others.append(self.path.with_suffix(".idx"))
         if self.sharded:
-            others += self.path.parent.glob(f"{self.path.stem}-[0-9]*{self.path.suffix}")
+            shards = f"{glob.escape(self.path.stem)}-[0-9]*{glob.escape(self.path.suffix)}"
+            others += self.path.parent.glob(shards)
+            others += self.path.parent.glob(f"{shards}.fdx")
         if self.manifest.exists() and (self.sharded or self.path.exists()):
             raise FileExistsError(  # one of the two is what comes last
                 f"{self.path} has been packed already, and is whole: to do it again, remove it and "
                 f"{self.manifest}, or choose another place"
             )
         for other in others:
-            if other.exists():
+            if os.path.lexists(other) and other not in ours:
                 raise FileExistsError(
                     f"{other} is there already: remove it, or choose another place"
                 )

@@ -45,8 +45,10 @@ def progress() -> Iterator[Notify]:
         yield lambda _what, _done, _total: None
         return
     if not _HAS_RICH:
-        yield _Line().show
-        sys.stderr.write("\n")
+        try:
+            yield _Line().show
+        finally:  # also before an error
+            sys.stderr.write("\n")
         return
     columns = (
         rich.progress.TextColumn("{task.description}"),

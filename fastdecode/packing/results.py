@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from fastdecode.errors import StoreError
 
-__all__ = ["BadItems", "Item", "Packed"]
+__all__ = ["Bad", "BadItems", "Item", "Packed"]
 
 
 class Item(NamedTuple):
@@ -28,6 +28,10 @@ class Item(NamedTuple):
     notes : sequence of str
         What was done: ``"shrunk"``, ``"reindexed"``; or could not be: ``"too large"``,
         ``"not reindexed"``.
+    number : int
+        In the source.
+    stamp : list of int or None
+        See `fastdecode.packing.source.stamp`.
     """
 
     key: str
@@ -37,6 +41,26 @@ class Item(NamedTuple):
     size: int
     sha256: str
     notes: Sequence[str]
+    number: int
+    stamp: list[int] | None
+
+
+class Bad(NamedTuple):
+    """An item that is left out.
+
+    Attributes
+    ----------
+    number : int
+        In the source.
+    key, reason : str
+    fixed : bool
+        No other content of the item would be better: its key or target is what cannot be kept.
+    """
+
+    number: int
+    key: str
+    reason: str
+    fixed: bool
 
 
 @dataclass
@@ -59,6 +83,8 @@ class Packed:
         Items that do not decode, or cannot be read.
     resumed : int
         Items of the source that an earlier run had done.
+    empty_classes : list of str
+        Classes of the source of which no picture is left.
     manifest : str
         Path of the manifest.
     """
@@ -71,6 +97,7 @@ class Packed:
     notes: Counter[str] = field(default_factory=Counter)
     bad: list[tuple[str, str]] = field(default_factory=list)
     resumed: int = 0
+    empty_classes: list[str] = field(default_factory=list)
     manifest: str = ""
 
 

@@ -1,4 +1,6 @@
-"""Making a picture smaller, and encoding it anew with all that it says of itself.
+"""Making a picture smaller, and encoding it anew with its EXIF data and colour profile.
+
+What else it says of itself (XMP, comments, resolution, the EXIF data of a TIFF) is left out.
 
 A JPEG stays one. Of the others, what is opaque, in full colour or grey of 8 bits becomes a JPEG;
 what has transparency, a palette or fewer bits, and a PNG in 16-bit grey, becomes a PNG, which loses
@@ -76,6 +78,8 @@ def shrink(data: Buffer, header: Header, max_side: int, quality: int) -> Shrunk:
     ------
     FastDecodeError
         If it does not decode, all of it.
+    ValueError
+        If Pillow cannot encode it: a JPEG has no side of more than 65,500 pixels there.
 
     Notes
     -----
@@ -125,7 +129,13 @@ def _needs_png(image: PillowImage.Image, header: Header) -> bool:
 
 def _encoded(image: PillowImage.Image, format: str, **options: Any) -> bytes:
     file = io.BytesIO()
-    image.save(file, format, **options)
+    try:
+        image.save(file, format, **options)
+    except (OSError, ValueError) as error:
+        sides = f"{image.width} x {image.height}"
+        raise ValueError(
+            f"smaller, it is {sides} pixels, which cannot be encoded as {format}: {error}"
+        ) from error
     return file.getvalue()
 
 

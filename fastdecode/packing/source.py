@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fastdecode.errors import FastDecodeError
+from fastdecode.stores.shards import shard_locations
+
 if TYPE_CHECKING:
     from fastdecode.stores import Store
 
-__all__ = ["REVISION", "describe", "keys_of", "revision"]
+__all__ = ["REVISION", "describe", "keys_of", "revision", "stamp"]
 
 REVISION = "size and time of the source"
 """What `describe` calls it."""
@@ -22,11 +26,35 @@ def keys_of(store: Store) -> Iterator[str]:
 
 
 def revision(location: str) -> list[int] | None:
-    """Return what changes with a local file: its size in bytes and its time; None for others."""
+    """Return what changes with local files: sizes in bytes and times; None for others.
+
+    Of a folder it is that of the shards, or the LMDB file, in it: for pictures see `stamp`.
+    """
     path = Path(location)
-    if "://" in location or not path.is_file():
+    if "://" in location:
         return None
-    found = path.stat()
+    if path.is_file():
+        files = [path]
+    elif path.is_dir():
+        files = [each for each in sorted(path.iterdir()) if each.suffix in (".tar", ".mdb")]
+    else:
+        files = [Path(each) for each in shard_locations(location)]
+    return [number for each in files for number in _revision(each)] or None
+
+
+def stamp(store: Store, index: int) -> list[int] | None:
+    """Return what changes with the local file that an item is; None if it is none."""
+    if store.kind not in ("folder", "list") or "://" in store.location:
+        return None
+    try:
+        path = store.source(index)
+        return _revision(path) if isinstance(path, str) else None
+    except (FastDecodeError, OSError, ValueError):  # reading it will say what is wrong
+        return None
+
+
+def _revision(path: str | Path) -> list[int]:
+    found = os.stat(path)  # noqa: PTH116 - a million times
     return [found.st_size, found.st_mtime_ns]
 
 
@@ -34,7 +62,7 @@ def describe(store: Store, location: str) -> dict[str, Any]:
     """Describe a source, without reading its pictures."""
     keys = hashlib.sha256()
     for key in keys_of(store):
-        keys.update(key.encode() + b"\n")
+        keys.update(key.encode("utf-8", "surrogatepass") + b"\n")
     return {
         "number of items": len(store),
         "sha256 of the keys": keys.hexdigest(),

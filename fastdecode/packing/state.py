@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from fastdecode.packing.results import Item, Packed
+from fastdecode.packing.results import Bad, Item, Packed
 
 if TYPE_CHECKING:
     from fastdecode.packing.journal import Journal
@@ -32,6 +32,10 @@ class State:
         The first item of the source that is still to do.
     shard, end : int
         How far the spool is good.
+    bad : list of Bad
+        As in `packed`, with what is needed to try them again.
+    used : set of int
+        The targets that are whole numbers, as class indices are.
     moves : list of (str, str), or None
         Once everything is made: where each file goes, from the partial folder.
     """
@@ -42,6 +46,8 @@ class State:
     next: int = 0
     shard: int = 0
     end: int = 0
+    bad: list[Bad] = field(default_factory=list)
+    used: set[int] = field(default_factory=set)
     moves: list[tuple[str, str]] | None = None
 
     def read(self, journal: Journal) -> None:
@@ -51,9 +57,13 @@ class State:
         self.packed.resumed = self.next
 
     def take(self, record: dict[str, Any]) -> None:
-        """Take in one record: the first, one about some items, or the last."""
+        """Take in one record: the first, one about some items or reasons, or the last."""
         if "asked" in record:
             self.asked, self.source = record["asked"], record["source"]
+        elif "reasons" in record:
+            for place, reason in record["reasons"]:
+                self.bad[place] = self.bad[place]._replace(reason=reason)
+                self.packed.bad[place] = self.bad[place].key, reason
         elif "moves" in record:
             self.moves = [(first, last) for first, last in record["moves"]]
         else:
@@ -63,11 +73,14 @@ class State:
     def _count(self, record: dict[str, Any]) -> None:
         packed = self.packed
         packed.bytes_in += record["bytes_in"]
-        packed.bad += [(key, reason) for key, reason in record["bad"]]
+        self.bad += map(Bad._make, record["bad"])
+        packed.bad += [(one.key, one.reason) for one in self.bad[len(packed.bad) :]]
         packed.items += len(record["items"])
         for item in map(Item._make, record["items"]):
             packed.bytes_out += item.size
             packed.notes.update(item.notes)
+            if type(item.target) is int:
+                self.used.add(item.target)
 
     def check(self, name: str, now: dict[str, Any]) -> None:
         """Make sure that what the pack was begun with is what it is to go on with.

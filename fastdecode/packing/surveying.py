@@ -12,7 +12,7 @@ from fastdecode.api import decode, probe
 from fastdecode.errors import DecodeError, FastDecodeError, UnsupportedFormat
 from fastdecode.packing.oddities import oddities
 from fastdecode.packing.ordered import in_order
-from fastdecode.packing.verify import reason, verify
+from fastdecode.packing.verify import plain, reason, verify
 
 if TYPE_CHECKING:
     from fastdecode.stores import Store
@@ -96,7 +96,7 @@ def survey(
     with closing(in_order(look, range(len(store)), workers)) as found:
         for index, (finding, digest) in enumerate(found):
             first = seen.setdefault(digest, index) if digest else index
-            yield finding if first == index else _repeated(finding, store.key(first))
+            yield finding if first == index else _repeated(finding, plain(store.key(first)))
 
 
 def _repeated(finding: Finding, first: str) -> Finding:
@@ -115,7 +115,8 @@ class _Look:
 
     def __call__(self, index: int) -> tuple[Finding, bytes]:
         """Return what is to be said, and a digest of the bytes; none if there are no bytes."""
-        key = self.store.key(index)
+        given = self.store.key(index)
+        key = plain(given)
         try:
             data = self.store.read(index)
         except (FastDecodeError, OSError) as error:
@@ -132,7 +133,7 @@ class _Look:
             return Finding(key, status, (reason(error),), bytes=size), digest
         status, reasons = self._judged(data, header)
         if status not in FAILING:
-            odd = oddities(key, data, header)
+            odd = oddities(given, data, header)
             reasons = [*reasons, *odd]
             status = "odd" if odd and status == "good" else status
         finding = Finding(

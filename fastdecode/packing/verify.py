@@ -10,7 +10,7 @@ from fastdecode.errors import FastDecodeError
 if TYPE_CHECKING:
     from fastdecode.types import Buffer, Header
 
-__all__ = ["reason", "verify"]
+__all__ = ["plain", "reason", "verify"]
 
 
 def verify(data: Buffer, header: Header | None = None) -> Header:
@@ -38,6 +38,11 @@ def verify(data: Buffer, header: Header | None = None) -> Header:
 
 def reason(error: BaseException) -> str:
     """Say in one line why an item is bad."""
-    words = " ".join(str(error).split())
+    words = plain(" ".join(str(error).split()))
     known = isinstance(error, (FastDecodeError, OSError, ValueError))
     return words if known and words else f"{type(error).__name__}: {words}".rstrip(": ")
+
+
+def plain(text: str) -> str:
+    """Return text that every file takes: a name on a disk may be no UTF-8."""
+    return text.encode("utf-8", "backslashreplace").decode()

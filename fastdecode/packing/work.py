@@ -10,6 +10,7 @@ from fastdecode.api import probe
 from fastdecode.errors import FastDecodeError
 from fastdecode.native import reindex
 from fastdecode.packing.shrink import can_shrink, shrink
+from fastdecode.packing.source import stamp
 from fastdecode.packing.verify import reason, verify
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ class Outcome(NamedTuple):
     bytes_in : int
     bad : str
         Why; empty if it is good.
+    stamp : list of int or None
+        See `fastdecode.packing.source.stamp`; from before it was read.
     """
 
     key: str
@@ -45,6 +48,7 @@ class Outcome(NamedTuple):
     notes: tuple[str, ...] = ()
     bytes_in: int = 0
     bad: str = ""
+    stamp: list[int] | None = None
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,7 @@ class Work:
             See `skip_unreadable`.
         """
         key = self.store.key(index)
+        stamped = stamp(self.store, index)
         try:
             given = self.store.read(index)
         except (FileNotFoundError, PermissionError, FastDecodeError) as error:
@@ -90,7 +95,7 @@ class Work:
         except (FastDecodeError, ValueError) as error:
             return Outcome(key, bytes_in=len(given), bad=reason(error))
         digest = hashlib.sha256(data).hexdigest()
-        return Outcome(key, target, data, digest, notes, len(given))
+        return Outcome(key, target, data, digest, notes, len(given), stamp=stamped)
 
     def _rewritten(self, key: str, given: Buffer) -> tuple[str, Buffer, tuple[str, ...]]:
         """Return the key, the bytes and what was done, of an item that decodes."""

@@ -170,7 +170,11 @@ class Store(ABC):
 
     def _damaged(self, index: int, reason: str) -> StoreError:
         """Return the error for an item that is damaged."""
-        return StoreError(f"{self.location}, item {index} ({self.key(index)}): {reason}")
+        try:
+            key = self.key(index)
+        except StoreError:  # which is damaged, too
+            key = "?"
+        return StoreError(f"{self.location}, item {index} ({key}): {reason}")
 
 
 class Writer(ABC):

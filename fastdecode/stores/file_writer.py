@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 from abc import abstractmethod
 from collections.abc import Sequence
-from pathlib import Path, PurePosixPath
+from contextlib import suppress
+from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 from fastdecode.stores.base import Writer
+from fastdecode.stores.keys import Keys
 from fastdecode.types import Buffer
 
-__all__ = ["FileWriter", "flush", "flush_folder"]
+__all__ = ["FileWriter", "broken", "flush", "flush_folder", "reserve"]
+
+_NOT_THERE = tuple(
+    getattr(errno, name) for name in ("EINVAL", "ENOSYS", "EOPNOTSUPP") if hasattr(errno, name)
+)
+"""What systems say where room cannot be set aside."""
 
 
 class FileWriter(Writer):
-    """Writes to ``.NAME.PID.partial`` beside the store, which takes its name at the end.
+    """Writes to ``.NAME.RANDOM.partial`` beside the store, which takes its name at the end.
 
     A subclass writes `_append`, `_finish` and `_let_go`.
 
@@ -30,26 +40,39 @@ class FileWriter(Writer):
             raise ValueError(f"{location}: stores are written to local paths; copy it when done")
         super().__init__(location, classes)
         self._final = Path(location)
-        self._partial = self._final.with_name(f".{self._final.name}.{os.getpid()}.partial")
-        self._keys: set[str] = set()
+        # Not the process's number: after it is killed another one may have the same.
+        self._partial = self._final.with_name(f".{self._final.name}.{token_hex(4)}.partial")
+        self._keys = Keys()
         self._ended = False
+        self._broken = False
 
     def add(self, key: str, data: Buffer, target: Any = None) -> None:
         """Append a picture; see `Writer.add`."""
         if self._ended:
             raise ValueError(f"{self.location}: the writer has been closed")
-        path = PurePosixPath(key)
-        if not path.parts or path.is_absolute() or ".." in path.parts or "\\" in key or "\0" in key:
-            raise ValueError(f"a key must be a relative path with '/' between folders, not {key!r}")
-        if key in self._keys:
-            raise ValueError(f"{self.location}: the key {key!r} is there already")
-        self._append(key, memoryview(data).cast("B"), target)
+        if self._broken:
+            raise broken(self.location)
+        try:
+            self._keys.check(key)
+        except ValueError as error:
+            raise ValueError(f"{self.location}: {error}") from None
+        view = memoryview(data).cast("B")
+        try:
+            self._append(key, view, target)
+        except ValueError:
+            raise
+        except BaseException:  # a full disk, Ctrl-C: nobody knows how much of the item is there
+            self._broken = True
+            raise
         self._keys.add(key)
 
     def close(self) -> None:
         """Write what is left, make sure that it is on the disk, and rename."""
         if self._ended:
             return
+        if self._broken:
+            self.abort()
+            raise broken(self.location)
         try:
             self._finish()
             self._settle()
@@ -63,8 +86,11 @@ class FileWriter(Writer):
         if self._ended:
             return
         self._ended = True
-        self._let_go()
-        self._remove()
+        try:
+            with suppress(OSError):  # of a disk that is full, which has been told
+                self._let_go()
+        finally:
+            self._remove()
 
     @abstractmethod
     def _append(self, key: str, data: memoryview, target: Any) -> None:
@@ -88,6 +114,39 @@ class FileWriter(Writer):
 
     def _remove(self) -> None:
         self._partial.unlink(missing_ok=True)
+
+
+def broken(location: str) -> ValueError:
+    """Return the error for going on with a writer that has failed within an item."""
+    return ValueError(f"{location}: an item before could not be written: begin the store anew")
+
+
+def reserve(path: Path, start: int, size: int) -> None:
+    """Make sure of room on the disk for a part of a file, for libraries that die without.
+
+    Parameters
+    ----------
+    path : Path
+        The file; it may become as long as the part needs.
+    start, size : int
+        The part, in bytes.
+
+    Raises
+    ------
+    OSError
+        If there is no such room. The file is as it was, or longer.
+    """
+    if hasattr(os, "posix_fallocate"):
+        with path.open("rb+") as file:
+            try:
+                os.posix_fallocate(file.fileno(), start, size)
+            except OSError as error:
+                if error.errno not in _NOT_THERE:
+                    raise
+            else:
+                return
+    if shutil.disk_usage(path.parent).free < size:  # nobody else may write: all that can be known
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def flush(path: Path) -> None:

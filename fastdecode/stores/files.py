@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastdecode.stores.base import Store
+from fastdecode.stores.keys import relative
 
 if TYPE_CHECKING:
     from fastdecode.stores.index import Index
@@ -55,8 +56,7 @@ class FileStore(Store):
     def key(self, index: int) -> str:
         """Return the path, with "/" between folders, and without what no relative path has."""
         self._check(index)
-        path = Path(self._index.key(index))
-        return "/".join(part for part in path.parts if part not in (path.anchor, "..", "."))
+        return relative(self._index.key(index))
 
     def target(self, index: int) -> Any:
         """Return the class index, or what the list has; None where there is nothing."""
@@ -65,16 +65,27 @@ class FileStore(Store):
 
     def source(self, index: int) -> Buffer | str:
         """Return the path of a local file, the bytes of any other."""
-        if self._remote:
-            return self.read(index)
         self._check(index)
         if self._closed:
             self._handle()  # which says so
-        return self._path(index)
+        name = self._name(index)
+        if self._remote or "://" in name:
+            return self.read(index)
+        return self._path(name)
 
-    def _path(self, index: int) -> str:
+    def _name(self, index: int) -> str:
+        """Return the name of a file, which for one in a folder may not lead out of it."""
+        name = self._index.key(index)
+        if self.kind == "folder" and not _is_below(name):
+            raise self._damaged(
+                index,
+                f"its index names {name!r}, which does not lie in the folder",
+            )
+        return name
+
+    def _path(self, name: str) -> str:
         # Strings: paths of pathlib cost as much as opening the file.
-        return os.path.join(self._root, self._index.key(index))  # noqa: PTH118
+        return os.path.join(self._root, name)  # noqa: PTH118
 
     def _open(self) -> Any:
         if not self._remote:
@@ -84,9 +95,35 @@ class FileStore(Store):
         return remote.filesystem(self._root, self._storage_options)
 
     def _read(self, opened: Any, index: int) -> Buffer:
+        name = self._name(index)
+        if "://" in name and self.kind == "list":
+            return self._fetched(name)
         if opened is self:
-            with open(self._path(index), "rb") as file:
+            with open(self._path(name), "rb", opener=_opened) as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    raise self._damaged(index, f"{self._path(name)} is no regular file")
                 return file.read()
         filesystem, root = opened
-        data: bytes = filesystem.cat_file(f"{root.rstrip('/')}/{self._index.key(index)}")
+        data: bytes = filesystem.cat_file(f"{root.rstrip('/')}/{name}")
         return data
+
+    def _fetched(self, uri: str) -> bytes:
+        from fastdecode.stores import remote
+
+        filesystem, path = remote.filesystem(uri, self._storage_options)
+        data: bytes = filesystem.cat_file(path)
+        return data
+
+
+def _is_below(name: str) -> bool:
+    """Whether a relative path leads to something below where it begins."""
+    if "\0" in name or not name or os.path.isabs(name) or os.path.splitdrive(name)[0]:  # noqa: PTH117
+        return False
+    if os.name == "nt":
+        name = name.replace("\\", "/")
+    return not name.startswith("/") and (".." not in name or ".." not in name.split("/"))
+
+
+def _opened(path: str, flags: int) -> int:
+    # Else opening a pipe waits for somebody to write to it.
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))

@@ -5,13 +5,18 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from fastdecode.stores.base import Store, Writer
 from fastdecode.stores.class_folders import IMG_EXTENSIONS
+from fastdecode.stores.file_writer import broken
 from fastdecode.stores.files import FileStore
+from fastdecode.stores.found_files import Found, found, found_remotely
 from fastdecode.stores.index import Index, IndexBuilder
+from fastdecode.stores.keys import Keys
+from fastdecode.stores.targets import plain
 
 if TYPE_CHECKING:
     from fastdecode.types import Buffer
@@ -40,8 +45,9 @@ def open_folder(
     location : str
         Path or URI.
     targets : bool
-        Each folder in it is a class, in the order of their names, with files at any depth. Without
-        folders, or with False, there are no targets, and all files below it are taken.
+        Each folder in it is a class, in the order of their names, with files at any depth or none.
+        If no folder has a picture, or with False, there are no targets, and all files below it
+        are taken.
     extensions : sequence of str
         How the names of pictures end, in lower case.
     storage_options : mapping, optional
@@ -58,35 +64,68 @@ def open_folder(
     FileNotFoundError
         If there is no such folder, or no picture in it.
     ValueError
-        If there are pictures beside the class folders.
+        If there are pictures beside the class folders, or beside shards.
+    OSError
+        If a folder in it cannot be read.
+    StoreError
+        If its index is damaged.
 
     Notes
     -----
     Classes and order are those of ``torchvision.datasets.ImageFolder``. A folder that was written
     by `FolderWriter` has an index, and is opened as that says, without looking through it.
     """
-    remote = "://" in location
-    if not remote and (Path(location) / "data.mdb").exists():
+    if "://" not in location and (Path(location) / "data.mdb").exists():
         from fastdecode.stores.lmdb import LmdbStore
 
         return LmdbStore(location, **options)
-    if not remote and targets and (Path(location) / INDEX).exists():
+    written = _written_index(location, storage_options) if targets else None
+    if written is not None:
         _no_options(options)
-        return FileStore(location, location, Index.load(Path(location) / INDEX), "folder")
-    paths = _remote_paths(location, storage_options) if remote else _paths(location)
-    pictures = [path for path in paths if path.lower().endswith(tuple(extensions))]
+        return FileStore(location, location, written, "folder", storage_options)
+    there = _there(location, storage_options)
+    pictures = [path for path in there.files if path.lower().endswith(tuple(extensions))]
+    shards = [path for path in there.files if path.lower().endswith(".tar") and "/" not in path]
+    loose = all("/" not in path for path in pictures)
+    if shards and pictures and loose and targets:
+        raise ValueError(
+            f"{location}: there are tar shards such as {shards[0]} in it, and pictures such as "
+            f"{pictures[0]}: for the shards open {location.rstrip('/')}/*.tar by kind='tar', for "
+            "the pictures open it with targets=False"
+        )
     if not pictures:
-        shards = [path for path in paths if path.lower().endswith(".tar") and "/" not in path]
         if not shards:
             raise FileNotFoundError(f"{location}: no picture in it ends in {', '.join(extensions)}")
         from fastdecode.stores.tar import open_tar
 
-        if remote:
+        if "://" in location:
             options["storage_options"] = storage_options
         return open_tar([f"{location.rstrip('/')}/{shard}" for shard in shards], **options)
     _no_options(options)
-    index = _indexed(location, pictures, targets=targets)
+    index = _indexed(location, pictures, [] if loose or not targets else there.folders)
     return FileStore(location, location, index, "folder", storage_options)
+
+
+def _written_index(location: str, storage_options: Mapping[str, Any] | None) -> Index | None:
+    """Return the index that `FolderWriter` leaves, if there is one."""
+    if "://" not in location:
+        path = Path(location) / INDEX
+        return Index.load(path) if path.exists() else None
+    from fastdecode.stores import remote
+
+    filesystem, root = remote.filesystem(location, storage_options)
+    at = f"{root.rstrip('/')}/{INDEX}"
+    if not filesystem.exists(at):
+        return None
+    return Index(filesystem.cat_file(at), f"{location.rstrip('/')}/{INDEX}")
+
+
+def _there(location: str, storage_options: Mapping[str, Any] | None) -> Found:
+    if "://" not in location:
+        return found(location)
+    from fastdecode.stores import remote
+
+    return found_remotely(*remote.filesystem(location, storage_options))
 
 
 def _no_options(options: dict[str, Any]) -> None:
@@ -94,36 +133,15 @@ def _no_options(options: dict[str, Any]) -> None:
         raise TypeError(f"a folder store has no option {next(iter(options))!r}")
 
 
-def _paths(location: str) -> list[str]:
-    """List all files below a folder, through links, as torchvision does; relative, with "/"."""
-    found: list[str] = []
-    for parent, _, names in sorted(os.walk(location, followlinks=True)):
-        below = os.path.relpath(parent, location)
-        start = "" if below == "." else below.replace(os.sep, "/") + "/"
-        found += [start + name for name in sorted(names)]
-    return found
-
-
-def _remote_paths(location: str, options: Mapping[str, Any] | None) -> list[str]:
-    from fastdecode.stores import remote
-
-    filesystem, root = remote.filesystem(location, options)
-    start = len(root.rstrip("/")) + 1
-    return sorted(path[start:] for path in filesystem.find(root))
-
-
-def _indexed(location: str, pictures: Iterable[str], *, targets: bool) -> Index:
+def _indexed(location: str, pictures: Iterable[str], classes: list[str]) -> Index:
     """Put pictures in the order of their classes, if there are any."""
-    builder = IndexBuilder()
-    if targets:
-        beside = [path for path in pictures if "/" not in path]
-        classes = sorted({path.partition("/")[0] for path in pictures if "/" in path})
-        if beside and classes:
-            raise ValueError(
-                f"{location}: pictures such as {beside[0]} lie beside the folders of classes such "
-                f"as {classes[0]}: move them, or open it with targets=False to take all without"
-            )
-        builder.classes = classes
+    builder = IndexBuilder(classes)
+    beside = [path for path in pictures if "/" not in path] if classes else []
+    if beside:
+        raise ValueError(
+            f"{location}: pictures such as {beside[0]} lie beside the folders of classes such "
+            f"as {classes[0]}: move them, or open it with targets=False to take all without"
+        )
     places = {name: index for index, name in enumerate(builder.classes)}
     # Sorted by class first: as a string, "cat-big/x" comes before "cat/x".
     ordered = sorted(pictures, key=lambda path: path.partition("/")[0]) if places else pictures
@@ -142,46 +160,92 @@ class FolderWriter(Writer):
 
     def __init__(self, location: str, classes: Sequence[str] = ()) -> None:
         super().__init__(location, classes)
+        if "://" in location:
+            raise ValueError(f"{location}: stores are written to local paths; copy it when done")
         self._final = Path(location)
-        self._partial = self._final.with_name(f".{self._final.name}.{os.getpid()}.partial")
+        self._partial = self._final.with_name(f".{self._final.name}.{token_hex(4)}.partial")
         self._partial.mkdir(parents=True)
         self._builder = IndexBuilder(classes)
-        self._done = False
+        self._keys = Keys(files=True, reserved=INDEX)
+        self._by_class = bool(classes)
+        self._ended = self._broken = False
 
     def add(self, key: str, data: Buffer, target: Any = None) -> None:
         """Write a file."""
-        path = self._partial.joinpath(*_parts(key))
+        if self._ended:
+            raise ValueError(f"{self.location}: the writer has been closed")
+        if self._broken:
+            raise broken(self.location)
+        try:
+            self._keys.check(key)
+        except ValueError as error:
+            raise ValueError(f"{self.location}: {error}") from None
+        view = memoryview(data).cast("B")
+        try:
+            self._write(key, view, target)
+        except ValueError:
+            raise
+        except BaseException:  # a full disk, Ctrl-C: nobody knows how much of the item is there
+            self._broken = True
+            raise
+        self._keys.add(key)
+        self._by_class = self._by_class and _lies_in_class(key, target, self.classes)
+
+    def _write(self, key: str, data: Buffer, target: Any) -> None:
+        """Write an item whose key is valid and new; a ValueError leaves all as it was."""
+        path = self._partial / key
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with path.open("xb") as file:
-                file.write(data)
-        except (FileExistsError, IsADirectoryError):
+            file = path.open("xb")
+        except (FileExistsError, IsADirectoryError):  # where "A" and "a" are the same
             raise ValueError(f"{self.location}: the key {key!r} is there already") from None
-        self._builder.add(key, target)
+        with file:
+            file.write(data)
+        try:
+            self._builder.add(key, target)
+        except ValueError:
+            path.unlink()
+            raise
 
     def close(self) -> None:
         """Write the index, and rename the folder."""
-        if self._done:
+        if self._ended:
             return
+        if self._broken:
+            self.abort()
+            raise broken(self.location)
+        try:
+            self._finish()
+        except BaseException:  # Ctrl-C included: no half of a store is left behind
+            self.abort()
+            raise
+        self._ended = True
+
+    def _finish(self) -> None:
+        if self._by_class:  # else torchvision would count those without pictures out
+            for name in filter(_is_plain, self.classes):
+                (self._partial / name).mkdir(exist_ok=True)
         self._builder.write(self._partial / INDEX)
         if hasattr(os, "sync"):  # once for all files: after a power cut none may be missing
             os.sync()
         if self._final.exists():
             raise FileExistsError(f"{self.location} is there already")
         self._partial.rename(self._final)
-        self._done = True
 
     def abort(self) -> None:
         """Remove all that has been written, unless it is at its place."""
-        if not self._done:
+        if not self._ended:
+            self._ended = True
             shutil.rmtree(self._partial, ignore_errors=True)
 
 
-def _parts(key: str) -> tuple[str, ...]:
-    """Return the folders and the name in a key that is a relative path."""
-    path = PurePosixPath(key)
-    if not path.parts or path.is_absolute() or ".." in path.parts or "\\" in key or "\0" in key:
-        raise ValueError(f"a key must be a relative path with '/' between folders, not {key!r}")
-    if str(path) == INDEX:
-        raise ValueError(f"{INDEX} is the name of the index, and can be no key")
-    return path.parts
+def _lies_in_class(key: str, target: Any, classes: Sequence[str]) -> bool:
+    """Whether a key begins with the folder of its class."""
+    target = plain(target)
+    known = type(target) is int and 0 <= target < len(classes)
+    return known and key.startswith(classes[target] + "/")
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a class can be one folder."""
+    return name not in ("", ".", "..") and not any(sign in name for sign in "/\\\0")

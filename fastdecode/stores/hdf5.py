@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import h5py
@@ -111,9 +112,10 @@ class Hdf5Store(Store):
             return self._index.key(index)
         if self._names[2] is None:
             return f"{index:08d}"
-        keys = self._handle().keys
+        opened = self._handle()
         with self._reading(index):
-            return str(_plain(keys[index]))
+            _whole(opened)
+            return str(_plain(opened.keys[index]))
 
     def target(self, index: int) -> Any:
         """Return an item's target."""
@@ -122,8 +124,10 @@ class Hdf5Store(Store):
             return self._index.target(index)
         if not self._has_targets:
             return None
-        table = self._handle().targets
+        opened = self._handle()
+        table = opened.targets
         with self._reading(index):
+            _whole(opened)
             value = _plain(table[index])
             return json.loads(value) if table.attrs.get("encoding") == "json" else value
 
@@ -136,7 +140,9 @@ class Hdf5Store(Store):
         self.classes = ()
         if self._names == (None, None, None) and FORMAT in opened.file.attrs:
             with self._reading(None):
-                self._index = Index(_index_bytes(opened), self.location)
+                data, local = _index_bytes(opened), opened.local
+                guard = None if local is None else partial(local.read, local.size, 0)
+                self._index = Index(data, self.location, ("size", "fingerprint"), guard)
             if len(self._index) != self._count:
                 raise StoreError(f"{self.location}: the index is not that of the images")
             self.classes = self._index.classes
@@ -183,9 +189,7 @@ class Hdf5Store(Store):
 
     def _read(self, opened: _Opened, index: int) -> Buffer:
         with self._reading(index):
-            if opened.local is not None:
-                # HDF5 gives zeros for what is past the end of a file that has been cut.
-                opened.local.read(opened.local.size, 0)
+            _whole(opened)
             data = _row(opened.images, index)
         if self._index is not None:
             known = int(self._index["size"][index]), int(self._index["fingerprint"][index])
@@ -202,10 +206,18 @@ class Hdf5Store(Store):
         try:
             yield
         except _DAMAGE as error:
+            if self._closed:  # by another thread, meanwhile
+                raise ValueError(f"{self.location}: the store has been closed") from error
             what = f"{self.location}, item {index}" if index is not None else self.location
             if isinstance(error, StoreError) and index is None:
                 raise
             raise StoreError(f"{what}: it is damaged or cut short ({error})") from error
+
+
+def _whole(opened: _Opened) -> None:
+    """Make sure that a local file has not been cut: HDF5 gives zeros for what is past the end."""
+    if opened.local is not None:
+        opened.local.read(opened.local.size, 0)
 
 
 def _remote(location: str, storage_options: Mapping[str, Any]) -> Any:

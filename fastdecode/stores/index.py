@@ -11,26 +11,27 @@ length), ``classes``, and ``about`` (what the store says of itself).
 from __future__ import annotations
 
 import json
-import mmap
 import os
 import zlib
 from array import array
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastdecode.errors import StoreError
+from fastdecode.stores.index_file import MAGIC, broken, columns_of, header_of, split
+from fastdecode.stores.mapped import Mapped
+from fastdecode.stores.targets import as_json, plain
 from fastdecode.types import Buffer
 
 __all__ = ["Index", "IndexBuilder", "header_of"]
 
-_MAGIC = b"FDINDEX1"
 _ALIGNED = 8
-_CHUNK = 1 << 20
-_BEGINNING = 1 << 16
 _INT, _OTHER, _NONE = 0, 1, 2
 """How a target is kept: as a number in its column, as JSON among the texts, or not at all."""
 
@@ -63,15 +64,17 @@ class IndexBuilder:
         Raises
         ------
         ValueError
-            If the target is none that JSON can hold, or infinite or no number.
+            If the key is no text, or the target none that JSON can hold, or infinite or no number.
         """
         kind, number, text = _kept(target)
+        # A name on a disk may be no UTF-8: its bytes are kept, as Python's own functions do.
+        name_bytes = key.encode("utf-8", "surrogateescape")
         for name, column in self._numbers.items():
             column.append(numbers[name])
         if kind == _OTHER:
             number = len(self._texts)
             self._texts += len(text).to_bytes(4, "little") + text
-        self._keys += key.encode()
+        self._keys += name_bytes
         self._key_ends.append(len(self._keys))
         self._targets.append(number)
         self._kinds.append(kind)
@@ -108,7 +111,7 @@ class IndexBuilder:
         words = json.dumps(header, ensure_ascii=False, sort_keys=True).encode()
         words += b" " * (-len(words) % _ALIGNED)
         rest = b"".join((len(words).to_bytes(8, "little"), words, body))
-        return b"".join((_MAGIC, zlib.crc32(rest).to_bytes(8, "little"), rest))
+        return b"".join((MAGIC, zlib.crc32(rest).to_bytes(8, "little"), rest))
 
     def write(self, path: str | os.PathLike[str], about: Mapping[str, Any] | None = None) -> None:
         """Write the index to a file; it is there as a whole, or not at all.
@@ -119,7 +122,7 @@ class IndexBuilder:
             If it cannot be written.
         """
         target = Path(path)
-        partial = target.with_name(f".{target.name}.{os.getpid()}")
+        partial = target.with_name(f".{target.name}.{token_hex(4)}")
         try:
             with partial.open("wb") as file:
                 file.write(self.to_bytes(about))
@@ -140,6 +143,11 @@ class Index:
         All of it. It is not copied.
     name : str
         What errors call it.
+    columns : sequence of str
+        Further columns that it must have.
+    guard : callable, optional
+        Called before anything in `data` is touched: it raises a StoreError if that is a mapping of
+        a file which has been cut, for touching it would kill the process.
 
     Attributes
     ----------
@@ -149,30 +157,32 @@ class Index:
     Raises
     ------
     StoreError
-        If it is none, or damaged, or cut short.
+        If it is none, or damaged, or cut short, or has no such columns.
     """
 
-    def __init__(self, data: Buffer | mmap.mmap, name: str) -> None:
+    def __init__(
+        self,
+        data: Buffer,
+        name: str,
+        columns: Sequence[str] = (),
+        guard: Callable[[], object] | None = None,
+    ) -> None:
         self.name = name
-        self._data, self._path = data, ""
-        header, body = _parts(memoryview(data), name)
+        self._data, self._path, self._needed = data, "", tuple(columns)
+        self._guard = guard
+        header, body = split(memoryview(data), name)
         try:
             self._count = int(header["count"])
             self.classes = [str(each) for each in header["classes"]]
             self.about = dict(header["about"])
-            self._columns = {
-                column: np.frombuffer(body[place : place + size], kind)
-                for column, (kind, place, size) in header["columns"].items()
-            }
-            lengths = {len(self[column]) for column in self._columns if column not in _OTHERS}
-            whole = lengths == {self._count} and len(self["key_ends"]) == self._count + 1
-        except (KeyError, TypeError, ValueError) as error:
-            raise _broken(name) from error
-        if not whole:
-            raise _broken(name)
+            self._columns = columns_of(header["columns"], body, self._count)
+            for column in columns:
+                self._columns[column]
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+            raise broken(name) from error
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Index:
+    def load(cls, path: str | os.PathLike[str], columns: Sequence[str] = ()) -> Index:
         """Map the index in a file.
 
         Raises
@@ -182,119 +192,93 @@ class Index:
         StoreError
             See above.
         """
-        with open(path, "rb") as file:
-            if os.fstat(file.fileno()).st_size == 0:
-                raise _broken(os.fspath(path))
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        index = cls(mapped, os.fspath(path))
+        file = Mapped(os.fspath(path))
+        whole = partial(file.read, file.size, 0)
+        index = cls(file.read(0, file.size), os.fspath(path), columns, whole)
         index._path = os.path.abspath(path)  # noqa: PTH100 - str
         return index
 
     def __reduce__(self) -> tuple[Any, ...]:
         # One that lies in a file is mapped again, wherever it goes: not carried there.
         if self._path:
-            return Index.load, (self._path,)
-        return Index, (bytes(self._data), self.name)
+            return Index.load, (self._path, self._needed)
+        return Index, (bytes(self._data), self.name, self._needed)
 
     def __len__(self) -> int:
         return self._count
 
     def __getitem__(self, column: str) -> NDArray[Any]:
-        """Return a column."""
+        """Return a column; see `check`."""
         return self._columns[column]
 
+    def has(self, column: str) -> bool:
+        """Whether there is such a column."""
+        return column in self._columns
+
+    def check(self, index: int) -> None:
+        """Make sure that what the index has of an item can still be touched.
+
+        Raises
+        ------
+        StoreError
+            If its file has been cut since it was opened.
+        """
+        if self._guard is None:
+            return
+        try:
+            self._guard()
+        except StoreError as error:
+            raise StoreError(f"{self.name}, item {index}: {error}") from error
+
     def key(self, index: int) -> str:
-        """Return an item's key."""
+        """Return an item's key.
+
+        Raises
+        ------
+        StoreError
+            If what the index says of the item cannot be.
+        """
+        self.check(index)
         start, end = self["key_ends"][index : index + 2].tolist()
-        return str(self["keys"][start:end].tobytes(), "utf-8")
+        if not start <= end <= len(self["keys"]):
+            raise self._wrong(index)
+        return str(self["keys"][start:end].tobytes(), "utf-8", "surrogateescape")
 
     def target(self, index: int) -> Any:
-        """Return an item's target."""
+        """Return an item's target.
+
+        Raises
+        ------
+        StoreError
+            If what the index says of the item cannot be.
+        """
+        self.check(index)
         kind, number = int(self["kinds"][index]), int(self["targets"][index])
         if kind == _NONE:
             return None
         if kind == _INT:
             return number
-        start = number + 4
-        length = int.from_bytes(self["texts"][number:start].tobytes(), "little")
-        return json.loads(self["texts"][start : start + length].tobytes())
+        start, texts = number + 4, self["texts"]
+        length = int.from_bytes(texts[max(number, 0) : start].tobytes(), "little")
+        if kind != _OTHER or not 4 <= start <= start + length <= len(texts):
+            raise self._wrong(index)
+        try:
+            return json.loads(texts[start : start + length].tobytes())
+        except (RecursionError, ValueError) as error:
+            raise self._wrong(index) from error
 
-
-def header_of(read: Callable[[int, int], Buffer], size: int, name: str) -> dict[str, Any]:
-    """Read the header of an index alone.
-
-    Parameters
-    ----------
-    read : callable
-        Gives so many bytes from an offset.
-    size : int
-        Of the whole index, in bytes.
-    name : str
-        What errors call it.
-
-    Returns
-    -------
-    dict
-        Not checked: the checksum would mean reading all. What is wrong in it is found out when the
-        index is loaded.
-
-    Raises
-    ------
-    StoreError
-        If it is no index.
-    """
-    start = bytes(read(0, min(size, _BEGINNING)))
-    first = len(_MAGIC) + 16
-    end = first + int.from_bytes(start[first - 8 : first], "little")
-    if start.startswith(_MAGIC) and len(start) < end <= size:
-        start = bytes(read(0, end))
-    try:
-        header = json.loads(start[first:end])
-    except ValueError as error:
-        raise _broken(name) from error
-    if not isinstance(header, dict):
-        raise _broken(name)
-    return header
-
-
-_OTHERS = ("keys", "key_ends", "texts")
-"""Columns that have not one number for each item."""
+    def _wrong(self, index: int) -> StoreError:
+        return StoreError(
+            f"{self.name}, item {index}: what the index says of it cannot be; remove the index and "
+            "make it anew"
+        )
 
 
 def _kept(target: Any) -> tuple[int, int, bytes]:
     """Say how a target is kept."""
+    target = plain(target)
     if target is None:
         return _NONE, 0, b""
     if type(target) is int and -(1 << 63) <= target < 1 << 63:
         return _INT, target, b""
-    try:
-        text = json.dumps(target, allow_nan=False, ensure_ascii=False).encode()
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"a target must be None, a number, a text, or a list or dict of them, not {target!r}"
-        ) from error
-    return _OTHER, 0, text
-
-
-def _parts(view: memoryview, name: str) -> tuple[Any, memoryview]:
-    """Return the header and the columns."""
-    start = len(_MAGIC) + 8
-    checksum, rest = int.from_bytes(view[len(_MAGIC) : start], "little"), view[start:]
-    if view[: len(_MAGIC)] != _MAGIC or _checksum(rest) != checksum:
-        raise _broken(name)
-    end = 8 + int.from_bytes(rest[:8], "little")
-    try:
-        return json.loads(bytes(rest[8:end])), rest[end:]
-    except ValueError as error:
-        raise _broken(name) from error
-
-
-def _checksum(data: memoryview) -> int:
-    found = 0
-    for at in range(0, len(data), _CHUNK):
-        found = zlib.crc32(data[at : at + _CHUNK], found)
-    return found
-
-
-def _broken(name: str) -> StoreError:
-    return StoreError(f"{name}: the index is damaged or cut short; remove it and make it anew")
+    return _OTHER, 0, as_json(target)

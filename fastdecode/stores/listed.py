@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,7 +10,8 @@ from typing import Any
 
 from fastdecode.stores.files import FileStore
 from fastdecode.stores.index import Index, IndexBuilder
-from fastdecode.stores.table import as_targets, read_table
+from fastdecode.stores.mapped import is_uri, local_path
+from fastdecode.stores.table import Table, as_targets, read_table
 
 __all__ = ["open_list"]
 
@@ -29,9 +31,10 @@ def open_list(
     Parameters
     ----------
     location : str or sequence of str
-        A CSV file in UTF-8, or the paths themselves, which then have no targets.
+        A CSV file in UTF-8, or the paths or URIs themselves, which then have no targets.
     path_column, target_column : int or str
-        Counted from 0, or as the header names them. ``target_column=None``: there are no targets.
+        Counted from 0, or as the header names them. ``target_column=None``: there are no targets;
+        nor by default where the table has one column alone.
     header : bool, optional
         Whether the first line names the columns; by default as for `ImageList.from_csv`.
     delimiter : str, optional
@@ -70,13 +73,16 @@ def open_list(
             path_column,
             target_column,
             header=header,
+            targets_needed=target_column != 1,
             delimiter=delimiter or ("\t" if tabs else ","),
+            storage_options=storage_options,
         )
-        name, paths, base = location, table.paths, str(Path(location).parent)
+        name, paths, base = location, table.paths, _folder_of(location)
         if table.targets is None:
             targets = [None] * len(paths)
         else:
             targets, classes = as_targets(table, None)
+            _check_finite(table, targets)
     if not paths:
         raise ValueError(f"{name} has no pictures in it")
     builder = IndexBuilder(sorted(classes, key=lambda each: classes[each]))
@@ -84,3 +90,17 @@ def open_list(
         builder.add(path, target)
     root = base if root is None else os.fspath(root)
     return FileStore(name, root, Index(builder.to_bytes(), name), "list", storage_options)
+
+
+def _folder_of(location: str) -> str:
+    """Return the folder that a file lies in."""
+    if is_uri(location):
+        return location.rpartition("/")[0]
+    return str(Path(local_path(location)).parent)
+
+
+def _check_finite(table: Table, targets: Sequence[Any]) -> None:
+    """Make sure that targets are numbers that a store can hold."""
+    for line, target in zip(table.lines, targets, strict=True):
+        if isinstance(target, float) and not math.isfinite(target):
+            raise ValueError(f"{table.file}, line {line}: the target {target} is no finite number")

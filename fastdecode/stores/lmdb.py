@@ -8,6 +8,7 @@ as the value of ``b"__fastdecode__"``.
 from __future__ import annotations
 
 from array import array
+from functools import partial
 from typing import Any
 
 from fastdecode.errors import StoreError
@@ -94,7 +95,9 @@ class LmdbStore(Store):
             self._contents = _Keys(opened)
             self.classes = ()
         else:
-            self._contents = Index(found, self.location)
+            file = opened.file
+            guard = partial(file.read, file.size, 0)
+            self._contents = Index(found, self.location, ("size", "fingerprint"), guard)
             self.classes = self._contents.classes
 
     def _open(self) -> Environment:

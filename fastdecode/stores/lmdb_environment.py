@@ -70,7 +70,7 @@ class Environment:
                 create=False,
                 readonly=True,
                 lock=False,
-                readahead=False,
+                readahead=True,  # a picture is many pages, and the library touches each of them
                 max_spare_txns=0,
                 map_size=self.file.size,
             )

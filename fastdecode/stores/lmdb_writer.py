@@ -8,7 +8,7 @@ from typing import Any
 
 import lmdb
 
-from fastdecode.stores.file_writer import FileWriter
+from fastdecode.stores.file_writer import FileWriter, reserve
 from fastdecode.stores.fingerprint import fingerprint
 from fastdecode.stores.index import IndexBuilder
 
@@ -58,6 +58,7 @@ class LmdbWriter(FileWriter):
             sync=False,  # once, at the end
             metasync=False,
         )
+        self._page_size = int(self._lmdb.stat()["psize"])
 
     def _append(self, key: str, data: memoryview, target: Any) -> None:
         if len(self._builder) == _MOST_ITEMS:
@@ -77,6 +78,7 @@ class LmdbWriter(FileWriter):
     def _commit(self) -> None:
         """Write what waits, with a larger map as long as it does not fit."""
         while self._waiting:
+            self._reserve()
             try:
                 with self._lmdb.begin(write=True) as transaction:
                     for key, value in self._waiting:
@@ -89,6 +91,16 @@ class LmdbWriter(FileWriter):
             except lmdb.Error as error:
                 raise OSError(f"{self.location} cannot be written: {error}") from error
 
+    def _reserve(self) -> None:
+        """Make sure of room first: LMDB says of a full disk only that something went wrong."""
+        page = self._page_size
+        needed = self._waiting_bytes + 2 * page * len(self._waiting) + _MARGIN
+        reserve(self._partial, self._used(), needed)
+
+    def _used(self) -> int:
+        """Return how far the pages go, in bytes."""
+        return (int(self._lmdb.info()["last_pgno"]) + 1) * self._page_size
+
     def _finish(self) -> None:
         self._commit()
         index = self._builder.to_bytes()
@@ -96,8 +108,11 @@ class LmdbWriter(FileWriter):
             raise ValueError(f"{self.location}: too many items: make several stores of them")
         self._put(INDEX, index)
         self._commit()
+        used = self._used()
         self._let_go()
-        os.truncate(self._partial, self._partial.stat().st_size + _MARGIN)
+        os.truncate(self._partial, used)  # what was set aside may hold anything
+        reserve(self._partial, used, _MARGIN)
+        os.truncate(self._partial, used + _MARGIN)
 
     def _let_go(self) -> None:
         self._lmdb.close()

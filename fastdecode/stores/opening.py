@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 __all__ = ["KINDS", "Kind", "create_store", "kind_of", "open_store"]
 
 
+_COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
+
+
 class Kind(NamedTuple):
     """Where a kind of store is, before anything of it is imported.
 
@@ -70,8 +73,8 @@ def open_store(
     location : path or URI, or several
         A folder of pictures, a CSV file, a list of pictures, a ``.tar`` or several (a list,
         ``train-{000..146}.tar``, or a folder of them), an ``.lmdb``, ``.h5`` or ``.rec``. URIs
-        (``s3://bucket/train.tar``) are read through fsspec (``pip install fastdecode[remote]``),
-        but for LMDB.
+        (``s3://bucket/train.tar``), also in lists, are read through fsspec (``pip install
+        fastdecode[remote]``), but for LMDB.
     kind : str, optional
         A name in `KINDS`; by default what the location's suffix, or what is there, says.
     **options
@@ -98,6 +101,8 @@ def open_store(
     ...     image = decode(store.read(0))
     """
     where: str | list[str]
+    if location is None or (isinstance(location, str) and not location):
+        raise ValueError(f"a store is opened by its path or URI, not {location!r}")
     if isinstance(location, (str, os.PathLike)):
         where = os.fspath(location)
         chosen = kind_of(where) if kind is None else kind
@@ -146,6 +151,10 @@ def create_store(
     ...     writer.add("cat/1.jpg", data, 0)
     """
     where = os.fspath(location)
+    if not where:
+        raise ValueError("a store is made at a path, not ''")
+    if "://" in where:
+        raise ValueError(f"{where}: stores are written to local paths; copy it when done")
     chosen = (_by_suffix(where) or "folder") if kind is None else kind
     if Path(where).exists():
         raise FileExistsError(f"{where} is there already: remove it, or choose another place")
@@ -163,6 +172,11 @@ def kind_of(location: str) -> str:
     kind = _by_suffix(location)
     if kind is not None:
         return kind
+    if location.lower().endswith(_COMPRESSED):
+        raise ValueError(
+            f"{location} is a compressed tar, in which nothing can be found without reading all "
+            "before it: decompress it; pictures are compressed as they are"
+        )
     if "://" in location or Path(location).is_dir():
         return "folder"  # or one that holds a store: see `open_folder`
     if not Path(location).exists():

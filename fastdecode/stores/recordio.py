@@ -14,7 +14,7 @@ from fastdecode.stores.index import Index
 from fastdecode.stores.mapped import Mapped, is_uri, local_path
 from fastdecode.stores.recordio_format import Picture, picture, read_record
 from fastdecode.stores.recordio_index import Places, read_lines, scan
-from fastdecode.stores.recordio_writer import RecordWriter, index_location
+from fastdecode.stores.recordio_writer import COLUMNS, RecordWriter, index_location, labels_of
 from fastdecode.types import Buffer
 
 __all__ = ["RecordStore", "RecordWriter"]
@@ -83,8 +83,11 @@ class RecordStore(Store):
     def target(self, index: int) -> Any:
         """Return an item's target; of a foreign file the label in its record."""
         self._check(index)
-        if isinstance(self._contents, Index):
-            return self._contents.target(index)
+        contents, opened = self._contents, self._opened
+        if isinstance(contents, Index):
+            if opened is not None and opened.is_local:  # elsewhere it would cost a request
+                self._picture(self._handle(), index)  # whose labels are compared
+            return contents.target(index)
         found = self._picture(self._handle(), index)
         if found.listed:
             return list(found.labels)
@@ -121,6 +124,7 @@ class RecordStore(Store):
         contents = self._contents
         try:
             if isinstance(contents, Index):
+                contents.check(index)
                 offset, length = int(contents["offset"][index]), int(contents["length"][index])
                 payload, end = read_record(records, offset, length)
                 found = picture(payload)
@@ -131,11 +135,27 @@ class RecordStore(Store):
                 same = not contents.has_ids or found.id == int(contents.keys[index])
         except StoreError as error:
             raise self._damaged(index, str(error)) from error
+        if same and isinstance(contents, Index):
+            self._compare(found, contents, index)
         if not same:
             raise self._damaged(
                 index, "another record is where the index says: they do not belong together"
             )
         return found
+
+    def _compare(self, found: Picture, contents: Index, index: int) -> None:
+        """Make sure that the label of a record is the one that the index keeps more exactly."""
+        target = contents.target(index)
+        try:
+            labels, listed = labels_of(target)
+        except ValueError as error:
+            raise self._damaged(index, f"its index is damaged: {error}") from error
+        if (found.listed, found.labels) != (listed, tuple(labels)):
+            raise self._damaged(
+                index,
+                f"its label is {list(found.labels)}, but {target!r} by its index: one of the two "
+                f"has been changed; if the records are right, remove {self.location}.fdx",
+            )
 
     def _close(self, opened: Mapped) -> None:
         opened.close()
@@ -156,9 +176,9 @@ def _own_index(records: Mapped, storage_options: Mapping[str, Any]) -> Index | N
         file = _opened(name, storage_options)
         if file is None:
             return None
-        index = Index(file.read(0, file.size), name)
+        index = Index(file.read(0, file.size), name, COLUMNS)
     elif Path(local_path(name)).exists():
-        index = Index.load(local_path(name))
+        index = Index.load(local_path(name), COLUMNS)
     else:
         return None
     if index.about.get("bytes") != records.size:

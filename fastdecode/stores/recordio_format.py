@@ -133,6 +133,7 @@ def read_record(file: Mapped, offset: int, guess: int = _GUESS) -> tuple[Buffer,
     # What follows must be another record: a length that is damaged ends anywhere.
     if view[needed : needed + 4].nbytes == 4 and view[needed : needed + 4] != _MAGIC:
         raise StoreError(f"no record follows the one at {offset}: its length is damaged")
+    file.will_need(offset, needed)
     payload = parts[0] if len(parts) == 1 else _MAGIC.join(parts)
     return payload, offset + needed
 

@@ -12,8 +12,12 @@ from typing import Any
 from fastdecode.stores.file_writer import FileWriter, flush
 from fastdecode.stores.index import IndexBuilder
 from fastdecode.stores.recordio_format import record
+from fastdecode.stores.targets import plain
 
-__all__ = ["RecordWriter", "index_location"]
+__all__ = ["COLUMNS", "RecordWriter", "index_location", "labels_of"]
+
+COLUMNS = ("offset", "length", "size")
+"""Where a record lies, how long it is, and how long the picture in it."""
 
 _VERSION = 1
 
@@ -36,9 +40,11 @@ class RecordWriter(FileWriter):
 
     def __init__(self, location: str, classes: Sequence[str] = ()) -> None:
         super().__init__(location, classes)
-        self._builder = IndexBuilder(classes, ("offset", "length", "size"))
+        self._index_at = Path(index_location(os.fspath(self._final)))
+        self._refuse_what_is_there()
+        self._builder = IndexBuilder(classes, COLUMNS)
         self._final.parent.mkdir(parents=True, exist_ok=True)
-        self._lines = self._partial.with_suffix(".idx.partial")
+        self._lines = self._partial.with_name(f"{self._partial.name}.idx")
         self._file = self._partial.open("wb")
         self._index = self._lines.open("wb")
         self._checksum = 0
@@ -46,7 +52,7 @@ class RecordWriter(FileWriter):
 
     def _append(self, key: str, data: memoryview, target: Any) -> None:
         number = len(self._builder)
-        made = record(*_labels(target), number, data)
+        made = record(*labels_of(target), number, data)
         self._builder.add(key, target, offset=self._offset, length=len(made), size=len(data))
         line = b"%d\t%d\n" % (number, self._offset)
         self._file.write(made)
@@ -58,20 +64,34 @@ class RecordWriter(FileWriter):
         self._let_go()
 
     def _settle(self) -> None:
-        index = Path(index_location(os.fspath(self._final)))
+        self._refuse_what_is_there()  # before anything is put in place
         flush(self._lines)
-        self._lines.replace(index)
-        about = {
-            "version": _VERSION,
-            "bytes": self._offset,
-            "lines": [index.stat().st_size, self._checksum],
-        }
-        self._builder.write(f"{self._final}.fdx", about)
-        super()._settle()  # the records come last: there is no store before
+        self._lines.replace(self._index_at)
+        try:
+            about = {
+                "version": _VERSION,
+                "bytes": self._offset,
+                "lines": [self._index_at.stat().st_size, self._checksum],
+            }
+            self._builder.write(f"{self._final}.fdx", about)
+            super()._settle()  # the records come last: there is no store before
+        except BaseException:
+            self._index_at.unlink(missing_ok=True)
+            raise
+
+    def _refuse_what_is_there(self) -> None:
+        """Make sure that neither the records nor an ``.idx``, which may be others', are there."""
+        for path in (self._final, self._index_at):
+            if path.exists():
+                raise FileExistsError(
+                    f"{path} is there already: remove it, or choose another place"
+                )
 
     def _let_go(self) -> None:
-        self._file.close()
-        self._index.close()
+        try:
+            self._file.close()
+        finally:
+            self._index.close()
 
     def _remove(self) -> None:
         super()._remove()
@@ -83,14 +103,15 @@ def index_location(location: str) -> str:
     return location.removesuffix(".rec") + ".idx"
 
 
-def _labels(target: Any) -> tuple[list[float], bool]:
-    """Return what the header of a record says, and whether it is a list.
+def labels_of(target: Any) -> tuple[list[float], bool]:
+    """Return what the header of a record says of a target, and whether it is a list.
 
     Raises
     ------
     ValueError
         If it can say no such thing, or not exactly where it matters.
     """
+    target = plain(target)
     if target is None:
         return [0.0], False
     numbers = target if isinstance(target, list) else [target]

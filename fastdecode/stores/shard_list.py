@@ -73,15 +73,30 @@ def shard_locations(
         return found
     where = os.fspath(location)
     places = _Places(where, storage_options)
-    if not is_uri(where) and places.exists(where):
-        return [where]
+    if not is_uri(where):
+        if places.exists(where):
+            return [where]
+        listed = manifest_of(where, storage_options)  # a name may have the sign of a wildcard in it
+        if listed is not None:
+            return listed.shards
+        _check_finished(where)
     names = braces(where)
     if _WILD.search(where) and not where.startswith(("http://", "https://")):
         return [one for name in names for one in places.matching(name)]
     if len(names) > 1 or (is_uri(where) and places.exists(where)):
         return names
-    listed = manifest_of(where, storage_options)
+    listed = manifest_of(where, storage_options) if is_uri(where) else None
     return places.numbered(where) if listed is None else listed.shards
+
+
+def _check_finished(location: str) -> None:
+    """Make sure that ``pack`` is not half-way through putting shards at their places."""
+    path = Path(local_path(location))
+    if path.with_name(f".{path.name}.partial").joinpath("journal").exists():
+        raise StoreError(
+            f"{location}: a pack to it has begun, and is not finished: give the same command, "
+            "python -m fastdecode pack, once more, and it goes on"
+        )
 
 
 def manifest_of(location: str, storage_options: Mapping[str, Any] | None = None) -> Manifest | None:

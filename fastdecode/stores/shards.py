@@ -20,7 +20,7 @@ try:
 except ImportError:  # Windows, where files are not so few
     resource = None  # type: ignore[assignment]
 
-__all__ = ["Concatenated", "Part", "shard_locations"]
+__all__ = ["Concatenated", "Part", "agreed", "shard_locations"]
 
 
 class Part(NamedTuple):
@@ -77,7 +77,7 @@ class Concatenated(Store):
         super().__init__(location)
         self.kind = kind  # type: ignore[misc]  # of the instance: its parts may be of any
         self.parts = list(parts)
-        self.classes = _agreed(location, self.parts)
+        self.classes = _classes_of(location, self.parts)
         lengths = [part.items if isinstance(part, Part) else len(part) for part in self.parts]
         self._ends = list(accumulate(lengths))
         self._unique = unique
@@ -141,8 +141,11 @@ class Concatenated(Store):
     def _found_unique(self) -> bool:
         seen: set[int] = set()
         for number in range(len(self.parts)):
-            store = self._part(number)
-            own = {hash(store.key(place)) for place in range(len(store))}
+            try:
+                store = self._part(number)
+                own = {hash(store.key(place)) for place in range(len(store))}
+            except (OSError, StoreError):
+                continue  # whoever wants something of it is told; the others have their keys
             if not seen.isdisjoint(own):
                 return False
             seen |= own
@@ -194,7 +197,7 @@ def _most_open() -> int:
     return 1 << 18 if limit == resource.RLIM_INFINITY else max(8, limit // 4)
 
 
-def _agreed(location: str, parts: Sequence[Part | Store]) -> Sequence[str]:
+def _classes_of(location: str, parts: Sequence[Part | Store]) -> Sequence[str]:
     """Return the classes of all parts, empty ones aside."""
     named = [
         (part.location, list(part.classes))
@@ -203,6 +206,24 @@ def _agreed(location: str, parts: Sequence[Part | Store]) -> Sequence[str]:
     ]
     if not named:
         return next(chain((list(part.classes) for part in parts if part.classes), ((),)))
+    return agreed(location, named)
+
+
+def agreed(location: str, named: Sequence[tuple[str, Sequence[str]]]) -> Sequence[str]:
+    """Return the classes that all have.
+
+    Parameters
+    ----------
+    location : str
+        As errors name the whole.
+    named : sequence of (str, sequence of str)
+        Location and classes of each part; at least one.
+
+    Raises
+    ------
+    ValueError
+        If they are not the same.
+    """
     first, classes = named[0]
     for other, its in named:
         if its != classes:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import csv
+import io
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
+
+from fastdecode.stores.mapped import is_uri, local_path
 
 __all__ = ["Table", "as_targets", "read_table"]
 
@@ -36,8 +39,12 @@ def read_table(
     *,
     header: bool | None,
     delimiter: str,
+    targets_needed: bool = True,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Table:
     """Read the columns; `ImageList.from_csv` says what the parameters mean.
+
+    Without `targets_needed`, a table of one column has none. It may be behind a URI.
 
     Returns
     -------
@@ -51,7 +58,9 @@ def read_table(
         If a column or a cell is missing.
     """
     name = os.fspath(file)
-    rows = _rows(name, delimiter)
+    rows = _rows(name, delimiter, storage_options)
+    if not targets_needed and all(len(row) == 1 for _, row in rows):
+        target_column = None
     wanted = [path_column] if target_column is None else [path_column, target_column]
     if header is None:
         header = any(isinstance(column, str) for column in wanted) or _names_columns(
@@ -100,14 +109,25 @@ def as_targets(
     return [class_to_idx[name] for name in written], class_to_idx
 
 
-def _rows(file: str, delimiter: str) -> list[tuple[int, list[str]]]:
+def _rows(
+    file: str, delimiter: str, storage_options: Mapping[str, Any] | None
+) -> list[tuple[int, list[str]]]:
     """Read all rows that are not empty, with their line numbers."""
-    with open(file, newline="", encoding="utf-8-sig") as stream:
+    with _text(file, storage_options) as stream:
         reader = csv.reader(stream, delimiter=delimiter)
         try:
             return [(reader.line_num, row) for row in reader if any(row)]
         except (csv.Error, UnicodeDecodeError) as error:
             raise ValueError(f"{file}, line {reader.line_num + 1}: {error}") from error
+
+
+def _text(file: str, storage_options: Mapping[str, Any] | None) -> TextIO:
+    """Open a file, also one behind a URI."""
+    if not is_uri(file):
+        return open(local_path(file), newline="", encoding="utf-8-sig")
+    from fastdecode.stores.remote import open_stream
+
+    return io.TextIOWrapper(open_stream(file, storage_options), "utf-8-sig", newline="")
 
 
 def _names_columns(rows: list[tuple[int, list[str]]], path_column: int | str) -> bool:

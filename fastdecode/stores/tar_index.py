@@ -15,6 +15,7 @@ from fastdecode.stores.tar_samples import Choice, choice, samples
 
 __all__ = [
     "COLUMNS",
+    "LABELS",
     "SUFFIX",
     "Summary",
     "index_tar",
@@ -29,6 +30,10 @@ SUFFIX = ".fdx"
 
 COLUMNS = ("offset", "size", "head", "check")
 """Where a picture's bytes lie; and how long its headers before them are, and their CRC-32."""
+
+LABELS = ("label", "label_check")
+"""Where the bytes of a target lie, 0 where there is none; and how many they are, times 2**32, and
+their CRC-32."""
 
 _VERSION = 1
 
@@ -148,11 +153,7 @@ def load_index(path: str, storage_options: Mapping[str, Any] | None = None) -> I
         index = Index(bytes(file.read(0, file.size)), path)
     else:
         index = Index.load(local_path(path))
-    try:
-        lengths = {len(index[column]) for column in COLUMNS}
-    except KeyError:
-        lengths = set()
-    if index.about.get("kind") != "tar" or lengths != {len(index)}:
+    if index.about.get("kind") != "tar" or not all(map(index.has, COLUMNS)):
         raise StoreError(f"{path} is no index of a tar shard: remove it, and {way_out('SHARD')}")
     return index
 
@@ -188,7 +189,7 @@ def way_out(shard: str) -> str:
 
 
 def _built(source: Source, wanted: Choice, classes: Sequence[str]) -> IndexBuilder:
-    builder = IndexBuilder(classes, COLUMNS)
+    builder = IndexBuilder(classes, (*COLUMNS, *LABELS))
     pictures: dict[int, int] = {}  # a stem's hash, and how often it came
     others: set[int] = set()
     for sample in samples(source, wanted, with_data=False):
@@ -198,7 +199,7 @@ def _built(source: Source, wanted: Choice, classes: Sequence[str]) -> IndexBuild
             others.add(name)
         else:
             times = pictures[name] = pictures.get(name, 0) + 1
-            member = sample.member
+            member, beside = sample.member, sample.beside
             key = sample.key if times == 1 else _again(sample.key, times)
             builder.add(
                 key,
@@ -207,6 +208,8 @@ def _built(source: Source, wanted: Choice, classes: Sequence[str]) -> IndexBuild
                 size=member.size,
                 head=member.head,
                 check=member.check,
+                label=0 if beside is None else beside.offset,
+                label_check=0 if beside is None else beside.size << 32 | sample.beside_check,
             )
         if others and name in others and name in pictures:
             raise StoreError(

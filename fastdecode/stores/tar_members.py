@@ -27,6 +27,7 @@ _REGULAR = (b"0", b"\0", b"7")
 _SPARSE = (
     "is sparse (holes are left out of it), which is not supported: pack it with --format=ustar"
 )
+_LINKED = "is a link to another member, without bytes of its own: pack it with --hard-dereference"
 _COMPRESSED = {
     b"\x1f\x8b": "gzip",
     b"BZh": "bzip2",
@@ -196,6 +197,8 @@ def members(source: Source, *, ended: bool = True) -> Iterator[Member]:
         head, check = walk.head + BLOCK, zlib.crc32(block, walk.check)
         offset = start + BLOCK
         walk.last = name
+        if header.kind == b"1":
+            raise walk.error(f"member {name!r} {_LINKED}")
         if header.kind in _REGULAR:
             yield Member(name, header.owner, offset, size, head, check)
         room = 0 if header.kind in _WITHOUT_DATA else padded(size)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from pathlib import PurePosixPath
 from typing import NamedTuple
 from urllib.parse import unquote
 
 from fastdecode.formats import sniff
+from fastdecode.stores.keys import check_key
 from fastdecode.stores.tar_members import Member
 from fastdecode.types import Buffer
 
@@ -90,7 +90,7 @@ def stem_of(key: str, data: Buffer) -> MemberName:
     Raises
     ------
     ValueError
-        If the key is no relative path.
+        If the key cannot be one; see `check_key`.
 
     Notes
     -----
@@ -98,11 +98,7 @@ def stem_of(key: str, data: Buffer) -> MemberName:
     written "%2E", and "%" then is "%25"; "%-" at the end says that the extension is not the key's.
     `key_of` takes that back; it knows such members by their owner.
     """
-    path = PurePosixPath(key)
-    if key != str(path) or not path.name or path.is_absolute() or ".." in path.parts:
-        raise ValueError(f"a key must be a relative path with '/' between folders, not {key!r}")
-    if "\0" in key:
-        raise ValueError(f"a key must have no zero byte in it, as {key!r} has")
+    check_key(key)
     folder, slash, last = key.rpartition("/")
     base, dot, extension = last.rpartition(".")
     end = ""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
+import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from fastdecode.errors import StoreError
+from fastdecode.stores.keys import relative
 from fastdecode.stores.tar_members import Member, Source, members
 from fastdecode.stores.tar_names import IMAGES, key_of, split
+from fastdecode.stores.targets import from_json
 from fastdecode.types import Buffer
 
 __all__ = ["Choice", "Picture", "choice", "samples"]
@@ -45,6 +47,10 @@ class Picture(NamedTuple):
     data : bytes-like
         The picture; empty unless it was asked for.
     target : object
+    beside : Member or None
+        The target's.
+    beside_check : int
+        The CRC-32 of its bytes.
     """
 
     stem: str
@@ -52,6 +58,8 @@ class Picture(NamedTuple):
     member: Member
     data: Buffer
     target: Any
+    beside: Member | None
+    beside_check: int
 
 
 def choice(image: str | Sequence[str] | None, target: str | None) -> Choice:
@@ -104,7 +112,7 @@ def samples(source: Source, wanted: Choice, *, with_data: bool) -> Iterator[Pict
             raise StoreError(f"{source.location}: member {member.name!r} comes twice in its sample")
         sample.seen.add(lower)
         if lower in targets:
-            sample.targets[lower] = _whole(source, member)
+            sample.targets[lower] = member, bytes(_whole(source, member))
         elif lower in wanted.image if wanted.image else lower.rpartition(".")[2] in IMAGES:
             data = _whole(source, member) if with_data else b""
             sample.pictures[lower] = (extension, member, data)
@@ -122,19 +130,21 @@ class _Sample:
         self.location = location
         self.seen: set[str] = set()
         self.pictures: dict[str, tuple[str, Member, Buffer]] = {}
-        self.targets: dict[str, Buffer] = {}
+        self.targets: dict[str, tuple[Member, bytes]] = {}
 
     def finished(self, wanted: Choice) -> Picture | str:
         """Choose the picture and the target."""
         if not self.pictures:
             return self.stem
         extension, member, data = self.pictures[self._chosen(wanted)]
-        target = None
+        target, beside, check = None, None, 0
         for name in (wanted.target,) if wanted.target else _TARGETS:
             if name in self.targets:
-                target = self._parsed(name, bytes(self.targets[name]))
+                beside, written = self.targets[name]
+                target, check = self._parsed(name, written), zlib.crc32(written)
                 break
-        return Picture(self.stem, key_of(self.stem, extension, member.owner), member, data, target)
+        key = relative(key_of(self.stem, extension, member.owner))
+        return Picture(self.stem, key, member, data, target, beside, check)
 
     def _chosen(self, wanted: Choice) -> str:
         """Return the extension of the picture."""
@@ -158,8 +168,7 @@ class _Sample:
             if extension in _NUMBERS:
                 return int(text)
             if extension.rpartition(".")[2] == "json":
-                # What JSON cannot say (NaN), and Python writes all the same, is nothing.
-                return json.loads(text, parse_constant=lambda _: None)
+                return from_json(text)
         except (ValueError, RecursionError) as error:
             raise StoreError(
                 f"{self.location}: the .{extension} of sample {self.stem!r} cannot be read "

@@ -11,9 +11,11 @@ from typing import Any
 from fastdecode.errors import StoreError
 from fastdecode.stores.base import Store
 from fastdecode.stores.index import Index
+from fastdecode.stores.keys import relative
 from fastdecode.stores.mapped import Mapped, is_uri, local_path
 from fastdecode.stores.tar_index import (
     COLUMNS,
+    LABELS,
     SUFFIX,
     load_index,
     made_for,
@@ -60,7 +62,9 @@ class TarStore(Store):
     last slash; samples without a picture are left out. A key is the picture's name. Where one comes
     twice, the second one is "name~2.jpg".
 
-    Before each picture its header is looked at, and compared with the index.
+    Before each picture its header is looked at, and compared with the index; and so are the bytes
+    of a target, in a local shard. Behind a URI, where that would be a request more, a shard whose
+    targets have been changed without any other change is not noticed.
     """
 
     kind = "tar"
@@ -82,7 +86,8 @@ class TarStore(Store):
         if self._index_at is None:
             if is_uri(self.location):
                 raise StoreError(
-                    f"{self.location} has no index {SUFFIX} beside it, without which nothing is "
+                    f"{self.location} has no index {SUFFIX} beside it"
+                    f"{self._other_index()}, without which nothing is "
                     "found in a shard that is not local: make one by fastdecode.stores.tar."
                     "index_tar(LOCATION, index=FILE), and open it with index=FILE; or read it from "
                     "its beginning by fastdecode.stores.tar_stream.stream_tar"
@@ -91,6 +96,16 @@ class TarStore(Store):
             self._index = Index(builder.to_bytes(about), self.location + SUFFIX)
         self.classes = self._indexed().classes
         self._handle()  # so that one that is missing or cut is told now
+
+    def _other_index(self) -> str:
+        """Say of what members the index is that is there, if one is."""
+        if not _exists(self.location + SUFFIX, self._storage_options):
+            return ""
+        made = made_for(summary(self.location + SUFFIX, self._storage_options).about)
+        return (
+            f" for image={list(self._wanted.image)} and target={self._wanted.target!r}, but one "
+            f"for image={list(made.image)} and target={made.target!r}"
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         # What has been found out by going through the shard goes along; a file is mapped again.
@@ -103,12 +118,33 @@ class TarStore(Store):
     def key(self, index: int) -> str:
         """Return the picture's name in the shard."""
         self._check(index)
-        return self._indexed().key(index)
+        return relative(self._indexed().key(index))
 
     def target(self, index: int) -> Any:
         """Return the number, the object or the text beside the picture; None if there is none."""
         self._check(index)
-        return self._indexed().target(index)
+        found = self._indexed()
+        if not self._closed and not is_uri(self.location) and found.has(LABELS[0]):
+            self._compare(found, index)
+        return found.target(index)
+
+    def _compare(self, found: Index, index: int) -> None:
+        """Make sure that a target's member is still what it was when the index was made."""
+        found.check(index)
+        place, told = (found[name].item(index) for name in LABELS)
+        if not place:
+            return
+        file = self._handle()[0]
+        try:
+            same = zlib.crc32(file.read(place, told >> 32)) == told & 0xFFFFFFFF
+        except StoreError as error:
+            raise self._damaged(index, str(error)) from error
+        if not same:
+            raise self._damaged(
+                index,
+                f"at byte {place} there is another target than when its index was made: the shard "
+                f"is damaged, or has been written anew; if it is whole, {way_out(self.location)}",
+            )
 
     def _indexed(self) -> Index:
         index = self._index
@@ -127,17 +163,19 @@ class TarStore(Store):
                 f"{self.location} has {file.size} bytes, but its index is of a shard of {told}: "
                 f"{_lost(index, file.size)}if it is whole, {way_out(self.location)}"
             )
-        return file, *(index[name] for name in COLUMNS)
+        return file, index, *(index[name] for name in COLUMNS)
 
     def _read(self, opened: Any, index: int) -> Buffer:
-        file, offsets, sizes, heads, checks = opened
+        file, known, offsets, sizes, heads, checks = opened
+        known.check(index)
         # item(): numbers of Python, which neither overflow nor are slow.
-        head = heads.item(index)
+        head, size = heads.item(index), sizes.item(index)
         start = offsets.item(index) - head
         try:
-            data = memoryview(file.read(start, head + sizes.item(index)))
+            data = memoryview(file.read(start, head + size))
         except StoreError as error:
             raise self._damaged(index, str(error)) from error
+        file.will_need(start, head + size)
         if zlib.crc32(data[:head]) != checks.item(index):
             raise self._damaged(
                 index,

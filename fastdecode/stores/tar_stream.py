@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -38,7 +38,7 @@ def stream_tar(
     image: str | Sequence[str] | None = None,
     target: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
-) -> Iterator[Sample]:
+) -> Generator[Sample, None, None]:
     """Go through the pictures of one shard.
 
     Parameters

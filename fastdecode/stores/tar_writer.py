@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from fastdecode.stores.base import Writer
-from fastdecode.stores.file_writer import flush_folder
+from fastdecode.stores.file_writer import broken, flush_folder
 from fastdecode.stores.mapped import is_uri
 from fastdecode.stores.tar_header import END, make_header, padded
 from fastdecode.stores.tar_index import SUFFIX, index_tar
 from fastdecode.stores.tar_members import FileSource, members
 from fastdecode.stores.tar_names import Names, stem_of
+from fastdecode.stores.targets import as_json, plain
 
 if TYPE_CHECKING:
     from fastdecode.types import Buffer
@@ -53,19 +54,31 @@ class TarWriter(Writer):
         self._partial = self._final.with_name(f".{self._final.name}.{token_hex(4)}.partial")
         self._fsync = fsync
         self._names = Names()
+        self._final.parent.mkdir(parents=True, exist_ok=True)
         self._file = self._partial.open("xb")
-        self._done = False
+        self._done = self._broken = False
 
     def add(self, key: str, data: Buffer, target: Any = None) -> None:
         """Append the picture's member, and its target's."""
         if self._file.closed:
             raise ValueError(f"{self.location}: the writer has been closed")
-        append_members(self._file, key, data, target, self._names)
+        if self._broken:
+            raise broken(self.location)
+        try:
+            append_members(self._file, key, data, target, self._names)
+        except (TypeError, ValueError):  # before anything is written
+            raise
+        except BaseException:  # a full disk, Ctrl-C: nobody knows how much of the item is there
+            self._broken = True
+            raise
 
     def close(self) -> None:
         """Write the end and the index, and put both at their places."""
         if self._file.closed:
             return
+        if self._broken:
+            self.abort()
+            raise broken(self.location)
         try:
             self._finish()
         except BaseException:
@@ -91,7 +104,8 @@ class TarWriter(Writer):
     def abort(self) -> None:
         """Remove what has been written, unless it is at its place."""
         if not self._done:
-            self._file.close()
+            with suppress(OSError):  # of a disk that is full, which has been told
+                self._file.close()
             self._partial.unlink(missing_ok=True)
 
 
@@ -160,15 +174,11 @@ def names_in(file: BinaryIO, location: str) -> Names:
 
 def _beside(target: Any) -> tuple[str, bytes] | None:
     """Return the extension and the bytes of a target's member."""
+    target = plain(target)
     if target is None:
         return None
     if type(target) is int:
         return "cls", b"%d" % target
     if isinstance(target, str):
         return "txt", target.encode()
-    try:
-        return "json", json.dumps(target, allow_nan=False, ensure_ascii=False).encode()
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"a target must be None, a number, a text, or a list or dict of them, not {target!r}"
-        ) from error
+    return "json", as_json(target)

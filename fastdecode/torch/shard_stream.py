@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import IterableDataset, get_worker_info
@@ -18,6 +17,7 @@ from fastdecode.torch.loader_arguments import Threads
 from fastdecode.torch.order import world
 from fastdecode.torch.shard_deal import Consumer, Even
 from fastdecode.torch.shard_epochs import Epochs
+from fastdecode.torch.shard_look import agreed_classes, have_targets
 from fastdecode.torch.shard_pictures import TOGETHER, Pictures, decoded
 from fastdecode.torch.shard_place import Place, after_batches
 from fastdecode.torch.shard_plan import plan_of
@@ -59,7 +59,8 @@ class ShardStream(IterableDataset[Any]):
         How many samples each of `shards` has. By default they are counted if `even` is given: that
         is fast where shards have indexes beside them, and else reads each once.
     has_targets : bool, optional
-        Without targets a sample is the picture alone. By default it has one if the first does.
+        Without targets a sample is the picture alone. By default samples have one if any of the
+        first 64 in one of the first 8 shards has: that is read when the stream is made.
     threads : int or "auto"
         That decode; ``"auto"``: one in a worker process, else one for each usable core.
     image, target : optional
@@ -73,6 +74,8 @@ class ShardStream(IterableDataset[Any]):
     Attributes
     ----------
     shards : list of str
+    classes : list of str
+        As the indexes beside local shards name them; empty where they name none.
     counts : list of int or None
     epoch : int
     errors : list of Failure
@@ -81,7 +84,7 @@ class ShardStream(IterableDataset[Any]):
     Raises
     ------
     TypeError, ValueError
-        An argument is wrong.
+        An argument is wrong, or shards have different classes.
     FileNotFoundError, OSError, StoreError
         Shards are not there, or cannot be counted.
 
@@ -137,7 +140,10 @@ class ShardStream(IterableDataset[Any]):
         )
         self.shards = self._plan.shards
         self._pictures = Pictures(self.shards, transform, target_transform, **options)
-        self._has_targets = has_targets
+        self.classes = agreed_classes(self.shards)
+        if has_targets is None:
+            has_targets = have_targets(self.shards, self._plan.reading)
+        self._pictures.has_targets = has_targets
         self._threads = threads
         self._ranks = rank, world_size
         self._world = 0, 1
@@ -190,7 +196,8 @@ class ShardStream(IterableDataset[Any]):
         share = self._plan.share(consumer, place.epoch, place.counts)
         given = place.given.get(number, 0)
         skip = given % TOGETHER  # so that the same samples are together as without a break
-        pictures, entries = self._looked_at(share.entries(given - skip))
+        pictures = self._pictures.copy()  # for one iterator alone
+        entries = share.entries(given - skip)
 
         def seed_of(entry: Entry) -> int:
             return self._plan.sample_seed(entry, place.epoch)
@@ -200,18 +207,6 @@ class ShardStream(IterableDataset[Any]):
             place.given[number] = given
             if sample is not SKIPPED:
                 yield sample if pictures.has_targets else sample[0]
-
-    def _looked_at(self, entries: Iterator[Entry]) -> tuple[Pictures, Iterator[Entry]]:
-        """Find out whether there are targets; the pictures are for one iterator alone."""
-        pictures = self._pictures.copy()
-        if self._has_targets is not None:
-            pictures.has_targets = self._has_targets
-            return pictures, entries
-        first = next(entries, None)
-        if first is None:
-            return pictures, entries
-        pictures.has_targets = first.sample.target is not None
-        return pictures, chain((first,), entries)
 
     def _how_many(self) -> int:
         """Return how many threads are to decode."""

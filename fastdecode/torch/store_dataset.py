@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fastdecode.stores import Store, open_store
@@ -32,6 +32,8 @@ class StoreDataset(DecodeDataset):
         As for `DecodeDataset`.
     kind : str, optional
         Of the store, as for `open_store`.
+    store_options : mapping, optional
+        Of the kind of store, as `open_store` takes them by name: ``{"image": "png"}``.
     has_targets : bool, optional
         Without targets ``dataset[index]`` is the picture alone. By default the store has some if it
         has classes, or if one of 64 items, spread evenly, has one.
@@ -73,13 +75,17 @@ class StoreDataset(DecodeDataset):
         target_transform: Callable[..., Any] | None = None,
         *,
         kind: str | None = None,
+        store_options: Mapping[str, Any] | None = None,
         has_targets: bool | None = None,
         **options: Unpack[DatasetOptions],
     ) -> None:
         super().__init__(transform, target_transform, **options)
-        if isinstance(store, Store) and kind is not None:
-            raise ValueError("kind says how to open a location, but this store is open already")
-        self.store = store if isinstance(store, Store) else open_store(store, kind)
+        if isinstance(store, Store) and (kind is not None or store_options):
+            raise ValueError(
+                "kind and store_options say how to open a location, but this store is open already"
+            )
+        made = store if isinstance(store, Store) else open_store(store, kind, **store_options or {})
+        self.store = made
         self.classes = list(self.store.classes)
         self.class_to_idx = {name: index for index, name in enumerate(self.classes)}
         self.has_targets = _has_targets(self.store) if has_targets is None else has_targets

@@ -1,0 +1,156 @@
+"""What a store cannot hold, or nobody can encode, is a bad item for `pack`, found at once."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from packed import KINDS, make_source
+from PIL import Image
+
+from fastdecode.packing import BadItems, check_command, pack, pack_command
+from fastdecode.packing.rules import Rules
+from fastdecode.stores import create_store, open_store
+from fastdecode.stores.keys import Keys
+from fastdecode.testing import encode, picture
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_keys_that_come_twice(tmp_path: Path, kind: str) -> None:
+    """The second one is bad, with a reason, and can be left out; whatever the kind."""
+    name, needed = KINDS[kind]
+    if needed:
+        pytest.importorskip(needed)
+    source = make_source(tmp_path / "source")
+    (source / "list.csv").write_text("cats/0.jpg,1\ncats/1.jpg,0\ncats/0.jpg,1\n")
+
+    with pytest.raises(BadItems, match="1 of 3 items"):
+        pack(source / "list.csv", tmp_path / name)
+    packed = pack(source / "list.csv", tmp_path / name, skip_bad=True)
+
+    assert packed.resumed == 3
+    ((key, why),) = packed.bad
+    assert key == "cats/0.jpg"
+    assert "there already" in why
+    with open_store(tmp_path / name) as store:
+        assert [store.key(index) for index in range(len(store))] == ["cats/0.jpg", "cats/1.jpg"]
+
+
+def test_targets_that_records_cannot_hold(tmp_path: Path) -> None:
+    """A text is a bad item for RecordIO."""
+    data = encode(picture(20, 20))
+    with create_store(tmp_path / "in.tar") as writer:
+        writer.add("a.jpg", data, 1)
+        writer.add("b.jpg", data, "a text")
+
+    packed = pack(tmp_path / "in.tar", tmp_path / "out.rec", skip_bad=True)
+
+    assert [key for key, _ in packed.bad] == ["b.jpg"]
+
+
+def test_names_of_files() -> None:
+    """A folder holds no key that needs a file where a folder is, nor one that is too long."""
+    keys = Keys(files=True, reserved="own")
+    for key in ("a/b.jpg", "c.jpg"):
+        keys.check(key)
+        keys.add(key)
+
+    for key, said in [
+        ("a", "there already"),
+        ("a//b.jpg", "relative path"),
+        ("c.jpg/d.jpg", "needs a folder where 'c.jpg' is a file"),
+        ("x" * 256, "too long"),
+        ("/".join(["x" * 200] * 20), "too long"),
+        ("own", "name of the index"),
+        ("../x", "relative path"),
+        ("a\\b", "relative path"),
+        (os.fsdecode(b"\xff.jpg") if sys.platform == "linux" else "\udcff.jpg", "no UTF-8"),
+    ]:
+        with pytest.raises(ValueError, match=said):
+            keys.check(key)
+    Rules("lmdb").check("x" * 256, "a text")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="others have no such names")
+def test_names_that_are_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file whose name is no UTF-8 is bad for `pack` and odd for `check`, and both go on."""
+    source = make_source(tmp_path / "source")
+    name = os.fsencode(source / "cats") + b"/\xff.jpg"
+    Path(os.fsdecode(name)).write_bytes(encode(picture(20, 20)))
+
+    assert check_command.main([str(source), "--csv", str(tmp_path / "found.csv")]) == 0
+    with (tmp_path / "found.csv").open(newline="", encoding="utf-8") as file:
+        found = {row["key"]: row for row in csv.DictReader(file)}
+    assert found["cats/\\udcff.jpg"]["status"] == "odd"
+    assert "no UTF-8" in found["cats/\\udcff.jpg"]["reason"]
+    for target in ("out.tar", "out", "out.rec"):
+        command = [str(source), str(tmp_path / target), "--max-side", "30"]
+        assert pack_command.main(command) == 1
+        assert pack_command.main([*command, "--skip-bad"]) == 0
+        (bad,) = json.loads((tmp_path / f"{target}.json").read_text("utf-8"))["bad"]
+        assert bad["key"] == "cats/\\udcff.jpg"
+    capsys.readouterr()
+
+
+def test_what_nobody_can_encode(tmp_path: Path) -> None:
+    """A side that is too long for a JPEG makes a bad item, not the end of the pack."""
+    source = tmp_path / "source"
+    source.mkdir()
+    file = io.BytesIO()
+    Image.new("RGB", (70000, 1)).save(file, "png")
+    (source / "long.png").write_bytes(file.getvalue())
+    (source / "short.jpg").write_bytes(encode(picture(20, 20)))
+
+    packed = pack(source, tmp_path / "out.tar", max_side=66000, skip_bad=True)
+
+    ((key, why),) = packed.bad
+    assert key == "long.png"
+    assert "cannot be encoded as jpeg" in why
+    assert "66000 x 1" in why
+
+
+def test_a_class_without_pictures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its folder is made, so that others count the classes alike; and the summary says so."""
+    source = make_source(tmp_path / "source")
+    for path in (source / "cats").iterdir():
+        path.write_bytes(b"no picture")
+
+    assert pack_command.main([str(source), str(tmp_path / "out"), "--skip-bad"]) == 0
+
+    assert "no picture is left of 1 classes: cats" in capsys.readouterr().out
+    assert sorted(path.name for path in (tmp_path / "out").iterdir() if path.is_dir()) == [
+        "cats",
+        "dogs",
+    ]
+    with open_store(tmp_path / "out") as store:
+        assert list(store.classes) == ["cats", "dogs"]
+    (entry,) = json.loads((tmp_path / "out.json").read_text())["files"]
+    assert entry["name"] == "out/fastdecode.fdx"
+
+
+def test_a_list_of_paths_alone(tmp_path: Path) -> None:
+    """A CSV file of one column has no targets, with or without a header."""
+    source = make_source(tmp_path / "source")
+    for head in ("", "path\n"):
+        (source / "list.csv").write_text(f"{head}cats/0.jpg\ncats/1.jpg\n")
+        with open_store(source / "list.csv") as store:
+            assert [store.target(index) for index in range(len(store))] == [None, None]
+    (source / "list.csv").write_text("cats/0.jpg,1\ncats/1.jpg\n")
+    with pytest.raises(ValueError, match="no column 1"):
+        open_store(source / "list.csv")
+
+
+def test_signs_of_wildcards_in_a_name(tmp_path: Path) -> None:
+    """Shards whose name has a bracket in it are found by that name."""
+    source = make_source(tmp_path / "source")
+    target = tmp_path / "p[1].tar"
+
+    pack(source, target, shard_size=8192)
+
+    with open_store(target) as store:
+        assert len(store) == 8

@@ -1,0 +1,139 @@
+"""What is found in a folder, and what is left out: never in silence what changes the classes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from tars import numbered, write_tar
+
+from fastdecode.stores import create_store, open_store
+
+
+def _tree(root: Path, *names: str) -> Path:
+    for name in names:
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(name.encode())
+    return root
+
+
+def test_an_empty_folder_is_a_class(tmp_path: Path) -> None:
+    """As for torchvision: the classes after it keep their numbers."""
+    root = _tree(tmp_path, "ant/a.jpg", "cat/c.jpg", "dog/notes.txt")
+    (root / "bee").mkdir()
+
+    with open_store(root) as store:
+        assert list(store.classes) == ["ant", "bee", "cat", "dog"]
+        assert [store.target(at) for at in range(2)] == [0, 2]
+    with open_store(root / "ant") as store:
+        assert store.target(0) is None
+
+
+def test_folders_without_pictures_are_no_classes_of_loose_ones(tmp_path: Path) -> None:
+    """Pictures in one folder stay without targets, whatever else lies there."""
+    root = _tree(tmp_path, "a.jpg", "notes/n.txt")
+
+    with open_store(root) as store:
+        assert (len(store), list(store.classes), store.target(0)) == (1, [], None)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="needs to be refused")
+def test_a_folder_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    """Its class would be empty, or be missing."""
+    root = _tree(tmp_path, "ant/a.jpg", "bee/b.jpg")
+    (root / "bee").chmod(0)
+    try:
+        with pytest.raises(PermissionError, match="bee"):
+            open_store(root)
+    finally:
+        (root / "bee").chmod(0o700)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="making links needs rights there")
+def test_links_are_followed_once_round(tmp_path: Path) -> None:
+    """A link to a folder above ends there; two links to one folder are two folders."""
+    root = _tree(tmp_path, "root/ant/a.jpg", "other/b.jpg") / "root"
+    (root / "ant" / "round").symlink_to(root)
+    (root / "bee").symlink_to(tmp_path / "other")
+    (root / "cat").symlink_to(tmp_path / "other")
+    (root / "cat2").symlink_to("nowhere")
+
+    with open_store(root) as store:
+        keys = [store.key(at) for at in range(len(store))]
+        assert list(store.classes) == ["ant", "bee", "cat"]
+    assert keys == [
+        "ant/a.jpg",
+        "bee/b.jpg",
+        "cat/b.jpg",
+    ]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
+def test_pipes_are_left_out_and_dead_links_are_not(tmp_path: Path) -> None:
+    """A pipe is no picture; that of a dead link is missing, and reading it says so."""
+    root = _tree(tmp_path, "a.jpg")
+    os.mkfifo(root / "b.jpg")
+    (root / "c.jpg").symlink_to("nowhere.jpg")
+
+    with open_store(root) as store:
+        assert [store.key(at) for at in range(len(store))] == ["a.jpg", "c.jpg"]
+        with pytest.raises(FileNotFoundError):
+            store.read(1)
+
+
+def test_shards_beside_a_loose_picture(tmp_path: Path) -> None:
+    """Which of the two is meant is for the caller to say."""
+    root = _tree(tmp_path, "preview.jpg")
+    write_tar(root / "t-0.tar", numbered(3))
+
+    with pytest.raises(ValueError, match=r"t-0\.tar in it.*kind='tar'.*targets=False"):
+        open_store(root)
+    assert len(open_store(f"{root}/*.tar", "tar")) == 3
+    assert len(open_store(root, targets=False)) == 1
+
+
+def test_a_written_folder_is_opened_by_its_index_behind_a_uri(tmp_path: Path) -> None:
+    """With the order, the targets and the classes that it was written with."""
+    fsspec = pytest.importorskip("fsspec")
+    with create_store(tmp_path / "made", classes=["one", "two"]) as writer:
+        writer.add("b.jpg", b"2", 1)
+        writer.add("a.jpg", b"1", {"x": 1})
+    memory = fsspec.filesystem("memory")
+    memory.put(str(tmp_path / "made"), "/scanned/made", recursive=True)
+    try:
+        with open_store("memory://scanned/made") as store:
+            assert [store.key(at) for at in range(2)] == ["b.jpg", "a.jpg"]
+            assert [store.target(at) for at in range(2)] == [1, {"x": 1}]
+            assert [bytes(store.read(at)) for at in range(2)] == [b"2", b"1"]
+            assert list(store.classes) == ["one", "two"]
+    finally:
+        memory.rm("/scanned", recursive=True)
+
+
+def test_lists_of_uris_and_behind_one(tmp_path: Path) -> None:
+    """Each file is read where it is; paths in a table begin where the table lies."""
+    fsspec = pytest.importorskip("fsspec")
+    memory = fsspec.filesystem("memory")
+    memory.pipe({"/listed/x/a.jpg": b"1", "/listed/t.csv": b"path,label\nx/a.jpg,cat\n"})
+    (tmp_path / "b.jpg").write_bytes(b"2")
+    try:
+        with open_store("memory://listed/t.csv") as store:
+            assert (bytes(store.read(0)), store.key(0), store.target(0)) == (b"1", "x/a.jpg", 0)
+            assert list(store.classes) == ["cat"]
+        with open_store(["memory://listed/x/a.jpg", tmp_path / "b.jpg"]) as store:
+            assert [bytes(store.read(at)) for at in range(2)] == [b"1", b"2"]
+            assert store.source(0) == b"1"
+            assert store.source(1) == str(tmp_path / "b.jpg")
+    finally:
+        memory.rm("/listed", recursive=True)
+
+
+@pytest.mark.parametrize("cell", ["nan", "inf", "1e999"])
+def test_targets_of_a_table_are_finite(tmp_path: Path, cell: str) -> None:
+    """The error has the file and the line."""
+    (tmp_path / "t.csv").write_text(f"a.jpg,1.5\nb.jpg,{cell}\n")
+
+    with pytest.raises(ValueError, match=r"t\.csv, line 2: the target (nan|inf) is no finite"):
+        open_store(tmp_path / "t.csv")

@@ -1,0 +1,261 @@
+"""Stores and indexes that do not say the truth: an error that names the item, and no harm."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tars import numbered, picture, write_tar
+
+from fastdecode.errors import StoreError
+from fastdecode.stores import create_store, open_store
+from fastdecode.stores.folder import INDEX
+from fastdecode.stores.index import Index, IndexBuilder
+from fastdecode.stores.tar import index_tar
+
+
+def forged(**changes: Any) -> bytes:
+    """Make an index whose checksum is right, whatever its header says."""
+    builder = IndexBuilder(["cat"], ["offset"])
+    for number in range(3):
+        builder.add(f"{number}.jpg", {"n": number}, offset=number)
+    data = builder.to_bytes({"kind": "none"})
+    length = int.from_bytes(data[16:24], "little")
+    header = json.loads(data[24 : 24 + length])
+    for name, value in changes.items():
+        if name in header["columns"]:
+            header["columns"][name] = value(*header["columns"][name])
+        else:
+            header[name] = value
+    return _sealed(json.dumps(header).encode(), data[24 + length :])
+
+
+def _sealed(header: bytes, body: bytes) -> bytes:
+    header += b" " * (-len(header) % 8)
+    rest = len(header).to_bytes(8, "little") + header + body
+    return b"FDINDEX1" + zlib.crc32(rest).to_bytes(8, "little") + rest
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"key_ends": lambda _, place, size: ("<f8", place, size)},
+        {"key_ends": lambda _, place, size: ("O", place, size)},
+        {"offset": lambda _, place, size: ("<u4", place, size)},
+        {"targets": lambda _, place, size: ("<u8", place, size)},
+        {"keys": lambda kind, place, _: (kind, place, 1 << 40)},
+        {"keys": lambda kind, place, size: (kind, place - (1 << 40), size)},
+        {"keys": lambda *_: None},
+        {"kinds": lambda kind, place, size: (kind, place, size, 1)},
+        {"columns": []},
+        {"columns": {}},
+        {"count": -1},
+        {"count": 1 << 80},
+        {"classes": 7},
+        {"about": 7},
+    ],
+)
+def test_a_header_that_cannot_be_is_damage(changes: dict[str, Any]) -> None:
+    """The types and places of columns are those that they have, or nothing is opened."""
+    with pytest.raises(StoreError, match="it: the index is damaged"):
+        Index(forged(**changes), "it")
+
+
+@pytest.mark.parametrize("header", [b"[]", b"7", b"{}", b"[" * 100000, b"\xff"])
+def test_a_header_that_is_none_is_damage(header: bytes) -> None:
+    """Whatever JSON there is, or none."""
+    with pytest.raises(StoreError, match="it: the index is damaged"):
+        Index(_sealed(header, b""), "it")
+
+
+def test_columns_that_a_store_needs_must_be_there() -> None:
+    """An index of something else is refused when it is opened, not when it is read."""
+    Index(forged(), "it", ["offset"])
+    with pytest.raises(StoreError, match="it: the index is damaged"):
+        Index(forged(), "it", ["offset", "size"])
+
+
+def _changed(column: str, values: list[int]) -> Index:
+    data = forged()
+    length = int.from_bytes(data[16:24], "little")
+    header = json.loads(data[24 : 24 + length])
+    body = bytearray(data[24 + length :])
+    kind, place, size = header["columns"][column]
+    code = {"u1": "B", "<u8": "Q", "<i8": "q"}[kind]
+    packed = struct.pack(f"<{len(values)}{code}", *values)
+    assert len(packed) <= size
+    body[place : place + len(packed)] = packed
+    return Index(_sealed(json.dumps(header).encode(), bytes(body)), "it")
+
+
+@pytest.mark.parametrize("ends", [[0, 10, 5, 15], [0, 1 << 60, 1 << 61, 1 << 62], [9, 1, 1, 1]])
+def test_keys_that_cannot_be_are_damage(ends: list[int]) -> None:
+    """Ends that go back, or past all keys."""
+    index = _changed("key_ends", ends)
+    with pytest.raises(StoreError, match=r"it, item [01]: what the index says"):
+        [index.key(at) for at in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ("targets", [1 << 40]),
+        ("targets", [-5]),
+        ("targets", [-(1 << 63)]),
+        ("targets", [3]),
+        ("kinds", [9]),
+        ("texts", [255] * 20),
+        ("texts", [8, 0, 0, 0, 255]),
+        ("texts", [1, 0, 0, 0, ord("{")]),
+    ],
+)
+def test_targets_that_cannot_be_are_damage(column: str, values: list[int]) -> None:
+    """Places past all texts, lengths too long, no JSON, no UTF-8, no known kind."""
+    with pytest.raises(StoreError, match="it, item 0: what the index says"):
+        _changed(column, values).target(0)
+
+
+def test_an_index_that_is_cut_while_it_is_open_is_an_error(tmp_path: Path) -> None:
+    """Touching what is not there any more would kill the process."""
+    builder = IndexBuilder()
+    for number in range(20000):
+        builder.add(f"{number}.jpg", number)
+    path = tmp_path / "a.fdx"
+    builder.write(path)
+    index = Index.load(path)
+    assert index.key(19999) == "19999.jpg"
+    os.truncate(path, 100)
+
+    for ask in (index.key, index.target):
+        with pytest.raises(StoreError, match=r"item 19999: .*a\.fdx: the file has been cut"):
+            ask(19999)
+
+
+def test_a_tar_whose_index_is_cut_is_an_error(tmp_path: Path) -> None:
+    """Reading looks into the index, too."""
+    shard = write_tar(tmp_path / "t.tar", numbered(300))
+    index_tar(shard)
+    store = open_store(shard)
+    os.truncate(f"{shard}.fdx", 100)
+
+    for ask in (store.read, store.key, store.target):
+        with pytest.raises(StoreError, match=r"item 299.*t\.tar\.fdx: the file has been cut"):
+            ask(299)
+
+
+@pytest.mark.parametrize("name", ["../secret.jpg", "a/../../secret.jpg", "{absolute}", "a\0b", ""])
+def test_a_folder_gives_no_file_from_elsewhere(tmp_path: Path, name: str) -> None:
+    """An index that somebody has put into a folder cannot name what lies outside."""
+    secret = tmp_path / "secret.jpg"
+    secret.write_bytes(b"secret")
+    folder = tmp_path / "folder"
+    (folder / "a").mkdir(parents=True)
+    (folder / "a..b.jpg").write_bytes(b"good")
+    builder = IndexBuilder()
+    builder.add(name.format(absolute=secret))
+    builder.add("a..b.jpg")
+    builder.write(folder / INDEX)
+
+    with open_store(folder) as store:
+        for ask in (store.read, store.source):
+            with pytest.raises(StoreError, match=r"folder, item 0 .*does not lie in the folder"):
+                ask(0)
+        assert store.read(1) == b"good"
+        assert store.source(1) == str(folder / "a..b.jpg")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
+def test_a_list_does_not_wait_for_a_pipe(tmp_path: Path) -> None:
+    """A pipe that nobody writes to would hold up the reader for ever."""
+    os.mkfifo(tmp_path / "a.jpg")
+
+    store = open_store([tmp_path / "a.jpg"])
+    with pytest.raises(StoreError, match="no regular file"):
+        store.read(0)
+
+
+def test_a_relabelled_shard_is_seen(tmp_path: Path) -> None:
+    """A target that has changed under an old index is an error, and none of the others is."""
+    shard = write_tar(tmp_path / "t.tar", numbered(3))
+    index_tar(shard)
+    write_tar(shard, [("0000.jpg", picture(0)), ("0000.cls", b"7"), *numbered(2, begin=1)])
+
+    with open_store(shard) as store:
+        assert bytes(store.read(0)) == picture(0)
+        with pytest.raises(StoreError, match=r"item 0 \(0000\.jpg\).*another target.*index "):
+            store.target(0)
+        assert store.target(1) == 1
+    index_tar(shard)
+    assert open_store(shard).target(0) == 7
+
+
+def test_an_index_without_places_of_targets_is_still_read(tmp_path: Path) -> None:
+    """Those that were made before there were any."""
+    shard = write_tar(tmp_path / "t.tar", numbered(3))
+    index = index_tar(shard)
+    old = IndexBuilder(index.classes, ("offset", "size", "head", "check"))
+    for at in range(3):
+        numbers = {name: int(index[name][at]) for name in ("offset", "size", "head", "check")}
+        old.add(index.key(at), index.target(at), **numbers)
+    old.write(f"{shard}.fdx", index.about)
+
+    with open_store(shard) as store:
+        assert [store.target(at) for at in range(3)] == [0, 1, 2]
+
+
+def test_relabelled_records_are_seen(tmp_path: Path) -> None:
+    """The label in a record and the one in the index must be one."""
+    path = tmp_path / "a.rec"
+    for target in (3, 4):
+        if path.exists():
+            path.unlink()
+            (tmp_path / "a.idx").unlink()
+            kept = Path(f"{path}.fdx").read_bytes()
+        with create_store(path) as writer:
+            writer.add("a.jpg", b"1" * 100, target)
+            writer.add("b.jpg", b"1" * 100, 9)
+    Path(f"{path}.fdx").write_bytes(kept)
+
+    with open_store(path) as store:
+        for ask in (store.read, store.target):
+            with pytest.raises(StoreError, match=r"item 0 \(a\.jpg\).*label is \[4\.0\], but 3"):
+                ask(0)
+        assert store.target(1) == 9
+
+
+def test_keys_of_a_tar_lead_nowhere(tmp_path: Path) -> None:
+    """They are relative, as writers take them."""
+    shard = write_tar(tmp_path / "t.tar", [("a/../../../x.jpg", b"1"), ("b//c.jpg", b"2")])
+
+    with open_store(shard) as store:
+        assert [store.key(at) for at in range(2)] == ["a/x.jpg", "b/c.jpg"]
+
+
+def test_swapped_shards_never_mix_pictures_and_targets(tmp_path: Path) -> None:
+    """Where headers and sizes are the same, the targets' own bytes tell the shards apart."""
+    members = [("a.jpg", picture(1)), ("a.cls", b"1")], [("a.jpg", picture(2)), ("a.cls", b"2")]
+    shard, other = (
+        write_tar(tmp_path / name, each) for name, each in zip("xy", members, strict=True)
+    )
+    index_tar(shard)
+    other.replace(shard)
+
+    store = open_store(shard, "tar")
+    with pytest.raises(StoreError, match="another target"):
+        store.target(0)
+
+
+def test_what_is_no_bytes_harms_no_writer(tmp_path: Path) -> None:
+    """It is refused before anything is written, and the writer goes on."""
+    for name in ("t.tar", "a.rec", "folder"):
+        with create_store(tmp_path / name) as writer:
+            with pytest.raises(TypeError):
+                writer.add("a.jpg", "text")  # type: ignore[arg-type]
+            writer.add("a.jpg", b"1")
+
+        assert bytes(open_store(tmp_path / name).read(0)) == b"1"
