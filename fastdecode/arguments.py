@@ -16,6 +16,7 @@ __all__ = [
     "check_disjoint",
     "check_options",
     "check_out",
+    "check_sides",
     "is_int",
     "reduce_for",
     "too_large",
@@ -58,7 +59,7 @@ def reduce_for(
     """
     if not isinstance(header, Header):
         raise TypeError(f"header must be what probe() returns, not {type(header).__name__}")
-    sides = _checked_sides(min_size)
+    sides = check_sides(min_size)
     applied = header.orientation if orient else 1
     width, height = orientation.seen_size(header.width, header.height, applied)
     box = (0, 0, width, height) if region is None else _checked_region(region, width, height)
@@ -97,7 +98,7 @@ def check_options(
     if not is_int(reduce) or reduce not in REDUCES:
         raise ValueError(f"reduce must be 1, 2, 4 or 8, not {reduce!r}")
     if min_size is not None:
-        _checked_sides(min_size)
+        check_sides(min_size)
         if reduce != 1:
             raise ValueError("give reduce or min_size, not both")
     if region is not None:
@@ -125,14 +126,14 @@ def is_int(value: object) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
-def _checked_sides(min_size: object) -> Sequence[int]:
+def check_sides(given: object, name: str = "min_size") -> tuple[int, int]:
     """Refuse what is not (height, width), or an int for both."""
-    sides = min_size if isinstance(min_size, (tuple, list)) else (min_size, min_size)
+    sides = given if isinstance(given, (tuple, list)) else (given, given)
     if len(sides) != 2 or not all(is_int(side) and side > 0 for side in sides):
         raise ValueError(
-            f"min_size must be a positive integer or (height, width) of them, not {min_size!r}"
+            f"{name} must be a positive integer or (height, width) of them, not {given!r}"
         )
-    return sides
+    return int(sides[0]), int(sides[1])
 
 
 def _checked_edges(region: object) -> Box:

@@ -19,9 +19,10 @@ from fastdecode.types import BackendInfo
 
 if TYPE_CHECKING:
     from fastdecode.adapters.base import Backend
+    from fastdecode.adapters.batch_base import BatchBackend
     from fastdecode.types import Format
 
-__all__ = ["BUILTIN", "Entry", "backends", "load", "names", "register"]
+__all__ = ["BUILTIN", "Entry", "backends", "load", "names", "reason", "register"]
 
 ENTRY_POINT_GROUP = "fastdecode.backends"
 
@@ -41,6 +42,10 @@ class Entry(NamedTuple):
         Those of which it decodes a part without the rest. A test compares this, too.
     install : str
         ``"module:function"`` that gives the install line, where an extra of pip does not do.
+    batch : str or Callable
+        Where its `BatchBackend` is, in the same two forms; empty if it has none.
+    devices : str
+        On which that decodes, by PyTorch's names. A test compares this, too.
     """
 
     target: str | Callable[[], Backend]
@@ -48,6 +53,8 @@ class Entry(NamedTuple):
     formats: str = ""
     regions: str = ""
     install: str = ""
+    batch: str | Callable[..., BatchBackend] = ""
+    devices: str = ""
 
 
 BUILTIN: dict[str, Entry] = {
@@ -134,6 +141,7 @@ def register(
     backend: str | Callable[[], Backend],
     *,
     distribution: str = "",
+    batch: str | Callable[..., BatchBackend] = "",
     replace: bool = False,
 ) -> None:
     """Make a backend known under a name, for this process.
@@ -146,6 +154,8 @@ def register(
         A `Backend` subclass, or ``"module:Class"``, imported on first use.
     distribution : str, optional
         What pip calls the library behind it, for the install line.
+    batch : str or type, optional
+        Its `BatchBackend`, likewise, if it also decodes many pictures at once on a device.
     replace : bool, default False
         Allow a name that is taken.
 
@@ -166,7 +176,7 @@ def register(
     with _lock:
         if name in names() and not replace:
             raise ValueError(f"there is a backend {name!r} already: pass replace=True to take over")
-        _registered[name] = Entry(backend, distribution)
+        _registered[name] = Entry(backend, distribution, batch=batch)
         _loaded.pop(name, None)
         _failed.pop(name, None)
         generation += 1
@@ -191,7 +201,7 @@ def load(name: str) -> Backend:
             try:
                 _loaded[name] = _construct(found)
             except (Exception, SystemExit) as error:  # a broken plugin may raise anything
-                _failed[name] = _reason(error)
+                _failed[name] = reason(error)
         if name in _failed:
             hint = f"\nInstall it with: {line}" if (line := install_line(name)) else ""
             raise BackendUnavailable(f"the backend {name!r} is not usable: {_failed[name]}{hint}")
@@ -210,7 +220,7 @@ def _construct(found: Entry) -> Backend:
     return backend
 
 
-def _reason(error: BaseException) -> str:
+def reason(error: BaseException) -> str:
     if isinstance(error, ModuleNotFoundError):
         return f"the Python package {error.name!r} is not installed"
     kind = "" if isinstance(error, BackendUnavailable) else f"{type(error).__name__}: "

@@ -1,0 +1,147 @@
+"""What a backend is that decodes many pictures in one call, into the memory of a device."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import io
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+
+from PIL import Image as PillowImage
+
+from fastdecode import formats
+from fastdecode.errors import BackendUnavailable
+
+if TYPE_CHECKING:
+    import torch
+
+    from fastdecode.adapters.base import Support
+    from fastdecode.types import Box, Buffer, Format, Header
+
+__all__ = ["BatchBackend", "BatchItem", "try_out"]
+
+
+class BatchItem(NamedTuple):
+    """One picture of a batch.
+
+    Attributes
+    ----------
+    data : bytes or memoryview
+        The whole file. It must not be changed, and not be kept after the call.
+    header : Header
+    window : (left, top, right, bottom) or None
+        Decode only this part, in stored pixels; None for all, and always None unless
+        `Support.region`.
+    """
+
+    data: Buffer
+    header: Header
+    window: Box | None
+
+
+class BatchBackend(ABC):
+    """One library that decodes many pictures in one call. A subclass declares, and decodes.
+
+    It imports its library at the top of its own module. It is constructed once for each device on
+    first use, and called by one thread at a time. It holds no policy: which file reaches it, what
+    becomes of one that it refuses, and every conversion are the package's business.
+
+    Parameters
+    ----------
+    device : torch.device
+        Of one of the `devices`; with its index for CUDA.
+    threads : int
+        How many threads of the host it may use.
+
+    Raises
+    ------
+    BackendUnavailable
+        The library is there but cannot work on that device; the message says why.
+
+    Attributes
+    ----------
+    supports : Mapping[Format, tuple of Support]
+        What it decodes on its device, format by format. Of a `Support`, what is looked at is
+        `layouts`, `region`, `bits`, `colors`, `codings`, `subsamplings` and `animated`.
+    devices : frozenset of str
+        Types of device, as PyTorch names them: ``"cpu"``, ``"cuda"``.
+    exact : bool
+        Its pixels are those of `decode`, to the bit. Decoders of GPUs have an inverse DCT and an
+        upsampling of their own.
+    least_psnr : float
+        How near its pixels come to those of `decode` at least, in dB over the three channels of a
+        photo; it means something where it is not exact.
+    distribution : str
+        Name under which pip knows the library.
+    """
+
+    supports: Mapping[Format, tuple[Support, ...]]
+    devices: ClassVar[frozenset[str]] = frozenset({"cuda"})
+    exact: ClassVar[bool] = False
+    least_psnr: ClassVar[float] = 30.0
+    distribution: ClassVar[str] = ""
+
+    @abstractmethod
+    def __init__(self, device: torch.device, threads: int) -> None: ...
+
+    @abstractmethod
+    def decode(
+        self, items: Sequence[BatchItem], layout: Literal["RGB", "L"]
+    ) -> Sequence[torch.Tensor | None]:
+        """Decode pictures, none of which its declaration refuses.
+
+        Parameters
+        ----------
+        items : sequence of BatchItem
+            At least one.
+        layout : {"RGB", "L"}
+
+        Returns
+        -------
+        sequence of tensor or None
+            For each item (3, H, W) or, for ``"L"``, (1, H, W), uint8, on the device, with any
+            strides, in stored orientation; None for one that it refuses. On CUDA they are ready in
+            the order of the current stream, as after any operation of PyTorch. They may lie in
+            memory of the library, as long as the tensor keeps that alive: the package copies them
+            on the current stream, and holds them until that is done.
+
+        Raises
+        ------
+        Exception
+            Whatever the library raises, also if it is only one of the pictures that it cannot
+            decode: the package asks again for parts of the batch.
+        """
+
+    def version(self) -> str:
+        """Version of the library, as pip knows it; empty where it cannot be known."""
+        try:
+            return importlib.metadata.version(self.distribution)
+        except importlib.metadata.PackageNotFoundError:
+            return ""
+
+    def codec(self) -> str:
+        """Codec library it is linked to, with its version; empty if unknown."""
+        return ""
+
+
+def try_out(backend: BatchBackend) -> None:
+    """Have a batch backend decode a tiny JPEG, so that what is missing shows at once.
+
+    A constructor calls it last where the library finds out only then: each picture would be refused
+    one by one, and go to the CPU unnoticed.
+
+    Raises
+    ------
+    BackendUnavailable
+        If it does not decode that; with what the library said.
+    """
+    stream = io.BytesIO()
+    PillowImage.new("RGB", (32, 32)).save(stream, "jpeg")
+    data = stream.getvalue()
+    try:
+        (image,) = backend.decode([BatchItem(data, formats.probe(data), None)], "RGB")
+    except Exception as error:  # the edge of the package: libraries raise whatever they like
+        raise BackendUnavailable(f"it decodes nothing: {error}") from error
+    if image is None:
+        raise BackendUnavailable("it decodes nothing, and does not say why")

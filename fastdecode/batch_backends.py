@@ -1,0 +1,114 @@
+"""Batch backends by name: one instance for each device, and what keeps its calls apart."""
+
+from __future__ import annotations
+
+import os
+import pkgutil
+import threading
+from typing import TYPE_CHECKING, Any
+
+from fastdecode import registry
+from fastdecode.cores import usable_cores
+from fastdecode.errors import BackendUnavailable
+
+if TYPE_CHECKING:
+    import torch
+
+    from fastdecode.adapters.batch_base import BatchBackend
+
+__all__ = ["Loaded", "load", "names"]
+
+
+class Loaded:
+    """A batch backend on a device.
+
+    Attributes
+    ----------
+    name : str
+    backend : BatchBackend
+    lock : threading.Lock
+        Whoever calls it holds this: the decoders of these libraries are not safe in threads.
+    """
+
+    def __init__(self, name: str, backend: BatchBackend) -> None:
+        self.name = name
+        self.backend = backend
+        self.lock = threading.Lock()
+
+
+_loaded: dict[tuple[int, str, str], Loaded] = {}
+_failed: dict[tuple[int, str, str], str] = {}
+_lock = threading.RLock()
+
+
+def names(device_type: str) -> list[str]:
+    """Names of those that decode on such a device, ``"cpu"`` or ``"cuda"``; none is imported."""
+    return [
+        name
+        for name in registry.names()
+        if (found := registry.entry(name)).batch
+        and (not found.devices or device_type in found.devices.split())
+    ]
+
+
+def load(name: str, device: torch.device) -> Loaded:
+    """Return the one instance of a batch backend for a device in this process.
+
+    Parameters
+    ----------
+    name : str
+    device : torch.device
+        With its index for CUDA.
+
+    Raises
+    ------
+    UnknownBackend
+        If there is no such name.
+    BackendUnavailable
+        If it does not decode there, or its library is missing or broken; the message has the
+        reason and the install line.
+    """
+    key = (registry.generation, name, str(device))
+    with _lock:
+        if key not in _loaded and key not in _failed:
+            try:
+                _loaded[key] = Loaded(name, _construct(name, device))
+            except (Exception, SystemExit) as error:  # a broken plugin may raise anything
+                _failed[key] = registry.reason(error) + _way_out(name, error)
+        if key in _failed:
+            raise BackendUnavailable(
+                f"the backend {name!r} does not decode on {str(device)!r}: {_failed[key]}"
+            )
+        return _loaded[key]
+
+
+def _construct(name: str, device: torch.device) -> BatchBackend:
+    from fastdecode.adapters.batch_base import BatchBackend
+
+    target = registry.entry(name).batch
+    if not target:
+        raise BackendUnavailable("it decodes one picture at a time, on the CPU")
+    kind: Any = pkgutil.resolve_name(target) if isinstance(target, str) else target
+    if not (isinstance(kind, type) and issubclass(kind, BatchBackend)):
+        raise TypeError(f"{target!r} is not a fastdecode BatchBackend but {kind!r}")
+    if device.type not in kind.devices:
+        raise BackendUnavailable(f"it decodes on {', '.join(sorted(kind.devices))}")
+    return kind(device, usable_cores())
+
+
+def _way_out(name: str, error: BaseException) -> str:
+    """Say how to install it, where it is that which is missing."""
+    line = registry.install_line(name) if isinstance(error, ModuleNotFoundError) else ""
+    return f"\nInstall it with: {line}" if line else ""
+
+
+def _forget() -> None:
+    """Start over in a forked child: neither locks nor what the libraries hold come along."""
+    global _lock
+    _lock = threading.RLock()
+    _loaded.clear()
+    _failed.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

@@ -1,0 +1,103 @@
+"""Asking a batch backend, so that one bad picture costs only itself."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+
+from fastdecode.adapters.batch_base import BatchItem
+from fastdecode.batch_backends import Loaded
+from fastdecode.statistics import count_fallback
+
+__all__ = ["ask", "hold"]
+
+_cuda: Any = torch.cuda  # which is annotated only in part
+_MOST_HELD = 4
+_held: deque[tuple[Any, Sequence[torch.Tensor]]] = deque()
+_lock = threading.Lock()
+
+
+def ask(
+    loaded: Loaded, items: Sequence[BatchItem], layout: Literal["RGB", "L"], device: torch.device
+) -> list[torch.Tensor | None]:
+    """Let a batch backend decode. What it refuses is counted as a fallback to the CPU.
+
+    Parameters
+    ----------
+    loaded : Loaded
+    items : sequence of BatchItem
+    layout : {"RGB", "L"}
+    device : torch.device
+        That of `loaded`.
+
+    Returns
+    -------
+    list of tensor or None
+        (C, H, W) uint8 on the device, any strides, in the order of the current stream; None for
+        what it refused, or what is not of the form that was asked for. They may lie in the
+        library's memory: copy what is to last, and then `hold` them.
+    """
+    with loaded.lock:
+        made, refused = _ask(loaded, items, layout)
+    for at, image in enumerate(made):
+        if image is not None and (wrong := _wrong(image, items[at], layout, device)):
+            made[at], refused[at] = None, wrong
+    for reason in refused.values():
+        count_fallback({loaded.name: reason}, "cpu")
+    return made
+
+
+def _ask(
+    loaded: Loaded, items: Sequence[BatchItem], layout: Literal["RGB", "L"]
+) -> tuple[list[torch.Tensor | None], dict[int, str]]:
+    """Ask for all; where the library gives up as a whole, for either half."""
+    if not items:
+        return [], {}
+    try:
+        made = list(loaded.backend.decode(items, layout))
+        if len(made) != len(items):
+            raise ValueError(f"gave {len(made)} pictures for {len(items)}")  # noqa: TRY301
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:  # the edge of the package: libraries raise whatever they like
+        if len(items) == 1:
+            return [None], {0: f"{type(error).__name__}: {error}"}
+        half = len(items) // 2
+        first, refused = _ask(loaded, items[:half], layout)
+        second, more = _ask(loaded, items[half:], layout)
+        return first + second, {**refused, **{half + at: reason for at, reason in more.items()}}
+    return made, {at: "refused it" for at, image in enumerate(made) if image is None}
+
+
+def _wrong(image: Any, item: BatchItem, layout: str, device: torch.device) -> str:
+    """Say what is wrong with a picture's form; nothing if it is right."""
+    left, top, right, bottom = item.window or (0, 0, item.header.width, item.header.height)
+    shape = (1 if layout == "L" else 3, bottom - top, right - left)
+    if not isinstance(image, torch.Tensor):
+        return f"gave no tensor but {type(image).__name__}"
+    if tuple(image.shape) != shape or image.dtype != torch.uint8 or image.device != device:
+        return (
+            f"gave {tuple(image.shape)} of {image.dtype} on {image.device}, not {shape} of "
+            f"torch.uint8 on {device}"
+        )
+    return ""
+
+
+def hold(images: Sequence[torch.Tensor], device: torch.device) -> None:
+    """Keep what a library made until all that the current stream was asked for so far is done.
+
+    PyTorch's own memory needs no such care: it is used again only in the order of its stream.
+    """
+    if device.type != "cuda" or not images:
+        return
+    used = _cuda.Event()
+    used.record(torch.cuda.current_stream(device))
+    with _lock:
+        _held.append((used, images))
+        while _held and (len(_held) > _MOST_HELD or _held[0][0].query()):
+            _held[0][0].synchronize()
+            _held.popleft()

@@ -1,0 +1,170 @@
+"""A batch on a device: most of it decoded there, the rest on the CPU, joined in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+
+from fastdecode import batch_backends
+from fastdecode.arrays import decode_arrays, in_threads, named
+from fastdecode.device.ask import ask, hold
+from fastdecode.device.choice import Choice, Decode, choose
+from fastdecode.device.resize import resized
+from fastdecode.device.routing import Request, request_of
+from fastdecode.device.where import device_of
+
+__all__ = ["decode_on"]
+
+
+class _Job(NamedTuple):
+    """What is the same for all pictures of a call."""
+
+    device: torch.device
+    options: dict[str, Any]
+    threads: int
+    choice: Choice
+    lasting: bool
+    """Whether the pictures are handed out as they are."""
+
+
+def decode_on(
+    device: str | int | torch.device,
+    work: list[Any],
+    options: dict[str, Any],
+    *,
+    size: tuple[int, int] | None,
+    decode: Decode,
+    threads: int,
+    on_error: Literal["raise", "return"],
+) -> list[Any] | torch.Tensor:
+    """Decode a batch onto a device: what `decode_batch` does where it is given one.
+
+    Parameters
+    ----------
+    device : str, int or torch.device
+    work : list of bytes-like or path
+    options : dict
+        Arguments of `decode`, checked.
+    size : (height, width) or None
+    decode : {"auto", "cpu", "gpu"}
+    threads : int
+    on_error : {"raise", "return"}
+
+    Returns
+    -------
+    list of tensor, or tensor
+        As from `decode_batch`.
+    """
+    place = device_of(device)
+    options = dict(options)
+    choice = choose(place, decode, options.pop("backend", None))
+    job = _Job(place, options, threads, choice, lasting=size is None)
+    images, library = _images(job, work)
+    if on_error == "raise":
+        _raise_first(images)
+    if size is None:
+        return images
+    good = [at for at, image in enumerate(images) if isinstance(image, torch.Tensor)]
+    batch = resized([images[at] for at in good], size) if good else _empty(job, size)
+    hold(library, place)
+    if on_error == "raise":
+        return batch
+    for row, at in enumerate(good):
+        images[at] = batch[row]
+    return images
+
+
+def _images(job: _Job, work: list[Any]) -> tuple[list[Any], list[torch.Tensor]]:
+    """Decode each as it is: (C, H, W), or an error; and what of it lies in a library's memory."""
+    if job.choice.batch is None:
+        return _by_cpu(job, work, range(len(work))), []
+    loaded = batch_backends.load(job.choice.batch, job.device)
+    requests = in_threads(
+        job.threads, lambda source: request_of(source, loaded.backend, job.options), work
+    )
+    asked = [at for at, request in enumerate(requests) if request is not None]
+    apart = [at for at, request in enumerate(requests) if request is None]
+    images: list[Any] = [None] * len(work)
+    # The CPU decodes its part while the device decodes the other.
+    with ThreadPoolExecutor(1, thread_name_prefix="fastdecode-apart") as aside:
+        arrays = aside.submit(_arrays, job, work, apart) if apart else None
+        some = [request for request in requests if request is not None]
+        made = ask(loaded, [request.item for request in some], _layout(job), job.device)
+        _put(images, asked, [_cut(job, *both) for both in zip(made, some, strict=True)])
+        if arrays is not None:
+            _put(images, apart, _on_device(arrays.result(), job.device))
+    refused = [at for at, image in zip(asked, made, strict=True) if image is None]
+    _put(images, refused, _by_cpu(job, work, refused))
+    library = [image for image in made if image is not None]
+    if job.lasting:
+        hold(library, job.device)
+        library = []
+    return images, library
+
+
+def _cut(job: _Job, image: torch.Tensor | None, request: Request) -> torch.Tensor | None:
+    """Cut out what is wanted; copy it if it is to last, because the memory may be the library's."""
+    if image is None:
+        return None
+    if request.cut is not None:
+        left, top, right, bottom = request.cut
+        image = image[:, top:bottom, left:right]
+    return image.clone(memory_format=torch.contiguous_format) if job.lasting else image
+
+
+def _layout(job: _Job) -> Literal["RGB", "L"]:
+    return "L" if job.options.get("mode") == "L" else "RGB"
+
+
+def _empty(job: _Job, size: tuple[int, int]) -> torch.Tensor:
+    channels = 1 if _layout(job) == "L" else 3
+    return torch.empty((0, channels, *size), dtype=torch.uint8, device=job.device)
+
+
+def _by_cpu(job: _Job, work: list[Any], places: Sequence[int]) -> list[Any]:
+    """Decode some on the CPU, and copy them."""
+    return _on_device(_arrays(job, work, places), job.device) if places else []
+
+
+def _arrays(job: _Job, work: list[Any], places: Sequence[int]) -> list[Any]:
+    """Decode some on the CPU: arrays, or errors that say which item they are about."""
+    options = {**job.options, "backend": job.choice.cpu}
+    some = [work[at] for at in places]
+    return decode_arrays(some, options, job.threads, on_error="return", places=places)
+
+
+def _on_device(arrays: list[Any], device: torch.device) -> list[Any]:
+    """Copy arrays (H, W, C) or (H, W) to the device, as (C, H, W); errors stay as they are."""
+    places = [at for at, array in enumerate(arrays) if isinstance(array, np.ndarray)]
+    host = [torch.from_numpy(arrays[at]) for at in places]
+    images = list(arrays)
+    for at, image in zip(places, _moved(host, device), strict=True):
+        wide = image if image.ndim == 3 else image[:, :, None]
+        images[at] = wide.permute(2, 0, 1).contiguous()
+    return images
+
+
+def _moved(host: list[torch.Tensor], device: torch.device) -> Sequence[torch.Tensor]:
+    """Copy to the device: bytes in one go, because a copy from memory that is not pinned waits."""
+    if device.type != "cuda" or not all(image.dtype == torch.uint8 for image in host):
+        return [image.to(device) for image in host]
+    if not host:
+        return []
+    flat = torch.cat([image.flatten() for image in host]).pin_memory()
+    parts = torch.split(flat.to(device, non_blocking=True), [image.numel() for image in host])
+    return [part.view(image.shape) for part, image in zip(parts, host, strict=True)]
+
+
+def _put(images: list[Any], places: Sequence[int], made: Sequence[Any]) -> None:
+    for at, image in zip(places, made, strict=True):
+        images[at] = image
+
+
+def _raise_first(images: list[Any]) -> None:
+    for at, image in enumerate(images):
+        if isinstance(image, BaseException):
+            raise named(image, at)

@@ -1,0 +1,104 @@
+"""Test doubles of batch backends: they decode by Pillow, and refuse, raise or lie on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from fastdecode import decode
+from fastdecode.adapters.base import Backend, Support
+from fastdecode.adapters.batch_base import BatchBackend, BatchItem
+
+Answer = Callable[[Sequence[BatchItem], str], Sequence[Any]]
+
+_JPEG = Support(
+    layouts=frozenset({"RGB", "L"}),
+    codings=frozenset({"baseline"}),
+    colors=frozenset({"gray", "ycc", "rgb"}),
+)
+
+
+def tensor_of(item: BatchItem, layout: str) -> torch.Tensor:
+    """Decode one by Pillow, as a batch backend gives it."""
+    array = decode(bytes(item.data), mode=layout, region=item.window, backend="pillow")
+    return torch.from_numpy(array if array.ndim == 3 else array[:, :, None]).permute(2, 0, 1)
+
+
+def honest(items: Sequence[BatchItem], layout: str) -> list[Any]:
+    """Decode all."""
+    return [tensor_of(item, layout) for item in items]
+
+
+def marked(items: Sequence[BatchItem], layout: str) -> list[Any]:
+    """Decode all, and show by a first pixel of 1, 2, 3 who did it."""
+    made = [tensor_of(item, layout).clone() for item in items]
+    for image in made:
+        image[:, 0, 0] = torch.arange(1, len(image) + 1, dtype=torch.uint8)
+    return made
+
+
+def is_marked(image: torch.Tensor) -> bool:
+    """Whether `marked` decoded a picture."""
+    return image[:, 0, 0].tolist() == list(range(1, len(image) + 1))
+
+
+def refusing(which: Callable[[BatchItem], bool], answer: Answer = marked) -> Answer:
+    """Refuse some one by one, with None."""
+
+    def answer_some(items: Sequence[BatchItem], layout: str) -> list[Any]:
+        made = answer(items, layout)
+        return [None if which(item) else image for item, image in zip(items, made, strict=True)]
+
+    return answer_some
+
+
+def raising(which: Callable[[BatchItem], bool], answer: Answer = marked) -> Answer:
+    """Raise for the whole batch if there is one of these in it."""
+
+    def answer_all(items: Sequence[BatchItem], layout: str) -> Sequence[Any]:
+        if any(which(item) for item in items):
+            raise ValueError("a picture of this batch is not to this library's liking")
+        return answer(items, layout)
+
+    return answer_all
+
+
+def batch_double(
+    answer: Answer = marked, *, supports: dict[Any, Any] | None = None, regions: bool = False
+) -> type[BatchBackend]:
+    """Make a test double of a batch backend; its `asked` counts the pictures of each call."""
+
+    class Double(BatchBackend):
+        """A test double: no library is behind it."""
+
+        devices = frozenset({"cpu", "cuda"})
+        asked: list[int] = []
+
+        def __init__(self, device: torch.device, threads: int) -> None:
+            self.device = device
+            self.supports = supports or {"jpeg": (replace(_JPEG, region=regions),)}
+
+        def decode(
+            self, items: Sequence[BatchItem], layout: Literal["RGB", "L"]
+        ) -> Sequence[torch.Tensor | None]:
+            self.asked.append(len(items))
+            return [
+                made.to(self.device) if isinstance(made, torch.Tensor) else made
+                for made in answer(items, layout)
+            ]
+
+    return Double
+
+
+class NoSingle(Backend):
+    """The other half of a double: it decodes no single pictures."""
+
+    supports = {"jpeg": (_JPEG,)}
+    exact = False
+
+    def decode(self, data: Any, header: Any, **asked: Any) -> np.ndarray[Any, Any]:
+        raise NotImplementedError("a double decodes batches")

@@ -1,0 +1,161 @@
+"""`decode_batch(device=…)`: what goes to a batch backend, what to the CPU, and that it joins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from conftest import CORPUS  # noqa: E402
+from device_cases import (  # noqa: E402, F401
+    CUT,
+    MIXED,
+    NO_END,
+    OF_CPU,
+    PHOTOS,
+    PNG,
+    array_of,
+    own_registry,
+    register_double,
+    with_the_others,
+)
+from device_doubles import honest, is_marked, marked, raising, refusing  # noqa: E402
+
+from fastdecode import DecodeError, decode, decode_batch, stats  # noqa: E402
+from fastdecode.errors import UnsupportedFormat  # noqa: E402
+from fastdecode.testing import encode, picture  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("with_the_others")
+
+
+def test_the_kinds_that_it_declares_go_to_it() -> None:
+    """Baseline JPEGs go to the batch backend in one call, all else to the CPU, joined in order."""
+    double = register_double()
+
+    images = decode_batch(MIXED, device="cpu", backend="double")
+
+    assert double.asked == [len(MIXED) - len(OF_CPU)]
+    assert [at for at, image in enumerate(images) if not is_marked(image)] == OF_CPU
+    for image, item in zip(images, MIXED, strict=True):
+        expected = decode(item)
+        assert tuple(image.shape) == (3, *expected.shape[:2])
+        assert image.is_contiguous()
+        np.testing.assert_array_equal(array_of(image)[1:], expected[1:])
+
+
+@pytest.mark.parametrize("how", [refusing, raising])
+def test_what_it_refuses_is_the_cpus(how: Any) -> None:
+    """One by one or as a whole batch: what is refused is decoded by the CPU and counted."""
+    double = register_double(how(lambda item: item.header.width in (43, 61)))
+
+    images = decode_batch(PHOTOS, device="cpu", backend="double")
+
+    assert [at for at, image in enumerate(images) if not is_marked(image)] == [1, 7]
+    for image, item in zip(images, PHOTOS, strict=True):
+        np.testing.assert_array_equal(array_of(image)[1:], decode(item)[1:])
+    assert stats().fallbacks == {("double", "cpu"): 2}
+    assert max(double.asked) == len(PHOTOS)
+
+
+@pytest.mark.parametrize(
+    ("lie", "words"),
+    [
+        (lambda image: image.float(), "float32"),
+        (lambda image: image[:, 1:], "gave"),
+        (lambda image: image[:1], "gave"),
+        (lambda image: image.numpy(), "no tensor"),
+    ],
+    ids=["type", "height", "channels", "array"],
+)
+def test_what_is_not_of_the_right_form_is_refused(lie: Any, words: str) -> None:
+    """A picture of another shape or type never reaches the caller."""
+    register_double(lambda items, layout: [lie(image) for image in honest(items, layout)])
+
+    images = decode_batch(PHOTOS[:2], device="cpu", backend="double")
+
+    for image, item in zip(images, PHOTOS[:2], strict=True):
+        np.testing.assert_array_equal(array_of(image), decode(item))
+    assert words in stats().recent[0]
+
+
+def test_too_few_pictures_are_refused() -> None:
+    """A batch backend that loses count is not believed."""
+    register_double(lambda items, layout: marked(items, layout)[1:])
+
+    images = decode_batch(PHOTOS[:3], device="cpu", backend="double")
+
+    assert not any(is_marked(image) for image in images)
+
+
+def test_errors_are_those_of_the_cpu_path(tmp_path: Path) -> None:
+    """A damaged file is an error with its number or name, or stands in the list."""
+    register_double()
+    path = tmp_path / "cut.jpg"
+    path.write_bytes(CUT)
+    items = [*PHOTOS[:2], CUT, b"none", tmp_path / "missing.jpg", *PHOTOS[2:4]]
+
+    with pytest.raises(DecodeError, match=r"^item 2: "):
+        decode_batch(items, device="cpu", backend="double")
+    with pytest.raises(DecodeError, match=r"^item 1: .*cut\.jpg: "):
+        decode_batch([PHOTOS[0], path], device="cpu", backend="double")
+    images = decode_batch(items, device="cpu", backend="double", on_error="return")
+
+    assert [type(image) for image in images[2:5]] == [
+        DecodeError,
+        UnsupportedFormat,
+        FileNotFoundError,
+    ]
+    assert [is_marked(image) for image in images[:2] + images[5:]] == [True] * 4
+
+
+def test_the_first_error_in_order_is_raised() -> None:
+    """What the backend refuses and the CPU does not decode either comes in the items' order."""
+    whole = encode(picture(64, 64), quality=95)
+    broken = whole[: len(whole) * 2 // 3] + whole[-2:]
+    double = register_double(refusing(lambda item: item.header.width == 64))
+    with pytest.raises(DecodeError):
+        decode(broken)
+
+    with pytest.raises(DecodeError, match=r"^item 1: "):
+        decode_batch([PHOTOS[0], broken, CUT], device="cpu", backend="double")
+
+    assert double.asked[0] == 2
+
+
+def test_results_last() -> None:
+    """A picture stays as it is while the backend uses its memory again for later ones."""
+    memory = torch.empty(3 * 64 * 64, dtype=torch.uint8)
+
+    def reusing(items: Any, layout: str) -> list[Any]:
+        out = []
+        for image in honest(items, layout):
+            place = memory[: image.numel()].view(image.shape)
+            place.copy_(image)
+            out.append(place)
+        return out
+
+    register_double(reusing)
+    first = decode_batch(PHOTOS[:1], device="cpu", backend="double")[0]
+    decode_batch(PHOTOS[1:2], device="cpu", backend="double")
+
+    np.testing.assert_array_equal(array_of(first), decode(PHOTOS[0]))
+
+
+def test_every_file_of_the_collection() -> None:
+    """Whatever the file: pixels or the error of `decode`, in its own place."""
+    register_double(honest)
+    files = sorted(path for path in (CORPUS / "malformed").rglob("*") if path.is_file())[:200]
+    files += sorted((CORPUS / "jpeg_kinds").glob("*.jpg"))[:100]
+
+    together = decode_batch(files, device="cpu", backend="double", on_error="return")
+    alone = decode_batch(files, on_error="return")
+
+    for path, image, expected in zip(files, together, alone, strict=True):
+        if isinstance(expected, np.ndarray):
+            np.testing.assert_array_equal(array_of(image), expected, err_msg=str(path))
+        else:
+            assert type(image) is type(expected), path

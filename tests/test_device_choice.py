@@ -1,0 +1,169 @@
+"""Who decodes for a device, and what is said when it cannot be."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from device_doubles import NoSingle, batch_double  # noqa: E402
+from doubles import own_registry  # noqa: E402, F401
+
+from fastdecode import batch_backends, decode_batch, register  # noqa: E402
+from fastdecode.device.choice import Choice, choose  # noqa: E402
+from fastdecode.device.where import device_of  # noqa: E402
+from fastdecode.errors import BackendUnavailable, UnknownBackend  # noqa: E402
+from fastdecode.testing import encode, picture  # noqa: E402
+
+PHOTO = encode(picture(40, 30))
+CPU = torch.device("cpu")
+CUDA = torch.device("cuda", 0)  # which is only a name here
+NO_CUDA = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+
+
+@NO_CUDA
+@pytest.mark.parametrize("device", ["cuda", "cuda:0", 0, CUDA], ids=str)
+def test_a_missing_device_is_named(device: Any) -> None:
+    """Without CUDA the error says what is missing: in PyTorch, or a driver."""
+    with pytest.raises(RuntimeError, match=r"'cuda.*cannot be used: .*(without CUDA|no driver)"):
+        decode_batch([PHOTO], device=device)
+
+
+@pytest.mark.parametrize(
+    ("device", "error"),
+    [(True, TypeError), (1.5, TypeError), ("gpu", ValueError), ("", ValueError)],
+)
+def test_what_is_no_device(device: Any, error: type[Exception]) -> None:
+    """What PyTorch does not know as a device is an error that shows it."""
+    with pytest.raises(error, match="device"):
+        decode_batch([PHOTO], device=device)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"decode": "gpu"}, "needs a GPU"),
+        ({"decode": "both"}, "must be one of auto, cpu, gpu"),
+        ({"size": 0}, "size must be"),
+        ({"size": (3, 4, 5)}, "size must be"),
+        ({"size": 8, "mode": "native"}, "cannot be resized"),
+        ({"out": []}, "out is for arrays"),
+        ({"decode": "gpu", "backend": "pillow"}, "needs a GPU"),
+    ],
+    ids=str,
+)
+def test_arguments_that_contradict_each_other(wrong: dict[str, Any], words: str) -> None:
+    """They are refused in words, before anything is decoded."""
+    with pytest.raises(ValueError, match=words):
+        decode_batch([], device="cpu", **wrong)
+
+
+@pytest.mark.parametrize("wrong", [{"size": 8}, {"decode": "cpu"}], ids=str)
+def test_they_need_a_device(wrong: dict[str, Any]) -> None:
+    """`size` and `decode` without a device are an error, not ignored."""
+    with pytest.raises(ValueError, match="need a device"):
+        decode_batch([PHOTO], **wrong)
+
+
+def test_an_unknown_name() -> None:
+    """A backend that is not there is an error, on a device as without."""
+    with pytest.raises(UnknownBackend, match="nobody"):
+        decode_batch([PHOTO], device="cpu", backend="nobody")
+
+
+@pytest.mark.usefixtures("own_registry")
+def test_the_order_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The measured order decides; without one the first batch backend that works; else the CPU."""
+    known: list[tuple[str, ...]] = [()]
+    monkeypatch.setattr("fastdecode.device.choice.measured", lambda device: known[0])
+    assert choose(CUDA).batch is None
+    register("one", NoSingle, batch=batch_double())
+    register("two", NoSingle, batch=batch_double())
+    register("three", NoSingle)
+
+    assert choose(CUDA).batch == "one"
+    known[0] = ("two", "cpu", "one")
+    assert choose(CUDA).batch == "two"
+    known[0] = ("cpu", "two")
+    assert choose(CUDA).batch is None
+    assert choose(CUDA, "gpu").batch == "two"
+    assert choose(CUDA, "cpu") == Choice(None, None, "the CPU decodes, as asked")
+    assert choose(CUDA, "auto", "three") == Choice(
+        None, "three", "three decodes on the CPU, as asked"
+    )
+
+
+@pytest.mark.usefixtures("own_registry")
+def test_gpu_without_a_backend_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """decode="gpu" with nothing usable names each that could, and the way out."""
+    monkeypatch.setattr("fastdecode.device.choice.measured", lambda device: ())
+
+    class Broken(batch_double()):  # type: ignore[misc]
+        """A test double."""
+
+        def __init__(self, device: Any, threads: int) -> None:
+            raise BackendUnavailable("its library needs a newer driver")
+
+    register("broken", NoSingle, distribution="broken-gpu", batch=Broken)
+
+    with pytest.raises(BackendUnavailable, match=r"(?s)decode='cpu' would do.*newer driver"):
+        choose(CUDA, "gpu")
+    assert "no backend decodes" in choose(CUDA).why
+    with pytest.raises(BackendUnavailable, match="newer driver"):
+        choose(CUDA, "auto", "broken")
+
+
+@pytest.mark.usefixtures("own_registry")
+def test_one_instance_a_device() -> None:
+    """A batch backend is made once for each device, and again after another `register`."""
+    register("one", NoSingle, batch=batch_double())
+
+    assert batch_backends.load("one", CPU) is batch_backends.load("one", CPU)
+    assert batch_backends.load("one", CPU) is not batch_backends.load("one", CUDA)
+    assert "one" in batch_backends.names("cpu")
+
+
+@pytest.mark.usefixtures("own_registry")
+@pytest.mark.parametrize("batch", [NoSingle, "json:loads", lambda device, threads: 3])
+def test_what_is_no_batch_backend(batch: Any) -> None:
+    """Something else in its place is an error that says so."""
+    register("none", NoSingle, batch=batch)
+
+    with pytest.raises(BackendUnavailable, match="is not a fastdecode BatchBackend"):
+        batch_backends.load("none", CPU)
+
+
+@pytest.mark.usefixtures("own_registry")
+def test_a_device_that_it_does_not_know() -> None:
+    """A backend says on which devices it decodes, and nobody is told to install it for that."""
+    register("one", NoSingle, distribution="one", batch=batch_double())
+    register("single", NoSingle, distribution="single")
+
+    with pytest.raises(BackendUnavailable, match=r"'meta': it decodes on cpu, cuda$"):
+        batch_backends.load("one", torch.device("meta"))
+    with pytest.raises(BackendUnavailable, match=r"one picture at a time, on the CPU$"):
+        batch_backends.load("single", CPU)
+
+
+def test_other_devices() -> None:
+    """A device of another kind that is not there is named, too."""
+    with pytest.raises(RuntimeError, match="'mps' cannot be used"):
+        device_of("mps" if not torch.backends.mps.is_available() else "xpu")
+
+
+def test_without_pytorch() -> None:
+    """device= without PyTorch says how to install it."""
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "import fastdecode\n"
+        "try: fastdecode.decode_batch([], device='cuda')\n"
+        "except fastdecode.BackendUnavailable as error: print(error)"
+    )
+
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert "pip install 'fastdecode[torch]'" in said.stdout
