@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fastdecode.adapters.base import Backend, Support
+    from fastdecode.adapters.batch_base import BatchBackend, BatchItem
     from fastdecode.api import DEFAULT_MAX_PIXELS, decode, decode_file, probe
     from fastdecode.arguments import reduce_for
     from fastdecode.batch import decode_batch
@@ -41,6 +42,8 @@ _HOMES = {
     "Backend": "adapters.base",
     "BackendInfo": "types",
     "BackendUnavailable": "errors",
+    "BatchBackend": "adapters.batch_base",
+    "BatchItem": "adapters.batch_base",
     "DecodeError": "errors",
     "FastDecodeError": "errors",
     "Geometry": "geometry",
@@ -69,6 +72,8 @@ __all__ = [
     "Backend",
     "BackendInfo",
     "BackendUnavailable",
+    "BatchBackend",
+    "BatchItem",
     "DecodeError",
     "FastDecodeError",
     "Geometry",

@@ -47,7 +47,8 @@ def decode_batch(
         PyTorch.
     size : int or (height, width), optional
         With a device: resize each picture, or its `region`, to exactly this (antialiased,
-        bilinear), and return one tensor. An int stands for both sides.
+        bilinear), and return one tensor. An int stands for both sides. The whole is decoded for
+        that; `min_size` besides lets the CPU reduce large pictures inside the decoder.
     decode : {"auto", "cpu", "gpu"}
         With a device: who decodes. ``"auto"``: what ``calibrate(device=…)`` measured to be fastest
         there, or else the first batch backend that works on a GPU. ``"cpu"`` decodes as without a

@@ -38,6 +38,7 @@ class Loaded:
 
 _loaded: dict[tuple[int, str, str], Loaded] = {}
 _failed: dict[tuple[int, str, str], str] = {}
+_of_the_parent: list[dict[tuple[int, str, str], Loaded]] = []
 _lock = threading.RLock()
 
 
@@ -103,9 +104,14 @@ def _way_out(name: str, error: BaseException) -> str:
 
 
 def _forget() -> None:
-    """Start over in a forked child: neither locks nor what the libraries hold come along."""
+    """Start over in a forked child: neither locks nor what the libraries hold come along.
+
+    The parent's are kept nevertheless: to destroy one would wait for threads that are not there, or
+    call a driver that must not be called here.
+    """
     global _lock
     _lock = threading.RLock()
+    _of_the_parent.append(dict(_loaded))
     _loaded.clear()
     _failed.clear()
 

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
+from torch.nn.functional import interpolate
 
 from fastdecode import batch_backends
 from fastdecode.arrays import decode_arrays, in_threads, named
@@ -69,7 +70,7 @@ def decode_on(
     if size is None:
         return images
     good = [at for at, image in enumerate(images) if isinstance(image, torch.Tensor)]
-    batch = resized([images[at] for at in good], size) if good else _empty(job, size)
+    batch = _resized(job, [images[at] for at in good], size)
     hold(library, place)
     if on_error == "raise":
         return batch
@@ -96,7 +97,7 @@ def _images(job: _Job, work: list[Any]) -> tuple[list[Any], list[torch.Tensor]]:
         made = ask(loaded, [request.item for request in some], _layout(job), job.device)
         _put(images, asked, [_cut(job, *both) for both in zip(made, some, strict=True)])
         if arrays is not None:
-            _put(images, apart, _on_device(arrays.result(), job.device))
+            _put(images, apart, _on_device(job, arrays.result()))
     refused = [at for at, image in zip(asked, made, strict=True) if image is None]
     _put(images, refused, _by_cpu(job, work, refused))
     library = [image for image in made if image is not None]
@@ -120,14 +121,20 @@ def _layout(job: _Job) -> Literal["RGB", "L"]:
     return "L" if job.options.get("mode") == "L" else "RGB"
 
 
-def _empty(job: _Job, size: tuple[int, int]) -> torch.Tensor:
+def _resized(job: _Job, images: list[torch.Tensor], size: tuple[int, int]) -> torch.Tensor:
+    if job.device.type != "cpu" and images:
+        return resized(images, size)
     channels = 1 if _layout(job) == "L" else 3
-    return torch.empty((0, channels, *size), dtype=torch.uint8, device=job.device)
+    batch = torch.empty((len(images), channels, *size), dtype=torch.uint8, device=job.device)
+    for row, image in zip(batch, images, strict=True):
+        # Where there are no tensor cores, products with mostly zeros are slower than a filter.
+        row.copy_(interpolate(image[None], size, mode="bilinear", antialias=True)[0])
+    return batch
 
 
 def _by_cpu(job: _Job, work: list[Any], places: Sequence[int]) -> list[Any]:
     """Decode some on the CPU, and copy them."""
-    return _on_device(_arrays(job, work, places), job.device) if places else []
+    return _on_device(job, _arrays(job, work, places)) if places else []
 
 
 def _arrays(job: _Job, work: list[Any], places: Sequence[int]) -> list[Any]:
@@ -137,26 +144,37 @@ def _arrays(job: _Job, work: list[Any], places: Sequence[int]) -> list[Any]:
     return decode_arrays(some, options, job.threads, on_error="return", places=places)
 
 
-def _on_device(arrays: list[Any], device: torch.device) -> list[Any]:
+def _on_device(job: _Job, arrays: list[Any]) -> list[Any]:
     """Copy arrays (H, W, C) or (H, W) to the device, as (C, H, W); errors stay as they are."""
     places = [at for at, array in enumerate(arrays) if isinstance(array, np.ndarray)]
     host = [torch.from_numpy(arrays[at]) for at in places]
+    if job.device.type == "cuda" and all(image.dtype == torch.uint8 for image in host):
+        laid = [_planes(image) for image in _copied(job, host)]
+    elif job.device.type == "cpu":
+        laid = in_threads(job.threads, _planes, host)
+    else:
+        laid = [_planes(image.to(job.device)) for image in host]
     images = list(arrays)
-    for at, image in zip(places, _moved(host, device), strict=True):
-        wide = image if image.ndim == 3 else image[:, :, None]
-        images[at] = wide.permute(2, 0, 1).contiguous()
+    _put(images, places, laid)
     return images
 
 
-def _moved(host: list[torch.Tensor], device: torch.device) -> Sequence[torch.Tensor]:
-    """Copy to the device: bytes in one go, because a copy from memory that is not pinned waits."""
-    if device.type != "cuda" or not all(image.dtype == torch.uint8 for image in host):
-        return [image.to(device) for image in host]
-    if not host:
-        return []
-    flat = torch.cat([image.flatten() for image in host]).pin_memory()
-    parts = torch.split(flat.to(device, non_blocking=True), [image.numel() for image in host])
-    return [part.view(image.shape) for part, image in zip(parts, host, strict=True)]
+def _copied(job: _Job, host: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Copy bytes to CUDA in one go: each copy from memory that is not pinned would wait."""
+    sizes = [image.numel() for image in host]
+    flat = torch.empty(sum(sizes), dtype=torch.uint8, device="cpu", pin_memory=True)
+    in_threads(
+        job.threads,
+        lambda both: both[0].copy_(both[1].view(-1)),
+        list(zip(torch.split(flat, sizes), host, strict=True)),
+    )
+    there = torch.split(flat.to(job.device, non_blocking=True), sizes)
+    return [part.view(image.shape) for part, image in zip(there, host, strict=True)]
+
+
+def _planes(image: torch.Tensor) -> torch.Tensor:
+    wide = image if image.ndim == 3 else image[:, :, None]
+    return wide.permute(2, 0, 1).contiguous()
 
 
 def _put(images: list[Any], places: Sequence[int], made: Sequence[Any]) -> None:
