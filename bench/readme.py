@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from readme_figures import RESULTS, chart, figures, table
+from readme_gpu import gpu_figures
 from readme_native import gil_figures, limit_figures, region_figures
 from readme_pipeline import cost_figures, pipeline_figures, quality_figures, worker_figures
 from readme_stores import ray_figures, store_figures
@@ -144,6 +145,7 @@ _PARTS: dict[Path, dict[str, Callable[[], str]]] = {
         "regions": region_figures,
         "gil": gil_figures,
     },
+    _ROOT / "docs" / "gpu.md": {"gpu": gpu_figures},
     _ROOT / "docs" / "stores.md": {"stores": store_figures},
     _ROOT / "docs" / "scaling.md": {"ray": ray_figures},
 }
