@@ -11,15 +11,19 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import fastdecode
 from fastdecode import preference, ranking, selection
+from fastdecode.bench import on_device_here
 from fastdecode.bench.tables import Column, Table, paragraph, plain
 from fastdecode.cores import usable_cores
 from fastdecode.errors import FastDecodeError
 from fastdecode.installation import ranking_path
 from fastdecode.types import FORMATS, BackendInfo, Format, Header
+
+if TYPE_CHECKING:
+    from fastdecode.device.inventory import Inventory
 
 __all__ = ["Facts", "faster", "gather", "main"]
 
@@ -69,6 +73,8 @@ class Facts:
         The backends that `decode` would try for a usual file, in that order.
     faster : dict of str to str
         Install lines of missing backends that would come before the one chosen for JPEG.
+    devices : Inventory or None
+        What decodes onto devices, in batches; None without PyTorch.
     """
 
     fastdecode: str
@@ -82,6 +88,7 @@ class Facts:
     backends: list[BackendInfo]
     choices: dict[Format, list[str]]
     faster: dict[str, str]
+    devices: Inventory | None = None
 
 
 def gather() -> Facts:
@@ -110,6 +117,7 @@ def gather() -> Facts:
         backends=infos,
         choices=choices,
         faster=faster(infos, choices.get("jpeg", [])),
+        devices=on_device_here.inventory(),
     )
 
 
@@ -156,6 +164,9 @@ def _report(facts: Facts) -> Iterator[str]:
         yield from _why(info)
     yield from ["", "What decode() chooses, and what it tries after that"]
     yield from _chosen(facts)
+    yield ""
+    yield "On a device, in batches"
+    yield from on_device_here.lines(facts.devices, facts.backends)
     yield ""
     if facts.faster:
         yield "What would make JPEG faster"

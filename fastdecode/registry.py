@@ -57,6 +57,12 @@ class Entry(NamedTuple):
     devices: str = ""
 
 
+def _both(where: str, distribution: str, formats: str, devices: str) -> Entry:
+    """Describe a module of ours with a `Backend`, and a `BatchBackend` named after it."""
+    target = f"fastdecode.adapters.{where}"
+    return Entry(target, distribution, formats, batch=f"{target}Batch", devices=devices)
+
+
 BUILTIN: dict[str, Entry] = {
     "pillow": Entry(
         "fastdecode.adapters.pillow:Pillow",
@@ -77,10 +83,12 @@ BUILTIN: dict[str, Entry] = {
     "imagecodecs": Entry(
         "fastdecode.adapters.imagecodecs:Imagecodecs", "imagecodecs", "jpeg jpeg2000 jxl"
     ),
-    "torchvision": Entry("fastdecode.adapters.torchvision:Torchvision", "torchvision", "jpeg"),
-    "torchcodec": Entry("fastdecode.adapters.torchcodec:Torchcodec", "torchcodec", "jpeg png"),
+    "torchvision": _both("torchvision:Torchvision", "torchvision", "jpeg", "cuda"),
+    "torchcodec": _both("torchcodec:Torchcodec", "torchcodec", "jpeg png", "cuda"),
     "kornia_rs": Entry("fastdecode.adapters.kornia_rs:KorniaRs", "kornia-rs", "jpeg"),
     "pillow_heif": Entry("fastdecode.adapters.pillow_heif:PillowHeif", "pillow-heif", "heic"),
+    "nvimgcodec": _both("nvimgcodec:Nvimgcodec", "nvidia-nvimgcodec-cu13", "jpeg", "cpu cuda"),
+    "dali": _both("dali:Dali", "nvidia-dali-cuda130", "jpeg", "cpu cuda"),
 }
 
 
@@ -245,7 +253,9 @@ def _info(name: str) -> BackendInfo:
         backend = load(name)
     except BackendUnavailable:
         formats = cast("tuple[Format, ...]", tuple(entry(name).formats.split()))
-        return BackendInfo(name, False, _failed[name], install_line(name), formats=formats)
+        return BackendInfo(
+            name, False, _failed[name], install_line(name), formats=formats, devices=_devices(name)
+        )
     jpeg = backend.supports.get("jpeg", ())
     return BackendInfo(
         name=name,
@@ -259,7 +269,16 @@ def _info(name: str) -> BackendInfo:
         reduces=tuple(sorted({reduce for support in jpeg for reduce in support.reduces})),
         releases_gil=backend.releases_gil,
         fork_safe=backend.fork_safe,
+        devices=_devices(name),
     )
+
+
+def _devices(name: str) -> tuple[str, ...]:
+    """Name the devices on which the batch form of a backend decodes; nothing is imported."""
+    found = entry(name)
+    if found.devices or not isinstance(found.batch, type):
+        return tuple(found.devices.split())
+    return tuple(sorted(getattr(found.batch, "devices", ())))
 
 
 def _ask(question: Callable[[], str]) -> str:

@@ -99,6 +99,9 @@ class BackendInfo:
     reduces : tuple of int
         Reductions it makes inside its JPEG decoder.
     releases_gil, fork_safe : bool
+    devices : tuple of str
+        Types of device, as PyTorch names them, on which its batch form decodes; empty if it has
+        none. Whether such a device is here, and the library is made for it, is another question.
     """
 
     name: str
@@ -112,6 +115,7 @@ class BackendInfo:
     reduces: tuple[int, ...] = ()
     releases_gil: bool = True
     fork_safe: bool = True
+    devices: tuple[str, ...] = ()
 
 
 class Header(NamedTuple):

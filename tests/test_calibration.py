@@ -197,7 +197,7 @@ def test_the_command_keeps_a_ranking(tmp_path: Path) -> None:
 @needs_two_jpeg_backends
 def test_the_command_keeps_nothing_when_told_so(tmp_path: Path) -> None:
     """`--no-save` prints only."""
-    done = command("--no-save", "--seconds", "4", FOLDER, place=tmp_path / "ranking.json")
+    done = command("--no-save", "--seconds", str(ENOUGH_S), FOLDER, place=tmp_path / "ranking.json")
 
     assert done.returncode == 0, done.stderr
     assert list(tmp_path.iterdir()) == []

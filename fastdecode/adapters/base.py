@@ -175,7 +175,7 @@ class Backend(ABC):
     def version(self) -> str:
         """Version of the library, as pip knows it; empty where it cannot be known."""
         try:
-            return importlib.metadata.version(self.distribution)
+            return importlib.metadata.version(self.distribution) if self.distribution else ""
         except importlib.metadata.PackageNotFoundError:
             return ""
 

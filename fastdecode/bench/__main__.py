@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 import fastdecode
 from fastdecode import outfile, preference, selection
-from fastdecode.bench import answer, compare, files, html, report, run
+from fastdecode.bench import answer, compare, files, html, on_device_run, report, run
 from fastdecode.bench.kept import merged, ranking_of
 from fastdecode.bench.machine import machine
 from fastdecode.bench.options import USUAL_LIMIT, parser
-from fastdecode.bench.plan import Plan
+from fastdecode.bench.plan import PROTOCOLS, Plan
 from fastdecode.bench.progress import progress
 from fastdecode.bench.result import Backend, Result, to_json
 from fastdecode.errors import StoreError, UnknownBackend
@@ -81,7 +81,9 @@ def _bench(arguments: Sequence[str]) -> int:
             _list(collection)
             return 0
         _check_arguments(command, options)
-        infos = _backends(options.backend)
+        if options.device:
+            on_device_run.check(command, options)
+        infos = _backends(None if options.device else options.backend)
     except (FileNotFoundError, ImportError, StoreError, UnknownBackend) as error:
         command.exit(2, f"{command.prog}: error: {error}\n")
     if options.json == "-":  # nothing else may stand on standard output then
@@ -93,14 +95,15 @@ def _bench(arguments: Sequence[str]) -> int:
     _keep(command, options, result)
     if result.interrupted:
         return _INTERRUPTED
-    return 0 if any(one.files for one in result.measurements) else 1
+    timed = [one.files for one in result.measurements] + [one.files for one in result.on_device]
+    return 0 if any(timed) else 1
 
 
 def _measure(
     options: argparse.Namespace, infos: Sequence[BackendInfo], collection: files.Collection
 ) -> Result:
     """Measure and print; after Ctrl-C, what there is so far."""
-    found = run.Found()
+    found, there = run.Found(), on_device_run.FoundOnDevice()
     plan = _plan(options, infos, found)
     result = Result(
         measured=dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
@@ -115,13 +118,17 @@ def _measure(
     try:
         with progress() as notify:
             run.measure(collection.photos, plan, found, notify)
+            if options.device:
+                on_device_run.measure(collection.photos, _plan_there(options), there, notify)
     except KeyboardInterrupt:
         interrupted = True
     result = replace(
         result,
         measurements=found.measurements(plan),
-        notes=tuple(found.notes),
+        notes=(*found.notes, *there.notes),
         interrupted=interrupted,
+        device=there.device,
+        on_device=there.measurements(),
     )
     result = replace(result, answer=tuple(answer.sentences(result)))
     report.show_result(result)
@@ -130,7 +137,7 @@ def _measure(
 
 def _plan(options: argparse.Namespace, infos: Sequence[BackendInfo], found: run.Found) -> Plan:
     """Put together what is to be measured; what cannot be is noted."""
-    protocols = options.protocol
+    protocols = options.protocol or (() if options.device else PROTOCOLS)
     if "loader" in protocols and options.workers and not _has_torch():
         found.notes.append(f"The loader protocol needs PyTorch, which is not installed: {_PYTORCH}")
         protocols = tuple(name for name in protocols if name != "loader")
@@ -146,12 +153,20 @@ def _plan(options: argparse.Namespace, infos: Sequence[BackendInfo], found: run.
     )
 
 
+def _plan_there(options: argparse.Namespace) -> on_device_run.PlanOnDevice:
+    return on_device_run.PlanOnDevice(
+        options.device, options.batch, options.seconds, options.size, options.backend
+    )
+
+
 def _settings(plan: Plan, options: argparse.Namespace) -> dict[str, object]:
     """List what was asked for, in types that JSON has."""
     settings = {name: getattr(plan, name) for name in ("seconds", "seed", "output", "size")}
     lists = {
         name: list(getattr(plan, name)) for name in ("protocols", "reduces", "threads", "workers")
     }
+    if options.device:
+        lists = {**(lists if plan.protocols else {}), "batches": list(options.batch)}
     return {**settings, **lists, "limit": options.limit}
 
 

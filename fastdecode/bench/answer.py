@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from fastdecode.bench import on_device_words
 from fastdecode.bench.groups import Group, commonest, groups, main_group
 from fastdecode.bench.result import AUTOMATIC
 from fastdecode.bench.words import count, number, percent, series, size
@@ -35,7 +36,8 @@ def sentences(result: Result) -> tuple[str, ...]:
     -------
     tuple of str
         The fastest backend and the choice of `decode`; how many threads and workers are enough;
-        what the bottleneck is; and, only if there are any, the backends whose pixels are wrong.
+        who should decode for a device; what the bottleneck is; and, only if there are any, the
+        backends whose pixels are wrong.
     """
     every = groups(result)
     kind = commonest(result)
@@ -43,6 +45,7 @@ def sentences(result: Result) -> tuple[str, ...]:
     found = [_fastest(group, several=len(_formats(every)) > 1)] if group else []
     found += _only_automatic(every, kind) if group is None else []
     found += _counts([one for one in every if one.one.format == kind])
+    found += on_device_words.answer(result)
     found += _bottleneck([one for one in every if one.one.protocol == "file"])
     wrong = list(dict.fromkeys(one.backend for one in result.measurements if one.differing))
     if wrong:

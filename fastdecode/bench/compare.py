@@ -8,12 +8,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fastdecode.bench import words
+from fastdecode.bench import on_device_words, words
 from fastdecode.bench.result import Spread, from_json
 from fastdecode.bench.tables import Column, Table, paragraph, show
 from fastdecode.bench.words import number
 
 if TYPE_CHECKING:
+    from fastdecode.bench.on_device import OnDevice
     from fastdecode.bench.result import Measurement, Result
 
 __all__ = ["main", "ratio", "verdict"]
@@ -115,10 +116,11 @@ def _print(a: Result, b: Result) -> None:
         print(paragraph(f"Warning: {line}", indent="  ", first=""))
     timed_a, timed_b = _timed(a), _timed(b)
     both = [key for key in timed_a if key in timed_b]
-    for table in _tables(timed_a, timed_b, both):
+    there = _on_device(a, b)
+    for table in (*_tables(timed_a, timed_b, both), *there):
         print()
         show(table)
-    if not both:
+    if not (both or there):
         print("\nNothing was measured in both.")
     else:
         print()
@@ -152,7 +154,21 @@ def _tables(
     return [Table(title, _COLUMNS, list(own.items())) for title, own in found.items()]
 
 
-def _row(one: Measurement, other: Measurement) -> tuple[str, ...]:
+def _on_device(a: Result, b: Result) -> list[Table]:
+    """Make a table of what both have measured on a device."""
+    others = {one.key: one for one in b.on_device}
+    pairs = [(one, others[one.key]) for one in a.on_device if one.key in others]
+    if not pairs:
+        return []
+    table = Table(on_device_words.title(a), _COLUMNS)
+    sections: dict[str, list[tuple[str, ...]]] = {}
+    for one, other in pairs:
+        sections.setdefault(f"batches of {one.batch}", []).append(_row(one, other))
+    table.sections.extend(sections.items())
+    return [table]
+
+
+def _row(one: Measurement | OnDevice, other: Measurement | OnDevice) -> tuple[str, ...]:
     quotient = ratio(one.images_per_s, other.images_per_s)
     return (
         words.visible(one.backend),
@@ -175,6 +191,7 @@ def _warnings(a: Result, b: Result) -> list[str]:
         ("machines", lambda one: {**asdict(one.machine), "load": None}),
         ("collections", _collection),
         ("versions", lambda one: {**words.backends(one.backends)}),
+        ("devices", lambda one: {**on_device_words.facts(one)}),
     )
     for what, facts in comparisons:
         left, right = facts(a), facts(b)

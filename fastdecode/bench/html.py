@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from typing import TYPE_CHECKING
 
-from fastdecode.bench import columns, words
+from fastdecode.bench import columns, on_device_page, on_device_words, words
 from fastdecode.bench.answer import sentences
 from fastdecode.bench.charts import agreement, latency, throughput
 from fastdecode.bench.groups import Group, by_protocol, groups
@@ -45,6 +45,7 @@ def page(result: Result) -> str:
         f"<h1>{escape(title)}</h1>",
         f'<p class="muted">{escape(_facts(result))}</p>',
         *_answer(result),
+        *on_device_page.sections(result),
         *_charts(result, every),
         *_figures(every),
         *_remarks(result),
@@ -230,6 +231,7 @@ def _machine(result: Result) -> list[str]:
         "Load": busy(here).removeprefix("Load before the run: "),
         "System": here.system,
         "Python": f"{here.python}, NumPy {here.numpy}",
+        **on_device_words.facts(result),
         **words.backends(result.backends),
         **{name.capitalize(): _setting(value) for name, value in result.settings.items()},
     }

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from fastdecode.bench.result import Protocol
     from fastdecode.types import Reduce
 
-__all__ = ["USUAL_LIMIT", "parser"]
+__all__ = ["USUAL_BATCHES", "USUAL_LIMIT", "parser"]
+
+USUAL_BATCHES = (64, 256)
+"""Pictures of a batch on a device: few for a large network, many for a small one."""
 
 USUAL_LIMIT = 200
 """Images of a run, unless another number is asked for: a data set has millions."""
@@ -28,6 +31,7 @@ examples:
   python -m fastdecode.bench train.tar            what fastdecode.stores reads
   python -m fastdecode.bench a.jpg b.png --backend pillow,opencv --seconds 3
   python -m fastdecode.bench photos/ --protocol loader --workers 2,4 --size 224
+  python -m fastdecode.bench photos/ --device cuda --batch 64,256
   python -m fastdecode.bench compare old.json new.json
 
 protocols:
@@ -36,6 +40,10 @@ protocols:
   loader   a PyTorch DataLoader with worker processes, which read and decode
   file     reading the file (of a store: the item) and decoding it, one thread
 The last three measure the commonest format at the largest size.
+
+With --device only that is measured, unless --protocol names others too: the
+commonest format, decoded onto the device in batches by each batch backend, or
+by all cores of the CPU and copied.
 
 Each backend has a process of its own. All of them decode the same files, in
 rounds of random order; "vs best" compares speeds within each round and takes
@@ -61,6 +69,7 @@ def parser() -> argparse.ArgumentParser:
     )
     _add_what(result)
     _add_how(result)
+    _add_device(result)
     _add_where(result)
     result.add_argument(
         "--version", action="version", version=f"fastdecode {fastdecode.__version__}"
@@ -106,9 +115,8 @@ def _add_how(result: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--protocol",
         type=_protocols,
-        default=PROTOCOLS,
         metavar="NAME,...",
-        help="decode, threads, loader, file (default: all; see below)",
+        help="decode, threads, loader, file (default: all, but none with --device; see below)",
     )
     group.add_argument(
         "--seconds",
@@ -126,6 +134,23 @@ def _add_how(result: argparse.ArgumentParser) -> None:
             help=f"sizes of the {what} to measure; 0 for none (default: powers of 2, up to the "
             "cores)",
         )
+
+
+def _add_device(result: argparse.ArgumentParser) -> None:
+    group = result.add_argument_group("on a device")
+    group.add_argument(
+        "--device",
+        metavar="DEVICE",
+        help="measure how fast pictures come onto it: cuda, cuda:1, cpu; needs PyTorch",
+    )
+    group.add_argument(
+        "--batch",
+        type=_counts,
+        default=USUAL_BATCHES,
+        metavar="N,...",
+        help="pictures of a batch there; fewer if they are large (default: "
+        f"{','.join(map(str, USUAL_BATCHES))})",
+    )
 
 
 def _add_where(result: argparse.ArgumentParser) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from fastdecode.bench import on_device_words
 from fastdecode.bench.groups import Group, groups
 from fastdecode.bench.result import AUTOMATIC
 from fastdecode.bench.words import count, number, size
@@ -63,6 +64,8 @@ def notes(result: Result) -> list[str]:
         if one not in group.timed and one.refused
     }
     found += [f"Not timed: {name}, which refuses {kind.upper()} files." for name, kind in untimed]
+    if result.device is not None:
+        found += on_device_words.missing(result.device)
     if result.collection.not_images:
         found.append(f"Passed over, not images: {count(result.collection.not_images, 'file')}.")
     return found

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from fastdecode.bench import words
+from fastdecode.bench import on_device_words, words
 from fastdecode.bench.answer import sentences
 from fastdecode.bench.columns import COST, SPEED, Figure, costs
 from fastdecode.bench.groups import Group, by_protocol, groups
@@ -60,13 +60,30 @@ def show_result(result: Result) -> None:
     for table in drawn:
         print()
         show(table)
+    _show_device(result)
     remarks = [paragraph(line, indent="  ", first="") for line in notes(result)]
     if drawn:
         remarks.insert(0, _legend(result))
+    if result.on_device:
+        remarks = [
+            *(paragraph(line, indent="  ", first="") for line in on_device_words.legend()),
+            *remarks,
+        ]
     remarks += [listing(*one) for one in listings(result)]
     if remarks:
         print()
         print("\n".join(remarks))
+
+
+def _show_device(result: Result) -> None:
+    """Print which device it was, and the table of it."""
+    if not result.on_device:
+        return
+    print()
+    for name, text in on_device_words.facts(result).items():
+        print(paragraph(f"{name}: {text}", indent="  ", first=""))
+    print()
+    show(on_device_words.table(result))
 
 
 def tables(result: Result) -> list[Table]:

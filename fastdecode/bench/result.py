@@ -16,7 +16,9 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from fastdecode.bench.on_device import Device, OnDevice
 from fastdecode.bench.reading import read
+from fastdecode.bench.spread import NOTHING, Spread
 
 __all__ = [
     "AUTOMATIC",
@@ -102,15 +104,6 @@ class Collection:
 
 
 @dataclass(frozen=True)
-class Spread:
-    """A median and the quartiles on its two sides."""
-
-    median: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
 class Measurement:
     """One configuration: a backend, and what it was asked to do, and how.
 
@@ -167,13 +160,13 @@ class Measurement:
     output: str = "array"
     size: int = 0
     files: int = 0
-    images_per_s: Spread = Spread(0.0, 0.0, 0.0)
+    images_per_s: Spread = NOTHING
     mb_per_s: float = 0.0
     megapixels_per_s: float = 0.0
     latency_ms: tuple[float, ...] = ()
     cpu_s_per_1000: float = 0.0
     peak_mb: float = 0.0
-    ratio: Spread = Spread(0.0, 0.0, 0.0)
+    ratio: Spread = NOTHING
     chosen: str = ""
     fallbacks: int = 0
     refused: dict[str, str] = field(default_factory=dict)
@@ -211,6 +204,10 @@ class Result:
         It was stopped before everything was measured.
     settings : dict
         Seconds, seed and whatever else was asked for.
+    device : Device or None
+        That pictures were brought onto; None if that was not measured.
+    on_device : tuple of OnDevice
+        What was measured there.
     """
 
     measured: str
@@ -222,6 +219,8 @@ class Result:
     answer: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     interrupted: bool = False
+    device: Device | None = None
+    on_device: tuple[OnDevice, ...] = ()
 
 
 def to_json(result: Result) -> str:

@@ -1,10 +1,9 @@
-"""`calibrate`: what to measure, in which processes, and a ranking out of it."""
+"""The CPU's backends: what to measure, in which processes, and a ranking out of it."""
 
 from __future__ import annotations
 
 import datetime as dt
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import product
@@ -12,6 +11,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from fastdecode import registry, selection
+from fastdecode.calibration.budget import Budget
 from fastdecode.calibration.race import Contest, run
 from fastdecode.calibration.samples import Sample, built_in, common, grouped
 from fastdecode.child import Child, ChildDied
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fastdecode.api import Data
     from fastdecode.types import Context, Format, Output, Reduce, SizeClass
 
-__all__ = ["FULL_S", "QUICK_S", "calibrate"]
+__all__ = ["FULL_S", "QUICK_S", "measure"]
 
 FULL_S = 18.0
 QUICK_S = 2.2
@@ -45,65 +45,19 @@ _BUILT_IN: tuple[tuple[Format, tuple[SizeClass, ...]], ...] = (
 )
 
 
-def calibrate(
-    samples: Iterable[Data | str | os.PathLike[str]] | None = None,
+def measure(
+    samples: Iterable[Data | str | os.PathLike[str]] | None,
     *,
-    contexts: Sequence[Context] = CONTEXTS,
-    outputs: Sequence[Output] = ("array", "pil"),
-    seconds: float = FULL_S,
-    notify: Callable[[float], object] = lambda _share: None,
+    contexts: Sequence[Context],
+    outputs: Sequence[Output],
+    seconds: float,
+    notify: Callable[[float], object],
 ) -> Ranking:
-    """Measure which backend is fastest here, for every kind of work.
-
-    Parameters
-    ----------
-    samples : iterable of encoded bytes or paths, optional
-        What to decode. By default, pictures of four sizes made of the package's own photos, as
-        JPEG, PNG, WebP and JPEG 2000.
-    contexts : sequence of {"one", "threads", "processes"}
-        Alone; in as many threads at once as there are usable cores; in as many processes, but 16
-        at most.
-    outputs : sequence of {"array", "tensor", "pil"}
-        What to make of the pixels; the first is measured in full, others for medium pictures. A
-        tensor shares the array's memory, so that what holds for arrays holds for it, and it is not
-        measured by default. `decode` gives arrays, and goes by these.
-    seconds : float
-        How long it may take in all. With less, fewer kinds of work are measured, and what is
-        nearest stands in for the others.
-    notify : callable, optional
-        Told the share of the time that has gone, from 0 to 1.
-
-    Returns
-    -------
-    Ranking
-        To `use`, or to `save` for every later process of this user.
-
-    Raises
-    ------
-    FastDecodeError, OSError
-        If a sample cannot be read; the message says which.
-    TypeError, ValueError
-        If an argument is wrong.
-    RuntimeError
-        If a backend crashes; the message says how to leave it out.
-    ImportError
-        If tensors are asked for without PyTorch.
-
-    Notes
-    -----
-    Only backends whose pixels are the same are measured, in fresh processes of their own, through
-    `decode`. Those of PyTorch take part if the caller has imported it. Backends that were
-    registered as classes, and not as ``"module:Class"``, exist in the caller's process alone, and
-    cannot take part.
-    """
+    """Measure the CPU's backends; what all this means, and raises, says `calibrate`."""
     _check(contexts, CONTEXTS, "contexts")
     _check(outputs, OUTPUTS, "outputs")
-    if not (isinstance(seconds, (int, float)) and 0 < seconds < float("inf")):
-        raise ValueError(f"seconds must be a positive number, not {seconds!r}")
-    if isinstance(samples, (str, bytes)):
-        raise TypeError("samples are several files: pass a list of paths, or of encoded bytes")
     own = None if samples is None else grouped(samples)
-    clock = _Clock(seconds)
+    clock = Budget(seconds)
     with ExitStack() as stack:
         bench = _Bench(stack, contexts)
         quick = seconds < FULL_S / 2
@@ -136,20 +90,6 @@ def _wanted(bench: _Bench, *, quick: bool) -> list[tuple[Format, SizeClass]]:
         for size in sizes
         if not (quick and (size == "huge" or (size == "large" and format != "jpeg")))
     ]
-
-
-class _Clock:
-    """How much of the time has gone."""
-
-    def __init__(self, seconds: float) -> None:
-        self._start = time.monotonic()
-        self._seconds = seconds
-
-    def left(self) -> float:
-        return self._start + self._seconds - time.monotonic()
-
-    def share(self) -> float:
-        return min(1.0, 1 - self.left() / self._seconds)
 
 
 class _Bench:

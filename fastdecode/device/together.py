@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -17,6 +17,9 @@ from fastdecode.device.choice import Choice, Decode, choose
 from fastdecode.device.resize import resized
 from fastdecode.device.routing import Request, request_of
 from fastdecode.device.where import device_of
+
+if TYPE_CHECKING:
+    from fastdecode.types import Image
 
 __all__ = ["decode_on"]
 
@@ -147,11 +150,14 @@ def _arrays(job: _Job, work: list[Any], places: Sequence[int]) -> list[Any]:
 def _on_device(job: _Job, arrays: list[Any]) -> list[Any]:
     """Copy arrays (H, W, C) or (H, W) to the device, as (C, H, W); errors stay as they are."""
     places = [at for at, array in enumerate(arrays) if isinstance(array, np.ndarray)]
-    host = [torch.from_numpy(arrays[at]) for at in places]
-    if job.device.type == "cuda" and all(image.dtype == torch.uint8 for image in host):
+    good = [arrays[at] for at in places]
+    host = [torch.from_numpy(array) for array in good]
+    if job.device.type == "cpu":
+        # By NumPy: PyTorch would start threads of its own in each of these.
+        planes = in_threads(job.threads, _planes_of_array, good)
+        laid = [torch.from_numpy(image) for image in planes]
+    elif job.device.type == "cuda" and all(image.dtype == torch.uint8 for image in host):
         laid = [_planes(image) for image in _copied(job, host)]
-    elif job.device.type == "cpu":
-        laid = in_threads(job.threads, _planes, host)
     else:
         laid = [_planes(image.to(job.device)) for image in host]
     images = list(arrays)
@@ -170,6 +176,11 @@ def _copied(job: _Job, host: list[torch.Tensor]) -> list[torch.Tensor]:
     )
     there = torch.split(flat.to(job.device, non_blocking=True), sizes)
     return [part.view(image.shape) for part, image in zip(there, host, strict=True)]
+
+
+def _planes_of_array(image: Image) -> Image:
+    wide = image if image.ndim == 3 else image[:, :, None]
+    return np.ascontiguousarray(wide.transpose(2, 0, 1))
 
 
 def _planes(image: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,59 @@
+"""What decodes onto devices here, as ``python -m fastdecode`` says it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from fastdecode.bench.tables import paragraph
+
+if TYPE_CHECKING:
+    from fastdecode.device.inventory import Inventory
+    from fastdecode.types import BackendInfo
+
+__all__ = ["inventory", "lines"]
+
+_NAME = 12
+
+
+def inventory() -> Inventory | None:
+    """Look what is here; None without PyTorch."""
+    try:
+        from fastdecode.device.inventory import take
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        return None
+    return take()
+
+
+def lines(found: Inventory | None, infos: Sequence[BackendInfo]) -> Iterator[str]:
+    """Say which devices there are, who decodes there, and what is missing for it.
+
+    Parameters
+    ----------
+    found : Inventory or None
+    infos : sequence of BackendInfo
+    """
+    declared = {info.name: info.devices for info in infos if info.devices}
+    if found is None:
+        yield paragraph(
+            f"{', '.join(declared)} need PyTorch, which is not installed: "
+            "pip install 'fastdecode[torch]'",
+            indent="  ",
+        )
+        return
+    for device, what in found.devices.items():
+        yield _item(device, what)
+    for name, places in found.usable.items():
+        if places:
+            yield _item(name, f"decodes on {', '.join(places)}")
+        else:
+            yield _item(name, f"({', '.join(declared.get(name, ()))}) {found.reasons[name]}")
+    for device, what in found.measured.items():
+        yield _item("measured", f"{device}: {what}")
+
+
+def _item(name: str, text: str) -> str:
+    first = f"  {name:<{_NAME}}"
+    return paragraph(". ".join(text.splitlines()), indent=" " * len(first), first=first)

@@ -1,0 +1,294 @@
+"""The benchmark on a device: its table, its sentence, and what becomes of them."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benches import TERMINAL, WRONG_ARGUMENT, bench, fill
+from results import MACHINE, measurement, result, spread
+
+from fastdecode import BackendInfo
+from fastdecode.bench import compare, html, on_device_here, on_device_words, report
+from fastdecode.bench.answer import sentences
+from fastdecode.bench.on_device import CPU, Device, OnDevice, by_batch
+from fastdecode.bench.result import from_json, to_json
+
+DEVICE = Device(
+    device="cuda:0",
+    name="Example GPU 9000 with a name that is long",
+    driver="580.65.06",
+    runtime="13.0",
+    torch="2.11.0+cu130",
+    versions={"nvimgcodec": "0.9.0", "quiet": ""},
+    missing={
+        "dali": "the Python package 'nvidia.dali' is not installed. Install it with: pip install "
+        "'fastdecode[dali]'",
+    },
+)
+
+
+def one(backend: str, speed: float, batch: int = 256, **more: Any) -> OnDevice:
+    """Make a measurement beside a CPU that brings 2500 images a second for 6.4 s per 1000."""
+    figures: dict[str, Any] = {
+        "images_per_s": spread(speed),
+        "ratio": spread(speed / 2500, 0.01),
+        "cpu_s_per_1000": 6.4,
+        "gpu_ms_per_1000": 41.3,
+        "stream_ms_per_1000": 1e6 / speed,
+        "files": 200,
+    }
+    return OnDevice(backend, "jpeg", batch, **{**figures, **more})
+
+
+def gpu(speed: float = 21_300.0, **more: Any) -> OnDevice:
+    """Make a measurement of a batch backend on a GPU."""
+    return one("nvimgcodec", speed, **{"cpu_s_per_1000": 0.3, "psnr": 41.27, **more})
+
+
+def found(*measurements: OnDevice, **options: Any) -> Any:
+    """Make a run on a device."""
+    return result(device=DEVICE, on_device=measurements, **options)
+
+
+FULL = (
+    gpu(batch=64, speed=18_000.0),
+    one(CPU, 2400, 64, gpu_ms_per_1000=None),
+    one(CPU, 2500),
+    one("a_name_that_is_longer_than_any", 123_456.7, on_cpu=0.004, psnr=9.87),
+    gpu(on_cpu=0.125),
+)
+
+
+@pytest.mark.parametrize(
+    ("measured", "said"),
+    [
+        ([gpu(), one(CPU, 2500)], "8.52 times what the CPU brings with all its 4 cores (2,500)"),
+        ([gpu(), one(CPU, 2500)], "for 5% of the processor time: decoding with it pays."),
+        ([gpu(2490), one(CPU, 2500)], "as fast, decoding with it spares the CPU"),
+        ([gpu(2490, cpu_s_per_1000=6.0), one(CPU, 2500)], "does not matter which decodes"),
+        ([gpu(1000), one(CPU, 2500)], "pays where its cores have nothing else to do"),
+        ([gpu(1000, cpu_s_per_1000=6.0), one(CPU, 2500)], "decoding on the CPU pays."),
+        ([gpu(9000, on_cpu=0.9), one(CPU, 2500)], "left 90% of them to the CPU"),
+        ([one(CPU, 2500)], "only the CPU path could be measured: 2,500 JPEG images/s"),
+        ([gpu()], "only nvimgcodec could be measured"),
+    ],
+    ids=range(9),
+)
+def test_the_answer_is_one_sentence(measured: list[OnDevice], said: str) -> None:
+    """It says how fast the best is beside the CPU, at what cost, and which pays."""
+    lines = sentences(found(*measured))
+
+    assert len(lines) == 1
+    assert said in lines[0]
+
+
+def test_the_largest_batch_speaks_for_the_run() -> None:
+    """Of several sizes of batch the answer is about the largest."""
+    assert "in batches of 256" in sentences(found(*FULL))[0]
+
+
+def test_nothing_on_a_device_is_no_sentence() -> None:
+    """A run without a device says nothing of one."""
+    assert on_device_words.answer(result(measurement())) == []
+    assert sentences(found()) == ("Nothing was measured.",)
+
+
+def test_the_table_fits_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All columns stand in 80 characters; below them is what is missing and how to get it."""
+    monkeypatch.setenv("COLUMNS", str(TERMINAL))
+    report.show_result(found(*FULL))
+    text = capsys.readouterr().out
+    lines = [line.split() for line in text.splitlines()]
+
+    assert max(map(len, text.splitlines())) <= TERMINAL
+    row = ["nvimgcodec", "21,300", "3%", "8.52", "±0.09", "41.3", "0.30", "12%", "41.3"]
+    assert row in lines
+    assert ["cpu", "2,500", "3%", "1.00", "±0.01", "41.3", "6.40", "-", "same"] in lines
+    assert "batches of 64, 200 files" in text
+    assert "cuda:0: Example GPU 9000" in text
+    assert "driver 580.65.06, CUDA 13.0" in " ".join(text.split())
+    assert "pip install 'fastdecode[dali]'" in " ".join(text.split())
+    assert "CPU s/1000: processor seconds" in text
+
+
+def test_the_fastest_of_a_batch_comes_first() -> None:
+    """Measurements are collected by batch, and sorted by speed."""
+    groups = by_batch(FULL)
+
+    assert [[member.backend for member in own] for own in groups] == [
+        ["nvimgcodec", CPU],
+        ["a_name_that_is_longer_than_any", "nvimgcodec", CPU],
+    ]
+
+
+def test_json_reads_back() -> None:
+    """A result with a device survives JSON; one without, of an older version, is read as before."""
+    whole = found(*FULL)
+    old = json.loads(to_json(result(measurement())))
+    del old["device"], old["on_device"]
+
+    assert from_json(to_json(whole)) == whole
+    assert from_json(json.dumps(old)) == result(measurement())
+    assert json.loads(to_json(whole))["schema"] == 1
+
+
+class Page(HTMLParser):
+    """What a page consists of; its tags must be balanced."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.texts: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def test_the_page_has_charts_and_all_figures() -> None:
+    """A chart for each batch, the table with all columns, and what is missing are on the page."""
+    evil = Device(**{**DEVICE.__dict__, "missing": {"<b>": "<script>alert(1)</script>"}})
+    text = html.page(replace(found(*FULL, measurements=(measurement(),)), device=evil))
+    page = Page(text)
+
+    assert page.open == []
+    for batch in (64, 256):
+        assert f"JPEG, batches of {batch}" in page.texts
+    assert "nvimgcodec 21,300; cpu 2,500." in text
+    for column in (*on_device_words.COLUMNS, *on_device_words.MORE):
+        assert column.title in page.texts
+    assert "cuda:0: Example GPU 9000 with a name that is long, driver 580.65.06" in text
+    assert "<script" not in text
+    assert not re.search(r'"(?:nan|inf)"', text)
+    assert "On a device" not in html.page(result(measurement()))
+
+
+def test_a_page_of_zeros() -> None:
+    """A device on which nothing took any time is drawn still."""
+    assert Page(html.page(found(OnDevice(CPU, "jpeg", 8)))).open == []
+
+
+def test_two_runs_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """``compare`` has a table of what both measured on a device, and says if that is another."""
+    other = replace(found(gpu(30_000), one(CPU, 2500)), device=replace(DEVICE, driver="590.1"))
+    for name, whole in (("a", found(*FULL)), ("b", other)):
+        (tmp_path / name).write_text(to_json(whole))
+
+    compare.main([str(tmp_path / "a"), str(tmp_path / "b")])
+    text = capsys.readouterr().out
+
+    row = next(line.split() for line in text.splitlines() if line.startswith("nvimgcodec"))
+    assert row[:4] == ["nvimgcodec", "21,300", "30,000", "1.41"]
+    assert row[-1] == "faster"
+    assert "the devices differ" in text
+    assert "Nothing was measured in both" not in text
+
+
+def test_the_command_measures_onto_the_cpu(tmp_path: Path) -> None:
+    """``--device cpu`` shows the batch backends that work here beside the CPU path, everywhere."""
+    pytest.importorskip("torch")
+    folder = fill(tmp_path)
+    (folder / "cut.jpg").write_bytes((folder / "0.jpg").read_bytes()[:-40])
+    kept, page = tmp_path / "result.json", tmp_path / "result.html"
+    done = bench(
+        folder, "--device", "cpu", "--batch", "2,4", "--seconds", "0", "--size", "16",
+        "--json", kept, "--html", page, FASTDECODE_DISABLE="dali",
+    )  # fmt: skip
+    whole = from_json(kept.read_text(encoding="utf-8"))
+
+    assert done.returncode == 0, done.stderr
+    assert max(map(len, done.stdout.splitlines())) <= TERMINAL
+    assert whole.measurements == ()
+    assert whole.device is not None
+    assert whole.device.device == "cpu"
+    assert {(m.batch, m.size, m.format) for m in whole.on_device} == {
+        (2, 16, "jpeg"),
+        (4, 16, "jpeg"),
+    }
+    names = {m.backend for m in whole.on_device}
+    assert CPU in names
+    assert names | set(whole.device.missing) > {CPU}
+    for m in whole.on_device:
+        assert m.images_per_s.median > 0
+        assert m.cpu_s_per_1000 > 0
+    assert any("nothing decodes them: 1 of 4 files" in note for note in whole.notes)
+    assert "JPEG onto cpu, resized to 16 px there" in done.stdout
+    assert Page(page.read_text(encoding="utf-8")).open == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--device", "nonsense"], "no device 'nonsense'"),
+        (["--device", "cpu", "--save"], "not with --device"),
+        (["--device", "cpu", "--batch", "0"], "leaves nothing"),
+        (["--device", "cpu", "--batch", "x"], "positive"),
+        (["--device", "cpu", "--output", "pil"], "which gives tensors"),
+        (["--device", "cpu", "--backend", "pillow"], "no batch backend for cpu is called"),
+    ],
+    ids=str,
+)
+def test_bad_arguments(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A wrong argument ends with status 2, before anything is measured."""
+    pytest.importorskip("torch")
+    from fastdecode.bench.__main__ import main
+
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+
+    assert ended.value.code == WRONG_ARGUMENT
+    assert words in " ".join(capsys.readouterr().err.split())
+
+
+def test_without_cuda_the_command_says_what_is_missing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """``--device cuda`` on a machine without is an error with the way out."""
+    torch = pytest.importorskip("torch")
+    if torch.cuda.is_available():
+        pytest.skip("there is a CUDA device here")
+    from fastdecode.bench.__main__ import main
+
+    with pytest.raises(SystemExit) as ended:
+        main(["--device", "cuda"])
+
+    assert ended.value.code == WRONG_ARGUMENT
+    assert "device 'cuda' cannot be used: " in " ".join(capsys.readouterr().err.split())
+
+
+def test_what_is_here_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``python -m fastdecode`` names devices and who decodes there, or what is missing for it."""
+    monkeypatch.setenv("COLUMNS", str(TERMINAL))
+    infos = [BackendInfo("nvimgcodec", True, "", "", devices=("cpu", "cuda"))]
+
+    (line,) = on_device_here.lines(None, infos)
+    assert "nvimgcodec need PyTorch" in line
+
+    pytest.importorskip("torch")
+    here = on_device_here.inventory()
+    text = "\n".join(on_device_here.lines(here, infos))
+    assert max(map(len, text.splitlines())) <= TERMINAL
+    assert MACHINE.cpu not in text
+    assert re.search(r"^  cpu ", text, re.MULTILINE)
+    assert re.search(r"^  cuda", text, re.MULTILINE)
+    for name in here.usable:
+        assert re.search(rf"^  {name} ", text, re.MULTILINE)
+        assert here.usable[name] or here.reasons[name]

@@ -1,0 +1,277 @@
+"""`calibrate` for a device: real decoding onto the CPU, which stands for a device here."""
+
+from __future__ import annotations
+
+import weakref
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from fastdecode import (  # noqa: E402 - these need torch
+    BackendUnavailable,
+    calibrate,
+    calibrate_command,
+    register,
+    registry,
+)
+from fastdecode.calibration.device_clock import Clock, Lap, clock_of, steady  # noqa: E402
+from fastdecode.calibration.device_measure import batch_of  # noqa: E402
+from fastdecode.calibration.device_race import Rate, speeds_of  # noqa: E402
+from fastdecode.calibration.device_trace import busy, busy_seconds  # noqa: E402
+from fastdecode.calibration.device_worker import Warm, Worker  # noqa: E402
+from fastdecode.device.ranking import DeviceRanking  # noqa: E402
+from fastdecode.testing import encode, picture  # noqa: E402
+
+HOST = torch.device("cpu")
+HERE = Path(__file__).parent
+JPEG = [encode(picture(80 + 8 * step, 64)) for step in range(3)]
+DAMAGED = JPEG[0][: len(JPEG[0]) // 2]
+COLD = Warm(1.0, 0.0, None)
+CUDA = torch.cuda.is_available()
+
+
+def kept() -> list[Any]:
+    """Give the files of a worker."""
+    return [bytes(item).__bytes__ for item in JPEG]
+
+
+@pytest.fixture
+def doubles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Register test doubles of batch backends for one test, by names that other processes find."""
+    monkeypatch.syspath_prepend(str(HERE))
+    monkeypatch.syspath_prepend(str(HERE / "plugin"))
+    for name in ("_registered", "_loaded", "_failed"):
+        monkeypatch.setattr(registry, name, dict(getattr(registry, name)))
+    for name in ("Honest", "Inverted", "Unwilling", "Crashing", "Unusable"):
+        target = "device_backends:NoSingle"
+        register(name.lower(), target, batch=f"device_backends:{name}")
+
+
+@pytest.mark.usefixtures("doubles")
+def test_everyone_is_measured_or_said_to_be_missing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The CPU path and all that work have figures; the others, and wrong pixels, have a reason."""
+    monkeypatch.setenv("FASTDECODE_DISABLE", "nvimgcodec,dali")
+    shares: list[float] = []
+
+    found = calibrate(
+        [*JPEG, DAMAGED], device="cpu", batches=(2, 4), seconds=4, notify=shares.append
+    )
+
+    assert {(cell.format, cell.size) for cell in found.speeds} == {("jpeg", "small")}
+    assert {cell.batch for cell in found.speeds} <= {2, 4}
+    for speeds in found.speeds.values():
+        assert set(speeds) == {"cpu", "honest", "unwilling"}
+        assert speeds["cpu"].ratio == 1.0
+        assert speeds["unwilling"].on_cpu == 0.5
+        assert speeds["honest"].on_cpu == 0
+        for one in speeds.values():
+            assert 0 < one.low <= one.images_per_s <= one.high
+            assert one.psnr is None, "all are Pillow's pixels, or equal to them"
+            assert one.stream_ms_per_1000 is one.gpu_ms_per_1000 is None
+    assert "its library is broken" in found.lost["unusable"]
+    assert "exit status 3" in found.lost["crashing"]
+    assert "PSNR" in found.lost["inverted"]
+    assert set(found.order()) == {"cpu", "honest", "unwilling"}
+    assert shares
+    assert DeviceRanking.load(found.save(tmp_path / "device.json")) == found
+
+
+@pytest.mark.usefixtures("doubles")
+def test_a_worker_decodes_what_it_is_told() -> None:
+    """A warm-up finds out what comes out, and a turn has laps of the whole batch."""
+    worker = Worker("cpu", "unwilling", {})
+    worker.take(kept())
+
+    warm = worker.warm_up((0, 1, 2, 0), 0.1)
+    laps = worker.turn((0, 1), 0.0)
+
+    assert warm.on_cpu == 0.5
+    assert worker.busy((0, 1)) is None, "the CPU has no kernels to look at"
+    assert len(laps) == 1
+    assert laps[0].wall > 0
+    assert worker.about()[2] == ("jpeg",)
+
+
+def test_files_that_nothing_reads_are_found() -> None:
+    """The CPU path names those that it cannot decode, with the reason."""
+    worker = Worker("cpu", "cpu", {})
+    worker.take([JPEG[0].__bytes__, DAMAGED.__bytes__])
+
+    assert list(worker.readable()) == [1]
+    assert worker.about() == ("", "", ())
+
+
+def test_pictures_are_resized_if_that_is_asked_for() -> None:
+    """With a size a batch is one tensor, whatever decodes it."""
+    worker = Worker("cpu", "cpu", {}, 32)
+    worker.take(kept())
+
+    assert worker._decode([source() for source in kept()]).shape == (3, 3, 32, 32)
+
+
+def test_ratios_are_paired_within_rounds() -> None:
+    """A machine that becomes slower for all changes speeds, and no ratio."""
+    rounds = [
+        {"cpu": Rate(0.010 * drift, 0.02, None), "fast": Rate(0.002 * drift, 0.001, 0.002)}
+        for drift in (1, 2, 4)
+    ]
+
+    found = speeds_of(rounds, {"cpu": COLD, "fast": COLD}, {"fast": 0.001})
+
+    assert list(found) == ["fast", "cpu"]
+    assert found["fast"].ratio == pytest.approx(5)
+    assert found["fast"].ratio_low == pytest.approx(found["fast"].ratio_high)
+    assert found["fast"].images_per_s == pytest.approx(250)
+    assert found["fast"].cpu_s_per_1000 == pytest.approx(1)
+    assert found["fast"].gpu_ms_per_1000 == pytest.approx(1000)
+    assert found["fast"].stream_ms_per_1000 == pytest.approx(2000)
+    assert found["cpu"].stream_ms_per_1000 is None
+
+
+def test_who_missed_a_round_has_no_figures() -> None:
+    """Half a race is compared with nothing."""
+    rounds = [{"cpu": Rate(0.1, 0.1, None), "a": Rate(0.1, 0.1, None)}, {"cpu": Rate(0.1, 1, None)}]
+
+    assert list(speeds_of(rounds, {"cpu": COLD, "a": COLD}, {})) == ["cpu"]
+    assert speeds_of([], {"cpu": COLD}, {}) == {}
+
+
+def test_large_pictures_make_small_batches() -> None:
+    """A batch has as many pictures as were asked for, or as fit."""
+    assert batch_of(256, 500 * 375) == 256
+    assert batch_of(256, 12e6) == 8
+    assert batch_of(256, 1e9) == 1
+
+
+def test_the_clock_holds_what_the_work_made_until_the_end() -> None:
+    """What the work returns is let go after the end, and its time does not count."""
+    alive: list[Any] = []
+
+    def work() -> Any:
+        made = torch.zeros(3)
+        alive.append(weakref.ref(made))
+        return made
+
+    lap = clock_of(HOST).lap(work)
+
+    assert type(clock_of(HOST)) is Clock
+    assert lap.wall > 0
+    assert lap.stream is None
+    assert alive[0]() is None
+
+
+def test_warming_up_ends_when_it_is_steady() -> None:
+    """It goes on until three laps in a row are alike, and not for ever."""
+    falling = iter([9.0, 5.0, 2.0, 1.05, 1.0, 1.02, 7.0])
+    assert len(steady(lambda: Lap(next(falling), 0.0), 60)) == 6
+
+    wild = iter(range(1, 100))
+    assert len(steady(lambda: Lap(float(2 ** next(wild)), 0.0), 60)) == 12
+    assert len(steady(lambda: Lap(1.0, 0.0), 0)) == 1
+
+
+def test_the_time_at_work_counts_once() -> None:
+    """Kernels that run side by side, on two streams, are one piece of time; the host's is none."""
+    events = [
+        {"ph": "X", "cat": "kernel", "ts": 100.0, "dur": 50.0},
+        {"ph": "X", "cat": "gpu_memcpy", "ts": 120, "dur": 60},
+        {"ph": "X", "cat": "kernel", "ts": 130, "dur": 10},
+        {"ph": "X", "cat": "gpu_memset", "ts": 300, "dur": 5},
+        {"ph": "X", "cat": "cpu_op", "ts": 0, "dur": 1000},
+        {"ph": "i", "cat": "kernel", "ts": 0},
+        {"ph": "M"},
+    ]
+
+    assert busy(events) == pytest.approx(85e-6)
+    assert busy([]) == 0
+    assert busy_seconds(HOST, lambda: pytest.fail("nothing is to be done")) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"device": "cpu", "batches": ()}, "batches must be"),
+        ({"device": "cpu", "batches": (0,)}, "batches must be"),
+        ({"device": "cpu", "batches": "64"}, "batches must be"),
+        ({"batches": (8,)}, "give device"),
+        ({"device": "cpu", "contexts": ("one",)}, "not for a device"),
+        ({"device": "cpu", "seconds": 0}, "seconds must be"),
+        ({"device": "nonsense"}, "no device 'nonsense'"),
+    ],
+    ids=str,
+)
+def test_wrong_options(options: dict[str, Any], said: str) -> None:
+    """What means nothing is refused before anything is measured."""
+    with pytest.raises(ValueError, match=said):
+        calibrate(JPEG, **options)
+
+
+@pytest.mark.skipif(CUDA, reason="there is a CUDA device here")
+def test_without_cuda_it_says_what_is_missing() -> None:
+    """A device that is not there is an error with the way out."""
+    with pytest.raises(RuntimeError, match=r"CUDA"):
+        calibrate(JPEG, device="cuda")
+
+
+def test_nothing_to_compare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a batch backend that works there is an error that names them."""
+    names = [name for name in registry.names() if registry.entry(name).batch]
+    monkeypatch.setenv("FASTDECODE_DISABLE", ",".join(names))
+
+    with pytest.raises(BackendUnavailable, match="nothing to compare"):
+        calibrate(JPEG, device="cpu")
+
+
+def test_the_command_keeps_it_beside_the_ranking(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``--device`` prints a table of 80 columns, and leaves the ranking of the CPU alone."""
+    pytest.importorskip("nvidia.nvimgcodec")
+    monkeypatch.setenv("FASTDECODE_RANKING", str(tmp_path / "ranking.json"))
+    monkeypatch.setenv("FASTDECODE_DISABLE", "dali")
+    monkeypatch.setenv("COLUMNS", "80")
+    (tmp_path / "ranking.json").write_text("mine")
+    (tmp_path / "one.jpg").write_bytes(JPEG[0])
+
+    status = calibrate_command.main(
+        ["--device", "cpu", "--batch", "2", "--seconds", "1", str(tmp_path / "one.jpg")]
+    )
+    said = capsys.readouterr().out
+
+    assert status == 0
+    assert "nvimgcodec" in said
+    assert "vs CPU" in said
+    assert max(map(len, said.splitlines())) <= 80
+    assert (tmp_path / "ranking.json").read_text() == "mine"
+    (place,) = tmp_path.glob("ranking-device-*.json")
+    assert {"cpu", "nvimgcodec"} <= set(DeviceRanking.load(place).order())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--batch", "8"), "--batch is for --device"),
+        (("--device", "cpu", "--batch", "0"), "positive whole numbers"),
+        (("--device", "nonsense"), "no device 'nonsense'"),
+        pytest.param(
+            ("--device", "cuda"),
+            "device 'cuda' cannot be used",
+            marks=pytest.mark.skipif(CUDA, reason="there is a CUDA device here"),
+        ),
+    ],
+    ids=str,
+)
+def test_wrong_arguments_of_the_command(
+    arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit status 2, and a message."""
+    with pytest.raises(SystemExit) as ended:
+        calibrate_command.main(arguments)
+
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err

@@ -1,0 +1,93 @@
+"""Timing on a GPU: events, the profiler, and `calibrate` itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+if not torch.cuda.is_available():
+    pytest.skip(
+        "needs a CUDA device, and a PyTorch that is built with CUDA", allow_module_level=True
+    )
+
+from fastdecode import batch_backends, calibrate  # noqa: E402 - it needs torch
+from fastdecode.calibration.device_clock import CudaClock, clock_of  # noqa: E402
+from fastdecode.calibration.device_trace import busy_seconds  # noqa: E402
+from fastdecode.device import measured as subject  # noqa: E402
+from fastdecode.device.identity import identify  # noqa: E402
+from fastdecode.device.measured import measured  # noqa: E402
+from fastdecode.device.where import device_of  # noqa: E402
+from fastdecode.errors import BackendUnavailable  # noqa: E402
+
+CYCLES = 50_000_000
+"""Some 25 milliseconds."""
+LEAST_S = 0.005
+
+
+def late() -> Any:
+    """Ask for work that takes much longer than to ask for it."""
+    torch.cuda._sleep(CYCLES)
+    return torch.zeros(8, device="cuda")
+
+
+def test_the_clock_waits_for_the_device() -> None:
+    """A kernel's time counts, although the call that asks for it returns at once."""
+    device = device_of("cuda")
+    clock = clock_of(device)
+
+    lap = clock.lap(late)
+
+    assert isinstance(clock, CudaClock)
+    assert lap.stream is not None
+    assert LEAST_S < lap.stream <= lap.wall * 1.01 + 0.001
+
+
+def test_the_profiler_sees_the_kernel() -> None:
+    """The time for which the GPU was at work is that of the kernel, or unknown."""
+    found = busy_seconds(device_of("cuda"), late)
+
+    assert found is None or found > LEAST_S
+
+
+def test_the_gpu_is_known_by_name() -> None:
+    """Its model, driver and CUDA identify it."""
+    here = identify(device_of("cuda"))
+
+    assert here.kind == "cuda"
+    assert here.name == torch.cuda.get_device_name()
+    assert here.runtime
+
+
+def test_calibrate_finds_an_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that work here are measured beside the CPU, and ``decode="auto"`` goes by it."""
+    device = device_of("cuda")
+    if not _usable(device):
+        pytest.skip("no batch backend works on this device")
+    monkeypatch.setenv("FASTDECODE_RANKING", str(tmp_path / "ranking.json"))
+    monkeypatch.setattr(subject, "_known", {})
+
+    found = calibrate(device="cuda", batches=(16,), seconds=15)
+    found.save()
+
+    assert "cpu" in found.order()
+    assert len(found.order()) > 1
+    assert measured(device) == found.order()
+    for speeds in found.speeds.values():
+        for one in speeds.values():
+            assert one.images_per_s > 0
+            assert one.stream_ms_per_1000 is not None
+
+
+def _usable(device: Any) -> list[str]:
+    usable = []
+    for name in batch_backends.names("cuda"):
+        try:
+            batch_backends.load(name, device)
+        except BackendUnavailable:
+            continue
+        usable.append(name)
+    return usable
