@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -13,7 +13,15 @@ from fastdecode.errors import DecodeError
 if TYPE_CHECKING:
     from fastdecode.types import Buffer, Header, Image
 
-__all__ = ["Final", "Prepared", "check_restarts", "looks_filled_in", "prepare", "verify"]
+__all__ = [
+    "Final",
+    "Prepared",
+    "check_restarts",
+    "is_filling",
+    "looks_filled_in",
+    "prepare",
+    "verify",
+]
 
 _NO_END = "the JPEG has no end marker (EOI)"
 _MISSING = "pixels are missing: the compressed data ends before the picture does"
@@ -79,9 +87,14 @@ def looks_filled_in(image: Image) -> bool:
     By luma alone: interpolated chroma may reach in from the neighbouring blocks.
     """
     last = image[-1, -1]
-    if not last.ndim:
-        return int(last) in _FILLED_IN
-    return (299 * int(last[0]) + 587 * int(last[1]) + 114 * int(last[2])) // 1000 in _FILLED_IN
+    return is_filling([last] if not last.ndim else last)
+
+
+def is_filling(pixel: Sequence[int]) -> bool:
+    """Whether a pixel (L, or RGB) has the luma that a decoder fills in."""
+    if len(pixel) == 1:
+        return int(pixel[0]) in _FILLED_IN
+    return (299 * int(pixel[0]) + 587 * int(pixel[1]) + 114 * int(pixel[2])) // 1000 in _FILLED_IN
 
 
 def verify(image: Image, data: Buffer, header: Header, again: Callable[[bytes], Image]) -> None:

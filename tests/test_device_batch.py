@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image as PillowImage
 
 torch = pytest.importorskip("torch")
 
@@ -23,7 +24,7 @@ from device_cases import (  # noqa: E402, F401
     register_double,
     with_the_others,
 )
-from device_doubles import honest, is_marked, marked, raising, refusing  # noqa: E402
+from device_doubles import honest, is_marked, marked, raising, refusing, tensor_of  # noqa: E402
 
 from fastdecode import DecodeError, decode, decode_batch, stats  # noqa: E402
 from fastdecode.errors import UnsupportedFormat  # noqa: E402
@@ -124,6 +125,38 @@ def test_the_first_error_in_order_is_raised() -> None:
         decode_batch([PHOTOS[0], broken, CUT], device="cpu", backend="double")
 
     assert double.asked[0] == 2
+
+
+def test_what_looks_filled_in_is_looked_at_again() -> None:
+    """A library that puts grey where data is missing, and says nothing, is not believed."""
+    whole = encode(picture(64, 64), quality=95)
+    forged = whole[: len(whole) * 2 // 3] + whole[-2:]
+    with pytest.raises(DecodeError):
+        decode(forged)
+
+    def filled(items: Any, layout: str) -> list[Any]:
+        grey = torch.full((3, 64, 64), 128, dtype=torch.uint8)
+        return [grey if item.data == forged else tensor_of(item, layout) for item in items]
+
+    register_double(filled)
+    images = decode_batch(
+        [PHOTOS[0], forged, PHOTOS[1]], device="cpu", backend="double", on_error="return"
+    )
+
+    assert [type(image) for image in images] == [torch.Tensor, DecodeError, torch.Tensor]
+
+
+@pytest.mark.parametrize("size", [(1, 1), (8, 8), (9, 9), (17, 31)], ids=str)
+def test_an_honest_grey_picture_is_shown(size: tuple[int, int]) -> None:
+    """A picture that is grey by itself comes from the CPU, as `decode` gives it."""
+    grey = encode(PillowImage.new("RGB", size, (128, 128, 128)))
+    double = register_double(honest)
+
+    image = decode_batch([grey], device="cpu", backend="double")[0]
+
+    assert double.asked == [1]
+    np.testing.assert_array_equal(array_of(image), decode(grey))
+    assert stats().fallbacks == {("double", "cpu"): 1}
 
 
 def test_results_last() -> None:

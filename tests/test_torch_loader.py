@@ -217,7 +217,7 @@ def test_so_many_batches_are_made_ahead(prefetch: int) -> None:
         batches = iter(loader)
         next(batches)
         reached = threading.Event()
-        loader._crew.submit(reached.set)
+        loader._makers.crew.submit(reached.set)
 
         assert reached.wait(30)
         assert read == list(range(2 * (prefetch + 1)))

@@ -11,6 +11,7 @@ import torch
 
 from fastdecode.adapters.batch_base import BatchItem
 from fastdecode.batch_backends import Loaded
+from fastdecode.device.doubt import doubtful
 from fastdecode.statistics import count_fallback
 
 __all__ = ["ask", "hold"]
@@ -38,14 +39,19 @@ def ask(
     -------
     list of tensor or None
         (C, H, W) uint8 on the device, any strides, in the order of the current stream; None for
-        what it refused, or what is not of the form that was asked for. They may lie in the
-        library's memory: copy what is to last, and then `hold` them.
+        what it refused, what is not of the form that was asked for, and a JPEG whose data may have
+        ended early. They may lie in the library's memory: copy what is to last, then `hold` them.
     """
     with loaded.lock:
         made, refused = _ask(loaded, items, layout)
     for at, image in enumerate(made):
         if image is not None and (wrong := _wrong(image, items[at], layout, device)):
             made[at], refused[at] = None, wrong
+    whole = [at for at, image in enumerate(made) if image is not None]
+    some = [image for image in made if image is not None]
+    for at, doubt in zip(whole, doubtful(some, [items[at] for at in whole]), strict=True):
+        if doubt:
+            made[at], refused[at] = None, "its end looks filled in, which the CPU can tell"
     for reason in refused.values():
         count_fallback({loaded.name: reason}, "cpu")
     return made

@@ -115,4 +115,5 @@ def _is_whole(data: Buffer, header: Header) -> bool:
         not header.progressive
         and data[-2:] == jpeg_stream.EOI
         and jpeg_stream.in_one_scan(data, header)
+        and (not header.restart_interval or jpeg_stream.restarts_in_order(data, header))
     )

@@ -3,40 +3,43 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from torch.utils.data import default_collate
 
+from fastdecode.torch.collating import Ready, collate
+from fastdecode.torch.draws import Draws
 from fastdecode.torch.failures import SKIPPED
-from fastdecode.torch.lane import LEFT, Draws, Lane
+from fastdecode.torch.lane import LEFT, Lane
 from fastdecode.torch.memory import BatchMemory
 from fastdecode.torch.order import Item
 from fastdecode.torch.source import Source
 
-__all__ = ["Assembly", "Ready", "Recipe", "closed_error", "collate", "stopped_early", "too_late"]
+if TYPE_CHECKING:
+    from fastdecode.batch_backends import Loaded
+    from fastdecode.torch.transforms import Normalize
+    from fastdecode.torch.way import Way
+
+__all__ = ["Assembly", "AtOnce", "Recipe", "closed_error", "stopped_early", "too_late"]
 
 _POLL_S = 0.5
 
 
-class Ready(NamedTuple):
-    """A finished batch.
+class AtOnce(NamedTuple):
+    """How whole batches are decoded.
 
     Attributes
     ----------
-    batch : object
-        None if every item of it was left out.
-    position : int
-        How many batches of the epoch there are up to and with this one.
-    skipped : int
-        Items that were left out because they are damaged.
+    loaded : Loaded
+        By what.
+    way : Way
+        What becomes of the pictures.
     """
 
-    batch: Any
-    position: int
-    skipped: int
+    loaded: Loaded
+    way: Way
 
 
 @dataclass(frozen=True)
@@ -51,12 +54,18 @@ class Recipe:
         shape is known, and does as torch's DataLoader where it is not.
     memory : BatchMemory
     channels_last : bool
+    normalize : Normalize or None
+        As of `Ready`.
+    at_once : AtOnce or None
+        How whole batches are decoded; None where pictures are decoded one by one, or by the core.
     """
 
     source: Source
     collate_fn: Callable[[list[Any]], Any] | None
     memory: BatchMemory
     channels_last: bool
+    normalize: Normalize | None = None
+    at_once: AtOnce | None = None
 
 
 class _Generators(threading.local):
@@ -96,12 +105,7 @@ class Assembly:
         self._items = items
         self._position = position
         self._lane = lane
-        self._images = None
-        shape = recipe.source.shape
-        if shape is not None and recipe.collate_fn is None:
-            self._images = recipe.memory.take(
-                (len(items), *shape), recipe.source.dtype, channels_last=recipe.channels_last
-            )
+        self._images = self._room()
         self._samples: list[Any] = [None] * len(items)
         self._errors: dict[int, BaseException] = {}
         self.parts = [range(at, min(at + part, len(items))) for at in range(0, len(items), part)]
@@ -110,6 +114,14 @@ class Assembly:
         self._done = threading.Event()
         self._cancelled = False
 
+    def _room(self) -> Any:
+        """Take memory for the images of the batch, where their shape is known."""
+        recipe, shape = self._recipe, self._recipe.source.shape
+        if shape is None or recipe.collate_fn is not None:
+            return None
+        whole = (len(self._items), *shape)
+        return recipe.memory.take(whole, recipe.source.dtype, channels_last=recipe.channels_last)
+
     def cancel(self) -> None:
         """Make no more samples; who waits for the result gets an error."""
         self._cancelled = True
@@ -117,7 +129,7 @@ class Assembly:
 
     def make(self, part: range) -> None:
         """Make some of the samples. Never raises: an error comes out at `result`."""
-        for at in part if self._lane is None else self._make_most(self._lane, part):
+        for at in self._begun(part):
             if self._cancelled:
                 return
             try:
@@ -128,6 +140,10 @@ class Assembly:
             self._left -= 1
             if not self._left:
                 self._done.set()
+
+    def _begun(self, part: range) -> Iterable[int]:
+        """Make what can be made at once; return what is left."""
+        return part if self._lane is None else self._make_most(self._lane, part)
 
     def _make_most(self, lane: Lane, part: range) -> list[int]:
         """Make what the lane makes; return what is left."""
@@ -186,14 +202,30 @@ class Assembly:
         Exception
             What the first sample that failed, in the order of the batch, raised.
         """
+        self._wait(timeout)
+        self._raise_first()
+        recipe = self._recipe
+        ready = collate(
+            self._samples,
+            self._images,
+            self._position,
+            recipe.collate_fn,
+            channels_last=recipe.channels_last,
+        )
+        return ready._replace(normalize=recipe.normalize)
+
+    def _wait(self, timeout: float | None) -> None:
         waited = 0.0
         # In short turns: on Windows Ctrl-C does not end a wait.
-        while not self._done.wait(_POLL_S):
+        while not self._done.wait(_POLL_S) and not self._cancelled:
             waited += _POLL_S
             if timeout is not None and waited >= timeout:
                 raise too_late(self._position, timeout, self._missing())
         if self._cancelled:
             raise closed_error()
+
+    def _raise_first(self) -> None:
+        """Raise what went wrong with the first sample that failed, in the order of the batch."""
         if self._errors:
             error = self._errors[min(self._errors)]
             self._errors.clear()
@@ -201,14 +233,6 @@ class Assembly:
                 raise error
             finally:
                 del error  # its traceback leads here, and would keep the batch's memory
-        recipe = self._recipe
-        return collate(
-            self._samples,
-            self._images,
-            self._position,
-            recipe.collate_fn,
-            channels_last=recipe.channels_last,
-        )
 
     def _missing(self) -> list[Any]:
         return [
@@ -216,65 +240,6 @@ class Assembly:
             for at, (item, sample) in enumerate(zip(self._items, self._samples, strict=True))
             if sample is None and at not in self._errors
         ]
-
-
-def collate(
-    samples: Sequence[Any],
-    images: torch.Tensor | None,
-    position: int,
-    collate_fn: Callable[[list[Any]], Any] | None,
-    *,
-    channels_last: bool,
-) -> Ready:
-    """Make a batch of samples, without those that were left out.
-
-    Parameters
-    ----------
-    samples : sequence
-        Samples, or SKIPPED.
-    images : tensor (N, C, H, W) or None
-        Where the images are already.
-    position : int
-    collate_fn : callable or None
-    channels_last : bool
-        For images that are not there already.
-
-    Returns
-    -------
-    Ready
-    """
-    kept = [at for at, sample in enumerate(samples) if sample is not SKIPPED]
-    skipped = len(samples) - len(kept)
-    if not kept:
-        return Ready(None, position, skipped)
-    good = [samples[at] for at in kept]
-    batch: Any
-    if collate_fn is not None:
-        return Ready(collate_fn(good), position, skipped)
-    if images is None:
-        batch = default_collate(good)
-        return Ready(_channels_last(batch) if channels_last else batch, position, skipped)
-    batch = images[kept] if skipped else images
-    if isinstance(good[0], tuple):  # a list, as from torch's default_collate
-        rest = zip(*(sample[1:] for sample in good), strict=True)
-        batch = [batch, *(_collated(list(values)) for values in rest)]
-    return Ready(batch, position, skipped)
-
-
-def _collated(values: list[Any]) -> Any:
-    """Do as default_collate, which looks long at plain class numbers."""
-    if all(type(value) is int for value in values):
-        return torch.tensor(values)
-    return default_collate(values)
-
-
-def _channels_last(batch: Any) -> Any:
-    """Lay out the images of a batch: the batch itself, or the first thing in it."""
-    if isinstance(batch, list) and batch:
-        return [_channels_last(batch[0]), *batch[1:]]
-    if isinstance(batch, torch.Tensor) and batch.ndim == 4:
-        return batch.contiguous(memory_format=torch.channels_last)
-    return batch
 
 
 def too_late(position: int, timeout: float | None, items: list[Any]) -> TimeoutError:

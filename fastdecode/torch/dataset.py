@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fastdecode import api
 from fastdecode.native import library
 from fastdecode.native.pool import Pool
+from fastdecode.torch.as_bytes import for_slot
 from fastdecode.torch.chosen import Chosen, Settings, choose
 from fastdecode.torch.dataset_options import DatasetOptions
 from fastdecode.torch.failures import DAMAGE, is_damage
@@ -162,7 +163,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
         generator : torch.Generator, optional
             For the draws of an `EncodedTransform`; by default torch's global one.
         out : tensor, optional
-            Of `sample_shape` and `sample_dtype`: the picture is written there.
+            Of `sample_shape` and `sample_dtype`, or torch.uint8, for what is not yet normalised.
 
         Returns
         -------
@@ -256,8 +257,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
         if known is not None and known.plain and known.transform is self.transform:
             return known
         chosen = choose(self._settings(), known)
-        if chosen is not known:
-            self.__dict__["_choice"] = chosen
+        self.__dict__["_choice"] = chosen
         return chosen
 
     def _maps_targets(self) -> bool:
@@ -270,7 +270,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
         self._settle()
         transform = self._chosen().transform
         if isinstance(transform, EncodedTransform):
-            data = self._encoded(source)
+            data, transform = self._encoded(source), for_slot(transform, out)
             make = transform.with_geometry if self._maps_targets() else transform
             made: Any = make(
                 data, generator=generator, out=out, backend=self.backend, orient=self.orient

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from fastdecode.torch.assembly import Assembly, Ready, Recipe, closed_error, stopped_early
+from fastdecode.torch.assembly import Assembly, Recipe, closed_error, stopped_early
+from fastdecode.torch.collating import Ready, handed_out
 from fastdecode.torch.crew import Crew
-from fastdecode.torch.order import Order
+from fastdecode.torch.encoded import EncodedBatch
+from fastdecode.torch.order import Item, Order
 
 __all__ = ["Epoch", "Relay", "ThreadEpoch"]
 
@@ -57,7 +60,10 @@ class ThreadEpoch:
         # Small parts keep all threads busy to the end of a batch, large ones hand over less often.
         shares = 1 if crew is None else crew.count * _PARTS_A_THREAD
         self._part = max(1, min(_LARGEST_PART, order.batch_size // shares))
-        self._lane = None if crew is None else recipe.source.lane(crew.pool)
+        self._lane = None
+        if crew is not None and recipe.at_once is None:
+            self._lane = recipe.source.lane(crew.pool)
+        self._latest: weakref.ref[Assembly] | None = None
         self._fill()
 
     def _fill(self) -> None:
@@ -65,13 +71,19 @@ class ThreadEpoch:
         while self._next < self._order.count and len(self._pending) < max(1, self._prefetch):
             items = self._order.batch(self._next)
             self._next += 1
-            lane = self._lane if self._lane is not None and self._lane.pays else None
-            size = self._part if lane is None else lane.part
-            assembly = Assembly(self._recipe, items, self._next, size, lane)
+            assembly = self._assembly(items)
             self._pending.append(assembly)
             if self._crew is not None:
                 for part in assembly.parts:
                     self._crew.submit(partial(assembly.make, part))
+
+    def _assembly(self, items: list[Item]) -> Assembly:
+        recipe, how = self._recipe, self._recipe.at_once
+        if how is not None:
+            return EncodedBatch(recipe, how, items, self._next, self._part, self._crew)
+        lane = self._lane if self._lane is not None and self._lane.pays else None
+        size = self._part if lane is None else lane.part
+        return Assembly(recipe, items, self._next, size, lane)
 
     def __iter__(self) -> Iterator[Ready]:
         return self
@@ -84,6 +96,7 @@ class ThreadEpoch:
         if not self._pending:
             raise StopIteration
         assembly = self._awaited = self._pending.popleft()
+        self._latest = weakref.ref(assembly)
         if self._crew is None:
             for part in assembly.parts:
                 assembly.make(part)
@@ -97,9 +110,11 @@ class ThreadEpoch:
 
     def close(self) -> None:
         """Give up what is in the making, if anything is; whoever asks for more gets an error."""
-        awaited = self._awaited
-        if awaited is not None:  # in another thread
-            awaited.cancel()
+        # In another thread: one that is waited for, or one that waits for what was refused.
+        latest = None if self._latest is None else self._latest()
+        for assembly in (self._awaited, latest):
+            if assembly is not None:
+                assembly.cancel()
         if self._pending:
             self._closed = True
         self._next = self._order.count
@@ -140,9 +155,10 @@ class Epoch:
                     self._ended = True
                     self._handed(None)
                 raise
+            batch = handed_out(ready)
             self._handed(ready)
-            if ready.batch is not None:  # else every item of it was left out
-                return ready.batch
+            if batch is not None:  # else every item of it was left out
+                return batch
 
 
 class Relay:

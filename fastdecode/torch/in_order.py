@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from fastdecode.torch.lane import LEFT, Draws
+from fastdecode.torch.draws import Draws
+from fastdecode.torch.lane import LEFT
 
 if TYPE_CHECKING:
     from fastdecode.torch.lane import Lane

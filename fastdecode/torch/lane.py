@@ -19,6 +19,8 @@ import torch
 
 from fastdecode.native.batch import Items
 from fastdecode.native.sources import as_source
+from fastdecode.torch.as_bytes import as_bytes
+from fastdecode.torch.draws import Draws
 from fastdecode.torch.transforms import direct
 from fastdecode.torch.transforms.base import Crop, Plan, geometry_of
 from fastdecode.torch.transforms.described import plan_of
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
     _Plans: TypeAlias = dict[int, tuple[Plan, Sequence[float]]]
 
-__all__ = ["LEFT", "Draws", "Lane"]
+__all__ = ["LEFT", "Lane"]
 
 LEFT: Any = object()
 """In the place of a sample that is to be made in another way."""
@@ -38,33 +40,6 @@ _IN_PLACE = object()
 _TRIAL = 64
 _MOST_PYTHON_S = 0.0005
 _PARTS, _LEAST_PART = 128, 16
-
-
-class Draws:
-    """Random numbers of the samples of one call: each item's follow from a seed of its own.
-
-    Parameters
-    ----------
-    seeds : sequence of int
-    """
-
-    def __init__(self, seeds: Sequence[int]) -> None:
-        self._seeds = seeds
-
-    @property
-    def seeds(self) -> Sequence[int] | None:
-        """For each item what all draws follow from; None if they come from elsewhere."""
-        return self._seeds
-
-    def begin(self, at: int) -> None:
-        """Prepare for code of the user's, which may draw from wherever it likes."""
-
-    def plan(self, way: Way, at: int, width: int, height: int) -> Plan:
-        """Draw for the item at that place of the batch."""
-        return way.crop.seeded_plan(width, height, self._seeds[at])
-
-    def left(self, at: int) -> None:
-        """Take note, in order, that the item is to be made in another way."""
 
 
 class Lane:
@@ -78,6 +53,8 @@ class Lane:
     pool : Pool
     subset : sequence of int, optional
         What indices stand for.
+    as_bytes : bool
+        Leave out the normalising, and make bytes.
 
     Attributes
     ----------
@@ -86,12 +63,19 @@ class Lane:
     """
 
     def __init__(
-        self, dataset: Any, ours: type, pool: Pool, subset: Sequence[int] | None = None
+        self,
+        dataset: Any,
+        ours: type,
+        pool: Pool,
+        subset: Sequence[int] | None = None,
+        *,
+        as_bytes: bool = False,
     ) -> None:
         self._dataset = weakref.ref(dataset)  # which may keep this one
         self._ours = ours
         self._pool = pool
         self._subset = subset
+        self._as_bytes = as_bytes
         self._spare: deque[Items] = deque()
         self._asked = self._made = 0
         self._python_s = 0.0
@@ -138,6 +122,8 @@ class Lane:
         way = None if dataset is None else way_of(dataset, self._ours)
         if dataset is None or way is None:
             return [LEFT] * len(indices)
+        if self._as_bytes:
+            way = way._replace(crop=as_bytes(way.crop), image=None)
         if not (images is None or _has_room(images, way.crop)):
             return [LEFT] * len(indices)
         dataset._settle()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Sized
 from functools import partial
 from typing import Any
@@ -10,18 +9,24 @@ from typing import Any
 import torch
 
 from fastdecode.arguments import is_int
-from fastdecode.torch.assembly import Ready, Recipe
-from fastdecode.torch.crew import Crew
-from fastdecode.torch.epochs import Epoch, Relay, ThreadEpoch
-from fastdecode.torch.loader_arguments import Threads, check_numbers, check_together, how_many
+from fastdecode.torch.assembly import Recipe
+from fastdecode.torch.collating import Ready
+from fastdecode.torch.decoding import NormalizeOn, Plan, plan_of, settle
+from fastdecode.torch.delivery import Delivery
+from fastdecode.torch.epochs import Epoch
+from fastdecode.torch.loader_arguments import (
+    Threads,
+    check_delivery,
+    check_numbers,
+    check_together,
+    how_many,
+)
+from fastdecode.torch.makers import Makers
 from fastdecode.torch.memory import BatchMemory
-from fastdecode.torch.order import Order, Sharding, world
+from fastdecode.torch.order import Sharding, world
 from fastdecode.torch.position import Position
-from fastdecode.torch.prefetcher import DevicePrefetcher
-from fastdecode.torch.process_workers import ProcessWorkers
 from fastdecode.torch.progress import Shown
 from fastdecode.torch.source import Source
-from fastdecode.torch.tolerant import plain_index
 
 __all__ = ["Loader"]
 
@@ -58,8 +63,16 @@ class Loader:
     seed : int
         Of the order and of all random draws.
     device : str or torch.device, optional
-        Copy batches there in the background, by `DevicePrefetcher`. By default they stay in the
-        host's memory.
+        Copy batches there in the background, as `DevicePrefetcher` does. By default they stay in
+        the host's memory.
+    decode : str
+        ``"cpu"``; ``"gpu"``: a batch backend decodes whole batches on the device, and resizes them
+        there; ``"auto"``: what ``calibrate(device=…)`` measured to be fastest, else the GPU if that
+        is possible; or the name of a batch backend. Crops and flips are the same, pixels nearly.
+        What a batch backend does not read is decoded by the CPU, and joins in order.
+    normalize_on : {"host", "device"}
+        Where a transform's floats are made. ``"device"``: bytes are copied, a quarter as many, and
+        the floats are the same. What is decoded on a device is always normalised there.
     collate_fn : callable, optional
         From a list of samples to a batch, as for torch's DataLoader. It is called where the batch
         is asked for, or in a worker process; only there its own random draws follow from `seed`.
@@ -79,11 +92,15 @@ class Loader:
         Items that this epoch has left out so far, for ``on_error="skip"``.
     epoch : int
         The one that is running, or that comes next.
+    decoding : Decoding
+        Its `backend` is the batch backend that decodes, or None for the CPU; `why` says why.
 
     Raises
     ------
     TypeError, ValueError
-        An argument is wrong.
+        An argument is wrong, or the dataset does not allow it.
+    RuntimeError, BackendUnavailable, UnknownBackend
+        The device, or what is to decode on it, cannot be used.
 
     Notes
     -----
@@ -110,6 +127,8 @@ class Loader:
         prefetch: int = 2,
         seed: int = 0,
         device: str | int | torch.device | None = None,
+        decode: str = "cpu",
+        normalize_on: NormalizeOn = "host",
         collate_fn: Callable[[list[Any]], Any] | None = None,
         channels_last: bool = False,
         rank: int | None = None,
@@ -119,6 +138,7 @@ class Loader:
     ) -> None:
         check_numbers(batch_size, threads, workers, prefetch, seed, timeout)
         check_together(sampler, collate_fn, shuffle=shuffle, threads=threads, workers=workers)
+        check_delivery(decode, normalize_on)
         world(rank, world_size)
         self.dataset = dataset
         self.batch_size = int(batch_size)
@@ -131,28 +151,30 @@ class Loader:
         self.timeout = timeout
         self.progress = progress
         self.device = torch.device("cpu" if device is None else device)
+        self.decode = decode
+        self.normalize_on: NormalizeOn = normalize_on
         self.skipped = 0
         self._ranks = rank, world_size
         self._source = Source(dataset)
         self._shuffle = bool(shuffle)
-        self.threads, self.workers = how_many(self._source, threads, workers)
         self._position = Position()
+        self.decoding = settle(decode, self.device, self._source, collate_fn, workers)
+        apart = self.decoding.backend is not None
+        self.threads, self.workers = how_many(self._source, threads, workers, apart=apart)
+        self._plan()  # which says at once what does not go together
         self._set_up()
 
     def _set_up(self) -> None:
         """Make what belongs to this process, and cannot be copied or pickled."""
-        self._crew: Crew | None = None
-        self._processes: ProcessWorkers | None = None
-        self._under_way: weakref.WeakSet[ThreadEpoch] = weakref.WeakSet()
-        # Once, because its stream is to last; and now, because the device may be missing.
-        on_device = self.device.type != "cpu"
-        self._prefetcher = DevicePrefetcher(Relay(), self.device) if on_device else None
+        self._makers = Makers(self.threads, self.workers, self.prefetch, self.timeout)
+        # Once, because its streams are to last; and now, because the device may be missing.
+        self._delivery = Delivery(self.device, self.decoding.backend)
         self._memory = BatchMemory(self.prefetch + 2, pinned=self.device.type == "cuda")
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what `_set_up` makes: threads, processes, memory, streams."""
         state = self.__dict__.copy()
-        for name in ("_crew", "_processes", "_under_way", "_prefetcher", "_memory"):
+        for name in ("_makers", "_delivery", "_memory"):
             del state[name]
         return state
 
@@ -179,44 +201,23 @@ class Loader:
 
     def __iter__(self) -> Iterator[Any]:
         """Begin an epoch: the next one, or where `set_epoch` or `load_state_dict` said."""
+        plan = self._plan()
         position = self._position = self._position.begun()
         self.skipped = 0
-        order = self._order(position)
-        batches = self._on_device(self._batches(position, order))
+        order = position.order(self._sharding, self.sampler, *world(*self._ranks))
+        shared = self.collate_fn, self._memory, self.channels_last
+        recipe = Recipe(plan.source, *shared, plan.normalize, self._delivery.at_once(plan.way))
+        batches = self._delivery.begin(self._makers.epoch(recipe, order, position.batch))
         epoch: Iterator[Any] = Epoch(batches, partial(self._handed, position))
         if self.progress:
             title = f"epoch {position.epoch}"
             epoch = Shown(epoch, done=position.batch, total=order.count, title=title)
         return epoch
 
-    def _order(self, position: Position) -> Order:
-        """Deal out the epoch, or take what the sampler gives, or what it gave before a resume."""
-        if self.sampler is None:
-            return self._sharding.order(position.epoch, *world(*self._ranks))
-        if position.items is None:
-            if hasattr(self.sampler, "set_epoch"):
-                self.sampler.set_epoch(position.epoch)
-            # Plain ints have the same random numbers everywhere, and can be saved.
-            position.items = [plain_index(item) for item in self.sampler]
-        return self._sharding.of_sampler(position.epoch, position.items)
-
-    def _batches(self, position: Position, order: Order) -> Iterator[Ready]:
-        recipe = Recipe(self._source, self.collate_fn, self._memory, self.channels_last)
-        if self.workers:
-            if self._processes is None:
-                self._processes = ProcessWorkers(self.workers, self.prefetch, self.timeout)
-            return self._processes.epoch(recipe, order, position.batch)
-        if self.threads and self._crew is None:
-            self._crew = Crew(self.threads)
-        epoch = ThreadEpoch(recipe, order, position.batch, self._crew, self.prefetch, self.timeout)
-        self._under_way.add(epoch)
-        return epoch
-
-    def _on_device(self, batches: Iterator[Ready]) -> Iterator[Ready]:
-        if self._prefetcher is None:
-            return batches
-        self._prefetcher.loader.batches = batches
-        return iter(self._prefetcher)
+    def _plan(self) -> Plan:
+        """Look how batches are made of the dataset as it is now."""
+        how = self.collate_fn, self.normalize_on, self.decoding, self.decode
+        return plan_of(self._source, *how)
 
     def _handed(self, position: Position, ready: Ready | None) -> None:
         """Keep account of what the consumer has got."""
@@ -254,34 +255,23 @@ class Loader:
         """
         position = Position.of_state(state, self._settings())
         # At an epoch's beginning there is nothing to check, and no sampler is to be asked yet.
-        if position.batch and position.batch > (most := self._order(position).count):
+        ranks = world(*self._ranks)
+        if position.batch and position.batch > (
+            most := position.order(self._sharding, self.sampler, *ranks).count
+        ):
             raise ValueError(f"the state is of batch {position.batch}, but an epoch has {most}")
         self._position = position
 
     def _settings(self) -> dict[str, Any]:
         """Return all that the batches follow from."""
-        sharding = self._sharding
-        # What a sampler gave is of one rank alone, and kept in the state.
-        sampled = {} if self.sampler is None else {"rank": world(*self._ranks)[0]}
-        return {
-            "sampler": self.sampler is not None,
-            **sampled,
-            "length": sharding.length,
-            "batch_size": sharding.batch_size,
-            "shuffle": sharding.shuffle,
-            "drop_last": sharding.drop_last,
-            "seed": sharding.seed,
-            "world_size": world(*self._ranks)[1],
-        }
+        sampled = self.sampler is not None
+        return self._sharding.settings(*world(*self._ranks), sampled=sampled)
 
     def close(self) -> None:
         """End the threads, the processes, the copying, and the epoch. A later one starts anew."""
-        for epoch in tuple(self._under_way):
-            epoch.close()
-        for part in (self._prefetcher, self._crew, self._processes):
-            if part is not None:
-                part.close()
-        self._crew = self._processes = None
+        self._makers.end()
+        self._delivery.close()
+        self._makers.close()
 
     def __enter__(self) -> Loader:  # noqa: PYI034 - Self needs Python 3.11
         return self
@@ -292,8 +282,10 @@ class Loader:
     def __repr__(self) -> str:
         count = len(self) if isinstance(self.sampler, (Sized, type(None))) else "?"
         by = f"{self.workers} processes" if self.workers else f"{self.threads} threads"
+        name, why = self.decoding
+        decodes = "" if self.decode == "cpu" else f", decode={name or 'cpu'!r} ({why})"
         return (
             f"Loader({type(self.dataset).__name__} of {len(self._source)}, "
             f"batch_size={self.batch_size}, {count} batches, {by}, seed={self.seed}, "
-            f"device={str(self.device)!r})"
+            f"device={str(self.device)!r}{decodes})"
         )

@@ -8,7 +8,7 @@ from fastdecode.arguments import is_int
 from fastdecode.cores import usable_cores
 from fastdecode.torch.source import Source
 
-__all__ = ["Threads", "check_numbers", "check_together", "how_many"]
+__all__ = ["Threads", "check_delivery", "check_numbers", "check_together", "how_many"]
 
 Threads: TypeAlias = "int | Literal['auto']"
 
@@ -57,12 +57,39 @@ def check_together(
         raise ValueError("give threads or workers, not both")
 
 
-def how_many(source: Source, threads: Threads, workers: int) -> tuple[int, int]:
-    """Settle how many threads and how many worker processes make batches."""
+def check_delivery(decode: object, normalize_on: object) -> None:
+    """Refuse what is no word for who decodes, or where floats are made.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Names the argument.
+    """
+    if not isinstance(decode, str):
+        raise TypeError(
+            f"decode must be 'cpu', 'gpu', 'auto' or a batch backend's name, not {decode!r}"
+        )
+    if normalize_on not in ("host", "device"):
+        raise ValueError(f"normalize_on must be 'host' or 'device', not {normalize_on!r}")
+
+
+def how_many(
+    source: Source, threads: Threads, workers: int, *, apart: bool = False
+) -> tuple[int, int]:
+    """Settle how many threads and how many worker processes make batches.
+
+    Parameters
+    ----------
+    source : Source
+    threads : int or "auto"
+    workers : int
+    apart : bool
+        Whether pictures are decoded elsewhere, which only threads can hand over.
+    """
     if workers:
         return 0, int(workers)
     if threads != "auto":
         return int(threads), 0
-    if source.isolated and not source.holds_gil:
+    if apart or (source.isolated and not source.holds_gil):
         return usable_cores(), 0
     return 0, usable_cores()

@@ -158,6 +158,22 @@ class Sharding:
         count = self.batches(len(indices))
         return Order(indices, self.batch_size, count, self.seed, epoch, _times(indices))
 
+    def settings(self, rank: int, ranks: int, *, sampled: bool) -> dict[str, Any]:
+        """Return all that the batches follow from, for `Position.state`.
+
+        What a sampler gave is of one rank alone, and kept in the state.
+        """
+        return {
+            "sampler": sampled,
+            **({"rank": rank} if sampled else {}),
+            "length": self.length,
+            "batch_size": self.batch_size,
+            "shuffle": self.shuffle,
+            "drop_last": self.drop_last,
+            "seed": self.seed,
+            "world_size": ranks,
+        }
+
     def length_of(self, sampler: object) -> int:
         """Count the batches that a sampler gives."""
         if not isinstance(sampler, Sized):

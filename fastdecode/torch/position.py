@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastdecode.arguments import is_int
+from fastdecode.torch.order import Order, Sharding
+from fastdecode.torch.tolerant import plain_index
 
 __all__ = ["Position"]
 
@@ -46,6 +48,17 @@ class Position:
         if epoch == self.epoch and not self.running:
             return self
         return Position(epoch)
+
+    def order(self, sharding: Sharding, sampler: Any, rank: int, ranks: int) -> Order:
+        """Deal out the epoch, or take what the sampler gives, or what it gave before a resume."""
+        if sampler is None:
+            return sharding.order(self.epoch, rank, ranks)
+        if self.items is None:
+            if hasattr(sampler, "set_epoch"):
+                sampler.set_epoch(self.epoch)
+            # Plain ints have the same random numbers everywhere, and can be saved.
+            self.items = [plain_index(item) for item in sampler]
+        return sharding.of_sampler(self.epoch, self.items)
 
     def end(self) -> None:
         """Go on to the next epoch."""

@@ -13,16 +13,11 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from fastdecode.native.pool import Pool
-from fastdecode.torch.assembly import (
-    Ready,
-    Recipe,
-    closed_error,
-    collate,
-    stopped_early,
-    too_late,
-)
+from fastdecode.torch.assembly import Recipe, closed_error, stopped_early, too_late
+from fastdecode.torch.collating import Ready, collate
+from fastdecode.torch.draws import Draws
 from fastdecode.torch.failures import take_along
-from fastdecode.torch.lane import LEFT, Draws, Lane
+from fastdecode.torch.lane import LEFT, Lane
 from fastdecode.torch.order import Item, Order
 from fastdecode.torch.source import Source
 from fastdecode.torch.threads import limit_threads
@@ -150,7 +145,7 @@ class ProcessWorkers:
             # torch draws a seed for its workers; not from the generator of the user's training.
             generator=torch.Generator("cpu"),
         )
-        running = _Epoch(iter(loader), order, start, recipe.source, self._timeout)
+        running = _Epoch(iter(loader), order, start, recipe, self._timeout)
         self._running = weakref.ref(running)
         return running
 
@@ -169,13 +164,13 @@ class _Epoch:
         batches: Iterator[Any],
         order: Order,
         start: int,
-        source: Source,
+        recipe: Recipe,
         timeout: float | None,
     ) -> None:
         self._batches: Iterator[Any] | None = batches
         self._order = order
         self._position = start
-        self._source = source
+        self._recipe = recipe
         self._timeout = timeout
 
     def __iter__(self) -> Iterator[Ready]:
@@ -201,8 +196,8 @@ class _Epoch:
             raise error  # noqa: TRY201 - a bare one would bring the traceback back
         self._position += 1
         for failure in failures:
-            self._source.errors.add(failure)
-        return Ready(batch, self._position, skipped)
+            self._recipe.source.errors.add(failure)
+        return Ready(batch, self._position, skipped, self._recipe.normalize)
 
     def close(self) -> None:
         """Let go of the workers."""

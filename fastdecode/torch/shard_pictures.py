@@ -12,6 +12,7 @@ from fastdecode.errors import DecodeError, FastDecodeError
 from fastdecode.native import library
 from fastdecode.torch.dataset import DecodeDataset
 from fastdecode.torch.dataset_options import DatasetOptions
+from fastdecode.torch.draws import Draws
 from fastdecode.torch.failures import (
     DAMAGE,
     SKIPPED,
@@ -23,7 +24,7 @@ from fastdecode.torch.failures import (
     record,
     several,
 )
-from fastdecode.torch.lane import LEFT, Draws, Lane
+from fastdecode.torch.lane import LEFT, Lane
 from fastdecode.torch.shard_share import Entry
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -15,6 +16,7 @@ from fastdecode.preference import load_named, preferred
 from fastdecode.torch.dataset import DecodeDataset
 from fastdecode.torch.failures import SKIPPED, Failures
 from fastdecode.torch.lane import Lane
+from fastdecode.torch.way import Way, crop_of
 
 __all__ = ["Source"]
 
@@ -28,7 +30,15 @@ class Source:
     ----------
     dataset : Dataset
         Map-style: with ``__getitem__`` and ``__len__``.
+
+    Attributes
+    ----------
+    dataset : Dataset
+    as_bytes : bool
+        The normalising is left out: pictures are ``torch.uint8``.
     """
+
+    as_bytes = False
 
     def __init__(self, dataset: Any) -> None:
         if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__"):
@@ -62,8 +72,32 @@ class Source:
     @property
     def dtype(self) -> torch.dtype:
         """Type of every image, where there is a `shape`."""
+        if self.as_bytes:
+            return torch.uint8
         dtype = None if self._decoding is None else self._decoding.sample_dtype
         return dtype or torch.float32
+
+    @property
+    def crop(self) -> Way | str:
+        """How others than the dataset can make its samples; if they cannot, why, in words."""
+        if self._decoding is None:
+            return f"{type(self.dataset).__name__} is none of this package's datasets"
+        return crop_of(self._decoding, DecodeDataset)
+
+    def of_bytes(self) -> Source:
+        """Return the same as a source of ``torch.uint8``, where there is a `crop`."""
+        source = copy.copy(self)
+        source.as_bytes = True
+        return source
+
+    @property
+    def decoding(self) -> Any:
+        """The dataset itself where there is a `crop`."""
+        return self._decoding
+
+    def place(self, index: Any) -> Any:
+        """Return what the dataset calls an item of the subset."""
+        return index if self._subset is None else self._subset[index]
 
     @property
     def holds_gil(self) -> bool:
@@ -100,10 +134,12 @@ class Source:
         """
         if self._decoding is None:
             return self.dataset[index]
-        if self._subset is not None:
-            index = self._subset[index]
-        sample = self._decoding.fetch(index, generator=generator, out=out, among=self._subset)
-        return self.handed_out(sample)
+        if out is None and self.as_bytes:
+            out = torch.empty(self.shape or (), dtype=torch.uint8, device="cpu")
+        place, among = self.place(index), self._subset
+        return self.handed_out(
+            self._decoding.fetch(place, generator=generator, out=out, among=among)
+        )
 
     def handed_out(self, sample: Any) -> Any:
         """Return the picture alone of a dataset that has no targets."""
@@ -117,4 +153,4 @@ class Source:
         """Return what makes samples by the native core, if it is there; indices are as here."""
         if self._decoding is None or library.lib is None:
             return None
-        return Lane(self._decoding, DecodeDataset, pool, self._subset)
+        return Lane(self._decoding, DecodeDataset, pool, self._subset, as_bytes=self.as_bytes)

@@ -235,6 +235,12 @@ class TolerantDataset(Dataset[Any]):
                 f"on_error returned a picture of shape {getattr(image, 'shape', None)}, but the "
                 f"batch has room for {tuple(out.shape)}"
             )
+        if out.dtype == torch.uint8 and torch.as_tensor(image).dtype != torch.uint8:
+            raise ValueError(
+                f"on_error returned a picture of {torch.as_tensor(image).dtype}, but the batch is "
+                "made of torch.uint8: return bytes (normalize_on='host' and decode='cpu' take "
+                "what is normalised already)"
+            )
         return out.copy_(torch.as_tensor(image)), target
 
     def _naming(self, error: Exception, index: int, source: object) -> None:

@@ -11,7 +11,7 @@ import torch
 
 from fastdecode.torch.nested import map_leaves, moved
 
-__all__ = ["CudaTransfer", "Transfer", "transfer_to"]
+__all__ = ["CudaTransfer", "Transfer", "recorded", "transfer_to"]
 
 _cuda: Any = torch.cuda  # which is annotated only in part
 
@@ -108,7 +108,7 @@ class CudaTransfer(Transfer):
             return leaf.pin_memory()
 
         pinned = map_leaves(batch, "pin_memory", pin)
-        return _Staged(pinned, [(d, _recorded(torch.cuda.current_stream(d))) for d in devices])
+        return _Staged(pinned, [(d, recorded(torch.cuda.current_stream(d))) for d in devices])
 
     def start(self, staged: _Staged) -> _Moving:
         """Allocate on the consumer's stream, and copy on this one."""
@@ -147,7 +147,7 @@ class CudaTransfer(Transfer):
         with torch.cuda.stream(self._side):
             for target, source in pairs:
                 target.copy_(source, non_blocking=True)
-        return _recorded(self._side)
+        return recorded(self._side)
 
     def finish(self, moving: _Moving) -> Any:
         """Let the consumer's stream, as it is now, wait for the copy."""
@@ -183,7 +183,8 @@ class CudaTransfer(Transfer):
             self._reading.popleft()
 
 
-def _recorded(stream: torch.cuda.Stream) -> torch.cuda.Event:
+def recorded(stream: torch.cuda.Stream) -> torch.cuda.Event:
+    """Return an event that comes when all is done that a stream was asked for so far."""
     event: torch.cuda.Event = _cuda.Event()
     event.record(stream)
     return event

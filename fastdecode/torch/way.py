@@ -12,7 +12,7 @@ from fastdecode.torch.transforms import direct
 from fastdecode.torch.transforms.base import Crop
 from fastdecode.torch.transforms.normalize import Normalize
 
-__all__ = ["Way", "way_of"]
+__all__ = ["Way", "crop_of", "way_of"]
 
 # What a subclass may not have changed.
 _OF_DATASET = ("__getitem__", "fetch", "load", "_encoded", "_image", "_made")
@@ -60,7 +60,7 @@ class Way(NamedTuple):
 
 
 def way_of(dataset: Any, ours: type) -> Way | None:
-    """Find out how to make samples.
+    """Find out how the core makes samples.
 
     Parameters
     ----------
@@ -73,22 +73,46 @@ def way_of(dataset: Any, ours: type) -> Way | None:
     Way or None
         None where the dataset, its transform or the choice of a backend speak against it.
     """
-    if dataset._loader is not None or not _inherits(type(dataset), ours, _OF_DATASET):
-        return None
+    found = crop_of(dataset, ours)
+    return found if isinstance(found, Way) and direct.usable(dataset.backend) else None
+
+
+def crop_of(dataset: Any, ours: type) -> Way | str:
+    """Find out whether samples are crops that something else than the dataset may make.
+
+    Parameters
+    ----------
+    dataset, ours
+        As for `way_of`.
+
+    Returns
+    -------
+    Way, or str
+        What speaks against it, in words.
+    """
+    if dataset._loader is not None:
+        return "the dataset has a loader of its own"
+    if changed := _changed(type(dataset), ours, _OF_DATASET):
+        return f"{type(dataset).__name__} has its own {changed}"
     transform, draws, image = dataset._chosen().transform, 0, None
     if type(transform) is Fused:
-        if transform.rest or transform.form != "tensor":
-            return None
+        if transform.rest:
+            return f"{type(transform.rest[0]).__name__} comes after what is done while decoding"
+        if transform.form != "tensor":
+            return "its transform makes Pillow images"
         draws, image, transform = transform.draws, transform.image, transform.head
-    if not isinstance(transform, Crop) or not _inherits(type(transform), Crop, _OF_CROP):
-        return None
+    if not isinstance(transform, Crop):
+        return f"its transform ({type(transform).__name__}) is not one that is done while decoding"
+    if changed := _changed(type(transform), Crop, _OF_CROP):
+        return f"{type(transform).__name__} has its own {changed}"
     floats = transform.dtype == torch.float32
     if type(transform.normalize) is not (Normalize if floats else type(None)):
-        return None
-    if transform.shape is None or not direct.usable(dataset.backend):
-        return None
+        return f"{type(transform.normalize).__name__} is not the package's Normalize"
+    if transform.shape is None:
+        return "its pictures differ in size"
     return Way(transform, draws, image, dataset._maps_targets())
 
 
-def _inherits(kind: type, base: type, names: Sequence[str]) -> bool:
-    return all(getattr(kind, name) is getattr(base, name) for name in names)
+def _changed(kind: type, base: type, names: Sequence[str]) -> str:
+    """Name the first of these methods that a class has made its own."""
+    return next((name for name in names if getattr(kind, name) is not getattr(base, name)), "")

@@ -1,0 +1,119 @@
+"""What a batch is made of its samples, and what is done to it when it is handed out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils.data import default_collate
+
+from fastdecode.device.normalize import normalized
+from fastdecode.torch.failures import SKIPPED
+from fastdecode.torch.transforms.normalize import Normalize
+
+__all__ = ["Ready", "collate", "handed_out", "with_pictures"]
+
+
+class Ready(NamedTuple):
+    """A finished batch.
+
+    Attributes
+    ----------
+    batch : object
+        None if every item of it was left out.
+    position : int
+        How many batches of the epoch there are up to and with this one.
+    skipped : int
+        Items that were left out because they are damaged.
+    normalize : Normalize or None
+        What makes floats of the pictures, which are bytes until they are handed out.
+    """
+
+    batch: Any
+    position: int
+    skipped: int
+    normalize: Normalize | None = None
+
+
+def collate(
+    samples: Sequence[Any],
+    images: torch.Tensor | None,
+    position: int,
+    collate_fn: Callable[[list[Any]], Any] | None,
+    *,
+    channels_last: bool,
+) -> Ready:
+    """Make a batch of samples, without those that were left out.
+
+    Parameters
+    ----------
+    samples : sequence
+        Samples, or SKIPPED.
+    images : tensor (N, C, H, W) or None
+        Where the images are already.
+    position : int
+    collate_fn : callable or None
+    channels_last : bool
+        For images that are not there already.
+
+    Returns
+    -------
+    Ready
+    """
+    kept = [at for at, sample in enumerate(samples) if sample is not SKIPPED]
+    skipped = len(samples) - len(kept)
+    if not kept:
+        return Ready(None, position, skipped)
+    good = [samples[at] for at in kept]
+    batch: Any
+    if collate_fn is not None:
+        return Ready(collate_fn(good), position, skipped)
+    if images is None:
+        batch = default_collate(good)
+        return Ready(_channels_last(batch) if channels_last else batch, position, skipped)
+    batch = images[kept] if skipped else images
+    if isinstance(good[0], tuple):  # a list, as from torch's default_collate
+        rest = zip(*(sample[1:] for sample in good), strict=True)
+        batch = [batch, *(_collated(list(values)) for values in rest)]
+    return Ready(batch, position, skipped)
+
+
+def _collated(values: list[Any]) -> Any:
+    """Do as default_collate, which looks long at plain class numbers."""
+    if all(type(value) is int for value in values):
+        return torch.tensor(values)
+    return default_collate(values)
+
+
+def _channels_last(batch: Any) -> Any:
+    """Lay out the images of a batch: the batch itself, or the first thing in it."""
+    if isinstance(batch, list) and batch:
+        return [_channels_last(batch[0]), *batch[1:]]
+    if isinstance(batch, torch.Tensor) and batch.ndim == 4:
+        return batch.contiguous(memory_format=torch.channels_last)
+    return batch
+
+
+def with_pictures(batch: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a batch with its pictures replaced: it is they alone, or they are the first in it."""
+    if isinstance(batch, list):
+        return [change(batch[0]), *batch[1:]]
+    return change(batch)
+
+
+def handed_out(ready: Ready) -> Any:
+    """Return the batch as the consumer gets it: floats, where its pictures are still bytes.
+
+    They are made where the pictures are, and on CUDA in the order of the current stream.
+    """
+    normalize = ready.normalize
+    if normalize is None or ready.batch is None:
+        return ready.batch
+
+    def floats(pictures: torch.Tensor) -> torch.Tensor:
+        return normalized(pictures, normalize.mean, normalize.std)
+
+    # In a block for inference a batch is what it is outside: it may be kept for training.
+    with torch.inference_mode(mode=False), torch.no_grad():
+        return with_pictures(ready.batch, floats)

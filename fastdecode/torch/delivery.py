@@ -1,0 +1,81 @@
+"""How batches get from those who make them to the consumer: as they are, copied, or decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import torch
+
+from fastdecode import batch_backends
+from fastdecode.device.where import device_of
+from fastdecode.torch.assembly import AtOnce
+from fastdecode.torch.collating import Ready
+from fastdecode.torch.decoding_transfer import DecodingTransfer
+from fastdecode.torch.epochs import Relay
+from fastdecode.torch.prefetcher import DevicePrefetcher
+from fastdecode.torch.transfer import Transfer, transfer_to
+
+if TYPE_CHECKING:
+    from fastdecode.torch.way import Way
+
+__all__ = ["Delivery"]
+
+_DEPTH = 2
+
+
+class _Decoding(DevicePrefetcher):
+    """Prefetches by a transfer that decodes, on the CPU as on any other device."""
+
+    def __init__(self, relay: Relay, transfer: DecodingTransfer) -> None:
+        super().__init__(relay, "cpu", depth=_DEPTH)
+        self._transfer = transfer
+        self.device = transfer.device
+
+
+class Delivery:
+    """What is made once for a loader, because its streams are to last.
+
+    Parameters
+    ----------
+    device : torch.device
+    decoder : str or None
+        Name of a batch backend.
+
+    Raises
+    ------
+    RuntimeError
+        The device cannot be used; the message says what is missing.
+    BackendUnavailable
+        The batch backend cannot be used.
+    """
+
+    def __init__(self, device: torch.device, decoder: str | None) -> None:
+        self._decoder = decoder
+        self._prefetcher: DevicePrefetcher | None = None
+        if decoder is not None:
+            place = device_of(device)
+            batch_backends.load(decoder, place)
+            inner = Transfer(place) if place.type == "cpu" else transfer_to(place, _DEPTH)
+            self._prefetcher = _Decoding(Relay(), DecodingTransfer(inner, 2 * _DEPTH))
+        elif device.type != "cpu":
+            self._prefetcher = DevicePrefetcher(Relay(), device, depth=_DEPTH)
+
+    def at_once(self, way: Way | None) -> AtOnce | None:
+        """Return how batches of an epoch are decoded at once, if they are."""
+        if way is None or self._decoder is None or self._prefetcher is None:
+            return None
+        # Asked for anew: what a library holds does not come along into a forked process.
+        return AtOnce(batch_backends.load(self._decoder, self._prefetcher.device), way)
+
+    def begin(self, batches: Iterator[Ready]) -> Iterator[Ready]:
+        """Deliver the batches of an epoch; one that is under way ends."""
+        if self._prefetcher is None:
+            return batches
+        self._prefetcher.loader.batches = batches
+        return iter(self._prefetcher)
+
+    def close(self) -> None:
+        """End the epoch that is under way."""
+        if self._prefetcher is not None:
+            self._prefetcher.close()

@@ -1,0 +1,253 @@
+"""A batch whose pictures are read, and drawn for, by many threads, and then decoded all at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+
+from fastdecode import formats
+from fastdecode.buffers import as_buffer
+from fastdecode.device.ask import ask, hold
+from fastdecode.device.resize import resized
+from fastdecode.device.routing import Request, request_of
+from fastdecode.torch.assembly import Assembly, AtOnce, Recipe, stopped_early
+from fastdecode.torch.collating import Ready, collate
+from fastdecode.torch.crew import Crew
+from fastdecode.torch.failures import SKIPPED
+from fastdecode.torch.order import Item
+from fastdecode.torch.transforms.base import Plan, geometry_of
+from fastdecode.types import Box
+
+__all__ = ["EncodedBatch"]
+
+_DECODED = object()
+
+
+class _Asked(NamedTuple):
+    """One picture that the batch backend is to decode.
+
+    Attributes
+    ----------
+    request : Request
+    box : (left, top, right, bottom)
+        What is resized of the part that was asked for, in pixels of that.
+    flip : bool
+    target : object
+        As the dataset hands it out.
+    """
+
+    request: Request
+    box: tuple[float, float, float, float]
+    flip: bool
+    target: Any
+
+
+class EncodedBatch(Assembly):
+    """A batch of encoded pictures; `decoded` makes the batch proper of it.
+
+    What the backend does not decode is made as without it: by the dataset, with the same seed.
+
+    Parameters
+    ----------
+    recipe : Recipe
+    how : AtOnce
+    items, position, part
+        As of `Assembly`.
+    crew : Crew or None
+        Threads for what the backend refuses.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        how: AtOnce,
+        items: list[Item],
+        position: int,
+        part: int,
+        crew: Crew | None,
+    ) -> None:
+        super().__init__(recipe, items, position, part)
+        self._how = how
+        self._crew = crew
+        self._asked: dict[int, _Asked] = {}
+        self._slots: dict[int, torch.Tensor] = {}
+        self._timeout: float | None = None
+        self._looked = False
+
+    def _room(self) -> None:
+        """Take no memory of the host for what will be made on the device."""
+
+    def _begun(self, part: range) -> Iterator[int]:
+        """Read and draw; leave to the dataset what the backend may not be asked for."""
+        for at in part:
+            asked = None if self._looked else self._look(at)
+            if asked is None:
+                yield at
+            else:
+                self._asked[at], self._samples[at] = asked, _DECODED
+
+    def _look(self, at: int) -> _Asked | None:
+        index, seed = self._items[at]
+        source, way = self._recipe.source, self._how.way
+        dataset = source.decoding
+        try:
+            found, target = dataset.read(source.place(index))
+            data = as_buffer(dataset._encoded(found))
+            header = formats.probe(data)
+            plan = way.crop.seeded_plan(header.width, header.height, seed)
+            if plan.size != self._size:
+                return None
+            part = _part_of(plan)
+            everything = part == (0, 0, header.width, header.height)
+            options = {"orient": dataset.orient, "region": None if everything else part}
+            request = request_of(data, self._how.loaded.backend, options)
+            if request is None:
+                return None
+            if way.maps:
+                target = dataset.map_target(target, geometry_of(plan))
+            if dataset.target_transform is not None:
+                target = dataset.target_transform(target)
+        except BaseException:  # it comes again when the dataset makes the item by itself
+            return None
+        return _Asked(request, _shown(plan, part), plan.flip, target)
+
+    def _slot(self, at: int) -> torch.Tensor:
+        shape = self._how.way.crop.shape or ()
+        slot = self._slots[at] = torch.empty(shape, dtype=torch.uint8, device="cpu")
+        return slot
+
+    def result(self, timeout: float | None) -> Any:
+        """Wait until everything is read, and return this. Errors come out at `decoded`."""
+        self._timeout = timeout
+        self._wait(timeout)
+        return self
+
+    def decoded(self, device: torch.device) -> Ready:
+        """Decode, crop, resize and mirror, and put all together.
+
+        Parameters
+        ----------
+        device : torch.device
+            That of the backend.
+
+        Returns
+        -------
+        Ready
+            With uint8 pictures on the device, in the order of the current stream, but for one that
+            is empty.
+
+        Raises
+        ------
+        Exception
+            As from `Assembly.result`.
+        """
+        self._looked = True
+        places = sorted(self._asked)
+        items = [self._asked[at].request.item for at in places]
+        images = ask(self._how.loaded, items, "RGB", device)
+        made = {at: image for at, image in zip(places, images, strict=True) if image is not None}
+        try:
+            pictures = self._resized(made) if made else None
+        finally:
+            hold(list(made.values()), device)
+        self._make_others([at for at in places if at not in made])
+        try:
+            self._raise_first()
+        except StopIteration as error:
+            raise stopped_early(error) from error
+        for at in made:
+            sample = (_DECODED, self._asked[at].target)
+            self._samples[at] = self._recipe.source.handed_out(sample)
+        return self._joined(list(made), pictures, device)
+
+    def _resized(self, made: dict[int, torch.Tensor]) -> torch.Tensor:
+        asked = [self._asked[at] for at in made]
+        parts = []
+        for one, image in zip(asked, made.values(), strict=True):
+            left, top, right, bottom = one.request.cut or (0, 0, image.shape[2], image.shape[1])
+            # Nothing outside of the part has a share in the pixels at its edges.
+            parts.append(image[:, top:bottom, left:right])
+        return resized(
+            parts,
+            self._size,
+            boxes=[one.box for one in asked],
+            flips=[one.flip for one in asked],
+            channels_last=self._recipe.channels_last,
+        )
+
+    @property
+    def _size(self) -> tuple[int, int]:
+        _, height, width = self._how.way.crop.shape or (0, 0, 0)
+        return height, width
+
+    def _make_others(self, places: list[int]) -> None:
+        """Let the dataset make what the backend has refused, in all threads."""
+        if not places:
+            return
+        self._left = len(places)
+        self._done.clear()
+        for at in places:
+            self._samples[at] = None
+            one = partial(self.make, range(at, at + 1))
+            if self._crew is None:
+                one()
+            else:
+                self._crew.submit(one)
+        self._wait(self._timeout)
+
+    def _joined(
+        self, places: list[int], pictures: torch.Tensor | None, device: torch.device
+    ) -> Ready:
+        """Put pictures from the device and from the host in order."""
+        kept = [at for at, sample in enumerate(self._samples) if sample is not SKIPPED]
+        skipped = len(self._samples) - len(kept)
+        if not kept:
+            return Ready(None, self._position, skipped)
+        if pictures is None or len(places) < len(kept):
+            layout = torch.channels_last if self._recipe.channels_last else torch.contiguous_format
+            batch = torch.empty(
+                (len(kept), 3, *self._size),
+                dtype=torch.uint8,
+                device=device,
+                memory_format=layout,
+            )
+            row_of = {at: row for row, at in enumerate(kept)}
+            if pictures is not None:
+                _put(batch, [row_of[at] for at in places], pictures)
+            others = [at for at in kept if at in self._slots]
+            host = torch.stack([self._slots[at] for at in others])
+            _put(batch, [row_of[at] for at in others], _on_device(host, device))
+            pictures = batch
+        last = self._recipe.channels_last
+        samples = [self._samples[at] for at in kept]
+        ready = collate(samples, pictures, self._position, None, channels_last=last)
+        return ready._replace(skipped=skipped, normalize=self._recipe.normalize)
+
+
+def _part_of(plan: Plan) -> Box:
+    """Return the whole pixels that are resized."""
+    left, top, right, bottom = plan.box
+    return int(left), int(top), math.ceil(right), math.ceil(bottom)
+
+
+def _shown(plan: Plan, part: Box) -> tuple[float, float, float, float]:
+    """Return where the result lies in these pixels; it may stick out, and is black there."""
+    left, top, right, bottom = geometry_of(plan).box
+    return left - part[0], top - part[1], right - part[0], bottom - part[1]
+
+
+def _on_device(host: torch.Tensor, device: torch.device) -> torch.Tensor:
+    if device.type != "cuda":
+        return host.to(device)
+    # PyTorch's allocator of pinned memory hands this out again only after the copy.
+    return host.pin_memory().to(device, non_blocking=True)
+
+
+def _put(batch: torch.Tensor, rows: list[int], pictures: torch.Tensor) -> None:
+    """Write some rows of a batch, in the order of the current stream."""
+    index = _on_device(torch.tensor(rows, dtype=torch.int64, device="cpu"), batch.device)
+    batch.index_copy_(0, index, pictures)

@@ -1,0 +1,200 @@
+"""`Loader(decode=…)`: errors, leaving before the end, and what was chosen."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from device_cases import (  # noqa: E402, F401
+    CMYK,
+    CUT,
+    NO_END,
+    PHOTOS,
+    PNG,
+    PROGRESSIVE,
+    own_registry,
+    register_double,
+    with_the_others,
+)
+from device_doubles import batch_double, honest, refusing  # noqa: E402
+from loading import Pictures, copies, crew, eventually, same, targets  # noqa: E402
+
+from fastdecode import DecodeError, register  # noqa: E402
+from fastdecode.torch.loader import Loader  # noqa: E402
+from fastdecode.torch.transforms import (  # noqa: E402
+    Resize,
+)
+
+pytestmark = pytest.mark.usefixtures("with_the_others")
+
+
+def test_errors_come_in_the_place_of_their_batch() -> None:
+    """A damaged file, or a mistake, is raised where its batch would be; the next ones come."""
+    register_double(refusing(lambda _: True, honest))
+    wrong: dict[int, BaseException] = {9: KeyError("mine"), 13: StopIteration("mine")}
+    with Loader(Pictures(damaged=(6, 5), wrong=wrong, count=20), 4, decode="double") as loader:
+        seen: list[Any] = []
+        batches = iter(loader)
+        for _ in range(5):
+            try:
+                seen.append(next(batches)[1].tolist())
+            except (DecodeError, KeyError, RuntimeError) as error:
+                seen.append(error)
+
+        assert (seen[0], seen[4]) == ([0, 1, 2, 3], [16, 17, 18, 19])
+        assert [type(one) for one in seen[1:4]] == [DecodeError, KeyError, RuntimeError]
+        assert "item 5" in str(seen[1])
+        assert "StopIteration" in str(seen[3])
+        assert next(batches, None) is None
+        assert loader.epoch == 1
+
+
+def test_leaving_early_and_beginning_again() -> None:
+    """A new iterator ends the one before, and begins the next epoch."""
+    register_double(honest)
+    with Loader(Pictures(), 4, True, threads=2, decode="double") as loader:
+        left = iter(loader)
+        next(left)
+        second = copies(loader)
+        with pytest.raises(RuntimeError, match="closed"):
+            next(left)
+    with Loader(Pictures(), 4, True, threads=2, decode="double") as loader:
+        loader.set_epoch(1)
+
+        assert same(copies(loader), second)
+
+
+def test_closing_while_the_backend_is_busy() -> None:
+    """The threads end, and a consumer that waits gets an error."""
+    reached = threading.Event()
+
+    def busy(items: Any, layout: str) -> Any:
+        reached.set()
+        prefetcher = loader._delivery._prefetcher
+        eventually(lambda: prefetcher._drawer is not None and prefetcher._drawer._stopped)
+        return honest(items, layout)
+
+    register_double(busy)
+    loader: Any = Loader(Pictures(), 4, threads=2, decode="double")
+    errors: list[BaseException] = []
+
+    def consume() -> None:
+        try:
+            next(iter(loader))
+        except RuntimeError as error:
+            errors.append(error)
+
+    consumer = threading.Thread(target=consume)
+    consumer.start()
+    assert reached.wait(30)
+    eventually(lambda: loader._delivery._prefetcher._epoch is not None)  # `iter` has returned
+    loader.close()
+    consumer.join(30)
+
+    assert len(errors) == 1
+    eventually(lambda: not crew())  # also those of the prefetching: their names begin alike
+
+
+def test_a_batch_that_is_late_for_reading_is_an_error() -> None:
+    """`timeout` is for reading, as ever: the error names the items that are missing."""
+    register_double(honest)
+    go = threading.Event()
+
+    class Hanging(Pictures):
+        def read(self, index: int) -> tuple[Any, Any]:
+            if index == 6:
+                go.wait(30)
+            return super().read(index)
+
+    with Loader(Hanging(), 4, threads=2, decode="double", timeout=0.5) as loader:
+        batches = iter(loader)
+        assert next(batches)[1].tolist() == [0, 1, 2, 3]
+        with pytest.raises(TimeoutError, match=r"still missing are items \[6"):
+            next(batches)
+        go.set()
+        assert targets(batches)[0] == [8, 9, 10, 11]
+
+
+def test_what_was_chosen_is_shown() -> None:
+    """By name, and in the words of who chose."""
+    register_double(honest)
+
+    loader = Loader(Pictures(), 4, threads=2, decode="double")
+
+    assert loader.decoding.backend == "double"
+    assert "decode='double' (double decodes, as asked)" in repr(loader)
+    assert loader.workers == 0
+    usual = Loader(Pictures(), 4, threads=2)
+    assert usual.decoding.backend is None
+    assert "decode" not in repr(usual)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "options", "why"),
+    [
+        (Pictures(), {}, "batches stay in the host's memory"),
+        (Pictures(), {"device": "meta"}, "no backend decodes on meta"),
+        (Pictures(), {"device": "meta", "workers": 2}, "worker processes"),
+        (Pictures(), {"device": "meta", "collate_fn": list}, "collate_fn"),
+        (Pictures(Resize(24)), {"device": "meta"}, "its pictures differ in size"),
+        (Pictures(backend="pillow"), {"device": "meta"}, "asks for the backend 'pillow'"),
+    ],
+)
+def test_auto_is_never_an_error(dataset: Any, options: Any, why: str) -> None:
+    """Where no batch backend can decode, the CPU does, and the loader says why."""
+    loader = Loader(dataset, 4, decode="auto", **options)
+
+    assert loader.decoding.backend is None
+    assert why in loader.decoding.why
+    assert f"decode='cpu' ({loader.decoding.why})" in repr(loader)
+
+
+def test_auto_takes_a_batch_backend_that_works() -> None:
+    """On a device where one decodes, it does."""
+    double = batch_double(honest)
+    double.devices = frozenset({"meta"})
+    register("double", "nowhere:Nothing", batch=double)
+
+    assert Loader(Pictures(), 4, device="meta", decode="auto").decoding.backend == "double"
+
+
+@pytest.mark.parametrize(
+    ("dataset", "options", "why"),
+    [
+        (Pictures(), {"decode": "gpu"}, "decode='gpu' needs a GPU as device, not 'cpu'"),
+        (Pictures(), {"workers": 2}, "not possible: worker processes"),
+        (Pictures(), {"collate_fn": list}, "not possible: collate_fn"),
+        (Pictures(Resize(24)), {}, "differ in size.*decode='cpu'"),
+        (
+            Pictures(),
+            {"decode": "pillow"},
+            "decode='pillow' names a backend that decodes no batches on 'cpu'",
+        ),
+    ],
+)
+def test_what_is_not_possible_is_told(dataset: Any, options: Any, why: str) -> None:
+    """The error says why, and what to do instead."""
+    register_double(honest)
+
+    with pytest.raises(ValueError, match=why):
+        Loader(dataset, **{"decode": "double", **options})
+
+
+def test_a_word_is_wanted() -> None:
+    """What is no word at all is a TypeError."""
+    with pytest.raises(TypeError, match="decode must be 'cpu', 'gpu', 'auto' or a batch backend"):
+        Loader(Pictures(), decode=1)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
+@pytest.mark.parametrize("decode", ["gpu", "auto", "double"])
+def test_a_missing_gpu_is_told(decode: str) -> None:
+    """Whoever is to decode, a device that is not there is an error that says what is missing."""
+    register_double(honest)
+
+    with pytest.raises(RuntimeError, match="device 'cuda' cannot be used: PyTorch"):
+        Loader(Pictures(), device="cuda", decode=decode)

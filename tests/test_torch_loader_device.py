@@ -1,0 +1,203 @@
+"""`Loader(normalize_on="device")`: bytes travel, and the floats are those of the host."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from loading import PROCESSES, Pictures, Plain, copies, drawing, epoch, same, targets  # noqa: E402
+from torch.utils.data import Subset  # noqa: E402
+
+from fastdecode.torch import Fused  # noqa: E402
+from fastdecode.torch.loader import Loader  # noqa: E402
+from fastdecode.torch.transfer import Transfer  # noqa: E402
+from fastdecode.torch.transforms import (  # noqa: E402
+    RandomResizedCrop,
+    Resize,
+    ResizeCenterCrop,
+)
+
+TRANSFORMS = [
+    RandomResizedCrop(24),
+    RandomResizedCrop((20, 31), quality="exact", mean=(0.1, 0.2, 0.3), std=(0.5, 2.0, 1.0)),
+    ResizeCenterCrop(40, 60, mean=None),
+    Resize((16, 18), flip=0.5),
+    Fused(RandomResizedCrop(24, flip=0.0), draws=1),
+]
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("options", [{}, {"channels_last": True}, {"threads": 0}], ids=str)
+def test_floats_are_those_of_the_host(transform: Any, options: dict[str, Any]) -> None:
+    """Whatever the transform and the layout: to the bit, with the same strides and targets."""
+    options = {"shuffle": True, "seed": 3, "threads": 2, **options}
+
+    ours = epoch(Pictures(transform), 5, normalize_on="device", **options)
+    theirs = epoch(Pictures(transform), 5, **options)
+
+    assert same(ours, theirs)
+    for (images, _), (expected, _) in zip(ours, theirs, strict=True):
+        assert images.dtype == torch.float32
+        assert images.stride() == expected.stride()
+
+
+def test_the_same_without_the_native_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Samples that are made one by one go as bytes, too."""
+    monkeypatch.setenv("FASTDECODE_DISABLE", "native")
+
+    assert same(epoch(Pictures(), threads=2, normalize_on="device"), epoch(Pictures(), threads=2))
+
+
+@pytest.mark.parametrize("disabled", ["", "native"])
+@pytest.mark.filterwarnings(PROCESSES[0])
+@pytest.mark.filterwarnings(PROCESSES[1])
+def test_processes_make_bytes_too(monkeypatch: pytest.MonkeyPatch, disabled: str) -> None:
+    """Batches of worker processes are as small, and give the same floats."""
+    monkeypatch.setenv("FASTDECODE_DISABLE", disabled)
+
+    ours = epoch(Pictures(), workers=2, normalize_on="device")
+
+    assert same(ours, epoch(Pictures(), threads=2))
+
+
+@pytest.mark.parametrize("normalize_on", ["host", "device"])
+def test_what_is_copied(monkeypatch: pytest.MonkeyPatch, normalize_on: Any) -> None:
+    """To another device than the CPU go bytes, and what the consumer gets there is floats."""
+    staged: list[Any] = []
+    original = Transfer.stage
+
+    def stage(self: Transfer, batch: Any) -> Any:
+        staged.append(batch.batch[0].dtype)
+        return original(self, batch)
+
+    monkeypatch.setattr(Transfer, "stage", stage)
+    with Loader(Pictures(), 8, threads=2, device="meta", normalize_on=normalize_on) as loader:
+        for images, _ in loader:
+            assert (images.dtype, images.device.type) == (torch.float32, "meta")
+
+    assert set(staged) == {torch.uint8 if normalize_on == "device" else torch.float32}
+
+
+@pytest.mark.parametrize("on_error", ["skip", "replace"])
+@pytest.mark.parametrize("threads", [0, 2])
+def test_damaged_samples_are_dealt_with_as_ever(on_error: Any, threads: int) -> None:
+    """What is left out, and what stands in for it, is the same; a whole batch may be left out."""
+    damaged = (0, 1, 2, 3, 9)
+
+    def run(**options: Any) -> Any:
+        dataset = Pictures(damaged=damaged, on_error=on_error)
+        with Loader(dataset, 4, threads=threads, **options) as loader:
+            return copies(loader), loader.skipped, [one.index for one in dataset.errors]
+
+    ours, theirs = run(normalize_on="device"), run()
+    assert same(ours[0], theirs[0])
+    assert ours[1] == theirs[1]
+    assert sorted(ours[2]) == sorted(theirs[2])
+
+
+def test_a_stand_in_has_to_be_bytes() -> None:
+    """Floats from `on_error` are an error that says so, and not cut to bytes; bytes are taken."""
+    black = torch.zeros(3, 24, 24)
+    dataset = Pictures(damaged=(1,), on_error=lambda *_: (black, -1))
+    with (
+        Loader(dataset, 4, threads=1, normalize_on="device") as loader,
+        pytest.raises(ValueError, match=r"float32, but the batch is made of torch\.uint8"),
+    ):
+        next(iter(loader))
+
+    dataset.on_error = lambda *_: (black.byte(), -1)
+    images, numbers = epoch(dataset, threads=1, normalize_on="device")[0]
+
+    assert numbers.tolist() == [0, -1, 2, 3]
+    assert images[1].unique().numel() == 3  # of each channel one value: that of black
+
+
+def test_resumes_in_the_middle() -> None:
+    """A state goes from one way to the other, because the batches are the same."""
+    with Loader(Pictures(), 4, True, threads=2, normalize_on="device") as first:
+        batches = iter(first)
+        copies([next(batches), next(batches)])
+        state = first.state_dict()
+        expected = copies(batches)
+    with Loader(Pictures(), 4, True, threads=2) as second:
+        second.load_state_dict(state)
+
+        assert same(copies(second), expected)
+
+
+def test_pictures_without_targets_and_of_a_subset() -> None:
+    """A batch may be the pictures alone."""
+
+    def run(**options: Any) -> Any:
+        pictures = Pictures()
+        pictures.has_targets = False
+        with Loader(Subset(pictures, [5, 3, 8, 1, 1]), 2, threads=2, **options) as loader:
+            return [batch.clone() for batch in loader]
+
+    assert same(run(normalize_on="device"), run())
+
+
+def test_in_a_block_for_inference() -> None:
+    """What was made in such a block may be trained with after it."""
+    with Loader(Pictures(), 4, threads=1, normalize_on="device") as loader:
+        with torch.inference_mode():
+            images, _ = next(iter(loader))
+
+        (images * torch.ones(1, requires_grad=True)).sum().backward()
+
+
+class Own(Pictures):
+    """Has a `load` of its own, which may do anything to the picture."""
+
+    def load(self, index: int, **options: Any) -> Any:
+        return super().load(index, **options)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "options", "why"),
+    [
+        (Plain(lambda index: index), {}, "Plain is none of this package's datasets"),
+        (Pictures(drawing), {}, "its transform .* is not one that is done while decoding"),
+        (Pictures(Fused(RandomResizedCrop(24), [drawing])), {}, "comes after"),
+        (Pictures(RandomResizedCrop(24, dtype=torch.uint8)), {}, "normalises nothing"),
+        (Pictures(Resize(24)), {}, "its pictures differ in size"),
+        (Own(), {}, "Own has its own load"),
+        (Pictures(), {"collate_fn": list}, "collate_fn gets samples"),
+    ],
+)
+def test_what_does_not_allow_it_is_told(dataset: Any, options: Any, why: str) -> None:
+    """The error says why, and what to do instead."""
+    with pytest.raises(ValueError, match=f"normalize_on='device' is not possible: .*{why}") as told:
+        Loader(dataset, threads=1, normalize_on="device", **options)
+
+    assert "normalize_on='host'" in str(told.value)
+
+
+@pytest.mark.parametrize("wrong", ["gpu", None, True])
+def test_a_wrong_word_is_told(wrong: Any) -> None:
+    """Only two words are known."""
+    with pytest.raises(ValueError, match="normalize_on must be 'host' or 'device', not"):
+        Loader(Pictures(), normalize_on=wrong)
+
+
+def test_a_transform_may_change_between_epochs() -> None:
+    """Another transform holds from the next epoch on; one that does not go is an error there."""
+    dataset = Pictures()
+    with Loader(dataset, 4, threads=2, normalize_on="device") as loader:
+        copies(loader)
+        dataset.transform = RandomResizedCrop(12, mean=None)
+        second = copies(loader)
+        dataset.transform = drawing
+        with pytest.raises(ValueError, match="is not possible"):
+            iter(loader)
+        dataset.transform = RandomResizedCrop(24)
+        third = copies(loader)
+
+        assert loader.epoch == 3
+    with Loader(Pictures(RandomResizedCrop(12, mean=None)), 4, threads=2) as plain:
+        plain.set_epoch(1)
+        assert same(copies(plain), second)
+    assert targets(third) == targets(second)

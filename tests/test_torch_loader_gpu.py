@@ -1,0 +1,222 @@
+"""`Loader` on a GPU: what it decodes there, streams, and memory.
+
+`torch.cuda._sleep` makes a stream late, so that whoever fails to wait for it is found out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+if not torch.cuda.is_available():
+    pytest.skip(
+        "needs a CUDA device, and a PyTorch that is built with CUDA", allow_module_level=True
+    )
+
+from loader_cases import Files, psnr  # noqa: E402
+
+from fastdecode.device import ask  # noqa: E402
+from fastdecode.device.choice import choose  # noqa: E402
+from fastdecode.device.where import device_of  # noqa: E402
+from fastdecode.errors import BackendUnavailable  # noqa: E402
+from fastdecode.testing import encode, picture  # noqa: E402
+from fastdecode.torch.loader import Loader  # noqa: E402
+from fastdecode.torch.transfer import CudaTransfer  # noqa: E402
+from fastdecode.torch.transforms import RandomResizedCrop  # noqa: E402
+
+LATE = 20_000_000
+"""Clock cycles: some 10 milliseconds."""
+
+SEGMENT = 20 << 20
+"""Bytes by which PyTorch's allocator grows for tensors like ours, at least."""
+
+
+@pytest.fixture(params=["cpu", "gpu"])
+def decode(request: pytest.FixtureRequest) -> str:
+    """Decode there, and on the CPU; skip where no backend decodes on the GPU."""
+    if request.param == "gpu":
+        try:
+            choose(device_of("cuda"), "gpu")
+        except BackendUnavailable as error:
+            pytest.skip(str(error))
+    return str(request.param)
+
+
+@pytest.fixture(params=["default stream", "own stream"])
+def consumer(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let the test consume on the default stream, and on another."""
+    if request.param == "default stream":
+        yield
+        return
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        yield
+    stream.synchronize()
+
+
+def nearly(sums: list[float]) -> Any:
+    """Compare sums of batches: another batch's pixels make thousands, another rounding does not."""
+    return pytest.approx(sums, abs=100)
+
+
+@cache
+def photos() -> list[bytes]:
+    """Make 40 JPEGs of about 500 x 375, with some that only the CPU reads."""
+    made = [encode(picture(375 - i, 500 - 2 * i), quality=90) for i in range(36)]
+    made.insert(3, encode(picture(300, 400), progressive=True))
+    made.insert(11, encode(picture(300, 400, "CMYK")))
+    made.insert(17, encode(picture(300, 400), "png"))
+    made.insert(21, made[0][:-2])
+    return made
+
+
+def loader(decode: str, size: int = 64, **options: Any) -> Loader:
+    dtype = options.pop("dtype", torch.float32)
+    dataset = Files(photos(), RandomResizedCrop(size, dtype=dtype, quality="exact"))
+    return Loader(dataset, 8, True, seed=1, threads=4, device="cuda", decode=decode, **options)
+
+
+def late(loader: Loader, batches: Iterator[Any]) -> Iterator[Any]:
+    """Iterate while the loader's own streams are always behind."""
+    transfer: Any = loader._delivery._prefetcher._transfer
+    inner = getattr(transfer, "_inner", transfer)
+    for batch in batches:
+        for stream in (getattr(transfer, "_stream", None), inner._side):
+            if stream is not None:
+                with torch.cuda.stream(stream):
+                    torch.cuda._sleep(LATE)
+        yield batch
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_pictures_are_near_those_of_the_cpu(decode: str, channels_last: bool) -> None:
+    """At least 30 dB, in order, with the same boxes, flips and labels."""
+    options: dict[str, Any] = {"dtype": torch.uint8, "channels_last": channels_last}
+    layout = torch.channels_last if channels_last else torch.contiguous_format
+
+    worst = float("inf")
+    with loader(decode, 224, **options) as ours, loader("cpu", 224, **options) as theirs:
+        for (images, labels), (expected, wanted) in zip(ours, theirs, strict=True):
+            assert images.device.type == "cuda"
+            assert images.is_contiguous(memory_format=layout)
+            assert torch.equal(labels, wanted)
+            worst = min(worst, *map(psnr, images, expected))
+
+    assert worst >= 30, f"{worst:.1f} dB"
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_floats_made_there_are_those_of_the_host(
+    monkeypatch: pytest.MonkeyPatch, channels_last: bool
+) -> None:
+    """Bytes are copied, and the floats are equal."""
+    staged = []
+    original = CudaTransfer.stage
+
+    def stage(self: CudaTransfer, batch: Any) -> Any:
+        made = original(self, batch)
+        staged.append(made.batch.batch[0].dtype)
+        return made
+
+    with loader("cpu", channels_last=channels_last) as host:
+        expected = list(host)
+    monkeypatch.setattr(CudaTransfer, "stage", stage)
+    with loader("cpu", channels_last=channels_last, normalize_on="device") as device:
+        for (images, _), (wanted, _) in zip(device, expected, strict=True):
+            assert torch.allclose(images, wanted, rtol=0, atol=1e-6)
+            assert images.stride() == wanted.stride()
+
+    assert set(staged) == {torch.uint8}
+
+
+@pytest.mark.usefixtures("consumer")
+@pytest.mark.parametrize("normalize_on", ["host", "device"])
+def test_nothing_is_read_too_early_or_overwritten(decode: str, normalize_on: Any) -> None:
+    """All batches of an epoch are kept; all streams are late; values are right at the end."""
+    with loader(decode, normalize_on=normalize_on) as first:
+        expected = [images.sum(dtype=torch.float64).item() for images, _ in first]
+    kept, sums = [], []
+    with loader(decode, normalize_on=normalize_on) as second:
+        for images, _ in late(second, iter(second)):
+            torch.cuda._sleep(LATE)
+            sums.append(images.sum(dtype=torch.float64))
+            kept.append(images)
+    torch.cuda.synchronize()
+
+    assert [one.item() for one in sums] == nearly(expected)
+    assert [one.sum(dtype=torch.float64).item() for one in kept] == [one.item() for one in sums]
+
+
+@pytest.mark.parametrize("normalize_on", ["host", "device"])
+def test_a_kernel_that_still_reads_is_waited_for(decode: str, normalize_on: Any) -> None:
+    """Memory that the consumer has let go is not written before its kernels have read it."""
+    with loader(decode, normalize_on=normalize_on) as first:
+        expected = [images.sum(dtype=torch.float64).item() for images, _ in first]
+    sums = []
+    with loader(decode, normalize_on=normalize_on) as second:
+        for images, _ in second:
+            torch.cuda._sleep(LATE)
+            sums.append(images.sum(dtype=torch.float64))
+            del images
+
+    assert [one.item() for one in sums] == nearly(expected)
+
+
+def test_the_stream_may_change_while_a_batch_is_on_its_way(decode: str) -> None:
+    """A batch is right on the stream that asks for it."""
+    with loader(decode) as first:
+        expected = [images.sum(dtype=torch.float64).item() for images, _ in first]
+    streams = [torch.cuda.Stream() for _ in range(3)]
+    sums = []
+    with loader(decode) as second:
+        batches = late(second, iter(second))
+        for at in range(len(expected)):
+            with torch.cuda.stream(streams[at % 3]):
+                images, _ = next(batches)
+                torch.cuda._sleep(LATE)
+                sums.append(images.sum(dtype=torch.float64))
+    torch.cuda.synchronize()
+
+    assert [one.item() for one in sums] == nearly(expected)
+
+
+@pytest.mark.parametrize("normalize_on", ["host", "device"])
+def test_memory_does_not_grow_over_50_epochs(decode: str, normalize_on: Any) -> None:
+    """What the allocator has reserved after 10 epochs is enough for 40 more.
+
+    But for two segments: crops differ, and with them what is needed to resize them. A stream for
+    each epoch, or a batch that is never let go, would be 40 segments.
+    """
+    reserved = []
+    with loader(decode, 224, normalize_on=normalize_on) as one:
+        for _ in range(50):
+            for images, _ in one:
+                images.mean()
+            torch.cuda.synchronize()
+            reserved.append(torch.cuda.memory_reserved())
+
+    assert reserved[-1] <= reserved[9] + 2 * SEGMENT, [size >> 20 for size in reserved]
+
+
+def test_leaving_early_gives_everything_back(decode: str) -> None:
+    """What was decoded ahead is let go with the iterator, and the threads with the loader."""
+
+    def allocated() -> int:
+        torch.cuda.synchronize()
+        ask._held.clear()  # pictures that were resized, and are kept until the next call
+        return torch.cuda.memory_allocated()
+
+    before = allocated()
+    with loader(decode) as one:
+        for _ in range(5):
+            batches = iter(one)
+            images, _ = next(batches)
+            del images, batches
+
+    # Constants of normalising stay; a batch would be 400 kB.
+    assert allocated() - before < 100_000
