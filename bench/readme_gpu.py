@@ -16,7 +16,7 @@ _FEEDS = {
 _COLLECTIONS = {"decode, small": "500 x 375", "decode, large": "12 megapixels"}
 _WAYS = {"full": "whole", "sized": "to 224 x 224"}
 _NONE = (
-    "Nothing has been measured on a GPU yet: there was none at hand. `bench/gpu.py` does it, and "
+    "Nothing has run on a GPU yet: there was none at hand. `bench/gpu.py` does it, and "
     "its figures will stand here."
 )
 _MB = 1e6

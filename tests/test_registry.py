@@ -29,7 +29,8 @@ PNG = encode(picture(13, 7), "png")
 LIBRARIES = {
     "simplejpeg": "simplejpeg", "opencv": "cv2", "turbojpeg": "turbojpeg", "jpeg4py": "jpeg4py",
     "imagecodecs": "imagecodecs", "torchvision": "torchvision", "torchcodec": "torchcodec",
-    "kornia_rs": "kornia_rs", "pillow_heif": "pillow_heif",
+    "kornia_rs": "kornia_rs", "pillow_heif": "pillow_heif", "nvimgcodec": "nvidia.nvimgcodec",
+    "dali": "nvidia.dali",
 }  # fmt: skip
 own = pytest.mark.usefixtures("own_registry")
 
@@ -62,8 +63,9 @@ def test_missing_library_is_named_with_the_line_that_installs_it(
     info = without_libraries["infos"][name]
     kind, message = without_libraries[name]
     line = f"pip install 'fastdecode[{name}]'"
-    # Without PyTorch itself it is PyTorch that torchvision's backend misses first.
-    library = "torch" if name == "torchvision" else LIBRARIES[name]
+    # Without PyTorch itself it is PyTorch that these miss first; and NVIDIA's share a parent.
+    library = {"torchvision": "torch", "torchcodec": "torch"}.get(name, LIBRARIES[name])
+    library = library.partition(".")[0]
     reason = "libGL.so.1" if name == "opencv" else f"the Python package '{library}"
 
     assert kind == "BackendUnavailable"

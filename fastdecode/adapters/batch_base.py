@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from fastdecode.adapters.base import Support
     from fastdecode.types import Box, Buffer, Format, Header
 
-__all__ = ["BatchBackend", "BatchItem", "try_out"]
+__all__ = ["BatchBackend", "BatchItem", "need_device", "try_out", "widened"]
+
+_NARROW = 16
 
 
 class BatchItem(NamedTuple):
@@ -116,13 +118,21 @@ class BatchBackend(ABC):
     def version(self) -> str:
         """Version of the library, as pip knows it; empty where it cannot be known."""
         try:
-            return importlib.metadata.version(self.distribution)
+            return importlib.metadata.version(self.distribution) if self.distribution else ""
         except importlib.metadata.PackageNotFoundError:
             return ""
 
     def codec(self) -> str:
         """Codec library it is linked to, with its version; empty if unknown."""
         return ""
+
+
+def need_device(device: torch.device) -> None:
+    """Raise `BackendUnavailable` if PyTorch finds no device of that type, before a library does."""
+    import torch
+
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise BackendUnavailable("PyTorch finds no CUDA device")
 
 
 def try_out(backend: BatchBackend) -> None:
@@ -145,3 +155,23 @@ def try_out(backend: BatchBackend) -> None:
         raise BackendUnavailable(f"it decodes nothing: {error}") from error
     if image is None:
         raise BackendUnavailable("it decodes nothing, and does not say why")
+
+
+def widened(item: BatchItem) -> Box | None:
+    """Give the window that a decoder over libjpeg-turbo is to decode: not a narrow one.
+
+    Returns
+    -------
+    (left, top, right, bottom) or None
+        Of 16 columns or more, if the picture has so many; with the rows of `BatchItem.window`.
+
+    Notes
+    -----
+    libjpeg-turbo interpolates chroma only where it has more than 2 columns of it (jdsample.c), and
+    takes the part that it decodes for the whole: a narrow one would have other pixels.
+    """
+    if item.window is None:
+        return None
+    left, top, right, bottom = item.window
+    left = max(0, min(left, item.header.width - _NARROW))
+    return left, top, max(right, min(left + _NARROW, item.header.width)), bottom

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import torch
 
@@ -12,10 +14,12 @@ with warnings.catch_warnings():
     from torchvision import io
 
 from fastdecode.adapters.base import Backend, Support
+from fastdecode.adapters.batch_base import BatchBackend, BatchItem, need_device, try_out
 from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
 
-__all__ = ["Torchvision"]
+__all__ = ["Torchvision", "TorchvisionBatch"]
 
+_cuda: Any = torch.cuda  # which is annotated only in part
 _MODE = {"RGB": io.ImageReadMode.RGB, "L": io.ImageReadMode.GRAY}
 
 
@@ -51,3 +55,65 @@ class Torchvision(Backend):
         tensor = io.decode_jpeg(source, mode=_MODE[layout])
         image: Image = tensor.permute(1, 2, 0).numpy()
         return image[:, :, 0] if layout == "L" else image
+
+
+class TorchvisionBatch(BatchBackend):
+    """JPEG on CUDA: ``torchvision.io.decode_jpeg`` of a list, by nvJPEG.
+
+    It does not interpolate chroma, which is what its pixels differ by.
+
+    Notes
+    -----
+    It writes on a stream of its own without waiting for the caller's, into blocks that PyTorch may
+    have recycled from pictures that the caller's stream still reads (pytorch/vision#9606). Here it
+    gets its blocks from a stream on which nothing else happens: none comes back before whoever was
+    recorded to use it is done.
+    """
+
+    distribution = "torchvision"
+    supports = {
+        "jpeg": (
+            Support(
+                layouts=frozenset({"RGB", "L"}),
+                codings=frozenset({"baseline"}),
+                # nvJPEG takes three components for YCbCr, whatever the Adobe marker says.
+                colors=frozenset({"gray", "ycc"}),
+                subsamplings=frozenset({"", "4:4:4", "4:2:2", "4:2:0", "4:4:0", "4:1:1"}),
+            ),
+        ),
+    }
+
+    def __init__(self, device: torch.device, threads: int) -> None:
+        need_device(device)
+        self._device = device
+        self._blocks = _cuda.Stream(device)
+        try_out(self)  # it may be built without nvJPEG
+
+    def decode(
+        self, items: Sequence[BatchItem], layout: Literal["RGB", "L"]
+    ) -> Sequence[torch.Tensor | None]:
+        caller = _cuda.current_stream(self._device)
+        with _cuda.device(self._device), _cuda.stream(self._blocks):
+            images = self._decode(items, layout)
+        caller.wait_stream(self._blocks)
+        for image in images:
+            image.record_stream(caller)
+        return images
+
+    def _decode(self, items: Sequence[BatchItem], layout: str) -> list[torch.Tensor]:
+        made: dict[int, torch.Tensor] = {}
+        for mode in ("L", "RGB"):
+            # A grey picture has no chroma to make RGB of: it is given three times.
+            places = [
+                at
+                for at, item in enumerate(items)
+                if (layout == "L" or item.header.color == "gray") == (mode == "L")
+            ]
+            sources = [
+                torch.frombuffer(bytearray(items[at].data), dtype=torch.uint8) for at in places
+            ]
+            if sources:
+                images = io.decode_jpeg(sources, mode=_MODE[mode], device=self._device)
+                made.update(zip(places, images, strict=True))
+        channels = 1 if layout == "L" else 3
+        return [made[at].expand(channels, -1, -1) for at in range(len(items))]

@@ -7,17 +7,31 @@ A package that brings a backend of its own writes::
     class TestMine(BackendContract):
         name = "mine"
 
-and pytest does the rest. Needs ``pip install 'fastdecode[test]'``. The pictures are made in memory;
-a kind of file that the backend does not declare is skipped, with the reason.
+and pytest does the rest. One that decodes batches on a device, registered with ``batch=``, has a
+contract of its own, for each of its devices::
+
+    from fastdecode.testing import BatchBackendContract
+
+    class TestMineOnTheCpu(BatchBackendContract):
+        name = "mine"
+
+    class TestMineOnCuda(BatchBackendContract):
+        name = "mine"
+        device = "cuda"
+
+That one needs PyTorch, and skips without, and without the device. Both need
+``pip install 'fastdecode[test]'``. The pictures are made in memory; a kind of file that the backend
+does not declare is skipped, with the reason.
 """
 
 from __future__ import annotations
 
-from fastdecode.testing.pictures import encode, picture
+from fastdecode.testing.batch import BatchBackendContract
+from fastdecode.testing.pictures import encode, photo, picture
 from fastdecode.testing.pixels import PixelContract
 from fastdecode.testing.safety import SafetyContract
 
-__all__ = ["BackendContract", "encode", "picture"]
+__all__ = ["BackendContract", "BatchBackendContract", "encode", "photo", "picture"]
 
 
 class BackendContract(PixelContract, SafetyContract):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,9 @@ from PIL import Image as PillowImage
 
 from fastdecode.types import Format
 
-__all__ = ["KINDS", "LOSSLESS", "SIZES", "encode", "picture"]
+__all__ = ["KINDS", "LOSSLESS", "SIZES", "encode", "photo", "picture"]
+
+_PHOTO = Path(__file__).parents[1] / "samples" / "casa-mila.jpg"
 
 SIZES = ((1, 1), (3, 5), (7, 13), (16, 16), (101, 67))
 """(width, height) in pixels: smaller than a block, odd, and larger than a few blocks."""
@@ -43,6 +46,23 @@ def picture(width: int, height: int, mode: str = "RGB") -> PillowImage.Image:
     y, x = np.mgrid[:height, :width]
     waves = np.stack([x * 5 + y, x + y * 7, (x // 4 + y // 3) % 2 * 160], axis=2)
     return PillowImage.fromarray(((waves + noise) % 256).astype(np.uint8)).convert(mode)
+
+
+def photo(width: int, height: int, mode: str = "RGB") -> PillowImage.Image:
+    """Resize one of the package's photos: for decoders whose pixels are only near.
+
+    In `picture` the chroma is noise, of which most goes with how it is interpolated.
+
+    Parameters
+    ----------
+    width, height : int
+        In pixels.
+    mode : str
+        Of Pillow.
+    """
+    with PillowImage.open(_PHOTO) as image:
+        resized: PillowImage.Image = image.convert(mode).resize((width, height))
+    return resized
 
 
 def encode(image: PillowImage.Image, format: str = "jpeg", **options: Any) -> bytes:

@@ -1,0 +1,250 @@
+"""DALI, by its dynamic mode: nvImageCodec below NVIDIA's data loading library."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import nvidia.dali.experimental.dynamic as ndd
+from nvidia import nvimgcodec
+from nvidia.dali import types
+
+from fastdecode.adapters.base import Backend, Support
+from fastdecode.adapters.batch_base import (
+    BatchBackend,
+    BatchItem,
+    need_device,
+    try_out,
+    widened,
+)
+from fastdecode.errors import BackendUnavailable
+from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Dali", "DaliBatch"]
+
+_DISTRIBUTIONS = ("nvidia-dali-cuda130", "nvidia-dali-cuda120")
+_TYPES = {"RGB": types.RGB, "L": types.GRAY}
+# As for nvImageCodec, which decodes for it.
+_ON_CPU = Support(
+    layouts=frozenset({"RGB", "L"}),
+    region=True,
+    codings=frozenset({"baseline"}),
+    colors=frozenset({"gray", "ycc", "rgb"}),
+    subsamplings=frozenset({"", "4:4:4", "4:2:2", "4:2:0", "4:4:0", "4:1:1"}),
+)
+_ON_GPU = Support(
+    layouts=_ON_CPU.layouts,
+    region=True,
+    codings=_ON_CPU.codings,
+    colors=frozenset({"gray", "ycc"}),
+    subsamplings=_ON_CPU.subsamplings,
+)
+
+
+def _version() -> str:
+    for distribution in _DISTRIBUTIONS:
+        try:
+            return importlib.metadata.version(distribution)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return ""
+
+
+_owner = 0
+"""The process that uses DALI; 0 before the first use."""
+
+
+def _claim() -> None:
+    """Refuse in a child that was forked after the first use, where DALI would wait for ever."""
+    global _owner
+    _owner = _owner or os.getpid()
+    if _owner != os.getpid():
+        raise BackendUnavailable(
+            "DALI does not work in a process forked after it was used: start processes by "
+            "'spawn' or 'forkserver'"
+        )
+
+
+def _cpu_context(threads: int) -> Any:
+    with ndd.Device("cpu"):
+        return ndd.EvalContext(num_threads=threads)
+
+
+def _decode(encoded: Any, device: str, layout: str, **slices: Any) -> Any:
+    """Decode one picture or a batch, whole or in parts, as it is stored."""
+    decoder = ndd.decoders.image_slice if slices else ndd.decoders.image
+    return decoder(
+        encoded,
+        device=device,
+        output_type=_TYPES[layout],
+        adjust_orientation=False,
+        jpeg_fancy_upsampling=True,
+        **slices,
+    )
+
+
+class Dali(Backend):
+    """JPEG on the CPU, by a context for each thread: one may not be active in several.
+
+    CMYK is not declared: without an Adobe marker it comes out inverted.
+    """
+
+    distribution = _DISTRIBUTIONS[0]
+    exact = False
+    fork_safe = False  # its threads do not come along
+    supports = {
+        "jpeg": (
+            Support(
+                layouts=frozenset({"RGB", "L"}),
+                codings=frozenset({"baseline", "progressive", "arithmetic"}),
+                colors=frozenset({"gray", "ycc", "rgb"}),
+            ),
+        )
+    }
+
+    def __init__(self) -> None:
+        self._own = threading.local()
+
+    def decode(
+        self,
+        data: Buffer,
+        header: Header,
+        *,
+        reduce: Reduce,
+        layout: PixelLayout,
+        window: Box | None,
+        out: Image | None,
+        strict: bool,
+    ) -> Image:
+        _claim()
+        context = getattr(self._own, "context", None)
+        if context is None:
+            context = self._own.context = _cpu_context(1)
+        with context, ndd.EvalMode.sync_cpu:
+            made = _decode(ndd.as_tensor(np.frombuffer(data, np.uint8)), "cpu", layout)
+            image = np.asarray(made)
+        return image[:, :, 0] if layout == "L" else image
+
+    def version(self) -> str:
+        return _version()
+
+
+class DaliBatch(BatchBackend):
+    """JPEG: by hardware, kernels, or both with the CPU on a GPU; else by libjpeg-turbo.
+
+    Notes
+    -----
+    On CUDA it works on PyTorch's current stream, by a context for each: operators belong to a
+    context, and making one costs as much as a batch. ``EvalMode.sync_full`` waits for the pictures,
+    so that nothing hangs on how its own threads order their work.
+    """
+
+    distribution = _DISTRIBUTIONS[0]
+    devices = frozenset({"cpu", "cuda"})
+    supports = {"jpeg": (_ON_GPU,)}
+    _kept: list[Any] = []
+    """Every context. In a forked child its threads are gone: destroying it might wait for them."""
+
+    def __init__(self, device: torch.device, threads: int) -> None:
+        need_device(device)
+        _claim()
+        self._device = device
+        self._threads = threads
+        self._contexts: dict[int, Any] = {}
+        if device.type == "cpu":
+            self.supports = {"jpeg": (_ON_CPU,)}
+        try_out(self)
+
+    def decode(
+        self, items: Sequence[BatchItem], layout: Literal["RGB", "L"]
+    ) -> Sequence[torch.Tensor | None]:
+        # Operators are made for whole pictures or for parts, so these are two batches.
+        made: list[torch.Tensor | None] = [None] * len(items)
+        read = [at for at, item in enumerate(items) if _is_read(item)]
+        for parts in (False, True):
+            places = [at for at in read if (items[at].window is not None) == parts]
+            if places:
+                images = self._decode([items[at] for at in places], layout)
+                for at, image in zip(places, images, strict=True):
+                    made[at] = image.permute(2, 0, 1)
+        return made
+
+    def _decode(self, items: Sequence[BatchItem], layout: str) -> list[torch.Tensor]:
+        encoded = ndd.batch([np.frombuffer(item.data, np.uint8) for item in items])
+        windows = [widened(item) for item in items]
+        if self._device.type == "cpu":
+            with self._context(0), ndd.EvalMode.sync_cpu:
+                made = _decode(encoded, "cpu", layout, **_slices(windows))
+                images = [_tensor(image) for image in made]
+        else:
+            images = self._on_cuda(encoded, windows, layout)
+        return [
+            image[:, item.window[0] - window[0] : item.window[2] - window[0]]
+            if item.window and window
+            else image
+            for image, item, window in zip(images, items, windows, strict=True)
+        ]
+
+    def _on_cuda(self, encoded: Any, windows: list[Box | None], layout: str) -> list[torch.Tensor]:
+        import torch
+
+        with torch.cuda.device(self._device):
+            context = self._context(torch.cuda.current_stream().cuda_stream)
+            with context, ndd.EvalMode.sync_full:
+                made = _decode(encoded, "gpu", layout, **_slices(windows))
+                return [_tensor(image) for image in made]
+
+    def _context(self, stream: int) -> Any:
+        """Return the context for a stream of CUDA, by its handle; PyTorch has a few dozen."""
+        if stream not in self._contexts:
+            if self._device.type == "cpu":
+                context = _cpu_context(self._threads)
+            else:
+                import torch
+
+                context = ndd.EvalContext(
+                    num_threads=self._threads,
+                    device_id=self._device.index,
+                    cuda_stream=torch.cuda.current_stream(self._device),
+                )
+            self._contexts[stream] = context
+            self._kept.append(context)
+        return self._contexts[stream]
+
+    def version(self) -> str:
+        return _version()
+
+
+def _is_read(item: BatchItem) -> bool:
+    """Whether nvImageCodec can read the header.
+
+    Two in one batch whose headers it cannot read end the process: DALI throws the second error
+    where nobody catches it (2.4.0).
+    """
+    try:
+        return bool(nvimgcodec.CodeStream(np.frombuffer(item.data, np.uint8)).width)
+    except RuntimeError:
+        return False
+
+
+def _slices(windows: Sequence[Box | None]) -> dict[str, Any]:
+    """Say to `image_slice` which parts are wanted; nothing if they are whole pictures."""
+    boxes = [window for window in windows if window is not None]
+    if not boxes:
+        return {}
+    starts = [np.array([top, left], np.int32) for left, top, _, _ in boxes]
+    ends = [np.array([bottom, right], np.int32) for _, _, right, bottom in boxes]
+    return {"start": ndd.batch(starts), "end": ndd.batch(ends), "axes": [0, 1]}
+
+
+def _tensor(image: Any) -> torch.Tensor:
+    """Hand over (H, W, C) without a copy: it keeps the memory until the tensor is gone."""
+    tensor: torch.Tensor = image.torch()
+    return tensor

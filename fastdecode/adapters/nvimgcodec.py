@@ -1,0 +1,240 @@
+"""nvImageCodec: NVIDIA's decoders, in hardware where there is some, and libjpeg-turbo on the CPU.
+
+Its package is ``nvidia-nvimgcodec-cu13``, or ``-cu12`` for a PyTorch that is built for CUDA 12. The
+GPU needs nvJPEG besides, which the extra of that name of either brings.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from fastdecode.adapters.base import Backend, Support
+from fastdecode.adapters.batch_base import (
+    BatchBackend,
+    BatchItem,
+    need_device,
+    try_out,
+    widened,
+)
+from fastdecode.errors import BackendUnavailable, DecodeError
+from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Nvimgcodec", "NvimgcodecBatch"]
+
+_VERBOSITY = "PYNVIMGCODEC_VERBOSITY"
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Let it write nothing to stderr: what it refuses, this package says in its own words.
+
+    It reads the variable when it is imported, and only then. One that the caller set stands.
+    """
+    mine = _VERBOSITY not in os.environ
+    if mine:
+        os.environ[_VERBOSITY] = "0"
+    try:
+        yield
+    finally:
+        if mine:
+            del os.environ[_VERBOSITY]
+
+
+with _quiet():
+    # Imported so, its absence is a ModuleNotFoundError, which names it.
+    import nvidia.nvimgcodec as nvimgcodec  # noqa: PLR0402
+
+_DISTRIBUTIONS = ("nvidia-nvimgcodec-cu13", "nvidia-nvimgcodec-cu12")
+# The default of libjpeg-turbo. For a GPU's decoders some versions had it off.
+_OPTIONS = ":fancy_upsampling=1"
+_PARAMS = {
+    "RGB": nvimgcodec.DecodeParams(apply_exif_orientation=False),
+    "L": nvimgcodec.DecodeParams(apply_exif_orientation=False, color_spec=nvimgcodec.GRAY),
+}
+# On the GPU alone: what a GPU cannot decode, this package's CPU path does better.
+_ON_GPU = (nvimgcodec.HW_GPU_ONLY, nvimgcodec.GPU_ONLY, nvimgcodec.HYBRID_CPU_GPU)
+# nvJPEG takes three components for YCbCr, whatever the Adobe marker says.
+_SUPPORT = Support(
+    layouts=frozenset({"RGB", "L"}),
+    region=True,
+    codings=frozenset({"baseline"}),
+    colors=frozenset({"gray", "ycc"}),
+    subsamplings=frozenset({"", "4:4:4", "4:2:2", "4:2:0", "4:4:0", "4:1:1"}),
+)
+
+
+def _workers(threads: int) -> int:
+    """Give the number of threads beside the calling one; 0, its own choice, on a single core.
+
+    It complains of a number that leaves no core for the caller.
+    """
+    return max(1, threads - 1) if (os.cpu_count() or 1) > 1 else 0
+
+
+def _cpu_decoder(threads: int) -> Any:
+    return nvimgcodec.Decoder(
+        device_id=nvimgcodec.NVIMGCODEC_DEVICE_CPU_ONLY,
+        max_num_cpu_threads=_workers(threads),
+        backends=[nvimgcodec.Backend(nvimgcodec.CPU_ONLY)],
+        options=_OPTIONS,
+    )
+
+
+def _version() -> str:
+    for distribution in _DISTRIBUTIONS:
+        try:
+            return importlib.metadata.version(distribution)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return str(nvimgcodec.__version__)
+
+
+class Nvimgcodec(Backend):
+    """JPEG on the CPU, by a decoder for each thread: one decoder is not safe in several.
+
+    CMYK is not declared: without an Adobe marker it comes out inverted.
+    """
+
+    distribution = _DISTRIBUTIONS[0]
+    # The same library decodes elsewhere on a GPU; here its pixels were found to be exact.
+    exact = False
+    supports = {
+        "jpeg": (
+            Support(
+                layouts=frozenset({"RGB", "L"}),
+                codings=frozenset({"baseline", "progressive", "arithmetic"}),
+                colors=frozenset({"gray", "ycc", "rgb"}),
+            ),
+        )
+    }
+
+    def __init__(self) -> None:
+        self._own = threading.local()
+
+    def decode(
+        self,
+        data: Buffer,
+        header: Header,
+        *,
+        reduce: Reduce,
+        layout: PixelLayout,
+        window: Box | None,
+        out: Image | None,
+        strict: bool,
+    ) -> Image:
+        decoder = getattr(self._own, "decoder", None)
+        if decoder is None:
+            decoder = self._own.decoder = _cpu_decoder(1)
+        stream = nvimgcodec.CodeStream(np.frombuffer(data, np.uint8))
+        made = decoder.decode(stream, params=_PARAMS[layout])
+        if made is None:
+            raise DecodeError("nvImageCodec refused it")
+        image = np.asarray(made)
+        return image[:, :, 0] if layout == "L" else image
+
+    def version(self) -> str:
+        return _version()
+
+
+class NvimgcodecBatch(BatchBackend):
+    """JPEG: by hardware, kernels, or both with the CPU on a GPU; else by libjpeg-turbo.
+
+    Notes
+    -----
+    On CUDA it allocates in the order of the stream that it is given, lets streams of its own wait
+    for that one, and that one for them. So what it gives is ready in that order, and what is freed
+    is used again in that order.
+    """
+
+    distribution = _DISTRIBUTIONS[0]
+    devices = frozenset({"cpu", "cuda"})
+    supports = {"jpeg": (_SUPPORT,)}
+    _kept: list[Any] = []
+    """Every decoder. In a forked child its threads are gone, and destroying it would wait."""
+
+    def __init__(self, device: torch.device, threads: int) -> None:
+        need_device(device)
+        self._device = device
+        if device.type == "cpu":
+            rgb = replace(_SUPPORT, colors=frozenset({"gray", "ycc", "rgb"}))
+            self.supports = {"jpeg": (rgb,)}
+            self._decoder = _cpu_decoder(threads)
+        else:
+            self._decoder = _gpu_decoder(device, threads)
+        self._kept.append(self._decoder)
+        try:
+            try_out(self)
+        except BackendUnavailable as error:  # it logs what is wrong, and gives None
+            hint = "" if device.type == "cpu" else "; is nvJPEG there, for this version of CUDA?"
+            raise BackendUnavailable(f"{error}{hint}") from error
+
+    def decode(
+        self, items: Sequence[BatchItem], layout: Literal["RGB", "L"]
+    ) -> Sequence[torch.Tensor | None]:
+        windows = [widened(item) for item in items]
+        streams = [_stream(item, window) for item, window in zip(items, windows, strict=True)]
+        decode = self._on_cpu if self._device.type == "cpu" else self._on_cuda
+        return [
+            None if made is None else _cut(made.permute(2, 0, 1), item, window)
+            for made, item, window in zip(decode(streams, layout), items, windows, strict=True)
+        ]
+
+    def _on_cpu(self, streams: list[Any], layout: str) -> list[Any]:
+        import torch
+
+        # Not by DLPack: that asks CUDA's driver about the memory, even if there is none.
+        made = self._decoder.decode(streams, params=_PARAMS[layout])
+        return [None if image is None else torch.from_numpy(np.asarray(image)) for image in made]
+
+    def _on_cuda(self, streams: list[Any], layout: str) -> list[Any]:
+        import torch
+        from torch.utils.dlpack import from_dlpack
+
+        with torch.cuda.device(self._device):
+            current = torch.cuda.current_stream().cuda_stream
+            made = self._decoder.decode(streams, params=_PARAMS[layout], cuda_stream=current)
+            # PyTorch names its current stream to DLPack, and so waits for no other.
+            return [None if image is None else from_dlpack(image) for image in made]
+
+    def version(self) -> str:
+        return _version()
+
+
+def _gpu_decoder(device: torch.device, threads: int) -> Any:
+    try:
+        return nvimgcodec.Decoder(
+            device_id=device.index,
+            max_num_cpu_threads=_workers(threads),
+            backends=[nvimgcodec.Backend(kind) for kind in _ON_GPU],
+            options=_OPTIONS,
+        )
+    except RuntimeError as error:
+        raise BackendUnavailable(f"nvImageCodec has no decoder there: {error}") from error
+
+
+def _stream(item: BatchItem, window: Box | None) -> Any:
+    """Wrap a file, or a part of the picture in it."""
+    stream = nvimgcodec.CodeStream(np.frombuffer(item.data, np.uint8))
+    if window is None:
+        return stream
+    left, top, right, bottom = window
+    region = nvimgcodec.Region(top, left, bottom, right)
+    return stream.get_sub_code_stream(region=region)
+
+
+def _cut(image: torch.Tensor, item: BatchItem, decoded: Box | None) -> torch.Tensor:
+    """Cut the window that is wanted out of the one that was decoded: (C, H, W)."""
+    if item.window is None or decoded is None:
+        return image
+    return image[:, :, item.window[0] - decoded[0] : item.window[2] - decoded[0]]

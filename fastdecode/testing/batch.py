@@ -1,0 +1,206 @@
+"""The contract of batch backends: pixels, order and memory of what they decode on a device."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+
+from fastdecode.api import decode, probe
+from fastdecode.batch import decode_batch
+from fastdecode.batch_backends import Loaded
+from fastdecode.errors import DecodeError, FastDecodeError
+from fastdecode.testing.batch_base import BatchDeclarationContract
+from fastdecode.testing.pictures import KINDS, SIZES, encode, photo, picture
+
+__all__ = ["BatchBackendContract"]
+
+_WIDTH, _HEIGHT = 400, 300
+_WINDOWS = (
+    (0, 0, _WIDTH, _HEIGHT),
+    (13, 9, 154, 141),
+    (_WIDTH // 2, 30, _WIDTH, 80),
+    (0, _HEIGHT - 41, 57, _HEIGHT),
+)
+_SLIVERS = ((0, 3, 1, 4), (0, 0, 2, _HEIGHT), (_WIDTH - 1, _HEIGHT - 1, _WIDTH, _HEIGHT))
+
+
+class BatchBackendContract(BatchDeclarationContract):
+    """What `decode_batch` promises of each batch backend; subclass it and set `name`.
+
+    Attributes
+    ----------
+    name : str
+        The backend's registered name.
+    device : str
+        Type of the device, ``"cpu"`` or ``"cuda"``. Without a GPU the tests for the latter skip.
+    """
+
+    # Pixels
+
+    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize("layout", ["RGB", "L"])
+    def test_pixels_are_near(self, loaded: Loaded, kind: str, layout: Literal["RGB", "L"]) -> None:
+        """Every kind of JPEG that is declared comes as near to `decode` as is declared."""
+        data = encode(photo(_WIDTH, _HEIGHT), **KINDS[kind])
+        self.support(loaded, data, layout)
+
+        (image,) = self.ask(loaded, [data], layout)
+
+        self.near(loaded, image, self.reference(data, layout))
+
+    @pytest.mark.parametrize("layout", ["RGB", "L"])
+    def test_grey_pictures_are_near(self, loaded: Loaded, layout: Literal["RGB", "L"]) -> None:
+        """A grey JPEG repeats its channel in RGB."""
+        data = encode(photo(_WIDTH, _HEIGHT, "L"))
+        self.support(loaded, data, layout)
+
+        (image,) = self.ask(loaded, [data], layout)
+
+        self.near(loaded, image, self.reference(data, layout))
+        assert all(bool((channel == image[0]).all()) for channel in image)
+
+    @pytest.mark.parametrize("orientation", range(2, 9))
+    def test_orientation_is_not_applied(self, loaded: Loaded, orientation: int) -> None:
+        """Pixels come as they are stored, whatever EXIF says."""
+        from PIL import Image as PillowImage
+
+        exif = PillowImage.Exif()
+        exif[0x0112] = orientation
+        data = encode(photo(_WIDTH, _HEIGHT), exif=exif)
+        self.support(loaded, data)
+
+        (image,) = self.ask(loaded, [data])
+
+        self.near(loaded, image, self.reference(data))
+
+    @pytest.mark.parametrize("subsampling", [0, 1, 2])
+    @pytest.mark.parametrize("layout", ["RGB", "L"])
+    def test_a_window_is_a_slice(
+        self, loaded: Loaded, subsampling: int, layout: Literal["RGB", "L"]
+    ) -> None:
+        """A window is the slice of the whole, between blocks and at the edges; slivers, too."""
+        data = encode(photo(_WIDTH, _HEIGHT), subsampling=subsampling)
+        if not self.support(loaded, data, layout).region:
+            pytest.skip(f"{self.name} does not declare regions")
+        whole = self.reference(data, layout)
+        windows = _WINDOWS + _SLIVERS if loaded.backend.exact else _WINDOWS
+
+        images = self.ask(loaded, [data] * len(windows), layout, windows)
+
+        for (left, top, right, bottom), image in zip(windows, images, strict=True):
+            self.near(loaded, image, whole[top:bottom, left:right])
+        self.ask(loaded, [data] * len(_SLIVERS), layout, _SLIVERS)
+
+    def test_every_size_comes(self, loaded: Loaded) -> None:
+        """Sizes below a block, and odd ones, come as they are."""
+        encoded = [encode(picture(*size), subsampling=kind) for size in SIZES for kind in (0, 1, 2)]
+        self.support(loaded, encoded[0])
+
+        self.ask(loaded, encoded)
+
+    @pytest.mark.parametrize("count", [1, 2, 50])
+    def test_order_is_kept(self, loaded: Loaded, count: int) -> None:
+        """However many there are, each comes in its place."""
+        encoded = [encode(photo(60 + index, 90 - index)) for index in range(count)]
+        self.support(loaded, encoded[0])
+
+        images = self.ask(loaded, encoded)
+
+        for data, image in zip(encoded, images, strict=True):
+            expected = self.reference(data).astype(float)
+            others = image.permute(1, 2, 0).cpu().numpy()
+            assert np.abs(others - expected).mean() < 16
+
+    # Memory and threads
+
+    def test_pictures_outlive_the_next_batches(self, loaded: Loaded) -> None:
+        """What was given stays as it is while others are decoded."""
+        first = [encode(photo(200 + index, 150)) for index in range(8)]
+        others = [encode(picture(200 + index, 150)) for index in range(8)]
+        self.support(loaded, first[0])
+        images = self.ask(loaded, first)
+        copies = [image.clone() for image in images]
+
+        for _ in range(3):
+            self.ask(loaded, others)
+
+        assert all(bool((a == b).all()) for a, b in zip(images, copies, strict=True))
+
+    def test_threads_take_turns(self, loaded: Loaded) -> None:
+        """Threads that decode different batches at once do not mix them up."""
+        batches = [
+            [encode(photo(60 + 4 * index + at, 40 + index)) for at in range(4)]
+            for index in range(8)
+        ]
+        self.support(loaded, batches[0][0])
+        expected = [self._decode_batch(batch) for batch in batches]
+
+        with ThreadPoolExecutor(4) as pool:
+            made = list(pool.map(self._decode_batch, batches * 3))
+
+        for batch, right in zip(made, expected * 3, strict=True):
+            assert all(bool((a == b).all()) for a, b in zip(batch, right, strict=True))
+
+    # What it cannot decode
+
+    def test_what_it_does_not_read_joins_in_order(self, loaded: Loaded) -> None:
+        """The CPU decodes progressive, CMYK and PNG files, and they take their places."""
+        plain = encode(photo(_WIDTH, _HEIGHT))
+        self.support(loaded, plain)
+        encoded = [
+            plain,
+            encode(photo(90, 70), progressive=True),
+            encode(photo(80, 60, "CMYK")),
+            plain,
+            encode(photo(70, 50), "png"),
+            plain,
+        ]
+
+        images = self._decode_batch(encoded)
+
+        for data, image in zip(encoded, images, strict=True):
+            if data is plain:
+                self.near(loaded, image, self.reference(data))
+            else:
+                pixels = image.permute(1, 2, 0).cpu().numpy()
+                np.testing.assert_array_equal(pixels, decode(data))
+
+    @pytest.mark.parametrize("ending", [b"", b"\xff\xd9"], ids=["open", "with an end marker"])
+    def test_missing_pixels_are_an_error(self, loaded: Loaded, ending: bytes) -> None:
+        """A JPEG cut anywhere in its data is an error in its place, and costs no other picture."""
+        whole = encode(photo(101, 67))
+        self.support(loaded, whole)
+        cuts = np.linspace(probe(whole).scan_offset, len(whole) * 7 // 8, 9).astype(int)
+        encoded = [data for cut in cuts for data in (whole, whole[:cut] + ending)]
+
+        images = self._decode_batch(encoded, on_error="return")
+
+        for data, image in zip(encoded, images, strict=True):
+            if data is whole:
+                assert image.shape == (3, 67, 101)
+            else:
+                assert isinstance(image, DecodeError)
+
+    def test_flipped_bits_never_escape(self, loaded: Loaded) -> None:
+        """Damaged bytes give a tensor or a FastDecodeError, whatever the library raises."""
+        data = encode(picture(40, 24))
+        self.support(loaded, data)
+        random = np.random.default_rng(5)
+        encoded = []
+        for _ in range(60):
+            damaged = bytearray(data)
+            for position in random.integers(2, len(data), 3):
+                damaged[position] ^= 1 << int(random.integers(8))
+            encoded.append(bytes(damaged))
+
+        images = self._decode_batch(encoded, on_error="return", max_pixels=10**7)
+
+        for image in images:
+            assert isinstance(image, FastDecodeError) or image.ndim == 3
+
+    def _decode_batch(self, encoded: list[bytes], **options: Any) -> list[Any]:
+        made: list[Any] = decode_batch(encoded, device=self.device, backend=self.name, **options)
+        return made
