@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import gc
 import importlib.util
 import os
+import signal
 from pathlib import Path
 from typing import NamedTuple
 
@@ -59,6 +61,18 @@ def usable_backends() -> list[str]:
             continue
         names.append(name)
     return names
+
+
+def pytest_configure() -> None:
+    """Let Ctrl-C reach what the tests start: the shell ignores it for what it runs aside."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """Take the many objects there are by now out of every later `gc.collect()`."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

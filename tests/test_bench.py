@@ -82,23 +82,24 @@ def test_file(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "output"),
+    ("workers", "asked", "output"),
     [
-        ((), "array"),
-        (("--output", "pil"), "pil"),
-        (("--output", "tensor"), "tensor"),
-        (("--size", "16"), "tensor"),
+        ("1,2", (), "array"),
+        ("1", ("--output", "pil"), "pil"),
+        ("1", ("--output", "tensor"), "tensor"),
+        ("1", ("--size", "16"), "tensor"),
     ],
 )
-def test_loader(folder: Path, asked: tuple[str, ...], output: str) -> None:
+def test_loader(folder: Path, workers: str, asked: tuple[str, ...], output: str) -> None:
     """A DataLoader is measured: all backends with the most workers, decode() with fewer too."""
     pytest.importorskip("torch", reason="the DataLoader is PyTorch's")
-    result = measured(folder, *QUICK, *ONE, "--protocol", "loader", "--workers", "1,2", *asked)
+    result = measured(folder, *QUICK, *ONE, "--protocol", "loader", "--workers", workers, *asked)
 
+    *fewer, most = map(int, workers.split(","))
     assert [(one.workers, one.backend) for one in result.measurements] == [
-        (1, AUTOMATIC),
-        (2, "pillow"),
-        (2, AUTOMATIC),
+        *((count, AUTOMATIC) for count in fewer),
+        (most, "pillow"),
+        (most, AUTOMATIC),
     ]
     for one in result.measurements:
         assert_complete(one, 3)

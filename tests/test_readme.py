@@ -41,7 +41,7 @@ def test_the_tables_are_those_of_the_declarations_and_results() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "ending"), [("bench", "-m fastdecode.bench"), ("test", "-m pytest")]
+    ("name", "ending"), [("bench", "-m fastdecode.bench"), ("test", "-m pytest -n 2")]
 )
 def test_each_command_stands_alone_behind_its_mark(name: str, ending: str) -> None:
     """Each of the two commands is one line of shell that begins with its own environment."""
@@ -69,6 +69,10 @@ def test_every_example_runs(block: str, tmp_path: Path, monkeypatch: pytest.Monk
     if "calibrate(" in block:
         compile(block, "README.md", "exec")
         pytest.skip("it measures for minutes; the tests of calibration run it on less")
+    if "device=" in block:
+        torch = pytest.importorskip("torch")
+        if not torch.cuda.is_available():
+            block = block.replace('device="cuda"', 'device="cpu"')
     named = {*re.findall(r'(?:use\(|backend=)"(\w+)"', block)} & {*registry.BUILTIN}
     if missing := sorted(named - {*usable_backends()}):
         pytest.skip(f"it names {', '.join(missing)}, which cannot be used here")

@@ -202,7 +202,7 @@ class Chosen:
 from torch.utils.data import DataLoader
 from chooser import Chosen
 for method in {METHODS}:
-    loader = DataLoader(Chosen(), batch_size=None, num_workers=2, multiprocessing_context=method)
+    loader = DataLoader(Chosen(), batch_size=None, num_workers=1, multiprocessing_context=method)
     answers[method] = list(loader)
 """
 
