@@ -3,7 +3,7 @@
 Each lane decodes the same pictures, from memory, in batches, by `fastdecode.decode_batch`: with
 each batch backend that works on the device, and on the CPU with different numbers of threads, from
 where they are copied. At full size, and with `size=` as a network wants them, for which the CPU
-lets the JPEG decoder reduce.
+lets the JPEG decoder reduce. And the middle half alone: whether windows pay (`gpu_windows.py`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import torch
 from gpu_budget import Budget, told
 from gpu_clock import Clock
 from gpu_race import middle, race, ratio
+from gpu_windows import window_lanes, window_summary
 from reference import SIZE
 
 import fastdecode
@@ -155,8 +156,8 @@ def fallen_back(work: Work, name: str) -> dict[str, int]:
     fastdecode.stats(reset=True)
     for files in work.batches():
         work.decode(files, Lane(name, {"backend": name}))
-    refused = fastdecode.stats().fallbacks.get((name, "cpu"), 0)
-    return {"not_declared": declared, "refused": refused}
+    by_cpu = fastdecode.stats().fallbacks.get((name, "cpu"), 0)
+    return {"not_declared": declared, "refused": by_cpu - declared}
 
 
 def nearness(work: Work, name: str) -> dict[str, Any]:
@@ -211,7 +212,8 @@ def decode_part(
     left_out: dict[str, str] = {}
     lanes = lanes_of(options.device, options.threads, left_out)
     batched = [name for name, lane in lanes.items() if "backend" in lane.options]
-    found: dict[str, Any] = {"pixels": {}, "full": {}, "sized": {}, "left_out": left_out}
+    found: dict[str, Any] = {kind: {} for kind in ("pixels", "full", "sized", "middle")}
+    found["left_out"] = left_out
     different = Work(photos, batch, options.device, sized=False)
     for name in batched:
         try:
@@ -229,6 +231,10 @@ def decode_part(
         for turns in race(runs, options.rounds, budget, left_out):
             found[kind] = summary(turns, items, bases)
             yield found
+    windows = window_lanes([name for name in batched if name in lanes], files, batch, clock)
+    for turns in race(windows, options.rounds, budget, left_out):
+        found["middle"] = window_summary(turns)
+        yield found
     # Last, because the profiler slows down what comes after it.
     for kind in ("full", "sized"):
         work = different._replace(files=files, sized=kind == "sized")

@@ -54,6 +54,16 @@ def decode_table(part: dict[str, Any]) -> str:
             ratios = (_figure(one[key]) for key in ("to_cpu", "to_arrays"))
             times = (_figure(one.get(key)) for key in ("device_ms", "busy_ms", "cpu_ms"))
             lines.append(_line(name, f"{one['images_per_s']:.0f}", *ratios, *times, width=9))
+    lines.append(_line("middle half", "images/s", "to whole", "CPU ms", "refused"))
+    lines += [
+        _line(
+            name,
+            f"{one['images_per_s']:.0f}",
+            *(_figure(one[key]) for key in ("to_whole", "cpu_ms")),
+            str(one["refused"]),
+        )
+        for name, one in part["middle"].items()
+    ]
     lines.append(_line("pixels", "mean dB", "least dB", "most", "identical", "by the CPU"))
     lines += [
         _line(

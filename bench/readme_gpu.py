@@ -82,16 +82,20 @@ def _place(feed: str) -> int:
 def _memory(part: dict[str, Any]) -> str:
     words = []
     for name, kinds in part["feeds"].items():
-        sizes = kinds.get("reserved")
-        if sizes:
-            first, last = (sizes[when] / _MB for when in ("first", "last"))
-            words.append(f"{first:.0f} and {last:.0f} MB with {_FEEDS.get(name, f'`{name}`')}")
+        if "reserved" in kinds:
+            reserved, taken = (_first_and_last(kinds[what]) for what in ("reserved", "taken"))
+            words.append(f"{reserved} MB with {_FEEDS.get(name, f'`{name}`')} ({taken} MB taken)")
     if not words:
         return ""
     return (
         f"PyTorch had reserved, after the first and the last of {part['settings']['epochs']} short "
-        f"epochs, {', '.join(words)}."
+        f"epochs, {', '.join(words)}; what is taken includes CUDA itself, the decoders and all "
+        "that ran before."
     )
+
+
+def _first_and_last(sizes: dict[str, Any]) -> str:
+    return " and ".join(f"{sizes[when] / _MB:.0f}" for when in ("first", "last"))
 
 
 def _decoding(part: dict[str, Any], title: str) -> str:
@@ -111,7 +115,21 @@ def _decoding(part: dict[str, Any], title: str) -> str:
         f"{settings['rounds']} rounds in turn. Times are those of the CPU with all cores, copied; "
         '"arrays" stay in the host\'s memory. To 224 x 224 the CPU lets the JPEG decoder reduce. '
         "PSNR is that of whole pictures to the CPU's, over "
-        f"{settings['different_photos']} photos, each at most 60 dB."
+        f"{settings['different_photos']} photos, each at most 60 dB.{_windows(part)}"
+    )
+
+
+def _windows(part: dict[str, Any]) -> str:
+    words = [
+        f"`{name.partition(',')[0]}` {one['to_whole']:.2f}"
+        for name, one in part["middle"].items()
+        if name.endswith("window") and one["to_whole"]
+    ]
+    if not words:
+        return ""
+    return (
+        " The middle half alone, asked for as a window, against whole pictures of which it is cut "
+        f"out: {', '.join(words)} times the speed."
     )
 
 

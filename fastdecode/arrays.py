@@ -12,7 +12,7 @@ from fastdecode import native_arrays
 from fastdecode.api import decode, decode_file
 from fastdecode.errors import BackendUnavailable, FastDecodeError, UnknownBackend
 
-__all__ = ["decode_arrays", "in_threads", "named"]
+__all__ = ["decode_arrays", "in_threads", "is_the_items", "named"]
 
 _T = TypeVar("_T")
 _S = TypeVar("_S")
@@ -26,9 +26,8 @@ def decode_arrays(
     options: dict[str, Any],
     threads: int,
     *,
-    on_error: Literal["raise", "return"] = "raise",
+    on_error: Literal["raise", "return", "return all"] = "raise",
     targets: Sequence[Any] | None = None,
-    places: Sequence[int] | None = None,
 ) -> list[Any]:
     """Decode many pictures, in order.
 
@@ -38,27 +37,25 @@ def decode_arrays(
     options : dict
         Arguments of `decode`, checked.
     threads : int
-    on_error : {"raise", "return"}
-        As for `decode_batch`. An error that is returned does not say which item it is of.
+    on_error : {"raise", "return", "return all"}
+        As for `decode_batch`; or return also what is not an item's fault. An error that is returned
+        does not say which item it is of.
     targets : sequence of ndarray or None, optional
         For each the `out` of `decode`.
-    places : sequence of int, optional
-        What errors are to call the items.
 
     Returns
     -------
-    list of ndarray, FastDecodeError or OSError
+    list of ndarray or Exception
     """
     outs = [None] * len(work) if targets is None else targets
-    numbers = range(len(work)) if places is None else places
 
     def one(index: int) -> Any:
         try:
             return _decode_item(work[index], {**options, "out": outs[index]})
         except (FastDecodeError, OSError, TypeError, ValueError) as error:
-            if on_error == "return" and _is_the_items(error):
+            if on_error == "return all" or (on_error == "return" and is_the_items(error)):
                 return error
-            named(error, numbers[index])
+            named(error, index)
             raise
 
     if threads == 1 or len(work) <= 1:
@@ -89,7 +86,7 @@ def in_threads(threads: int, make: Callable[[_S], _T], things: Sequence[_S]) -> 
     return _in_order([_pool(threads).submit(make, thing) for thing in things])
 
 
-def named(error: BaseException, place: int) -> BaseException:
+def named(error: Exception, place: int) -> Exception:
     """Say in an error which item it is about; an OSError names its file already."""
     if error.args and isinstance(error.args[0], str) and not isinstance(error, OSError):
         error.args = (f"item {place}: {error.args[0]}", *error.args[1:])
@@ -110,7 +107,7 @@ def _by_core(
     return [result for chunk in done for result in chunk]
 
 
-def _is_the_items(error: Exception) -> bool:
+def is_the_items(error: Exception) -> bool:
     """Whether it is about one picture, and not about what the caller asked of all."""
     return isinstance(error, (FastDecodeError, OSError)) and not isinstance(error, _CALLERS_FAULT)
 

@@ -48,14 +48,16 @@ def decode_batch(
     size : int or (height, width), optional
         With a device: resize each picture, or its `region`, to exactly this (antialiased,
         bilinear), and return one tensor. An int stands for both sides. The whole is decoded for
-        that; `min_size` besides lets the CPU reduce large pictures inside the decoder.
+        that, not all of them at once; `min_size` besides lets the CPU reduce large pictures inside
+        the decoder.
     decode : {"auto", "cpu", "gpu"}
         With a device: who decodes. ``"auto"``: what ``calibrate(device=…)`` measured to be fastest
         there, or else the first batch backend that works on a GPU. ``"cpu"`` decodes as without a
         device, to the bit, and copies.
     threads : int, optional
         How many to use; by default one for each core that this process may use (affinity and
-        container quota, not the machine's count). 1 decodes in the calling thread.
+        container quota, not the machine's count). 1 decodes in the calling thread, without a
+        device. A batch backend has threads of its own.
     on_error : {"raise", "return"}
         ``"raise"``: the first error in the order of the items ends the batch; its message begins
         with ``item 3:``, but for an OSError, which names its file. ``"return"``: the error stands
@@ -90,10 +92,11 @@ def decode_batch(
     Notes
     -----
     A GPU's decoder has an inverse DCT and an upsampling of its own: its pixels are near those of
-    `decode`, not the same. What it does not read (progressive, CMYK, damaged, another format), and
-    every file with ``strict=True``, ``orient=True`` that is not upright, or a reduction, is decoded
-    on the CPU and takes its place among the others; `stats` counts what was refused. Tensors on
-    CUDA are ready in the order of the current stream.
+    `decode`, not the same. What it does not read (progressive, CMYK, another format, a file whose
+    data visibly ends early), and every file with ``strict=True``, ``orient=True`` that is not
+    upright, or a reduction, is decoded on the CPU and takes its place among the others; `stats`
+    counts these. Other damage inside a file may pass, because such decoders do not report it.
+    Tensors on CUDA are ready in the order of the current stream.
     """
     if on_error not in ("raise", "return"):
         raise ValueError(f"on_error must be 'raise' or 'return', not {on_error!r}")
@@ -112,7 +115,7 @@ def decode_batch(
         decode_on = _decode_on()
         return decode_on(
             device,
-            list(items),
+            items,
             options,
             size=sides,
             decode=decode,

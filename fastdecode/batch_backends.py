@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pkgutil
 import threading
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fastdecode import registry
@@ -26,18 +27,21 @@ class Loaded:
     ----------
     name : str
     backend : BatchBackend
+    device : torch.device
+        Where it decodes.
     lock : threading.Lock
         Whoever calls it holds this: the decoders of these libraries are not safe in threads.
     """
 
-    def __init__(self, name: str, backend: BatchBackend) -> None:
+    def __init__(self, name: str, backend: BatchBackend, device: torch.device) -> None:
         self.name = name
         self.backend = backend
+        self.device = device
         self.lock = threading.Lock()
 
 
 _loaded: dict[tuple[int, str, str], Loaded] = {}
-_failed: dict[tuple[int, str, str], str] = {}
+_failed: dict[tuple[int, str, str], BaseException] = {}
 _of_the_parent: list[dict[tuple[int, str, str], Loaded]] = []
 _lock = threading.RLock()
 
@@ -69,17 +73,20 @@ def load(name: str, device: torch.device) -> Loaded:
         If it does not decode there, or its library is missing or broken; the message has the
         reason and the install line.
     """
+    registry.entry(name)  # UnknownBackend
     key = (registry.generation, name, str(device))
     with _lock:
         if key not in _loaded and key not in _failed:
             try:
-                _loaded[key] = Loaded(name, _construct(name, device))
-            except (Exception, SystemExit) as error:  # a broken plugin may raise anything
-                _failed[key] = registry.reason(error) + _way_out(name, error)
+                _loaded[key] = Loaded(name, _construct(name, device), device)
+            except (Exception, SystemExit) as failure:  # a broken plugin may raise anything
+                _failed[key] = failure.with_traceback(None)
         if key in _failed:
+            error = _failed[key]
+            why = registry.reason(error) + _way_out(name, error)
             raise BackendUnavailable(
-                f"the backend {name!r} does not decode on {str(device)!r}: {_failed[key]}"
-            )
+                f"the backend {name!r} does not decode on {str(device)!r}: {why}"
+            ) from error
         return _loaded[key]
 
 
@@ -92,9 +99,14 @@ def _construct(name: str, device: torch.device) -> BatchBackend:
     kind: Any = pkgutil.resolve_name(target) if isinstance(target, str) else target
     if not (isinstance(kind, type) and issubclass(kind, BatchBackend)):
         raise TypeError(f"{target!r} is not a fastdecode BatchBackend but {kind!r}")
+    if isinstance(kind.devices, str):
+        raise TypeError(f"{target!r} declares its devices as text, and not as a set")
     if device.type not in kind.devices:
         raise BackendUnavailable(f"it decodes on {', '.join(sorted(kind.devices))}")
-    return kind(device, usable_cores())
+    backend = kind(device, usable_cores())
+    if not isinstance(getattr(backend, "supports", None), Mapping):
+        raise TypeError(f"{target!r} does not declare what it supports")
+    return backend
 
 
 def _way_out(name: str, error: BaseException) -> str:

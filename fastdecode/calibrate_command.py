@@ -6,26 +6,26 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fastdecode import outfile
-from fastdecode.bench import files
-from fastdecode.bench.on_device import CPU, OnDevice
-from fastdecode.bench.on_device_run import measurement_of
-from fastdecode.bench.on_device_words import COLUMNS, legend
+from fastdecode.bench import files, on_device_ranking
+from fastdecode.bench.on_device_run import place_of
+from fastdecode.bench.places import naming
 from fastdecode.bench.progress import progress
-from fastdecode.bench.tables import Column, Table, paragraph, plain, width
+from fastdecode.bench.tables import paragraph, width
 from fastdecode.calibration import calibrate
 from fastdecode.calibration.api import BATCHES, DEVICE_S
 from fastdecode.calibration.measure import FULL_S, QUICK_S
-from fastdecode.errors import BackendUnavailable, FastDecodeError
+from fastdecode.errors import FastDecodeError
 from fastdecode.installation import device_ranking_path, ranking_path
 from fastdecode.types import CONTEXTS
 
 if TYPE_CHECKING:
-    from fastdecode.device.identity import Identity
+    import torch
+
     from fastdecode.device.ranking import DeviceRanking
     from fastdecode.ranking import Ranking
     from fastdecode.types import Buffer, Context, Output
@@ -39,22 +39,21 @@ examples:
   python -m fastdecode calibrate photos/      on your own images
   python -m fastdecode calibrate --device cuda    about {DEVICE_S:.0f} seconds
 
-With --device it measures how fast JPEGs come onto that device: decoded there by
-each batch backend, or by all cores of the CPU and copied. decode_batch() and the
-Loader go by that with decode="auto"; it is kept in a file of its own.
-
 The ranking is kept in a file that decode() reads from then on, in every new
 process of yours on this machine; the environment variable FASTDECODE_RANKING
 names another file. It is ignored, with a warning, once a library has changed.
+
+With --device it measures how fast pictures come onto that device: decoded there
+by each batch backend, or by all cores of the CPU and copied. decode_batch() and
+the Loader go by that with decode="auto". It is kept beside the ranking, in a
+file for each model of device: with FASTDECODE_RANKING=FOLDER/NAME.json that is
+FOLDER/NAME-device-KEY.json.
 
 exit status: 0; 2 for a wrong argument, no images, nothing to compare, or a file
 that cannot be written; 130 after Ctrl-C, with nothing kept"""
 QUICK_DEVICE_S = 20.0
 _LEAST_WIDTH = 60
-_NOTHING = (
-    "nothing was compared: no two backends here read the same of these files, or the time was too "
-    "short (--seconds)"
-)
+_NOTHING = "nothing was compared: no two backends here read the same of these files"
 _MOST_FILES = 200  # drawn at random: a data set has millions
 _QUICK_CONTEXTS: tuple[Context, ...] = ("one", "threads")
 
@@ -74,67 +73,68 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parser = _parser()
     options = parser.parse_args(arguments)
-    if options.batch and not options.device:
+    if options.batch and options.device is None:
         parser.error("--batch is for --device")
+    if options.to and options.device is not None:
+        parser.error(
+            "--to is not for --device: decode_batch() looks beside the file that "
+            "FASTDECODE_RANKING names"
+        )
     begun = time.monotonic()
     try:
+        options.device = None if options.device is None else place_of(options.device)
         place = None if options.no_save else options.to or _usual_place(options.device)
         if place:
-            _check(place)
-        found, text = _for_device(options) if options.device else _for_decode(options)
-        if found and place:
-            found.save(place)  # before anything is printed: the reader may be gone
+            with naming(place):
+                outfile.check(place, parents=True)
+        found, text = _for_decode(options) if options.device is None else _for_device(options)
+        # Before anything is printed, because the reader may be gone.
+        problem = _keep(found, place) if found and place else ""
     except (FastDecodeError, OSError, ImportError, ValueError, RuntimeError) as error:
         parser.exit(2, f"{parser.prog}: error: {error}\n")
     except KeyboardInterrupt:
         print("\nInterrupted: nothing is kept.", file=sys.stderr)
         return 130
     if not found:
-        parser.exit(2, f"{parser.prog}: error: {_NOTHING}\n")
+        parser.exit(2, f"{parser.prog}: error: {text}\n")
+    kept = paragraph(f"Kept in {place}") if place and not problem else "Not kept."
     try:
         print(text)
         print(f"\nMeasured in {time.monotonic() - begun:.1f} s.")
-        print(paragraph(f"Kept in {place}") if place else "Not kept.", flush=True)
+        print(kept, flush=True)
     except OSError:  # whoever reads this has read enough, or has no room
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    if problem:
+        parser.exit(2, f"{parser.prog}: error: {problem}\n")
     return 0
 
 
-def _usual_place(device: str | None) -> Path:
+def _usual_place(device: torch.device | None) -> Path:
     """Return where later processes look for the result."""
     if device is None:
         return ranking_path()
-    return device_ranking_path(_identify(device).name)
+    from fastdecode.device.identity import identify
+
+    return device_ranking_path(identify(device).name)
 
 
-def _identify(device: str) -> Identity:
-    """Look a device up.
-
-    Raises
-    ------
-    BackendUnavailable
-        If PyTorch is missing.
-    RuntimeError, ValueError
-        If there is no such device; the message says what is missing.
-    """
+def _keep(found: Ranking | DeviceRanking, place: Path) -> str:
+    """Save what was measured; say why that cannot be done, so that it is printed at least."""
     try:
-        from fastdecode.device.identity import identify
-        from fastdecode.device.where import device_of
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise BackendUnavailable(
-            "--device needs PyTorch, which is not installed: pip install 'fastdecode[torch]'"
-        ) from error
-    return identify(device_of(device))
+        with naming(place):
+            found.save(place)
+    except OSError as error:
+        return str(error)
+    return ""
 
 
 def _for_decode(options: argparse.Namespace) -> tuple[Ranking | None, str]:
-    """Measure for `decode`: a ranking, if there is one, and how it is shown."""
+    """Measure for `decode`: a ranking and how it is shown, or None and why there is none."""
     ranking = _measure(options)
-    text = "\n".join(_fitted(line) for line in str(ranking).splitlines())
-    return (ranking if ranking.orders else None), text
+    if not ranking.orders:
+        return None, _NOTHING
+    return ranking, "\n".join(_fitted(line) for line in str(ranking).splitlines())
 
 
 def _for_device(options: argparse.Namespace) -> tuple[DeviceRanking | None, str]:
@@ -147,32 +147,9 @@ def _for_device(options: argparse.Namespace) -> tuple[DeviceRanking | None, str]
             seconds=options.seconds or (QUICK_DEVICE_S if options.quick else DEVICE_S),
             notify=lambda share: notify("measuring", share),
         )
-    return (ranking if ranking.order() else None), "\n".join(_device_lines(ranking))
-
-
-def _device_lines(ranking: DeviceRanking) -> Iterator[str]:
-    here = ranking.device
-    driver = f", driver {here.driver}" if here.driver else ""
-    runtime = f", CUDA {here.runtime}" if here.runtime else ""
-    yield paragraph(f"{here.name}{driver}{runtime}; {ranking.cpu}, {ranking.cores} cores")
-    yield ""
-    columns = [Column(one.title, bool(place)) for place, one in enumerate(COLUMNS)]
-    table = Table("", columns)
-    for cell, speeds in ranking.speeds.items():
-        usual = OnDevice(CPU, cell.format, cell.batch)
-        rows = [
-            tuple(one.text(measurement_of(usual, name, speed)) for one in COLUMNS)
-            for name, speed in speeds.items()
-        ]
-        table.sections.append(
-            (f"{cell.format.upper()}, {cell.size}, batches of {cell.batch}", rows)
-        )
-    yield from plain(table)
-    yield ""
-    yield from (paragraph(line, indent="  ", first="") for line in legend())
-    for name, why in ranking.lost.items():
-        yield paragraph(f"Left out: {name}: {why}", indent="  ", first="")
-    yield paragraph(f"The fastest first, over all of these: {', '.join(ranking.order())}.")
+    if not ranking.order():
+        return None, on_device_ranking.no_order(ranking)
+    return ranking, "\n".join(on_device_ranking.lines(ranking))
 
 
 def _measure(options: argparse.Namespace) -> Ranking:
@@ -189,20 +166,13 @@ def _measure(options: argparse.Namespace) -> Ranking:
         )
 
 
-def _check(place: Path) -> None:
-    """Find out before measuring whether the ranking can be kept."""
-    try:
-        outfile.check(place, parents=True)
-    except OSError as error:
-        why = error.strerror or error
-        raise OSError(f"{files.printable(place)} cannot be written: {why}") from error
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m fastdecode calibrate",
         description="Measure which decoding library is fastest on this machine, for each format,\n"
-        "size and reduction, alone and with all cores busy; decode() goes by that\nafterwards.",
+        "size and reduction, alone and with all cores busy; decode() goes by that\nafterwards. "
+        "With --device: whether pictures come onto a device faster if\nthey are decoded there, or "
+        "on the CPU; decode_batch() and the Loader go by that.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -214,24 +184,43 @@ def _parser() -> argparse.ArgumentParser:
         "random (default: made of the package's photos)",
     )
     parser.add_argument(
-        "--quick", action="store_true", help="about two seconds: fewer sizes, no worker processes"
+        "--quick",
+        action="store_true",
+        help=f"about {QUICK_S:.0f} seconds: fewer sizes, no worker processes; with --device about "
+        f"{QUICK_DEVICE_S:.0f}",
     )
     parser.add_argument(
         "--device",
         metavar="DEVICE",
-        help="measure how fast pictures come onto it: cuda, cuda:1; needs PyTorch",
+        help="measure how fast pictures come onto it: cuda, cuda:1 or 1; needs PyTorch",
     )
     parser.add_argument(
         "--batch",
         type=_batches,
         metavar="N,...",
-        help=f"pictures of a batch there (default: {','.join(map(str, BATCHES))})",
+        help="pictures of a batch there; fewer if they are large (default: "
+        f"{','.join(map(str, BATCHES))})",
     )
-    parser.add_argument("--seconds", type=_seconds, metavar="S", help="how long it may take in all")
-    target = parser.add_mutually_exclusive_group()
-    target.add_argument("--to", type=Path, metavar="FILE", help="keep the ranking in this file")
-    target.add_argument("--no-save", action="store_true", help="print it, keep nothing")
+    parser.add_argument(
+        "--seconds",
+        type=_seconds,
+        metavar="S",
+        help="about how long it may take; starting, and one kind of work, take their time in any "
+        "case",
+    )
+    _add_places(parser)
     return parser
+
+
+def _add_places(parser: argparse.ArgumentParser) -> None:
+    target = parser.add_mutually_exclusive_group()
+    target.add_argument(
+        "--to",
+        type=Path,
+        metavar="FILE",
+        help="keep the ranking in this file, for Ranking.load(); not with --device",
+    )
+    target.add_argument("--no-save", action="store_true", help="print it, keep nothing")
 
 
 def _seconds(text: str) -> float:

@@ -1,12 +1,16 @@
-"""Writing results to files: found out beforehand whether it can be done, then all or nothing."""
+"""Results in files: found out beforehand whether they can be written, then all or nothing."""
 
 from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
-__all__ = ["check", "write"]
+__all__ = ["check", "read", "write"]
+
+_T = TypeVar("_T")
 
 
 def check(path: str | os.PathLike[str], *, parents: bool = False) -> None:
@@ -61,6 +65,40 @@ def write(path: str | os.PathLike[str], text: str) -> None:
     except BaseException:  # Ctrl-C included: no half of a file is left behind
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def read(path: str | os.PathLike[str], make: Callable[[str], _T], damaged: str) -> _T:
+    """Read what `write` wrote.
+
+    Parameters
+    ----------
+    path : path
+    make : callable
+        Makes of the text what it stands for; what it raises over a wrong one is an error here.
+    damaged : str
+        What is wrong then, in words that follow the file's name.
+
+    Returns
+    -------
+    object
+        What `make` gives.
+
+    Raises
+    ------
+    OSError
+        If it cannot be read.
+    ValueError
+        If it is damaged; the message names the file.
+    """
+    source = Path(path)
+    if source.exists() and not source.is_file():
+        raise ValueError(f"{source} {damaged}: it is no regular file")
+    try:
+        return make(source.read_text(encoding="utf-8"))
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+        raise ValueError(f"{source} {damaged}: {error}") from error
+    except RecursionError as error:
+        raise ValueError(f"{source} {damaged}: it is nested too deeply") from error
 
 
 def _is_special(path: Path) -> bool:

@@ -167,15 +167,7 @@ class Ranking:
         ValueError
             If it is damaged.
         """
-        source = ranking_path() if path is None else Path(path)
-        if source.exists() and not source.is_file():
-            raise ValueError(f"{source} {_DAMAGED}: it is no regular file")
-        try:
-            return cls._from_json(source.read_text(encoding="utf-8"))
-        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-            raise ValueError(f"{source} {_DAMAGED}: {error}") from error
-        except RecursionError as error:
-            raise ValueError(f"{source} {_DAMAGED}: it is nested too deeply") from error
+        return outfile.read(ranking_path() if path is None else path, cls._from_json, _DAMAGED)
 
     def __str__(self) -> str:
         """Draw a table: a line for each cell, the fastest backend first."""

@@ -176,10 +176,11 @@ def register(
         raise TypeError(f"a backend's name must be text, not {name!r}")
     if not name.isidentifier():
         raise ValueError(f"a backend's name must be an identifier, not {name!r}")
-    if isinstance(backend, str) and not all(backend.partition(":")):
-        raise ValueError(f"a backend in words must be 'module:Class', not {backend!r}")
-    if not (isinstance(backend, str) or callable(backend)):
-        raise TypeError(f"a backend must be a class or 'module:Class', not {backend!r}")
+    for target in (backend, batch) if batch else (backend,):
+        if isinstance(target, str) and not all(target.partition(":")):
+            raise ValueError(f"a backend in words must be 'module:Class', not {target!r}")
+        if not (isinstance(target, str) or callable(target)):
+            raise TypeError(f"a backend must be a class or 'module:Class', not {target!r}")
     global generation
     with _lock:
         if name in names() and not replace:

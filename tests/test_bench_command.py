@@ -272,3 +272,13 @@ def test_nothing_to_save(folder: Path, tmp_path: Path) -> None:
     assert done.returncode == 0
     assert "Nothing to save" in done.stderr
     assert not ranking.exists()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no device that is full")
+def test_a_full_disk_is_named(folder: Path) -> None:
+    """A file that cannot be written in the end is named, after what was measured."""
+    done = bench(folder, *DECODE, *ONE, "--html", "/dev/full")
+
+    assert done.returncode == WRONG_ARGUMENT
+    assert "Fastest here" in done.stdout
+    assert "error: /dev/full cannot be written: No space left on device" in done.stderr

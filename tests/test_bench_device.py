@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benches import TERMINAL, WRONG_ARGUMENT, bench, fill
-from results import MACHINE, measurement, result, spread
+from benches import TERMINAL, WRONG_ARGUMENT, bench, fill, photo
+from results import measurement, result, spread
 
-from fastdecode import BackendInfo
-from fastdecode.bench import compare, html, on_device_here, on_device_words, report
+from fastdecode.bench import compare, html, on_device_words, report
 from fastdecode.bench.answer import sentences
 from fastdecode.bench.on_device import CPU, Device, OnDevice, by_batch
 from fastdecode.bench.result import from_json, to_json
@@ -233,6 +232,25 @@ def test_the_command_measures_onto_the_cpu(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({}, "no batch backend reads GIF;"),
+        ({"FASTDECODE_DISABLE": "nvimgcodec,dali"}, "nvimgcodec: FASTDECODE_DISABLE switches"),
+    ],
+    ids=["usual", "disabled"],
+)
+def test_nothing_to_measure(variables: dict[str, str], words: str, tmp_path: Path) -> None:
+    """Of files that no batch backend reads nothing is measured, and why is said; status 1."""
+    pytest.importorskip("torch")
+    (tmp_path / "one.gif").write_bytes(photo(kind="GIF"))
+    done = bench(tmp_path / "one.gif", "--device", "cpu", **variables)
+
+    assert done.returncode == 1, done.stderr
+    assert "Nothing was measured." in done.stdout
+    assert words in " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["--device", "nonsense"], "no device 'nonsense'"),
@@ -273,22 +291,6 @@ def test_without_cuda_the_command_says_what_is_missing(
     assert ended.value.code == WRONG_ARGUMENT
     assert "device 'cuda' cannot be used: " in " ".join(capsys.readouterr().err.split())
 
-
-def test_what_is_here_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    """``python -m fastdecode`` names devices and who decodes there, or what is missing for it."""
-    monkeypatch.setenv("COLUMNS", str(TERMINAL))
-    infos = [BackendInfo("nvimgcodec", True, "", "", devices=("cpu", "cuda"))]
-
-    (line,) = on_device_here.lines(None, infos)
-    assert "nvimgcodec need PyTorch" in line
-
-    pytest.importorskip("torch")
-    here = on_device_here.inventory()
-    text = "\n".join(on_device_here.lines(here, infos))
-    assert max(map(len, text.splitlines())) <= TERMINAL
-    assert MACHINE.cpu not in text
-    assert re.search(r"^  cpu ", text, re.MULTILINE)
-    assert re.search(r"^  cuda", text, re.MULTILINE)
-    for name in here.usable:
-        assert re.search(rf"^  {name} ", text, re.MULTILINE)
-        assert here.usable[name] or here.reasons[name]
+    with pytest.raises(SystemExit):
+        main(["--device", "1"])
+    assert "device 'cuda:1' cannot be used: " in " ".join(capsys.readouterr().err.split())

@@ -108,6 +108,17 @@ def test_decoding_is_compared_with_the_cpu(run: tuple[dict[str, Any], str], part
     assert (pixels["not_declared"], pixels["refused"]) == (1, 0)
 
 
+@pytest.mark.parametrize("part", ["decode, small", "decode, large"])
+def test_windows_are_compared_with_the_whole(run: tuple[dict[str, Any], str], part: str) -> None:
+    """The middle of the same pictures is asked for, and cut out of the whole."""
+    middle = run[0]["result"][part]["middle"]
+
+    assert {"nvimgcodec, whole", "nvimgcodec, window"} <= {*middle}
+    assert middle["nvimgcodec, whole"]["to_whole"] == 1
+    assert middle["nvimgcodec, window"]["to_whole"] > 0
+    assert all(one["images_per_s"] > 0 and one["refused"] == 0 for one in middle.values())
+
+
 def test_the_result_says_what_it_was_measured_on(run: tuple[dict[str, Any], str]) -> None:
     """Device, processor, versions and days are there; what is printed fits a terminal."""
     content, printed = run
@@ -133,6 +144,7 @@ def test_the_documents_draw_their_tables_from_it(run: tuple[dict[str, Any], str]
 
     for part in ("full", "sized"):
         assert all(name in text for name in content["result"]["decode, small"][part])
+    assert "The middle half alone" in text
     assert "random tensors" in text
     assert "Pillow" in text
     assert content["machine"]["cpu"] in text

@@ -136,7 +136,7 @@ def test_calibrating_with_a_store(
     tar: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     """`calibrate` measures with its items; one that cannot be opened is an error."""
-    arguments = ["--quick", "--seconds", "8", "--no-save"]
+    arguments = ["--quick", "--seconds", "0.01", "--no-save"]
 
     assert calibrate_command.main([*arguments, str(tar)]) == 0
     assert "jpeg" in capsys.readouterr().out

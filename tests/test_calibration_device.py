@@ -13,13 +13,12 @@ torch = pytest.importorskip("torch")
 from fastdecode import (  # noqa: E402 - these need torch
     BackendUnavailable,
     calibrate,
-    calibrate_command,
     register,
     registry,
 )
 from fastdecode.calibration.device_clock import Clock, Lap, clock_of, steady  # noqa: E402
-from fastdecode.calibration.device_measure import batch_of  # noqa: E402
-from fastdecode.calibration.device_race import Rate, speeds_of  # noqa: E402
+from fastdecode.calibration.device_measure import _heats, batch_of  # noqa: E402
+from fastdecode.calibration.device_race import Rate, speeds_of, unread  # noqa: E402
 from fastdecode.calibration.device_trace import busy, busy_seconds  # noqa: E402
 from fastdecode.calibration.device_worker import Warm, Worker  # noqa: E402
 from fastdecode.device.ranking import DeviceRanking  # noqa: E402
@@ -30,6 +29,7 @@ HERE = Path(__file__).parent
 JPEG = [encode(picture(80 + 8 * step, 64)) for step in range(3)]
 DAMAGED = JPEG[0][: len(JPEG[0]) // 2]
 COLD = Warm(1.0, 0.0, None)
+SHORT_S = 0.01
 CUDA = torch.cuda.is_available()
 
 
@@ -41,6 +41,7 @@ def kept() -> list[Any]:
 @pytest.fixture
 def doubles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Register test doubles of batch backends for one test, by names that other processes find."""
+    registry.names()  # looks for installed packages once, and those of the plugin are none
     monkeypatch.syspath_prepend(str(HERE))
     monkeypatch.syspath_prepend(str(HERE / "plugin"))
     for name in ("_registered", "_loaded", "_failed"):
@@ -59,7 +60,7 @@ def test_everyone_is_measured_or_said_to_be_missing(
     shares: list[float] = []
 
     found = calibrate(
-        [*JPEG, DAMAGED], device="cpu", batches=(2, 4), seconds=4, notify=shares.append
+        [*JPEG, DAMAGED], device="cpu", batches=(2, 4), seconds=SHORT_S, notify=shares.append
     )
 
     assert {(cell.format, cell.size) for cell in found.speeds} == {("jpeg", "small")}
@@ -73,12 +74,38 @@ def test_everyone_is_measured_or_said_to_be_missing(
             assert 0 < one.low <= one.images_per_s <= one.high
             assert one.psnr is None, "all are Pillow's pixels, or equal to them"
             assert one.stream_ms_per_1000 is one.gpu_ms_per_1000 is None
+    assert found.lost["nvimgcodec"] == "FASTDECODE_DISABLE switches it off"
     assert "its library is broken" in found.lost["unusable"]
     assert "exit status 3" in found.lost["crashing"]
     assert "PSNR" in found.lost["inverted"]
     assert set(found.order()) == {"cpu", "honest", "unwilling"}
     assert shares
     assert DeviceRanking.load(found.save(tmp_path / "device.json")) == found
+
+
+@pytest.mark.usefixtures("doubles")
+def test_what_no_batch_backend_reads_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only kinds that some batch backend declares are measured."""
+    others = "nvimgcodec,dali,inverted,crashing,unusable,unwilling"
+    monkeypatch.setenv("FASTDECODE_DISABLE", others)
+    gif = encode(picture(80, 64), "gif")
+
+    found = calibrate([gif, JPEG[0]], device="cpu", batches=(2,), seconds=SHORT_S)
+
+    assert {cell.format for cell in found.speeds} == {"jpeg"}
+    assert unread({"gif", "png"}, {"honest": ["jpeg"]}) == (
+        "no batch backend reads GIF, PNG; honest reads JPEG"
+    )
+
+
+@pytest.mark.usefixtures("doubles")
+def test_what_the_cpu_decodes_is_counted() -> None:
+    """Files of a format that is declared, but not all of it, count as the CPU's."""
+    worker = Worker("cpu", "honest", {})
+    worker.take([encode(picture(80, 64), progressive=True).__bytes__, *kept()])
+
+    assert worker.warm_up((0,), 0.0).on_cpu == 1
+    assert worker.warm_up((0, 1), 0.0).on_cpu == 0.5
 
 
 @pytest.mark.usefixtures("doubles")
@@ -146,6 +173,16 @@ def test_large_pictures_make_small_batches() -> None:
     assert batch_of(256, 500 * 375) == 256
     assert batch_of(256, 12e6) == 8
     assert batch_of(256, 1e9) == 1
+
+
+def test_batches_are_called_what_they_are() -> None:
+    """What comes to the same number of pictures is one kind of work, and has that number."""
+    crew: Any = None  # nobody is asked before the first round
+
+    found = _heats(crew, {("jpeg", "huge", 12e6): [0, 1, 2]}, (10**9, 64, 4))
+
+    assert [cell.batch for cell in found] == [4, 8]
+    assert [len(heat.blocks[0]) for heat in found.values()] == [4, 8]
 
 
 def test_the_clock_holds_what_the_work_made_until_the_end() -> None:
@@ -223,55 +260,7 @@ def test_nothing_to_compare(monkeypatch: pytest.MonkeyPatch) -> None:
     names = [name for name in registry.names() if registry.entry(name).batch]
     monkeypatch.setenv("FASTDECODE_DISABLE", ",".join(names))
 
-    with pytest.raises(BackendUnavailable, match="nothing to compare"):
+    with pytest.raises(BackendUnavailable, match="nothing to compare") as caught:
         calibrate(JPEG, device="cpu")
 
-
-def test_the_command_keeps_it_beside_the_ranking(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """``--device`` prints a table of 80 columns, and leaves the ranking of the CPU alone."""
-    pytest.importorskip("nvidia.nvimgcodec")
-    monkeypatch.setenv("FASTDECODE_RANKING", str(tmp_path / "ranking.json"))
-    monkeypatch.setenv("FASTDECODE_DISABLE", "dali")
-    monkeypatch.setenv("COLUMNS", "80")
-    (tmp_path / "ranking.json").write_text("mine")
-    (tmp_path / "one.jpg").write_bytes(JPEG[0])
-
-    status = calibrate_command.main(
-        ["--device", "cpu", "--batch", "2", "--seconds", "1", str(tmp_path / "one.jpg")]
-    )
-    said = capsys.readouterr().out
-
-    assert status == 0
-    assert "nvimgcodec" in said
-    assert "vs CPU" in said
-    assert max(map(len, said.splitlines())) <= 80
-    assert (tmp_path / "ranking.json").read_text() == "mine"
-    (place,) = tmp_path.glob("ranking-device-*.json")
-    assert {"cpu", "nvimgcodec"} <= set(DeviceRanking.load(place).order())
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("--batch", "8"), "--batch is for --device"),
-        (("--device", "cpu", "--batch", "0"), "positive whole numbers"),
-        (("--device", "nonsense"), "no device 'nonsense'"),
-        pytest.param(
-            ("--device", "cuda"),
-            "device 'cuda' cannot be used",
-            marks=pytest.mark.skipif(CUDA, reason="there is a CUDA device here"),
-        ),
-    ],
-    ids=str,
-)
-def test_wrong_arguments_of_the_command(
-    arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Exit status 2, and a message."""
-    with pytest.raises(SystemExit) as ended:
-        calibrate_command.main(arguments)
-
-    assert ended.value.code == 2
-    assert said in capsys.readouterr().err
+    assert "\nnvimgcodec: FASTDECODE_DISABLE switches it off" in str(caught.value)

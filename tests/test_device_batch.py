@@ -83,6 +83,30 @@ def test_what_is_not_of_the_right_form_is_refused(lie: Any, words: str) -> None:
     assert words in stats().recent[0]
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("CUDA error: an illegal memory access was encountered"),
+        torch.cuda.OutOfMemoryError("Tried to allocate 20 GiB"),
+        getattr(torch, "AcceleratorError", torch.cuda.OutOfMemoryError)("misaligned address"),
+    ],
+    ids=["text", "memory", "class"],
+)
+def test_a_device_that_failed_is_no_refusal(error: Exception) -> None:
+    """What fails for good is not tried picture by picture: the caller gets the error at once."""
+
+    def fails(items: Any, layout: str) -> list[Any]:
+        raise error
+
+    double = register_double(fails)
+
+    with pytest.raises(type(error), match=str(error)):
+        decode_batch(PHOTOS, device="cpu", backend="double")
+
+    assert double.asked == [len(PHOTOS)]
+    assert stats().fallbacks == {}
+
+
 def test_too_few_pictures_are_refused() -> None:
     """A batch backend that loses count is not believed."""
     register_double(lambda items, layout: marked(items, layout)[1:])

@@ -25,6 +25,7 @@ from device_cases import (  # noqa: E402, F401
 from device_doubles import honest, is_marked  # noqa: E402
 
 from fastdecode import DecodeError, decode, decode_batch  # noqa: E402
+from fastdecode.device.routing import request_of  # noqa: E402
 from fastdecode.errors import ImageTooLarge  # noqa: E402
 from fastdecode.testing import encode, picture  # noqa: E402
 
@@ -40,6 +41,18 @@ def test_a_region_is_cut_out(*, regions: bool) -> None:
 
     for image, item in zip(images, MIXED, strict=True):
         np.testing.assert_array_equal(array_of(image), decode(item, region=(3, 5, 17, 19)))
+
+
+@pytest.mark.parametrize("windows", [True, False])
+def test_a_backend_may_be_asked_for_the_whole(*, windows: bool) -> None:
+    """Although it decodes regions, it can be asked for all, and the region is what is cut out."""
+    backend = register_double(honest, regions=True)(torch.device("cpu"), 1)
+    region = (3, 5, 17, 19)
+
+    request = request_of(PHOTOS[0], backend, {"region": region}, windows=windows)
+
+    assert request is not None
+    assert (request.item.window, request.cut) == ((region, None) if windows else (None, region))
 
 
 def test_grey() -> None:
@@ -155,3 +168,31 @@ def test_a_named_cpu_backend_decodes() -> None:
     images = decode_batch(MIXED[:3], device="cpu", backend="pillow", decode="cpu")
 
     np.testing.assert_array_equal(array_of(images[0]), decode(MIXED[0], backend="pillow"))
+
+
+@pytest.mark.parametrize("size", [1, (1, 7), (7, 1)], ids=str)
+@pytest.mark.parametrize("backend", ["double", None])
+def test_the_smallest_sizes(size: Any, backend: str | None) -> None:
+    """A side may become one pixel, from either path."""
+    register_double(honest)
+    height, width = (size, size) if isinstance(size, int) else size
+
+    batch = decode_batch(MIXED, device="cpu", backend=backend, size=size)
+
+    assert tuple(batch.shape) == (len(MIXED), 3, height, width)
+
+
+@pytest.mark.parametrize("limit", ["_MOST_FILES", "_MOST_PIXELS"])
+def test_it_is_done_in_parts(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not all is there in full size at once, and parts make the same batch."""
+    double = register_double(honest)
+    items = [*MIXED, *PHOTOS, CUT]
+    whole = decode_batch(items[:-1], device="cpu", backend="double", size=16)
+    monkeypatch.setattr(f"fastdecode.device.together.{limit}", 3)
+
+    batch = decode_batch(items[:-1], device="cpu", backend="double", size=16)
+    with pytest.raises(DecodeError, match=f"^item {len(items) - 1}: "):
+        decode_batch(items, device="cpu", backend="double", size=16)
+
+    assert torch.equal(batch, whole)
+    assert max(double.asked[1:]) <= 3

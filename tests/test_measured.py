@@ -98,6 +98,18 @@ def test_the_order_of_nothing() -> None:
     assert fitting({"fast": 0.0}).order() == ()
 
 
+def test_the_cpu_is_not_compared_with_itself() -> None:
+    """Kinds of work that all others left to the CPU count for nothing, and so does who always did.
+
+    Half and half is an order still.
+    """
+    alike = {"cpu": speed(1.0), "a": speed(1.5, on_cpu=0.51), "b": speed(1.6, on_cpu=1.0)}
+    honest = {"cpu": speed(1.0), "a": speed(0.5, on_cpu=0.5), "b": speed(1.1, on_cpu=1.0)}
+
+    assert replace(fitting(), speeds={MEDIUM: alike}).order() == ()
+    assert replace(fitting(), speeds={MEDIUM: alike, LARGE: honest}).order() == ("cpu", "a")
+
+
 def test_the_ranking_of_the_cpu_is_left_alone(place: Path) -> None:
     """The file lies beside the one that FASTDECODE_RANKING names, and is another."""
     ranking_path().write_text("mine")

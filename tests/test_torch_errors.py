@@ -17,6 +17,7 @@ torch = pytest.importorskip("torch")
 from damaged import CUT, GONE, PHOTO, SMALL, Listed  # noqa: E402
 
 from fastdecode.torch.failures import SKIPPED, others  # noqa: E402
+from fastdecode.torch.transforms import RandomResizedCrop  # noqa: E402
 
 
 @pytest.mark.parametrize("transform", [SMALL, None], ids=["encoded", "pictures"])
@@ -162,6 +163,20 @@ def test_function_decides() -> None:
     assert slot.all()
     with pytest.raises(ValueError, match=r"shape torch.Size\(\[3, 24, 24\]\).*\(3, 8, 8\)"):
         dataset._supplied((torch.ones(3, 24, 24), -1), torch.zeros(3, 8, 8))
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.int64, torch.uint8])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.uint8])
+def test_what_stands_in_is_copied_as_it_is(kind: Any, dtype: Any) -> None:
+    """The type of a slot may be another; where it is the transform's own, numbers are kept."""
+    picture = torch.full((3, 24, 24), 7, dtype=kind)
+    transform = RandomResizedCrop(24, dtype=dtype)
+    dataset = Listed(CUT, transform=transform, on_error=lambda *_: (picture, -1))
+    slot = torch.empty(3, 24, 24, dtype=dtype)
+
+    dataset.fetch(0, out=slot)
+
+    assert (slot == 7).all()
 
 
 def test_method_may_be_the_policy() -> None:

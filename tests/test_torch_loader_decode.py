@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,9 +27,10 @@ from loader_cases import EXACT, Files, epochs, near  # noqa: E402
 from loading import Pictures, copies, indices, same  # noqa: E402
 from torch.utils.data import Subset  # noqa: E402
 
-from fastdecode import stats  # noqa: E402
+from fastdecode import DecodeError, stats  # noqa: E402
 from fastdecode.torch.loader import Loader  # noqa: E402
 from fastdecode.torch.transforms import (  # noqa: E402
+    Normalize,
     RandomResizedCrop,
     Resize,
     ResizeCenterCrop,
@@ -172,3 +175,65 @@ def test_a_subset_and_a_sampler() -> None:
 
     assert near(ours, epochs(dataset, 2, **options))
     assert indices(ours) == [14, 17, 17, 19, 16]
+
+
+class Counted(Files):
+    """Counts how often each file is read, and each target transformed; some have paths."""
+
+    def __init__(self, files: Any, **options: Any) -> None:
+        super().__init__(files, target_transform=self.transformed, **options)
+        self.reads: Counter[int] = Counter()
+        self.transforms: Counter[int] = Counter()
+
+    def read(self, index: int) -> tuple[Any, Any]:
+        self.reads[index] += 1
+        if self.files[index] is None:
+            raise FileNotFoundError("none")
+        return super().read(index)
+
+    def transformed(self, target: int) -> int:
+        self.transforms[target] += 1
+        return -target
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_files_are_read_once(threads: int) -> None:
+    """Whoever decodes them in the end; only what cannot be read is asked for again."""
+    register_double(refusing(lambda item: id(item.data.obj) == id(PHOTOS[3]), honest))
+    files = [PHOTOS[0], PROGRESSIVE, CMYK, PHOTOS[3], CUT, None, PNG, PHOTOS[4]]
+    dataset = Counted(files, on_error="skip")
+
+    ours = epochs(dataset, decode="double", threads=threads)
+
+    assert near(ours, epochs(Counted(files, on_error="skip"), threads=threads))
+    assert indices(ours) == [0, -1, -2, -3, -6, -7]
+    assert dataset.reads == {at: 2 if at == 5 else 1 for at in range(8)}
+    assert dataset.transforms == dict.fromkeys((0, 1, 2, 3, 6, 7), 1)
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    """By path and index, also where its bytes were read for the backend."""
+    register_double(honest)
+    path = tmp_path / "cut.jpg"
+    path.write_bytes(CUT)
+    messages = []
+    for options in ({}, {"decode": "double"}):
+        with pytest.raises(DecodeError, match=r"cut\.jpg \(item 1\): ") as told:
+            epochs(Files([PHOTOS[0], path]), **options)
+        messages.append(str(told.value))
+
+    assert messages[0] == messages[1]
+
+
+def test_a_stand_in_may_be_floats() -> None:
+    """What `on_error` returns is as `dataset[index]`, and shown to the bit."""
+    register_double(honest)
+    pixels = torch.arange(3 * 24 * 24).remainder(256).byte().view(3, 24, 24)
+    floats = Normalize()(pixels)
+    for stand_in in (floats, pixels):
+        dataset = Files([PHOTOS[0], CUT], on_error=lambda *_, it=stand_in: (it, 7))
+
+        ((images, numbers),) = epochs(dataset, decode="double")
+
+        assert numbers.tolist() == [0, 7]
+        assert torch.equal(images[1], floats)

@@ -21,15 +21,20 @@ from device_cases import (  # noqa: E402, F401
     with_the_others,
 )
 from device_doubles import batch_double, honest, refusing  # noqa: E402
-from loading import Pictures, copies, crew, eventually, same, targets  # noqa: E402
+from loading import Pictures, copies, crew, drawing, eventually, same, targets  # noqa: E402
 
-from fastdecode import DecodeError, register  # noqa: E402
+from fastdecode import DecodeError, UnknownBackend, register  # noqa: E402
+from fastdecode.torch import decoding, delivery  # noqa: E402
 from fastdecode.torch.loader import Loader  # noqa: E402
-from fastdecode.torch.transforms import (  # noqa: E402
-    Resize,
-)
+from fastdecode.torch.transforms import RandomResizedCrop, Resize  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("with_the_others")
+
+
+class Shared(RandomResizedCrop):
+    """Says that it draws from generators that the whole process shares."""
+
+    isolated = False
 
 
 def test_errors_come_in_the_place_of_their_batch() -> None:
@@ -119,6 +124,13 @@ def test_a_batch_that_is_late_for_reading_is_an_error() -> None:
         assert targets(batches)[0] == [8, 9, 10, 11]
 
 
+@pytest.fixture
+def meta(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let PyTorch's device without memory stand for a GPU, as long as nothing is decoded there."""
+    for module in (decoding, delivery):
+        monkeypatch.setattr(module, "device_of", torch.device)
+
+
 def test_what_was_chosen_is_shown() -> None:
     """By name, and in the words of who chose."""
     register_double(honest)
@@ -142,8 +154,10 @@ def test_what_was_chosen_is_shown() -> None:
         (Pictures(), {"device": "meta", "collate_fn": list}, "collate_fn"),
         (Pictures(Resize(24)), {"device": "meta"}, "its pictures differ in size"),
         (Pictures(backend="pillow"), {"device": "meta"}, "asks for the backend 'pillow'"),
+        (Pictures(Shared(24)), {"device": "meta"}, "random draws are not its own to control"),
     ],
 )
+@pytest.mark.usefixtures("meta")
 def test_auto_is_never_an_error(dataset: Any, options: Any, why: str) -> None:
     """Where no batch backend can decode, the CPU does, and the loader says why."""
     loader = Loader(dataset, 4, decode="auto", **options)
@@ -153,22 +167,34 @@ def test_auto_is_never_an_error(dataset: Any, options: Any, why: str) -> None:
     assert f"decode='cpu' ({loader.decoding.why})" in repr(loader)
 
 
+@pytest.mark.usefixtures("meta")
 def test_auto_takes_a_batch_backend_that_works() -> None:
-    """On a device where one decodes, it does."""
+    """On a device where one decodes, it does; a dataset that ends that is decoded by the CPU."""
     double = batch_double(honest)
     double.devices = frozenset({"meta"})
     register("double", "nowhere:Nothing", batch=double)
+    dataset = Pictures()
 
-    assert Loader(Pictures(), 4, device="meta", decode="auto").decoding.backend == "double"
+    with Loader(dataset, 4, device="meta", decode="auto", threads=1) as loader:
+        assert loader.decoding.backend == "double"
+        dataset.transform = drawing
+        assert {images.device.type for images, _ in loader} == {"meta"}
+        assert loader.decoding.backend is None
+        assert "decode='cpu' (the CPU decodes: its transform (function)" in repr(loader)
+        assert double.asked == []
+        dataset.transform = RandomResizedCrop(24)
+        iter(loader)
+        assert "decode='double' (double decodes" in repr(loader)
 
 
 @pytest.mark.parametrize(
     ("dataset", "options", "why"),
     [
         (Pictures(), {"decode": "gpu"}, "decode='gpu' needs a GPU as device, not 'cpu'"),
-        (Pictures(), {"workers": 2}, "not possible: worker processes"),
-        (Pictures(), {"collate_fn": list}, "not possible: collate_fn"),
-        (Pictures(Resize(24)), {}, "differ in size.*decode='cpu'"),
+        (Pictures(), {"workers": 2}, "not possible: worker processes .* Leave out workers, or"),
+        (Pictures(), {"collate_fn": list}, "not possible: collate_fn .* Leave out collate_fn, or"),
+        (Pictures(Resize(24)), {}, "differ in size. Give one .*decode='cpu'"),
+        (Pictures(Shared(24)), {}, "its transform's random draws are not its own to control"),
         (
             Pictures(),
             {"decode": "pillow"},
@@ -185,7 +211,10 @@ def test_what_is_not_possible_is_told(dataset: Any, options: Any, why: str) -> N
 
 
 def test_a_word_is_wanted() -> None:
-    """What is no word at all is a TypeError."""
+    """What is no word at all is a TypeError; of a word that nobody knows the message has others."""
+    register_double(honest)
+    with pytest.raises(UnknownBackend, match=r"'cpu', 'gpu', 'auto' or .*double.*not 'GPU'"):
+        Loader(Pictures(), decode="GPU")
     with pytest.raises(TypeError, match="decode must be 'cpu', 'gpu', 'auto' or a batch backend"):
         Loader(Pictures(), decode=1)
 

@@ -12,6 +12,7 @@ from loading import PROCESSES, Pictures, Plain, copies, drawing, epoch, same, ta
 from torch.utils.data import Subset  # noqa: E402
 
 from fastdecode.torch import Fused  # noqa: E402
+from fastdecode.torch.delivery import Delivery  # noqa: E402
 from fastdecode.torch.loader import Loader  # noqa: E402
 from fastdecode.torch.transfer import Transfer  # noqa: E402
 from fastdecode.torch.transforms import (  # noqa: E402
@@ -29,13 +30,25 @@ TRANSFORMS = [
 ]
 
 
+def later(dataset: Any, batch_size: int = 4, shuffle: bool = False, **options: Any) -> Loader:
+    """Make floats later, on a device for which the CPU stands; for itself it makes them at once."""
+    loader = Loader(dataset, batch_size, shuffle, device="meta", normalize_on="device", **options)
+    loader._delivery = Delivery(torch.device("cpu"), None)
+    return loader
+
+
+def epoch_later(dataset: Any, batch_size: int = 4, **options: Any) -> list[Any]:
+    with later(dataset, batch_size, **options) as loader:
+        return copies(loader)
+
+
 @pytest.mark.parametrize("transform", TRANSFORMS, ids=lambda one: type(one).__name__)
 @pytest.mark.parametrize("options", [{}, {"channels_last": True}, {"threads": 0}], ids=str)
 def test_floats_are_those_of_the_host(transform: Any, options: dict[str, Any]) -> None:
     """Whatever the transform and the layout: to the bit, with the same strides and targets."""
     options = {"shuffle": True, "seed": 3, "threads": 2, **options}
 
-    ours = epoch(Pictures(transform), 5, normalize_on="device", **options)
+    ours = epoch_later(Pictures(transform), 5, **options)
     theirs = epoch(Pictures(transform), 5, **options)
 
     assert same(ours, theirs)
@@ -48,7 +61,7 @@ def test_the_same_without_the_native_core(monkeypatch: pytest.MonkeyPatch) -> No
     """Samples that are made one by one go as bytes, too."""
     monkeypatch.setenv("FASTDECODE_DISABLE", "native")
 
-    assert same(epoch(Pictures(), threads=2, normalize_on="device"), epoch(Pictures(), threads=2))
+    assert same(epoch_later(Pictures(), threads=2), epoch(Pictures(), threads=2))
 
 
 @pytest.mark.parametrize("disabled", ["", "native"])
@@ -58,7 +71,7 @@ def test_processes_make_bytes_too(monkeypatch: pytest.MonkeyPatch, disabled: str
     """Batches of worker processes are as small, and give the same floats."""
     monkeypatch.setenv("FASTDECODE_DISABLE", disabled)
 
-    ours = epoch(Pictures(), workers=2, normalize_on="device")
+    ours = epoch_later(Pictures(), workers=2)
 
     assert same(ours, epoch(Pictures(), threads=2))
 
@@ -87,37 +100,43 @@ def test_damaged_samples_are_dealt_with_as_ever(on_error: Any, threads: int) -> 
     """What is left out, and what stands in for it, is the same; a whole batch may be left out."""
     damaged = (0, 1, 2, 3, 9)
 
-    def run(**options: Any) -> Any:
+    def run(kind: Any) -> Any:
         dataset = Pictures(damaged=damaged, on_error=on_error)
-        with Loader(dataset, 4, threads=threads, **options) as loader:
+        with kind(dataset, 4, threads=threads) as loader:
             return copies(loader), loader.skipped, [one.index for one in dataset.errors]
 
-    ours, theirs = run(normalize_on="device"), run()
+    ours, theirs = run(later), run(Loader)
     assert same(ours[0], theirs[0])
     assert ours[1] == theirs[1]
     assert sorted(ours[2]) == sorted(theirs[2])
 
 
-def test_a_stand_in_has_to_be_bytes() -> None:
-    """Floats from `on_error` are an error that says so, and not cut to bytes; bytes are taken."""
-    black = torch.zeros(3, 24, 24)
-    dataset = Pictures(damaged=(1,), on_error=lambda *_: (black, -1))
-    with (
-        Loader(dataset, 4, threads=1, normalize_on="device") as loader,
-        pytest.raises(ValueError, match=r"float32, but the batch is made of torch\.uint8"),
-    ):
-        next(iter(loader))
+@pytest.mark.parametrize("transform", TRANSFORMS, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("threads", [0, 2])
+def test_a_stand_in_may_be_floats_or_bytes(transform: Any, threads: int) -> None:
+    """What `on_error` returns is as `dataset[index]`, and shown to the bit; or bytes."""
+    normalize = getattr(transform, "head", transform).normalize
+    pixels = torch.arange(3).view(3, 1, 1) + torch.arange(transform.shape[2])
+    pixels = (pixels + torch.arange(transform.shape[1]).view(-1, 1) * 19).remainder(256).byte()
+    for stand_in in (normalize(pixels), normalize(pixels).numpy(), pixels):
+        dataset = Pictures(transform, damaged=(1,), on_error=lambda *_, it=stand_in: (it, -1))
 
-    dataset.on_error = lambda *_: (black.byte(), -1)
-    images, numbers = epoch(dataset, threads=1, normalize_on="device")[0]
+        images, numbers = epoch_later(dataset, threads=threads)[0]
 
-    assert numbers.tolist() == [0, -1, 2, 3]
-    assert images[1].unique().numel() == 3  # of each channel one value: that of black
+        assert numbers.tolist() == [0, -1, 2, 3]
+        assert torch.equal(images[1], normalize(pixels))
+
+
+def test_without_a_device_it_is_as_on_the_host() -> None:
+    """The CPU makes floats at once, for that is faster; the batches are the same."""
+    with Loader(Pictures(), 4, threads=2, normalize_on="device") as loader:
+        assert loader._plan().normalize is None
+        assert same(copies(loader), epoch(Pictures(), threads=2))
 
 
 def test_resumes_in_the_middle() -> None:
     """A state goes from one way to the other, because the batches are the same."""
-    with Loader(Pictures(), 4, True, threads=2, normalize_on="device") as first:
+    with later(Pictures(), 4, True, threads=2) as first:
         batches = iter(first)
         copies([next(batches), next(batches)])
         state = first.state_dict()
@@ -131,18 +150,18 @@ def test_resumes_in_the_middle() -> None:
 def test_pictures_without_targets_and_of_a_subset() -> None:
     """A batch may be the pictures alone."""
 
-    def run(**options: Any) -> Any:
+    def run(kind: Any) -> Any:
         pictures = Pictures()
         pictures.has_targets = False
-        with Loader(Subset(pictures, [5, 3, 8, 1, 1]), 2, threads=2, **options) as loader:
+        with kind(Subset(pictures, [5, 3, 8, 1, 1]), 2, threads=2) as loader:
             return [batch.clone() for batch in loader]
 
-    assert same(run(normalize_on="device"), run())
+    assert same(run(later), run(Loader))
 
 
 def test_in_a_block_for_inference() -> None:
     """What was made in such a block may be trained with after it."""
-    with Loader(Pictures(), 4, threads=1, normalize_on="device") as loader:
+    with later(Pictures(), 4, threads=1) as loader:
         with torch.inference_mode():
             images, _ = next(iter(loader))
 
@@ -162,10 +181,10 @@ class Own(Pictures):
         (Plain(lambda index: index), {}, "Plain is none of this package's datasets"),
         (Pictures(drawing), {}, "its transform .* is not one that is done while decoding"),
         (Pictures(Fused(RandomResizedCrop(24), [drawing])), {}, "comes after"),
-        (Pictures(RandomResizedCrop(24, dtype=torch.uint8)), {}, "normalises nothing"),
+        (Pictures(RandomResizedCrop(24, dtype=torch.uint8)), {}, "normalises nothing.*float32"),
         (Pictures(Resize(24)), {}, "its pictures differ in size"),
         (Own(), {}, "Own has its own load"),
-        (Pictures(), {"collate_fn": list}, "collate_fn gets samples"),
+        (Pictures(), {"collate_fn": list}, "collate_fn gets samples.*Leave out collate_fn"),
     ],
 )
 def test_what_does_not_allow_it_is_told(dataset: Any, options: Any, why: str) -> None:
@@ -186,7 +205,7 @@ def test_a_wrong_word_is_told(wrong: Any) -> None:
 def test_a_transform_may_change_between_epochs() -> None:
     """Another transform holds from the next epoch on; one that does not go is an error there."""
     dataset = Pictures()
-    with Loader(dataset, 4, threads=2, normalize_on="device") as loader:
+    with later(dataset, 4, threads=2) as loader:
         copies(loader)
         dataset.transform = RandomResizedCrop(12, mean=None)
         second = copies(loader)

@@ -138,10 +138,45 @@ def test_it_works_on_several_devices_in_turn() -> None:
     torch.testing.assert_close(result, normalized(LEVELS), rtol=0, atol=1e-6)
 
 
+def test_what_it_keeps_for_a_device_is_not_sent_along() -> None:
+    """In another process it begins with the CPU: that may have no business with the device."""
+    normalize = Normalize()
+    normalize(LEVELS.to("meta"))
+
+    other = pickle.loads(pickle.dumps(normalize))
+
+    assert list(other._on) == [torch.device("cpu")]
+    assert other(LEVELS.to("meta")).device.type == "meta"
+
+
+@pytest.mark.parametrize(
+    ("mean", "std"),
+    [(IMAGENET_MEAN, IMAGENET_STD), (None, None), ((-2, 0.5, 9), (1e-3, 40, -0.7))],
+)
+def test_it_can_be_undone(mean: Any, std: Any) -> None:
+    """Every level comes back from its float; what lies between goes to the nearest, or an end."""
+    normalize = Normalize(mean, std)
+
+    assert torch.equal(normalize.undone(normalize(LEVELS)), LEVELS)
+    batch = LEVELS.expand(2, 3, 16, 16)
+    assert torch.equal(normalize.undone(normalize(batch)), batch)
+    factor, bias = normalize._constants(LEVELS.device)
+    for level, expected in ((3.4, 3), (-20.0, 0), (300.0, 255)):
+        assert (normalize.undone(level * factor + bias) == expected).all()
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
-def test_on_a_gpu_the_values_are_the_same() -> None:
-    """A batch of bytes on a GPU becomes the same floats there."""
-    result = Normalize()(LEVELS.cuda())
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_on_a_gpu_the_values_are_the_same(layout: Any) -> None:
+    """A batch of bytes on a GPU becomes the same floats there, to the bit, laid out alike."""
+    batch = LEVELS.expand(2, 3, 16, 16).contiguous(memory_format=layout)
+
+    normalize = Normalize()
+    with torch.inference_mode():  # what is kept from here is of use outside
+        normalize(batch.cuda())
+    result = normalize(batch.cuda())
 
     assert result.is_cuda
-    torch.testing.assert_close(result.cpu(), normalized(LEVELS), rtol=0, atol=1e-6)
+    assert result.stride() == batch.stride()
+    assert torch.equal(result.cpu(), Normalize()(batch))
+    assert torch.equal(Normalize().undone(result).cpu(), batch)

@@ -6,6 +6,7 @@ import importlib.metadata
 import io
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from PIL import Image as PillowImage
@@ -19,9 +20,11 @@ if TYPE_CHECKING:
     from fastdecode.adapters.base import Support
     from fastdecode.types import Box, Buffer, Format, Header
 
-__all__ = ["BatchBackend", "BatchItem", "need_device", "try_out", "widened"]
+__all__ = ["BatchBackend", "BatchItem", "narrowed", "need_device", "try_out", "widened"]
 
 _NARROW = 16
+_WINDOW = (17, 19, 81, 82)
+"""To try out: not small, and between the blocks of a picture."""
 
 
 class BatchItem(NamedTuple):
@@ -68,6 +71,9 @@ class BatchBackend(ABC):
         `layouts`, `region`, `bits`, `colors`, `codings`, `subsamplings` and `animated`.
     devices : frozenset of str
         Types of device, as PyTorch names them: ``"cpu"``, ``"cuda"``.
+    frees_in_order : bool
+        Memory of its tensors is used again only in the order of the stream that was current when it
+        decoded, as PyTorch's own is. Elsewhere that stream is waited for before they are let go of.
     exact : bool
         Its pixels are those of `decode`, to the bit. Decoders of GPUs have an inverse DCT and an
         upsampling of their own.
@@ -80,6 +86,7 @@ class BatchBackend(ABC):
 
     supports: Mapping[Format, tuple[Support, ...]]
     devices: ClassVar[frozenset[str]] = frozenset({"cuda"})
+    frees_in_order: ClassVar[bool] = False
     exact: ClassVar[bool] = False
     least_psnr: ClassVar[float] = 30.0
     distribution: ClassVar[str] = ""
@@ -106,7 +113,7 @@ class BatchBackend(ABC):
             strides, in stored orientation; None for one that it refuses. On CUDA they are ready in
             the order of the current stream, as after any operation of PyTorch. They may lie in
             memory of the library, as long as the tensor keeps that alive: the package copies them
-            on the current stream, and holds them until that is done.
+            on the current stream, and, unless `frees_in_order`, holds them until that is done.
 
         Raises
         ------
@@ -136,10 +143,12 @@ def need_device(device: torch.device) -> None:
 
 
 def try_out(backend: BatchBackend) -> None:
-    """Have a batch backend decode a tiny JPEG, so that what is missing shows at once.
+    """Have a batch backend decode a small JPEG, so that what is missing shows at once.
 
     A constructor calls it last where the library finds out only then: each picture would be refused
-    one by one, and go to the CPU unnoticed.
+    one by one, and go to the CPU unnoticed. Where the backend declares `Support.region` but refuses
+    a window of a picture with subsampled chroma, as some versions of nvJPEG do, it is declared no
+    longer: whole pictures are decoded, and windows cut out of them.
 
     Raises
     ------
@@ -147,23 +156,46 @@ def try_out(backend: BatchBackend) -> None:
         If it does not decode that; with what the library said.
     """
     stream = io.BytesIO()
-    PillowImage.new("RGB", (32, 32)).save(stream, "jpeg")
+    PillowImage.new("RGB", (96, 96)).save(stream, "jpeg", subsampling="4:2:0")
     data = stream.getvalue()
+    whole = BatchItem(data, formats.probe(data), None)
+    if reason := _refusal(backend, whole):
+        raise BackendUnavailable(f"it decodes nothing{reason}")
+    declared = backend.supports.get("jpeg", ())
+    if any(support.region for support in declared) and _refusal(
+        backend, whole._replace(window=_WINDOW)
+    ):
+        only_whole = tuple(replace(support, region=False) for support in declared)
+        backend.supports = {**backend.supports, "jpeg": only_whole}
+
+
+def _refusal(backend: BatchBackend, item: BatchItem) -> str:
+    """Say why it does not decode a picture; nothing if it does."""
+    left, top, right, bottom = item.window or (0, 0, item.header.width, item.header.height)
     try:
-        (image,) = backend.decode([BatchItem(data, formats.probe(data), None)], "RGB")
+        (image,) = backend.decode([item], "RGB")
+        if image is None:
+            return ", and does not say why"
+        if tuple(image.shape) != (3, bottom - top, right - left):
+            return f" right: the shape is {tuple(image.shape)}"
     except Exception as error:  # the edge of the package: libraries raise whatever they like
-        raise BackendUnavailable(f"it decodes nothing: {error}") from error
-    if image is None:
-        raise BackendUnavailable("it decodes nothing, and does not say why")
+        return f": {error}"
+    return ""
 
 
-def widened(item: BatchItem) -> Box | None:
-    """Give the window that a decoder over libjpeg-turbo is to decode: not a narrow one.
+def widened(item: BatchItem, margin: int = 0) -> Box | None:
+    """Give the window that a library is to decode for the one that is wanted.
+
+    Parameters
+    ----------
+    item : BatchItem
+    margin : int
+        So many pixels more on every side, where the picture has them.
 
     Returns
     -------
     (left, top, right, bottom) or None
-        Of 16 columns or more, if the picture has so many; with the rows of `BatchItem.window`.
+        Of 16 columns or more, if the picture has so many; None for the whole picture.
 
     Notes
     -----
@@ -173,5 +205,30 @@ def widened(item: BatchItem) -> Box | None:
     if item.window is None:
         return None
     left, top, right, bottom = item.window
-    left = max(0, min(left, item.header.width - _NARROW))
-    return left, top, max(right, min(left + _NARROW, item.header.width)), bottom
+    width, height = item.header.width, item.header.height
+    left, right = max(0, left - margin), min(width, right + margin)
+    left = max(0, min(left, width - _NARROW))
+    right = max(right, min(left + _NARROW, width))
+    return left, max(0, top - margin), right, min(height, bottom + margin)
+
+
+def narrowed(image: torch.Tensor, item: BatchItem, decoded: Box | None) -> torch.Tensor:
+    """Cut the window that is wanted out of the one that was decoded.
+
+    Parameters
+    ----------
+    image : tensor (C, H, W)
+    item : BatchItem
+    decoded : (left, top, right, bottom) or None
+        From `widened`.
+
+    Returns
+    -------
+    tensor (C, height, width)
+        A view.
+    """
+    if item.window is None or decoded is None:
+        return image
+    left, top, right, bottom = item.window
+    x, y = decoded[:2]
+    return image[:, top - y : bottom - y, left - x : right - x]

@@ -6,10 +6,10 @@ import importlib.metadata
 import os
 import threading
 from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import nvidia.dali.experimental.dynamic as ndd
 from nvidia import nvimgcodec
 from nvidia.dali import types
 
@@ -17,6 +17,7 @@ from fastdecode.adapters.base import Backend, Support
 from fastdecode.adapters.batch_base import (
     BatchBackend,
     BatchItem,
+    narrowed,
     need_device,
     try_out,
     widened,
@@ -72,14 +73,24 @@ def _claim() -> None:
         )
 
 
+@cache
+def _dynamic() -> Any:
+    """Import the dynamic mode on first use: it imports PyTorch, which takes seconds."""
+    try:
+        from nvidia.dali.experimental import dynamic
+    except ModuleNotFoundError as error:
+        raise BackendUnavailable(f"DALI {_version()} has no dynamic mode: 2.0 is needed") from error
+    return dynamic
+
+
 def _cpu_context(threads: int) -> Any:
-    with ndd.Device("cpu"):
-        return ndd.EvalContext(num_threads=threads)
+    with _dynamic().Device("cpu"):
+        return _dynamic().EvalContext(num_threads=threads)
 
 
 def _decode(encoded: Any, device: str, layout: str, **slices: Any) -> Any:
     """Decode one picture or a batch, whole or in parts, as it is stored."""
-    decoder = ndd.decoders.image_slice if slices else ndd.decoders.image
+    decoder = _dynamic().decoders.image_slice if slices else _dynamic().decoders.image
     return decoder(
         encoded,
         device=device,
@@ -127,8 +138,8 @@ class Dali(Backend):
         context = getattr(self._own, "context", None)
         if context is None:
             context = self._own.context = _cpu_context(1)
-        with context, ndd.EvalMode.sync_cpu:
-            made = _decode(ndd.as_tensor(np.frombuffer(data, np.uint8)), "cpu", layout)
+        with context, _dynamic().EvalMode.sync_cpu:
+            made = _decode(_dynamic().as_tensor(np.frombuffer(data, np.uint8)), "cpu", layout)
             image = np.asarray(made)
         return image[:, :, 0] if layout == "L" else image
 
@@ -173,22 +184,20 @@ class DaliBatch(BatchBackend):
             if places:
                 images = self._decode([items[at] for at in places], layout)
                 for at, image in zip(places, images, strict=True):
-                    made[at] = image.permute(2, 0, 1)
+                    made[at] = image
         return made
 
     def _decode(self, items: Sequence[BatchItem], layout: str) -> list[torch.Tensor]:
-        encoded = ndd.batch([np.frombuffer(item.data, np.uint8) for item in items])
+        encoded = _dynamic().batch([np.frombuffer(item.data, np.uint8) for item in items])
         windows = [widened(item) for item in items]
         if self._device.type == "cpu":
-            with self._context(0), ndd.EvalMode.sync_cpu:
+            with self._context(0), _dynamic().EvalMode.sync_cpu:
                 made = _decode(encoded, "cpu", layout, **_slices(windows))
                 images = [_tensor(image) for image in made]
         else:
             images = self._on_cuda(encoded, windows, layout)
         return [
-            image[:, item.window[0] - window[0] : item.window[2] - window[0]]
-            if item.window and window
-            else image
+            narrowed(image.permute(2, 0, 1), item, window)
             for image, item, window in zip(images, items, windows, strict=True)
         ]
 
@@ -197,7 +206,7 @@ class DaliBatch(BatchBackend):
 
         with torch.cuda.device(self._device):
             context = self._context(torch.cuda.current_stream().cuda_stream)
-            with context, ndd.EvalMode.sync_full:
+            with context, _dynamic().EvalMode.sync_full:
                 made = _decode(encoded, "gpu", layout, **_slices(windows))
                 return [_tensor(image) for image in made]
 
@@ -209,8 +218,13 @@ class DaliBatch(BatchBackend):
             else:
                 import torch
 
-                context = ndd.EvalContext(
-                    num_threads=self._threads,
+                # Told a number, each context would start so many threads of its own.
+                first = next(iter(self._contexts.values()), None)
+                threads: dict[str, Any] = (
+                    {"thread_pool": first.thread_pool} if first else {"num_threads": self._threads}
+                )
+                context = _dynamic().EvalContext(
+                    **threads,
                     device_id=self._device.index,
                     cuda_stream=torch.cuda.current_stream(self._device),
                 )
@@ -241,7 +255,7 @@ def _slices(windows: Sequence[Box | None]) -> dict[str, Any]:
         return {}
     starts = [np.array([top, left], np.int32) for left, top, _, _ in boxes]
     ends = [np.array([bottom, right], np.int32) for _, _, right, bottom in boxes]
-    return {"start": ndd.batch(starts), "end": ndd.batch(ends), "axes": [0, 1]}
+    return {"start": _dynamic().batch(starts), "end": _dynamic().batch(ends), "axes": [0, 1]}
 
 
 def _tensor(image: Any) -> torch.Tensor:

@@ -6,6 +6,7 @@ GPU needs nvJPEG besides, which the extra of that name of either brings.
 
 from __future__ import annotations
 
+import ctypes
 import importlib.metadata
 import os
 import threading
@@ -20,6 +21,7 @@ from fastdecode.adapters.base import Backend, Support
 from fastdecode.adapters.batch_base import (
     BatchBackend,
     BatchItem,
+    narrowed,
     need_device,
     try_out,
     widened,
@@ -55,9 +57,19 @@ with _quiet():
     # Imported so, its absence is a ModuleNotFoundError, which names it.
     import nvidia.nvimgcodec as nvimgcodec  # noqa: PLR0402
 
+if not hasattr(nvimgcodec, "NVIMGCODEC_DEVICE_CPU_ONLY"):
+    raise BackendUnavailable(f"nvImageCodec {nvimgcodec.__version__} is too old: 0.9 is needed")
+
 _DISTRIBUTIONS = ("nvidia-nvimgcodec-cu13", "nvidia-nvimgcodec-cu12")
-# The default of libjpeg-turbo. For a GPU's decoders some versions had it off.
-_OPTIONS = ":fancy_upsampling=1"
+# The default of libjpeg-turbo. For a GPU's decoders some versions had it off; and these refuse
+# windows of subsampled pictures with nvJPEG before 13.2 unless told otherwise, because one pixel at
+# the edges may be wrong (extensions/nvjpeg/hw_decoder.cpp). The CPU's ignores the second option.
+_OPTIONS = ":fancy_upsampling=1 :enable_roi_fancy_upsampling=1"
+# So much more is decoded on every side, and cut off.
+_MARGIN = 2
+_RELEASE_THRESHOLD = 4  # CU_MEMPOOL_ATTR_RELEASE_THRESHOLD of cuda.h
+_KEPT = 1 << 30
+"""In bytes: pictures of some batches, and little of a GPU's memory."""
 _PARAMS = {
     "RGB": nvimgcodec.DecodeParams(apply_exif_orientation=False),
     "L": nvimgcodec.DecodeParams(apply_exif_orientation=False, color_spec=nvimgcodec.GRAY),
@@ -159,6 +171,7 @@ class NvimgcodecBatch(BatchBackend):
 
     distribution = _DISTRIBUTIONS[0]
     devices = frozenset({"cpu", "cuda"})
+    frees_in_order = True
     supports = {"jpeg": (_SUPPORT,)}
     _kept: list[Any] = []
     """Every decoder. In a forked child its threads are gone, and destroying it would wait."""
@@ -182,11 +195,11 @@ class NvimgcodecBatch(BatchBackend):
     def decode(
         self, items: Sequence[BatchItem], layout: Literal["RGB", "L"]
     ) -> Sequence[torch.Tensor | None]:
-        windows = [widened(item) for item in items]
+        windows = [widened(item, _MARGIN) for item in items]
         streams = [_stream(item, window) for item, window in zip(items, windows, strict=True)]
         decode = self._on_cpu if self._device.type == "cpu" else self._on_cuda
         return [
-            None if made is None else _cut(made.permute(2, 0, 1), item, window)
+            None if made is None else narrowed(made.permute(2, 0, 1), item, window)
             for made, item, window in zip(decode(streams, layout), items, windows, strict=True)
         ]
 
@@ -213,7 +226,7 @@ class NvimgcodecBatch(BatchBackend):
 
 def _gpu_decoder(device: torch.device, threads: int) -> Any:
     try:
-        return nvimgcodec.Decoder(
+        decoder = nvimgcodec.Decoder(
             device_id=device.index,
             max_num_cpu_threads=_workers(threads),
             backends=[nvimgcodec.Backend(kind) for kind in _ON_GPU],
@@ -221,6 +234,34 @@ def _gpu_decoder(device: torch.device, threads: int) -> Any:
         )
     except RuntimeError as error:
         raise BackendUnavailable(f"nvImageCodec has no decoder there: {error}") from error
+    _keep_memory(device)
+    return decoder
+
+
+def _keep_memory(device: torch.device) -> None:
+    """Let CUDA's default pool keep some memory that is free, where it would keep none.
+
+    nvImageCodec takes each picture from there (cudaMallocAsync). By default the driver gives back
+    what is free whenever anybody waits for the device, and maps it again for the next batch (CUDA
+    Programming Guide, "Stream-Ordered Memory Allocator"). A number that somebody else set stands.
+
+    Should any of this fail, nothing is wrong but the time that it takes: so it says nothing.
+    """
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return
+    pool, kept = ctypes.c_void_p(), ctypes.c_uint64()
+    wanted = ctypes.c_uint64(_KEPT)
+    ordinal = ctypes.c_int()
+    if (
+        driver.cuDeviceGet(ctypes.byref(ordinal), ctypes.c_int(device.index))
+        or driver.cuDeviceGetDefaultMemPool(ctypes.byref(pool), ordinal)
+        or driver.cuMemPoolGetAttribute(pool, _RELEASE_THRESHOLD, ctypes.byref(kept))
+    ):
+        return  # a device without memory pools
+    if not kept.value:
+        driver.cuMemPoolSetAttribute(pool, _RELEASE_THRESHOLD, ctypes.byref(wanted))
 
 
 def _stream(item: BatchItem, window: Box | None) -> Any:
@@ -231,10 +272,3 @@ def _stream(item: BatchItem, window: Box | None) -> Any:
     left, top, right, bottom = window
     region = nvimgcodec.Region(top, left, bottom, right)
     return stream.get_sub_code_stream(region=region)
-
-
-def _cut(image: torch.Tensor, item: BatchItem, decoded: Box | None) -> torch.Tensor:
-    """Cut the window that is wanted out of the one that was decoded: (C, H, W)."""
-    if item.window is None or decoded is None:
-        return image
-    return image[:, :, item.window[0] - decoded[0] : item.window[2] - decoded[0]]

@@ -65,6 +65,7 @@ class TorchcodecBatch(BatchBackend):
     """
 
     distribution = "torchcodec"
+    frees_in_order = True  # it is PyTorch's memory
     supports = {
         "jpeg": (
             Support(

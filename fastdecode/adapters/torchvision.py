@@ -6,12 +6,13 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, Literal
 
-import torch
-
 with warnings.catch_warnings():
     # Its import warns of optional parts (libpng, libjpeg) that say nothing about JPEG.
     warnings.simplefilter("ignore")
     from torchvision import io
+
+# After torchvision: where that is missing, it need not be imported, which takes seconds.
+import torch
 
 from fastdecode.adapters.base import Backend, Support
 from fastdecode.adapters.batch_base import BatchBackend, BatchItem, need_device, try_out
@@ -71,6 +72,7 @@ class TorchvisionBatch(BatchBackend):
     """
 
     distribution = "torchvision"
+    frees_in_order = True  # it is PyTorch's memory, recorded to be in use there
     supports = {
         "jpeg": (
             Support(
@@ -94,6 +96,9 @@ class TorchvisionBatch(BatchBackend):
     ) -> Sequence[torch.Tensor | None]:
         caller = _cuda.current_stream(self._device)
         with _cuda.device(self._device), _cuda.stream(self._blocks):
+            # PyTorch has 32 streams, and hands them out in turn: another's work may be on this one,
+            # with blocks that came back to it but are still read.
+            self._blocks.synchronize()
             images = self._decode(items, layout)
         caller.wait_stream(self._blocks)
         for image in images:

@@ -19,6 +19,7 @@ from fastdecode.bench import answer, compare, files, html, on_device_run, report
 from fastdecode.bench.kept import merged, ranking_of
 from fastdecode.bench.machine import machine
 from fastdecode.bench.options import USUAL_LIMIT, parser
+from fastdecode.bench.places import naming
 from fastdecode.bench.plan import PROTOCOLS, Plan
 from fastdecode.bench.progress import progress
 from fastdecode.bench.result import Backend, Result, to_json
@@ -186,9 +187,10 @@ def _check_arguments(command: argparse.ArgumentParser, options: argparse.Namespa
         if path is None:
             continue
         try:
-            outfile.check(path)
+            with naming(path):
+                outfile.check(path)
         except OSError as error:
-            command.error(f"{files.printable(path)} cannot be written: {error.strerror or error}")
+            command.error(str(error))
 
 
 def _check_saving(command: argparse.ArgumentParser, options: argparse.Namespace) -> None:
@@ -201,10 +203,10 @@ def _check_saving(command: argparse.ArgumentParser, options: argparse.Namespace)
         if given:
             command.error(f"--save keeps what decode() goes by: not with {flag}")
     try:
-        outfile.check(ranking_path(), parents=True)
+        with naming(ranking_path()):
+            outfile.check(ranking_path(), parents=True)
     except OSError as error:
-        place = files.printable(ranking_path())
-        command.error(f"{place} cannot be written: {error.strerror or error}")
+        command.error(str(error))
 
 
 def _has_torch() -> bool:
@@ -259,7 +261,8 @@ def _save(ranking: Ranking) -> None:
     if not ranking.orders:
         print("Nothing to save: no two backends were compared in memory.", file=sys.stderr)
         return
-    place = merged(ranking).save()
+    with naming(ranking_path()):
+        place = merged(ranking).save()
     print(f"decode() chooses by this result from now on: {place}", file=sys.stderr)
 
 
@@ -267,9 +270,11 @@ def _keep(command: argparse.ArgumentParser, options: argparse.Namespace, result:
     """Write the files and the ranking that were asked for; end with status 2 if that fails."""
     try:
         if options.json not in (None, "-"):
-            outfile.write(options.json, to_json(result))
+            with naming(options.json):
+                outfile.write(options.json, to_json(result))
         if options.html:
-            outfile.write(options.html, html.page(result))
+            with naming(options.html):
+                outfile.write(options.html, html.page(result))
         if options.save and result.interrupted:
             print("The ranking is not saved: it would be of half a run.", file=sys.stderr)
         elif options.save:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from fastdecode.bench.tables import paragraph
+from fastdecode.selection import disabled
 
 if TYPE_CHECKING:
     from fastdecode.device.inventory import Inventory
@@ -43,11 +44,13 @@ def lines(found: Inventory | None, infos: Sequence[BackendInfo]) -> Iterator[str
             indent="  ",
         )
         return
+    left_out = disabled()
     for device, what in found.devices.items():
         yield _item(device, what)
     for name, places in found.usable.items():
         if places:
-            yield _item(name, f"decodes on {', '.join(places)}")
+            off = ", but FASTDECODE_DISABLE leaves it out of the choice" if name in left_out else ""
+            yield _item(name, f"decodes on {', '.join(places)}{off}")
         else:
             yield _item(name, f"({', '.join(declared.get(name, ()))}) {found.reasons[name]}")
     for device, what in found.measured.items():

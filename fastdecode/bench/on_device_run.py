@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fastdecode.calibration.device_race import Crew, Heat
     from fastdecode.device.ranking import Speed
 
-__all__ = ["FoundOnDevice", "PlanOnDevice", "check", "measure", "measurement_of"]
+__all__ = ["FoundOnDevice", "PlanOnDevice", "check", "measure", "measurement_of", "place_of"]
 
 _LEAST_ROUNDS = 3
 _SEED = 0
@@ -99,7 +99,7 @@ def check(command: argparse.ArgumentParser, options: argparse.Namespace) -> None
     if not options.batch:
         command.error("--batch 0 leaves nothing to measure")
     try:
-        options.device = _place(options.device)
+        options.device = place_of(options.device)
     except (RuntimeError, ValueError) as error:
         command.error(str(error))
     able = batch_backends.names(options.device.type)
@@ -111,7 +111,21 @@ def check(command: argparse.ArgumentParser, options: argparse.Namespace) -> None
             )
 
 
-def _place(device: str) -> torch.device:
+def place_of(device: str) -> torch.device:
+    """Look a device up by what the command line has.
+
+    Parameters
+    ----------
+    device : str
+        As PyTorch names it; of a CUDA device the number will do.
+
+    Raises
+    ------
+    BackendUnavailable
+        If PyTorch is missing.
+    RuntimeError, ValueError
+        If there is no such device; the message says what is missing.
+    """
     try:
         from fastdecode.device.where import device_of
     except ModuleNotFoundError as error:
@@ -120,7 +134,7 @@ def _place(device: str) -> torch.device:
         raise BackendUnavailable(
             "--device needs PyTorch, which is not installed: pip install 'fastdecode[torch]'"
         ) from error
-    return device_of(device)
+    return device_of(f"cuda:{device}" if device.isascii() and device.isdigit() else device)
 
 
 def measure(
@@ -141,17 +155,13 @@ def measure(
     """
     from fastdecode.calibration.device_race import Crew, candidates
 
-    names = [
-        name
-        for name in candidates(plan.device)
-        if name == CPU or plan.backends is None or name in plan.backends
-    ]
+    names = candidates(plan.device) if plan.backends is None else [*plan.backends, CPU]
     notify("starting a process for each backend", 0.0)
     with Crew(plan.device, names, plan.size) as crew:
         asked = {name: crew.ask(name, "about") for name in crew.names}
         about = {name: one for name, one in asked.items() if one is not None}
         found.device = _device(plan.device, crew, about)
-        chosen = _commonest(photos, [set(one[2]) for name, one in about.items() if name != CPU])
+        chosen = _commonest(photos, about, found)
         crew.take([photo.read for photo in chosen])
         notify("checking", 0.0)
         refused = crew.ask(CPU, "readable") or {}
@@ -193,11 +203,16 @@ def _where_else(name: str) -> str:
     return f"it decodes on {' and '.join(registry.entry(name).devices.split())} only"
 
 
-def _commonest(photos: Sequence[Photo], declared: Sequence[set[Any]]) -> list[Photo]:
+def _commonest(photos: Sequence[Photo], about: dict[str, Any], found: FoundOnDevice) -> list[Photo]:
     """Choose the files of the commonest format that some batch backend declares, or JPEG."""
-    read: set[Any] = set().union(*declared) or {"jpeg"}
+    from fastdecode.calibration.device_race import unread
+
+    declared = {name: one[2] for name, one in about.items() if name != CPU}
+    read: set[Any] = set().union(*declared.values()) or {"jpeg"}
     counts = Counter(photo.header.format for photo in photos if photo.header.format in read)
     if not counts:
+        why = unread({photo.header.format for photo in photos}, declared)
+        found.notes.append(f"Not brought onto the device: {why}.")
         return []
     kind = counts.most_common(1)[0][0]
     return [photo for photo in photos if photo.header.format == kind]

@@ -141,7 +141,7 @@ def _add_device(result: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--device",
         metavar="DEVICE",
-        help="measure how fast pictures come onto it: cuda, cuda:1, cpu; needs PyTorch",
+        help="measure how fast pictures come onto it: cuda, cuda:1 or 1, cpu; needs PyTorch",
     )
     group.add_argument(
         "--batch",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from fastdecode.bench.check import reason
+from fastdecode.calibration.members import Members
 from fastdecode.child import Child, ChildDied
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ _WORKER = "fastdecode.bench.worker:Worker"
 _REFERENCE = "fastdecode.bench.worker:Reference"
 
 
-class Team:
+class Team(Members):
     """One process for each configuration; one that fails leaves, and the others go on.
 
     Parameters
@@ -34,21 +35,11 @@ class Team:
 
     def __init__(self, setups: Mapping[str, Setup], on_loss: Callable[[str, str], object]) -> None:
         self.setup = next(iter(setups.values()))
-        self._on_loss = on_loss
-        self._members: dict[str, Child] = {}
-        try:
-            for name, setup in setups.items():
-                self._members[name] = Child(_WORKER, setup)
-            for name in list(self._members):  # meanwhile they import their libraries side by side
-                self._receive(name)
-        except BaseException:  # Ctrl-C: leave none of them behind
-            self.close()
-            raise
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The backends that are left."""
-        return tuple(self._members)
+        super().__init__(
+            _WORKER,
+            {name: (setup,) for name, setup in setups.items()},
+            lambda name, error: on_loss(name, reason(error)),
+        )
 
     def ask(self, names: Iterable[str], method: str, *arguments: Any) -> dict[str, Any]:
         """Call a method of some members side by side.
@@ -58,49 +49,13 @@ class Team:
         dict of str to object
             The answers, by backend; without those that left over this.
         """
-        asked = []
-        for name in names:
-            try:
-                self._members[name].send(method, *arguments)
-            except Exception as error:
-                self._lose(name, error)
-            else:
-                asked.append(name)
+        asked = [name for name in names if self.send(name, method, *arguments)]
         answers = {}
         for name in asked:
-            good, value = self._receive(name)
+            good, value = self.receive(name)
             if good:
                 answers[name] = value
         return answers
-
-    def close(self) -> None:
-        """End all processes."""
-        for child in self._members.values():
-            child.hang_up()  # first all, so that they end side by side
-        while self._members:
-            self._members.popitem()[1].close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def _receive(self, name: str) -> tuple[bool, Any]:
-        try:
-            return True, self._members[name].receive()
-        except Exception as error:  # whatever the library did to the process
-            self._lose(name, error)
-            return False, None
-
-    def _lose(self, name: str, error: Exception) -> None:
-        self._members.pop(name).close()
-        self._on_loss(name, reason(error))
 
 
 class Referee:

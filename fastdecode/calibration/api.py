@@ -71,7 +71,7 @@ def calibrate(
         batch backend, or by the CPU with all cores and copied, as `decode_batch` does it. Needs
         PyTorch.
     batches : sequence of int
-        With a device: pictures of a batch.
+        With a device: pictures of a batch; fewer if they are large.
     contexts : sequence of {"one", "threads", "processes"}
         Alone; in as many threads at once as there are usable cores; in as many processes, but 16
         at most. Not with a device.
@@ -80,8 +80,9 @@ def calibrate(
         tensor shares the array's memory, so that what holds for arrays holds for it, and it is not
         measured by default. `decode` gives arrays, and goes by these. Not with a device.
     seconds : float, optional
-        How long it may take in all; by default 18, and 60 for a device. With less, fewer kinds of
-        work are measured, and what is nearest stands in for the others.
+        About how long it may take; by default 18, and 60 for a device. Starting takes its time in
+        any case, and so does one kind of work; with little time others are not measured, and what
+        is nearest stands in for them.
     notify : callable, optional
         Told the share of the time that has gone, from 0 to 1.
 
@@ -97,7 +98,7 @@ def calibrate(
     BackendUnavailable
         If no batch backend works on the device, or PyTorch is missing.
     TypeError, ValueError
-        If an argument is wrong.
+        If an argument is wrong, or no batch backend reads any of the samples.
     RuntimeError
         If a backend crashes, and the message says how to leave it out; or if the device cannot be
         used.

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fastdecode.calibration.budget import Budget
-from fastdecode.calibration.device_race import Crew, Heat, candidates
+from fastdecode.calibration.device_race import (
+    PATIENCE_S,
+    Crew,
+    Heat,
+    candidates,
+    switched_off,
+    unread,
+)
 from fastdecode.calibration.samples import Sample, built_in, grouped
 from fastdecode.cores import cpu_model, usable_cores
 from fastdecode.device.identity import identify
@@ -31,7 +38,6 @@ _MOST_ROUNDS = 9
 _OTHER_PICTURE_DB = 20.0
 """Nearer come even strongly different decoders; swapped channels or another picture do not."""
 
-_NOBODY = "no backend decodes on {!r}, so that there is nothing to compare with the CPU"
 _BUILT_IN: tuple[tuple[Format, SizeClass], ...] = (
     ("jpeg", "medium"),  # of data sets most are of this size: first, if the time is short
     ("jpeg", "small"),
@@ -67,17 +73,19 @@ def measure_device(
     RuntimeError
         If the device cannot be used, or the CPU path fails.
     BackendUnavailable
-        If there is no batch backend that works there; the message says how to install one.
+        If there is no batch backend that works there; the message says why of each.
+    ValueError
+        If no batch backend reads any of the samples.
     """
     place = device_of(device)
     budget = Budget(seconds)
     found = built_in(_BUILT_IN) if samples is None else grouped(samples)
     names = candidates(place)
     if names == [CPU]:
-        raise BackendUnavailable(f"{_NOBODY.format(str(place))}: all are switched off")
+        raise BackendUnavailable(_nobody(place, switched_off(place)))
     with Crew(place, names) as crew:
         _check(crew, place)
-        sources, kinds = _sources(crew, found)
+        sources, kinds = _sources(crew, _declared(crew, found))
         crew.take(sources)
         heats = _heats(crew, kinds, batches)
         _play(crew, list(heats.values()), budget, notify)
@@ -106,8 +114,25 @@ def _check(crew: Crew, device: torch.device) -> None:
         raise RuntimeError(f"the CPU path does not reach {device}: {crew.lost[CPU]}")
     if len(crew.names) > 1:
         return
-    reasons = "".join(f"\n{name}: {why}" for name, why in crew.lost.items())
-    raise BackendUnavailable(f"{_NOBODY.format(str(device))}:{reasons}")
+    raise BackendUnavailable(_nobody(device, crew.lost))
+
+
+def _nobody(device: torch.device, lost: Mapping[str, str]) -> str:
+    said = (
+        f"no backend decodes on {str(device)!r}, so that there is nothing to compare with the CPU"
+    )
+    return "\n".join([said, *(f"{name}: {why}" for name, why in lost.items())])
+
+
+def _declared(crew: Crew, samples: Sequence[Sample]) -> list[Sample]:
+    """Leave out what would only show how the CPU differs from itself."""
+    asked = {name: crew.ask(name, "about") for name in crew.names if name != CPU}
+    read = {name: about[2] for name, about in asked.items() if about is not None}
+    kept = [one for one in samples if any(one.format in formats for formats in read.values())]
+    if read and not kept:
+        why = unread({one.format for one in samples}, read)
+        raise ValueError(f"nothing was compared: the CPU decodes all of these files, as {why}")
+    return kept
 
 
 def _sources(crew: Crew, samples: Sequence[Sample]) -> tuple[list[Source], dict[Any, list[int]]]:
@@ -134,10 +159,9 @@ def _heats(
 ) -> dict[DeviceCell, Heat]:
     heats = {}
     for (format, size, pixels), places in kinds.items():
-        counts = {batch_of(batch, pixels): batch for batch in sorted(batches, reverse=True)}
-        for count, batch in sorted(counts.items()):  # what comes to the same count is one
+        for count in sorted({batch_of(batch, pixels) for batch in batches}):
             block = tuple((places * -(-count // len(places)))[:count])
-            heats[DeviceCell(format, size, batch)] = Heat(crew, [block])
+            heats[DeviceCell(format, size, count)] = Heat(crew, [block])
     return heats
 
 
@@ -148,7 +172,7 @@ def _play(
     for number, heat in enumerate(heats):
         if number and budget.left() <= 0:
             break
-        heat.warm_up()
+        heat.warm_up(max(0.0, min(PATIENCE_S, budget.left())))
         _leave_out_wrong(crew, heat)
         for _ in range(_FIRST_ROUNDS):
             heat.play()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,21 +11,27 @@ import numpy as np
 
 from fastdecode import batch_backends, registry, selection
 from fastdecode.calibration.device_clock import Lap
-from fastdecode.child import Child
+from fastdecode.calibration.members import Members
 from fastdecode.device.ranking import CPU, Speed
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     import torch
-    from typing_extensions import Self
 
     from fastdecode.calibration.device_worker import Source, Warm
 
-__all__ = ["Crew", "Heat", "Rate", "candidates", "speeds_of"]
+__all__ = [
+    "PATIENCE_S",
+    "Crew",
+    "Heat",
+    "Rate",
+    "candidates",
+    "speeds_of",
+    "switched_off",
+    "unread",
+]
 
 _WORKER = "fastdecode.calibration.device_worker:Worker"
-_PATIENCE_S = 2.0
+PATIENCE_S = 2.0
 _TURN_S = 0.15
 
 
@@ -35,7 +41,42 @@ def candidates(device: torch.device) -> list[str]:
     return [*(name for name in batch_backends.names(device.type) if name not in off), CPU]
 
 
-class Crew:
+def switched_off(device: torch.device, names: Sequence[str] = ()) -> dict[str, str]:
+    """Name the batch backends for a device that are switched off, and say how.
+
+    Parameters
+    ----------
+    device : torch.device
+    names : sequence of str
+        Without these, which were asked for all the same.
+    """
+    off = selection.disabled()
+    return {
+        name: "FASTDECODE_DISABLE switches it off"
+        for name in batch_backends.names(device.type)
+        if name in off and name not in names
+    }
+
+
+def unread(formats: Iterable[str], declared: Mapping[str, Iterable[str]]) -> str:
+    """Say that there is no batch backend for some files.
+
+    Parameters
+    ----------
+    formats : iterable of str
+        Theirs.
+    declared : Mapping of str to iterable of str
+        What each batch backend that works reads.
+    """
+    theirs = [f"{name} reads {_listed(read)}" for name, read in declared.items()]
+    return f"no batch backend reads {_listed(formats)}; {', '.join(theirs) or 'none works here'}"
+
+
+def _listed(formats: Iterable[str]) -> str:
+    return ", ".join(sorted(format.upper() for format in set(formats)))
+
+
+class Crew(Members):
     """One process for each way of decoding; one that fails leaves, and the others go on.
 
     Parameters
@@ -50,39 +91,25 @@ class Crew:
     Attributes
     ----------
     lost : dict of str to str
-        Who left, and why.
+        Who left, or was switched off from the beginning, and why.
     """
 
     def __init__(self, device: torch.device, names: Sequence[str], size: int = 0) -> None:
-        self.lost: dict[str, str] = {}
+        self.lost = switched_off(device, names)
         # What the errors of `batch_backends.load` begin with: whoever reads `lost` knows it.
         self._known = f"the backend {{!r}} does not decode on {str(device)!r}: "
-        self._members: dict[str, Child] = {}
         targets = _targets()
-        try:
-            for name in names:
-                self._members[name] = Child(_WORKER, str(device), name, targets, size)
-            for name in names:  # meanwhile they import their libraries side by side
-                self._receive(name)
-        except BaseException:  # Ctrl-C: leave none of them behind
-            self.close()
-            raise
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Who is left."""
-        return tuple(self._members)
+        super().__init__(
+            _WORKER,
+            {name: (str(device), name, targets, size) for name in names},
+            lambda name, error: self._note(name, registry.reason(error)),
+        )
 
     def ask(self, name: str, method: str, *arguments: Any) -> Any:
         """Call a method of one; None if it is lost over that, or was before."""
-        if name not in self._members:
+        if name not in self.names or not self.send(name, method, *arguments):
             return None
-        try:
-            self._members[name].send(method, *arguments)
-        except Exception as error:
-            self.lose(name, registry.reason(error))
-            return None
-        return self._receive(name)
+        return self.receive(name)[1]
 
     def take(self, sources: Sequence[Source]) -> None:
         """Hand to all what is to be decoded."""
@@ -90,34 +117,12 @@ class Crew:
             self.ask(name, "take", sources)
 
     def lose(self, name: str, why: str) -> None:
-        """Let one go."""
-        self._members.pop(name).close()
+        """Let one go, for a reason that it does not know of."""
+        self.end(name)
+        self._note(name, why)
+
+    def _note(self, name: str, why: str) -> None:
         self.lost[name] = _in_one_line(why.removeprefix(self._known.format(name)))
-
-    def close(self) -> None:
-        """End all processes."""
-        for child in self._members.values():
-            child.hang_up()  # first all, so that they end side by side
-        while self._members:
-            self._members.popitem()[1].close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def _receive(self, name: str) -> Any:
-        try:
-            return self._members[name].receive()
-        except Exception as error:  # whatever the library did to the process
-            self.lose(name, registry.reason(error))
-            return None
 
 
 def _in_one_line(text: str) -> str:
@@ -169,7 +174,7 @@ class Heat:
         """Guess the seconds of a round."""
         return sum(one.seconds + max(one.seconds, _TURN_S) for one in self.warm.values())
 
-    def warm_up(self, patience_s: float = _PATIENCE_S) -> None:
+    def warm_up(self, patience_s: float = PATIENCE_S) -> None:
         """Let everyone decode the first batch until that is steady."""
         for name in self._crew.names:
             warm = self._crew.ask(name, "warm_up", self.blocks[0], patience_s)

@@ -12,7 +12,6 @@ from fastdecode.batch import decode_batch
 from fastdecode.calibration.device_clock import Lap, clock_of, steady
 from fastdecode.calibration.device_trace import busy_seconds
 from fastdecode.device.ranking import CPU
-from fastdecode.device.routing import request_of
 from fastdecode.device.where import device_of
 from fastdecode.errors import FastDecodeError, StoreError
 from fastdecode.statistics import stats
@@ -104,11 +103,9 @@ class Worker:
         """Decode a batch until that takes as long as before, and look at what comes out."""
         items = self._items(block)
         laps = steady(lambda: self._clock.lap(lambda: self._decode(items)), patience_s)
-        before = self._refused()
+        before = self._on_cpu()
         psnr = self._least_psnr(items)
-        refused = self._refused() - before
-        apart = 0 if self._backend is None else sum(not self._asked_for(item) for item in items)
-        return Warm(laps[-1].wall, (apart + refused) / len(items), psnr)
+        return Warm(laps[-1].wall, (self._on_cpu() - before) / len(items), psnr)
 
     def turn(self, block: Sequence[int], seconds: float) -> list[Lap]:
         """Time a batch, again and again for so many seconds, and once at least.
@@ -144,12 +141,9 @@ class Worker:
     def _by_cpu(self, items: Sequence[bytes]) -> Any:
         return decode_batch(items, decode="cpu", **self._options)
 
-    def _refused(self) -> int:
-        """Count the pictures so far that the library refused although it declares them."""
+    def _on_cpu(self) -> int:
+        """Count the pictures so far that the library was not asked for, or refused."""
         return stats().fallbacks.get((self._name, CPU), 0)
-
-    def _asked_for(self, item: bytes) -> bool:
-        return self._backend is not None and request_of(item, self._backend, {}) is not None
 
     def _least_psnr(self, items: Sequence[bytes]) -> float | None:
         if self._backend is None:

@@ -86,7 +86,7 @@ class Contest:
 def run(
     contests: Iterable[Contest], time_left: Callable[[], float], notify: Callable[[], object]
 ) -> None:
-    """Play until all is decided or the time is up.
+    """Play until all is decided or the time is up; the cheapest is played once in any case.
 
     Parameters
     ----------
@@ -98,7 +98,11 @@ def run(
         Called after each round.
     """
     chance = random.Random(0)  # noqa: S311 - of the order of turns
-    waiting = sorted(contests, key=lambda contest: contest.cost)
+    open_ones = [contest for contest in contests if not contest.is_decided()]
+    waiting = sorted(open_ones, key=lambda contest: contest.cost)
+    for contest in waiting[:1]:  # however short the time: something is known then
+        contest.play(chance)
+        notify()
     for _ in range(_MOST_ROUNDS):
         for contest in waiting:
             if not contest.is_decided() and time_left() > contest.cost * len(contest.names):

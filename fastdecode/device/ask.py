@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections import deque
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -14,12 +12,13 @@ from fastdecode.batch_backends import Loaded
 from fastdecode.device.doubt import doubtful
 from fastdecode.statistics import count_fallback
 
-__all__ = ["ask", "hold"]
+__all__ = ["ask", "finish_with"]
 
 _cuda: Any = torch.cuda  # which is annotated only in part
-_MOST_HELD = 4
-_held: deque[tuple[Any, Sequence[torch.Tensor]]] = deque()
-_lock = threading.Lock()
+# PyTorch 2.5 gave it this name.
+_OutOfMemory = getattr(torch, "OutOfMemoryError", _cuda.OutOfMemoryError)
+# PyTorch 2.8 made what CUDA reports a class of its own; before that only the text tells.
+_OfTheDevice = getattr(torch, "AcceleratorError", ())
 
 
 def ask(
@@ -40,7 +39,13 @@ def ask(
     list of tensor or None
         (C, H, W) uint8 on the device, any strides, in the order of the current stream; None for
         what it refused, what is not of the form that was asked for, and a JPEG whose data may have
-        ended early. They may lie in the library's memory: copy what is to last, then `hold` them.
+        ended early. They may lie in the library's memory: copy what is to last, and call
+        `finish_with` before you let go of them.
+
+    Raises
+    ------
+    RuntimeError
+        If the device itself fails: what is asked of it later would fail, too.
     """
     with loaded.lock:
         made, refused = _ask(loaded, items, layout)
@@ -67,9 +72,9 @@ def _ask(
         made = list(loaded.backend.decode(items, layout))
         if len(made) != len(items):
             raise ValueError(f"gave {len(made)} pictures for {len(items)}")  # noqa: TRY301
-    except torch.OutOfMemoryError:
-        raise
     except Exception as error:  # the edge of the package: libraries raise whatever they like
+        if _is_of_the_device(error):
+            raise
         if len(items) == 1:
             return [None], {0: f"{type(error).__name__}: {error}"}
         half = len(items) // 2
@@ -77,6 +82,17 @@ def _ask(
         second, more = _ask(loaded, items[half:], layout)
         return first + second, {**refused, **{half + at: reason for at, reason in more.items()}}
     return made, {at: "refused it" for at, image in enumerate(made) if image is None}
+
+
+def _is_of_the_device(error: Exception) -> bool:
+    """Whether it is the device that failed, or its memory, and not the library over a picture.
+
+    After most errors of CUDA every call in this process gives the same error. Were that taken for a
+    refusal, each picture of a batch would be asked for one by one in vain.
+    """
+    if isinstance(error, (_OutOfMemory, _OfTheDevice)):
+        return True
+    return isinstance(error, RuntimeError) and str(error).startswith("CUDA error")
 
 
 def _wrong(image: Any, item: BatchItem, layout: str, device: torch.device) -> str:
@@ -93,17 +109,17 @@ def _wrong(image: Any, item: BatchItem, layout: str, device: torch.device) -> st
     return ""
 
 
-def hold(images: Sequence[torch.Tensor], device: torch.device) -> None:
-    """Keep what a library made until all that the current stream was asked for so far is done.
+def finish_with(loaded: Loaded, images: Sequence[torch.Tensor]) -> None:
+    """Wait until what `ask` gave may be let go of.
 
-    PyTorch's own memory needs no such care: it is used again only in the order of its stream.
+    That is only where the library may use its memory again while the current stream still reads it.
+    Such libraries wait for the device themselves, so that this costs little more.
+
+    Parameters
+    ----------
+    loaded : Loaded
+    images : sequence of tensor
+        From `ask`. Whatever is to be done with them, the current stream was asked for it.
     """
-    if device.type != "cuda" or not images:
-        return
-    used = _cuda.Event()
-    used.record(torch.cuda.current_stream(device))
-    with _lock:
-        _held.append((used, images))
-        while _held and (len(_held) > _MOST_HELD or _held[0][0].query()):
-            _held[0][0].synchronize()
-            _held.popleft()
+    if images and loaded.device.type == "cuda" and not loaded.backend.frees_in_order:
+        torch.cuda.current_stream(loaded.device).synchronize()

@@ -55,7 +55,8 @@ def choose(device: torch.device, decode: Decode = "auto", backend: str | None = 
         ``"auto"``: what `calibrate` measured to be fastest there; where nothing was measured, the
         first batch backend that works, and the CPU if none does.
     backend : str, optional
-        A name: of a batch backend, or of one that is to decode on the CPU.
+        A name: of a batch backend, or of one that is to decode on the CPU. By default the one of
+        `use` or ``FASTDECODE_BACKEND``, if there is one; ``"gpu"`` heeds only a batch backend.
 
     Returns
     -------
@@ -75,7 +76,9 @@ def choose(device: torch.device, decode: Decode = "auto", backend: str | None = 
     if backend is not None:
         return _named(device, decode, backend)
     preferred = preference.preferred()
-    if decode != "gpu" and isinstance(preferred, str):
+    if isinstance(preferred, str) and (
+        decode != "gpu" or preferred in batch_backends.names(device.type)
+    ):
         return _named(device, decode, preferred)
     if decode == "cpu" or device.type == "cpu":
         return Choice(None, None, "the CPU decodes, as asked")
@@ -100,7 +103,11 @@ def _first(device: torch.device, decode: Decode) -> Choice:
     """Take the first that works: of what was measured, then of the default order."""
     known = measured(device)
     missing: list[str] = []
+    left_out = disabled()
     for name in _order(known, device):
+        if name in left_out:
+            missing.append(f"the backend {name!r} is left out by FASTDECODE_DISABLE")
+            continue
         if name == CPU:
             if decode == "auto":
                 return Choice(None, None, "the CPU decodes: it was measured to be fastest")
@@ -122,7 +129,6 @@ def _first(device: torch.device, decode: Decode) -> Choice:
 
 def _order(known: Iterable[str], device: torch.device) -> Iterator[str]:
     able = batch_backends.names(device.type)
-    left_out = disabled()
     for name in dict.fromkeys((*known, *_DEFAULT, *able)):
-        if name == CPU or (name in able and name not in left_out):
+        if name == CPU or name in able:
             yield name

@@ -71,9 +71,10 @@ def _devices() -> tuple[list[torch.device], str]:
 
 def _works_on(name: str, devices: list[torch.device]) -> tuple[list[str], str]:
     found, why = [], "no such device is here"
-    for device in devices:
-        if name not in batch_backends.names(device.type):
-            continue
+    here = [device for device in devices if name in batch_backends.names(device.type)]
+    # With a device that is not here: the first that is missing may be the library.
+    elsewhere = [torch.device(kind, 0) for kind in registry.entry(name).devices.split()]
+    for device in here or elsewhere:
         try:
             batch_backends.load(name, device)
         except BackendUnavailable as error:
@@ -88,7 +89,8 @@ def _measured(devices: list[torch.device]) -> dict[str, str]:
     for device in devices:
         saved, problem = look_up(device)
         if saved:
-            found[str(device)] = f"{', '.join(saved.order())} ({saved.measured[:10]})"
+            order = ", ".join(saved.order()) or "nothing, the CPU decoded all of it"
+            found[str(device)] = f"{order} ({saved.measured[:10]})"
         elif problem:
             found[str(device)] = f"ignored: {problem}"
     return found

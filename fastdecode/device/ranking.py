@@ -28,6 +28,9 @@ CPU = "cpu"
 generation = 0
 """Grows with every `DeviceRanking.save`: what was read before is out of date."""
 
+_MOST_ON_CPU = 0.5
+"""Share of the pictures: of one that left more to the CPU path, the figures are the CPU's."""
+
 _DAMAGED = "is no measurement of a device that fastdecode wrote"
 
 
@@ -40,7 +43,7 @@ class DeviceCell(NamedTuple):
     size : {"small", "medium", "large", "huge"}
         Of the stored pictures.
     batch : int
-        Pictures of a batch, as they were asked for.
+        Pictures of a batch: fewer than were asked for, if they are large.
     """
 
     format: Format
@@ -120,11 +123,15 @@ class DeviceRanking:
     def order(self) -> tuple[str, ...]:
         """Names, the fastest first: by the geometric mean of `Speed.ratio` over all kinds of work.
 
-        Those that were not measured at every kind are left out: their mean would be of other work.
+        Left out are the kinds at which all others had the CPU path decode more than half: there
+        they differ from it by chance alone. Who was not measured at every kind that is left, or had
+        the CPU decode more than half at each of them, has no place in the order. It is empty where
+        nothing was compared.
         """
-        every = list(self.speeds.values())
+        every = [found for found in self.speeds.values() if any(_decoded(found))]
         common = [name for name in (every[0] if every else ()) if all(name in one for one in every)]
-        ratios = {name: [one[name].ratio for one in every] for name in common}
+        able = {CPU, *(name for one in every for name in _decoded(one))}
+        ratios = {name: [one[name].ratio for one in every] for name in common if name in able}
         means = {
             name: math.fsum(map(math.log, found)) / len(found)
             for name, found in ratios.items()
@@ -193,15 +200,7 @@ class DeviceRanking:
         ValueError
             If it is damaged.
         """
-        source = Path(path)
-        if source.exists() and not source.is_file():
-            raise ValueError(f"{source} {_DAMAGED}: it is no regular file")
-        try:
-            return cls._from_json(source.read_text(encoding="utf-8"))
-        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-            raise ValueError(f"{source} {_DAMAGED}: {error}") from error
-        except RecursionError as error:
-            raise ValueError(f"{source} {_DAMAGED}: it is nested too deeply") from error
+        return outfile.read(path, cls._from_json, _DAMAGED)
 
     def _to_json(self) -> str:
         cells = [
@@ -238,6 +237,11 @@ class DeviceRanking:
             dict(content["libraries"]),
             content["measured"],
         )
+
+
+def _decoded(found: Mapping[str, Speed]) -> list[str]:
+    """Name those that decoded at least half by themselves."""
+    return [name for name, one in found.items() if name != CPU and one.on_cpu <= _MOST_ON_CPU]
 
 
 def _cell(values: Mapping[str, Any]) -> DeviceCell:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 from fastdecode import formats, jpeg_stream
 from fastdecode.adapters.batch_base import BatchBackend, BatchItem
-from fastdecode.api import DEFAULT_MAX_PIXELS, read_file
+from fastdecode.api import DEFAULT_MAX_PIXELS
 from fastdecode.arguments import reduce_for, window_of
 from fastdecode.buffers import as_buffer
 from fastdecode.errors import FastDecodeError
 
 if TYPE_CHECKING:
     from fastdecode.adapters.base import Support
+    from fastdecode.api import Data
     from fastdecode.types import Box, Buffer, Header
 
-__all__ = ["Request", "request_of", "support_for"]
+__all__ = ["Request", "request_of"]
 
 
 class Request:
@@ -36,15 +36,27 @@ class Request:
         self.cut = cut
 
 
-def request_of(source: Any, backend: BatchBackend, options: dict[str, Any]) -> Request | None:
+def request_of(
+    data: Data,
+    backend: BatchBackend,
+    options: dict[str, Any],
+    *,
+    header: Header | None = None,
+    windows: bool = True,
+) -> Request | None:
     """Ask a batch backend for a picture, if it is one that the backend may be asked for.
 
     Parameters
     ----------
-    source : bytes-like or path
+    data : bytes-like
+        The whole file.
     backend : BatchBackend
     options : dict
         Arguments of `decode`, checked.
+    header : Header, optional
+        Of `data`, if it is known.
+    windows : bool
+        Ask only for the region, where the backend can decode that; else it is cut out of the whole.
 
     Returns
     -------
@@ -62,33 +74,25 @@ def request_of(source: Any, backend: BatchBackend, options: dict[str, Any]) -> R
     if mode not in ("RGB", "L") or options.get("strict"):
         return None
     try:
-        named = isinstance(source, (str, os.PathLike))
-        data = read_file(os.fspath(source)) if named else as_buffer(source)
-        header = formats.probe(data)
-        support = support_for(backend, data, header, mode)
+        whole = as_buffer(data)
+        if header is None:
+            header = formats.probe(whole)
+        support = _support_for(backend, whole, header, mode)
         if support is None or not _plain(header, options):
             return None
         region = options.get("region")
         window = None if region is None else window_of(region, header, 1, 1)
-    except (FastDecodeError, OSError, TypeError, ValueError):
+    except (FastDecodeError, TypeError, ValueError):
         return None
-    if support.region:
-        return Request(BatchItem(data, header, window), None)
-    return Request(BatchItem(data, header, None), window)
+    if windows and support.region:
+        return Request(BatchItem(whole, header, window), None)
+    return Request(BatchItem(whole, header, None), window)
 
 
-def support_for(
-    backend: BatchBackend, data: Buffer, header: Header, layout: str = "RGB"
+def _support_for(
+    backend: BatchBackend, data: Buffer, header: Header, layout: str
 ) -> Support | None:
-    """Return the declaration by which a whole file may be decoded; None if there is none.
-
-    Parameters
-    ----------
-    backend : BatchBackend
-    data : bytes or memoryview
-    header : Header
-    layout : {"RGB", "L"}
-    """
+    """Return the declaration by which a whole file may be decoded; None if there is none."""
     if header.format == "jpeg" and not _is_whole(data, header):
         return None
     for support in backend.supports.get(header.format, ()):

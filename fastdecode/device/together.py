@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-import numpy as np
 import torch
-from torch.nn.functional import interpolate
 
 from fastdecode import batch_backends
-from fastdecode.arrays import decode_arrays, in_threads, named
-from fastdecode.device.ask import ask, hold
-from fastdecode.device.choice import Choice, Decode, choose
-from fastdecode.device.resize import resized
+from fastdecode.arrays import decode_arrays, in_threads, is_the_items, named
+from fastdecode.device.ask import ask, finish_with
+from fastdecode.device.choice import CPU, Decode, choose
+from fastdecode.device.placing import from_host, on_device, stacked, tensor_of
+from fastdecode.device.reading import Read, read
 from fastdecode.device.routing import Request, request_of
 from fastdecode.device.where import device_of
+from fastdecode.statistics import count_fallback
 
 if TYPE_CHECKING:
-    from fastdecode.types import Image
+    from fastdecode.batch_backends import Loaded
+    from fastdecode.types import Box
 
 __all__ = ["decode_on"]
+
+_MOST_FILES = 256
+_MOST_PIXELS = 1 << 27
+"""How much is decoded before it is resized, so that not all is there in full size at once."""
 
 
 class _Job(NamedTuple):
@@ -30,14 +35,20 @@ class _Job(NamedTuple):
     device: torch.device
     options: dict[str, Any]
     threads: int
-    choice: Choice
-    lasting: bool
-    """Whether the pictures are handed out as they are."""
+    cpu: str | None
+    """The backend that the CPU path is to use."""
+    loaded: Loaded | None
+    """Who decodes on the device; None where only the CPU does."""
+    size: tuple[int, int] | None
+
+    @property
+    def layout(self) -> Literal["RGB", "L"]:
+        return "L" if self.options.get("mode") == "L" else "RGB"
 
 
 def decode_on(
     device: str | int | torch.device,
-    work: list[Any],
+    items: Iterable[Any],
     options: dict[str, Any],
     *,
     size: tuple[int, int] | None,
@@ -50,7 +61,7 @@ def decode_on(
     Parameters
     ----------
     device : str, int or torch.device
-    work : list of bytes-like or path
+    items : iterable of bytes-like or path
     options : dict
         Arguments of `decode`, checked.
     size : (height, width) or None
@@ -66,134 +77,102 @@ def decode_on(
     place = device_of(device)
     options = dict(options)
     choice = choose(place, decode, options.pop("backend", None))
-    job = _Job(place, options, threads, choice, lasting=size is None)
-    images, library = _images(job, work)
-    if on_error == "raise":
-        _raise_first(images)
-    if size is None:
-        return images
-    good = [at for at, image in enumerate(images) if isinstance(image, torch.Tensor)]
-    batch = _resized(job, [images[at] for at in good], size)
-    hold(library, place)
-    if on_error == "raise":
-        return batch
-    for row, at in enumerate(good):
-        images[at] = batch[row]
-    return images
+    loaded = None if choice.batch is None else batch_backends.load(choice.batch, place)
+    job = _Job(place, options, threads, choice.cpu, loaded, size)
+    images: list[Any] = []
+    for reads in _parts(job, list(items)):
+        for image in _decoded(job, reads):
+            if isinstance(image, Exception) and (on_error == "raise" or not is_the_items(image)):
+                raise named(image, len(images))
+            images.append(image)
+    if size is None or on_error == "return":
+        return [image if isinstance(image, Exception) else tensor_of(image) for image in images]
+    return stacked(images, (1 if job.layout == "L" else 3, *size), place)
 
 
-def _images(job: _Job, work: list[Any]) -> tuple[list[Any], list[torch.Tensor]]:
-    """Decode each as it is: (C, H, W), or an error; and what of it lies in a library's memory."""
-    if job.choice.batch is None:
-        return _by_cpu(job, work, range(len(work))), []
-    loaded = batch_backends.load(job.choice.batch, job.device)
-    requests = in_threads(
-        job.threads, lambda source: request_of(source, loaded.backend, job.options), work
-    )
-    asked = [at for at, request in enumerate(requests) if request is not None]
-    apart = [at for at, request in enumerate(requests) if request is None]
-    images: list[Any] = [None] * len(work)
+def _parts(job: _Job, work: list[Any]) -> Iterator[list[Read]]:
+    """Read so many files, in order, as are decoded at once."""
+    for start in range(0, len(work), _MOST_FILES):
+        part: list[Read] = []
+        pixels = 0
+        for one in in_threads(job.threads, read, work[start : start + _MOST_FILES]):
+            own = 0 if one.header is None else one.header.width * one.header.height
+            if part and pixels + own > _MOST_PIXELS:
+                yield part
+                part, pixels = [], 0
+            part.append(one)
+            pixels += own
+        yield part
+
+
+def _decoded(job: _Job, reads: list[Read]) -> list[Any]:
+    """Decode, and resize if that is asked for: as `on_device` gives it, or an error."""
+    requests = [_request(job, one) for one in reads]
+    asked = {at: request for at, request in enumerate(requests) if request is not None}
+    apart = [at for at in range(len(reads)) if at not in asked]
+    if job.loaded is None:
+        return _by_cpu(job, reads)
+    for at in apart:
+        if reads[at].header is not None:
+            count_fallback({job.loaded.name: "is not asked for such files"}, CPU)
+    if not asked:
+        return _by_cpu(job, reads)
+    images: list[Any] = [None] * len(reads)
     # The CPU decodes its part while the device decodes the other.
     with ThreadPoolExecutor(1, thread_name_prefix="fastdecode-apart") as aside:
-        arrays = aside.submit(_arrays, job, work, apart) if apart else None
-        some = [request for request in requests if request is not None]
-        made = ask(loaded, [request.item for request in some], _layout(job), job.device)
-        _put(images, asked, [_cut(job, *both) for both in zip(made, some, strict=True)])
-        if arrays is not None:
-            _put(images, apart, _on_device(job, arrays.result()))
-    refused = [at for at, image in zip(asked, made, strict=True) if image is None]
-    _put(images, refused, _by_cpu(job, work, refused))
-    library = [image for image in made if image is not None]
-    if job.lasting:
-        hold(library, job.device)
-        library = []
-    return images, library
-
-
-def _cut(job: _Job, image: torch.Tensor | None, request: Request) -> torch.Tensor | None:
-    """Cut out what is wanted; copy it if it is to last, because the memory may be the library's."""
-    if image is None:
-        return None
-    if request.cut is not None:
-        left, top, right, bottom = request.cut
-        image = image[:, top:bottom, left:right]
-    return image.clone(memory_format=torch.contiguous_format) if job.lasting else image
-
-
-def _layout(job: _Job) -> Literal["RGB", "L"]:
-    return "L" if job.options.get("mode") == "L" else "RGB"
-
-
-def _resized(job: _Job, images: list[torch.Tensor], size: tuple[int, int]) -> torch.Tensor:
-    if job.device.type != "cpu" and images:
-        return resized(images, size)
-    channels = 1 if _layout(job) == "L" else 3
-    batch = torch.empty((len(images), channels, *size), dtype=torch.uint8, device=job.device)
-    for row, image in zip(batch, images, strict=True):
-        # Where there are no tensor cores, products with mostly zeros are slower than a filter.
-        row.copy_(interpolate(image[None], size, mode="bilinear", antialias=True)[0])
-    return batch
-
-
-def _by_cpu(job: _Job, work: list[Any], places: Sequence[int]) -> list[Any]:
-    """Decode some on the CPU, and copy them."""
-    return _on_device(job, _arrays(job, work, places)) if places else []
-
-
-def _arrays(job: _Job, work: list[Any], places: Sequence[int]) -> list[Any]:
-    """Decode some on the CPU: arrays, or errors that say which item they are about."""
-    options = {**job.options, "backend": job.choice.cpu}
-    some = [work[at] for at in places]
-    return decode_arrays(some, options, job.threads, on_error="return", places=places)
-
-
-def _on_device(job: _Job, arrays: list[Any]) -> list[Any]:
-    """Copy arrays (H, W, C) or (H, W) to the device, as (C, H, W); errors stay as they are."""
-    places = [at for at, array in enumerate(arrays) if isinstance(array, np.ndarray)]
-    good = [arrays[at] for at in places]
-    host = [torch.from_numpy(array) for array in good]
-    if job.device.type == "cpu":
-        # By NumPy: PyTorch would start threads of its own in each of these.
-        planes = in_threads(job.threads, _planes_of_array, good)
-        laid = [torch.from_numpy(image) for image in planes]
-    elif job.device.type == "cuda" and all(image.dtype == torch.uint8 for image in host):
-        laid = [_planes(image) for image in _copied(job, host)]
-    else:
-        laid = [_planes(image.to(job.device)) for image in host]
-    images = list(arrays)
-    _put(images, places, laid)
+        arrays = aside.submit(_arrays, job, [reads[at] for at in apart])
+        made = _by_device(job, job.loaded, list(asked.values()))
+        _put(images, asked, made)
+        _put(images, apart, from_host(arrays.result(), job.device, job.size, job.threads))
+    refused = [at for at, image in enumerate(images) if image is None]
+    _put(images, refused, _by_cpu(job, [reads[at] for at in refused]))
     return images
 
 
-def _copied(job: _Job, host: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Copy bytes to CUDA in one go: each copy from memory that is not pinned would wait."""
-    sizes = [image.numel() for image in host]
-    flat = torch.empty(sum(sizes), dtype=torch.uint8, device="cpu", pin_memory=True)
-    in_threads(
-        job.threads,
-        lambda both: both[0].copy_(both[1].view(-1)),
-        list(zip(torch.split(flat, sizes), host, strict=True)),
-    )
-    there = torch.split(flat.to(job.device, non_blocking=True), sizes)
-    return [part.view(image.shape) for part, image in zip(there, host, strict=True)]
+def _request(job: _Job, one: Read) -> Request | None:
+    if job.loaded is None or one.data is None or one.header is None:
+        return None
+    return request_of(one.data, job.loaded.backend, job.options, header=one.header)
 
 
-def _planes_of_array(image: Image) -> Image:
-    wide = image if image.ndim == 3 else image[:, :, None]
-    return np.ascontiguousarray(wide.transpose(2, 0, 1))
+def _by_device(job: _Job, loaded: Loaded, requests: list[Request]) -> list[Any]:
+    """Let the batch backend decode; None for what it refuses."""
+    made = ask(loaded, [request.item for request in requests], job.layout, job.device)
+    library = [image for image in made if image is not None]
+    try:
+        cut = [
+            image if request.cut is None else _part_of(image, request.cut)
+            for image, request in zip(made, requests, strict=True)
+            if image is not None
+        ]
+        placed = iter(on_device(cut, job.device, job.size, job.threads))
+    finally:
+        finish_with(loaded, library)
+    return [None if image is None else next(placed) for image in made]
 
 
-def _planes(image: torch.Tensor) -> torch.Tensor:
-    wide = image if image.ndim == 3 else image[:, :, None]
-    return wide.permute(2, 0, 1).contiguous()
+def _part_of(image: torch.Tensor, box: Box) -> torch.Tensor:
+    left, top, right, bottom = box
+    return image[:, top:bottom, left:right]
 
 
-def _put(images: list[Any], places: Sequence[int], made: Sequence[Any]) -> None:
+def _by_cpu(job: _Job, reads: list[Read]) -> list[Any]:
+    return from_host(_arrays(job, reads), job.device, job.size, job.threads)
+
+
+def _arrays(job: _Job, reads: list[Read]) -> list[Any]:
+    """Decode on the CPU: arrays, or errors."""
+    if not reads:
+        return []
+    options = {**job.options, "backend": job.cpu}
+    work = [one.source for one in reads]
+    made = decode_arrays(work, options, job.threads, on_error="return all")
+    return [
+        one.told(image) if isinstance(image, Exception) else image
+        for one, image in zip(reads, made, strict=True)
+    ]
+
+
+def _put(images: list[Any], places: Iterable[int], made: Iterable[Any]) -> None:
     for at, image in zip(places, made, strict=True):
         images[at] = image
-
-
-def _raise_first(images: list[Any]) -> None:
-    for at, image in enumerate(images):
-        if isinstance(image, BaseException):
-            raise named(image, at)

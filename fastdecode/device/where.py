@@ -37,10 +37,12 @@ def device_of(device: str | int | torch.device) -> torch.device:
         raise ValueError(f"there is no device {device!r}: {reason}") from error
     if found.type == "cuda":
         return _cuda(found)
+    if found.type == "meta":
+        raise ValueError("device 'meta' has no memory for pictures")
     try:
-        torch.empty(0, device=found)
-    except (AssertionError, NotImplementedError, RuntimeError) as error:
-        reason = str(error).partition("\n")[0]
+        torch.empty(0, dtype=torch.uint8, device=found).cpu()
+    except (AssertionError, ImportError, NotImplementedError, RuntimeError) as error:
+        reason = str(error).partition("\n")[0].partition(". ")[0]
         raise RuntimeError(f"device {str(found)!r} cannot be used: {reason}") from error
     return found
 

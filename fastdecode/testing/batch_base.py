@@ -37,10 +37,14 @@ class BatchDeclarationContract:
         torch = pytest.importorskip("torch")
         if self.device == "cuda" and not torch.cuda.is_available():
             pytest.skip("needs a CUDA device, and a PyTorch that is built with CUDA")
+        if not registry.entry(self.name).batch:
+            pytest.fail(f"{self.name} is registered without a batch backend")
         index = torch.cuda.current_device() if self.device == "cuda" else None
         try:
             return batch_backends.load(self.name, torch.device(self.device, index))
         except BackendUnavailable as error:
+            if not isinstance(error.__cause__, ImportError):  # of which it is one, if it says so
+                raise
             pytest.skip(str(error))
 
     def support(self, loaded: Loaded, data: bytes, layout: str = "RGB") -> Support:

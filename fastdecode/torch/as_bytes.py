@@ -11,7 +11,7 @@ from fastdecode.torch.fusing import Fused
 from fastdecode.torch.transforms.base import Crop, EncodedTransform
 from fastdecode.torch.transforms.normalize import Normalize
 
-__all__ = ["as_bytes", "for_slot"]
+__all__ = ["as_bytes", "for_slot", "put"]
 
 _C = TypeVar("_C", bound=Crop)
 
@@ -51,3 +51,27 @@ def for_slot(transform: EncodedTransform, out: torch.Tensor | None) -> Any:
     if isinstance(transform, Crop) and type(transform.normalize) is Normalize:
         return as_bytes(transform)
     return transform
+
+
+def put(image: Any, out: torch.Tensor, transform: Any) -> torch.Tensor:
+    """Write a finished picture into a slot of a batch.
+
+    Parameters
+    ----------
+    image : tensor or array of the slot's shape
+        As from the transform; or bytes, which are taken as they are.
+    out : tensor
+    transform : callable or None
+        The dataset's. If it ends by normalising but the slot is for bytes, that is undone.
+
+    Returns
+    -------
+    tensor
+        `out`.
+    """
+    made = torch.as_tensor(image)
+    head = transform.head if type(transform) is Fused else transform
+    normalize = head.normalize if isinstance(head, Crop) else None
+    if out.dtype == torch.uint8 != made.dtype and type(normalize) is Normalize:
+        made = normalize.undone(made)
+    return out.copy_(made)

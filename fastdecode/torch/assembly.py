@@ -129,13 +129,16 @@ class Assembly:
 
     def make(self, part: range) -> None:
         """Make some of the samples. Never raises: an error comes out at `result`."""
-        for at in self._begun(part):
-            if self._cancelled:
-                return
-            try:
-                self._samples[at] = self._sample(at)
-            except BaseException as error:  # of whatever kind: it belongs to the consumer
-                self._errors[at] = error
+        try:
+            for at in self._begun(part):
+                if self._cancelled:
+                    return
+                try:
+                    self._samples[at] = self._sample(at)
+                except BaseException as error:  # of whatever kind: it belongs to the consumer
+                    self._errors[at] = error
+        except BaseException as error:  # likewise: who waits for the part must not wait for ever
+            self._errors.setdefault(part.start, error)
         with self._lock:
             self._left -= 1
             if not self._left:
@@ -178,20 +181,34 @@ class Assembly:
         generator = _generators.generator
         generator.manual_seed(seed)
         slot = self._slot(at)
-        sample = self._recipe.source.fetch(index, generator, slot)
+        sample = self._fetched(at, index, generator, slot)
         if slot is not None and sample is not SKIPPED:
             image = sample[0] if isinstance(sample, tuple) else sample
             if image is not slot:  # what stands in for a damaged one came from elsewhere
                 slot.copy_(image)
         return sample
 
-    def result(self, timeout: float | None) -> Ready:
+    def _fetched(
+        self,
+        at: int,  # noqa: ARG002 - for a subclass
+        index: Any,
+        generator: torch.Generator,
+        slot: torch.Tensor | None,
+    ) -> Any:
+        return self._recipe.source.fetch(index, generator, slot)
+
+    def result(self, timeout: float | None) -> Ready | Assembly:
         """Wait for the batch.
 
         Parameters
         ----------
         timeout : float or None
             Seconds.
+
+        Returns
+        -------
+        Ready or Assembly
+            Itself, where it is read, and still to be decoded.
 
         Raises
         ------

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils.data import default_collate
 
-from fastdecode.device.normalize import normalized
 from fastdecode.torch.failures import SKIPPED
 from fastdecode.torch.transforms.normalize import Normalize
 
@@ -110,10 +109,6 @@ def handed_out(ready: Ready) -> Any:
     normalize = ready.normalize
     if normalize is None or ready.batch is None:
         return ready.batch
-
-    def floats(pictures: torch.Tensor) -> torch.Tensor:
-        return normalized(pictures, normalize.mean, normalize.std)
-
     # In a block for inference a batch is what it is outside: it may be kept for training.
     with torch.inference_mode(mode=False), torch.no_grad():
-        return with_pictures(ready.batch, floats)
+        return with_pictures(ready.batch, normalize)

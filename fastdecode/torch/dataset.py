@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from fastdecode import api
 from fastdecode.native import library
 from fastdecode.native.pool import Pool
-from fastdecode.torch.as_bytes import for_slot
+from fastdecode.torch.as_bytes import for_slot, put
 from fastdecode.torch.chosen import Chosen, Settings, choose
 from fastdecode.torch.dataset_options import DatasetOptions
 from fastdecode.torch.failures import DAMAGE, is_damage
+from fastdecode.torch.found import finished
 from fastdecode.torch.in_order import fetch_in_order
 from fastdecode.torch.lane import Lane
 from fastdecode.torch.mixin import DecodeMixin
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from fastdecode.torch.transforms.base import Quality
 
 __all__ = ["DatasetOptions", "DecodeDataset"]
+
+_settings_of = attrgetter(*Settings._fields)
 
 
 class DecodeDataset(DecodeMixin, TolerantDataset):
@@ -180,9 +184,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
         try:
             source, target = self.read(index)
             image, geometry = self._image(source, generator, out)
-            if geometry is not None and self._maps_targets():
-                target = self.map_target(target, geometry)
-            return image, target if self.target_transform is None else self.target_transform(target)
+            return image, finished(self, target, geometry)
         except DAMAGE as error:
             if is_damage(error):
                 self._naming(error, index, source)
@@ -239,16 +241,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
         return ", ".join(["whole pictures, nothing fused", *options])
 
     def _settings(self) -> Settings:
-        return Settings(
-            self.transform,
-            self.fuse,
-            self.quality,
-            self.headroom,
-            self.reduce,
-            self.min_size,
-            self.mode,
-            self.output,
-        )
+        return Settings(*_settings_of(self))
 
     def _chosen(self) -> Chosen:
         """Return the transform that is called; fuse again if anything it depends on has changed."""
@@ -280,6 +273,9 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
             raise ValueError("out needs an EncodedTransform: only that tells a sample's shape")
         image, geometry = self._picture(source)
         return (image if transform is None else transform(image)), geometry
+
+    def _put(self, image: Any, out: torch.Tensor) -> torch.Tensor:
+        return put(image, out, self._chosen().transform)
 
     def _fetch_all(self, indices: Sequence[int]) -> list[Any]:
         lane: Lane | None = self.__dict__.get("_lane")

@@ -7,7 +7,8 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
-from fastdecode.device.choice import choose
+from fastdecode import batch_backends, registry
+from fastdecode.device.choice import Choice, choose
 from fastdecode.device.where import device_of
 from fastdecode.errors import BackendUnavailable, UnknownBackend
 from fastdecode.torch.source import Source
@@ -48,13 +49,23 @@ class Plan(NamedTuple):
         As bytes, where floats are made later.
     normalize : Normalize or None
         By what they are made later, if they are.
+    decoding : Decoding
+        Who decodes this epoch: the CPU, too, if the dataset allows nothing else any more.
     way : Way or None
         Batches are decoded at once, and this becomes of their pictures.
     """
 
     source: Source
     normalize: Normalize | None
+    decoding: Decoding
     way: Way | None = None
+
+
+class _Hindrance(NamedTuple):
+    """What speaks against it, and what to do, in words."""
+
+    why: str
+    remedy: str
 
 
 def settle(
@@ -91,49 +102,97 @@ def settle(
     hindrance = _hindrance(source, collate_fn, workers)
     if asked == "auto":
         return _found(place, source, hindrance)
-    choice = choose(place, "gpu") if asked == "gpu" else choose(place, "auto", asked)
-    if choice.batch is None:
+    choice = _named(place, asked)
+    if hindrance is not None:
         raise ValueError(
-            f"decode={asked!r} names a backend that decodes no batches on {str(place)!r}: let "
-            "decode be 'cpu', and the dataset's backend the one that is to decode there"
+            f"decode={asked!r} is not possible: {hindrance.why}. {hindrance.remedy}, or leave it "
+            "at decode='cpu'"
         )
-    if hindrance:
-        why = f"decode={asked!r} is not possible: {hindrance}"
-        raise ValueError(f"{why}. {_WAY_OUT}, or leave it at decode='cpu'")
     return Decoding(choice.batch, choice.why)
 
 
-def _found(device: torch.device, source: Source, hindrance: str) -> Decoding:
+def _named(device: torch.device, asked: str) -> Choice:
+    """Choose whom the caller wants."""
+    if asked == "gpu":
+        return choose(device, "gpu")
+    able = batch_backends.names(device.type)
+    if asked in able:
+        return choose(device, "auto", asked)
+    if asked in registry.names():
+        raise ValueError(
+            f"decode={asked!r} names a backend that decodes no batches on {str(device)!r}: let "
+            "decode be 'cpu', and the dataset's backend the one that is to decode there"
+        )
+    raise UnknownBackend(
+        "decode must be 'cpu', 'gpu', 'auto' or the name of a backend that decodes batches on "
+        f"{str(device)!r} ({', '.join(able) or 'there is none'}), not {asked!r}"
+    )
+
+
+def _found(device: torch.device, source: Source, hindrance: _Hindrance | None) -> Decoding:
     """Choose for somebody who leaves it to us."""
+    why = "" if hindrance is None else hindrance.why
     if device.type == "cpu":
-        hindrance = hindrance or "batches stay in the host's memory"
-    elif not hindrance and source.decoding.backend is not None:
-        hindrance = f"the dataset asks for the backend {source.decoding.backend!r}"
-    if hindrance:
-        return Decoding(None, f"the CPU decodes: {hindrance}")
+        why = why or "batches stay in the host's memory"
+    elif not why and source.ours.backend is not None:
+        why = f"the dataset asks for the backend {source.ours.backend!r}"
+    if why:
+        return _on_cpu(why)
     try:
         choice = choose(device)
     except (BackendUnavailable, UnknownBackend, ValueError) as error:
-        return Decoding(None, f"the CPU decodes: {str(error).partition(chr(10))[0]}")
+        return _on_cpu(str(error).partition("\n")[0])
     return Decoding(choice.batch, choice.why)
 
 
-def _hindrance(source: Source, collate_fn: Callable[..., Any] | None, workers: int) -> str:
-    """Say what speaks against decoding batches at once; nothing if nothing does."""
+def _on_cpu(why: str) -> Decoding:
+    return Decoding(None, f"the CPU decodes: {why}")
+
+
+def _hindrance(
+    source: Source, collate_fn: Callable[..., Any] | None, workers: int
+) -> _Hindrance | None:
+    """Say what speaks against decoding batches at once; None if nothing does."""
     if workers:
-        return "worker processes (workers) make samples one by one"
+        return _Hindrance("worker processes make samples one by one", "Leave out workers")
     if collate_fn is not None:
-        return "collate_fn wants samples one by one"
+        return _Hindrance("collate_fn wants samples one by one", "Leave out collate_fn")
+    way = _at_once(source)
+    return way if isinstance(way, _Hindrance) else None
+
+
+def _at_once(source: Source) -> Way | _Hindrance:
+    """Return how a dataset's batches are decoded at once, or why they are not."""
     crop = source.crop
-    return crop if isinstance(crop, str) else ""
+    if isinstance(crop, str):
+        return _Hindrance(crop, _WAY_OUT)
+    if not source.isolated:
+        why = "its transform's random draws are not its own to control"
+        return _Hindrance(why, "Let all of them come from the generator that it is given")
+    return crop
+
+
+def _floats_later(source: Source, collate_fn: Callable[..., Any] | None) -> Normalize | _Hindrance:
+    """Return by what a dataset's floats are made later, or why they are not."""
+    if collate_fn is not None:
+        why = "collate_fn gets samples, and only it knows where their pictures go"
+        return _Hindrance(why, "Leave out collate_fn")
+    crop = source.crop
+    if isinstance(crop, str):
+        return _Hindrance(crop, _WAY_OUT)
+    if crop.crop.normalize is None:
+        why = "its transform makes bytes, and normalises nothing"
+        return _Hindrance(why, "Let it make torch.float32")
+    return crop.crop.normalize
 
 
 def plan_of(
     source: Source,
     collate_fn: Callable[..., Any] | None,
     normalize_on: NormalizeOn,
-    decoding: Decoding,
+    device: torch.device,
     asked: str,
+    decoding: Decoding,
 ) -> Plan:
     """Decide how batches are made of a dataset as it is now.
 
@@ -142,9 +201,11 @@ def plan_of(
     source : Source
     collate_fn : callable or None
     normalize_on : {"host", "device"}
-    decoding : Decoding
+    device : torch.device
     asked : str
         As of `settle`.
+    decoding : Decoding
+        From `settle`.
 
     Returns
     -------
@@ -155,24 +216,21 @@ def plan_of(
     ValueError
         The dataset does not allow it, or not any more.
     """
-    if decoding.backend is None and normalize_on == "host":
-        return Plan(source, None)
-    crop = source.crop
     if decoding.backend is not None:
-        if not isinstance(crop, str):
-            return Plan(source.of_bytes(), crop.crop.normalize, crop)
+        way = _at_once(source)
+        if isinstance(way, Way):
+            return Plan(source.of_bytes(), way.crop.normalize, decoding, way)
         if asked != "auto":
-            raise ValueError(f"decode={asked!r} is not possible any more: {crop}. {_WAY_OUT}")
-        if normalize_on == "host":
-            return Plan(source, None)
-    why = crop if isinstance(crop, str) else ""
-    if collate_fn is not None:
-        why = "collate_fn gets samples, and only it knows where their pictures go"
-    elif not isinstance(crop, str) and crop.crop.normalize is None:
-        why = "its transform makes bytes, and normalises nothing"
-    if why or isinstance(crop, str):
-        raise ValueError(
-            f"normalize_on='device' is not possible: {why}. {_WAY_OUT}, or leave it at "
-            "normalize_on='host'"
+            raise ValueError(f"decode={asked!r} is not possible any more: {way.why}. {way.remedy}")
+        decoding = _on_cpu(way.why)
+    if normalize_on == "host":
+        return Plan(source, None, decoding)
+    normalize = _floats_later(source, collate_fn)
+    if isinstance(normalize, _Hindrance):
+        raise ValueError(  # noqa: TRY004 - the dataset is of the right type
+            f"normalize_on='device' is not possible: {normalize.why}. {normalize.remedy}, or leave "
+            "it at normalize_on='host'"
         )
-    return Plan(source.of_bytes(), crop.crop.normalize)
+    if device.type == "cpu":  # the same floats, and sooner where the pixels are at hand
+        return Plan(source, None, decoding)
+    return Plan(source.of_bytes(), normalize, decoding)

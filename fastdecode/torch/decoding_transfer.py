@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections import deque
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
@@ -16,6 +18,8 @@ from fastdecode.torch.transfer import Transfer, recorded
 __all__ = ["DecodingTransfer"]
 
 _cuda: Any = torch.cuda  # which is annotated only in part
+_streams: dict[torch.device, torch.cuda.Stream] = {}
+_lock = threading.Lock()
 
 
 class _Place:
@@ -45,12 +49,17 @@ class DecodingTransfer(Transfer):
 
     Notes
     -----
-    All decoding is done on one stream, which lasts as long as this object, by one thread at a time.
-    What is allocated meanwhile, the pictures included, belongs to that stream's pool, and is used
-    again in its order. The consumer's own stream waits until a batch is decoded, and copies it to
+    All decoding is done on one stream for each device, by one thread of this object at a time. What
+    is allocated meanwhile, the pictures included, belongs to that stream's pool, and is used again
+    in its order. The consumer's own stream waits until a batch is decoded, and copies it to
     memory of its own: that is the consumer's, as any other tensor. The pictures are let go when the
     host has seen that this copy is done. So decoding never waits for the consumer's kernels, as it
     would if the copy ran on the decoding stream; and nothing needs ``record_stream``.
+
+    Loaders of one process share that stream. PyTorch keeps what it has freed for the stream that it
+    was allocated on, and gives cuBLAS a workspace for each (32 MB on a H100) that it never takes
+    back: a stream for each loader would cost all that anew. What they are asked for at the same
+    time is done one after another; the decoder is called by one thread at a time in any case.
     """
 
     def __init__(self, inner: Transfer, most: int) -> None:
@@ -63,7 +72,7 @@ class DecodingTransfer(Transfer):
     def enter_thread(self) -> None:
         self._inner.enter_thread()
         if self.device.type == "cuda" and self._stream is None:
-            self._stream = _cuda.Stream(self.device)
+            self._stream = _stream_on(self.device)
 
     def stage(self, batch: Any) -> Any:
         """Decode; the rest is staged by the other transfer."""
@@ -129,3 +138,22 @@ class DecodingTransfer(Transfer):
             elif not read.query():
                 break
             self._read.popleft()
+
+
+def _stream_on(device: torch.device) -> torch.cuda.Stream:
+    """Return the stream of this process on which loaders decode on a device."""
+    with _lock:
+        if device not in _streams:
+            _streams[device] = _cuda.Stream(device)
+        return _streams[device]
+
+
+def _forget() -> None:
+    """Start over in a forked child: a lock may be held there by nobody, and streams are no good."""
+    global _lock
+    _lock = threading.Lock()
+    _streams.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

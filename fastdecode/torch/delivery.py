@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import torch
 
 from fastdecode import batch_backends
 from fastdecode.device.where import device_of
-from fastdecode.torch.assembly import AtOnce
+from fastdecode.torch.assembly import Assembly, AtOnce
 from fastdecode.torch.collating import Ready
 from fastdecode.torch.decoding_transfer import DecodingTransfer
 from fastdecode.torch.epochs import Relay
@@ -24,7 +24,7 @@ __all__ = ["Delivery"]
 _DEPTH = 2
 
 
-class _Decoding(DevicePrefetcher):
+class _DecodingPrefetcher(DevicePrefetcher):
     """Prefetches by a transfer that decodes, on the CPU as on any other device."""
 
     def __init__(self, relay: Relay, transfer: DecodingTransfer) -> None:
@@ -57,7 +57,7 @@ class Delivery:
             place = device_of(device)
             batch_backends.load(decoder, place)
             inner = Transfer(place) if place.type == "cpu" else transfer_to(place, _DEPTH)
-            self._prefetcher = _Decoding(Relay(), DecodingTransfer(inner, 2 * _DEPTH))
+            self._prefetcher = _DecodingPrefetcher(Relay(), DecodingTransfer(inner, 2 * _DEPTH))
         elif device.type != "cpu":
             self._prefetcher = DevicePrefetcher(Relay(), device, depth=_DEPTH)
 
@@ -68,10 +68,10 @@ class Delivery:
         # Asked for anew: what a library holds does not come along into a forked process.
         return AtOnce(batch_backends.load(self._decoder, self._prefetcher.device), way)
 
-    def begin(self, batches: Iterator[Ready]) -> Iterator[Ready]:
-        """Deliver the batches of an epoch; one that is under way ends."""
+    def begin(self, batches: Iterator[Ready | Assembly]) -> Iterator[Ready]:
+        """Deliver the batches of an epoch, decoded; one that is under way ends."""
         if self._prefetcher is None:
-            return batches
+            return cast("Iterator[Ready]", batches)  # nothing is left to be decoded
         self._prefetcher.loader.batches = batches
         return iter(self._prefetcher)
 

@@ -11,16 +11,17 @@ import torch
 
 from fastdecode import formats
 from fastdecode.buffers import as_buffer
-from fastdecode.device.ask import ask, hold
+from fastdecode.device.ask import ask, finish_with
 from fastdecode.device.resize import resized
 from fastdecode.device.routing import Request, request_of
 from fastdecode.torch.assembly import Assembly, AtOnce, Recipe, stopped_early
 from fastdecode.torch.collating import Ready, collate
 from fastdecode.torch.crew import Crew
 from fastdecode.torch.failures import SKIPPED
+from fastdecode.torch.found import Found, finished
 from fastdecode.torch.order import Item
 from fastdecode.torch.transforms.base import Plan, geometry_of
-from fastdecode.types import Box
+from fastdecode.types import Box, Buffer, Header
 
 __all__ = ["EncodedBatch"]
 
@@ -36,14 +37,11 @@ class _Asked(NamedTuple):
     box : (left, top, right, bottom)
         What is resized of the part that was asked for, in pixels of that.
     flip : bool
-    target : object
-        As the dataset hands it out.
     """
 
     request: Request
     box: tuple[float, float, float, float]
     flip: bool
-    target: Any
 
 
 class EncodedBatch(Assembly):
@@ -74,6 +72,7 @@ class EncodedBatch(Assembly):
         self._how = how
         self._crew = crew
         self._asked: dict[int, _Asked] = {}
+        self._found: dict[int, Found] = {}
         self._slots: dict[int, torch.Tensor] = {}
         self._timeout: float | None = None
         self._looked = False
@@ -92,35 +91,46 @@ class EncodedBatch(Assembly):
 
     def _look(self, at: int) -> _Asked | None:
         index, seed = self._items[at]
-        source, way = self._recipe.source, self._how.way
-        dataset = source.decoding
+        source = self._recipe.source
+        dataset = source.ours
         try:
-            found, target = dataset.read(source.place(index))
-            data = as_buffer(dataset._encoded(found))
+            place, target = dataset.read(source.place(index))
+            found = self._found[at] = Found(place, dataset._encoded(place), target)
+            data = as_buffer(found.data)
             header = formats.probe(data)
-            plan = way.crop.seeded_plan(header.width, header.height, seed)
-            if plan.size != self._size:
-                return None
-            part = _part_of(plan)
-            everything = part == (0, 0, header.width, header.height)
-            options = {"orient": dataset.orient, "region": None if everything else part}
-            request = request_of(data, self._how.loaded.backend, options)
-            if request is None:
-                return None
-            if way.maps:
-                target = dataset.map_target(target, geometry_of(plan))
-            if dataset.target_transform is not None:
-                target = dataset.target_transform(target)
+            plan = self._how.way.crop.seeded_plan(header.width, header.height, seed)
+            asked = self._asked_for(data, header, plan) if plan.size == self._size else None
+            if asked is not None:
+                geometry = geometry_of(plan) if self._how.way.maps else None
+                target = finished(dataset, target, geometry)
+                self._found[at] = found._replace(target=target, finished=True)
         except BaseException:  # it comes again when the dataset makes the item by itself
             return None
-        return _Asked(request, _shown(plan, part), plan.flip, target)
+        return asked
+
+    def _asked_for(self, data: Buffer, header: Header, plan: Plan) -> _Asked | None:
+        """Ask for what a plan shows of a picture, if the backend may be asked for that."""
+        loaded, orient = self._how.loaded, self._recipe.source.ours.orient
+        part = _part_of(plan)
+        everything = part == (0, 0, header.width, header.height)
+        options = {"orient": orient, "region": None if everything else part}
+        # The JPEG engine of a GPU decodes whole pictures; windows may leave it, for decoders
+        # that load the CPU, on which the others are made.
+        windows = loaded.device.type != "cuda"
+        request = request_of(data, loaded.backend, options, windows=windows, header=header)
+        return None if request is None else _Asked(request, _shown(plan, part), plan.flip)
+
+    def _fetched(
+        self, at: int, index: Any, generator: torch.Generator, slot: torch.Tensor | None
+    ) -> Any:
+        return self._recipe.source.fetch(index, generator, slot, self._found.pop(at, None))
 
     def _slot(self, at: int) -> torch.Tensor:
         shape = self._how.way.crop.shape or ()
         slot = self._slots[at] = torch.empty(shape, dtype=torch.uint8, device="cpu")
         return slot
 
-    def result(self, timeout: float | None) -> Any:
+    def result(self, timeout: float | None) -> EncodedBatch:
         """Wait until everything is read, and return this. Errors come out at `decoded`."""
         self._timeout = timeout
         self._wait(timeout)
@@ -153,14 +163,14 @@ class EncodedBatch(Assembly):
         try:
             pictures = self._resized(made) if made else None
         finally:
-            hold(list(made.values()), device)
+            finish_with(self._how.loaded, list(made.values()))
         self._make_others([at for at in places if at not in made])
         try:
             self._raise_first()
         except StopIteration as error:
             raise stopped_early(error) from error
         for at in made:
-            sample = (_DECODED, self._asked[at].target)
+            sample = (_DECODED, self._found[at].target)
             self._samples[at] = self._recipe.source.handed_out(sample)
         return self._joined(list(made), pictures, device)
 

@@ -85,10 +85,10 @@ class ThreadEpoch:
         size = self._part if lane is None else lane.part
         return Assembly(recipe, items, self._next, size, lane)
 
-    def __iter__(self) -> Iterator[Ready]:
+    def __iter__(self) -> Iterator[Ready | Assembly]:
         return self
 
-    def __next__(self) -> Ready:
+    def __next__(self) -> Ready | Assembly:
         if self._process != os.getpid():  # the threads stayed behind
             raise RuntimeError("this iterator belongs to the process that this one was forked from")
         if self._closed:
@@ -164,7 +164,7 @@ class Epoch:
 class Relay:
     """The one iterable that the prefetcher wraps: it gives whichever epoch is current."""
 
-    batches: Iterator[Ready]
+    batches: Iterator[Ready | Assembly]
 
-    def __iter__(self) -> Iterator[Ready]:
+    def __iter__(self) -> Iterator[Ready | Assembly]:
         return self.batches

@@ -53,8 +53,8 @@ class Loader:
         ``"auto"``: one for each core that this process may use; but worker processes instead, as
         many, for a dataset that threads cannot help: one whose random draws are not its own to
         control, such as a transform of the user's, or a backend that holds the GIL. 0 makes each
-        batch in the calling thread. If you ask for threads in spite of that, such draws are no
-        more than the global generators give.
+        batch in the calling thread or, on its way to a device, in the one that prefetches. If you
+        ask for threads in spite of that, such draws are no more than the global generators give.
     workers : int
         Make batches in so many processes instead, for datasets whose own Python is slow. They are
         started at each epoch, with the dataset as it is then.
@@ -68,11 +68,14 @@ class Loader:
     decode : str
         ``"cpu"``; ``"gpu"``: a batch backend decodes whole batches on the device, and resizes them
         there; ``"auto"``: what ``calibrate(device=…)`` measured to be fastest, else the GPU if that
-        is possible; or the name of a batch backend. Crops and flips are the same, pixels nearly.
-        What a batch backend does not read is decoded by the CPU, and joins in order.
+        is possible; or the name of a batch backend, whatever the dataset's own `backend` is, which
+        then decodes only what the CPU does: what a batch backend does not read, joined in order.
+        Crops and flips are the same, pixels nearly. Like `normalize_on`, it needs a transform that
+        is done while decoding (see `fuse`), and no `collate_fn`; besides, no `workers`.
     normalize_on : {"host", "device"}
         Where a transform's floats are made. ``"device"``: bytes are copied, a quarter as many, and
-        the floats are the same. What is decoded on a device is always normalised there.
+        the floats are the same; without a device it is as ``"host"``. What a batch backend decodes
+        is always normalised where it is.
     collate_fn : callable, optional
         From a list of samples to a batch, as for torch's DataLoader. It is called where the batch
         is asked for, or in a worker process; only there its own random draws follow from `seed`.
@@ -82,7 +85,8 @@ class Loader:
         This process's share; by default from torch.distributed, if that is initialised. No item
         goes to two ranks and none is repeated, so without `drop_last` some ranks may have one more.
     timeout : float, optional
-        Seconds after which a batch that is still missing is a TimeoutError.
+        Seconds after which a batch that is still missing is a TimeoutError. Where a batch backend
+        decodes, that is for files that are not read in time.
     progress : bool
         Show a bar (needs rich).
 
@@ -93,7 +97,9 @@ class Loader:
     epoch : int
         The one that is running, or that comes next.
     decoding : Decoding
-        Its `backend` is the batch backend that decodes, or None for the CPU; `why` says why.
+        Its `backend` is the name of the batch backend that decodes, or None for the CPU; `why` says
+        why, in words. It is settled when the loader is made; where the dataset does not allow it in
+        a later epoch, ``"auto"`` lets the CPU decode that, and this says so once it has begun.
 
     Raises
     ------
@@ -158,17 +164,17 @@ class Loader:
         self._source = Source(dataset)
         self._shuffle = bool(shuffle)
         self._position = Position()
-        self.decoding = settle(decode, self.device, self._source, collate_fn, workers)
-        apart = self.decoding.backend is not None
+        self._settled = settle(decode, self.device, self._source, collate_fn, workers)
+        apart = self._settled.backend is not None
         self.threads, self.workers = how_many(self._source, threads, workers, apart=apart)
-        self._plan()  # which says at once what does not go together
+        self.decoding = self._plan().decoding  # which says at once what does not go together
         self._set_up()
 
     def _set_up(self) -> None:
         """Make what belongs to this process, and cannot be copied or pickled."""
         self._makers = Makers(self.threads, self.workers, self.prefetch, self.timeout)
         # Once, because its streams are to last; and now, because the device may be missing.
-        self._delivery = Delivery(self.device, self.decoding.backend)
+        self._delivery = Delivery(self.device, self._settled.backend)
         self._memory = BatchMemory(self.prefetch + 2, pinned=self.device.type == "cuda")
 
     def __getstate__(self) -> dict[str, Any]:
@@ -202,6 +208,7 @@ class Loader:
     def __iter__(self) -> Iterator[Any]:
         """Begin an epoch: the next one, or where `set_epoch` or `load_state_dict` said."""
         plan = self._plan()
+        self.decoding = plan.decoding
         position = self._position = self._position.begun()
         self.skipped = 0
         order = position.order(self._sharding, self.sampler, *world(*self._ranks))
@@ -216,7 +223,7 @@ class Loader:
 
     def _plan(self) -> Plan:
         """Look how batches are made of the dataset as it is now."""
-        how = self.collate_fn, self.normalize_on, self.decoding, self.decode
+        how = self.collate_fn, self.normalize_on, self.device, self.decode, self._settled
         return plan_of(self._source, *how)
 
     def _handed(self, position: Position, ready: Ready | None) -> None:

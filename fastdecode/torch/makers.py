@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator
 
-from fastdecode.torch.assembly import Recipe
+from fastdecode.torch.assembly import Assembly, Recipe
 from fastdecode.torch.collating import Ready
 from fastdecode.torch.crew import Crew
 from fastdecode.torch.epochs import ThreadEpoch
@@ -40,8 +40,8 @@ class Makers:
         self._processes: ProcessWorkers | None = None
         self._under_way: weakref.WeakSet[ThreadEpoch] = weakref.WeakSet()
 
-    def epoch(self, recipe: Recipe, order: Order, start: int) -> Iterator[Ready]:
-        """Begin an epoch at one of its batches."""
+    def epoch(self, recipe: Recipe, order: Order, start: int) -> Iterator[Ready | Assembly]:
+        """Begin an epoch at one of its batches, which may be still to be decoded."""
         if self._workers:
             if self._processes is None:
                 self._processes = ProcessWorkers(self._workers, self._prefetch, self._timeout)

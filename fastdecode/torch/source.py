@@ -15,6 +15,7 @@ from fastdecode.native.pool import Pool
 from fastdecode.preference import load_named, preferred
 from fastdecode.torch.dataset import DecodeDataset
 from fastdecode.torch.failures import SKIPPED, Failures
+from fastdecode.torch.found import Found
 from fastdecode.torch.lane import Lane
 from fastdecode.torch.way import Way, crop_of
 
@@ -91,8 +92,8 @@ class Source:
         return source
 
     @property
-    def decoding(self) -> Any:
-        """The dataset itself where there is a `crop`."""
+    def ours(self) -> Any:
+        """The package's own dataset, without the subsets around it; None if it is none of those."""
         return self._decoding
 
     def place(self, index: Any) -> Any:
@@ -121,7 +122,13 @@ class Source:
         """Whether `errors` is told of what is damaged."""
         return self._decoding is not None
 
-    def fetch(self, index: Any, generator: torch.Generator | None, out: torch.Tensor | None) -> Any:
+    def fetch(
+        self,
+        index: Any,
+        generator: torch.Generator | None,
+        out: torch.Tensor | None,
+        found: Found | None = None,
+    ) -> Any:
         """Return a sample, or SKIPPED.
 
         Parameters
@@ -131,15 +138,18 @@ class Source:
             For all random draws; None for torch's global one.
         out : tensor or None
             Slot of a batch for the image.
+        found : Found or None
+            What was read for it already, where there is a `crop`.
         """
         if self._decoding is None:
             return self.dataset[index]
         if out is None and self.as_bytes:
             out = torch.empty(self.shape or (), dtype=torch.uint8, device="cpu")
         place, among = self.place(index), self._subset
-        return self.handed_out(
-            self._decoding.fetch(place, generator=generator, out=out, among=among)
-        )
+        fetch = self._decoding.fetch
+        if found is None:  # a subclass with its own `fetch` may not know that
+            return self.handed_out(fetch(place, generator=generator, out=out, among=among))
+        return self.handed_out(fetch(place, generator=generator, out=out, among=among, found=found))
 
     def handed_out(self, sample: Any) -> Any:
         """Return the picture alone of a dataset that has no targets."""

@@ -24,6 +24,7 @@ from fastdecode.torch.failures import (
     record,
     several,
 )
+from fastdecode.torch.found import Found
 
 __all__ = ["TolerantDataset", "plain_index"]
 
@@ -77,6 +78,7 @@ class TolerantDataset(Dataset[Any]):
         generator: torch.Generator | None = None,
         out: torch.Tensor | None = None,
         among: Sequence[int] | None = None,
+        found: Found | None = None,
     ) -> Any:
         """Make one sample, or what `on_error` puts in its place: what loaders call.
 
@@ -89,6 +91,8 @@ class TolerantDataset(Dataset[Any]):
             As for `load`.
         among : sequence of int, optional
             The indices that ``on_error="replace"`` may draw from, such as those of a subset.
+        found : Found, optional
+            What was read for it already.
 
         Returns
         -------
@@ -102,6 +106,8 @@ class TolerantDataset(Dataset[Any]):
             With ``on_error="raise"``, and where too many in a row are damaged.
         """
         try:
+            if found is not None:
+                return found.made(self, index, generator, out)
             return self._made(index, generator, out)
         except DAMAGE as error:
             sample = self._instead(index, error, generator, out, among)
@@ -235,13 +241,11 @@ class TolerantDataset(Dataset[Any]):
                 f"on_error returned a picture of shape {getattr(image, 'shape', None)}, but the "
                 f"batch has room for {tuple(out.shape)}"
             )
-        if out.dtype == torch.uint8 and torch.as_tensor(image).dtype != torch.uint8:
-            raise ValueError(
-                f"on_error returned a picture of {torch.as_tensor(image).dtype}, but the batch is "
-                "made of torch.uint8: return bytes (normalize_on='host' and decode='cpu' take "
-                "what is normalised already)"
-            )
-        return out.copy_(torch.as_tensor(image)), target
+        return self._put(image, out), target
+
+    def _put(self, image: Any, out: torch.Tensor) -> torch.Tensor:
+        """Write what stands in for a picture into a slot of a batch."""
+        return out.copy_(torch.as_tensor(image))
 
     def _naming(self, error: Exception, index: int, source: object) -> None:
         """Say in an error which sample it is about: for a subclass that knows more than its path.

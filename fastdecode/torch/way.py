@@ -1,4 +1,4 @@
-"""Whether the native core can make a dataset's samples by itself, and how."""
+"""Whether others can make a dataset's samples, and how: the native core, or a batch backend."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OF_CROP = ("__call__", "with_geometry", "reduce_for", "_checked", "_pixels", "n
 
 
 class Way(NamedTuple):
-    """How a dataset makes its samples, where the core can do it.
+    """How a dataset makes its samples, where others than it can do the same.
 
     Attributes
     ----------

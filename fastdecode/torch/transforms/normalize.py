@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 
@@ -32,7 +33,7 @@ class Normalize:
     Notes
     -----
     The same as torchvision's ``ToDtype(float32, scale=True)`` and ``Normalize``, in one
-    multiplication and one addition.
+    multiplication and one addition, each rounded to float32: the same bits on any device.
     """
 
     def __init__(
@@ -84,16 +85,44 @@ class Normalize:
                 f"not {tuple(out.shape)} of {out.dtype}"
             )
         factor, bias = self._constants(pixels.device)
-        # Converted first, then scaled in place: faster than a multiplication of mixed types.
+        if out is None and pixels.device.type != "cpu":
+            # By promotion the bytes become floats on the way: no kernel for that alone.
+            values = torch.empty_like(pixels, dtype=torch.float32)
+            return torch.mul(pixels, factor, out=values).add_(bias)
+        # On the CPU converting first is faster than a multiplication of mixed types.
         values = pixels.float() if out is None else out.copy_(pixels)
         return values.mul_(factor).add_(bias)
 
+    def undone(self, values: torch.Tensor) -> torch.Tensor:
+        """Return the bytes that these floats were made of.
+
+        Parameters
+        ----------
+        values : tensor, (..., 3, H, W)
+
+        Returns
+        -------
+        tensor of uint8, (..., 3, H, W)
+            The nearest level of each.
+        """
+        factor, bias = self._constants(values.device)
+        return ((values - bias) / factor).round_().clamp_(0, 255).to(torch.uint8)
+
     def _constants(self, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-        """Keep them on each device, as threads may normalise on several at once."""
+        """Keep them on each device, as threads may normalise on several at once.
+
+        Bringing them there waits for it, so they may be used on any stream.
+        """
         if device not in self._on:
             factor, bias = self._on[torch.device("cpu")]
-            self._on[device] = factor.to(device), bias.to(device)
+            with torch.inference_mode(mode=False):  # or they would be of no use outside of such
+                self._on[device] = factor.to(device), bias.to(device)
         return self._on[device]
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A process that this is sent to may have no business with the device.
+        cpu = torch.device("cpu")
+        return {**self.__dict__, "_on": {cpu: self._on[cpu]}}
 
     def __repr__(self) -> str:
         return f"Normalize(mean={self.mean}, std={self.std})"

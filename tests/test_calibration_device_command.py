@@ -1,0 +1,99 @@
+"""``python -m fastdecode calibrate --device``: what it prints, what it keeps, and how it ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from fastdecode import calibrate_command  # noqa: E402 - these need torch
+from fastdecode.device.ranking import DeviceRanking  # noqa: E402
+from fastdecode.testing import encode, picture  # noqa: E402
+
+CUDA = torch.cuda.is_available()
+SHORT = ("--seconds", "0.01")
+
+
+def test_the_command_keeps_it_beside_the_ranking(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``--device`` prints a table of 80 columns, and leaves the ranking of the CPU alone."""
+    pytest.importorskip("nvidia.nvimgcodec")
+    monkeypatch.setenv("FASTDECODE_RANKING", str(tmp_path / "ranking.json"))
+    monkeypatch.setenv("FASTDECODE_DISABLE", "dali")
+    monkeypatch.setenv("COLUMNS", "80")
+    (tmp_path / "ranking.json").write_text("mine")
+    (tmp_path / "one.jpg").write_bytes(encode(picture(80, 64)))
+
+    status = calibrate_command.main(
+        ["--device", "cpu", "--batch", "2", *SHORT, str(tmp_path / "one.jpg")]
+    )
+    said = capsys.readouterr().out
+
+    assert status == 0
+    assert "nvimgcodec" in said
+    assert "vs CPU" in said
+    assert max(map(len, said.splitlines())) <= 80
+    assert (tmp_path / "ranking.json").read_text() == "mine"
+    (place,) = tmp_path.glob("ranking-device-*.json")
+    assert {"cpu", "nvimgcodec"} <= set(DeviceRanking.load(place).order())
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"), [({"progressive": True}, "jpeg"), ({}, "gif")], ids=["progressive", "gif"]
+)
+def test_chance_is_not_kept(
+    options: dict[str, Any],
+    kind: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Of files that only the CPU decodes nothing is kept; exit status 2, and the reason."""
+    pytest.importorskip("nvidia.nvimgcodec")
+    monkeypatch.setenv("FASTDECODE_RANKING", str(tmp_path / "kept" / "ranking.json"))
+    monkeypatch.setenv("FASTDECODE_DISABLE", "dali")
+    file = tmp_path / f"one.{kind}"
+    file.write_bytes(encode(picture(80, 64), kind, **options))
+
+    with pytest.raises(SystemExit) as ended:
+        calibrate_command.main(["--device", "cpu", "--batch", "2", *SHORT, str(file)])
+
+    assert ended.value.code == 2
+    assert "nothing was compared: the CPU" in capsys.readouterr().err
+    assert not list((tmp_path / "kept").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--batch", "8"), "--batch is for --device"),
+        (("--device", "cpu", "--batch", "0"), "positive whole numbers"),
+        (("--device", "nonsense"), "no device 'nonsense'"),
+        (("--device", ""), "there is no device ''"),
+        (("--device", "cpu", "--to", "FILE"), "--to is not for --device"),
+        pytest.param(
+            ("--device", "0"),
+            "device 'cuda:0' cannot be used",
+            marks=pytest.mark.skipif(CUDA, reason="there is a CUDA device here"),
+        ),
+        pytest.param(
+            ("--device", "cuda"),
+            "device 'cuda' cannot be used",
+            marks=pytest.mark.skipif(CUDA, reason="there is a CUDA device here"),
+        ),
+    ],
+    ids=str,
+)
+def test_wrong_arguments_of_the_command(
+    arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit status 2, and a message."""
+    with pytest.raises(SystemExit) as ended:
+        calibrate_command.main(arguments)
+
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err

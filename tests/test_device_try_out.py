@@ -1,0 +1,109 @@
+"""What a batch backend finds out when it is constructed, and the windows that it decodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from device_doubles import batch_double, honest, refusing, tensor_of  # noqa: E402
+
+from fastdecode import probe  # noqa: E402
+from fastdecode.adapters.batch_base import (  # noqa: E402
+    BatchBackend,
+    BatchItem,
+    narrowed,
+    try_out,
+    widened,
+)
+from fastdecode.errors import BackendUnavailable  # noqa: E402
+from fastdecode.testing import encode, picture  # noqa: E402
+
+
+def double(answer: Any) -> BatchBackend:
+    """Construct a test double that declares windows."""
+    return batch_double(answer, regions=True)(torch.device("cpu"), 1)
+
+
+def declares_windows(backend: BatchBackend) -> bool:
+    return any(support.region for support in backend.supports["jpeg"])
+
+
+def test_what_decodes_windows_still_declares_them() -> None:
+    """Where a window comes out, in its form, the declaration stands."""
+    backend = double(honest)
+
+    try_out(backend)
+
+    assert declares_windows(backend)
+
+
+def raise_for_windows(items: Any, layout: str) -> Any:
+    if items[0].window:
+        raise RuntimeError("no windows with this version")
+    return honest(items, layout)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        refusing(lambda item: item.window is not None, honest),
+        raise_for_windows,
+        lambda items, layout: [tensor_of(item._replace(window=None), layout) for item in items],
+    ],
+    ids=["refuses them", "raises", "gives the whole"],
+)
+def test_what_decodes_no_windows_declares_none(answer: Any) -> None:
+    """Where windows are refused, whole pictures are asked for from then on, not the CPU."""
+    backend = double(answer)
+    others = backend.supports["jpeg"][0].subsamplings
+
+    try_out(backend)
+
+    assert not declares_windows(backend)
+    assert backend.supports["jpeg"][0].subsamplings == others
+
+
+def raise_always(items: Any, layout: str) -> Any:
+    raise OSError("no nvJPEG here")
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (raise_always, "decodes nothing: no nvJPEG here"),
+        (refusing(lambda _: True, honest), "decodes nothing, and does not say why"),
+        (lambda items, layout: [image[:, 1:] for image in honest(items, layout)], r"\(3, 95, 96\)"),
+    ],
+    ids=["raises", "refuses", "gives another shape"],
+)
+def test_what_decodes_nothing_is_unavailable(answer: Any, words: str) -> None:
+    """A library that does not decode at all is an error at once, in its own words."""
+    with pytest.raises(BackendUnavailable, match=words):
+        try_out(double(answer))
+
+
+@pytest.mark.parametrize("margin", [0, 2])
+@pytest.mark.parametrize("sides", [(40, 30), (17, 9), (5, 3)], ids=str)
+def test_a_window_is_cut_out_of_a_larger_one(sides: tuple[int, int], margin: int) -> None:
+    """What is decoded has the margin, and 16 columns, as far as there are any; the rest is cut."""
+    data = encode(picture(*sides))
+    header = probe(data)
+    random = np.random.default_rng(header.width + margin)
+    for _ in range(60):
+        left, right = sorted(random.choice(header.width + 1, 2, replace=False).tolist())
+        top, bottom = sorted(random.choice(header.height + 1, 2, replace=False).tolist())
+        item = BatchItem(data, header, (left, top, right, bottom))
+
+        decoded = widened(item, margin)
+
+        assert decoded is not None
+        assert 0 <= decoded[0] <= max(0, left - margin)
+        assert header.width >= decoded[2] >= min(header.width, right + margin)
+        assert decoded[2] - decoded[0] >= min(16, header.width)
+        assert decoded[1::2] == (max(0, top - margin), min(header.height, bottom + margin))
+        image = narrowed(tensor_of(item._replace(window=decoded), "RGB"), item, decoded)
+        np.testing.assert_array_equal(image, tensor_of(item, "RGB"))
