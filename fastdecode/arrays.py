@@ -54,7 +54,7 @@ def decode_arrays(
             return _decode_item(work[index], {**options, "out": outs[index]})
         except (FastDecodeError, OSError, TypeError, ValueError) as error:
             if on_error == "return all" or (on_error == "return" and is_the_items(error)):
-                return error
+                return without_frames(error)
             named(error, index)
             raise
 
@@ -105,6 +105,15 @@ def _by_core(
     chunks = [slice(at, at + some.chunk) for at in range(0, len(work), some.chunk)]
     done = _in_order([_pool(count).submit(some.make, work[at], targets[at]) for at in chunks])
     return [result for chunk in done for result in chunk]
+
+
+def without_frames(error: Exception) -> Exception:
+    """Let go of where an error came from: that holds all pictures of the batch, and they it."""
+    one: BaseException | None = error
+    while one is not None:
+        one.__traceback__ = None
+        one = one.__cause__ or one.__context__
+    return error
 
 
 def is_the_items(error: Exception) -> bool:

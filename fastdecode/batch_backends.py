@@ -80,6 +80,8 @@ def load(name: str, device: torch.device) -> Loaded:
             try:
                 _loaded[key] = Loaded(name, _construct(name, device), device)
             except (Exception, SystemExit) as failure:  # a broken plugin may raise anything
+                if _may_pass(failure):
+                    raise
                 _failed[key] = failure.with_traceback(None)
         if key in _failed:
             error = _failed[key]
@@ -107,6 +109,13 @@ def _construct(name: str, device: torch.device) -> BatchBackend:
     if not isinstance(getattr(backend, "supports", None), Mapping):
         raise TypeError(f"{target!r} does not declare what it supports")
     return backend
+
+
+def _may_pass(failure: BaseException) -> bool:
+    """Whether it may go well another time: when there is memory on the device again."""
+    from fastdecode.adapters.batch_base import is_of_the_device
+
+    return is_of_the_device(failure)
 
 
 def _way_out(name: str, error: BaseException) -> str:

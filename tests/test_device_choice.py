@@ -149,6 +149,31 @@ def test_a_device_that_it_does_not_know() -> None:
         batch_backends.load("single", CPU)
 
 
+def test_the_cpu_has_no_number() -> None:
+    """Also "cpu:0" is the CPU, as tensors call it, and what is decoded there is not refused."""
+    assert device_of("cpu:0") == CPU
+
+
+@pytest.mark.usefixtures("own_registry")
+def test_what_may_pass_is_not_remembered() -> None:
+    """A backend for which there was no memory is tried again; one that is broken is not."""
+    tried = []
+
+    class Short(batch_double()):  # type: ignore[misc]
+        """A test double."""
+
+        def __init__(self, device: Any, threads: int) -> None:
+            tried.append(device)
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+
+    register("short", NoSingle, batch=Short)
+
+    for _ in range(2):
+        with pytest.raises(torch.cuda.OutOfMemoryError):
+            batch_backends.load("short", CPU)
+    assert len(tried) == 2
+
+
 def test_other_devices() -> None:
     """A device of another kind that is not there is named, too."""
     with pytest.raises(RuntimeError, match="'mps' cannot be used"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import sys
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,27 @@ def test_each_file_is_read_once(tmp_path: Path) -> None:
     decode_batch(paths, device="cpu", backend="double")
 
     assert sorted(opened) == [str(path) for path in paths]
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"device": "cpu"}, {"device": "cpu", "backend": "double"}], ids=str
+)
+def test_an_error_holds_no_pictures(options: dict[str, Any]) -> None:
+    """Who keeps the errors of damaged files does not keep their batches with them."""
+    register_double(honest)
+
+    *_, error = decode_batch([*PHOTOS, CUT], on_error="return", **options)
+
+    assert isinstance(error, DecodeError)
+    assert _frames_of(error) == 0
+
+
+def _frames_of(error: BaseException | None) -> int:
+    """Count the frames that an error, and those that led to it, hold."""
+    if error is None:
+        return 0
+    own = len(list(traceback.walk_tb(error.__traceback__)))
+    return own + _frames_of(error.__cause__ or error.__context__)
 
 
 def test_what_is_left_to_the_cpu_is_counted() -> None:

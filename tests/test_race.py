@@ -107,25 +107,27 @@ def test_nobody_left() -> None:
     assert own.speeds() == {}
 
 
-def test_nothing_is_played_without_time() -> None:
-    """When the time is up, what was not measured has no result."""
-    own, turns = contest({"a": 1.0, "b": 2.0})
+def test_one_is_played_without_time() -> None:
+    """However short the time, one thing is known; what was not measured has no result."""
+    first, turns = contest({"a": 1.0, "b": 2.0})
+    second, others = contest({"a": 1.0, "b": 2.0})
 
-    race.run([own], lambda: 0.0, lambda: None)
+    race.run([first, second], lambda: 0.0, lambda: None)
 
-    assert not turns
-    assert own.speeds() == {}
+    assert turns == {"a": 1, "b": 1}
+    assert not others
+    assert second.speeds() == {}
 
 
 def test_all_get_as_many_rounds() -> None:
-    """Contests are played in turn until the time is up."""
+    """Contests are played in turn until the time is up, after one round of the first."""
     contests = [contest({"a": 1.0, "b": 1.0}) for _ in range(3)]
     told = []
 
     race.run([own for own, _ in contests], rounds_left(7), lambda: told.append(1))
 
-    assert sorted(own.rounds for own, _ in contests) == [2, 2, 3]
-    assert len(told) == 7
+    assert sorted(own.rounds for own, _ in contests) == [2, 2, 4]
+    assert len(told) == 8
 
 
 def test_what_is_decided_is_not_played_on() -> None:

@@ -7,7 +7,7 @@ import io
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from PIL import Image as PillowImage
 
@@ -20,7 +20,15 @@ if TYPE_CHECKING:
     from fastdecode.adapters.base import Support
     from fastdecode.types import Box, Buffer, Format, Header
 
-__all__ = ["BatchBackend", "BatchItem", "narrowed", "need_device", "try_out", "widened"]
+__all__ = [
+    "BatchBackend",
+    "BatchItem",
+    "is_of_the_device",
+    "narrowed",
+    "need_device",
+    "try_out",
+    "widened",
+]
 
 _NARROW = 16
 _WINDOW = (17, 19, 81, 82)
@@ -179,8 +187,27 @@ def _refusal(backend: BatchBackend, item: BatchItem) -> str:
         if tuple(image.shape) != (3, bottom - top, right - left):
             return f" right: the shape is {tuple(image.shape)}"
     except Exception as error:  # the edge of the package: libraries raise whatever they like
+        if is_of_the_device(error):
+            raise
         return f": {error}"
     return ""
+
+
+def is_of_the_device(error: BaseException) -> bool:
+    """Whether it is the device that failed, or its memory, and not the library over a picture.
+
+    After most errors of CUDA every call in this process gives the same error. Were that taken for a
+    refusal, each picture of a batch would be asked for one by one in vain. And memory that is short
+    now need not be so later.
+    """
+    import torch
+
+    cuda: Any = torch.cuda  # which is annotated only in part
+    # PyTorch 2.5 gave the first its name; the second came with 2.8, and before only the text tells.
+    out_of_memory = getattr(torch, "OutOfMemoryError", cuda.OutOfMemoryError)
+    if isinstance(error, (out_of_memory, getattr(torch, "AcceleratorError", ()))):
+        return True
+    return isinstance(error, RuntimeError) and str(error).startswith("CUDA error")
 
 
 def widened(item: BatchItem, margin: int = 0) -> Box | None:

@@ -7,18 +7,12 @@ from typing import Any, Literal
 
 import torch
 
-from fastdecode.adapters.batch_base import BatchItem
+from fastdecode.adapters.batch_base import BatchItem, is_of_the_device
 from fastdecode.batch_backends import Loaded
 from fastdecode.device.doubt import doubtful
 from fastdecode.statistics import count_fallback
 
 __all__ = ["ask", "finish_with"]
-
-_cuda: Any = torch.cuda  # which is annotated only in part
-# PyTorch 2.5 gave it this name.
-_OutOfMemory = getattr(torch, "OutOfMemoryError", _cuda.OutOfMemoryError)
-# PyTorch 2.8 made what CUDA reports a class of its own; before that only the text tells.
-_OfTheDevice = getattr(torch, "AcceleratorError", ())
 
 
 def ask(
@@ -73,7 +67,7 @@ def _ask(
         if len(made) != len(items):
             raise ValueError(f"gave {len(made)} pictures for {len(items)}")  # noqa: TRY301
     except Exception as error:  # the edge of the package: libraries raise whatever they like
-        if _is_of_the_device(error):
+        if is_of_the_device(error):
             raise
         if len(items) == 1:
             return [None], {0: f"{type(error).__name__}: {error}"}
@@ -82,17 +76,6 @@ def _ask(
         second, more = _ask(loaded, items[half:], layout)
         return first + second, {**refused, **{half + at: reason for at, reason in more.items()}}
     return made, {at: "refused it" for at, image in enumerate(made) if image is None}
-
-
-def _is_of_the_device(error: Exception) -> bool:
-    """Whether it is the device that failed, or its memory, and not the library over a picture.
-
-    After most errors of CUDA every call in this process gives the same error. Were that taken for a
-    refusal, each picture of a batch would be asked for one by one in vain.
-    """
-    if isinstance(error, (_OutOfMemory, _OfTheDevice)):
-        return True
-    return isinstance(error, RuntimeError) and str(error).startswith("CUDA error")
 
 
 def _wrong(image: Any, item: BatchItem, layout: str, device: torch.device) -> str:

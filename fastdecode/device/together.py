@@ -83,7 +83,10 @@ def decode_on(
     for reads in _parts(job, list(items)):
         for image in _decoded(job, reads):
             if isinstance(image, Exception) and (on_error == "raise" or not is_the_items(image)):
-                raise named(image, len(images))
+                try:
+                    raise named(image, len(images))
+                finally:
+                    del image  # its traceback leads here, and would keep the pictures
             images.append(image)
     if size is None or on_error == "return":
         return [image if isinstance(image, Exception) else tensor_of(image) for image in images]

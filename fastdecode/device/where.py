@@ -40,11 +40,12 @@ def device_of(device: str | int | torch.device) -> torch.device:
     if found.type == "meta":
         raise ValueError("device 'meta' has no memory for pictures")
     try:
-        torch.empty(0, dtype=torch.uint8, device=found).cpu()
+        there = torch.empty(0, dtype=torch.uint8, device=found)
+        there.cpu()
     except (AssertionError, ImportError, NotImplementedError, RuntimeError) as error:
         reason = str(error).partition("\n")[0].partition(". ")[0]
         raise RuntimeError(f"device {str(found)!r} cannot be used: {reason}") from error
-    return found
+    return there.device  # as tensors call it: without an index for the CPU
 
 
 def _cuda(device: torch.device) -> torch.device:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from fastdecode.api import decode, probe
-from fastdecode.batch import decode_batch
 from fastdecode.batch_backends import Loaded
 from fastdecode.errors import DecodeError, FastDecodeError
 from fastdecode.testing.batch_base import BatchDeclarationContract
@@ -223,5 +222,7 @@ class BatchBackendContract(BatchDeclarationContract):
             assert isinstance(image, FastDecodeError) or image.ndim == 3
 
     def _decode_batch(self, encoded: list[bytes], **options: Any) -> list[Any]:
+        from fastdecode.batch import decode_batch  # which loads the native core
+
         made: list[Any] = decode_batch(encoded, device=self.device, backend=self.name, **options)
         return made

@@ -217,7 +217,7 @@ def plan_of(
         The dataset does not allow it, or not any more.
     """
     if decoding.backend is not None:
-        way = _at_once(source)
+        way = _hindrance(source, collate_fn, 0) or _at_once(source)
         if isinstance(way, Way):
             return Plan(source.of_bytes(), way.crop.normalize, decoding, way)
         if asked != "auto":
