@@ -227,3 +227,12 @@ def test_a_missing_gpu_is_told(decode: str) -> None:
 
     with pytest.raises(RuntimeError, match="device 'cuda' cannot be used: PyTorch"):
         Loader(Pictures(), device="cuda", decode=decode)
+
+
+def test_a_collate_fn_that_is_set_later_is_not_passed_over() -> None:
+    """It wants samples, which a batch that is decoded at once has none of."""
+    register_double(honest)
+    with Loader(Pictures(), 4, decode="double") as loader:
+        loader.collate_fn = list
+        with pytest.raises(ValueError, match=r"not possible any more: collate_fn.*Leave out"):
+            next(iter(loader))
