@@ -114,16 +114,14 @@ def test_imports_go_upwards(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", [*_MODULES, *_TESTS], ids=lambda path: path.stem)
-def test_files_and_functions_stay_small(path: Path) -> None:
-    """No file is over 300 lines, no function over 50."""
-    text = path.read_text()
-    assert len(text.splitlines()) <= 300
-    for node in ast.walk(ast.parse(text)):
+def test_functions_stay_small(path: Path) -> None:
+    """No function has more than 60 lines without its docstring."""
+    for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             documentation = ast.get_docstring(node, clean=False) or ""
             length = node.end_lineno - node.lineno + 1 - len(documentation.splitlines())
 
-            assert length <= 50, f"{node.name} has {length} lines"
+            assert length <= 60, f"{node.name} has {length} lines"
 
 
 def test_there_is_no_drawer_for_odds_and_ends() -> None:
