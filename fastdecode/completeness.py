@@ -1,4 +1,4 @@
-"""Making sure that a JPEG's pixels are all there: before it is decoded, and after."""
+"""Making sure that all pixels are there: of a JPEG and of containers, before and after decoding."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Final",
     "Prepared",
+    "check_extents",
     "check_restarts",
     "is_filling",
     "looks_filled_in",
@@ -51,6 +52,31 @@ class Prepared(NamedTuple):
     data: Buffer
     complete: bool
     doubtful: bool
+
+
+def check_extents(data: Buffer, header: Header) -> None:
+    """Make sure that a TIFF, AVIF or HEIC ends behind all that its own tables say is in it.
+
+    Other formats are read in order, so that their decoders find out.
+
+    Raises
+    ------
+    DecodeError
+        If something of the picture lies beyond the end.
+    """
+    # Imported here, where `probe` has already: a JPEG needs neither.
+    if header.format == "tiff":
+        from fastdecode.headers import tiff
+
+        words = tiff.truncation(data)
+    elif header.format in ("avif", "heic"):
+        from fastdecode.headers import isobmff
+
+        words = isobmff.truncation(data)
+    else:
+        return
+    if words:
+        raise DecodeError(f"pixels are missing: {words}")
 
 
 def prepare(data: Buffer, header: Header, *, strict: bool) -> Prepared:

@@ -107,6 +107,8 @@ def run(request: Request) -> Image:
             request.data, header, strict=strict
         )
         request.want = request.want._replace(complete=complete)
+    elif header.format != "jpeg":
+        completeness.check_extents(request.data, header)
     choice = selection.first(request.backend, header, request.want)
     try:
         return _decode(choice, request)
