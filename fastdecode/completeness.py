@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -103,6 +104,10 @@ def prepare(data: Buffer, header: Header, *, strict: bool) -> Prepared:
         raise DecodeError(_NO_END)
     if not complete:
         raise DecodeError(f"{_NO_END}, and the last scans of the picture are missing")
+    if len(data) <= header.scan_offset:
+        raise DecodeError(f"{_NO_END}, and no compressed data")
+    if header.coding == "arithmetic":
+        raise DecodeError(f"{_NO_END}, and any beginning of arithmetic data decodes to a picture")
     ended = jpeg_stream.without_half_marker(data) + jpeg_stream.EOI
     return Prepared(ended, complete, doubtful=True)
 
@@ -140,9 +145,10 @@ def verify(image: Image, data: Buffer, header: Header, again: Callable[[bytes], 
     Final
         If pixels are missing.
     """
-    for scan in jpeg_stream.outer_scans(data, header):
+    scans = jpeg_stream.outer_scans(data, header)
+    for scan, ending in product(scans, jpeg_stream.ENDINGS):
         try:
-            other = again(jpeg_stream.with_other_ending(data, scan, header))
+            other = again(jpeg_stream.with_other_ending(data, scan, header, ending))
         except DecodeError as error:
             raise Final(_MISSING) from error
         if not np.array_equal(image, other):
