@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import struct
 from collections.abc import Callable, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,7 +14,7 @@ from fastdecode import jpeg_stream
 from fastdecode.errors import DecodeError
 
 if TYPE_CHECKING:
-    from fastdecode.types import Buffer, Header, Image
+    from fastdecode.types import Buffer, Format, Header, Image
 
 __all__ = [
     "Final",
@@ -25,6 +27,13 @@ __all__ = [
     "verify",
 ]
 
+# Modules under `fastdecode.headers` that say what lies beyond the end.
+_TRUNCATION: dict[Format, str] = {
+    "tiff": "tiff",
+    "avif": "isobmff",
+    "heic": "isobmff",
+    "other": "other",
+}
 _NO_END = "the JPEG has no end marker (EOI)"
 _MISSING = "pixels are missing: the compressed data ends before the picture does"
 _SCANS = "pixels are missing: there is no scan of one of the colour components"
@@ -56,26 +65,24 @@ class Prepared(NamedTuple):
 
 
 def check_extents(data: Buffer, header: Header) -> None:
-    """Make sure that a TIFF, AVIF or HEIC ends behind all that its own tables say is in it.
+    """Make sure that a file ends behind all that it says is in it, where decoders do not.
 
-    Other formats are read in order, so that their decoders find out.
+    A TIFF, AVIF or HEIC by its own tables. The others are read in order, so that their decoders
+    find out, but for some of the rarest.
 
     Raises
     ------
     DecodeError
         If something of the picture lies beyond the end.
     """
-    # Imported here, where `probe` has already: a JPEG needs neither.
-    if header.format == "tiff":
-        from fastdecode.headers import tiff
-
-        words = tiff.truncation(data)
-    elif header.format in ("avif", "heic"):
-        from fastdecode.headers import isobmff
-
-        words = isobmff.truncation(data)
-    else:
+    module = _TRUNCATION.get(header.format)
+    if module is None:
         return
+    try:
+        # `probe` has imported it already; a JPEG needs none of them.
+        words: str = importlib.import_module(f"fastdecode.headers.{module}").truncation(data)
+    except (IndexError, OverflowError, struct.error):
+        words = f"what it says of its own parts is cut short ({len(data)} bytes)"
     if words:
         raise DecodeError(f"pixels are missing: {words}")
 

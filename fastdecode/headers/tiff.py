@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator
+from operator import add
 
 from fastdecode.errors import DecodeError
 from fastdecode.types import Buffer, Color, Header
@@ -24,6 +25,9 @@ _TELLING = frozenset({
     322, 323, 324, 325, 332, 338, 339,  # tiles; inks, extra samples, sample format
     347, *range(512, 522), 529, 530, 531, 532, 50674,  # JPEG, new and old; YCbCr; LERC
 })  # fmt: skip
+_STRIPS, _TILES = (273, 279), (324, 325)
+"""Tags of where each lies, and of its bytes."""
+
 _OLD_JPEG = 6
 # Field types that hold integers: struct letter by type number (BYTE … LONG8, IFD8).
 _INTEGERS = {1: "B", 3: "H", 4: "I", 6: "b", 8: "h", 9: "i", 16: "Q", 17: "q", 18: "Q"}
@@ -75,7 +79,7 @@ def parse(data: Buffer) -> Header:
 
 
 def truncation(data: Buffer) -> str:
-    """Say what of the first page's directory lies beyond the end of the file.
+    """Say what of the first page lies beyond the end of the file.
 
     Parameters
     ----------
@@ -84,19 +88,21 @@ def truncation(data: Buffer) -> str:
     Returns
     -------
     str
-        In words; empty if all that the pixels are decoded by is in the file. Whether the pixels are
-        is for the decoder to say.
+        In words; empty if all that the pixels are decoded by is in the file. Of pixels that are not
+        compressed the decoder knows how many there must be.
 
     Notes
     -----
     For a field that lies beyond the end Pillow only warns ("Truncated File Read", "Skipping tag"),
     and decodes without it; newer versions also without those that follow it. They skip a field
-    likewise where the fields together would have more bytes than the file.
+    likewise where the fields together would have more bytes than the file. libtiff fills in what
+    an old-style JPEG lacks.
     """
     order, big, offset = _start(data)
     room = len(data)
     lost = False
     seen = set()
+    values: dict[int, tuple[int, ...]] = {}
     for tag, kind, count, at in _fields(data, order, offset, big):
         if at < 0:
             return f"the TIFF's directory at {offset} is cut short: the file has {len(data)} bytes"
@@ -110,6 +116,14 @@ def truncation(data: Buffer) -> str:
                 f"the TIFF's field {tag}, or one before it, lies beyond the end of the file "
                 f"({len(data)} bytes)"
             )
+        if tag in (_COMPRESSION, *_STRIPS, *_TILES) and tag not in values and kind in _INTEGERS:
+            values[tag] = _values(data, order + _INTEGERS[kind], count, at)
+    if values.get(_COMPRESSION, (1,)) == (1,):
+        return ""
+    for offsets, sizes in (_STRIPS, _TILES):
+        end = max(map(add, values.get(offsets, ()), values.get(sizes, ())), default=0)
+        if end > len(data):
+            return f"a strip or tile of the TIFF ends at {end}, past its {len(data)} bytes"
     return ""
 
 
