@@ -108,7 +108,7 @@ def run(request: Request) -> Image:
         )
         request.want = request.want._replace(complete=complete)
     elif header.format != "jpeg":
-        completeness.check_extents(request.data, header)
+        completeness.check_container(request.data, header)
     choice = selection.first(request.backend, header, request.want)
     try:
         return _decode(choice, request)
