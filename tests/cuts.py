@@ -1,7 +1,8 @@
 """Cut files at many places: whatever is left of one must decode to the same pixels, or not at all.
 
 ``python tests/cuts.py`` does so with every honest file of the collection that
-``FASTDECODE_CORPUS`` names, and prints how it went; ``--backend NAME`` asks one backend.
+``FASTDECODE_CORPUS`` names, or of some of its folders, and prints how it went;
+``--backend NAME`` asks one backend.
 """
 
 from __future__ import annotations
@@ -54,9 +55,11 @@ def main() -> int:
     """Cut them all."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--backend", help="ask this one alone (default: the usual choice)")
-    backend = parser.parse_args().backend
+    parser.add_argument("folders", nargs="*", default=["photos", "formats", "jpeg_kinds"])
+    options = parser.parse_args()
+    backend = options.backend
     counts: dict[str, Counter[str]] = {}
-    for sample in honest("photos", "formats", "jpeg_kinds"):
+    for sample in honest(*options.folders):
         data = sample.path.read_bytes()
         try:
             whole = decode(data, backend=backend)
