@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 import pillow_heif
 
+from fastdecode import pixels
 from fastdecode.adapters.base import Backend, Support
-from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
+from fastdecode.types import Box, Buffer, Header, Image, Mode, PixelLayout, Reduce
 
 __all__ = ["PillowHeif"]
 
@@ -16,7 +19,9 @@ class PillowHeif(Backend):
 
     distribution = "pillow-heif"
     supports = {
-        "heic": (Support(layouts=frozenset({"native"}), bits=None, warnings=True),),
+        "heic": (
+            Support(layouts=frozenset({"RGB", "L", "RGBA", "native"}), bits=None, warnings=True),
+        ),
     }
 
     def decode(
@@ -30,7 +35,11 @@ class PillowHeif(Backend):
         out: Image | None,
         strict: bool,
     ) -> Image:
-        return np.asarray(pillow_heif.open_heif(bytes(data), convert_hdr_to_8bit=True))
+        # libheif's own way to 8 bits is what Pillow shows; but it leaves grey as it is.
+        image = pillow_heif.open_heif(
+            bytes(data), convert_hdr_to_8bit=layout != "native", hdr_to_16bit=False
+        )
+        return pixels.convert(np.asarray(image), "native", cast("Mode", layout), header)
 
     def codec(self) -> str:
         return f"libheif {pillow_heif.libheif_version()}"
