@@ -22,7 +22,8 @@ from fastdecode.types import REDUCES
 WIDTH, HEIGHT = 13, 9
 COLOR_TYPES = {1: 0, 2: 4, 3: 2, 4: 6}
 PASSES = (
-    (0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2),
+    (0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2),
+    (0, 1, 1, 2),
 )  # fmt: skip
 """Adam7, PNG specification, 8.2: first column and row, steps across and down."""
 
