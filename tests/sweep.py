@@ -3,8 +3,8 @@
     FASTDECODE_CORPUS=... python tests/sweep.py --mutants 20000
 
 Nothing but an answer or an error of the package's may come of any of them. It is done in a process
-of its own, in groups of files: what dies or hangs there is looked for file by file, and then setting
-by setting, so that the report can name it. Damage follows from its number alone.
+of its own, in groups of files: what dies or hangs there is looked for file by file, and then
+setting by setting, so that the report can name it. Damage follows from its number alone.
 """
 
 from __future__ import annotations
@@ -167,7 +167,9 @@ def cases(
     """
     found = sorted(p for p in CORPUS.rglob("*") if p.is_file() and p.suffix not in (".csv", ".md"))
     found = [path for path in found if "licenses" not in path.parts] + kinds(folder)
-    yield from (Case(str(path), 0) for path in found[:: max(1, len(found) // (files or len(found)))])
+    yield from (
+        Case(str(path), 0) for path in found[:: max(1, len(found) // (files or len(found)))]
+    )
     small = [path for path in found if 8 < path.stat().st_size <= LONGEST]
     for number in range(first, first + mutants):
         yield Case(str(small[number % len(small)]), number)
@@ -274,7 +276,7 @@ def _judged(data: bytes, case: Case, options: dict[str, Any]) -> str:
 
 
 def _our_own(error: BaseException) -> str:
-    """Name what a step of ours, not a library's or an adapter's, has raised behind a DecodeError."""
+    """Name what a step of ours, no library or adapter, has raised behind a DecodeError."""
     home = str(Path(fastdecode.__file__).parent)
     one: BaseException | None = error.__cause__
     while one is not None:
@@ -342,7 +344,9 @@ def _loader(paths: Sequence[Path], source: Path) -> Counter[str]:
     for transform in (ResizeCenterCrop(32, 24), RandomResizedCrop(24)):
         dataset = ImageList([str(path) for path in paths], transform=transform, on_error="skip")
         loader = Loader(dataset, 16, threads=2)
-        given = sum(len(batch[0] if isinstance(batch, (tuple, list)) else batch) for batch in loader)
+        given = sum(
+            len(batch[0] if isinstance(batch, (tuple, list)) else batch) for batch in loader
+        )
         if given + loader.skipped != len(paths):
             raise AssertionError(f"{given} and {loader.skipped} skipped of {len(paths)}")
         answers.update({"loader: pixels": given, "loader: skipped": loader.skipped})
@@ -387,7 +391,8 @@ _USES: dict[str, Callable[[Sequence[Path], Path], Counter[str]]] = {
 class _Process:
     """The child, and a new one after it died."""
 
-    def __init__(self) -> None:
+    def __init__(self, target: str) -> None:
+        self._target = target
         self._child: Child | None = None
 
     def ask(self, method: str, group: Sequence[Case], settings: Sequence[int]) -> Report:
@@ -418,13 +423,17 @@ class _Process:
 
     def _asked(self, method: str, group: Sequence[Case], settings: Sequence[int]) -> Report:
         if self._child is None:
-            self._child = Child("sweep:Sweeper")
+            self._child = Child(self._target)
             self._child.receive()
         answer: Report = self._child.ask(method, group, settings)
         return answer
 
 
-def sweep(todo: Sequence[Case], say: Callable[[str], object] | None = None) -> Report:
+def sweep(
+    todo: Sequence[Case],
+    say: Callable[[str], object] | None = None,
+    target: str = "sweep:Sweeper",
+) -> Report:
     """Take all cases through everything.
 
     Parameters
@@ -432,13 +441,15 @@ def sweep(todo: Sequence[Case], say: Callable[[str], object] | None = None) -> R
     todo : sequence of Case
     say : callable, optional
         Told how far it is, and each fault.
+    target : str
+        ``"module:Class"`` of what the child does with them.
 
     Returns
     -------
     Report
         `faults` is empty if all is well.
     """
-    report, process, begun = Report(Counter(), []), _Process(), time.monotonic()
+    report, process, begun = Report(Counter(), []), _Process(target), time.monotonic()
     try:
         for at in range(0, len(todo), _TOGETHER):
             group = todo[at : at + _TOGETHER]
@@ -460,6 +471,11 @@ def sweep(todo: Sequence[Case], say: Callable[[str], object] | None = None) -> R
     return report
 
 
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Sweep as the command line says; the exit status is 1 if there is any fault."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
@@ -469,14 +485,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
 
     with tempfile.TemporaryDirectory() as folder:
-        todo = list(
-            cases(options.mutants, Path(folder), files=options.files, first=options.first)
-        )
-        report = sweep(todo, lambda line: print(line, flush=True))
+        todo = list(cases(options.mutants, Path(folder), files=options.files, first=options.first))
+        report = sweep(todo, _say)
 
     for answer, count in sorted(report.answers.items()):
-        print(f"{count:>10,} {answer}")
-    print(f"{len(todo):,} files, {sum(report.answers.values()):,} answers, {len(report.faults)} faults")
+        _say(f"{count:>10,} {answer}")
+    answers = sum(report.answers.values())
+    _say(f"{len(todo):,} files, {answers:,} answers, {len(report.faults)} faults")
     return int(bool(report.faults))
 
 
