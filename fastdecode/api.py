@@ -64,7 +64,8 @@ def decode(
         An int stands for both. `reduce_for` says which reduction that is.
     mode : {"RGB", "L", "RGBA", "native"}
         ``"RGB"`` drops alpha without compositing. ``"L"`` of a JPEG is its Y plane. ``"native"`` is
-        what the file holds: palette indices, 16-bit grey, CMYK as four inks, …
+        what the file holds: palette indices, CMYK as four inks, samples of more than 8 bits as
+        uint16 in the file's own range (0 to 1023 of 10 bits; `probe` says how many) …
     region : (left, top, right, bottom), optional
         Part of the picture, in pixels at full size (of the picture as seen, if `orient`). The
         result is rows ``top // reduce`` to ``ceil(bottom / reduce)`` of the whole result, columns
