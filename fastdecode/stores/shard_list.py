@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fastdecode.errors import StoreError
+from fastdecode.stores import found_files
 from fastdecode.stores.mapped import Mapped, is_uri, local_path
 
 __all__ = ["Manifest", "braces", "manifest_of", "shard_locations"]
@@ -226,7 +227,7 @@ class _Places:
     def matching(self, pattern: str, *, needed: bool = True) -> list[str]:
         """List what matches wildcards, in the order of names."""
         if self._filesystem is None:
-            found = sorted(glob.glob(local_path(pattern), recursive=True))  # noqa: PTH207 - strings
+            found = found_files.matching(local_path(pattern))
         else:
             paths = self._filesystem.glob(self._filesystem._strip_protocol(pattern))
             found = [self._filesystem.unstrip_protocol(path) for path in sorted(paths)]
