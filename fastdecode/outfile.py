@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from fastdecode.files import NotRegular, read_regular
+
 __all__ = ["check", "read", "write"]
 
 _T = TypeVar("_T")
@@ -91,10 +93,10 @@ def read(path: str | os.PathLike[str], make: Callable[[str], _T], damaged: str) 
         If it is damaged; the message names the file.
     """
     source = Path(path)
-    if source.exists() and not source.is_file():
-        raise ValueError(f"{source} {damaged}: it is no regular file")
     try:
-        return make(source.read_text(encoding="utf-8"))
+        return make(read_regular(source).decode())
+    except (NotRegular, IsADirectoryError) as error:
+        raise ValueError(f"{source} {damaged}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise ValueError(f"{source} {damaged}: {error}") from error
     except RecursionError as error:

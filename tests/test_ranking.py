@@ -175,7 +175,7 @@ def test_a_pipe_is_no_ranking(tmp_path: Path) -> None:
     """What would never end, or has no content, is not read."""
     os.mkfifo(tmp_path / "pipe")
 
-    with pytest.raises(ValueError, match="no regular file"):
+    with pytest.raises(ValueError, match="not a regular file"):
         Ranking.load(tmp_path / "pipe")
 
 
