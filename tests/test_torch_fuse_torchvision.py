@@ -210,7 +210,7 @@ class _Subclass(v1.RandomResizedCrop):
 
 
 UNKNOWN = {
-    "bicubic": lambda: v1.RandomResizedCrop(64, interpolation=v1.InterpolationMode.BICUBIC),
+    "nearest in v1": lambda: v1.Resize(64, interpolation=v1.InterpolationMode.NEAREST),
     "nearest in v2": lambda: v2.Resize(64, interpolation="nearest"),
     "not antialiased": lambda: v2.Compose([v2.ToImage(), v2.Resize(64, antialias=False)]),
     "antialias=None": lambda: v2.Compose(

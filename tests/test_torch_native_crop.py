@@ -30,8 +30,10 @@ from fastdecode.native import library  # noqa: E402
 from fastdecode.native.batch import Items  # noqa: E402
 from fastdecode.torch.transforms import (  # noqa: E402
     RandomResizedCrop,
+    RandomResizedCropFlipNormalize,
     Resize,
     ResizeCenterCrop,
+    ResizeCenterCropNormalize,
     direct,
     seeded,
 )
@@ -75,7 +77,9 @@ def some_random_crop(some: random.Random) -> RandomResizedCrop:
     ratio = sorted(some.choice([3 / 4, 4 / 3, some.uniform(0.05, 20)]) for _ in range(2))
     flip, headroom = some.choice([0, 0.5, 1, some.random()]), some.choice([1, some.uniform(1, 4)])
     quality: Any = some.choice(["default", "exact"])
-    return RandomResizedCrop(size, scale, ratio, flip, quality=quality, headroom=headroom)
+    return RandomResizedCropFlipNormalize(
+        size, scale, ratio, flip=flip, quality=quality, headroom=headroom
+    )
 
 
 def test_the_core_draws_what_python_draws() -> None:
@@ -100,7 +104,7 @@ def test_the_core_draws_what_python_draws() -> None:
 
 def test_of_usual_pictures_hardly_one_is_left() -> None:
     """Of a picture of a usual size the core is as sure as Python is."""
-    crop = RandomResizedCrop(224).described(orient=False)
+    crop = RandomResizedCropFlipNormalize(224).described(orient=False)
     sure = sum(drawn(crop, 500, 375, seed) is not None for seed in range(1000))
 
     assert sure >= LEAST_SURE * 1000
@@ -118,8 +122,8 @@ def test_central_and_whole_crops_are_pythons() -> None:
         quality: Any = some.choice(["default", "exact"])
         seed = some.getrandbits(63)
         for transform in (
-            ResizeCenterCrop(shorter, size, flip, quality=quality),
-            Resize(size, flip, quality=quality),
+            ResizeCenterCropNormalize(shorter, size, flip=flip, quality=quality),
+            Resize(size, flip=flip, quality=quality),
         ):
             ours = drawn(transform.described(orient=False), width, height, seed)
             assert ours == in_python(transform, width, height, seed)
@@ -130,13 +134,16 @@ def test_central_and_whole_crops_are_pythons() -> None:
 def test_limits_are_pythons() -> None:
     """The largest canvas is taken, and what is drawn is below a probability, not equal to it."""
     for side, taken in ((65500, True), (65501, False)):
-        for transform in (ResizeCenterCrop((40, side), 40), RandomResizedCrop((40, side))):
+        for transform in (
+            ResizeCenterCropNormalize((40, side), 40),
+            RandomResizedCropFlipNormalize((40, side)),
+        ):
             numbers = drawn(transform.described(orient=False), 500, 375, 3)
             assert numbers == in_python(transform, 500, 375, 3)
             assert (numbers is not None) == taken
     for seed in range(20):
         flip = torch.rand(1, generator=torch.Generator().manual_seed(seed)).item()
-        central = ResizeCenterCrop(44, 40, flip)
+        central = ResizeCenterCropNormalize(44, 40, flip=flip)
         numbers = drawn(central.described(orient=False), 500, 375, seed)
         assert numbers == in_python(central, 500, 375, seed)
         assert numbers[-1] == 0
@@ -144,7 +151,7 @@ def test_limits_are_pythons() -> None:
 
 def test_the_core_takes_the_files_that_python_would_give_it() -> None:
     """Its rule is that of `direct.fits`, and it leaves files with Exif data to be turned."""
-    transform = ResizeCenterCrop(44, 40)
+    transform = ResizeCenterCropNormalize(44, 40)
     crop, upright = (transform.described(orient=orient) for orient in (False, True))
     kinds = product(range(0xBF, 0xD0), (0, 1, 2, 3, 4), (8, 12), (0, 1))
     for sof, components, bits, ended in kinds:
@@ -161,7 +168,10 @@ def test_the_core_takes_the_files_that_python_would_give_it() -> None:
 
 def test_a_plan_can_be_told_from_its_numbers() -> None:
     """`plan_of` gives back what was drawn, in whole pixels of the picture."""
-    for transform in (RandomResizedCrop(20), ResizeCenterCrop((50, 70), 40, 0.5)):
+    for transform in (
+        RandomResizedCropFlipNormalize(20),
+        ResizeCenterCropNormalize((50, 70), 40, flip=0.5),
+    ):
         for seed in range(50):
             plan = transform.seeded_plan(501, 373, seed)
             numbers = transform.numbers(plan, 501, 373)
@@ -185,11 +195,15 @@ def test_only_what_does_as_its_class_is_described(monkeypatch: pytest.MonkeyPatc
     class Named(Resize):
         """Changes nothing."""
 
-    set_here = RandomResizedCrop(40)
+    set_here = RandomResizedCropFlipNormalize(40)
     set_here.numbers = lambda *_: None  # type: ignore[method-assign]
     for transform in (Planned(40), Reduced(44, 40), Resize(40), set_here):
         assert transform.described(orient=False) is None
-    for transform in (RandomResizedCrop(40), ResizeCenterCrop(44, 40), Named((40, 41))):
+    for transform in (
+        RandomResizedCropFlipNormalize(40),
+        ResizeCenterCropNormalize(44, 40),
+        Named((40, 41)),
+    ):
         assert transform.described(orient=False) is not None
         with monkeypatch.context() as patch:
             patch.setattr(seeded, "same_as_torch", lambda: False)
@@ -198,7 +212,7 @@ def test_only_what_does_as_its_class_is_described(monkeypatch: pytest.MonkeyPatc
 
 def test_a_transform_that_was_changed_is_described_anew(made: Made) -> None:
     """Its size, scale and the rest are those that it has now; what does not fit is left."""
-    transform = RandomResizedCrop(40, dtype=torch.uint8)
+    transform = RandomResizedCrop(40, dtype=torch.uint8, flip=0.5)
     dataset = Sources(*[PLAIN] * 4, transform=transform)
     epoch(dataset, 4, threads=2)
     transform.scale, transform.flip = (0.5, 0.6), 1.0
@@ -214,13 +228,13 @@ def test_a_transform_that_was_changed_is_described_anew(made: Made) -> None:
 @pytest.mark.parametrize(
     "transform",
     [
-        RandomResizedCrop(40),
-        RandomResizedCrop((24, 40), (0.5, 1), (1, 2), 0.2, dtype=torch.uint8, headroom=2),
-        RandomResizedCrop(33, quality="exact", mean=None),
-        RandomResizedCrop(30, (1.0, 1.0), (5.0, 6.0)),
-        ResizeCenterCrop(44, 40, 0.5),
-        ResizeCenterCrop(30, 40),
-        Resize((33, 40), 0.5, dtype=torch.uint8),
+        RandomResizedCropFlipNormalize(40),
+        RandomResizedCrop((24, 40), (0.5, 1), (1, 2), flip=0.2, dtype=torch.uint8, headroom=2),
+        RandomResizedCrop(33, quality="exact", dtype=torch.float32, flip=0.5),
+        RandomResizedCropFlipNormalize(30, (1.0, 1.0), (5.0, 6.0)),
+        ResizeCenterCropNormalize(44, 40, flip=0.5),
+        ResizeCenterCropNormalize(30, 40),
+        Resize((33, 40), flip=0.5, dtype=torch.uint8),
     ],
     ids=repr,
 )

@@ -85,12 +85,14 @@ def test_an_out_that_does_not_fit_is_left_alone(out: Any) -> None:
 
 @pytest.mark.parametrize(
     "pixels",
-    [LEVELS.float(), LEVELS[:1], LEVELS.permute(1, 2, 0), LEVELS[0]],
-    ids=["floats", "one channel", "channels last", "a plane"],
+    [LEVELS.int(), LEVELS[:1], LEVELS.permute(1, 2, 0), LEVELS[0].float()],
+    ids=["integers", "one channel", "channels last", "a plane"],
 )
 def test_other_pixels_are_refused(pixels: Any) -> None:
-    """Floats, which may be normalised already, and wrong shapes are errors that say so."""
-    with pytest.raises(ValueError, match=r"takes uint8 pixels of shape \(\.\.\., 3, H, W\)"):
+    """Integers of other types, and wrong shapes, are errors that say so."""
+    with pytest.raises(
+        ValueError, match=r"takes uint8 pixels or floats of shape \(\.\.\., 3, H, W\)"
+    ):
         Normalize()(pixels)
 
 

@@ -16,6 +16,7 @@ from torchvision_doubles import (  # noqa: E402
     BICUBIC,
     FLOAT,
     MEAN,
+    NEAREST,
     STD,
     TENSOR,
     center,
@@ -39,17 +40,22 @@ from fastdecode.torch.transforms import (  # noqa: E402
 
 PHOTO = (Path(fastdecode.__file__).parent / "samples" / "canyon-wren.jpg").read_bytes()
 BYTES: dict[str, Any] = {"mean": None, "dtype": torch.uint8}
-PLAIN: dict[str, Any] = {"mean": None}
+PLAIN: dict[str, Any] = {"dtype": torch.float32}
+
+BICUBICALLY: dict[str, Any] = {"interpolation": "bicubic"}
 
 KNOWN = {
     "train": (
         [crop(), flip(), TENSOR, normalize()],
-        RandomResizedCrop(64, mean=MEAN, std=STD),
+        RandomResizedCrop(64, mean=MEAN, std=STD, flip=0.5),
     ),
     "eval": ([resize(), center(), TENSOR], ResizeCenterCrop(64, 48, **PLAIN)),
     "one side in a list": ([resize([64]), center(), TENSOR], ResizeCenterCrop(64, 48, **PLAIN)),
     "both sides": ([resize([40, 50]), v1("PILToTensor")], Resize((40, 50), **BYTES)),
-    "flip last": ([resize(), TENSOR, normalize(), flip(1)], Resize(64, 1.0, mean=MEAN, std=STD)),
+    "flip last": (
+        [resize(), TENSOR, normalize(), flip(1)],
+        Resize(64, flip=1.0, mean=MEAN, std=STD),
+    ),
     "crop after ToTensor": ([resize(), TENSOR, center()], ResizeCenterCrop(64, 48, **PLAIN)),
     "one mean": (
         [crop(), TENSOR, normalize([0.5], [0.25])],
@@ -57,15 +63,23 @@ KNOWN = {
     ),
     "nested": (
         [compose(crop(scale=[0.5, 1]), flip()), compose(v1("PILToTensor"), FLOAT)],
-        RandomResizedCrop(64, (0.5, 1), **PLAIN),
+        RandomResizedCrop(64, (0.5, 1), **PLAIN, flip=0.5),
     ),
     "tensors in v2": (
         [v2("PILToTensor"), crop(v2), flip(), FLOAT, v2("ToPureTensor")],
-        RandomResizedCrop(64, **PLAIN),
+        RandomResizedCrop(64, **PLAIN, flip=0.5),
     ),
     "v2's words": (
         [crop(v2, interpolation="bilinear"), TENSOR],
         RandomResizedCrop(64, flip=0, **PLAIN),
+    ),
+    "bicubic": (
+        [crop(interpolation=BICUBIC), TENSOR],
+        RandomResizedCrop(64, **PLAIN, **BICUBICALLY),
+    ),
+    "bicubic by Pillow's constant": (
+        [resize(interpolation=3), center(), TENSOR],
+        ResizeCenterCrop(64, 48, **PLAIN, **BICUBICALLY),
     ),
     "Pillow's constant": ([resize(interpolation=2), TENSOR], Resize(64, **PLAIN)),
     "antialias of Pillow": ([resize(antialias="warn"), TENSOR], Resize(64, **PLAIN)),
@@ -91,7 +105,7 @@ def test_known_pipelines_become_one_transform(name: str) -> None:
 
 UNKNOWN = {
     "not torchvision's": double("mine", "Resize", size=64),
-    "bicubic": crop(interpolation=BICUBIC),
+    "nearest": crop(interpolation=NEAREST),
     "a word in v1": resize(interpolation="bilinear"),
     "antialias of 0.16 on tensors": compose(v1("PILToTensor"), resize(antialias="warn")),
     "no antialias": compose(v1("PILToTensor"), crop(antialias=None)),

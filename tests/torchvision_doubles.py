@@ -29,6 +29,7 @@ def v2(name: str, **attributes: Any) -> Any:
 
 
 BILINEAR = double("torchvision.transforms.functional", "InterpolationMode", value="bilinear")
+NEAREST = double("torchvision.transforms.functional", "InterpolationMode", value="nearest")
 BICUBIC = double("torchvision.transforms.functional", "InterpolationMode", value="bicubic")
 
 
