@@ -17,12 +17,14 @@ from torch_reference import PHOTOS, center_crop, encoded, levels, pixels, resize
 
 from fastdecode.torch.transforms import (  # noqa: E402
     RandomResizedCrop,
+    RandomResizedCropFlipNormalize,
     Resize,
     ResizeCenterCrop,
     ResizeCenterCropNormalize,
 )
 
 EXACT: dict[str, Any] = {"dtype": torch.uint8, "quality": "exact"}
+RANGES = (0.08, 1.0), (3 / 4, 4 / 3)
 PHOTO = PHOTOS[0].read_bytes()
 
 
@@ -167,3 +169,48 @@ def test_floats_are_normalised_as_asked_for() -> None:
     torch.testing.assert_close(own, expected, rtol=0, atol=1e-6)
     torch.testing.assert_close(plain, image / 255, rtol=0, atol=1e-6)
     assert 0 <= plain.min() < plain.max() <= 1
+
+
+@pytest.mark.parametrize("path", PHOTOS, ids=lambda path: path.stem)
+def test_by_default_only_the_geometry_changes(path: Any) -> None:
+    """What is named like torchvision's makes bytes, and neither flips nor normalises."""
+    data, image = path.read_bytes(), pixels(path.read_bytes())
+    for seed in range(8):
+        result = RandomResizedCrop(40, quality="exact")(data, generator=seeded(seed))
+        top, left, height, width = reference.crop_params(*image.shape[1:], *RANGES, seeded(seed))
+        part = image[:, top : top + height, left : left + width]
+        assert levels(result, resize(part, (40, 40))) <= 1
+    assert levels(Resize((40, 50), quality="exact")(data), resize(image, (40, 50))) <= 1
+    central = ResizeCenterCrop(50, 40, quality="exact")(data)
+    assert levels(central, center_crop(resize(image, 50), (40, 40))) <= 1
+
+
+def test_a_name_that_says_so_does_all_three() -> None:
+    """RandomResizedCropFlipNormalize flips every other image, and normalises for ImageNet."""
+    whole: dict[str, Any] = {"scale": (1, 1), "ratio": (1.5, 1.5), "quality": "exact"}
+    plain = reference.normalized(RandomResizedCrop((40, 60), **whole)(PHOTO))
+    transform = RandomResizedCropFlipNormalize((40, 60), **whole)
+    found = [transform(PHOTO, generator=seeded(seed)) for seed in range(20)]
+
+    flipped = [torch.allclose(one, plain.flip(-1), atol=1e-5) for one in found]
+    as_it_is = [torch.allclose(one, plain, atol=1e-5) for one in found]
+    assert {*zip(flipped, as_it_is, strict=True)} == {(True, False), (False, True)}
+
+
+@pytest.mark.parametrize("data", PICTURES)
+def test_bicubic_is_torchs(data: bytes) -> None:
+    """The other filter, of boxes and of the whole, is that of torch and Pillow, to two levels."""
+    image = pixels(data)
+    for size in ((40, 71), (90, 31)):
+        expected = torch.nn.functional.interpolate(
+            image[None], size, mode="bicubic", antialias=True
+        )[0]
+        assert levels(Resize(size, "bicubic", **EXACT)(data), expected) <= 2
+    for seed in range(4):
+        top, left, height, width = reference.crop_params(*image.shape[1:], *RANGES, seeded(seed))
+        part = image[:, top : top + height, left : left + width].contiguous()
+        expected = torch.nn.functional.interpolate(
+            part[None], (31, 40), mode="bicubic", antialias=True
+        )[0]
+        crop = RandomResizedCrop((31, 40), interpolation="bicubic", **EXACT)
+        assert levels(crop(data, generator=seeded(seed)), expected) <= 2
