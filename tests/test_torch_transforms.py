@@ -130,6 +130,36 @@ def test_the_orientation_is_applied_on_request(value: int) -> None:
         assert levels(central(data, orient=orient), expected) <= 1
 
 
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
+@pytest.mark.parametrize("value", range(1, 9))
+def test_a_turned_image_is_the_same_without_the_core(
+    value: int, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Called on one image with orient=True, core or not: the same part, as seen, to a level."""
+    image = Image.open(PHOTOS[0]).resize((203, 131))
+    data = encoded(image, kind, exif=with_orientation(value))
+    transforms = [
+        RandomResizedCrop((40, 31), flip=0.5, **EXACT),
+        ResizeCenterCrop(47, (40, 33), **EXACT),
+        Resize((40, 64), **EXACT),
+        Resize(39, **EXACT),
+    ]
+    found = []
+    for disabled in ("", "native"):
+        monkeypatch.setenv("FASTDECODE_DISABLE", disabled)
+        found.append(
+            [one.with_geometry(data, generator=seeded(4), orient=True) for one in transforms]
+        )
+
+    for (result, geometry), (other, theirs) in zip(*found, strict=True):
+        assert geometry == theirs
+        assert levels(result, other) <= 1
+    whole = found[0][2][0]
+    assert levels(whole, resize(pixels(data, orient=True), (40, 64))) <= (
+        8 if kind == "WEBP" else 1
+    )
+
+
 @pytest.mark.parametrize("backend", usable_backends())
 def test_every_backend_gives_the_same(backend: str) -> None:
     """A backend that is named does the decoding."""

@@ -112,7 +112,8 @@ class RandomResizedCrop(Crop):
 
     def seeded_plan(self, width: int, height: int, seed: int) -> Plan:
         """Draw the same as `plan` with a generator of that seed."""
-        if type(self).plan is RandomResizedCrop.plan and not self.either:
+        usual = getattr(self.plan, "__func__", None) is RandomResizedCrop.plan
+        if usual and not self.either:
             drawn = seeded.box_and_flip(width, height, self.scale, self.ratio, self.flip, seed)
             if drawn is not None:
                 return self._plan(drawn[0], self.interpolation, flip=drawn[1])
