@@ -15,6 +15,7 @@ from fastdecode.torch.chosen import Chosen, Settings, choose
 from fastdecode.torch.dataset_options import DatasetOptions
 from fastdecode.torch.failures import DAMAGE, is_damage
 from fastdecode.torch.found import finished
+from fastdecode.torch.fusing import why_not
 from fastdecode.torch.in_order import fetch_in_order
 from fastdecode.torch.lane import Lane
 from fastdecode.torch.mixin import DecodeMixin
@@ -238,7 +239,17 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
             for name in ("reduce", "min_size", "mode", "orient", "backend")
             if getattr(self, name) != getattr(DecodeMixin, name)
         ]
-        return ", ".join(["whole pictures, nothing fused", *options])
+        return ", ".join([f"whole pictures, nothing fused{self._why_not()}", *options])
+
+    def _why_not(self) -> str:
+        """Say in words why the transform is called with decoded images."""
+        settings = self._settings()
+        if settings.transform is None or not settings.fuse:
+            return ""
+        if settings.output == "array":
+            return " (output='array' is for transforms of arrays)"
+        asked = settings.reduces()
+        return f" ({asked} was asked for)" if asked else f" ({why_not(settings.transform)})"
 
     def _settings(self) -> Settings:
         return Settings(*_settings_of(self))

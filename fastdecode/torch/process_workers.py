@@ -78,7 +78,9 @@ class _Samples(Dataset[Any]):
     def _sample(self, item: Item) -> Any:
         index, seed = item
         _seed_all(seed)
-        return self._source.fetch(index, None, None)
+        # What threads do with a generator must not draw from another global one here.
+        generator = torch.default_generator if self._source.isolated else None
+        return self._source.fetch(index, generator, None)
 
 
 class _Collate:
