@@ -21,6 +21,21 @@ if TYPE_CHECKING:
 
 __all__ = ["DevicePrefetcher"]
 
+_READ = frozenset(
+    (
+        "dataset",
+        "batch_size",
+        "sampler",
+        "batch_sampler",
+        "num_workers",
+        "pin_memory",
+        "drop_last",
+        "generator",
+        "collate_fn",
+    )
+)
+"""What training libraries read of a loader."""
+
 
 class DevicePrefetcher:
     """Wraps a loader: the next batches are made, pinned and copied while the last is in use.
@@ -46,6 +61,9 @@ class DevicePrefetcher:
     device : torch.device
         With its index for CUDA.
     depth : int
+    dataset, batch_size, sampler, batch_sampler, num_workers, pin_memory, drop_last, generator, \
+    collate_fn
+        The loader's, where it has them: training libraries read them of torch's DataLoader.
 
     Raises
     ------
@@ -90,6 +108,11 @@ class DevicePrefetcher:
         self._drawer: Drawer | None = None
         self._state: Any = None
         """The loader's state at the batch last handed out; None while the loader is not ahead."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _READ:
+            return getattr(self.loader, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __len__(self) -> int:
         """Return the loader's own length."""

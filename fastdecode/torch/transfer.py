@@ -11,7 +11,7 @@ import torch
 
 from fastdecode.torch.nested import map_leaves, moved
 
-__all__ = ["CudaTransfer", "Transfer", "recorded", "transfer_to"]
+__all__ = ["CudaTransfer", "PinningTransfer", "Transfer", "recorded", "transfer_to"]
 
 _cuda: Any = torch.cuda  # which is annotated only in part
 
@@ -49,6 +49,23 @@ class Transfer:
 
     def settle(self, given_up: Iterable[Any]) -> None:
         """Wait for copies under way, those of batches that nobody will ask for too."""
+
+
+class PinningTransfer(Transfer):
+    """Pins in the background thread, and leaves batches on the host."""
+
+    def __init__(self) -> None:
+        super().__init__(torch.device("cpu"))
+        self._current = torch.cuda.current_device()
+
+    def enter_thread(self) -> None:
+        torch.cuda.set_device(self._current)  # as of `CudaTransfer`
+
+    def stage(self, batch: Any) -> Any:
+        return map_leaves(batch, "pin_memory", _pinned)
+
+    def start(self, staged: Any) -> Any:
+        return staged
 
 
 class _Staged(NamedTuple):
@@ -101,11 +118,9 @@ class CudaTransfer(Transfer):
         devices: dict[torch.device, None] = {}
 
         def pin(leaf: Any) -> Any:
-            if isinstance(leaf, torch.Tensor):
-                if leaf.is_cuda:
-                    devices[leaf.device] = None
-                return _dense(leaf).pin_memory() if _is_plain(leaf) else leaf
-            return leaf.pin_memory()
+            if isinstance(leaf, torch.Tensor) and leaf.is_cuda:
+                devices[leaf.device] = None
+            return _pinned(leaf)
 
         pinned = map_leaves(batch, "pin_memory", pin)
         return _Staged(pinned, [(d, recorded(torch.cuda.current_stream(d))) for d in devices])
@@ -188,6 +203,12 @@ def recorded(stream: torch.cuda.Stream) -> torch.cuda.Event:
     event: torch.cuda.Event = _cuda.Event()
     event.record(stream)
     return event
+
+
+def _pinned(leaf: Any) -> Any:
+    if isinstance(leaf, torch.Tensor):
+        return _dense(leaf).pin_memory() if _is_plain(leaf) else leaf
+    return leaf.pin_memory()
 
 
 def _is_plain(leaf: Any) -> bool:
