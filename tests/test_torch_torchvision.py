@@ -47,7 +47,7 @@ def test_datasets_are_torchvisions(root: Path) -> None:
 
 
 def test_they_are_wrapped_for_transforms_v2(root: Path) -> None:
-    """`wrap_dataset_for_transforms_v2` takes an `ImageFolder`, and gives what it gives of theirs."""
+    """`wrap_dataset_for_transforms_v2` takes an `ImageFolder` as it takes theirs."""
     transform = torchvision.transforms.v2.Resize((20, 30))
     theirs = torchvision.datasets.ImageFolder(root)
     ours = wrapped(ImageFolder(root, transform, lambda label: -label))

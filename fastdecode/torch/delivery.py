@@ -46,7 +46,7 @@ class Delivery:
 
     Raises
     ------
-    RuntimeError
+    DeviceUnavailable
         The device cannot be used; the message says what is missing.
     BackendUnavailable
         The batch backend cannot be used.

@@ -16,6 +16,7 @@ from torch.utils.data import (
 )
 
 from fastdecode.arguments import is_int
+from fastdecode.device.where import named
 from fastdecode.torch.assembly import Recipe
 from fastdecode.torch.collating import Ready
 from fastdecode.torch.decoding import NormalizeOn, Plan, plan_of, settle
@@ -23,6 +24,7 @@ from fastdecode.torch.delivery import Delivery
 from fastdecode.torch.epochs import Epoch
 from fastdecode.torch.loader_arguments import (
     DataLoaderOptions,
+    Own,
     Threads,
     check_delivery,
     check_numbers,
@@ -135,7 +137,7 @@ class Loader:
     ------
     TypeError, ValueError
         An argument is wrong, or the dataset does not allow it.
-    RuntimeError, BackendUnavailable, UnknownBackend
+    DeviceUnavailable, BackendUnavailable, UnknownBackend
         The device, or what is to decode on it, cannot be used.
 
     Notes
@@ -173,37 +175,25 @@ class Loader:
         progress: bool = False,
         **dataloader: Unpack[DataLoaderOptions],
     ) -> None:
-        options = from_dataloader(
-            dataloader,
-            batch_size=batch_size,
-            ordered=bool(sampler is not None or shuffle or drop_last),
-            threads=threads,
-            workers=workers,
-            prefetch=prefetch,
-            seed=seed,
-        )
+        ordered = bool(sampler is not None or shuffle or drop_last)
+        own = Own(threads, workers, prefetch, seed)
+        options = from_dataloader(dataloader, own, batch_size=batch_size, ordered=ordered)
         ahead = options["prefetch_factor"] or prefetch
         check_numbers(batch_size, threads, workers, ahead, seed, timeout)
         check_together(sampler, collate_fn, shuffle=shuffle, threads=threads, workers=workers)
         check_delivery(decode, normalize_on)
         world(rank, world_size)
-        batches = options["batch_sampler"]
         self.dataset = dataset
-        self.batch_size = int(batch_size) if batches is None else None
-        self._given = _given(sampler, batches)
+        self.batch_size = int(batch_size) if options["batch_sampler"] is None else None
+        self._given = _given(sampler, options["batch_sampler"])
         self.drop_last = drop_last
         self.collate_fn = collate_fn
         self.channels_last = channels_last
         self.prefetch = int(ahead)
-        self.generator = options["generator"]
-        self.seed = int(seed) if self.generator is None else seed_of(self.generator)
         self.timeout = timeout or 0
         self.progress = progress
-        self.pin_memory = bool(options["pin_memory"])
-        self.worker_init_fn = options["worker_init_fn"]
-        self.multiprocessing_context = options["multiprocessing_context"]
-        self.persistent_workers = bool(options["persistent_workers"])
-        self.device = torch.device("cpu" if device is None else device)
+        self._take(options, seed)
+        self.device = named("cpu" if device is None else device)
         self.decode = decode
         self.normalize_on: NormalizeOn = normalize_on
         self.skipped = 0
@@ -218,6 +208,15 @@ class Loader:
         )
         self.decoding = self._plan().decoding  # which says at once what does not go together
         self._set_up()
+
+    def _take(self, options: DataLoaderOptions, seed: int) -> None:
+        """Keep what is torch's DataLoader's alone."""
+        self.generator = options["generator"]
+        self.seed = int(seed) if self.generator is None else seed_of(self.generator)
+        self.pin_memory = bool(options["pin_memory"])
+        self.worker_init_fn = options["worker_init_fn"]
+        self.multiprocessing_context = options["multiprocessing_context"]
+        self.persistent_workers = bool(options["persistent_workers"])
 
     def _set_up(self) -> None:
         """Make what belongs to this process, and cannot be copied or pickled."""

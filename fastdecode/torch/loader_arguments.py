@@ -6,7 +6,7 @@ import multiprocessing
 import warnings
 from collections.abc import Callable, Iterable
 from multiprocessing.context import BaseContext
-from typing import Any, Literal, TypeAlias, TypedDict
+from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict
 
 import torch
 
@@ -16,6 +16,7 @@ from fastdecode.torch.source import Source
 
 __all__ = [
     "DataLoaderOptions",
+    "Own",
     "Threads",
     "check_delivery",
     "check_numbers",
@@ -59,26 +60,27 @@ _DEFAULTS = DataLoaderOptions(
 )
 
 
+class Own(NamedTuple):
+    """What `Loader` calls some of them itself."""
+
+    threads: Threads
+    workers: int
+    prefetch: int
+    seed: int
+
+
 def from_dataloader(
-    given: DataLoaderOptions,
-    *,
-    batch_size: object,
-    ordered: bool,
-    threads: Threads,
-    workers: int,
-    prefetch: int,
-    seed: int,
+    given: DataLoaderOptions, own: Own, *, batch_size: object, ordered: bool
 ) -> DataLoaderOptions:
     """Complete torch's arguments, and refuse what has no meaning here.
 
     Parameters
     ----------
     given : DataLoaderOptions
+    own : Own
     batch_size : object
     ordered : bool
         Whether a sampler, `shuffle` or `drop_last` is given, which a `batch_sampler` is instead of.
-    threads, workers, prefetch, seed
-        The package's own words for some of them.
 
     Returns
     -------
@@ -106,11 +108,11 @@ def from_dataloader(
         )
     _check_numbers_of(options)
     _check_processes_of(options)
-    if options["num_workers"] is not None and (workers or threads != "auto"):
+    if options["num_workers"] is not None and (own.workers or own.threads != "auto"):
         raise ValueError("num_workers is torch's word for threads or workers: give only one")
-    if options["prefetch_factor"] is not None and prefetch != 2:
+    if options["prefetch_factor"] is not None and own.prefetch != 2:
         raise ValueError("prefetch_factor is torch's word for prefetch: give only one of them")
-    if options["generator"] is not None and seed != 0:
+    if options["generator"] is not None and own.seed != 0:
         raise ValueError("a generator is there to draw a seed from: give only one of the two")
     if not options["in_order"]:
         raise ValueError("in_order=False has no meaning here, batches come in order: leave it out")

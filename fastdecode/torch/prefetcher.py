@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from fastdecode.arguments import is_int
+from fastdecode.device.where import named
 from fastdecode.torch.drawer import PATIENCE_S, Drawer, Drawn, closed_error, state_of
 from fastdecode.torch.transfer import Transfer, transfer_to
 
@@ -67,7 +68,7 @@ class DevicePrefetcher:
 
     Raises
     ------
-    RuntimeError
+    DeviceUnavailable
         The device cannot be used; the message says what is missing.
     TypeError, ValueError
         An argument is wrong.
@@ -97,9 +98,7 @@ class DevicePrefetcher:
     ) -> None:
         if not is_int(depth) or depth < 1:
             raise ValueError(f"depth must be a positive integer, not {depth!r}")
-        if isinstance(device, bool) or not isinstance(device, (str, int, torch.device)):
-            raise TypeError(f"device must be a name, a number or a torch.device, not {device!r}")
-        device = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
+        device = named(device)
         self.loader: Any = loader
         self.depth = int(depth)
         self._transfer = None if device.type == "cpu" else transfer_to(device, self.depth)

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from fastdecode.device.where import device_of
+from fastdecode.errors import DeviceUnavailable
 from fastdecode.torch.nested import map_leaves, moved
 
 __all__ = ["CudaTransfer", "PinningTransfer", "Transfer", "recorded", "transfer_to"]
@@ -243,7 +245,7 @@ def transfer_to(device: torch.device, depth: int) -> Transfer:
 
     Raises
     ------
-    RuntimeError
+    DeviceUnavailable
         If it cannot be used; the message says what is missing.
     """
     if device.type != "cuda":
@@ -251,22 +253,6 @@ def transfer_to(device: torch.device, depth: int) -> Transfer:
             torch.empty(0, device=device)
         except (AssertionError, NotImplementedError, RuntimeError) as error:
             reason = str(error).partition("\n")[0]
-            raise RuntimeError(f"device {str(device)!r} cannot be used: {reason}") from error
+            raise DeviceUnavailable(f"device {str(device)!r} cannot be used: {reason}") from error
         return Transfer(device)
-    missing = _missing(device)
-    if missing:
-        raise RuntimeError(f"device {str(device)!r} cannot be used: {missing}")
-    index = torch.cuda.current_device() if device.index is None else device.index
-    return CudaTransfer(torch.device("cuda", index), 2 * depth)
-
-
-def _missing(device: torch.device) -> str:
-    """Say what a CUDA device lacks; nothing if it is there."""
-    if torch.version.cuda is None and torch.version.hip is None:
-        return f"PyTorch {torch.__version__} is built without CUDA"
-    if not torch.cuda.is_available():
-        return "PyTorch finds no CUDA device, or no driver that it can use"
-    count = torch.cuda.device_count()
-    if device.index is not None and device.index >= count:
-        return f"there are {count} CUDA devices, the last is cuda:{count - 1}"
-    return ""
+    return CudaTransfer(device_of(device), 2 * depth)
