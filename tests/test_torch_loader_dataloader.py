@@ -450,6 +450,55 @@ def test_the_loaders_own_set_epoch_reaches_the_sampler() -> None:
         assert indices(loader) == shuffled(8)
 
 
+def test_iterator_that_was_only_looked_at_is_no_epoch() -> None:
+    """Libraries make one to see that it goes: dropped without a batch, it takes no epoch away."""
+    with Loader(Pictures(), 4, shuffle=True, threads=1) as loader:
+        epochs = [copies(loader) for _ in range(3)]
+    for options in ({"threads": 0}, {"threads": 2}, {"workers": 1}):
+        with Loader(Pictures(), 4, shuffle=True, **options) as loader:
+            for epoch in epochs[:2]:
+                iter(loader)
+                iter(loader)
+                assert same(copies(loader), epoch)
+
+
+def test_epoch_may_be_named_behind_its_iterator() -> None:
+    """As Lightning does: an iterator that has given nothing yet begins the epoch named then."""
+    with Loader(Pictures(), 4, shuffle=True, threads=1) as loader:
+        epochs = [copies(loader) for _ in range(4)]
+    for named in (0, 2, 3):
+        with Loader(Pictures(), 4, shuffle=True, threads=2) as loader:
+            batches = iter(loader)
+            loader.set_epoch(1)
+            loader.set_epoch(named)
+            first = copies([next(batches)])
+            state = loader.state_dict()
+
+            assert (state["epoch"], state["batch"]) == (named, 1)
+            assert same([*first, *copies(batches)], epochs[named])
+            assert loader.epoch == named + 1
+    sampler = DistributedSampler(range(23), 1, 0)
+    with Loader(Pictures(), 4, sampler=sampler, threads=1) as loader:
+        batches = iter(loader)
+        sampler.set_epoch(6)
+        assert indices(batches) == shuffled(6)
+
+
+def test_iterators_that_were_asked_keep_their_epoch() -> None:
+    """Naming an epoch, or making another iterator, changes nothing for one that is in use."""
+    with Loader(Pictures(), 4, shuffle=True, threads=1) as loader:
+        epochs = [copies(loader) for _ in range(3)]
+        loader.set_epoch(0)
+        used, unused = iter(loader), iter(loader)
+        first = copies([next(used)])
+        loader.set_epoch(0)
+        again = copies(loader)
+
+        assert same([*first, *copies(used)], epochs[0])
+        assert same(again, epochs[0])
+        assert same(copies(unused), epochs[1])
+
+
 def test_resuming_in_mid_epoch_beside_the_sampler() -> None:
     """The state's epoch continues where it stood, when the script sets that epoch, too."""
     sampler = DistributedSampler(range(23), 1, 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sized
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -201,6 +200,7 @@ class Loader:
         self._source = Source(dataset)
         self._shuffle = bool(shuffle)
         self._position = Position()
+        self._count = 0
         self._settled = settle(decode, self.device, self._source, self._collate_fn, workers)
         apart = self._settled.backend is not None
         self.threads, self.workers = how_many(
@@ -317,6 +317,20 @@ class Loader:
 
     def __iter__(self) -> Iterator[Any]:
         """Begin an epoch: the next one, or where `set_epoch` or `load_state_dict` said."""
+        made = Epoch(self._begun, self._handed)
+        if not self.progress:
+            return made
+        position = self._position
+        title = f"epoch {position.epoch}"
+        return Shown(made, done=position.batch, total=self._count, title=title)
+
+    def _begun(self, before: Position | None) -> tuple[Iterator[Ready], Position] | None:
+        """Begin the epoch of an iterator; or again, if another was named before it was used."""
+        if before is not None:
+            told = None if self._given is None else self._given.told()
+            moved = self._position is not before and self._position is before.last()
+            if not moved and (self._position is not before or told in (None, before.epoch)):
+                return None
         plan = self._plan()
         self.decoding = plan.decoding
         position = self._position = self._place().begun()
@@ -333,12 +347,9 @@ class Loader:
             self.worker_init_fn,
             self.multiprocessing_context,
         )
-        batches = self._delivery.begin(self._makers.epoch(recipe, order, position.batch))
-        epoch: Iterator[Any] = Epoch(batches, partial(self._handed, position))
-        if self.progress:
-            title = f"epoch {position.epoch}"
-            epoch = Shown(epoch, done=position.batch, total=order.count, title=title)
-        return epoch
+        self._count = order.count
+        made = self._makers.epoch(recipe, order, position.batch)
+        return self._delivery.begin(made), position
 
     def _plan(self) -> Plan:
         """Look how batches are made of the dataset as it is now."""

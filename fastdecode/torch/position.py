@@ -134,16 +134,23 @@ class Position:
         An iterator has begun the epoch; the next one begins the epoch after it.
     items : list or None
         The epoch's order, where only a sampler knows it.
+    asked : bool
+        The iterator has been asked for a batch. Libraries also make iterators to look at them.
     """
 
     epoch: int = 0
     batch: int = 0
     running: bool = False
     items: list[Any] | None = None
+    asked: bool = False
+    _again: bool = False
+    """While nothing was asked for, the caller has named this epoch as the next one."""
+    _moved: Position | None = None
+    """While nothing was asked for, the caller has named another epoch, which begins there."""
 
     def begun(self) -> Position:
         """Return where an iterator begins."""
-        if self.running:
+        if self.running and not self._again:
             return Position(self.epoch + 1, 0, running=True)
         return Position(self.epoch, self.batch, running=True, items=self.items)
 
@@ -152,9 +159,21 @@ class Position:
 
         The usual loop calls `set_epoch` at each epoch, also at the one that is resumed.
         """
-        if epoch == self.epoch and not self.running:
-            return self
-        return Position(epoch)
+        if self.asked:
+            return Position(epoch)
+        if epoch != self.epoch:
+            self._moved = Position(epoch)
+            return self._moved
+        self._again = True
+        return self
+
+    def last(self) -> Position:
+        """Return where the caller has moved this place to before anything was asked for."""
+        return self if self._moved is None else self._moved.last()
+
+    def unasked(self) -> None:
+        """Take back the beginning of an epoch whose iterator was dropped as it was made."""
+        self.running = self.asked
 
     def order(
         self, sharding: Sharding, sampler: CallersSampler | None, rank: int, ranks: int
@@ -169,7 +188,8 @@ class Position:
 
     def end(self) -> None:
         """Go on to the next epoch."""
-        self.epoch, self.batch, self.running, self.items = self.epoch + 1, 0, False, None
+        self.epoch, self.batch, self.items = self.epoch + 1, 0, None
+        self.running = self.asked = self._again = False
 
     def state(self, settings: dict[str, Any]) -> dict[str, Any]:
         """Return plain values from which the rest of the epoch can be had again."""
