@@ -18,7 +18,8 @@ from fastdecode.ray.options import OnError, Options
 from fastdecode.ray.tables import label_type
 from fastdecode.ray.tasks import Read
 from fastdecode.stores.base import Store
-from fastdecode.stores.opening import open_store
+from fastdecode.stores.opening import KINDS, open_store
+from fastdecode.stores.shards import Concatenated
 
 if TYPE_CHECKING:
     from fastdecode.ray.dropped import Dropped
@@ -64,8 +65,8 @@ def read_images(
     ----------
     source : path, URI, list of paths or URIs, or Store
         What `fastdecode.stores.open_store` opens: a folder (of classes, or loose), a CSV file, tar
-        shards, LMDB, HDF5, RecordIO. Or a pattern such as ``"photos/*.jpg"``; or a list of
-        files. Local paths must be there on every node: share them, or use URIs.
+        shards, LMDB, HDF5, RecordIO. Or a pattern such as ``"photos/*.jpg"``; or a list of files,
+        or of tar shards. Local paths must be there on every node: share them, or use URIs.
     size : int or (height, width), optional
         Resize all to this, in pixels; the aspect ratio is not kept, as in `ray.data.read_images`.
         A JPEG is first reduced by its decoder as far as that leaves both sides, or `min_size`.
@@ -172,6 +173,8 @@ def _task(
     columns = [*(["label"] if labelled else []), *(["path"] if paths else [])]
     if threads is None:
         threads = _REMOTE_THREADS if "://" in store.location else 0
+    if isinstance(store, Concatenated):
+        store.compare_keys()  # or each process would, by reading the index of every shard
     # `put` starts Ray, if that has not been done.
     return Read(ray.put(store), options, columns, label_type(first), threads)
 
@@ -194,9 +197,13 @@ def _store_of(source: Any, options: dict[str, Any]) -> Store:
 
 
 def _listed(paths: list[str], options: dict[str, Any]) -> Store:
-    """Open a list of files, or of URIs below one place."""
+    """Open a list of shards, of files, or of URIs below one place."""
     from fastdecode.stores.listed import open_list
 
+    kind = options.pop("kind", None)
+    shards = bool(paths) and all(path.lower().endswith(KINDS["tar"].suffixes) for path in paths)
+    if kind not in (None, "list") or (kind is None and shards):
+        return open_store(paths, kind, **options)
     places = {urlsplit(path)[:2] if "://" in path else None for path in paths}
     if places <= {None}:
         return open_list(paths, **options)

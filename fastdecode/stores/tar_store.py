@@ -147,15 +147,20 @@ class TarStore(Store):
             )
 
     def _indexed(self) -> Index:
-        index = self._index
-        if index is None:
+        if self._index is None:
+            with self._lock:  # one thread loads it, and the others wait
+                return self._loaded()
+        return self._index
+
+    def _loaded(self) -> Index:
+        if self._index is None:
             if self._index_at is None:
                 raise StoreError(f"{self.location}: its index is lost")
-            index = self._index = load_index(self._index_at, self._storage_options)
-        return index
+            self._index = load_index(self._index_at, self._storage_options)
+        return self._index
 
     def _open(self) -> Any:
-        index = self._indexed()
+        index = self._loaded()
         file = Mapped(self.location, self._storage_options)
         told = index.about.get("shard_size")
         if file.size != told:
