@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fastdecode.errors import StoreError
+from fastdecode.outages import ITEM_ERRORS, of_the_whole
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -38,9 +39,12 @@ class Store(ABC):
         As `open_store` calls it.
     classes : sequence of str
         Names of the classes, if targets are class indices; else empty.
+    folder : str
+        The local folder that the pictures are files in; else empty.
     """
 
     kind: ClassVar[str] = ""
+    folder: str = ""
 
     def __init__(self, location: str) -> None:
         self.location = location
@@ -118,6 +122,18 @@ class Store(ABC):
         self._check(index)
         return self._read(self._handle(), index)
 
+    def reach(self) -> None:
+        """Make sure that the store can be had: a copy may be in a process that has not opened it.
+
+        Raises
+        ------
+        OSError, StoreError
+            If it cannot; no `on_error` passes over that, because it concerns all items.
+        ValueError
+            If the store has been closed.
+        """
+        self._handle()
+
     def source(self, index: int) -> Buffer | str:
         """Return a local file's path where the picture is one, else what `read` gives."""
         return self.read(index)
@@ -159,7 +175,11 @@ class Store(ABC):
                 raise ValueError(f"{self.location}: the store has been closed")
             if self._opened is None or self._process != os.getpid():
                 # What a parent process has opened is its own to close.
-                self._opened = self._open()
+                try:
+                    self._opened = self._open()
+                except ITEM_ERRORS as error:
+                    of_the_whole(error)
+                    raise
                 self._process = os.getpid()
             return self._opened
 
@@ -170,11 +190,14 @@ class Store(ABC):
 
     def _damaged(self, index: int, reason: str) -> StoreError:
         """Return the error for an item that is damaged."""
+        return StoreError(f"{self.location}, item {index}{self._known_as(index)}: {reason}")
+
+    def _known_as(self, index: int) -> str:
+        """Return the key in brackets, for errors; nothing if that cannot be had either."""
         try:
-            key = self.key(index)
-        except StoreError:  # which is damaged, too
-            key = "?"
-        return StoreError(f"{self.location}, item {index} ({key}): {reason}")
+            return f" ({self.key(index)})"
+        except ITEM_ERRORS:
+            return ""
 
 
 class Writer(ABC):

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdecode.errors import StoreError
+from fastdecode.outages import ITEM_ERRORS, of_the_whole
 from fastdecode.stores.base import Store
 from fastdecode.stores.mapped import is_uri
 from fastdecode.stores.shard_list import shard_locations
@@ -161,7 +162,7 @@ class Concatenated(Store):
             try:
                 store = self._part(number)
                 found = np.fromiter(map(hash, map(store.key, range(len(store)))), np.int64)
-            except (OSError, StoreError):
+            except (FileNotFoundError, StoreError):
                 # Whoever wants something of it is told; the others have their keys.
                 return np.empty(0, np.int64)
             return np.unique(found)
@@ -225,12 +226,16 @@ class _Opened:
 
 def _whole(part: Part) -> Store:
     """Open a part, which must have as many items as were counted."""
-    store = part.open()
-    if len(store) != part.items:
-        raise StoreError(
-            f"{part.location} has {len(store)} items, where {part.items} were counted before: "
-            "it has been replaced; open all anew"
-        )
+    try:
+        store = part.open()
+        if len(store) != part.items:
+            raise StoreError(
+                f"{part.location} has {len(store)} items, where {part.items} were counted before: "
+                "it has been replaced; open all anew"
+            )
+    except ITEM_ERRORS as error:
+        of_the_whole(error)
+        raise
     return store
 
 

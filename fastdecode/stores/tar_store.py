@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import zlib
 from collections.abc import Mapping, Sequence
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fastdecode.errors import StoreError
+from fastdecode.outages import ITEM_ERRORS, of_the_whole
 from fastdecode.stores.base import Store
 from fastdecode.stores.index import Index
 from fastdecode.stores.keys import relative
@@ -85,17 +87,24 @@ class TarStore(Store):
         self._index: Index | None = None
         if self._index_at is None:
             if is_uri(self.location):
-                raise StoreError(
-                    f"{self.location} has no index {SUFFIX} beside it"
-                    f"{self._other_index()}, without which nothing is "
-                    "found in a shard that is not local: make one by fastdecode.stores.tar."
-                    "index_tar(LOCATION, index=FILE), and open it with index=FILE; or read it from "
-                    "its beginning by fastdecode.stores.tar_stream.stream_tar"
-                )
+                raise self._without_index()
             builder, about = scanned(self.location, self._wanted)
             self._index = Index(builder.to_bytes(about), self.location + SUFFIX)
         self.classes = self._indexed().classes
         self._handle()  # so that one that is missing or cut is told now
+
+    def _without_index(self) -> Exception:
+        """Return the error for a shard behind a URI that has no index, or is not there at all."""
+        if not _exists(self.location, self._storage_options):
+            return FileNotFoundError(errno.ENOENT, "this shard is missing", self.location)
+        name = self.location.rpartition("/")[2] + SUFFIX
+        return StoreError(
+            f"{self.location} has no index {SUFFIX} beside it{self._other_index()}, without which "
+            "nothing is found in a shard that is not local: make one by `python -m fastdecode "
+            f"index --to FOLDER {self.location}`, or fastdecode.stores.tar.index_tar(LOCATION, "
+            f"index=FILE), and open the shard with index=FOLDER/{name}, or put it beside it; or "
+            "read it from its beginning by fastdecode.stores.tar_stream.stream_tar"
+        )
 
     def _other_index(self) -> str:
         """Say of what members the index is that is there, if one is."""
@@ -156,7 +165,11 @@ class TarStore(Store):
         if self._index is None:
             if self._index_at is None:
                 raise StoreError(f"{self.location}: its index is lost")
-            self._index = load_index(self._index_at, self._storage_options)
+            try:
+                self._index = load_index(self._index_at, self._storage_options)
+            except ITEM_ERRORS as error:
+                of_the_whole(error)
+                raise
         return self._index
 
     def _open(self) -> Any:
@@ -227,8 +240,8 @@ def _exists(location: str, storage_options: Mapping[str, Any] | None) -> bool:
         return Path(local_path(location)).exists()
     from fastdecode.stores import remote
 
-    filesystem, path = remote.filesystem(location, storage_options)
-    return bool(filesystem.exists(path))
+    there = remote.Remote(location, storage_options)
+    return there.exists(there.path)
 
 
 def _lost(index: Index, size: int) -> str:

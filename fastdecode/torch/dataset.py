@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from fastdecode import api
 from fastdecode.native import library
 from fastdecode.native.pool import Pool
+from fastdecode.outages import ITEM_ERRORS, is_the_items
 from fastdecode.torch.as_bytes import for_slot, put
 from fastdecode.torch.chosen import Chosen, Settings, choose
 from fastdecode.torch.dataset_options import DatasetOptions
-from fastdecode.torch.failures import DAMAGE, is_damage
 from fastdecode.torch.found import finished
 from fastdecode.torch.in_order import fetch_in_order
 from fastdecode.torch.lane import Lane
@@ -53,11 +53,13 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
     Attributes
     ----------
     on_error : {"raise", "skip", "replace"} or callable
-        What to do when a file is damaged, missing or unreadable (`FastDecodeError`, `OSError`).
+        What to do when one file is damaged or missing (`FastDecodeError`, `OSError`).
         ``"skip"`` leaves the sample out of its batch. ``"replace"`` puts another in its place, the
         same one each time. A callable, or a method of this name, is called with the index and the
-        error, and returns what ``dataset[index]`` should give, or None to skip. Any other error is
-        a mistake in the program, and is raised.
+        error, and returns what ``dataset[index]`` should give, or None to skip. What cannot be
+        reached (permission, connection, time-out, server, disk, credentials) is tried again where
+        that helps, and then raised whatever this says; and so is any other error, a mistake in
+        the program.
     errors : list of Failure
         Index, path and reason of each damaged sample. In a worker process of PyTorch's DataLoader
         this is the worker's own copy: there, each is reported by a warning, too.
@@ -185,8 +187,8 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
             source, target = self.read(index)
             image, geometry = self._image(source, generator, out)
             return image, finished(self, target, geometry)
-        except DAMAGE as error:
-            if is_damage(error):
+        except ITEM_ERRORS as error:
+            if is_the_items(error):
                 self._naming(error, index, source)
             raise
 

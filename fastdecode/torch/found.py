@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fastdecode.torch.failures import DAMAGE, is_damage
+from fastdecode.outages import ITEM_ERRORS, is_the_items
 
 if TYPE_CHECKING:
     import torch
@@ -41,8 +41,8 @@ class Found(NamedTuple):
             image, geometry = dataset._image(self.data, generator, out)
             target = self.target
             return image, target if self.finished else finished(dataset, target, geometry)
-        except DAMAGE as error:
-            if is_damage(error):
+        except ITEM_ERRORS as error:
+            if is_the_items(error):
                 dataset._naming(error, index, self.source)
             raise
 
