@@ -58,24 +58,23 @@ def uri(server: Fault, tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize("on_error", POLICIES, ids=["skip", "replace", "function"])
-@pytest.mark.parametrize("threads", [0, 2])
+@pytest.mark.parametrize("read_threads", [0, None], ids=["itself", "ahead"])
 def test_credentials_that_expire_end_the_epoch(
-    uri: str, server: Fault, on_error: Any, threads: int
+    uri: str, server: Fault, on_error: Any, read_threads: int | None
 ) -> None:
     """Whatever `on_error` says, no sample is left out, listed, or put in another's place."""
     dataset = StoreDataset(
         uri, SMALL, store_options={"storage_options": server.options}, on_error=on_error
     )
-    server.always("ExpiredToken", after=9)
-    with Loader(dataset, BATCH, threads=threads) as loader:
-        batches = iter(loader)
+    server.always("ExpiredToken", after=9 if read_threads == 0 else 1)  # a batch is one request
+    with Loader(dataset, BATCH, threads=2, read_threads=read_threads) as loader:
         with pytest.raises(OSError, match=r"t\.tar"):
-            list(batches)
+            list(loader)
         assert loader.skipped == 0
     assert dataset.errors == []
 
     server.always(None)
-    with Loader(dataset, BATCH, threads=threads) as loader:
+    with Loader(dataset, BATCH, threads=2, read_threads=read_threads) as loader:
         assert sum(len(images) for images, _ in loader) == len(encoded())
 
 

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from fastdecode.errors import StoreError
 from fastdecode.outages import ITEM_ERRORS, of_the_whole
+from fastdecode.stores.mapped import is_uri
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from fastdecode.types import Buffer
 
-__all__ = ["Store", "Writer"]
+__all__ = ["Store", "Writer", "in_order_of"]
 
 
 class Store(ABC):
@@ -138,6 +139,36 @@ class Store(ABC):
         """Return a local file's path where the picture is one, else what `read` gives."""
         return self.read(index)
 
+    @property
+    def remote(self) -> bool:
+        """Whether a server is asked for each picture, so that it pays to ask for many at once."""
+        return is_uri(self.location)
+
+    def groups(self, indices: Sequence[int]) -> list[list[int]]:
+        """Part items into those that `read_group` reads by one request.
+
+        Parameters
+        ----------
+        indices : sequence of int
+            Of items that exist; none twice.
+
+        Returns
+        -------
+        list of list of int
+            In the order in which they are needed, as far as one request allows.
+        """
+        return [[index] for index in indices]
+
+    def read_group(self, indices: Sequence[int]) -> list[Buffer | str | Exception]:
+        """Return for each item of a group what `source` gives, or the error that it raises."""
+        found: list[Buffer | str | Exception] = []
+        for index in indices:
+            try:
+                found.append(self.source(index))
+            except ITEM_ERRORS as error:
+                found.append(error)
+        return found
+
     def close(self) -> None:
         """Let go of files. Nothing can be read after it; a second call does nothing."""
         with self._lock:
@@ -198,6 +229,12 @@ class Store(ABC):
             return f" ({self.key(index)})"
         except ITEM_ERRORS:
             return ""
+
+
+def in_order_of(indices: Sequence[int], groups: list[list[int]]) -> list[list[int]]:
+    """Put groups of items in the order in which the first of each is needed."""
+    places = {index: at for at, index in enumerate(indices)}
+    return sorted(groups, key=lambda group: min(places[index] for index in group))
 
 
 class Writer(ABC):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fastdecode.outages import holds_anything, of_the_whole, told_if_vanished, tried_again
 from fastdecode.stores.base import Store
 from fastdecode.stores.keys import relative
+from fastdecode.stores.mapped import is_uri
 
 if TYPE_CHECKING:
     from fastdecode.stores.index import Index
@@ -75,6 +76,11 @@ class FileStore(Store):
         if self._remote or "://" in name:
             return self.read(index)
         return self._path(name)
+
+    @property
+    def remote(self) -> bool:
+        """Whether the folder, or the first file of the list, is behind a URI."""
+        return self._remote or (len(self) > 0 and is_uri(self._index.key(0)))
 
     def reach(self) -> None:
         """Make sure that the folder is there, and has something in it: see `Store.reach`."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fastdecode.errors import StoreError
 from fastdecode.outages import ITEM_ERRORS, of_the_whole
-from fastdecode.stores.base import Store
+from fastdecode.stores.base import Store, in_order_of
 from fastdecode.stores.mapped import is_uri
 from fastdecode.stores.shard_list import shard_locations
 from fastdecode.types import Buffer
@@ -125,6 +125,33 @@ class Concatenated(Store):
         number, place = self._place(index)
         return self._part(number).source(place)
 
+    @property
+    def remote(self) -> bool:
+        """Whether some part is behind a URI."""
+        return any(is_uri(part.location) for part in self.parts)
+
+    def groups(self, indices: Sequence[int]) -> list[list[int]]:
+        """Part items by their parts, and as those do that are open already."""
+        opened: _Opened = self._handle()
+        wanted: dict[int, list[int]] = {}
+        for index in indices:
+            number, place = self._place(index)
+            wanted.setdefault(number, []).append(place)
+        found = []
+        for number, places in wanted.items():
+            part = self.parts[number]
+            store = opened.there(number) if isinstance(part, Part) else part
+            groups = [[place] for place in places] if store is None else store.groups(places)
+            start = self._ends[number - 1] if number else 0
+            found += [[start + place for place in group] for group in groups]
+        return in_order_of(indices, found)
+
+    def read_group(self, indices: Sequence[int]) -> list[Buffer | str | Exception]:
+        """Let the part read, which is that of all."""
+        number, place = self._place(indices[0])
+        start = indices[0] - place
+        return self._part(number).read_group([index - start for index in indices])
+
     def _open(self) -> Any:
         return _Opened()
 
@@ -207,6 +234,11 @@ class _Opened:
                 store = _whole(part)
                 self._keep(number, store)
             return store
+
+    def there(self, number: int) -> Store | None:
+        """Return a part if it is open."""
+        with self._lock:
+            return self._stores.get(number)
 
     def _keep(self, number: int, store: Store) -> None:
         with self._lock:

@@ -11,7 +11,7 @@ from typing import Any
 
 from fastdecode.errors import StoreError
 from fastdecode.outages import ITEM_ERRORS, of_the_whole
-from fastdecode.stores.base import Store
+from fastdecode.stores.base import Store, in_order_of
 from fastdecode.stores.index import Index
 from fastdecode.stores.keys import relative
 from fastdecode.stores.mapped import Mapped, is_uri, local_path
@@ -29,6 +29,12 @@ from fastdecode.stores.tar_samples import Choice, choice
 from fastdecode.types import Buffer
 
 __all__ = ["TarStore", "index_of"]
+
+_GAP = 1 << 16
+"""Bytes between two pictures that are rather read than asked about by another request."""
+
+_MOST_AT_ONCE = 4 << 20
+"""Bytes of one request for several pictures: long ones hold up the first of them."""
 
 
 class TarStore(Store):
@@ -183,18 +189,67 @@ class TarStore(Store):
             )
         return file, index, *(index[name] for name in COLUMNS)
 
-    def _read(self, opened: Any, index: int) -> Buffer:
-        file, known, offsets, sizes, heads, checks = opened
+    def groups(self, indices: Sequence[int]) -> list[list[int]]:
+        """Part items of a shard behind a URI into those that lie near each other."""
+        opened = self._handle()
+        if opened[0].is_local:
+            return super().groups(indices)
+        spans = sorted((*self._span(opened, index), index) for index in indices)
+        found: list[list[int]] = []
+        begin = end = 0
+        for start, size, index in spans:
+            if not found or start - end > _GAP or max(end, start + size) - begin > _MOST_AT_ONCE:
+                found.append([])
+                begin = end = start
+            found[-1].append(index)
+            end = max(end, start + size)
+        return in_order_of(indices, found)
+
+    def read_group(self, indices: Sequence[int]) -> list[Buffer | str | Exception]:
+        """Read items by one range, and compare each with the index as `read` does."""
+        if len(indices) == 1:
+            return super().read_group(indices)
+        opened = self._handle()
+        spans = [self._span(opened, index) for index in indices]
+        begin = min(start for start, _ in spans)
+        end = max(start + size for start, size in spans)
+        try:
+            data = memoryview(opened[0].read(begin, end - begin))
+        except StoreError:  # of an item that does not lie in the file: each says what of it is so
+            return super().read_group(indices)
+        found: list[Buffer | str | Exception] = []
+        for index, (start, size) in zip(indices, spans, strict=True):
+            try:
+                # A copy: else a view of one picture would keep the bytes of all.
+                one = memoryview(bytes(data[start - begin : start - begin + size]))
+                found.append(self._checked(opened, index, one))
+            except StoreError as error:
+                found.append(error)
+        return found
+
+    def _span(self, opened: Any, index: int) -> tuple[int, int]:
+        """Return where a picture and its headers begin in the shard, and how long they are."""
+        _, known, offsets, sizes, heads, _ = opened
         known.check(index)
         # item(): numbers of Python, which neither overflow nor are slow.
-        head, size = heads.item(index), sizes.item(index)
-        start = offsets.item(index) - head
+        head: int = heads.item(index)
+        return offsets.item(index) - head, head + sizes.item(index)
+
+    def _read(self, opened: Any, index: int) -> Buffer:
+        file = opened[0]
+        start, size = self._span(opened, index)
         try:
-            data = memoryview(file.read(start, head + size))
+            data = memoryview(file.read(start, size))
         except StoreError as error:
             raise self._damaged(index, str(error)) from error
-        file.will_need(start, head + size)
-        if zlib.crc32(data[:head]) != checks.item(index):
+        file.will_need(start, size)
+        return self._checked(opened, index, data)
+
+    def _checked(self, opened: Any, index: int, data: memoryview) -> Buffer:
+        """Return the picture behind its headers, which must be those that the index knows."""
+        head = opened[4].item(index)
+        if zlib.crc32(data[:head]) != opened[5].item(index):
+            start = opened[2].item(index) - head
             raise self._damaged(
                 index,
                 f"at byte {start} there is another member than its index says: the shard is "

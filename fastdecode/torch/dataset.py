@@ -136,6 +136,20 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
         """
         raise NotImplementedError(f"{type(self).__name__} must say where sample {index} is")
 
+    def _groups(self, indices: Sequence[int]) -> list[list[int]]:
+        """Part the places in a list of indices into those that `_read_group` reads in one go."""
+        return [[at] for at in range(len(indices))]
+
+    def _read_group(self, indices: Sequence[int]) -> list[Any]:
+        """Return what `read` gives for each, or the error that it raises: in threads of others."""
+        found: list[Any] = []
+        for index in indices:
+            try:
+                found.append(self.read(index))
+            except Exception as error:  # of whatever kind: it is raised where the item is made
+                found.append(error)
+        return found
+
     def map_target(self, target: Any, geometry: Geometry) -> Any:  # noqa: ARG002 - for subclasses
         """Adapt a target to what became of its picture: for a subclass that has boxes or masks.
 

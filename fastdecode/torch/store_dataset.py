@@ -104,6 +104,36 @@ class StoreDataset(DecodeDataset):
         place = self._place(index)
         return self.store.source(place), self.store.target(place)
 
+    @property
+    def remote(self) -> bool:
+        """Whether a server is asked for each picture."""
+        return self.store.remote
+
+    def _groups(self, indices: Sequence[int]) -> list[list[int]]:
+        if type(self).read is not StoreDataset.read:
+            return super()._groups(indices)
+        wanted: dict[int, list[int]] = {}
+        for at, index in enumerate(indices):
+            wanted.setdefault(self._place(index), []).append(at)
+        groups = self.store.groups(list(wanted))
+        # One that a sampler gives twice in a batch is read twice: each has its own.
+        first = [[wanted[place][0] for place in group] for group in groups]
+        return first + [[at] for places in wanted.values() for at in places[1:]]
+
+    def _read_group(self, indices: Sequence[int]) -> list[Any]:
+        if len(indices) == 1 or type(self).read is not StoreDataset.read:
+            return super()._read_group(indices)
+        places = [self._place(index) for index in indices]
+        found: list[Any] = []
+        for place, source in zip(places, self.store.read_group(places), strict=True):
+            try:
+                found.append(
+                    source if isinstance(source, Exception) else (source, self.store.target(place))
+                )
+            except ITEM_ERRORS as error:
+                found.append(error)
+        return found
+
     def key(self, index: int) -> str:
         """Return the name that the store has for a picture.
 
