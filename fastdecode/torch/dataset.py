@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -135,6 +136,10 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
         target : object
         """
         raise NotImplementedError(f"{type(self).__name__} must say where sample {index} is")
+
+    def _together(self, indices: Sequence[int]) -> AbstractContextManager[object]:  # noqa: ARG002
+        """Read the items of a batch, which is fetched within: for a subclass that had to wait."""
+        return nullcontext()
 
     def _groups(self, indices: Sequence[int]) -> list[list[int]]:
         """Part the places in a list of indices into those that `_read_group` reads in one go."""
@@ -298,7 +303,8 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
         if lane is None and library.lib is not None:
             # One thread: a worker process has one core for itself.
             lane = self.__dict__["_lane"] = Lane(self, DecodeDataset, Pool(1))
-        return fetch_in_order(self, indices, lane)
+        with self._together(indices):
+            return fetch_in_order(self, indices, lane)
 
     def _encoded(self, source: Any) -> Any:
         """Return a file's bytes, or what the loader makes of it."""
