@@ -16,6 +16,7 @@ from fastdecode.arguments import (
 from fastdecode.buffers import as_buffer
 from fastdecode.errors import FastDecodeError
 from fastdecode.files import read_regular
+from fastdecode.outages import tried_again
 from fastdecode.selection import Want
 from fastdecode.types import MODES, REDUCES
 
@@ -223,6 +224,7 @@ def decode_file(path: str | os.PathLike[str], reduce: Reduce = 1, **options: Any
         raise
 
 
+@tried_again  # a network drive may be away for a moment
 def read_file(path: str) -> bytes:
     """Read all of an image file; what is not a regular file is an OSError."""
     return read_regular(path, way_out="read it yourself, and pass the bytes")

@@ -58,7 +58,8 @@ class _Samples(Dataset[Any]):
             self._reported = len(self._source.errors)
             self._lane = self._source.lane(Pool(1))  # a worker has one core for itself
         try:
-            samples = self._samples(items)
+            with self._source.together([item.index for item in items]):
+                samples = self._samples(items)
         except StopIteration as error:
             raise stopped_early(error) from error
         # Also those of a batch before this that raised, and so could not report.
