@@ -26,6 +26,7 @@ FULL = Ranking(
     {"pillow": "12.0"},
     "2026-01-01T00:00:00+00:00",
 )
+OPENCV = ("opencv-python", "opencv-contrib-python", "opencv-contrib-python-headless")
 
 
 @pytest.mark.parametrize(
@@ -75,6 +76,21 @@ def test_the_nearest_stands_in(asked: Any, expected: str) -> None:
     )
 
     assert "".join(ranking.order(*asked)) == expected
+
+
+def test_the_same_output_is_nearer_than_the_same_context() -> None:
+    """Where each is missing, an order for this output goes before one for this context."""
+    ranking = Ranking(
+        {
+            ("jpeg", 1, "medium", "array", "threads"): ["same context"],
+            ("jpeg", 1, "medium", "pil", "one"): ["same output"],
+            ("jpeg", 1, "small", "pil", "one"): ["same output, small"],
+        }
+    )
+
+    assert ranking.order("jpeg", 1, "medium", "pil", "threads") == ("same output",)
+    assert ranking.order("jpeg", 1, "small", "pil", "processes") == ("same output, small",)
+    assert ranking.order("jpeg", 1, "large", "tensor", "threads") == ("same context",)
 
 
 def test_it_comes_back_from_its_file(tmp_path: Path) -> None:
@@ -210,6 +226,26 @@ def test_stale_says_what_has_changed() -> None:
     assert f"pillow 1.0 then, {here['pillow']} now" in older
     more = Ranking(cpu=cpu_model(), libraries={**here, "gone": "2.0"}).stale()
     assert "gone 2.0 then, missing now" in more
+
+
+def test_a_library_that_comes_or_goes_makes_it_stale(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is installed now counts, and what was installed then."""
+    name = next(name for name in OPENCV if name not in libraries())
+    without = Ranking(cpu=cpu_model(), libraries=libraries())
+    about = tmp_path / f"{name.replace('-', '_')}-4.2.dist-info" / "METADATA"
+    about.parent.mkdir()
+    about.write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 4.2\n")
+    with monkeypatch.context() as installed:
+        installed.syspath_prepend(str(tmp_path))
+        with_it = Ranking(cpu=cpu_model(), libraries=libraries())
+
+        assert not with_it.stale()
+        assert f"{name} missing then, 4.2 now" in without.stale()
+
+    assert f"{name} 4.2 then, missing now" in with_it.stale()
+    assert not without.stale()
 
 
 def test_as_text_it_is_a_table() -> None:
