@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -258,6 +259,22 @@ def test_as_text_it_is_a_table() -> None:
     ]  # fmt: skip
     assert rows[1].endswith("opencv")
     assert str(Ranking({("png", 1): ("pillow",)})).splitlines()[1].split()[2:5] == ["any"] * 3
+
+
+def test_a_ranking_says_that_the_machine_was_busy(tmp_path: Path) -> None:
+    """It is in the text and in the file; one of an idle machine, or an older one, says nothing."""
+    busy = replace(FULL, disturbance=0.34)
+
+    assert busy.busy
+    assert "busy with other work: usually a backend took 34 % longer" in str(busy)
+    assert str(busy).startswith(str(FULL))
+    assert Ranking.load(busy.save(tmp_path / "busy.json")) == busy
+    older = json.loads(FULL.save(tmp_path / "older.json").read_text())
+    del older["disturbance"]
+    (tmp_path / "older.json").write_text(json.dumps(older))
+    assert Ranking.load(tmp_path / "older.json") == FULL
+    assert not FULL.busy
+    assert not FULL.remark()
 
 
 def test_it_can_be_pickled() -> None:
