@@ -38,7 +38,7 @@ from fastdecode.calibration.measure import QUICK_S
 from fastdecode.calibration.samples import Sample
 from fastdecode.child import Child
 from fastdecode.cores import usable_cores
-from fastdecode.ranking import DEFAULT, size_class
+from fastdecode.ranking import DEFAULT, known_order, size_class
 from fastdecode.registry import BUILTIN
 from fastdecode.testing import encode
 from fastdecode.types import REDUCES, Context, Reduce
@@ -134,7 +134,8 @@ def grid(
                     ranking.order(sample.format, reduce, sample.size, "array", context)
                     for ranking in several
                 ]
-                chosen = {next(one for one in [*order, *able] if one in able) for order in orders}
+                rest = known_order(able, sample.format, reduce)
+                chosen = {next(one for one in [*order, *rest] if one in able) for order in orders}
                 cell[name] = round(max(1 / cell["speeds"][one] - 1 for one in chosen), 4)
             title = f"{what}, 1/{reduce}, {threads} thread{'s' if threads > 1 else ''}"
             result[title] = cell

@@ -77,9 +77,9 @@ class Contest:
         return {name: min(shortest.values()) / shortest[name] for name in order}
 
     def disturbances(self) -> list[float]:
-        """By what share the middle time of each backend exceeds its shortest, if it has enough."""
+        """By what share the middle time of each backend exceeds its shortest, if it has several."""
         times = [list(found.values()) for found in self._times.values()]
-        return [median(own) / min(own) - 1 for own in times if len(own) >= _ALIKE]
+        return [median(own) / min(own) - 1 for own in times if len(own) > 1]
 
     def _shortest(self) -> dict[str, float]:
         return {name: min(found.values()) for name, found in self._times.items()}
