@@ -17,6 +17,7 @@ from fastdecode.arguments import (
 )
 from fastdecode.buffers import as_buffer
 from fastdecode.errors import FastDecodeError
+from fastdecode.outages import tried_again
 from fastdecode.selection import Want
 from fastdecode.types import MODES, REDUCES
 
@@ -222,6 +223,7 @@ def decode_file(path: str | os.PathLike[str], reduce: Reduce = 1, **options: Any
         raise
 
 
+@tried_again  # a network drive may be away for a moment
 def read_file(path: str) -> bytes:
     """Read all of a file; a device, or a name that no file can have, is an OSError, too."""
     try:

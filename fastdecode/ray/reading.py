@@ -13,7 +13,8 @@ import ray
 
 from fastdecode.api import DEFAULT_MAX_PIXELS
 from fastdecode.arguments import is_int
-from fastdecode.errors import FastDecodeError
+from fastdecode.outages import ITEM_ERRORS
+from fastdecode.ray.errors import is_the_pictures
 from fastdecode.ray.options import OnError, Options
 from fastdecode.ray.tables import label_type
 from fastdecode.ray.tasks import Read
@@ -75,10 +76,11 @@ def read_images(
         region is what is resized, a `reduce` other than 1 is used as it is, and ``min_size`` of
         twice the size comes closer to resizing the full picture.
     on_error : {"raise", "drop", "column"}
-        ``"raise"``: a picture that is damaged or cannot be read ends the job. ``"drop"``: it is
+        ``"raise"``: a picture that is damaged or missing ends the job. ``"drop"``: it is
         left out, and noted by `dropped`, else in the log. ``"column"``: there is a column
         ``error``, a text for a bad row, null for a good one; a bad row's image is black, or of
-        shape (0, 0, 3) without `size`.
+        shape (0, 0, 3) without `size`. What cannot be reached (permission, connection, time-out,
+        server, disk, credentials) is tried again where that helps, and then ends the job.
     dropped : Dropped, optional
         What counts the rows that are left out.
     include_paths : bool
@@ -221,7 +223,9 @@ def _first_target(store: Store) -> Any:
     for index in range(min(len(store), _ASKED)):
         try:
             target = store.target(index)
-        except (FastDecodeError, OSError):
+        except ITEM_ERRORS as error:
+            if not is_the_pictures(error):
+                raise
             continue
         if target is not None:
             return target

@@ -216,4 +216,6 @@ def _store(reference: Any) -> Store:
         for other in list(_opened):
             _opened.pop(other).close()
         _opened[name] = ray.get(reference)
-    return _opened[name]
+    store = _opened[name]
+    store.reach()  # on a node without its drive every picture would be missing
+    return store

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from fastdecode.stores.remote import Remote
 
 __all__ = ["Found", "found", "found_remotely"]
 
@@ -60,11 +63,11 @@ def found(location: str) -> Found:
     return Found(files, sorted(folders))
 
 
-def found_remotely(filesystem: Any, root: str) -> Found:
+def found_remotely(remote: Remote) -> Found:
     """List what is below a folder behind a URI, in one request or as many as the server wants."""
-    start = len(root.rstrip("/")) + 1
+    start = len(remote.path.rstrip("/")) + 1
     files, folders = [], set()
-    for path, about in filesystem.find(root, withdirs=True, detail=True).items():
+    for path, about in remote.find(remote.path).items():
         name = path[start:].rstrip("/")
         if about.get("type") != "directory":
             files.append(name)

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdecode.errors import StoreError
-from fastdecode.stores.base import Store
+from fastdecode.outages import ITEM_ERRORS, of_the_whole
+from fastdecode.stores.base import Store, in_order_of
 from fastdecode.stores.mapped import is_uri
 from fastdecode.stores.shard_list import shard_locations
 from fastdecode.types import Buffer
@@ -124,6 +125,33 @@ class Concatenated(Store):
         number, place = self._place(index)
         return self._part(number).source(place)
 
+    @property
+    def remote(self) -> bool:
+        """Whether some part is behind a URI."""
+        return any(is_uri(part.location) for part in self.parts)
+
+    def groups(self, indices: Sequence[int]) -> list[list[int]]:
+        """Part items by their parts, and as those do that are open already."""
+        opened: _Opened = self._handle()
+        wanted: dict[int, list[int]] = {}
+        for index in indices:
+            number, place = self._place(index)
+            wanted.setdefault(number, []).append(place)
+        found = []
+        for number, places in wanted.items():
+            part = self.parts[number]
+            store = opened.there(number) if isinstance(part, Part) else part
+            groups = [[place] for place in places] if store is None else store.groups(places)
+            start = self._ends[number - 1] if number else 0
+            found += [[start + place for place in group] for group in groups]
+        return in_order_of(indices, found)
+
+    def read_group(self, indices: Sequence[int]) -> list[Buffer | str | Exception]:
+        """Let the part read, which is that of all."""
+        number, place = self._place(indices[0])
+        start = indices[0] - place
+        return self._part(number).read_group([index - start for index in indices])
+
     def _open(self) -> Any:
         return _Opened()
 
@@ -161,7 +189,7 @@ class Concatenated(Store):
             try:
                 store = self._part(number)
                 found = np.fromiter(map(hash, map(store.key, range(len(store)))), np.int64)
-            except (OSError, StoreError):
+            except (FileNotFoundError, StoreError):
                 # Whoever wants something of it is told; the others have their keys.
                 return np.empty(0, np.int64)
             return np.unique(found)
@@ -207,6 +235,11 @@ class _Opened:
                 self._keep(number, store)
             return store
 
+    def there(self, number: int) -> Store | None:
+        """Return a part if it is open."""
+        with self._lock:
+            return self._stores.get(number)
+
     def _keep(self, number: int, store: Store) -> None:
         with self._lock:
             self._stores[number] = store
@@ -225,12 +258,16 @@ class _Opened:
 
 def _whole(part: Part) -> Store:
     """Open a part, which must have as many items as were counted."""
-    store = part.open()
-    if len(store) != part.items:
-        raise StoreError(
-            f"{part.location} has {len(store)} items, where {part.items} were counted before: "
-            "it has been replaced; open all anew"
-        )
+    try:
+        store = part.open()
+        if len(store) != part.items:
+            raise StoreError(
+                f"{part.location} has {len(store)} items, where {part.items} were counted before: "
+                "it has been replaced; open all anew"
+            )
+    except ITEM_ERRORS as error:
+        of_the_whole(error)
+        raise
     return store
 
 

@@ -6,9 +6,17 @@ from typing import Literal, TypeAlias
 
 from fastdecode.arguments import is_int
 from fastdecode.cores import usable_cores
+from fastdecode.torch.read_ahead import READ_THREADS
 from fastdecode.torch.source import Source
 
-__all__ = ["Threads", "check_delivery", "check_numbers", "check_together", "how_many"]
+__all__ = [
+    "Threads",
+    "check_delivery",
+    "check_numbers",
+    "check_together",
+    "how_many",
+    "how_many_read",
+]
 
 Threads: TypeAlias = "int | Literal['auto']"
 
@@ -93,3 +101,30 @@ def how_many(
     if apart or (source.isolated and not source.holds_gil):
         return usable_cores(), 0
     return 0, usable_cores()
+
+
+def how_many_read(source: Source, asked: int | None, workers: int) -> int:
+    """Settle how many threads read ahead.
+
+    Parameters
+    ----------
+    source : Source
+    asked : int or None
+    workers : int
+        Processes that make batches.
+
+    Raises
+    ------
+    ValueError
+        If the number is wrong, or nobody may read for the dataset.
+    """
+    if asked is not None and not (is_int(asked) and asked >= 0):
+        raise ValueError(f"read_threads must be an integer of at least 0, not {asked!r}")
+    hindrance = "worker processes read by themselves" if workers else source.reads_for_itself
+    if hindrance:
+        if asked:
+            raise ValueError(f"read_threads={asked} is not possible: {hindrance}")
+        return 0
+    if asked is None:
+        return READ_THREADS if source.remote else 0
+    return int(asked)

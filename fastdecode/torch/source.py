@@ -101,6 +101,24 @@ class Source:
         return index if self._subset is None else self._subset[index]
 
     @property
+    def remote(self) -> bool:
+        """Whether a server is asked for each sample."""
+        return bool(getattr(self._decoding, "remote", False))
+
+    @property
+    def reads_for_itself(self) -> str:
+        """Why nobody else may read for the dataset, in words; empty if somebody may."""
+        own = self._decoding
+        if own is None:
+            return f"{type(self.dataset).__name__} is none of this package's datasets"
+        changed = [
+            name
+            for name in ("__getitem__", "fetch", "load")
+            if getattr(type(own), name) is not getattr(DecodeDataset, name)
+        ]
+        return f"{type(own).__name__} has its own {changed[0]}" if changed else ""
+
+    @property
     def holds_gil(self) -> bool:
         """Whether one backend alone decodes, and lets no other Python thread run meanwhile."""
         named = None if self._decoding is None else self._decoding.backend
