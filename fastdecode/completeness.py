@@ -129,8 +129,8 @@ def looks_filled_in(image: Image) -> bool:
 
 
 def is_filling(pixel: Sequence[int]) -> bool:
-    """Whether a pixel (L, or RGB) has the luma that a decoder fills in."""
-    if len(pixel) == 1:
+    """Whether a pixel (RGB, or one whose first sample is luma) has what a decoder fills in."""
+    if len(pixel) < 3:
         return int(pixel[0]) in _FILLED_IN
     return (299 * int(pixel[0]) + 587 * int(pixel[1]) + 114 * int(pixel[2])) // 1000 in _FILLED_IN
 

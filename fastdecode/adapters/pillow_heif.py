@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 import pillow_heif
 
+from fastdecode import pixels
 from fastdecode.adapters.base import Backend, Support
 from fastdecode.errors import DecodeError
 from fastdecode.headers import isobmff
-from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
+from fastdecode.types import Box, Buffer, Header, Image, Mode, PixelLayout, Reduce
 
 __all__ = ["PillowHeif"]
 
@@ -22,7 +25,7 @@ class PillowHeif(Backend):
 
     distribution = "pillow-heif"
     supports = {
-        "heic": (Support(layouts=frozenset({"native"}), bits=None),),
+        "heic": (Support(layouts=frozenset({"RGB", "L", "RGBA", "native"}), bits=None),),
     }
 
     def decode(
@@ -36,11 +39,16 @@ class PillowHeif(Backend):
         out: Image | None,
         strict: bool,
     ) -> Image:
-        image = np.asarray(pillow_heif.open_heif(bytes(data), convert_hdr_to_8bit=True))
+        # libheif's own way to 8 bits is what Pillow shows; but it leaves grey as it is.
+        image = np.asarray(
+            pillow_heif.open_heif(
+                bytes(data), convert_hdr_to_8bit=layout != "native", hdr_to_16bit=False
+            )
+        )
         grid = isobmff.grid(data)
         if grid is not None and _may_lack_a_tile(image, grid):
             _check_tiles(data, grid)
-        return image
+        return pixels.convert(image, "native", cast("Mode", layout), header)
 
     def codec(self) -> str:
         return f"libheif {pillow_heif.libheif_version()}"
