@@ -116,6 +116,8 @@ def run(request: Request) -> Image:
         except Exception as error:  # the bytes between its markers may be anything
             raise _as_ours(error) from error
         request.want = request.want._replace(complete=complete)
+    elif header.format != "jpeg":
+        completeness.check_extents(request.data, header)
     choice = selection.first(request.backend, header, request.want)
     try:
         return _decode(choice, request)

@@ -195,12 +195,12 @@ def _fit(
             native = support.reduces_natively(header, want.reduce)
             if why:
                 refusals.append(f"does not read {header.format} with {why}")
-            elif layout not in support.layouts:
-                refusals.append(f"does not give {want.mode} of such a {header.format}")
             elif want.strict and not support.warnings:
                 refusals.append(
                     f"cannot report warnings of {header.format}, which strict=True needs"
                 )
+            elif layout not in support.layouts:
+                refusals.append(f"does not give {want.mode} of such a {header.format}")
             elif native or any_reduce or header.format != "jpeg":
                 return Choice(name, backend, support, layout, want.reduce if native else 1)
             else:

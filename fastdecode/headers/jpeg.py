@@ -44,6 +44,8 @@ _BLOCK = 8
 
 _PROGRESSIVE = frozenset({0xC2, 0xCA})
 _WITHOUT_LENGTH = frozenset({0x00, 0x01, 0xFF, _SOI, _EOI, *range(0xD0, 0xD8)})
+# Segments whose contents no decoder needs: with a length below 2 they have none (jdmarker.c).
+_PASSED_OVER = frozenset({0xFE, *range(0xE0, 0xF0)})
 # Those that say something about the picture as a whole; all others are passed over.
 _TELLING = frozenset({*_SOF, _SOS, _DRI, _APP0, _APP1, _APP14})
 
@@ -90,6 +92,13 @@ def parse(data: Buffer) -> Header:
             if first != 0xFF or marker in _WITHOUT_LENGTH:
                 pos = _next_marker(data, pos)
                 continue
+            if length < 2:
+                if marker not in _PASSED_OVER:
+                    raise DecodeError(
+                        f"JPEG segment FF {marker:02X} cannot have the length {length}"
+                    )
+                pos += 4
+                continue
             if marker in _TELLING:
                 if marker == _SOS:
                     break
@@ -105,8 +114,6 @@ def parse(data: Buffer) -> Header:
                         orientation = exif.orientation(data, pos + 10, pos + 2 + length)
                 elif length >= 14 and data[pos + 4 : pos + 9] == b"Adobe":
                     adobe = data[pos + 15]
-            if length < 2:
-                raise DecodeError(f"JPEG segment FF {marker:02X} cannot have the length {length}")
             pos += 2 + length
         if not frame or marker != _SOS:
             raise DecodeError("the JPEG has no frame header (SOF), or no scan (SOS) after it")
