@@ -39,6 +39,7 @@ _LAYERS = (
         "cores",
         "statistics",
         "outfile",
+        "terminal",
         "scratch",
         "native",
     ),
@@ -59,7 +60,7 @@ _LAYERS = (
     ("stores",),
     ("torch", "packing", "ray"),
     ("calibration",),
-    ("bench", "calibrate_command", "__main__"),
+    ("bench", "calibrate_command", "doctor_command", "__main__"),
 )
 
 

@@ -13,7 +13,7 @@ from conftest import NO_RANKING
 
 import fastdecode
 from fastdecode import Ranking, registry
-from fastdecode import __main__ as command
+from fastdecode import doctor_command as command
 from fastdecode.errors import BackendUnavailable
 
 TERMINAL = 80

@@ -6,8 +6,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from fastdecode.errors import StoreError
+from fastdecode.errors import StoreError, visible
 from fastdecode.stores.tar_index import index_tar
+from fastdecode.terminal import INTERRUPTED, Parser
 
 __all__ = ["main"]
 
@@ -37,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     int
         The exit status.
     """
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m fastdecode index",
         description="Write an index beside each tar shard.",
         epilog=_EXAMPLES,
@@ -48,12 +49,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     failed = False
     for shard in options.shards:
         try:
-            print(f"{shard}: {len(index_tar(shard))} items")
+            count = len(index_tar(shard))
         except (OSError, StoreError) as error:
             failed = True
             words = str(error)
-            print(words if shard in words else f"{shard}: {words}", file=sys.stderr)
+            print(visible(words if shard in words else f"{shard}: {words}"), file=sys.stderr)
+            continue
         except KeyboardInterrupt:
             print("stopped; the shards before it have their index", file=sys.stderr)
-            return 130
+            return INTERRUPTED
+        print(visible(f"{shard}: {count} items"))
     return int(failed)

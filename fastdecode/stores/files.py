@@ -76,6 +76,8 @@ class FileStore(Store):
     def _name(self, index: int) -> str:
         """Return the name of a file, which for one in a folder may not lead out of it."""
         name = self._index.key(index)
+        if self.kind == "list" and "\0" in name:
+            raise self._damaged(index, f"its path has a NUL character in it: {name!r}")
         if self.kind == "folder" and not _is_below(name):
             raise self._damaged(
                 index,
@@ -84,6 +86,8 @@ class FileStore(Store):
         return name
 
     def _path(self, name: str) -> str:
+        if not name.isascii():
+            name = _on_disk(name)
         # Strings: paths of pathlib cost as much as opening the file.
         return os.path.join(self._root, name)  # noqa: PTH118
 
@@ -122,6 +126,15 @@ def _is_below(name: str) -> bool:
     if os.name == "nt":
         name = name.replace("\\", "/")
     return not name.startswith("/") and (".." not in name or ".." not in name.split("/"))
+
+
+def _on_disk(name: str) -> str:
+    """Return a name as this process spells it; by its bytes, where its locale lacks a letter."""
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        return os.fsdecode(name.encode("utf-8", "surrogateescape"))
+    return name
 
 
 def _opened(path: str, flags: int) -> int:
