@@ -7,12 +7,15 @@ followed: it would have this process replace a file of its own user's that nobod
 from __future__ import annotations
 
 import errno
+import io
 import os
 import stat
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
+
+from fastdecode.files import NotRegular, open_regular
 
 __all__ = ["check", "read", "write"]
 
@@ -112,18 +115,12 @@ def read(
     """
     source = Path(path)
     try:
-        with open(source, "rb", opener=_opened) as file:
-            status = os.fstat(file.fileno())
-            data = file.read(_MOST_BYTES + 1) if stat.S_ISREG(status.st_mode) else None
-    except IsADirectoryError:
-        data = None
-    except OSError as error:
-        if error.errno != errno.ENXIO:  # of a socket
-            raise
-        data = None
-    if data is None:
-        raise ValueError(f"{source} {damaged}: it is no regular file")
-    if own and not _is_trusted(status.st_uid):
+        with io.BufferedReader(open_regular(source)) as file:
+            user = os.fstat(file.fileno()).st_uid
+            data = file.read(_MOST_BYTES + 1)
+    except (NotRegular, IsADirectoryError) as error:
+        raise ValueError(f"{source} {damaged}: {error.strerror}") from error
+    if own and not _is_trusted(user):
         raise ValueError(f"{source} belongs to another user, and nobody named it: remove it")
     if len(data) > _MOST_BYTES:
         raise ValueError(f"{source} {damaged}: it has more than {_MOST_BYTES} bytes")
@@ -133,11 +130,6 @@ def read(
         raise ValueError(f"{source} {damaged}: {error}") from error
     except RecursionError as error:
         raise ValueError(f"{source} {damaged}: it is nested too deeply") from error
-
-
-def _opened(path: str, flags: int) -> int:
-    # Else opening a pipe waits for somebody to write to it.
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _followed(path: Path) -> Path:

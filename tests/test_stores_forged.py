@@ -191,7 +191,7 @@ def test_a_list_does_not_wait_for_a_pipe(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.jpg")
 
     store = open_store([tmp_path / "a.jpg"])
-    with pytest.raises(StoreError, match="no regular file"):
+    with pytest.raises(StoreError, match="not a regular file"):
         store.read(0)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import random
 from array import array
@@ -17,6 +18,7 @@ from fastdecode import probe
 from fastdecode.bench import result
 from fastdecode.calibration.samples import FOLDER
 from fastdecode.errors import DecodeError, StoreError, UnsupportedFormat
+from fastdecode.files import open_regular, read_regular
 from fastdecode.stores import Store, open_store
 from fastdecode.stores.folder import EXTENSIONS
 from fastdecode.stores.found_files import can_be_read
@@ -59,7 +61,7 @@ class Photo:
 
     def read(self) -> Buffer:
         """Read it: of a store whatever that gives, which need not be in memory yet."""
-        return self.path.read_bytes() if self.store is None else self.store.read(self.index)
+        return read_regular(self.path) if self.store is None else self.store.read(self.index)
 
 
 @dataclass
@@ -239,9 +241,7 @@ def _load(path: Path, name: str) -> Photo:
     DecodeError, OSError
         If it is damaged, or cannot be read.
     """
-    if not can_be_read(os.fspath(path)):  # opening a pipe would wait for somebody to write into it
-        raise OSError("it is no regular file")
-    with path.open("rb") as file:
+    with io.BufferedReader(open_regular(path)) as file:
         data = file.read(_HEAD)
         try:
             header = probe(data)

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from fastdecode.errors import BackendUnavailable
+
 if TYPE_CHECKING:
     from fastdecode.stores.base import Store, Writer
 
@@ -209,7 +211,7 @@ def _named(kind: str, role: str) -> Any:
     except ImportError as error:
         if not entry.extra:
             raise
-        raise ImportError(
+        raise BackendUnavailable(
             f"a {kind} store needs a library that is missing ({error}): "
             f'pip install "fastdecode[{entry.extra}]"'
         ) from error
