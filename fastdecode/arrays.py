@@ -10,13 +10,18 @@ from typing import Any, Literal, TypeVar
 
 from fastdecode import native_arrays
 from fastdecode.api import decode, decode_file
-from fastdecode.errors import BackendUnavailable, FastDecodeError, UnknownBackend
+from fastdecode.errors import (
+    BackendUnavailable,
+    DeviceUnavailable,
+    FastDecodeError,
+    UnknownBackend,
+)
 
 __all__ = ["decode_arrays", "in_threads", "is_the_items", "named"]
 
 _T = TypeVar("_T")
 _S = TypeVar("_S")
-_CALLERS_FAULT = (UnknownBackend, BackendUnavailable)
+_CALLERS_FAULT = (UnknownBackend, BackendUnavailable, DeviceUnavailable)
 _pools: dict[int, ThreadPoolExecutor] = {}
 _pools_lock = threading.Lock()
 

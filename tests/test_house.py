@@ -38,6 +38,7 @@ _LAYERS = (
         "orientation",
         "cores",
         "statistics",
+        "files",
         "outfile",
         "scratch",
         "native",

@@ -249,7 +249,7 @@ def test_chooses_processes_where_threads_cannot_help(monkeypatch: pytest.MonkeyP
         ({"workers": True}, "workers"),
         ({"prefetch": 0}, "prefetch"),
         ({"seed": "a"}, "seed"),
-        ({"timeout": 0}, "timeout"),
+        ({"timeout": -1}, "timeout"),
         ({"timeout": "a"}, "timeout"),
         ({"shuffle": True, "sampler": [1]}, "shuffle or a sampler"),
         ({"threads": 1, "workers": 1}, "threads or workers"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from fastdecode.types import Buffer
 
 __all__ = ["Outcome", "Work"]
+
+_OF_ITS_NAME = (errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR)
+"""What systems say of links that lead round, or to no file."""
 
 
 class Outcome(NamedTuple):
@@ -62,7 +66,8 @@ class Work:
     names : Names
     skip_unreadable : bool
         An item that cannot be read counts as bad. Else it ends the pack, unless its file is missing
-        or forbidden: what a network or a disk refuses now, it may give later.
+        or forbidden, or its name leads to none: what a network or a disk refuses now, it may give
+        later.
     """
 
     store: Store
@@ -85,7 +90,7 @@ class Work:
         except (FileNotFoundError, PermissionError, FastDecodeError) as error:
             return Outcome(key, bad=reason(error))
         except OSError as error:
-            if self.skip_unreadable:
+            if self.skip_unreadable or error.errno in _OF_ITS_NAME:
                 return Outcome(key, bad=reason(error))
             where = f"{self.store.location}, item {index} ({key})"
             raise OSError(f"{where}: {reason(error)}") from error

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import errno
 
-from fastdecode.errors import BackendUnavailable, FastDecodeError, UnknownBackend
+from fastdecode.errors import (
+    BackendUnavailable,
+    DeviceUnavailable,
+    FastDecodeError,
+    UnknownBackend,
+)
 
 __all__ = ["is_the_pictures", "reason_of", "with_path"]
 
-_CALLERS_FAULT = (UnknownBackend, BackendUnavailable)
+_CALLERS_FAULT = (UnknownBackend, BackendUnavailable, DeviceUnavailable)
 # The task has run out of something: the next picture would fare no better.
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 

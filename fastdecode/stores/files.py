@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from fastdecode.files import NotRegular, read_regular
 from fastdecode.stores.base import Store
 from fastdecode.stores.keys import relative
+from fastdecode.stores.mapped import is_uri, local_path
 
 if TYPE_CHECKING:
     from fastdecode.stores.index import Index
@@ -45,9 +46,9 @@ class FileStore(Store):
         super().__init__(location)
         self.kind = kind  # type: ignore[misc]  # of the instance: two kinds share this class
         self.classes = index.classes
-        self._root = root
+        self._root = local_path(root)
         self._index = index
-        self._remote = "://" in root
+        self._remote = is_uri(root)
         self._storage_options = storage_options
 
     def __len__(self) -> int:
@@ -69,14 +70,16 @@ class FileStore(Store):
         if self._closed:
             self._handle()  # which says so
         name = self._name(index)
-        if self._remote or "://" in name:
+        if self._remote or is_uri(name):
             return self.read(index)
         return self._path(name)
 
     def _name(self, index: int) -> str:
         """Return the name of a file, which for one in a folder may not lead out of it."""
         name = self._index.key(index)
-        if self.kind == "folder" and not _is_below(name):
+        if self.kind == "list":  # which may name any file
+            return local_path(name)
+        if not _is_below(name):
             raise self._damaged(
                 index,
                 f"its index names {name!r}, which does not lie in the folder",
@@ -96,13 +99,13 @@ class FileStore(Store):
 
     def _read(self, opened: Any, index: int) -> Buffer:
         name = self._name(index)
-        if "://" in name and self.kind == "list":
+        if is_uri(name) and self.kind == "list":
             return self._fetched(name)
         if opened is self:
-            with open(self._path(name), "rb", opener=_opened) as file:
-                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                    raise self._damaged(index, f"{self._path(name)} is no regular file")
-                return file.read()
+            try:
+                return read_regular(self._path(name))
+            except NotRegular as error:
+                raise self._damaged(index, f"{error.filename}: {error.strerror}") from error
         filesystem, root = opened
         data: bytes = filesystem.cat_file(f"{root.rstrip('/')}/{name}")
         return data
@@ -122,8 +125,3 @@ def _is_below(name: str) -> bool:
     if os.name == "nt":
         name = name.replace("\\", "/")
     return not name.startswith("/") and (".." not in name or ".." not in name.split("/"))
-
-
-def _opened(path: str, flags: int) -> int:
-    # Else opening a pipe waits for somebody to write to it.
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import Any, BinaryIO, cast
 from urllib.parse import urlsplit
 
-from fastdecode.errors import StoreError
+from fastdecode.errors import BackendUnavailable, StoreError
 
 try:
     import fsspec
 except ImportError as error:
-    raise ImportError(
+    raise BackendUnavailable(
         'a URI is read through fsspec, which is missing: pip install "fastdecode[remote]"'
     ) from error
 

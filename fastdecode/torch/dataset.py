@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +27,7 @@ from fastdecode.torch.transforms import EncodedTransform
 
 if TYPE_CHECKING:
     import torch
-    from typing_extensions import Unpack
+    from typing_extensions import Self, Unpack
 
     from fastdecode.geometry import Geometry
     from fastdecode.torch.transforms.base import Quality
@@ -75,6 +77,11 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
         If `reduce`, `min_size` or `mode` is set beside an `EncodedTransform`, which does its own
         choosing.
 
+    Notes
+    -----
+    Nothing here needs torchvision. Where ``torchvision.datasets`` has been imported when a dataset
+    is made, that is one of torchvision's `VisionDataset`, too, for code that asks ``isinstance``.
+
     Examples
     --------
     >>> class Photos(DecodeDataset):
@@ -92,6 +99,15 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
     headroom: float = 1.0
     _loader: Callable[[str], Any] | None = None
     """What makes something of a path instead: of `DecodeImageFolder`."""
+    _of_torchvision = "VisionDataset"
+    """The class there that this one stands for."""
+
+    def __new__(cls, *_args: Any, **_options: Any) -> Self:
+        """Make an instance, which is one of torchvision's class, too, if that is there."""
+        for kind in reversed(cls.__mro__):
+            if "_of_torchvision" in vars(kind):
+                _join_torchvision(kind)
+        return super().__new__(cls)
 
     def __init__(
         self,
@@ -99,7 +115,10 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
         target_transform: Callable[..., Any] | None = None,
         **options: Unpack[DatasetOptions],
     ) -> None:
-        super().__init__()
+        # Goes on behind torchvision's classes, which would list files for themselves.
+        known = [kind for kind in type(self).__mro__ if kind.__module__.startswith("torchvision.")]
+        last: Any = known[-1] if known else DecodeDataset
+        super(last, self).__init__()
         if transform is not None:
             self.transform = transform
         if target_transform is not None:
@@ -152,6 +171,10 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
             What `target_transform` is given.
         """
         return target
+
+    def transformed(self, source: Any) -> Any:
+        """As of `DecodeMixin`, with what could be fused of the transform."""
+        return self._image(source, None, None)[0]
 
     def load(
         self,
@@ -305,3 +328,15 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
     def _picture(self, source: Any) -> tuple[Any, Geometry | None]:
         """Return the decoded picture, and its geometry where it is known."""
         return self._decoded(self._encoded(source), self.output or "pil")
+
+
+def _join_torchvision(kind: type[DecodeDataset]) -> None:
+    """Make a class a subclass of torchvision's, whose methods all come behind its own.
+
+    torchvision's classes allow no virtual subclasses, and importing them for this would take longer
+    than all the rest. A subclass with bases of torchvision's in another order stays as it is.
+    """
+    theirs = getattr(sys.modules.get("torchvision.datasets"), kind._of_torchvision, None)
+    if isinstance(theirs, type) and not issubclass(kind, theirs):
+        with suppress(TypeError):
+            kind.__bases__ = (*kind.__bases__, theirs)

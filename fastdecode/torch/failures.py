@@ -13,7 +13,12 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from torch.utils.data import get_worker_info
 
-from fastdecode.errors import BackendUnavailable, FastDecodeError, UnknownBackend
+from fastdecode.errors import (
+    BackendUnavailable,
+    DeviceUnavailable,
+    FastDecodeError,
+    UnknownBackend,
+)
 
 __all__ = [
     "DAMAGE",
@@ -37,7 +42,7 @@ OnError: TypeAlias = "Literal['raise', 'skip', 'replace'] | Callable[[int, Excep
 DAMAGE = (FastDecodeError, OSError)
 """What can be the file's fault; `is_damage` tells whether it is."""
 
-_CALLERS_FAULT = (UnknownBackend, BackendUnavailable)
+_CALLERS_FAULT = (UnknownBackend, BackendUnavailable, DeviceUnavailable)
 # The process has run out of something: the next file would fare no better.
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 _ATTEMPTS = 32
