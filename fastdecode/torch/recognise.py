@@ -506,7 +506,7 @@ def _complaint(part: Any, recipe: Recipe, *, known: bool) -> str:
     if any(map(is_albumentations, (part, *getattr(part, "__dict__", {}).values()))):
         return (
             f"{name} is albumentations', which draws from generators that its transforms keep from "
-            "image to image, and resizes full-size pixels without antialiasing: fused, it would give "
+            "image to image, and resizes without antialiasing: fused, it would give "
             "other draws and other pixels"
         )
     return f"it begins with {name}, which is not one of the transforms known here"
