@@ -5,6 +5,7 @@ The tensors of the device are on torch's "meta", which has shapes and no memory.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -14,7 +15,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from loading import PROCESSES, Plain  # noqa: E402
+
 from fastdecode.torch import prefetcher, transfer  # noqa: E402
+from fastdecode.torch.loader import Loader  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings(*PROCESSES)
 
 
 class Stream:
@@ -95,6 +101,26 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 
     monkeypatch.setattr(torch.Tensor, "copy_", copied)
     return machine
+
+
+def test_pin_memory_pins_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a CUDA device, batches that stay on the host are pinned before they are asked for."""
+    threads = []
+
+    def pinned(tensor: Any) -> Any:
+        threads.append(threading.current_thread())
+        return tensor.clone()
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda _device: None)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", pinned)
+    for workers in (0, 1):
+        with Loader(Plain(torch.tensor, 6), 2, num_workers=workers, pin_memory=True) as loader:
+            assert [batch.tolist() for batch in loader] == [[0, 1], [2, 3], [4, 5]]
+        assert len(threads) == 3
+        assert threading.main_thread() not in threads
+        threads.clear()
 
 
 def batches(count: int) -> list[Any]:
