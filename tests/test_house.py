@@ -29,6 +29,7 @@ _LIBRARIES = {
 
 _LAYERS = (
     ("errors", "types"),
+    ("outages",),
     ("headers", "buffers"),
     (
         "formats",
@@ -38,6 +39,7 @@ _LAYERS = (
         "orientation",
         "cores",
         "statistics",
+        "files",
         "outfile",
         "scratch",
         "native",

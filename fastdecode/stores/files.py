@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
-import stat
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from fastdecode.files import NotRegular, read_regular
+from fastdecode.outages import holds_anything, of_the_whole, told_if_vanished, tried_again
 from fastdecode.stores.base import Store
 from fastdecode.stores.keys import relative
+from fastdecode.stores.mapped import is_uri, local_path
 
 if TYPE_CHECKING:
     from fastdecode.stores.index import Index
@@ -31,7 +34,7 @@ class FileStore(Store):
     kind : str
         ``"folder"`` or ``"list"``.
     storage_options : mapping, optional
-        For a URI; see `fastdecode.stores.remote.filesystem`.
+        For a URI; see `fastdecode.stores.remote.Remote`.
     """
 
     def __init__(
@@ -45,9 +48,10 @@ class FileStore(Store):
         super().__init__(location)
         self.kind = kind  # type: ignore[misc]  # of the instance: two kinds share this class
         self.classes = index.classes
-        self._root = root
+        self._root = local_path(root)
         self._index = index
-        self._remote = "://" in root
+        self._remote = is_uri(root)
+        self.folder = "" if self._remote else self._root
         self._storage_options = storage_options
 
     def __len__(self) -> int:
@@ -69,14 +73,28 @@ class FileStore(Store):
         if self._closed:
             self._handle()  # which says so
         name = self._name(index)
-        if self._remote or "://" in name:
+        if self._remote or is_uri(name):
             return self.read(index)
         return self._path(name)
+
+    @property
+    def remote(self) -> bool:
+        """Whether the folder, or the first file of the list, is behind a URI."""
+        return self._remote or (len(self) > 0 and is_uri(self._index.key(0)))
+
+    def reach(self) -> None:
+        """Make sure that the folder is there, and has something in it: see `Store.reach`."""
+        super().reach()
+        if self.folder and not holds_anything(self.folder):
+            reason = "the folder is missing or empty: has a drive been unmounted?"
+            raise of_the_whole(FileNotFoundError(errno.ENOENT, reason, self.folder))
 
     def _name(self, index: int) -> str:
         """Return the name of a file, which for one in a folder may not lead out of it."""
         name = self._index.key(index)
-        if self.kind == "folder" and not _is_below(name):
+        if self.kind == "list":  # which may name any file
+            return local_path(name)
+        if not _is_below(name):
             raise self._damaged(
                 index,
                 f"its index names {name!r}, which does not lie in the folder",
@@ -92,26 +110,28 @@ class FileStore(Store):
             return self
         from fastdecode.stores import remote
 
-        return remote.filesystem(self._root, self._storage_options)
+        return remote.Remote(self._root, self._storage_options)
 
     def _read(self, opened: Any, index: int) -> Buffer:
         name = self._name(index)
-        if "://" in name and self.kind == "list":
+        if is_uri(name) and self.kind == "list":
             return self._fetched(name)
         if opened is self:
-            with open(self._path(name), "rb", opener=_opened) as file:
-                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                    raise self._damaged(index, f"{self._path(name)} is no regular file")
-                return file.read()
-        filesystem, root = opened
-        data: bytes = filesystem.cat_file(f"{root.rstrip('/')}/{name}")
+            try:
+                return _contents(self._path(name))
+            except NotRegular as error:
+                raise self._damaged(index, f"{error.filename}: {error.strerror}") from error
+            except FileNotFoundError as error:
+                told_if_vanished(error, self.folder, listed=self.kind == "folder")
+                raise
+        data: Buffer = opened.read(f"{opened.path.rstrip('/')}/{name}")
         return data
 
     def _fetched(self, uri: str) -> bytes:
         from fastdecode.stores import remote
 
-        filesystem, path = remote.filesystem(uri, self._storage_options)
-        data: bytes = filesystem.cat_file(path)
+        there = remote.Remote(uri, self._storage_options)
+        data: bytes = there.read(there.path)
         return data
 
 
@@ -124,6 +144,4 @@ def _is_below(name: str) -> bool:
     return not name.startswith("/") and (".." not in name or ".." not in name.split("/"))
 
 
-def _opened(path: str, flags: int) -> int:
-    # Else opening a pipe waits for somebody to write to it.
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+_contents = tried_again(read_regular)  # a network drive may be away for a moment

@@ -158,7 +158,7 @@ def create_store(
     if "://" in where:
         raise ValueError(f"{where}: stores are written to local paths; copy it when done")
     chosen = (_by_suffix(where) or "folder") if kind is None else kind
-    if Path(where).exists():
+    if os.path.lexists(where):
         raise FileExistsError(f"{where} is there already: remove it, or choose another place")
     return cast("Writer", _named(chosen, "writer")(where, classes=classes, **options))
 

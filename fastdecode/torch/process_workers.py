@@ -58,7 +58,8 @@ class _Samples(Dataset[Any]):
             self._reported = len(self._source.errors)
             self._lane = self._source.lane(Pool(1))  # a worker has one core for itself
         try:
-            samples = self._samples(items)
+            with self._source.together([item.index for item in items]):
+                samples = self._samples(items)
         except StopIteration as error:
             raise stopped_early(error) from error
         # Also those of a batch before this that raised, and so could not report.
@@ -83,7 +84,9 @@ class _Samples(Dataset[Any]):
     def _sample(self, item: Item) -> Any:
         index, seed = item
         _seed_all(seed)
-        return self._source.fetch(index, None, None)
+        # What threads do with a generator must not draw from another global one here.
+        generator = torch.default_generator if self._source.isolated else None
+        return self._source.fetch(index, generator, None)
 
 
 class _Collate:
