@@ -119,6 +119,7 @@ def test_other_circumstances_are_warned_of(shown) -> None:
     warned = text.split("Warning: ")[1:]
     assert len(warned) == 3
     assert says(warned[0], "machines", "cpu", "Example CPU 3000", "Another CPU")
+    assert "load" not in warned[0]
     assert says(warned[1], "collections", "images", "47", "46")
     assert says(warned[2], "versions", "simplejpeg", "1.2.3", "9.9")
     assert says(text, "Another CPU, interrupted")
