@@ -16,6 +16,7 @@ from fastdecode.arguments import (
 from fastdecode.buffers import as_buffer
 from fastdecode.errors import FastDecodeError
 from fastdecode.files import read_regular
+from fastdecode.outages import tried_again
 from fastdecode.selection import Want
 from fastdecode.types import MODES, REDUCES
 
@@ -63,7 +64,8 @@ def decode(
         An int stands for both. `reduce_for` says which reduction that is.
     mode : {"RGB", "L", "RGBA", "native"}
         ``"RGB"`` drops alpha without compositing. ``"L"`` of a JPEG is its Y plane. ``"native"`` is
-        what the file holds: palette indices, 16-bit grey, CMYK as four inks, …
+        what the file holds: palette indices, CMYK as four inks, samples of more than 8 bits as
+        uint16 in the file's own range (0 to 1023 of 10 bits; `probe` says how many) …
     region : (left, top, right, bottom), optional
         Part of the picture, in pixels at full size (of the picture as seen, if `orient`). The
         result is rows ``top // reduce`` to ``ceil(bottom / reduce)`` of the whole result, columns
@@ -222,6 +224,7 @@ def decode_file(path: str | os.PathLike[str], reduce: Reduce = 1, **options: Any
         raise
 
 
+@tried_again  # a network drive may be away for a moment
 def read_file(path: str) -> bytes:
     """Read all of an image file; what is not a regular file is an OSError."""
     return read_regular(path, way_out="read it yourself, and pass the bytes")

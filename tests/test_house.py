@@ -29,6 +29,7 @@ _LIBRARIES = {
 
 _LAYERS = (
     ("errors", "types"),
+    ("outages",),
     ("headers", "buffers"),
     (
         "formats",

@@ -16,6 +16,7 @@ from pathlib import Path
 from fastdecode import outfile
 from fastdecode.cores import usable_cores
 from fastdecode.errors import FastDecodeError, StoreError
+from fastdecode.outages import ITEM_ERRORS
 from fastdecode.packing.arguments import positive
 from fastdecode.packing.progress import progress
 from fastdecode.packing.surveying import FAILING, Finding, Limits, Status, survey
@@ -33,7 +34,7 @@ examples:
 damaged      does not decode, all of it
 no image     of no format that is known
 unsupported  of a format that nothing installed here reads
-unreadable   the store does not give its bytes
+unreadable   it is missing, or the store has no bytes of it
 oversized    beyond --max-side or --max-pixels
 odd          decodes, but with a warning of the codec (damaged, with --strict);
              or CMYK, 16 bit, turned by EXIF, animated, with a suffix that is
@@ -41,9 +42,12 @@ odd          decodes, but with a warning of the codec (damaged, with --strict);
              with a wrong checksum (PNG)
 duplicate    the bytes of an earlier one
 
+What cannot be reached (a forbidden file, a server that is down) ends the check:
+that is no verdict on a picture.
+
 exit status: 0; 1 if anything is damaged, no image, unsupported or unreadable;
-2 for a wrong argument, nothing at SRC, or a file that cannot be written; 130
-after Ctrl-C"""
+2 for a wrong argument, nothing at SRC, what cannot be reached, or a file that
+cannot be written; 130 after Ctrl-C"""
 _SHOWN = 3
 _ORDER: tuple[Status, ...] = (*FAILING, "oversized", "odd", "duplicate", "good")
 _COLUMNS = ("key", "status", "reason", "format", "width", "height", "bytes")
@@ -57,6 +61,8 @@ class _Seen:
     bytes: int = 0
     counts: Counter[str] = field(default_factory=Counter)
     examples: dict[str, list[str]] = field(default_factory=dict)
+    ended: str = ""
+    """Why not all was looked at."""
 
     def add(self, finding: Finding) -> None:
         self.total += 1
@@ -95,6 +101,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         say(f"python -m fastdecode check: error: {reason(error)}", error=True)
         return 2
     failed = printed(lambda: _report(seen, time.monotonic() - begun, options.csv))
+    if seen.ended:
+        say(f"python -m fastdecode check: error: {seen.ended}", error=True)
+        return 2
     return int(failed or any(seen.counts[status] for status in FAILING))
 
 
@@ -112,11 +121,16 @@ def _looked(options: argparse.Namespace) -> _Seen:
     ):
         if not len(store):
             raise StoreError(f"there is nothing in {options.src}")
-        for finding in findings:
-            seen.add(finding)
-            notify("checking", seen.total, len(store))
-            key, status, reasons, *rest = finding
-            writer.writerow((key, status, "; ".join(reasons), *rest))
+        try:
+            for finding in findings:
+                seen.add(finding)
+                notify("checking", seen.total, len(store))
+                key, status, reasons, *rest = finding
+                writer.writerow((key, status, "; ".join(reasons), *rest))
+        except ITEM_ERRORS as error:
+            if not seen.total:
+                raise
+            seen.ended = f"{reason(error)} (after {seen.total:,} of {len(store):,} images)"
     if options.csv:
         outfile.write(options.csv, lines.getvalue())
     return seen

@@ -14,6 +14,8 @@ from fastdecode.torch.collating import Ready, handed_out
 from fastdecode.torch.crew import Crew
 from fastdecode.torch.encoded import EncodedBatch
 from fastdecode.torch.order import Item, Order
+from fastdecode.torch.position import Position
+from fastdecode.torch.read_ahead import ReadAhead
 
 __all__ = ["Epoch", "Relay", "ThreadEpoch"]
 
@@ -36,6 +38,8 @@ class ThreadEpoch:
         How many batches are in the making beside the one that is waited for.
     timeout : float or None
         Seconds to wait for one.
+    ahead : ReadAhead, optional
+        What reads them.
     """
 
     def __init__(
@@ -46,8 +50,10 @@ class ThreadEpoch:
         crew: Crew | None,
         prefetch: int,
         timeout: float | None,
+        ahead: ReadAhead | None = None,
     ) -> None:
         self._recipe = recipe
+        self._ahead = ahead
         self._order = order
         self._next = start
         self._crew = crew
@@ -79,11 +85,12 @@ class ThreadEpoch:
 
     def _assembly(self, items: list[Item]) -> Assembly:
         recipe, how = self._recipe, self._recipe.at_once
+        reads = None if self._ahead is None else self._ahead.batch()
         if how is not None:
-            return EncodedBatch(recipe, how, items, self._next, self._part, self._crew)
+            return EncodedBatch(recipe, how, items, self._next, self._part, self._crew, reads)
         lane = self._lane if self._lane is not None and self._lane.pays else None
         size = self._part if lane is None else lane.part
-        return Assembly(recipe, items, self._next, size, lane)
+        return Assembly(recipe, items, self._next, size, lane, reads)
 
     def __iter__(self) -> Iterator[Ready | Assembly]:
         return self
@@ -110,6 +117,8 @@ class ThreadEpoch:
 
     def close(self) -> None:
         """Give up what is in the making, if anything is; whoever asks for more gets an error."""
+        if self._ahead is not None:
+            self._ahead.close()
         # In another thread: one that is waited for, or one that waits for what was refused.
         latest = None if self._latest is None else self._latest()
         for assembly in (self._awaited, latest):
@@ -133,30 +142,52 @@ class Epoch:
 
     Parameters
     ----------
-    source : iterator of Ready
+    begin : callable
+        Is given the position that it returned before; at first that is None. It returns the batches
+        and their position, or None where those from before still hold.
     handed : callable
-        Is told of each batch, and of the end by None.
+        Is told of each batch, and of the end by None, with the position.
     """
 
-    def __init__(self, source: Iterator[Ready], handed: Callable[[Ready | None], None]) -> None:
-        self._source = source
+    def __init__(
+        self,
+        begin: Callable[[Position | None], tuple[Iterator[Ready], Position] | None],
+        handed: Callable[[Position, Ready | None], None],
+    ) -> None:
+        self._begin = begin
         self._handed = handed
         self._ended = False
+        self._source: Iterator[Ready]
+        self._position: Position
+        self._take(None)
+
+    def _take(self, position: Position | None) -> None:
+        begun = self._begin(position)
+        if begun is not None:
+            self._source, self._position = begun
 
     def __iter__(self) -> Iterator[Any]:
         return self
 
+    def __del__(self) -> None:
+        if hasattr(self, "_position"):
+            self._position.unasked()
+
     def __next__(self) -> Any:
+        if not self._position.asked:
+            # Lightning makes its iterator first, and then says which epoch that is to be.
+            self._take(self._position)
+            self._position.asked = True
         while True:
             try:
                 ready = next(self._source)
             except StopIteration:
                 if not self._ended:  # it may be asked again
                     self._ended = True
-                    self._handed(None)
+                    self._handed(self._position, None)
                 raise
             batch = handed_out(ready)
-            self._handed(ready)
+            self._handed(self._position, ready)
             if batch is not None:  # else every item of it was left out
                 return batch
 

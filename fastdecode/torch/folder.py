@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fastdecode.outages import told_if_vanished
 from fastdecode.stores import class_folders
 from fastdecode.stores.class_folders import IMG_EXTENSIONS
 from fastdecode.torch.dataset import DecodeDataset
@@ -69,6 +70,7 @@ class ImageFolder(DecodeDataset):
     """
 
     _loader: Callable[[str], Any] | None = None
+    _of_torchvision = "ImageFolder"
 
     def __init__(
         self,
@@ -175,15 +177,26 @@ class ImageFolder(DecodeDataset):
     def loader(self, loader: Callable[[str], Any] | None) -> None:
         self._loader = None if loader == self._load_file else loader
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name in ("transform", "target_transform") and value is not None:
+            self.transforms = standard_transform(self.transform, self.target_transform)
+
     @property
     def transforms(self) -> Any:
-        """Both transforms as one, called with a picture and a target; None if there is neither."""
+        """Both transforms as one, called with a picture and a target; None if there is neither.
+
+        As in torchvision, whose wrapper for v2 relies on it, it stays when those are set to None.
+        """
         own = standard_transform(self.transform, self.target_transform)
         return self.__dict__.get("_transforms", own)
 
     @transforms.setter
     def transforms(self, transforms: Any) -> None:
         self.__dict__["_transforms"] = transforms
+
+    def _look_for_its_folder(self, error: Exception) -> None:
+        told_if_vanished(error, os.fspath(self.root), listed=True)
 
     def _load_file(self, path: str) -> Any:
         return DecodeDataset._picture(self, path)[0]
