@@ -134,7 +134,10 @@ def _for_decode(options: argparse.Namespace) -> tuple[Ranking | None, str]:
     ranking = _measure(options)
     if not ranking.orders:
         return None, _NOTHING
-    return ranking, "\n".join(_fitted(line) for line in str(ranking).splitlines())
+    remark = ranking.remark()
+    table = str(ranking).removesuffix(remark).splitlines()
+    shown = [_fitted(line) for line in table]
+    return ranking, "\n".join([*shown, *(["", paragraph(remark)] if remark else [])])
 
 
 def _for_device(options: argparse.Namespace) -> tuple[DeviceRanking | None, str]:
