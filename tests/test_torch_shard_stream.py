@@ -25,7 +25,7 @@ from fastdecode.torch.transforms import (  # noqa: E402
 SIZES = [5, 11, 0, 9, 4]
 TOTAL = sum(SIZES)
 PATTERN = "part-{000..004}.tar"
-SMALL = ResizeCenterCrop(32, 24)
+SMALL = ResizeCenterCropNormalize(32, 24)
 pytestmark = pytest.mark.filterwarnings(*PROCESSES)
 
 
