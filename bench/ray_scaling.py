@@ -14,7 +14,9 @@ For each number of workers there is a cluster of a head without cores and so man
 each held to a core of its own where the machine has enough of them; head and driver may use any.
 After a warm-up of each, the jobs take turns, in an order drawn anew in each round. rows/s are from
 asking for the dataset to having the last row; figures are medians of the rounds, ratios the medians
-of those within a round. Files come from the system's cache. Aim: 1.5 times the rows of Ray's own.
+of those within a round. Processor time is that of all processes of the cluster and the driver, from
+/proc: beside other work it is the steadier figure. Files come from the system's cache. Aim: 1.5
+times the rows of Ray's own.
 """
 
 from __future__ import annotations
@@ -24,11 +26,11 @@ import os
 import random
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import median
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 from record import record
 from reference import photos_in
@@ -89,9 +91,33 @@ def cluster(workers: int) -> Iterator[None]:
         nodes.shutdown()
 
 
-def rate(job: str, folder: str, options: argparse.Namespace, images: int) -> float:
-    """Return rows/s of one job, which must give every row at the size that was asked for."""
-    started = perf_counter()
+class Turn(NamedTuple):
+    """One job once."""
+
+    rows_per_s: float
+    cpu_s_per_1000: float
+
+
+def cpu_seconds() -> float:
+    """Return the processor time of this process and of all that it has started, in seconds."""
+    parents, spent = {}, {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended meanwhile
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            parents[int(entry.name)] = int(fields[1])
+            spent[int(entry.name)] = sum(map(int, fields[11:15]))  # with those that have ended
+
+    def ours(process: int) -> bool:
+        return process == os.getpid() or (process in parents and ours(parents[process]))
+
+    return sum(ticks for process, ticks in spent.items() if ours(process)) / os.sysconf(
+        "SC_CLK_TCK"
+    )
+
+
+def turn(job: str, folder: str, options: argparse.Namespace, images: int) -> Turn:
+    """Do one job, which must give every row at the size that was asked for."""
+    started, before = perf_counter(), cpu_seconds()
     rows = 0
     for batch in JOBS[job](folder, options.size).iter_batches(batch_size=None):
         assert batch["image"].shape[1:] == (options.size, options.size, 3)
@@ -100,7 +126,7 @@ def rate(job: str, folder: str, options: argparse.Namespace, images: int) -> flo
     seconds = perf_counter() - started
     if rows != images:
         raise RuntimeError(f"{job} gave {rows} rows of {images}")
-    return rows / seconds
+    return Turn(round(rows / seconds, 1), round(1000 * (cpu_seconds() - before) / rows, 3))
 
 
 def links(photos: list[Path], root: Path, count: int) -> str:
@@ -112,9 +138,9 @@ def links(photos: list[Path], root: Path, count: int) -> str:
     return str(root)
 
 
-def measure(photos: list[Path], options: argparse.Namespace) -> dict[int, dict[str, list[float]]]:
-    """Return rows/s of each round, by the number of workers and the job."""
-    found: dict[int, dict[str, list[float]]] = {}
+def measure(photos: list[Path], options: argparse.Namespace) -> dict[int, dict[str, list[Turn]]]:
+    """Return the turns of each round, by the number of workers and the job."""
+    found: dict[int, dict[str, list[Turn]]] = {}
     with tempfile.TemporaryDirectory() as place:
         few = min(options.images, 500)
         everything = links(photos, Path(place, "all"), options.images)
@@ -123,30 +149,39 @@ def measure(photos: list[Path], options: argparse.Namespace) -> dict[int, dict[s
             found[workers] = {job: [] for job in options.only}
             with cluster(workers):
                 for job in options.only:
-                    rate(job, beginning, options, few)
+                    turn(job, beginning, options, few)
                 for number in range(options.rounds):
                     for job in random.sample(options.only, len(options.only)):
-                        speed = rate(job, everything, options, options.images)
-                        found[workers][job].append(round(speed, 1))
-                        print(f"{workers} workers, round {number + 1}, {job}: {speed:.0f} rows/s")
+                        once = turn(job, everything, options, options.images)
+                        found[workers][job].append(once)
+                        print(f"{workers} workers, round {number + 1}, {job}: {once}", flush=True)
     return found
 
 
-def summary(found: dict[int, dict[str, list[float]]]) -> dict[str, Any]:
+def summary(found: dict[int, dict[str, list[Turn]]]) -> dict[str, Any]:
     """Return medians, and ratios within a round."""
     fewest = found[min(found)]
     result: dict[str, Any] = {}
     for workers, jobs in found.items():
         result[str(workers)] = lanes = {}
         for job, rounds in jobs.items():
+            speeds = [once.rows_per_s for once in rounds]
+            costs = [once.cpu_s_per_1000 for once in rounds]
+            first = median(once.rows_per_s for once in fewest[job])
             lanes[job] = {
-                "rows_per_s": round(median(rounds), 1),
-                "rounds": rounds,
-                "to_fewest_workers": round(median(rounds) / median(fewest[job]), 3),
+                "rows_per_s": round(median(speeds), 1),
+                "rounds": speeds,
+                "to_fewest_workers": round(median(speeds) / first, 3),
+                "cpu_s_per_1000": round(median(costs), 3),
+                "cpu_s_per_1000_rounds": costs,
             }
             if _BASELINE in jobs:
-                ratios = [one / other for one, other in zip(rounds, jobs[_BASELINE], strict=True)]
-                lanes[job]["to_ray"] = round(median(ratios), 3)
+                pairs = list(zip(rounds, jobs[_BASELINE], strict=True))
+                faster = [one.rows_per_s / other.rows_per_s for one, other in pairs]
+                cheaper = [other.cpu_s_per_1000 / one.cpu_s_per_1000 for one, other in pairs]
+                lanes[job]["to_ray"] = round(median(faster), 3)
+                lanes[job]["to_ray_rounds"] = [round(ratio, 3) for ratio in faster]
+                lanes[job]["cpu_to_ray"] = round(median(cheaper), 3)
     return result
 
 
@@ -156,6 +191,7 @@ def show(result: dict[str, Any]) -> None:
             ratio = f", {lane['to_ray']:.2f} x Ray's own" if "to_ray" in lane else ""
             print(
                 f"{workers} workers: {job} {lane['rows_per_s']:.0f} rows/s{ratio}, "
+                f"{lane['cpu_s_per_1000']:.2f} CPU-s for 1000, "
                 f"{lane['to_fewest_workers']:.2f} x its fewest workers"
             )
         if {"fastdecode", _BASELINE} <= jobs.keys():

@@ -16,6 +16,7 @@ from fastdecode.arguments import (
 from fastdecode.buffers import as_buffer
 from fastdecode.errors import FastDecodeError
 from fastdecode.files import read_regular
+from fastdecode.outages import tried_again
 from fastdecode.selection import Want
 from fastdecode.types import MODES, REDUCES
 
@@ -132,7 +133,7 @@ def decode(
         reduce = reduce_for(header, min_size, region=region, orient=orient)
     window = None if region is None else window_of(region, header, reduce, applied)
     if out is not None:
-        check_out(out, header, mode, reduce, window, applied)
+        check_out(out, data, header, mode, reduce, window, applied)
     return engine.run(
         engine.Request(
             data,
@@ -223,6 +224,7 @@ def decode_file(path: str | os.PathLike[str], reduce: Reduce = 1, **options: Any
         raise
 
 
+@tried_again  # a network drive may be away for a moment
 def read_file(path: str) -> bytes:
     """Read all of an image file; what is not a regular file is an OSError."""
     return read_regular(path, way_out="read it yourself, and pass the bytes")

@@ -10,18 +10,13 @@ from typing import Any, Literal, TypeVar
 
 from fastdecode import native_arrays
 from fastdecode.api import decode, decode_file
-from fastdecode.errors import (
-    BackendUnavailable,
-    DeviceUnavailable,
-    FastDecodeError,
-    UnknownBackend,
-)
+from fastdecode.errors import FastDecodeError
+from fastdecode.outages import is_the_items
 
-__all__ = ["decode_arrays", "in_threads", "is_the_items", "named"]
+__all__ = ["decode_arrays", "in_threads", "named"]
 
 _T = TypeVar("_T")
 _S = TypeVar("_S")
-_CALLERS_FAULT = (UnknownBackend, BackendUnavailable, DeviceUnavailable)
 _pools: dict[int, ThreadPoolExecutor] = {}
 _pools_lock = threading.Lock()
 
@@ -119,11 +114,6 @@ def without_frames(error: Exception) -> Exception:
         one.__traceback__ = None
         one = one.__cause__ or one.__context__
     return error
-
-
-def is_the_items(error: Exception) -> bool:
-    """Whether it is about one picture, and not about what the caller asked of all."""
-    return isinstance(error, (FastDecodeError, OSError)) and not isinstance(error, _CALLERS_FAULT)
 
 
 def _decode_item(item: Any, options: dict[str, Any]) -> Any:

@@ -61,7 +61,8 @@ def decode_batch(
     on_error : {"raise", "return"}
         ``"raise"``: the first error in the order of the items ends the batch; its message begins
         with ``item 3:``, but for an OSError, which names its file. ``"return"``: the error stands
-        in the list where the picture would.
+        in the list where the picture would, if it is about that item: what cannot be reached
+        (permission, connection, time-out, disk) is raised.
     out : sequence of ndarray, or one ndarray (N, H, W, C), optional
         ``out[i]`` receives item i, as `decode`'s `out`. No two may overlap in memory. Not with a
         device.

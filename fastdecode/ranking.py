@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from bisect import bisect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
@@ -26,11 +26,12 @@ from fastdecode.types import (
     SizeClass,
 )
 
-__all__ = ["DEFAULT", "SIZE_LIMITS", "Cell", "Ranking", "size_class"]
+__all__ = ["DEFAULT", "SIZE_LIMITS", "Cell", "Ranking", "known_order", "reordered", "size_class"]
 
 SCHEMA = 1
 SIZE_LIMITS = (100_000, 1_000_000, 6_000_000)  # pixels; between what calibration measures at
 _DAMAGED = "is no ranking that fastdecode wrote"
+_BUSY = 0.08  # an idle machine stays below half of that
 
 
 class Cell(NamedTuple):
@@ -77,6 +78,9 @@ class Ranking:
         Versions of the libraries that were installed then.
     measured : str
         When: ISO 8601, UTC.
+    disturbance : float
+        By what share a backend's usual time exceeded its shortest, on average over what was
+        measured: the work of others, 0 where there is none.
 
     Raises
     ------
@@ -89,6 +93,22 @@ class Ranking:
     cpu: str = ""
     libraries: Mapping[str, str] = field(default_factory=dict)
     measured: str = ""
+    disturbance: float = 0.0
+
+    @property
+    def busy(self) -> bool:
+        """Whether the machine had so much else to do that differences may have gone unseen."""
+        return self.disturbance > _BUSY
+
+    def remark(self) -> str:
+        """Say that the machine was busy, and what follows from it; empty if it was not."""
+        if not self.busy:
+            return ""
+        return (
+            f"The machine was busy with other work: usually a backend took "
+            f"{100 * self.disturbance:.0f} % longer than at its best. Where that hid who is "
+            "faster, the default order stands; measure again when the machine is idle."
+        )
 
     def __post_init__(self) -> None:
         orders = {_cell(key): _names(names) for key, names in self.orders.items()}
@@ -172,17 +192,18 @@ class Ranking:
         return outfile.read(place, cls._from_json, _DAMAGED, own=own)
 
     def __str__(self) -> str:
-        """Draw a table: a line for each cell, the fastest backend first."""
+        """Draw a table: a line for each cell, the backends in order, and `remark` below it."""
         rows = [_row(cell, names, self.speeds.get(cell, {})) for cell, names in self.orders.items()]
         head = ("format", "reduce", "size", "output", "context")
         widths = [max(len(row[at]) for row in [head, *rows]) for at in range(len(head))]
-        return "\n".join(
+        lines = [
             "  ".join([*(cell.ljust(wide) for cell, wide in zip(row, widths, strict=False)), last])
             for row, last in [
                 (head, "fastest first, share of its speed"),
                 *((row, row[-1]) for row in rows),
             ]
-        )
+        ]
+        return "\n".join([*lines, *([self.remark()] if self.busy else [])])
 
     def _to_json(self) -> str:
         cells = [
@@ -194,6 +215,7 @@ class Ranking:
             "cpu": self.cpu,
             "libraries": dict(self.libraries),
             "measured": self.measured,
+            "disturbance": self.disturbance,
             "cells": cells,
         }
         return json.dumps(content, indent=1)
@@ -213,7 +235,41 @@ class Ranking:
         words = (content["cpu"], content["measured"], *content["libraries"].values())
         if not all(isinstance(word, str) and (word.isprintable() or not word) for word in words):
             raise ValueError("what should be text is none")
-        return cls(orders, speeds, content["cpu"], dict(content["libraries"]), content["measured"])
+        return cls(
+            orders,
+            speeds,
+            content["cpu"],
+            dict(content["libraries"]),
+            content["measured"],
+            float(content.get("disturbance", 0.0)),
+        )
+
+
+def known_order(names: Iterable[str], format: Format, reduce: Reduce) -> list[str]:
+    """Put backends into the default order, those that are not in it last."""
+    known = DEFAULT.order(format, reduce)
+    return sorted(names, key=lambda name: known.index(name) if name in known else len(known))
+
+
+def reordered(known: Sequence[str], is_faster: Callable[[str, str], bool]) -> list[str]:
+    """Keep an order, but put whoever is faster beyond doubt before those that are slower.
+
+    Parameters
+    ----------
+    known : sequence of str
+    is_faster : callable
+        Given two names, whether the first is faster beyond doubt.
+    """
+    left, order = list(known), list[str]()
+    while left:
+        unbeaten = (
+            name
+            for name in left
+            if not any(is_faster(other, name) for other in left if other != name)
+        )
+        order.append(next(unbeaten, left[0]))
+        left.remove(order[-1])
+    return order
 
 
 def _cell(key: Any) -> Cell:

@@ -20,6 +20,7 @@ HERE = Path(__file__).parent
 TERMINAL = 80
 BROKEN_S = 60
 SHORT = ("--seconds", "0.01")
+ENOUGH = ("--seconds", "1")
 FULL = Path("/dev/full")
 
 needs_two_jpeg_backends = pytest.mark.skipif(
@@ -42,16 +43,18 @@ def command(*arguments: object, place: Path) -> subprocess.CompletedProcess[str]
 
 @needs_two_jpeg_backends
 def test_the_command_keeps_a_ranking(tmp_path: Path) -> None:
-    """It prints what it found, and the next process goes by it."""
+    """It prints what it found, and if the machine was busy; the next process goes by it."""
     place = tmp_path / "cache" / "ranking.json"
 
-    done = command(*SHORT, place=place)
+    done = command(*ENOUGH, place=place)
 
     assert done.returncode == 0, done.stderr
     assert "fastest first" in done.stdout
     assert str(place) in done.stdout.replace("\n", "")
     assert max(map(len, done.stdout.splitlines())) <= TERMINAL
     assert Ranking.load(place).order("jpeg", 1)
+    busy = "busy with other work" in " ".join(done.stdout.split())
+    assert busy == Ranking.load(place).busy
 
 
 @needs_two_jpeg_backends

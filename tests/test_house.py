@@ -29,6 +29,7 @@ _LIBRARIES = {
 
 _LAYERS = (
     ("errors", "types"),
+    ("outages",),
     ("headers", "buffers"),
     (
         "formats",
@@ -40,6 +41,7 @@ _LAYERS = (
         "statistics",
         "files",
         "outfile",
+        "terminal",
         "scratch",
         "native",
     ),
@@ -60,7 +62,7 @@ _LAYERS = (
     ("stores",),
     ("torch", "packing", "ray"),
     ("calibration",),
-    ("bench", "calibrate_command", "__main__"),
+    ("bench", "calibrate_command", "doctor_command", "__main__"),
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,20 @@ def test_the_protocols_are_contexts() -> None:
     assert found.speeds[Cell("jpeg", 1, None, "array", "one")] == {"b": 1.0, "a": 0.5}
     assert found.order("jpeg", 1, "huge", "array", "one") == ("b", "a")
     assert not found.stale()
+
+
+def test_a_lead_that_may_be_chance_is_not_kept() -> None:
+    """The default order stands where the quartiles overlap, and gives way where they do not."""
+    default = measured("simplejpeg", 1.0)
+    near = replace(measured("native", 1.04), ratio=Spread(1.04, 0.98, 1.1))
+    ahead = replace(measured("pillow", 1.3), ratio=Spread(1.3, 1.2, 1.4))
+
+    assert ranking_of(result(near, default)).order("jpeg", 1) == ("simplejpeg", "native")
+    assert ranking_of(result(near, default, ahead)).order("jpeg", 1) == (
+        "pillow",
+        "simplejpeg",
+        "native",
+    )
 
 
 @pytest.mark.parametrize(

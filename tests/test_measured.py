@@ -149,8 +149,9 @@ def test_it_reads_back_as_it_was(tmp_path: Path) -> None:
         ({"cores": 1000}, "cores 1000 then"),
         ({"libraries": {**device_libraries(), "torch": "0.1"}}, "torch 0.1 then"),
         ({"libraries": {**device_libraries(), "gone": "1.0"}}, "gone 1.0 then, missing now"),
+        ({"libraries": {}}, "fastdecode missing then"),
     ],
-    ids=["device", "driver", "cuda", "processor", "cores", "version", "removed"],
+    ids=["device", "driver", "cuda", "processor", "cores", "version", "removed", "added"],
 )
 def test_what_is_out_of_date_is_ignored_with_one_warning(
     changed: dict[str, Any], said: str

@@ -72,11 +72,63 @@ def test_a_small_lead_may_be_chance() -> None:
     few, _ = contest({"known": 1.03, "new": 1.0})
     many, _ = contest({"known": 1.03, "new": 1.0})
 
-    play(few, 2)
+    play(few, 5)
     play(many, 9)
 
     assert next(iter(few.speeds())) == "known"
     assert next(iter(many.speeds())) == "new"
+
+
+@pytest.mark.parametrize(
+    ("known", "new"),
+    [
+        ([2.0, 2.0, 2.0], [1.0, 1.0, 1.0]),
+        ([1.2, 1.3, 1.25, 1.5, 1.4, 1.6], [1.0, 1.4, 1.1, 1.3, 1.2, 1.5]),
+        ([1.1] * 6, [1.0, 1.1, 1.0, 1.2, 1.0, 1.1]),
+        ([1.0, 1.3, 1.0, 1.3, 1.0, 1.3, 1.0, 1.3], [1.1] * 8),
+    ],
+    ids=["few", "spread", "half", "bursts"],
+)
+def test_a_lead_within_the_spread_is_none(known: list[float], new: list[float]) -> None:
+    """It must be larger than what lies between one's own shortest times, early and late alike."""
+    own, _ = contest({"known": known, "new": new})
+
+    play(own, len(known))
+
+    assert next(iter(own.speeds())) == "known"
+
+
+@pytest.mark.parametrize("rounds", [2, 4, 8, 24])
+def test_a_busy_machine_changes_no_order_by_chance(rounds: int) -> None:
+    """Of many contests among near equals, under bursts of other work, the known best stays."""
+    bursts = random.Random(rounds)
+
+    def time_one(name: str) -> float:
+        alone = {"known": 1.0, "near": 1.02, "behind": 1.05, "far": 2.0}[name]
+        return alone * (1 + bursts.expovariate(1.0) * (bursts.random() < 0.6))
+
+    first = []
+    for _ in range(200):
+        own = Contest(["known", "near", "behind", "far"], time_one, 0.0)
+        play(own, rounds)
+        first.append(next(iter(own.speeds())))
+
+    assert first.count("known") >= 196
+
+
+def test_a_steady_lead_counts_on_a_busy_machine_too() -> None:
+    """With enough rounds the shortest times tell who is faster."""
+    bursts = random.Random(0)
+
+    def time_one(name: str) -> float:
+        alone = {"known": 1.15, "new": 1.0}[name]
+        return alone * (1 + bursts.expovariate(1.0) * (bursts.random() < 0.5))
+
+    own = Contest(["known", "new"], time_one, 0.0)
+    play(own, 24)
+
+    assert list(own.speeds()) == ["new", "known"]
+    assert max(own.disturbances()) > 0.1
 
 
 def test_disturbed_turns_do_not_count() -> None:
@@ -119,15 +171,24 @@ def test_one_is_played_without_time() -> None:
     assert second.speeds() == {}
 
 
-def test_all_get_as_many_rounds() -> None:
-    """Contests are played in turn until the time is up, after one round of the first."""
+def test_each_is_played_until_something_is_known_of_it() -> None:
+    """One contest after the other, some rounds each: with little time, a few are measured well."""
     contests = [contest({"a": 1.0, "b": 1.0}) for _ in range(3)]
     told = []
 
-    race.run([own for own, _ in contests], rounds_left(7), lambda: told.append(1))
+    race.run([own for own, _ in contests], rounds_left(9), lambda: told.append(1))
 
-    assert sorted(own.rounds for own, _ in contests) == [2, 2, 4]
-    assert len(told) == 8
+    assert [own.rounds for own, _ in contests] == [6, 4, 0]
+    assert len(told) == 10
+
+
+def test_then_all_get_as_many_rounds() -> None:
+    """They are played in turn until the time is up."""
+    contests = [contest({"a": 1.0, "b": 1.0}) for _ in range(3)]
+
+    race.run([own for own, _ in contests], rounds_left(22), lambda: None)
+
+    assert [own.rounds for own, _ in contests] == [8, 8, 7]
 
 
 def test_what_is_decided_is_not_played_on() -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ FULL = Ranking(
     {"pillow": "12.0"},
     "2026-01-01T00:00:00+00:00",
 )
+OPENCV = ("opencv-python", "opencv-contrib-python", "opencv-contrib-python-headless")
 
 
 @pytest.mark.parametrize(
@@ -75,6 +77,21 @@ def test_the_nearest_stands_in(asked: Any, expected: str) -> None:
     )
 
     assert "".join(ranking.order(*asked)) == expected
+
+
+def test_the_same_output_is_nearer_than_the_same_context() -> None:
+    """Where each is missing, an order for this output goes before one for this context."""
+    ranking = Ranking(
+        {
+            ("jpeg", 1, "medium", "array", "threads"): ["same context"],
+            ("jpeg", 1, "medium", "pil", "one"): ["same output"],
+            ("jpeg", 1, "small", "pil", "one"): ["same output, small"],
+        }
+    )
+
+    assert ranking.order("jpeg", 1, "medium", "pil", "threads") == ("same output",)
+    assert ranking.order("jpeg", 1, "small", "pil", "processes") == ("same output, small",)
+    assert ranking.order("jpeg", 1, "large", "tensor", "threads") == ("same context",)
 
 
 def test_it_comes_back_from_its_file(tmp_path: Path) -> None:
@@ -211,6 +228,26 @@ def test_stale_says_what_has_changed() -> None:
     assert "gone 2.0 then, missing now" in more
 
 
+def test_a_library_that_comes_or_goes_makes_it_stale(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is installed now counts, and what was installed then."""
+    name = next(name for name in OPENCV if name not in libraries())
+    without = Ranking(cpu=cpu_model(), libraries=libraries())
+    about = tmp_path / f"{name.replace('-', '_')}-4.2.dist-info" / "METADATA"
+    about.parent.mkdir()
+    about.write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 4.2\n")
+    with monkeypatch.context() as installed:
+        installed.syspath_prepend(str(tmp_path))
+        with_it = Ranking(cpu=cpu_model(), libraries=libraries())
+
+        assert not with_it.stale()
+        assert f"{name} missing then, 4.2 now" in without.stale()
+
+    assert f"{name} 4.2 then, missing now" in with_it.stale()
+    assert not without.stale()
+
+
 def test_as_text_it_is_a_table() -> None:
     """A line for each cell, in columns, with the speeds that are known."""
     head, *rows = str(FULL).splitlines()
@@ -221,6 +258,22 @@ def test_as_text_it_is_a_table() -> None:
     ]  # fmt: skip
     assert rows[1].endswith("opencv")
     assert str(Ranking({("png", 1): ("pillow",)})).splitlines()[1].split()[2:5] == ["any"] * 3
+
+
+def test_a_ranking_says_that_the_machine_was_busy(tmp_path: Path) -> None:
+    """It is in the text and in the file; one of an idle machine, or an older one, says nothing."""
+    busy = replace(FULL, disturbance=0.34)
+
+    assert busy.busy
+    assert "busy with other work: usually a backend took 34 % longer" in str(busy)
+    assert str(busy).startswith(str(FULL))
+    assert Ranking.load(busy.save(tmp_path / "busy.json")) == busy
+    older = json.loads(FULL.save(tmp_path / "older.json").read_text())
+    del older["disturbance"]
+    (tmp_path / "older.json").write_text(json.dumps(older))
+    assert Ranking.load(tmp_path / "older.json") == FULL
+    assert not FULL.busy
+    assert not FULL.remark()
 
 
 def test_it_can_be_pickled() -> None:

@@ -16,6 +16,7 @@ import pytest
 from fastdecode import decode
 from fastdecode.errors import DecodeError
 from fastdecode.stores import create_store, open_store
+from fastdecode.stores.tar import index_tar
 from fastdecode.testing import encode, picture
 
 ray = pytest.importorskip("ray")
@@ -24,9 +25,13 @@ pytestmark = [
     pytest.mark.usefixtures("cluster"),
     # Ray's own settings, which it sets itself.
     pytest.mark.filterwarnings("ignore:`use_.*is deprecated:DeprecationWarning"),
+    # Which Ray means to keep quiet, but by `catch_warnings` in several threads at once.
+    pytest.mark.filterwarnings("ignore:The given NumPy array is not writable:UserWarning"),
 ]
 
+from faults import faulty_s3  # noqa: E402
 from ray_cluster import CUT, PHOTO, Gated, Mixed, two_nodes  # noqa: E402
+from s3_server import BUCKET, s3_server  # noqa: E402
 
 from fastdecode.ray import Dropped, decode_images, read_images  # noqa: E402
 
@@ -143,6 +148,49 @@ def test_uris_are_read_through_fsspec(tree: Path) -> None:
         read_images([*paths, "s3://bucket/other.jpg"])
 
 
+def test_shards_of_a_list_or_a_pattern_are_one_store(tmp_path: Path) -> None:
+    """They are tars to be read, and not files to be decoded."""
+    shards = [str(tmp_path / f"t-{number}.tar") for number in range(2)]
+    for at, shard in enumerate(shards):
+        with create_store(shard) as writer:
+            writer.add(f"{at}.jpg", PHOTO, at)
+
+    for source in (shards, str(tmp_path / "t-*.tar")):
+        rows = by_path(read_images(source))
+
+        assert [(name, row["label"]) for name, row in rows.items()] == [("0.jpg", 0), ("1.jpg", 1)]
+
+
+def test_a_process_opens_a_remote_shard_once(tmp_path: Path) -> None:
+    """Its threads do not ask for the same index each, and neighbours are one request."""
+    shards, each = 3, 8
+    fsspec = pytest.importorskip("fsspec")
+    with s3_server() as server:
+        system, _ = fsspec.core.url_to_fs(f"s3://{BUCKET}", **server.options)
+        for number in range(shards):
+            path = tmp_path / f"t-{number}.tar"
+            with create_store(path) as writer:
+                for at in range(each):
+                    writer.add(f"{at}.jpg", PHOTO, at)
+            index_tar(path)
+            for file in (path, path.with_name(f"{path.name}.fdx")):
+                system.pipe_file(f"{BUCKET}/{file.name}", file.read_bytes())
+        for source, count in ((f"s3://{BUCKET}/t-*.tar", shards), (f"s3://{BUCKET}/t-0.tar", 1)):
+            dataset = read_images(
+                source, store_options={"storage_options": server.options}, override_num_blocks=1
+            )
+            server.asked.clear()
+
+            rows = dataset.take_all()
+
+            assert len(rows) == count * each
+            assert server.asked["GET", ".tar"] == count
+            assert server.asked["GET", ".fdx"] == count
+            assert server.asked["HEAD", ".tar"] <= count
+            assert server.asked["HEAD", ".fdx"] <= count
+            assert server.asked["GET", ""] == 0
+
+
 @pytest.mark.parametrize("threads", [0, 3])
 @pytest.mark.parametrize("size", [None, 16])
 def test_bad_rows_have_their_reason_in_a_column(size: int | None, threads: int) -> None:
@@ -173,6 +221,38 @@ def test_dropped_rows_are_counted_once() -> None:
         assert dropped.count() == 3
     assert dropped.reasons().keys() == {"item 1", "item 3", "item 5"}
     assert "it is gone" in dropped.reasons()["item 3"]
+
+
+@pytest.mark.parametrize("on_error", ["drop", "column"])
+def test_an_outage_ends_the_job(tmp_path: Path, on_error: Any) -> None:
+    """Credentials that expire leave out no row; nor does a folder that a node has not."""
+    pytest.importorskip("fsspec")
+    import fsspec
+
+    with faulty_s3() as fault:
+        where = f"s3://{BUCKET}/{tmp_path.name}-{on_error}"
+        system, _ = fsspec.core.url_to_fs(where, **fault.options)
+        for at in range(12):
+            system.pipe_file(f"{where}/{at:02}.jpg", PHOTO)
+        dataset = read_images(
+            where,
+            size=16,
+            on_error=on_error,
+            store_options={"storage_options": fault.options},
+            override_num_blocks=3,
+        )
+        fault.always("ExpiredToken", after=5)
+        with pytest.raises(Exception, match="ExpiredToken"):
+            dataset.take_all()
+        fault.always(None)
+        assert len(dataset.take_all()) == 12
+
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "a.jpg").write_bytes(PHOTO)
+    dataset = read_images(tmp_path / "photos", size=16, on_error=on_error)
+    (tmp_path / "photos").rename(tmp_path / "away")
+    with pytest.raises(Exception, match="missing or empty"):
+        dataset.take_all()
 
 
 def test_a_damaged_picture_ends_the_job_with_its_name() -> None:
@@ -231,10 +311,16 @@ def test_nothing_to_read_is_an_error(tmp_path: Path) -> None:
         read_images(tmp_path, read_threads=-1)
 
 
-def test_a_node_that_is_lost_takes_no_row_with_it(cluster: Any, tmp_path: Path) -> None:
-    """Both nodes are at work when one is killed; every row still comes, and comes once."""
+def test_a_node_that_is_lost_takes_neither_a_row_nor_the_count_with_it(
+    cluster: Any, tmp_path: Path
+) -> None:
+    """Rows come once, and the count of the others outlives every node but the driver's."""
     gate = tmp_path / "gate"
-    dataset = read_images(Gated(str(gate)), size=64, override_num_blocks=6)
+    counts = [Dropped() for _ in range(4)]  # so many do not keep off the other nodes by chance
+    for each in counts[1:]:
+        each.add({"one": "bad"})
+    store = Gated(str(gate))
+    dataset = read_images(store, size=64, on_error="drop", dropped=counts[0], override_num_blocks=6)
     batches = iter(dataset.iter_batches(batch_size=None, prefetch_batches=0))
 
     seen = [*next(batches)["path"]]
@@ -249,6 +335,11 @@ def test_a_node_that_is_lost_takes_no_row_with_it(cluster: Any, tmp_path: Path) 
     for batch in batches:
         seen += [*batch["path"]]
         assert batch["image"].any(axis=(1, 2, 3)).all()
+    for node in list(cluster.worker_nodes):
+        cluster.remove_node(node, allow_graceful=False)
 
-    assert len(seen) == 120
-    assert sorted(seen) == sorted(f"item {index}" for index in range(120))
+    damaged = {f"item {index}" for index in range(5, 120, 20)}
+    assert len(seen) == 114
+    assert sorted([*seen, *damaged]) == sorted(f"item {index}" for index in range(120))
+    assert counts[0].reasons().keys() == damaged
+    assert [each.count() for each in counts] == [6, 1, 1, 1]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from s3_server import BUCKET, s3_server
 from tars import numbered, picture, write_tar
 
 from fastdecode.errors import StoreError
@@ -202,3 +203,27 @@ def test_secrets_in_a_uri_are_not_shown() -> None:
 
     assert without_query("https://host/t.tar?signature=secret") == "https://host/t.tar"
     assert without_query("s3://bucket/a") == "s3://bucket/a"
+
+
+@pytest.mark.parametrize(("name", "shards"), [("t-*.tar", 3), ("t-0.tar", 1)])
+def test_threads_that_want_a_shard_open_it_once(tmp_path: Path, name: str, shards: int) -> None:
+    """One asks for its index and the others wait, in a copy that another process gets, too."""
+    with s3_server() as server:
+        uri = f"s3://{BUCKET}"
+        system, _ = fsspec.core.url_to_fs(uri, **server.options)
+        for number in range(3):
+            _upload((uri, {}, system), *_shard(tmp_path, f"t-{number}.tar", number * _COUNT))
+        with open_store(f"{uri}/{name}", storage_options=server.options) as store:
+            copy = pickle.loads(pickle.dumps(store))
+        server.asked.clear()
+        numbers = range(shards * _COUNT)
+
+        with copy, ThreadPoolExecutor(16) as threads:
+            keys = list(threads.map(copy.key, numbers))
+            found = list(threads.map(lambda index: bytes(copy.read(index)), numbers))
+
+    assert keys == [f"{number:04d}.jpg" for number in numbers]
+    assert found == [picture(number) for number in numbers]
+    assert server.asked["GET", ".fdx"] == shards
+    assert server.asked["HEAD", ".fdx"] + server.asked["HEAD", ".tar"] <= 2 * shards
+    assert server.asked["GET", ".tar"] == len(numbers)

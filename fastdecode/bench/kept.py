@@ -9,10 +9,13 @@ from fastdecode import preference
 from fastdecode.bench.result import AUTOMATIC
 from fastdecode.cores import cpu_model
 from fastdecode.installation import libraries
-from fastdecode.ranking import Cell, Ranking
+from fastdecode.ranking import Cell, Ranking, known_order, reordered
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from fastdecode.bench.result import Measurement, Protocol, Result
+    from fastdecode.bench.spread import Spread
     from fastdecode.types import Context, Format, Output, Reduce
 
 __all__ = ["merged", "ranking_of"]
@@ -35,9 +38,10 @@ def ranking_of(result: Result) -> Ranking:
     -------
     Ranking
         Its cells are for pictures of any size: those of the user are what they are. A backend whose
-        pixels differ from the reference, or which is averaged, is in none.
+        pixels differ from the reference, or which is averaged, is in none. The default order stands
+        but for those whose lead is larger than what lies between their own rounds.
     """
-    speeds: dict[Cell, dict[str, float]] = {}
+    speeds: dict[Cell, dict[str, Spread]] = {}
     most: dict[Cell, int] = {}
     for one in result.measurements:
         cell = _cell(one)
@@ -47,9 +51,9 @@ def ranking_of(result: Result) -> Ranking:
         if crowd > most.get(cell, 0):  # of several counts the highest: all cores busy
             most[cell], speeds[cell] = crowd, {}
         if crowd == most[cell]:
-            speeds[cell][one.backend] = round(one.ratio.median, 4)
+            speeds[cell][one.backend] = one.ratio
     sorted_speeds = {
-        cell: dict(sorted(found.items(), key=lambda item: -item[1]))
+        cell: {name: round(found[name].median, 4) for name in _order(cell, found)}
         for cell, found in speeds.items()
         if len(found) > 1
     }
@@ -60,6 +64,13 @@ def ranking_of(result: Result) -> Ranking:
         libraries(),
         result.measured,
     )
+
+
+def _order(cell: Cell, speeds: Mapping[str, Spread]) -> list[str]:
+    """Put whoever is faster beyond doubt before those known to be better."""
+    fastest_first = sorted(speeds, key=lambda name: -speeds[name].median)
+    known = known_order(fastest_first, cell.format, cell.reduce)
+    return reordered(known, lambda one, other: speeds[one].low > speeds[other].high)
 
 
 def _cell(one: Measurement) -> Cell | None:

@@ -107,6 +107,10 @@ def calibrate(
 
     Notes
     -----
+    The default order stands but for those whose lead is larger than what lies between their own
+    times: other work on the machine changes nothing by chance, though it may hide who is faster.
+    `Ranking.busy` says whether it was so, and `Ranking.remark`, or `print`, what follows from that.
+
     Only backends whose pixels are the same are measured, in fresh processes of their own, through
     `decode`. Those of PyTorch take part if the caller has imported it. Backends that were
     registered as classes, and not as ``"module:Class"``, exist in the caller's process alone, and

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import product
-from statistics import fmean
+from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
 from fastdecode import registry, selection
@@ -18,7 +18,7 @@ from fastdecode.child import Child, ChildDied
 from fastdecode.cores import cpu_model, usable_cores
 from fastdecode.errors import FastDecodeError
 from fastdecode.installation import libraries
-from fastdecode.ranking import DEFAULT, Cell, Ranking
+from fastdecode.ranking import Cell, Ranking, known_order
 from fastdecode.types import CONTEXTS, OUTPUTS, REDUCES
 
 if TYPE_CHECKING:
@@ -73,7 +73,15 @@ def measure(
         cpu_model(),
         libraries(),
         dt.datetime.now(tz=dt.timezone.utc).isoformat(timespec="seconds"),
+        _disturbance(contests),
     )
+
+
+def _disturbance(contests: Mapping[Cell, Contest]) -> float:
+    """Say how busy the machine was with the work of others; threads hinder one another, too."""
+    alone = [contest for cell, contest in contests.items() if cell.context == "one"]
+    found = [share for contest in alone for share in contest.disturbances()]
+    return round(median(found), 4) if found else 0.0
 
 
 def _check(given: Sequence[str], known: Sequence[str], name: str) -> None:
@@ -172,9 +180,7 @@ class _Bench:
                 return None
             return one_pass
 
-        known = DEFAULT.order(cell.format, cell.reduce)
-        names = self.readers(cell.format, cell.reduce)
-        names.sort(key=lambda name: known.index(name) if name in known else len(known))
+        names = known_order(self.readers(cell.format, cell.reduce), cell.format, cell.reduce)
         return Contest(names, time_one, max(turn, one_pass))
 
 

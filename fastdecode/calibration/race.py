@@ -2,6 +2,11 @@
 
 The time saved goes to those that are close to each other. (The idea is successive halving: Karnin,
 Koren and Somekh, "Almost Optimal Exploration in Multi-Armed Bandits", ICML 2013.)
+
+A machine is seldom idle, and what else it does only ever adds to a time. So the shortest times are
+compared, those of even rounds and those of odd rounds apart; and a lead counts only if both show it
+and it is larger than what lies between the shortest times of one and the same backend. Otherwise
+the order known before stands.
 """
 
 from __future__ import annotations
@@ -9,14 +14,19 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterable, Sequence
+from statistics import median
+
+from fastdecode.ranking import reordered
 
 __all__ = ["Contest", "run"]
 
 # After so many rounds, those are out that take so many times as long as the fastest.
-_OUT = ((1, 1.8), (2, 1.25), (3, 1.12), (5, 1.06))
-_SAFE_ROUNDS = 3  # that the one known to be best is sure of
-# After so many rounds, a smaller lead than this may be chance, and the order known before stands.
-_CHANCE = ((1, 0.08), (2, 0.04), (3, 0.03), (5, 0.02), (9, 0.01))
+_OUT = ((1, 1.8), (2, 1.25))
+_SAFE_ROUNDS = 4  # that the one known to be best is sure of
+# After so many rounds of two backends, a smaller lead than this may be chance; and any, after less.
+_CHANCE = ((4, 0.1), (5, 0.06), (6, 0.04), (8, 0.02))
+_ALIKE = 4  # so many of the shortest times must lie nearer to each other than the lead
+_FIRST_ROUNDS = 6  # of one contest, before the next one begins: fewer say little
 _MOST_ROUNDS = 24
 
 
@@ -41,7 +51,7 @@ class Contest:
         self.cost = cost
         self._time_one = time_one
         self.rounds = 0
-        self._times: dict[str, list[float]] = {}
+        self._times: dict[str, dict[int, float]] = {}
 
     def play(self, chance: random.Random) -> None:
         """Let everyone who is left do the work once, in random order; then drop the slow ones."""
@@ -51,36 +61,56 @@ class Contest:
             if seconds is None:
                 self.names.remove(name)
                 continue
-            self._times.setdefault(name, []).append(seconds)
+            self._times.setdefault(name, {})[self.rounds] = seconds
         self.cost = (time.monotonic() - begun) / max(1, len(self.names))
         self.rounds += 1
-        speeds = self.speeds()
-        allowed = min(factor for rounds, factor in _OUT if self.rounds >= rounds)
-        safe = self._known[:1] if self.rounds < _SAFE_ROUNDS else []
-        self.names = [n for n in self.names if speeds[n] * allowed >= 1 or n in safe]
+        self.names = [name for name in self.names if not self._is_out(name)]
 
     def speeds(self) -> dict[str, float]:
         """Speed of each backend beside the fastest, which has 1.0; in the order of preference.
 
-        Each counts with the lower quartile of its times, of few rounds the shortest: whatever else
-        the machine does only ever adds to them. First comes the fastest, or the one known to be
-        better before, if what lies between them may be chance.
+        Each counts with its shortest time. The order is the one known before, but for those that
+        are faster beyond doubt: it need not be that of the times.
         """
-        times = {name: sorted(found) for name, found in self._times.items()}
-        typical = {name: found[len(found) // 4] for name, found in times.items()}
-        left = [name for name in self.names if name in typical]
-        if not left:
-            return {}
-        best = min(typical[name] for name in left)
-        chance = min(share for rounds, share in _CHANCE if self.rounds >= rounds)
-        near = [name for name in left if best / typical[name] >= 1 - chance]
-        first = min(near, key=self._known.index)
-        order = sorted(typical, key=lambda name: (name != first, name not in left, typical[name]))
-        return {name: min(best / typical[name], 1.0) for name in order}
+        shortest = self._shortest()
+        order = reordered([name for name in self._known if name in shortest], self._beats)
+        return {name: min(shortest.values()) / shortest[name] for name in order}
+
+    def disturbances(self) -> list[float]:
+        """By what share the middle time of each backend exceeds its shortest, if it has several."""
+        times = [list(found.values()) for found in self._times.values()]
+        return [median(own) / min(own) - 1 for own in times if len(own) > 1]
+
+    def _shortest(self) -> dict[str, float]:
+        return {name: min(found.values()) for name, found in self._times.items()}
+
+    def _is_out(self, name: str) -> bool:
+        if name == self._known[0] and self.rounds < _SAFE_ROUNDS:
+            return False
+        shortest = self._shortest()
+        allowed = min(factor for rounds, factor in _OUT if self.rounds >= rounds)
+        far = shortest[name] > allowed * min(shortest[each] for each in self.names)
+        return far or any(self._beats(other, name) for other in self.names if other != name)
+
+    def _beats(self, one: str, other: str) -> bool:
+        """Whether one is faster than another beyond doubt."""
+        both = sorted(self._times[one].keys() & self._times[other].keys())
+        if len(both) < _CHANCE[0][0]:
+            return False
+        own, its = ([self._times[name][number] for number in both] for name in (one, other))
+        lead = min(min(its[half::2]) / min(own[half::2]) for half in (0, 1)) - 1
+        chance = min(share for rounds, share in _CHANCE if len(both) >= rounds)
+        return lead > max(chance, _spread(own), _spread(its))
 
     def is_decided(self) -> bool:
         """Whether there is nobody left to beat."""
         return len(self.names) < 2
+
+
+def _spread(times: Sequence[float]) -> float:
+    """By what share the shortest times of one backend differ."""
+    shortest = sorted(times)[:_ALIKE]
+    return shortest[-1] / shortest[0] - 1
 
 
 def run(
@@ -91,7 +121,7 @@ def run(
     Parameters
     ----------
     contests : iterable of Contest
-        They are played in turn, the cheap ones first, so that all get as many rounds.
+        The cheap ones first, some rounds each; then in turn, so that all get as many rounds.
     time_left : callable
         Seconds.
     notify : callable
@@ -103,8 +133,12 @@ def run(
     for contest in waiting[:1]:  # however short the time: something is known then
         contest.play(chance)
         notify()
-    for _ in range(_MOST_ROUNDS):
+    for most in (_FIRST_ROUNDS, *range(_FIRST_ROUNDS + 1, _MOST_ROUNDS + 1)):
         for contest in waiting:
-            if not contest.is_decided() and time_left() > contest.cost * len(contest.names):
+            while (
+                contest.rounds < most
+                and not contest.is_decided()
+                and time_left() > contest.cost * len(contest.names)
+            ):
                 contest.play(chance)
                 notify()

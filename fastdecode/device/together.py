@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import torch
 
 from fastdecode import batch_backends
-from fastdecode.arrays import decode_arrays, in_threads, is_the_items, named
+from fastdecode.arrays import decode_arrays, in_threads, named
 from fastdecode.device.ask import ask, finish_with
 from fastdecode.device.choice import CPU, Decode, choose
 from fastdecode.device.placing import from_host, on_device, stacked, tensor_of
 from fastdecode.device.reading import Read, read
 from fastdecode.device.routing import Request, request_of
 from fastdecode.device.where import device_of
+from fastdecode.outages import is_the_items
 from fastdecode.statistics import count_fallback
 
 if TYPE_CHECKING:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import csv
-import io
+import sys
 import time
 import warnings
 from collections import Counter
@@ -16,12 +15,14 @@ from pathlib import Path
 from fastdecode import outfile
 from fastdecode.cores import usable_cores
 from fastdecode.errors import FastDecodeError, StoreError
+from fastdecode.outages import ITEM_ERRORS
 from fastdecode.packing.arguments import positive
 from fastdecode.packing.progress import progress
 from fastdecode.packing.surveying import FAILING, Finding, Limits, Status, survey
-from fastdecode.packing.tables import brief, megabytes, printed, say, table
+from fastdecode.packing.tables import brief, csv_text, megabytes, say, table
 from fastdecode.packing.verify import reason
 from fastdecode.stores import open_store
+from fastdecode.terminal import INTERRUPTED, Parser
 
 __all__ = ["main"]
 
@@ -33,7 +34,7 @@ examples:
 damaged      does not decode, all of it
 no image     of no format that is known
 unsupported  of a format that nothing installed here reads
-unreadable   the store does not give its bytes
+unreadable   it is missing, or the store has no bytes of it
 oversized    beyond --max-side or --max-pixels
 odd          decodes, but with a warning of the codec (damaged, with --strict);
              or CMYK, 16 bit, turned by EXIF, animated, with a suffix that is
@@ -41,9 +42,12 @@ odd          decodes, but with a warning of the codec (damaged, with --strict);
              with a wrong checksum (PNG)
 duplicate    the bytes of an earlier one
 
+What cannot be reached (a forbidden file, a server that is down) ends the check:
+that is no verdict on a picture.
+
 exit status: 0; 1 if anything is damaged, no image, unsupported or unreadable;
-2 for a wrong argument, nothing at SRC, or a file that cannot be written; 130
-after Ctrl-C"""
+2 for a wrong argument, nothing at SRC, what cannot be reached, or a file that
+cannot be written; 130 after Ctrl-C"""
 _SHOWN = 3
 _ORDER: tuple[Status, ...] = (*FAILING, "oversized", "odd", "duplicate", "good")
 _COLUMNS = ("key", "status", "reason", "format", "width", "height", "bytes")
@@ -57,6 +61,8 @@ class _Seen:
     bytes: int = 0
     counts: Counter[str] = field(default_factory=Counter)
     examples: dict[str, list[str]] = field(default_factory=dict)
+    ended: str = ""
+    """Why not all was looked at."""
 
     def add(self, finding: Finding) -> None:
         self.total += 1
@@ -90,19 +96,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
             seen = _looked(options)
     except KeyboardInterrupt:
         say("Interrupted: nothing is written.", error=True)
-        return 130
+        return INTERRUPTED
     except (FastDecodeError, OSError, ValueError, ImportError) as error:
         say(f"python -m fastdecode check: error: {reason(error)}", error=True)
         return 2
-    failed = printed(lambda: _report(seen, time.monotonic() - begun, options.csv))
-    return int(failed or any(seen.counts[status] for status in FAILING))
+    _report(seen, time.monotonic() - begun, options.csv)
+    if seen.ended:
+        sys.stdout.flush()
+        say(f"python -m fastdecode check: error: {seen.ended}", error=True)
+        return 2
+    return int(any(seen.counts[status] for status in FAILING))
 
 
 def _looked(options: argparse.Namespace) -> _Seen:
     """Look at every item, and write the CSV."""
-    seen, lines = _Seen(), io.StringIO()
-    writer = csv.writer(lines, lineterminator="\n")
-    writer.writerow(_COLUMNS)
+    seen = _Seen()
+    rows: list[tuple[str | int, ...]] = [_COLUMNS]
     limits = Limits(options.max_side, options.max_pixels, options.strict)
     workers = options.workers or usable_cores()
     with (
@@ -112,14 +121,24 @@ def _looked(options: argparse.Namespace) -> _Seen:
     ):
         if not len(store):
             raise StoreError(f"there is nothing in {options.src}")
-        for finding in findings:
-            seen.add(finding)
-            notify("checking", seen.total, len(store))
-            key, status, reasons, *rest = finding
-            writer.writerow((key, status, "; ".join(reasons), *rest))
+        try:
+            for finding in findings:
+                seen.add(finding)
+                notify("checking", seen.total, len(store))
+                if options.csv:
+                    rows.append(_row(finding))
+        except ITEM_ERRORS as error:
+            if not seen.total:
+                raise
+            seen.ended = f"{reason(error)} (after {seen.total:,} of {len(store):,} images)"
     if options.csv:
-        outfile.write(options.csv, lines.getvalue())
+        outfile.write(options.csv, csv_text(rows))
     return seen
+
+
+def _row(one: Finding) -> tuple[str | int, ...]:
+    reasons = "; ".join(one.reasons)
+    return one.key, one.status, reasons, one.format, one.width, one.height, one.bytes
 
 
 def _report(seen: _Seen, seconds: float, csv_file: Path | None) -> None:
@@ -140,7 +159,7 @@ def _report(seen: _Seen, seconds: float, csv_file: Path | None) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m fastdecode check",
         description="Decode every picture, and list what is damaged, odd or too large.",
         epilog=_EXAMPLES,

@@ -5,9 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
-from fastdecode.errors import StoreError
-from fastdecode.stores.tar_index import index_tar
+from fastdecode.errors import visible
+from fastdecode.stores.index import Index
+from fastdecode.stores.mapped import is_uri
+from fastdecode.stores.tar_index import SUFFIX, index_tar
+from fastdecode.terminal import INTERRUPTED, Parser
 
 __all__ = ["main"]
 
@@ -15,8 +19,10 @@ _EXAMPLES = """\
 examples:
   python -m fastdecode index train.tar
   python -m fastdecode index shards/*.tar
+  python -m fastdecode index --to indexes s3://bucket/train.tar
 
-Each index is a file beside its shard, SHARD.tar.fdx. Shards that pack has made
+Each index is a file beside its shard, SHARD.tar.fdx, or in the folder --to,
+where index= of open_store finds it. Shards that pack has made
 have one already. With it, a store of any size opens at once; without it, all
 headers of the shard are read first. Reading a shard from its beginning to its
 end needs none.
@@ -37,23 +43,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
     int
         The exit status.
     """
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m fastdecode index",
         description="Write an index beside each tar shard.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("shards", nargs="+", metavar="SHARD", help="a .tar file")
+    parser.add_argument("shards", nargs="+", metavar="SHARD", help="a .tar file, or a URI of one")
+    parser.add_argument(
+        "--to", type=Path, metavar="FOLDER", help="where the indexes of shards behind URIs go"
+    )
     options = parser.parse_args(arguments)
     failed = False
     for shard in options.shards:
         try:
-            print(f"{shard}: {len(index_tar(shard))} items")
-        except (OSError, StoreError) as error:
+            count = len(_indexed(shard, options.to))
+        except (OSError, ValueError, ImportError) as error:
             failed = True
             words = str(error)
-            print(words if shard in words else f"{shard}: {words}", file=sys.stderr)
+            print(visible(words if shard in words else f"{shard}: {words}"), file=sys.stderr)
+            continue
         except KeyboardInterrupt:
             print("stopped; the shards before it have their index", file=sys.stderr)
-            return 130
+            return INTERRUPTED
+        print(visible(f"{shard}: {count} items"))
     return int(failed)
+
+
+def _indexed(shard: str, folder: Path | None) -> Index:
+    if folder is None:
+        if is_uri(shard):
+            raise ValueError(f"{shard} is not local: say by --to FOLDER where its index goes")
+        return index_tar(shard)
+    folder.mkdir(parents=True, exist_ok=True)
+    return index_tar(shard, index=folder / f"{shard.rpartition('/')[2]}{SUFFIX}")

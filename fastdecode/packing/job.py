@@ -207,7 +207,7 @@ class _Job:
         described = describe(store, self._source)
         self._state.check("source", described)
         several = self._options.max_side is not None  # only then names may change
-        work = Work(store, self._options, Names(keys_of(store) if several else ()), self._skip_bad)
+        work = Work(store, self._options, Names(keys_of(store) if several else ()))
         if self._state.asked:
             check_unchanged(store, items_of(self._journal))
             self._try_again(work)

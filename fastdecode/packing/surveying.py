@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from fastdecode.api import decode, probe
 from fastdecode.errors import DecodeError, FastDecodeError, UnsupportedFormat
+from fastdecode.outages import ITEM_ERRORS, is_the_items
 from fastdecode.packing.oddities import oddities
 from fastdecode.packing.ordered import in_order
 from fastdecode.packing.verify import plain, reason, verify
@@ -90,6 +91,11 @@ def survey(
     ------
     Finding
         One for each item, in their order.
+
+    Raises
+    ------
+    OSError, StoreError
+        If the store cannot be reached, or is damaged as a whole: nothing is said of the rest.
     """
     look = _Look(store, limits or Limits())
     seen: dict[bytes, int] = {}
@@ -119,7 +125,9 @@ class _Look:
         key = plain(given)
         try:
             data = self.store.read(index)
-        except (FastDecodeError, OSError) as error:
+        except ITEM_ERRORS as error:
+            if not is_the_items(error):
+                raise
             return Finding(key, "unreadable", (reason(error),)), b""
         size = len(data)
         if not size:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fastdecode.api import probe
 from fastdecode.errors import FastDecodeError
 from fastdecode.native import reindex
+from fastdecode.outages import ITEM_ERRORS, is_the_items
 from fastdecode.packing.shrink import can_shrink, shrink
 from fastdecode.packing.source import stamp
 from fastdecode.packing.verify import reason, verify
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from fastdecode.types import Buffer
 
 __all__ = ["Outcome", "Work"]
-
-_OF_ITS_NAME = (errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR)
-"""What systems say of links that lead round, or to no file."""
 
 
 class Outcome(NamedTuple):
@@ -64,40 +61,38 @@ class Work:
     store : Store
     options : Options
     names : Names
-    skip_unreadable : bool
-        An item that cannot be read counts as bad. Else it ends the pack, unless its file is missing
-        or forbidden, or its name leads to none: what a network or a disk refuses now, it may give
-        later.
     """
 
     store: Store
     options: Options
     names: Names
-    skip_unreadable: bool
 
     def __call__(self, index: int) -> Outcome:
         """Do it.
 
         Raises
         ------
-        OSError
-            See `skip_unreadable`.
+        OSError, StoreError
+            If the store cannot be reached, or is damaged as a whole: what a network or a disk
+            refuses now, it may give later.
         """
         key = self.store.key(index)
         stamped = stamp(self.store, index)
         try:
             given = self.store.read(index)
-        except (FileNotFoundError, PermissionError, FastDecodeError) as error:
-            return Outcome(key, bad=reason(error))
-        except OSError as error:
-            if self.skip_unreadable or error.errno in _OF_ITS_NAME:
+        except ITEM_ERRORS as error:
+            if is_the_items(error):
                 return Outcome(key, bad=reason(error))
+            if not isinstance(error, OSError):
+                raise
             where = f"{self.store.location}, item {index} ({key})"
             raise OSError(f"{where}: {reason(error)}") from error
         try:
             target = self.store.target(index)
             key, data, notes = self._rewritten(key, given)
         except (FastDecodeError, ValueError) as error:
+            if isinstance(error, FastDecodeError) and not is_the_items(error):
+                raise
             return Outcome(key, bytes_in=len(given), bad=reason(error))
         digest = hashlib.sha256(data).hexdigest()
         return Outcome(key, target, data, digest, notes, len(given), stamp=stamped)

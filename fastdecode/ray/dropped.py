@@ -26,9 +26,9 @@ class Dropped:
 
     Notes
     -----
-    It is an actor without a CPU of its own, on the node of whoever makes it. A task tells it of
-    its bad pictures before it hands on the rows beside them: the count is complete when the
-    dataset has been consumed.
+    It is an actor without a CPU of its own, on the node of whoever makes it and on no other: nodes
+    of workers may come and go. A task tells it of its bad pictures before it hands on the rows
+    beside them: the count is complete when the dataset has been consumed.
 
     Examples
     --------
@@ -44,8 +44,9 @@ class Dropped:
     def __init__(self, most: int = _MOST) -> None:
         if not ray.is_initialized():
             ray.init()
-        # A node that may be taken away at any time is no place for the count.
-        place = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+        # A node that may be taken away at any time is no place for the count. A soft affinity would
+        # not keep it from there: Ray puts an actor that asks for no resources on any node.
+        place = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         log: Any = ray.remote(_Log)
         self._actor = log.options(num_cpus=0, scheduling_strategy=place).remote(most)
 

@@ -2,27 +2,9 @@
 
 from __future__ import annotations
 
-import errno
-
-from fastdecode.errors import (
-    BackendUnavailable,
-    DeviceUnavailable,
-    FastDecodeError,
-    UnknownBackend,
-)
+from fastdecode.outages import is_the_items as is_the_pictures
 
 __all__ = ["is_the_pictures", "reason_of", "with_path"]
-
-_CALLERS_FAULT = (UnknownBackend, BackendUnavailable, DeviceUnavailable)
-# The task has run out of something: the next picture would fare no better.
-_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
-
-
-def is_the_pictures(error: BaseException) -> bool:
-    """Whether an error is about one picture, and not about the job or the machine."""
-    if not isinstance(error, (FastDecodeError, OSError)) or isinstance(error, _CALLERS_FAULT):
-        return False
-    return not (isinstance(error, OSError) and error.errno in _EXHAUSTED)
 
 
 def reason_of(error: Exception) -> str:

@@ -12,13 +12,15 @@ import ray
 
 from fastdecode.api import DEFAULT_MAX_PIXELS
 from fastdecode.arguments import is_int
-from fastdecode.errors import FastDecodeError
+from fastdecode.outages import ITEM_ERRORS
+from fastdecode.ray.errors import is_the_pictures
 from fastdecode.ray.options import OnError, Options
 from fastdecode.ray.tables import label_type
 from fastdecode.ray.tasks import Read
 from fastdecode.stores.base import Store
 from fastdecode.stores.found_files import can_be_read, matching
-from fastdecode.stores.opening import open_store
+from fastdecode.stores.opening import KINDS, open_store
+from fastdecode.stores.shards import Concatenated
 
 if TYPE_CHECKING:
     from fastdecode.ray.dropped import Dropped
@@ -64,8 +66,8 @@ def read_images(
     ----------
     source : path, URI, list of paths or URIs, or Store
         What `fastdecode.stores.open_store` opens: a folder (of classes, or loose), a CSV file, tar
-        shards, LMDB, HDF5, RecordIO. Or a pattern such as ``"photos/*.jpg"``; or a list of
-        files. Local paths must be there on every node: share them, or use URIs.
+        shards, LMDB, HDF5, RecordIO. Or a pattern such as ``"photos/*.jpg"``; or a list of files,
+        or of tar shards. Local paths must be there on every node: share them, or use URIs.
     size : int or (height, width), optional
         Resize all to this, in pixels; the aspect ratio is not kept, as in `ray.data.read_images`.
         A JPEG is first reduced by its decoder as far as that leaves both sides, or `min_size`.
@@ -74,10 +76,11 @@ def read_images(
         region is what is resized, a `reduce` other than 1 is used as it is, and ``min_size`` of
         twice the size comes closer to resizing the full picture.
     on_error : {"raise", "drop", "column"}
-        ``"raise"``: a picture that is damaged or cannot be read ends the job. ``"drop"``: it is
+        ``"raise"``: a picture that is damaged or missing ends the job. ``"drop"``: it is
         left out, and noted by `dropped`, else in the log. ``"column"``: there is a column
         ``error``, a text for a bad row, null for a good one; a bad row's image is black, or of
-        shape (0, 0, 3) without `size`.
+        shape (0, 0, 3) without `size`. What cannot be reached (permission, connection, time-out,
+        server, disk, credentials) is tried again where that helps, and then ends the job.
     dropped : Dropped, optional
         What counts the rows that are left out.
     include_paths : bool
@@ -172,6 +175,8 @@ def _task(
     columns = [*(["label"] if labelled else []), *(["path"] if paths else [])]
     if threads is None:
         threads = _REMOTE_THREADS if "://" in store.location else 0
+    if isinstance(store, Concatenated):
+        store.compare_keys()  # or each process would, by reading the index of every shard
     # `put` starts Ray, if that has not been done.
     return Read(ray.put(store), options, columns, label_type(first), threads)
 
@@ -194,9 +199,13 @@ def _store_of(source: Any, options: dict[str, Any]) -> Store:
 
 
 def _listed(paths: list[str], options: dict[str, Any]) -> Store:
-    """Open a list of files, or of URIs below one place."""
+    """Open a list of shards, of files, or of URIs below one place."""
     from fastdecode.stores.listed import open_list
 
+    kind = options.pop("kind", None)
+    shards = bool(paths) and all(path.lower().endswith(KINDS["tar"].suffixes) for path in paths)
+    if kind not in (None, "list") or (kind is None and shards):
+        return open_store(paths, kind, **options)
     places = {urlsplit(path)[:2] if "://" in path else None for path in paths}
     if places <= {None}:
         return open_list(paths, **options)
@@ -214,7 +223,9 @@ def _first_target(store: Store) -> Any:
     for index in range(min(len(store), _ASKED)):
         try:
             target = store.target(index)
-        except (FastDecodeError, OSError):
+        except ITEM_ERRORS as error:
+            if not is_the_pictures(error):
+                raise
             continue
         if target is not None:
             return target

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import ray
 
 from fastdecode.errors import FastDecodeError
+from fastdecode.outages import ITEM_ERRORS
 from fastdecode.ray.errors import is_the_pictures
 from fastdecode.ray.rows import Portion, portions, rows_at_once
 from fastdecode.ray.tables import image_column, label_column, nothing
@@ -28,6 +31,7 @@ _opened: dict[str, Store] = {}
 class _Item(NamedTuple):
     """An item of a store, as it was read."""
 
+    number: int
     source: Any
     path: str
     label: Any
@@ -72,32 +76,43 @@ class Read:
 
     def _read(self, indices: list[int]) -> Iterator[list[_Item]]:
         store, rows = _store(self._store), rows_at_once(self._options)
-        groups = [indices[at : at + rows] for at in range(0, len(indices), rows)]
+        portions = [indices[at : at + rows] for at in range(0, len(indices), rows)]
         if not self._threads:
-            for group in groups:
-                yield [self._item(store, index) for index in group]
+            for portion in portions:
+                read = (self._items(store, group) for group in _groups(store, portion))
+                yield _joined(portion, read)
             return
         with ThreadPoolExecutor(self._threads) as pool:
-            ahead: list[Any] = []
-            for group in groups:
-                begun = [pool.submit(self._item, store, index) for index in group]
-                if ahead:
-                    yield [each.result() for each in ahead]
-                ahead = begun
-            yield [each.result() for each in ahead]
+            ahead: list[tuple[list[int], list[Any]]] = []
+            for portion in portions:
+                # Asking for all keys opens all shards: else their neighbours are not known yet.
+                list(pool.map(partial(_key, store), portion))
+                groups = _groups(store, portion)
+                begun = [pool.submit(self._items, store, group) for group in groups]
+                ahead.append((portion, begun))
+                if len(ahead) > 1:
+                    done, reads = ahead.pop(0)
+                    yield _joined(done, (each.result() for each in reads))
+            for done, reads in ahead:
+                yield _joined(done, (each.result() for each in reads))
 
-    def _item(self, store: Store, index: int) -> _Item:
+    def _items(self, store: Store, indices: list[int]) -> list[_Item]:
+        sources = store.read_group(indices)
+        return [self._item(store, *one) for one in zip(indices, sources, strict=True)]
+
+    def _item(self, store: Store, index: int, source: Any) -> _Item:
         path, label = f"item {index}", None
         try:
             path = store.key(index)
-            source: Any = store.source(index)
+            if isinstance(source, Exception):
+                raise source
             if "label" in self._columns:
                 label = store.target(index)
         except (FastDecodeError, OSError) as error:
             if not is_the_pictures(error):
                 raise
-            return _Item(error, path, None)
-        return _Item(source, source if isinstance(source, str) else path, label)
+            return _Item(index, error, path, None)
+        return _Item(index, source, source if isinstance(source, str) else path, label)
 
     def _table(self, portion: Portion, items: Sequence[_Item]) -> Any:
         columns = {"image": image_column(portion.images, self._options)}
@@ -194,6 +209,26 @@ class _Digests(Sequence[str]):
         return f"picture {hashlib.blake2b(given, digest_size=8).hexdigest()}"
 
 
+def _key(store: Store, index: int) -> None:
+    """Let the store know an item's key; if it cannot, whoever reads the item is told."""
+    with suppress(FastDecodeError, OSError):
+        store.key(index)
+
+
+def _groups(store: Store, indices: list[int]) -> list[list[int]]:
+    """Part items into those that one request reads."""
+    try:
+        return store.groups(indices)
+    except ITEM_ERRORS:  # whoever reads such an item is told
+        return [[index] for index in indices]
+
+
+def _joined(indices: list[int], groups: Iterable[list[_Item]]) -> list[_Item]:
+    """Put items that were read in groups into their order."""
+    found = {item.number: item for group in groups for item in group}
+    return [found[index] for index in indices]
+
+
 def _column(table: Any, name: str) -> Any:
     if name not in table.column_names:
         raise ValueError(f"there is no column {name!r}, only {', '.join(table.column_names)}")
@@ -216,4 +251,6 @@ def _store(reference: Any) -> Store:
         for other in list(_opened):
             _opened.pop(other).close()
         _opened[name] = ray.get(reference)
-    return _opened[name]
+    store = _opened[name]
+    store.reach()  # on a node without its drive every picture would be missing
+    return store

@@ -9,13 +9,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fastdecode.errors import StoreError
+from fastdecode.outages import ITEM_ERRORS, of_the_whole
+from fastdecode.stores.mapped import is_uri
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from fastdecode.types import Buffer
 
-__all__ = ["Store", "Writer"]
+__all__ = ["Store", "Writer", "in_order_of"]
 
 
 class Store(ABC):
@@ -38,9 +40,12 @@ class Store(ABC):
         As `open_store` calls it.
     classes : sequence of str
         Names of the classes, if targets are class indices; else empty.
+    folder : str
+        The local folder that the pictures are files in; else empty.
     """
 
     kind: ClassVar[str] = ""
+    folder: str = ""
 
     def __init__(self, location: str) -> None:
         self.location = location
@@ -118,9 +123,51 @@ class Store(ABC):
         self._check(index)
         return self._read(self._handle(), index)
 
+    def reach(self) -> None:
+        """Make sure that the store can be had: a copy may be in a process that has not opened it.
+
+        Raises
+        ------
+        OSError, StoreError
+            If it cannot; no `on_error` passes over that, because it concerns all items.
+        ValueError
+            If the store has been closed.
+        """
+        self._handle()
+
     def source(self, index: int) -> Buffer | str:
         """Return a local file's path where the picture is one, else what `read` gives."""
         return self.read(index)
+
+    @property
+    def remote(self) -> bool:
+        """Whether a server is asked for each picture, so that it pays to ask for many at once."""
+        return is_uri(self.location)
+
+    def groups(self, indices: Sequence[int]) -> list[list[int]]:
+        """Part items into those that `read_group` reads by one request.
+
+        Parameters
+        ----------
+        indices : sequence of int
+            Of items that exist; none twice.
+
+        Returns
+        -------
+        list of list of int
+            In the order in which they are needed, as far as one request allows.
+        """
+        return [[index] for index in indices]
+
+    def read_group(self, indices: Sequence[int]) -> list[Buffer | str | Exception]:
+        """Return for each item of a group what `source` gives, or the error that it raises."""
+        found: list[Buffer | str | Exception] = []
+        for index in indices:
+            try:
+                found.append(self.source(index))
+            except ITEM_ERRORS as error:
+                found.append(error)
+        return found
 
     def close(self) -> None:
         """Let go of files. Nothing can be read after it; a second call does nothing."""
@@ -159,7 +206,11 @@ class Store(ABC):
                 raise ValueError(f"{self.location}: the store has been closed")
             if self._opened is None or self._process != os.getpid():
                 # What a parent process has opened is its own to close.
-                self._opened = self._open()
+                try:
+                    self._opened = self._open()
+                except ITEM_ERRORS as error:
+                    of_the_whole(error)
+                    raise
                 self._process = os.getpid()
             return self._opened
 
@@ -170,11 +221,20 @@ class Store(ABC):
 
     def _damaged(self, index: int, reason: str) -> StoreError:
         """Return the error for an item that is damaged."""
+        return StoreError(f"{self.location}, item {index}{self._known_as(index)}: {reason}")
+
+    def _known_as(self, index: int) -> str:
+        """Return the key in brackets, for errors; nothing if that cannot be had either."""
         try:
-            key = self.key(index)
-        except StoreError:  # which is damaged, too
-            key = "?"
-        return StoreError(f"{self.location}, item {index} ({key}): {reason}")
+            return f" ({self.key(index)})"
+        except ITEM_ERRORS:
+            return ""
+
+
+def in_order_of(indices: Sequence[int], groups: list[list[int]]) -> list[list[int]]:
+    """Put groups of items in the order in which the first of each is needed."""
+    places = {index: at for at, index in enumerate(indices)}
+    return sorted(groups, key=lambda group: min(places[index] for index in group))
 
 
 class Writer(ABC):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fastdecode.files import NotRegular, read_regular
+from fastdecode.outages import holds_anything, of_the_whole, told_if_vanished, tried_again
 from fastdecode.stores.base import Store
 from fastdecode.stores.keys import relative
 from fastdecode.stores.mapped import is_uri, local_path
@@ -32,7 +34,7 @@ class FileStore(Store):
     kind : str
         ``"folder"`` or ``"list"``.
     storage_options : mapping, optional
-        For a URI; see `fastdecode.stores.remote.filesystem`.
+        For a URI; see `fastdecode.stores.remote.Remote`.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class FileStore(Store):
         self._root = local_path(root)
         self._index = index
         self._remote = is_uri(root)
+        self.folder = "" if self._remote else self._root
         self._storage_options = storage_options
 
     def __len__(self) -> int:
@@ -74,6 +77,18 @@ class FileStore(Store):
             return self.read(index)
         return self._path(name)
 
+    @property
+    def remote(self) -> bool:
+        """Whether the folder, or the first file of the list, is behind a URI."""
+        return self._remote or (len(self) > 0 and is_uri(self._index.key(0)))
+
+    def reach(self) -> None:
+        """Make sure that the folder is there, and has something in it: see `Store.reach`."""
+        super().reach()
+        if self.folder and not holds_anything(self.folder):
+            reason = "the folder is missing or empty: has a drive been unmounted?"
+            raise of_the_whole(FileNotFoundError(errno.ENOENT, reason, self.folder))
+
     def _name(self, index: int) -> str:
         """Return the name of a file, which for one in a folder may not lead out of it."""
         name = self._index.key(index)
@@ -87,6 +102,8 @@ class FileStore(Store):
         return name
 
     def _path(self, name: str) -> str:
+        if not name.isascii():
+            name = _on_disk(name)
         # Strings: paths of pathlib cost as much as opening the file.
         return os.path.join(self._root, name)  # noqa: PTH118
 
@@ -95,7 +112,7 @@ class FileStore(Store):
             return self
         from fastdecode.stores import remote
 
-        return remote.filesystem(self._root, self._storage_options)
+        return remote.Remote(self._root, self._storage_options)
 
     def _read(self, opened: Any, index: int) -> Buffer:
         name = self._name(index)
@@ -103,18 +120,20 @@ class FileStore(Store):
             return self._fetched(name)
         if opened is self:
             try:
-                return read_regular(self._path(name))
+                return _contents(self._path(name))
             except NotRegular as error:
                 raise self._damaged(index, f"{error.filename}: {error.strerror}") from error
-        filesystem, root = opened
-        data: bytes = filesystem.cat_file(f"{root.rstrip('/')}/{name}")
+            except FileNotFoundError as error:
+                told_if_vanished(error, self.folder, listed=self.kind == "folder")
+                raise
+        data: Buffer = opened.read(f"{opened.path.rstrip('/')}/{name}")
         return data
 
     def _fetched(self, uri: str) -> bytes:
         from fastdecode.stores import remote
 
-        filesystem, path = remote.filesystem(uri, self._storage_options)
-        data: bytes = filesystem.cat_file(path)
+        there = remote.Remote(uri, self._storage_options)
+        data: bytes = there.read(there.path)
         return data
 
 
@@ -125,3 +144,15 @@ def _is_below(name: str) -> bool:
     if os.name == "nt":
         name = name.replace("\\", "/")
     return not name.startswith("/") and (".." not in name or ".." not in name.split("/"))
+
+
+def _on_disk(name: str) -> str:
+    """Return a name as this process spells it; by its bytes, where its locale lacks a letter."""
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        return os.fsdecode(name.encode("utf-8", "surrogateescape"))
+    return name
+
+
+_contents = tried_again(read_regular)  # a network drive may be away for a moment

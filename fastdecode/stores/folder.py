@@ -116,11 +116,11 @@ def _written_index(location: str, storage_options: Mapping[str, Any] | None) -> 
         return Index.load(path) if path.exists() else None
     from fastdecode.stores import remote
 
-    filesystem, root = remote.filesystem(location, storage_options)
-    at = f"{root.rstrip('/')}/{INDEX}"
-    if not filesystem.exists(at):
+    there = remote.Remote(location, storage_options)
+    at = f"{there.path.rstrip('/')}/{INDEX}"
+    if not there.exists(at):
         return None
-    return Index(filesystem.cat_file(at), f"{location.rstrip('/')}/{INDEX}")
+    return Index(there.read(at), f"{location.rstrip('/')}/{INDEX}")
 
 
 def _there(location: str, storage_options: Mapping[str, Any] | None) -> Found:
@@ -128,7 +128,7 @@ def _there(location: str, storage_options: Mapping[str, Any] | None) -> Found:
         return found(location)
     from fastdecode.stores import remote
 
-    return found_remotely(*remote.filesystem(location, storage_options))
+    return found_remotely(remote.Remote(location, storage_options))
 
 
 def _no_options(options: dict[str, Any]) -> None:

@@ -15,7 +15,10 @@ import os
 import stat
 from collections import Counter, deque
 from collections.abc import Iterator
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from fastdecode.stores.remote import Remote
 
 __all__ = ["Found", "can_be_read", "found", "found_remotely", "is_folder", "matching", "walk"]
 
@@ -236,11 +239,11 @@ def _matching(pattern: str) -> Iterator[str]:
                 )
 
 
-def found_remotely(filesystem: Any, root: str) -> Found:
+def found_remotely(remote: Remote) -> Found:
     """List what is below a folder behind a URI, in one request or as many as the server wants."""
-    start = len(root.rstrip("/")) + 1
+    start = len(remote.path.rstrip("/")) + 1
     files, folders = [], set()
-    for path, about in filesystem.find(root, withdirs=True, detail=True).items():
+    for path, about in remote.find(remote.path).items():
         name = path[start:].rstrip("/")
         if about.get("type") != "directory":
             files.append(name)

@@ -20,6 +20,7 @@ import numpy as np
 
 from fastdecode.errors import StoreError
 from fastdecode.files import reopened
+from fastdecode.outages import is_the_items
 from fastdecode.stores.base import Store
 from fastdecode.stores.fingerprint import fingerprint
 from fastdecode.stores.hdf5_writer import FORMAT, INDEX, Hdf5Writer
@@ -212,6 +213,8 @@ class Hdf5Store(Store):
         except _DAMAGE as error:
             if self._closed:  # by another thread, meanwhile
                 raise ValueError(f"{self.location}: the store has been closed") from error
+            if isinstance(error, OSError) and not is_the_items(error):  # of a disk or a server
+                raise
             what = f"{self.location}, item {index}" if index is not None else self.location
             if isinstance(error, StoreError) and index is None:
                 raise
@@ -225,11 +228,11 @@ def _whole(opened: _Opened) -> None:
 
 
 def _remote(location: str, storage_options: Mapping[str, Any]) -> Any:
-    from fastdecode.stores.remote import filesystem
+    from fastdecode.stores.remote import Remote
 
-    found, path = filesystem(location, storage_options)
+    there = Remote(location, storage_options)
     # HDF5 looks into many small places: some blocks are worth keeping.
-    return found.open(path, "rb", block_size=1 << 20, cache_type="blockcache")
+    return there.open(there.path, block_size=1 << 20, cache_type="blockcache")
 
 
 def _dataset(file: Any, name: str, location: str) -> Any:

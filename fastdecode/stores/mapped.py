@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastdecode.errors import StoreError
 from fastdecode.files import NotRegular, open_regular
+from fastdecode.outages import of_the_whole
 from fastdecode.types import Buffer
 
 if TYPE_CHECKING:
@@ -133,10 +134,11 @@ class Mapped:
         self._map = None
 
     def _cut(self, now: int) -> StoreError:
-        return StoreError(
+        error = StoreError(
             f"{self.location}: the file has been cut to {now} bytes since it was opened, when it "
             f"had {self.size}"
         )
+        return of_the_whole(error)  # all items behind the cut are lost, not this one alone
 
 
 def is_uri(location: str) -> bool:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import io
+import re
 import threading
-from collections.abc import Mapping
-from typing import Any, BinaryIO, cast
+from collections.abc import Callable, Mapping
+from typing import Any, BinaryIO, TypeVar, cast
 from urllib.parse import urlsplit
 
-from fastdecode.errors import BackendUnavailable, StoreError
+from fastdecode.errors import BackendUnavailable, FastDecodeError, StoreError
+from fastdecode.outages import http_status, of_the_whole, passes, retried
 
 try:
     import fsspec
@@ -16,13 +20,21 @@ except ImportError as error:
         'a URI is read through fsspec, which is missing: pip install "fastdecode[remote]"'
     ) from error
 
-__all__ = ["RemoteFile", "filesystem", "open_stream"]
+__all__ = ["CONNECTIONS", "Remote", "RemoteFile", "open_stream"]
 
+CONNECTIONS = 64
+"""Requests that may be under way at once, where a library would allow ten: S3's does."""
+
+_T = TypeVar("_T")
 _LOOKING_UP = threading.Lock()
+_CREDENTIALS = re.compile("Credential|Authentica|Authoriz|Permission|Forbidden|Refresh|Token")
+_QUERY = re.compile(r"(://[^\s?'\"]+)\?[^\s'\")\]]*")
+_GONE = ("404", "NoSuchKey", "NoSuchVersion")
+_PAST_THE_END = 416
 
 
-def filesystem(uri: str, storage_options: Mapping[str, Any] | None = None) -> tuple[Any, str]:
-    """Find the file system of a URI.
+class Remote:
+    """The file system behind a URI. What goes wrong there is an OSError that names the URI.
 
     Parameters
     ----------
@@ -31,25 +43,139 @@ def filesystem(uri: str, storage_options: Mapping[str, Any] | None = None) -> tu
     storage_options : mapping, optional
         For the file system: credentials, ``endpoint_url``. What it understands is its own matter.
 
-    Returns
-    -------
-    filesystem : fsspec.AbstractFileSystem
-        One for each process: what talks to the network has threads of its own, which a fork leaves
-        behind. fsspec hands out the same one when asked twice in a process.
-    path : str
-        As the file system calls it.
-
     Raises
     ------
     ImportError
         If the library for such URIs is missing; fsspec says which.
     ValueError
         If the kind of URI is not known.
+
+    Notes
+    -----
+    One for each process: what talks to the network has threads of its own, which a fork leaves
+    behind. fsspec hands out the same file system when asked twice in a process.
+
+    Whatever a library raises, each method raises a FileNotFoundError for what is not there, and
+    another OSError for what cannot be reached, after several attempts where that may help: see
+    `fastdecode.outages`.
     """
-    with _LOOKING_UP:
-        # fsspec's table of file systems is not made for threads that all begin with one.
-        found, path = fsspec.core.url_to_fs(uri, **(storage_options or {}))
-    return found, str(path)
+
+    def __init__(self, uri: str, storage_options: Mapping[str, Any] | None = None) -> None:
+        with _LOOKING_UP:
+            # fsspec's table of file systems is not made for threads that all begin with one.
+            found, path = fsspec.core.url_to_fs(uri, **_options_for(uri, storage_options))
+        self._filesystem = found
+        self.uri = uri
+        self.path = str(path)
+
+    def path_of(self, uri: str) -> str:
+        """Return what the file system calls a place."""
+        return str(self._filesystem._strip_protocol(uri))
+
+    def size(self, path: str) -> int | None:
+        """Return the length of a file in bytes; None if nobody says how long it is."""
+        size = self._reached(path, lambda: self._filesystem.info(path).get("size"))
+        return None if size is None else int(size)
+
+    def exists(self, path: str) -> bool:
+        """Whether something is there; an outage is no answer, unlike fsspec's own ``exists``."""
+        try:
+            self._reached(path, lambda: self._filesystem.info(path))
+        except FileNotFoundError:
+            return False
+        return True
+
+    def read(self, path: str, start: int = 0, end: int | None = None) -> bytes:
+        """Return a file, or a range of it, by one request; less than that past its end."""
+        # Without a start s3fs would ask for the size first: a request more for each image.
+        return self._reached(
+            path, lambda: bytes(self._filesystem.cat_file(path, start=start, end=end)), b""
+        )
+
+    def find(self, path: str) -> dict[str, dict[str, Any]]:
+        """List all that is below a folder, by its path, in one request or as many as needed."""
+        found: dict[str, dict[str, Any]] = self._reached(
+            path, lambda: self._filesystem.find(path, withdirs=True, detail=True)
+        )
+        return found
+
+    def glob(self, pattern: str) -> list[str]:
+        """List the URIs that match wildcards, in the order of their names."""
+        paths = self._reached(pattern, lambda: self._filesystem.glob(self.path_of(pattern)))
+        return [self._filesystem.unstrip_protocol(path) for path in sorted(paths)]
+
+    def open(self, path: str, **caching: Any) -> BinaryIO:
+        """Open a file for reading; the options say what fsspec keeps of it."""
+        return cast("BinaryIO", _Opened(self, path, caching))
+
+    def _reached(
+        self, path: str, call: Callable[[], _T], past_end: _T | None = None, *, again: bool = True
+    ) -> _T:
+        """Call, several times if need be; say what goes wrong as an OSError."""
+        try:
+            return retried(call, _may_pass) if again else call()
+        except FastDecodeError:
+            raise
+        except Exception as error:
+            if past_end is not None and _tells_of_the_end(error):
+                return past_end
+            if not _is_a_libraries(error):
+                raise
+            raise _told(error, self._named(path)) from error
+
+    def _named(self, path: str) -> str:
+        """Return the URI of a path, for errors."""
+        name = path if "://" in path else str(self._filesystem.unstrip_protocol(path))
+        return without_query(name)
+
+
+class _Opened(io.RawIOBase):
+    """A file of fsspec that is read forwards, or by HDF5; reads are tried again where they were."""
+
+    def __init__(self, remote: Remote, path: str, caching: Mapping[str, Any]) -> None:
+        self._remote, self._path = remote, path
+        self._file = remote._reached(path, lambda: remote._filesystem.open(path, "rb", **caching))
+
+    def read(self, size: int = -1) -> bytes:
+        """Read so many bytes, or to the end."""
+        return self._again(lambda: bytes(self._file.read(size)))
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill a buffer."""
+        return self._again(lambda: int(self._file.readinto(buffer)))
+
+    def _again(self, call: Callable[[], _T]) -> _T:
+        seekable = self.seekable()
+        start = self._file.tell() if seekable else 0
+
+        def attempt() -> _T:
+            if seekable:
+                self._file.seek(start)
+            return call()
+
+        return self._remote._reached(self._path, attempt, again=seekable)
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        """Go to a place."""
+        return int(self._file.seek(offset, whence))
+
+    def tell(self) -> int:
+        """Return the place that is read next."""
+        return int(self._file.tell())
+
+    def seekable(self) -> bool:
+        """Whether `seek` is possible."""
+        return bool(self._file.seekable())
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def close(self) -> None:
+        """Close it."""
+        super().close()
+        if hasattr(self, "_file"):
+            self._file.close()
 
 
 def open_stream(uri: str, storage_options: Mapping[str, Any] | None = None) -> BinaryIO:
@@ -59,7 +185,7 @@ def open_stream(uri: str, storage_options: Mapping[str, Any] | None = None) -> B
     ----------
     uri : str
     storage_options : mapping, optional
-        See `filesystem`.
+        See `Remote`.
 
     Returns
     -------
@@ -71,8 +197,8 @@ def open_stream(uri: str, storage_options: Mapping[str, Any] | None = None) -> B
     OSError
         If it cannot be opened.
     """
-    found, path = filesystem(uri, storage_options)
-    return cast("BinaryIO", found.open(path, "rb", cache_type="readahead"))
+    remote = Remote(uri, storage_options)
+    return remote.open(remote.path, cache_type="readahead")
 
 
 class RemoteFile:
@@ -82,7 +208,7 @@ class RemoteFile:
     ----------
     uri : str
     storage_options : mapping, optional
-        See `filesystem`.
+        See `Remote`.
 
     Attributes
     ----------
@@ -99,12 +225,12 @@ class RemoteFile:
 
     def __init__(self, uri: str, storage_options: Mapping[str, Any] | None = None) -> None:
         self.location = uri
-        self._filesystem, self._path = filesystem(uri, storage_options)
-        size = self._filesystem.info(self._path).get("size")
+        self._remote = Remote(uri, storage_options)
+        size = self._remote.size(self._remote.path)
         if size is None:
             # Do not read what cannot be checked for being whole.
             raise StoreError(f"{without_query(uri)}: its server does not say how long it is")
-        self.size = int(size)
+        self.size = size
 
     def read(self, offset: int, size: int) -> bytes:
         """Return a range, which the caller has found to lie in the file; less of it if it is cut.
@@ -112,13 +238,86 @@ class RemoteFile:
         Raises
         ------
         OSError
-            If it cannot be read, after as many attempts as the file system makes.
+            If it cannot be read, after several attempts.
         """
         if not size:
             return b""
-        return bytes(self._filesystem.cat_file(self._path, start=offset, end=offset + size))
+        try:
+            return self._remote.read(self._remote.path, offset, offset + size)
+        except FileNotFoundError as error:
+            raise of_the_whole(error)  # noqa: B904 - it is the same one
 
 
 def without_query(uri: str) -> str:
     """Drop what follows a question mark: signed URIs have their secret there."""
     return urlsplit(uri)._replace(query="", fragment="").geturl() if "?" in uri else uri
+
+
+def _options_for(uri: str, given: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the options for a URI's file system, with as many connections as read at once."""
+    options = dict(given or {})
+    if uri.startswith(("s3://", "s3a://")):
+        asked = options.get("config_kwargs") or {}
+        options["config_kwargs"] = {"max_pool_connections": CONNECTIONS, **asked}
+    return options
+
+
+def _is_a_libraries(error: Exception) -> bool:
+    """Whether an error is about the other side, and not about a wrong argument or the program."""
+    return isinstance(error, OSError) or type(error).__module__ != "builtins"
+
+
+def _forbids(error: BaseException) -> bool:
+    if isinstance(error, PermissionError) or http_status(error) in (401, 403):
+        return True
+    return not isinstance(error, OSError) and bool(_CREDENTIALS.search(type(error).__name__))
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Whether to try again: for what is a library's own, too, if it does not speak against it."""
+    if isinstance(error, FileNotFoundError):
+        cause = error.__cause__
+        return cause is not None and not _is_gone(error) and _may_pass(cause)
+    if isinstance(error, OSError) or http_status(error) is not None:
+        return passes(error)
+    return type(error).__module__ != "builtins" and not _forbids(error)
+
+
+def _is_gone(error: FileNotFoundError) -> bool:
+    """Whether a file is really missing.
+
+    Notes
+    -----
+    fsspec's HTTP says so of whatever has gone wrong, and s3fs of a bucket that is missing.
+    """
+    cause = error.__cause__
+    if cause is None or isinstance(cause, FileNotFoundError):
+        return True
+    response = getattr(cause, "response", None)
+    if isinstance(response, dict):
+        return response.get("Error", {}).get("Code") in _GONE
+    return http_status(cause) in (404, 410)
+
+
+def _tells_of_the_end(error: Exception) -> bool:
+    """Whether a server has said that a range begins past the end of its file."""
+    return _PAST_THE_END in (http_status(error), http_status(error.__cause__ or error))
+
+
+def _told(error: Exception, name: str) -> OSError:
+    """Return an OSError of the fitting class that names the URI, whatever a library has raised."""
+    words = _QUERY.sub(r"\1", " ".join(str(error).split())) or type(error).__name__
+    if isinstance(error, FileNotFoundError):
+        if _is_gone(error):
+            return FileNotFoundError(errno.ENOENT, "No such file or directory", name)
+        if isinstance(error.__cause__, Exception):
+            return _told(error.__cause__, name)
+    if isinstance(error, OSError) and error.strerror:
+        words = error.strerror
+    elif not isinstance(error, OSError):
+        words = f"{type(error).__name__}: {words}"
+    if _forbids(error):
+        return PermissionError(errno.EACCES, words, name)
+    if isinstance(error, TimeoutError):
+        return TimeoutError(errno.ETIMEDOUT, words, name)
+    return ConnectionError(errno.EIO, words, name)

@@ -212,25 +212,25 @@ class _Places:
     """A folder, or what is like one behind a URI."""
 
     def __init__(self, location: str, storage_options: Mapping[str, Any] | None) -> None:
-        self._filesystem: Any = None
+        self._remote: Any = None
         if is_uri(location):
             from fastdecode.stores import remote
 
-            self._filesystem, _ = remote.filesystem(location, storage_options)
+            self._remote = remote.Remote(location, storage_options)
 
     def exists(self, location: str) -> bool:
         """Whether something is there."""
-        if self._filesystem is None:
+        if self._remote is None:
             return Path(local_path(location)).exists()
-        return bool(self._filesystem.exists(self._filesystem._strip_protocol(location)))
+        return bool(self._remote.exists(self._remote.path_of(location)))
 
     def matching(self, pattern: str, *, needed: bool = True) -> list[str]:
         """List what matches wildcards, in the order of names."""
-        if self._filesystem is None:
+        found: list[str]
+        if self._remote is None:
             found = found_files.matching(local_path(pattern))
         else:
-            paths = self._filesystem.glob(self._filesystem._strip_protocol(pattern))
-            found = [self._filesystem.unstrip_protocol(path) for path in sorted(paths)]
+            found = self._remote.glob(pattern)
         if needed and not found:
             raise FileNotFoundError(f"{pattern}: nothing is called so")
         return found
@@ -238,7 +238,7 @@ class _Places:
     def numbered(self, location: str) -> list[str]:
         """List ``train-00000.tar`` and so on for ``train.tar``, of which none may be missing."""
         start, dot, suffix = location.rpartition(".")
-        begin = start if self._filesystem is not None else glob.escape(start)
+        begin = start if self._remote is not None else glob.escape(start)
         skipped = len(start.rpartition("/")[2]) + 1
         numbers = {}
         for each in self.matching(f"{begin}-*{dot}{suffix}", needed=False):

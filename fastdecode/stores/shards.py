@@ -6,12 +6,18 @@ import threading
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate, chain
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fastdecode.errors import StoreError
-from fastdecode.stores.base import Store
+from fastdecode.outages import ITEM_ERRORS, of_the_whole
+from fastdecode.stores.base import Store, in_order_of
+from fastdecode.stores.mapped import is_uri
 from fastdecode.stores.shard_list import shard_locations
 from fastdecode.types import Buffer
 
@@ -20,7 +26,10 @@ try:
 except ImportError:  # Windows, where files are not so few
     resource = None  # type: ignore[assignment]
 
-__all__ = ["Concatenated", "Part", "agreed", "shard_locations"]
+__all__ = ["AT_ONCE", "Concatenated", "Part", "agreed", "shard_locations"]
+
+AT_ONCE = 16
+"""How many parts behind URIs are asked at once."""
 
 
 class Part(NamedTuple):
@@ -91,8 +100,18 @@ class Concatenated(Store):
         number, place = self._place(index)
         key = self._part(number).key(place)
         if self._unique is None:
-            self._unique = self._found_unique()
+            self.compare_keys()
         return key if self._unique else f"{self._part_name(number)}/{key}"
+
+    def compare_keys(self) -> None:
+        """Find out whether two parts have a key in common, unless that is known.
+
+        All indexes are read for it. Copies that are pickled afterwards know it, and need not.
+        """
+        opened: _Opened = self._handle()
+        with opened.comparing:
+            if self._unique is None:
+                self._unique = self._found_unique()
 
     def target(self, index: int) -> Any:
         """Return the target in its part."""
@@ -105,6 +124,33 @@ class Concatenated(Store):
         self._check(index)
         number, place = self._place(index)
         return self._part(number).source(place)
+
+    @property
+    def remote(self) -> bool:
+        """Whether some part is behind a URI."""
+        return any(is_uri(part.location) for part in self.parts)
+
+    def groups(self, indices: Sequence[int]) -> list[list[int]]:
+        """Part items by their parts, and as those do that are open already."""
+        opened: _Opened = self._handle()
+        wanted: dict[int, list[int]] = {}
+        for index in indices:
+            number, place = self._place(index)
+            wanted.setdefault(number, []).append(place)
+        found = []
+        for number, places in wanted.items():
+            part = self.parts[number]
+            store = opened.there(number) if isinstance(part, Part) else part
+            groups = [[place] for place in places] if store is None else store.groups(places)
+            start = self._ends[number - 1] if number else 0
+            found += [[start + place for place in group] for group in groups]
+        return in_order_of(indices, found)
+
+    def read_group(self, indices: Sequence[int]) -> list[Buffer | str | Exception]:
+        """Let the part read, which is that of all."""
+        number, place = self._place(indices[0])
+        start = indices[0] - place
+        return self._part(number).read_group([index - start for index in indices])
 
     def _open(self) -> Any:
         return _Opened()
@@ -139,47 +185,68 @@ class Concatenated(Store):
         return name if name and names.count(name) == 1 else f"{number:05d}"
 
     def _found_unique(self) -> bool:
-        seen: set[int] = set()
-        for number in range(len(self.parts)):
+        def hashes(number: int) -> NDArray[np.int64]:
             try:
                 store = self._part(number)
-                own = {hash(store.key(place)) for place in range(len(store))}
-            except (OSError, StoreError):
-                continue  # whoever wants something of it is told; the others have their keys
-            if not seen.isdisjoint(own):
-                return False
-            seen |= own
-        return True
+                found = np.fromiter(map(hash, map(store.key, range(len(store)))), np.int64)
+            except (FileNotFoundError, StoreError):
+                # Whoever wants something of it is told; the others have their keys.
+                return np.empty(0, np.int64)
+            return np.unique(found)
+
+        numbers = range(len(self.parts))
+        if any(is_uri(part.location) for part in self.parts):  # each is a request or two
+            with ThreadPoolExecutor(AT_ONCE) as threads:
+                each = list(threads.map(hashes, numbers))
+        else:
+            each = [hashes(number) for number in numbers]
+        every = np.sort(np.concatenate(each)) if each else np.empty(0, np.int64)
+        return not bool((every[1:] == every[:-1]).any())
 
 
 class _Opened:
-    """The parts that one process has open, the least used of which make room."""
+    """The parts that one process has open, the least used of which make room.
+
+    Attributes
+    ----------
+    comparing : Lock
+        Of the thread that compares the keys of all.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._most = _most_open()
         self._stores: OrderedDict[int, Store] = OrderedDict()
+        self._opening: dict[int, threading.Lock] = {}
+        self.comparing = threading.Lock()
 
     def store(self, number: int, part: Part) -> Store:
-        """Return a part, opened."""
+        """Return a part, which one thread opens while others that want it wait."""
         with self._lock:
             store = self._stores.get(number)
             if store is not None:
                 self._stores.move_to_end(number)
                 return store
-        store = part.open()  # not under the lock: others need not wait for a server
-        if len(store) != part.items:
-            raise StoreError(
-                f"{part.location} has {len(store)} items, where {part.items} were counted before: "
-                "it has been replaced; open all anew"
-            )
-        with self._lock:
-            # Two threads may have opened it: the first one's is kept. What leaves is not closed,
-            # because somebody may be reading from it; nobody holds it for long.
-            store = self._stores.setdefault(number, store)
-            while len(self._stores) > self._most:
-                self._stores.popitem(last=False)
+            opening = self._opening.setdefault(number, threading.Lock())
+        with opening:  # not the lock of all: who wants another part need not wait for a server
+            store = self._stores.get(number)
+            if store is None:
+                store = _whole(part)
+                self._keep(number, store)
             return store
+
+    def there(self, number: int) -> Store | None:
+        """Return a part if it is open."""
+        with self._lock:
+            return self._stores.get(number)
+
+    def _keep(self, number: int, store: Store) -> None:
+        with self._lock:
+            self._stores[number] = store
+            self._opening.pop(number, None)
+            while len(self._stores) > self._most:
+                # It is not closed: somebody may be reading from it, but nobody holds it for long.
+                self._stores.popitem(last=False)
 
     def close(self) -> None:
         """Close all."""
@@ -187,6 +254,21 @@ class _Opened:
             for store in self._stores.values():
                 store.close()
             self._stores.clear()
+
+
+def _whole(part: Part) -> Store:
+    """Open a part, which must have as many items as were counted."""
+    try:
+        store = part.open()
+        if len(store) != part.items:
+            raise StoreError(
+                f"{part.location} has {len(store)} items, where {part.items} were counted before: "
+                "it has been replaced; open all anew"
+            )
+    except ITEM_ERRORS as error:
+        of_the_whole(error)
+        raise
+    return store
 
 
 def _most_open() -> int:

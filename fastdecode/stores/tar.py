@@ -12,15 +12,13 @@ from typing import Any
 from fastdecode.stores.base import Store
 from fastdecode.stores.mapped import is_uri, local_path
 from fastdecode.stores.shard_list import Manifest, manifest_of, shard_locations
-from fastdecode.stores.shards import Concatenated, Part
+from fastdecode.stores.shards import AT_ONCE, Concatenated, Part
 from fastdecode.stores.tar_index import SUFFIX, index_tar, summary
 from fastdecode.stores.tar_samples import Choice, choice
 from fastdecode.stores.tar_store import TarStore, index_of
 from fastdecode.stores.tar_writer import END, TarWriter, append_members
 
 __all__ = ["END", "TarStore", "TarWriter", "append_members", "index_tar", "open_tar"]
-
-_AT_ONCE = 16
 
 
 def open_tar(
@@ -84,7 +82,7 @@ def open_tar(
         return _part(shard, beside, again, options, _told(manifest, number))
 
     if any(map(is_uri, shards)):  # each is a request or two
-        with ThreadPoolExecutor(_AT_ONCE) as threads:
+        with ThreadPoolExecutor(AT_ONCE) as threads:
             parts = list(threads.map(part, range(len(shards))))
     else:
         parts = [part(number) for number in range(len(shards))]
@@ -108,6 +106,8 @@ def _part(
     if not is_uri(shard) and not Path(local_path(shard)).exists():
         raise FileNotFoundError(f"{shard}: this shard is missing")
     first = summary(found, options["storage_options"])
+    if is_uri(shard):  # nobody need look again whether it is there
+        again = partial(TarStore, shard, index=found, **options)
     return Part(shard, first.items, first.classes, again)
 
 

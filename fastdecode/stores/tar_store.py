@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import zlib
 from collections.abc import Mapping, Sequence
@@ -9,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from fastdecode.errors import StoreError
-from fastdecode.stores.base import Store
+from fastdecode.outages import ITEM_ERRORS, of_the_whole
+from fastdecode.stores.base import Store, in_order_of
 from fastdecode.stores.index import Index
 from fastdecode.stores.keys import relative
 from fastdecode.stores.mapped import Mapped, is_uri, local_path
@@ -27,6 +29,12 @@ from fastdecode.stores.tar_samples import Choice, choice
 from fastdecode.types import Buffer
 
 __all__ = ["TarStore", "index_of"]
+
+_GAP = 1 << 16
+"""Bytes between two pictures that are rather read than asked about by another request."""
+
+_MOST_AT_ONCE = 4 << 20
+"""Bytes of one request for several pictures: long ones hold up the first of them."""
 
 
 class TarStore(Store):
@@ -85,17 +93,24 @@ class TarStore(Store):
         self._index: Index | None = None
         if self._index_at is None:
             if is_uri(self.location):
-                raise StoreError(
-                    f"{self.location} has no index {SUFFIX} beside it"
-                    f"{self._other_index()}, without which nothing is "
-                    "found in a shard that is not local: make one by fastdecode.stores.tar."
-                    "index_tar(LOCATION, index=FILE), and open it with index=FILE; or read it from "
-                    "its beginning by fastdecode.stores.tar_stream.stream_tar"
-                )
+                raise self._without_index()
             builder, about = scanned(self.location, self._wanted)
             self._index = Index(builder.to_bytes(about), self.location + SUFFIX)
         self.classes = self._indexed().classes
         self._handle()  # so that one that is missing or cut is told now
+
+    def _without_index(self) -> Exception:
+        """Return the error for a shard behind a URI that has no index, or is not there at all."""
+        if not _exists(self.location, self._storage_options):
+            return FileNotFoundError(errno.ENOENT, "this shard is missing", self.location)
+        name = self.location.rpartition("/")[2] + SUFFIX
+        return StoreError(
+            f"{self.location} has no index {SUFFIX} beside it{self._other_index()}, without which "
+            "nothing is found in a shard that is not local: make one by `python -m fastdecode "
+            f"index --to FOLDER {self.location}`, or fastdecode.stores.tar.index_tar(LOCATION, "
+            f"index=FILE), and open the shard with index=FOLDER/{name}, or put it beside it; or "
+            "read it from its beginning by fastdecode.stores.tar_stream.stream_tar"
+        )
 
     def _other_index(self) -> str:
         """Say of what members the index is that is there, if one is."""
@@ -147,15 +162,24 @@ class TarStore(Store):
             )
 
     def _indexed(self) -> Index:
-        index = self._index
-        if index is None:
+        if self._index is None:
+            with self._lock:  # one thread loads it, and the others wait
+                return self._loaded()
+        return self._index
+
+    def _loaded(self) -> Index:
+        if self._index is None:
             if self._index_at is None:
                 raise StoreError(f"{self.location}: its index is lost")
-            index = self._index = load_index(self._index_at, self._storage_options)
-        return index
+            try:
+                self._index = load_index(self._index_at, self._storage_options)
+            except ITEM_ERRORS as error:
+                of_the_whole(error)
+                raise
+        return self._index
 
     def _open(self) -> Any:
-        index = self._indexed()
+        index = self._loaded()
         file = Mapped(self.location, self._storage_options)
         told = index.about.get("shard_size")
         if file.size != told:
@@ -165,18 +189,67 @@ class TarStore(Store):
             )
         return file, index, *(index[name] for name in COLUMNS)
 
-    def _read(self, opened: Any, index: int) -> Buffer:
-        file, known, offsets, sizes, heads, checks = opened
+    def groups(self, indices: Sequence[int]) -> list[list[int]]:
+        """Part items of a shard behind a URI into those that lie near each other."""
+        opened = self._handle()
+        if opened[0].is_local:
+            return super().groups(indices)
+        spans = sorted((*self._span(opened, index), index) for index in indices)
+        found: list[list[int]] = []
+        begin = end = 0
+        for start, size, index in spans:
+            if not found or start - end > _GAP or max(end, start + size) - begin > _MOST_AT_ONCE:
+                found.append([])
+                begin = end = start
+            found[-1].append(index)
+            end = max(end, start + size)
+        return in_order_of(indices, found)
+
+    def read_group(self, indices: Sequence[int]) -> list[Buffer | str | Exception]:
+        """Read items by one range, and compare each with the index as `read` does."""
+        if len(indices) == 1:
+            return super().read_group(indices)
+        opened = self._handle()
+        spans = [self._span(opened, index) for index in indices]
+        begin = min(start for start, _ in spans)
+        end = max(start + size for start, size in spans)
+        try:
+            data = memoryview(opened[0].read(begin, end - begin))
+        except StoreError:  # of an item that does not lie in the file: each says what of it is so
+            return super().read_group(indices)
+        found: list[Buffer | str | Exception] = []
+        for index, (start, size) in zip(indices, spans, strict=True):
+            try:
+                # A copy: else a view of one picture would keep the bytes of all.
+                one = memoryview(bytes(data[start - begin : start - begin + size]))
+                found.append(self._checked(opened, index, one))
+            except StoreError as error:
+                found.append(error)
+        return found
+
+    def _span(self, opened: Any, index: int) -> tuple[int, int]:
+        """Return where a picture and its headers begin in the shard, and how long they are."""
+        _, known, offsets, sizes, heads, _ = opened
         known.check(index)
         # item(): numbers of Python, which neither overflow nor are slow.
-        head, size = heads.item(index), sizes.item(index)
-        start = offsets.item(index) - head
+        head: int = heads.item(index)
+        return offsets.item(index) - head, head + sizes.item(index)
+
+    def _read(self, opened: Any, index: int) -> Buffer:
+        file = opened[0]
+        start, size = self._span(opened, index)
         try:
-            data = memoryview(file.read(start, head + size))
+            data = memoryview(file.read(start, size))
         except StoreError as error:
             raise self._damaged(index, str(error)) from error
-        file.will_need(start, head + size)
-        if zlib.crc32(data[:head]) != checks.item(index):
+        file.will_need(start, size)
+        return self._checked(opened, index, data)
+
+    def _checked(self, opened: Any, index: int, data: memoryview) -> Buffer:
+        """Return the picture behind its headers, which must be those that the index knows."""
+        head = opened[4].item(index)
+        if zlib.crc32(data[:head]) != opened[5].item(index):
+            start = opened[2].item(index) - head
             raise self._damaged(
                 index,
                 f"at byte {start} there is another member than its index says: the shard is "
@@ -222,8 +295,8 @@ def _exists(location: str, storage_options: Mapping[str, Any] | None) -> bool:
         return Path(local_path(location)).exists()
     from fastdecode.stores import remote
 
-    filesystem, path = remote.filesystem(location, storage_options)
-    return bool(filesystem.exists(path))
+    there = remote.Remote(location, storage_options)
+    return there.exists(there.path)
 
 
 def _lost(index: Index, size: int) -> str:

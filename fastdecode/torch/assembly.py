@@ -12,6 +12,7 @@ import torch
 from fastdecode.torch.collating import Ready, collate
 from fastdecode.torch.draws import Draws
 from fastdecode.torch.failures import SKIPPED
+from fastdecode.torch.found import Found
 from fastdecode.torch.lane import LEFT, Lane
 from fastdecode.torch.memory import BatchMemory
 from fastdecode.torch.order import Item
@@ -19,6 +20,7 @@ from fastdecode.torch.source import Source
 
 if TYPE_CHECKING:
     from fastdecode.batch_backends import Loaded
+    from fastdecode.torch.read_ahead import Read
     from fastdecode.torch.transforms import Normalize
     from fastdecode.torch.way import Way
 
@@ -95,6 +97,8 @@ class Assembly:
         How many samples one call of `make` makes.
     lane : Lane or None
         What makes most samples of a part at once.
+    reads : list of Read, optional
+        What has been begun to be read for each sample.
     """
 
     def __init__(
@@ -104,11 +108,13 @@ class Assembly:
         position: int,
         part: int,
         lane: Lane | None = None,
+        reads: list[Read] | None = None,
     ) -> None:
         self._recipe = recipe
         self._items = items
         self._position = position
         self._lane = lane
+        self._reads = reads
         self._images = self._room()
         self._samples: list[Any] = [None] * len(items)
         self._errors: dict[int, BaseException] = {}
@@ -129,6 +135,8 @@ class Assembly:
     def cancel(self) -> None:
         """Make no more samples; who waits for the result gets an error."""
         self._cancelled = True
+        for read in self._reads or ():  # for whoever waits for it
+            read.cancel()
         self._done.set()
 
     def make(self, part: range) -> None:
@@ -159,10 +167,10 @@ class Assembly:
         if images is not None and len(items) < len(self._items):
             images = images[part.start : part.stop]
         draws = Draws([item.seed for item in items])
+        reads = None if self._reads is None else self._reads[part.start : part.stop]
+        indices = [item.index for item in items]
         try:
-            made = lane.make(
-                [item.index for item in items], draws, images, stopped=lambda: self._cancelled
-            )
+            made = lane.make(indices, draws, images, lambda: self._cancelled, reads)
         except BaseException as error:  # likewise
             self._errors[part.start] = error
             return []
@@ -194,12 +202,22 @@ class Assembly:
 
     def _fetched(
         self,
-        at: int,  # noqa: ARG002 - for a subclass
+        at: int,
         index: Any,
         generator: torch.Generator,
         slot: torch.Tensor | None,
     ) -> Any:
-        return self._recipe.source.fetch(index, generator, slot)
+        return self._recipe.source.fetch(index, generator, slot, self._read_before(at))
+
+    def _read_before(self, at: int) -> Found | None:
+        """Return what has been read for a sample, once it is there; None if nobody has begun it."""
+        if self._reads is None:
+            return None
+        try:
+            source, target = self._reads[at].result()
+        except Exception as error:  # of whatever kind: it comes again where the policy is applied
+            return Found(None, None, None, error=error)
+        return Found(source, source, target)
 
     def result(self, timeout: float | None) -> Ready | Assembly:
         """Wait for the batch.

@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from fastdecode import api
 from fastdecode.native import library
 from fastdecode.native.pool import Pool
+from fastdecode.outages import ITEM_ERRORS, is_the_items
 from fastdecode.torch.as_bytes import for_slot, put
 from fastdecode.torch.chosen import Chosen, Settings, choose
 from fastdecode.torch.dataset_options import DatasetOptions
-from fastdecode.torch.failures import DAMAGE, is_damage
 from fastdecode.torch.found import finished
 from fastdecode.torch.fusing import why_not
 from fastdecode.torch.in_order import fetch_in_order
@@ -56,11 +56,13 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
     Attributes
     ----------
     on_error : {"raise", "skip", "replace"} or callable
-        What to do when a file is damaged, missing or unreadable (`FastDecodeError`, `OSError`).
+        What to do when one file is damaged or missing (`FastDecodeError`, `OSError`).
         ``"skip"`` leaves the sample out of its batch. ``"replace"`` puts another in its place, the
         same one each time. A callable, or a method of this name, is called with the index and the
-        error, and returns what ``dataset[index]`` should give, or None to skip. Any other error is
-        a mistake in the program, and is raised.
+        error, and returns what ``dataset[index]`` should give, or None to skip. What cannot be
+        reached (permission, connection, time-out, server, disk, credentials) is tried again where
+        that helps, and then raised whatever this says; and so is any other error, a mistake in
+        the program.
     errors : list of Failure
         Index, path and reason of each damaged sample. In a worker process of PyTorch's DataLoader
         this is the worker's own copy: there, each is reported by a warning, too.
@@ -154,6 +156,24 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
         """
         raise NotImplementedError(f"{type(self).__name__} must say where sample {index} is")
 
+    def _together(self, indices: Sequence[int]) -> AbstractContextManager[object]:  # noqa: ARG002
+        """Read the items of a batch, which is fetched within: for a subclass that had to wait."""
+        return nullcontext()
+
+    def _groups(self, indices: Sequence[int]) -> list[list[int]]:
+        """Part the places in a list of indices into those that `_read_group` reads in one go."""
+        return [[at] for at in range(len(indices))]
+
+    def _read_group(self, indices: Sequence[int]) -> list[Any]:
+        """Return what `read` gives for each, or the error that it raises: in threads of others."""
+        found: list[Any] = []
+        for index in indices:
+            try:
+                found.append(self.read(index))
+            except Exception as error:  # of whatever kind: it is raised where the item is made
+                found.append(error)
+        return found
+
     def map_target(self, target: Any, geometry: Geometry) -> Any:  # noqa: ARG002 - for subclasses
         """Adapt a target to what became of its picture: for a subclass that has boxes or masks.
 
@@ -209,8 +229,8 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
             source, target = self.read(index)
             image, geometry = self._image(source, generator, out)
             return image, finished(self, target, geometry)
-        except DAMAGE as error:
-            if is_damage(error):
+        except ITEM_ERRORS as error:
+            if is_the_items(error):
                 self._naming(error, index, source)
             raise
 
@@ -316,7 +336,8 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
         if lane is None and library.lib is not None:
             # One thread: a worker process has one core for itself.
             lane = self.__dict__["_lane"] = Lane(self, DecodeDataset, Pool(1))
-        return fetch_in_order(self, indices, lane)
+        with self._together(indices):
+            return fetch_in_order(self, indices, lane)
 
     def _encoded(self, source: Any) -> Any:
         """Return a file's bytes, or what the loader makes of it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -22,6 +22,9 @@ from fastdecode.torch.found import Found, finished
 from fastdecode.torch.order import Item
 from fastdecode.torch.transforms.base import Plan, geometry_of
 from fastdecode.types import Box, Buffer, Header
+
+if TYPE_CHECKING:
+    from fastdecode.torch.read_ahead import Read
 
 __all__ = ["EncodedBatch"]
 
@@ -67,8 +70,9 @@ class EncodedBatch(Assembly):
         position: int,
         part: int,
         crew: Crew | None,
+        reads: list[Read] | None = None,
     ) -> None:
-        super().__init__(recipe, items, position, part)
+        super().__init__(recipe, items, position, part, reads=reads)
         self._how = how
         self._crew = crew
         self._asked: dict[int, _Asked] = {}
@@ -94,7 +98,8 @@ class EncodedBatch(Assembly):
         source = self._recipe.source
         dataset = source.ours
         try:
-            place, target = dataset.read(source.place(index))
+            before = None if self._reads is None else self._reads[at].result()
+            place, target = dataset.read(source.place(index)) if before is None else before
             found = self._found[at] = Found(place, dataset._encoded(place), target)
             data = as_buffer(found.data)
             header = formats.probe(data)
@@ -123,7 +128,8 @@ class EncodedBatch(Assembly):
     def _fetched(
         self, at: int, index: Any, generator: torch.Generator, slot: torch.Tensor | None
     ) -> Any:
-        return self._recipe.source.fetch(index, generator, slot, self._found.pop(at, None))
+        found = self._found.pop(at, None) or self._read_before(at)
+        return self._recipe.source.fetch(index, generator, slot, found)
 
     def _slot(self, at: int) -> torch.Tensor:
         shape = self._how.way.crop.shape or ()

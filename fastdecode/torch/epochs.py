@@ -15,6 +15,7 @@ from fastdecode.torch.crew import Crew
 from fastdecode.torch.encoded import EncodedBatch
 from fastdecode.torch.order import Item, Order
 from fastdecode.torch.position import Position
+from fastdecode.torch.read_ahead import ReadAhead
 
 __all__ = ["Epoch", "Relay", "ThreadEpoch"]
 
@@ -37,6 +38,8 @@ class ThreadEpoch:
         How many batches are in the making beside the one that is waited for.
     timeout : float or None
         Seconds to wait for one.
+    ahead : ReadAhead, optional
+        What reads them.
     """
 
     def __init__(
@@ -47,8 +50,10 @@ class ThreadEpoch:
         crew: Crew | None,
         prefetch: int,
         timeout: float | None,
+        ahead: ReadAhead | None = None,
     ) -> None:
         self._recipe = recipe
+        self._ahead = ahead
         self._order = order
         self._next = start
         self._crew = crew
@@ -80,11 +85,12 @@ class ThreadEpoch:
 
     def _assembly(self, items: list[Item]) -> Assembly:
         recipe, how = self._recipe, self._recipe.at_once
+        reads = None if self._ahead is None else self._ahead.batch()
         if how is not None:
-            return EncodedBatch(recipe, how, items, self._next, self._part, self._crew)
+            return EncodedBatch(recipe, how, items, self._next, self._part, self._crew, reads)
         lane = self._lane if self._lane is not None and self._lane.pays else None
         size = self._part if lane is None else lane.part
-        return Assembly(recipe, items, self._next, size, lane)
+        return Assembly(recipe, items, self._next, size, lane, reads)
 
     def __iter__(self) -> Iterator[Ready | Assembly]:
         return self
@@ -111,6 +117,8 @@ class ThreadEpoch:
 
     def close(self) -> None:
         """Give up what is in the making, if anything is; whoever asks for more gets an error."""
+        if self._ahead is not None:
+            self._ahead.close()
         # In another thread: one that is waited for, or one that waits for what was refused.
         latest = None if self._latest is None else self._latest()
         for assembly in (self._awaited, latest):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import random
 import threading
@@ -13,22 +12,13 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from torch.utils.data import get_worker_info
 
-from fastdecode.errors import (
-    BackendUnavailable,
-    DeviceUnavailable,
-    FastDecodeError,
-    UnknownBackend,
-)
-
 __all__ = [
-    "DAMAGE",
     "SKIPPED",
     "Failure",
     "Failures",
     "OnError",
     "check_on_error",
     "failure_of",
-    "is_damage",
     "naming",
     "others",
     "record",
@@ -39,12 +29,6 @@ __all__ = [
 OnError: TypeAlias = "Literal['raise', 'skip', 'replace'] | Callable[[int, Exception], Any]"
 """What to do about a damaged sample."""
 
-DAMAGE = (FastDecodeError, OSError)
-"""What can be the file's fault; `is_damage` tells whether it is."""
-
-_CALLERS_FAULT = (UnknownBackend, BackendUnavailable, DeviceUnavailable)
-# The process has run out of something: the next file would fare no better.
-_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 _ATTEMPTS = 32
 _lock = threading.Lock()
 _taken_along = False  # whether this worker's failures travel to the training process
@@ -109,13 +93,6 @@ def check_on_error(on_error: object) -> None:
         raise ValueError(
             f"on_error must be 'raise', 'skip', 'replace' or a callable, not {on_error!r}"
         )
-
-
-def is_damage(error: BaseException) -> bool:
-    """Whether an error is about one sample, and not about the program or the machine."""
-    if not isinstance(error, DAMAGE) or isinstance(error, _CALLERS_FAULT):
-        return False
-    return not (isinstance(error, OSError) and error.errno in _EXHAUSTED)
 
 
 def naming(error: Exception, index: int, source: object) -> None:

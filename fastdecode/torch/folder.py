@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fastdecode.outages import told_if_vanished
 from fastdecode.stores import class_folders
 from fastdecode.stores.class_folders import IMG_EXTENSIONS
 from fastdecode.torch.dataset import DecodeDataset
@@ -193,6 +194,9 @@ class ImageFolder(DecodeDataset):
     @transforms.setter
     def transforms(self, transforms: Any) -> None:
         self.__dict__["_transforms"] = transforms
+
+    def _look_for_its_folder(self, error: Exception) -> None:
+        told_if_vanished(error, os.fspath(self.root), listed=True)
 
     def _load_file(self, path: str) -> Any:
         return DecodeDataset._picture(self, path)[0]

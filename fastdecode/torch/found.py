@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fastdecode.torch.failures import DAMAGE, is_damage
+from fastdecode.outages import ITEM_ERRORS, is_the_items
 
 if TYPE_CHECKING:
     import torch
@@ -26,23 +26,28 @@ class Found(NamedTuple):
     target : object
     finished : bool
         Whether the target is as the dataset hands it out, and not as ``read`` gave it.
+    error : Exception or None
+        What ``read`` raised instead.
     """
 
     source: Any
     data: Any
     target: Any
     finished: bool = False
+    error: Exception | None = None
 
     def made(
         self, dataset: Any, index: int, generator: torch.Generator | None, out: torch.Tensor | None
     ) -> tuple[Any, Any]:
         """Make the sample as the dataset's ``load`` does; the arguments are the same."""
         try:
+            if self.error is not None:
+                raise self.error
             image, geometry = dataset._image(self.data, generator, out)
             target = self.target
             return image, target if self.finished else finished(dataset, target, geometry)
-        except DAMAGE as error:
-            if is_damage(error):
+        except ITEM_ERRORS as error:
+            if is_the_items(error):
                 dataset._naming(error, index, self.source)
             raise
 

@@ -12,6 +12,8 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError
+from contextlib import suppress
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -28,6 +30,7 @@ from fastdecode.torch.way import Way, way_of
 
 if TYPE_CHECKING:
     from fastdecode.native.pool import Pool
+    from fastdecode.torch.read_ahead import Read
 
     _Plans: TypeAlias = dict[int, tuple[Plan, Sequence[float]]]
 
@@ -101,6 +104,7 @@ class Lane:
         draws: Draws,
         images: torch.Tensor | None = None,
         stopped: Callable[[], bool] = bool,
+        reads: Sequence[Read] | None = None,
     ) -> list[Any]:
         """Make samples.
 
@@ -112,6 +116,8 @@ class Lane:
             Where the pictures go, contiguous or channels last; else into memory of their own.
         stopped : callable
             Whether nobody wants them any more.
+        reads : sequence of Read, optional
+            What others read for each, instead of the dataset.
 
         Returns
         -------
@@ -127,7 +133,7 @@ class Lane:
         if not (images is None or _has_room(images, way.crop)):
             return [LEFT] * len(indices)
         dataset._settle()
-        call = _Call(dataset, way, draws, indices, self._subset, images)
+        call = _Call(dataset, way, draws, indices, self._subset, images, reads)
         try:
             items = self._spare.pop()
         except IndexError:
@@ -155,7 +161,9 @@ class _Call:
         indices: Sequence[Any],
         subset: Sequence[int] | None,
         images: torch.Tensor | None,
+        reads: Sequence[Read] | None,
     ) -> None:
+        self._reads = reads
         self._dataset = dataset
         self._way = way
         self._draws = draws
@@ -180,6 +188,10 @@ class _Call:
 
     def _find(self) -> list[Any]:
         """Ask the dataset where the pictures are: paths, bytes, or None for what is left."""
+        reads = self._reads
+        for other in reads or ():  # waiting for others is no work of Python's
+            with suppress(CancelledError):
+                other.exception()
         began = time.perf_counter()
         read, begin, subset = self._dataset.read, self._draws.begin, self._subset
         found: list[Any] = []
@@ -187,7 +199,10 @@ class _Call:
             source = None
             try:
                 begin(at)
-                source, self._targets[at] = read(index if subset is None else subset[index])
+                if reads is not None:
+                    source, self._targets[at] = reads[at].result()
+                else:
+                    source, self._targets[at] = read(index if subset is None else subset[index])
                 source = as_source(source)
             except Exception:  # it comes again when the item is made by itself
                 source = None

@@ -30,6 +30,7 @@ from fastdecode.torch.loader_arguments import (
     check_together,
     from_dataloader,
     how_many,
+    how_many_read,
     seed_of,
 )
 from fastdecode.torch.makers import Makers
@@ -76,6 +77,11 @@ class Loader:
         started at each epoch, with the dataset as it is then.
     prefetch : int
         Batches that are made ahead (with `workers`: by each).
+    read_threads : int, optional
+        Threads that only read, some batches ahead: by default 32 for a store behind a URI, whose
+        every read waits for the network, else 0. What lies side by side in a shard is one request.
+        With a number of your own they call `read` of any `DecodeDataset`, which may then draw
+        nothing at random; 0 leaves reading to those that decode.
     seed : int
         Of the order and of all random draws.
     device : str or torch.device, optional
@@ -162,6 +168,7 @@ class Loader:
         threads: Threads = "auto",
         workers: int = 0,
         prefetch: int = 2,
+        read_threads: int | None = None,
         seed: int = 0,
         device: str | int | torch.device | None = None,
         decode: str = "cpu",
@@ -206,6 +213,7 @@ class Loader:
         self.threads, self.workers = how_many(
             self._source, threads, workers, options["num_workers"], apart=apart
         )
+        self.read_threads = how_many_read(self._source, read_threads, self.workers)
         self.decoding = self._plan().decoding  # which says at once what does not go together
         self._set_up()
 
@@ -220,7 +228,9 @@ class Loader:
 
     def _set_up(self) -> None:
         """Make what belongs to this process, and cannot be copied or pickled."""
-        self._makers = Makers(self.threads, self.workers, self.prefetch, self.timeout or None)
+        self._makers = Makers(
+            self.threads, self.workers, self.prefetch, self.timeout or None, self.read_threads
+        )
         pinned = self.pin_memory and torch.cuda.is_available()
         # Once, because its streams are to last; and now, because the device may be missing.
         self._delivery = Delivery(self.device, self._settled.backend, pinned=pinned)

@@ -12,6 +12,7 @@ import torch
 
 from fastdecode.arguments import is_int
 from fastdecode.cores import usable_cores
+from fastdecode.torch.read_ahead import READ_THREADS
 from fastdecode.torch.source import Source
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "check_together",
     "from_dataloader",
     "how_many",
+    "how_many_read",
     "seed_of",
 ]
 
@@ -257,3 +259,30 @@ def _say_once(num_workers: int) -> None:
             UserWarning,
             stacklevel=4,
         )
+
+
+def how_many_read(source: Source, asked: int | None, workers: int) -> int:
+    """Settle how many threads read ahead.
+
+    Parameters
+    ----------
+    source : Source
+    asked : int or None
+    workers : int
+        Processes that make batches.
+
+    Raises
+    ------
+    ValueError
+        If the number is wrong, or nobody may read for the dataset.
+    """
+    if asked is not None and not (is_int(asked) and asked >= 0):
+        raise ValueError(f"read_threads must be an integer of at least 0, not {asked!r}")
+    hindrance = "worker processes read by themselves" if workers else source.reads_for_itself
+    if hindrance:
+        if asked:
+            raise ValueError(f"read_threads={asked} is not possible: {hindrance}")
+        return 0
+    if asked is None:
+        return READ_THREADS if source.remote else 0
+    return int(asked)

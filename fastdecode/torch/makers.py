@@ -11,6 +11,7 @@ from fastdecode.torch.crew import Crew
 from fastdecode.torch.epochs import ThreadEpoch
 from fastdecode.torch.order import Order
 from fastdecode.torch.process_workers import ProcessWorkers
+from fastdecode.torch.read_ahead import ReadAhead
 
 __all__ = ["Makers"]
 
@@ -24,6 +25,8 @@ class Makers:
         At most one of them; neither makes batches in the calling thread.
     prefetch : int
     timeout : float or None
+    read_threads : int
+        Threads that read ahead; none where batches are made by processes.
 
     Attributes
     ----------
@@ -31,8 +34,17 @@ class Makers:
         The threads, where they have begun.
     """
 
-    def __init__(self, threads: int, workers: int, prefetch: int, timeout: float | None) -> None:
+    def __init__(
+        self,
+        threads: int,
+        workers: int,
+        prefetch: int,
+        timeout: float | None,
+        read_threads: int = 0,
+    ) -> None:
         self.crew: Crew | None = None
+        self._readers: Crew | None = None
+        self._read_threads = read_threads
         self._threads = threads
         self._workers = workers
         self._prefetch = prefetch
@@ -48,7 +60,12 @@ class Makers:
             return self._processes.epoch(recipe, order, start)
         if self._threads and self.crew is None:
             self.crew = Crew(self._threads)
-        epoch = ThreadEpoch(recipe, order, start, self.crew, self._prefetch, self._timeout)
+        ahead = None
+        if self._read_threads:
+            if self._readers is None:
+                self._readers = Crew(self._read_threads)
+            ahead = ReadAhead(recipe.source, order, start, self._readers)
+        epoch = ThreadEpoch(recipe, order, start, self.crew, self._prefetch, self._timeout, ahead)
         self._under_way.add(epoch)
         return epoch
 
@@ -59,7 +76,7 @@ class Makers:
 
     def close(self) -> None:
         """End the threads and the processes. A later epoch starts them anew."""
-        for part in (self.crew, self._processes):
+        for part in (self.crew, self._readers, self._processes):
             if part is not None:
                 part.close()
-        self.crew = self._processes = None
+        self.crew = self._readers = self._processes = None

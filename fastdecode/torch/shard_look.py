@@ -61,7 +61,7 @@ def agreed_classes(shards: Sequence[str]) -> list[str]:
             continue
         try:
             found = summary(local_path(shard) + SUFFIX)
-        except (OSError, StoreError):
+        except (FileNotFoundError, StoreError):
             continue  # a stream needs none
         if found.items:
             known.append((shard, found.classes))

@@ -10,15 +10,14 @@ import torch
 
 from fastdecode.errors import DecodeError, FastDecodeError
 from fastdecode.native import library
+from fastdecode.outages import ITEM_ERRORS, is_the_items
 from fastdecode.torch.dataset import DecodeDataset
 from fastdecode.torch.dataset_options import DatasetOptions
 from fastdecode.torch.draws import Draws
 from fastdecode.torch.failures import (
-    DAMAGE,
     SKIPPED,
     Failure,
     failure_of,
-    is_damage,
     naming,
     others,
     record,
@@ -94,8 +93,8 @@ class Pictures(DecodeDataset):
         """
         try:
             return self.load(index, generator=_generator(seed))
-        except DAMAGE as error:
-            if not is_damage(error):
+        except ITEM_ERRORS as error:
+            if not is_the_items(error):
                 raise
             failure = self._noted(index, error)
             if self.on_error == "raise":
@@ -112,8 +111,8 @@ class Pictures(DecodeDataset):
         for other in others(index, range(len(self))):
             try:
                 return self.load(other, generator=_generator(seed))
-            except DAMAGE as error:
-                if not is_damage(error):
+            except ITEM_ERRORS as error:
+                if not is_the_items(error):
                     raise
                 failed.append(self._noted(other, error))
         raise DecodeError(

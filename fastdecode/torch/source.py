@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias
 
 import torch
@@ -99,6 +100,30 @@ class Source:
     def place(self, index: Any) -> Any:
         """Return what the dataset calls an item of the subset."""
         return index if self._subset is None else self._subset[index]
+
+    @property
+    def remote(self) -> bool:
+        """Whether a server is asked for each sample."""
+        return bool(getattr(self._decoding, "remote", False))
+
+    def together(self, indices: Sequence[Any]) -> AbstractContextManager[object]:
+        """Let the dataset read a batch, whose items are fetched within, all at once if it can."""
+        if self._decoding is None:
+            return nullcontext()
+        return self._decoding._together([self.place(index) for index in indices])
+
+    @property
+    def reads_for_itself(self) -> str:
+        """Why nobody else may read for the dataset, in words; empty if somebody may."""
+        own = self._decoding
+        if own is None:
+            return f"{type(self.dataset).__name__} is none of this package's datasets"
+        changed = [
+            name
+            for name in ("__getitem__", "fetch", "load")
+            if getattr(type(own), name) is not getattr(DecodeDataset, name)
+        ]
+        return f"{type(own).__name__} has its own {changed[0]}" if changed else ""
 
     @property
     def holds_gil(self) -> bool:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from fastdecode.outages import ITEM_ERRORS, is_the_items, told_if_vanished
 from fastdecode.stores import Store, open_store
+from fastdecode.torch.crew import Crew
 from fastdecode.torch.dataset import DecodeDataset
 from fastdecode.torch.dataset_options import DatasetOptions
-from fastdecode.torch.failures import DAMAGE, is_damage, naming
+from fastdecode.torch.failures import naming
+from fastdecode.torch.read_ahead import READ_THREADS, Read, begin_reads
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -68,6 +72,10 @@ class StoreDataset(DecodeDataset):
     >>> image, target = dataset[0]  # doctest: +SKIP
     """
 
+    _readers: Crew | None = None
+    _begun: dict[int, Read] | None = None
+    """What `_together` reads, by its place in the store."""
+
     def __init__(
         self,
         store: Store | str | os.PathLike[str],
@@ -93,6 +101,8 @@ class StoreDataset(DecodeDataset):
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
         state.pop("_targets", None)  # a million of them, for each worker
+        for own in ("_readers", "_begun"):
+            state.pop(own, None)
         return state
 
     def __len__(self) -> int:
@@ -101,7 +111,55 @@ class StoreDataset(DecodeDataset):
     def read(self, index: int) -> tuple[Any, Any]:
         """Return the path or the bytes of a picture, and its target."""
         place = self._place(index)
+        begun = self._begun.pop(place, None) if self._begun else None
+        if begun is not None:
+            return begun.result()
         return self.store.source(place), self.store.target(place)
+
+    @contextmanager
+    def _together(self, indices: Sequence[int]) -> Iterator[None]:
+        # Where PyTorch's DataLoader asks, or a worker process: each would wait for one at a time.
+        if len(indices) < 2 or not self.remote or type(self).read is not StoreDataset.read:
+            yield
+            return
+        if self._readers is None:
+            self._readers = Crew(READ_THREADS)
+        places = list(dict.fromkeys(map(self._place, indices)))
+        self._begun = dict(zip(places, begin_reads(self, places, self._readers), strict=True))
+        try:
+            yield
+        finally:
+            self._begun = None
+
+    @property
+    def remote(self) -> bool:
+        """Whether a server is asked for each picture."""
+        return self.store.remote
+
+    def _groups(self, indices: Sequence[int]) -> list[list[int]]:
+        if type(self).read is not StoreDataset.read:
+            return super()._groups(indices)
+        wanted: dict[int, list[int]] = {}
+        for at, index in enumerate(indices):
+            wanted.setdefault(self._place(index), []).append(at)
+        groups = self.store.groups(list(wanted))
+        # One that a sampler gives twice in a batch is read twice: each has its own.
+        first = [[wanted[place][0] for place in group] for group in groups]
+        return first + [[at] for places in wanted.values() for at in places[1:]]
+
+    def _read_group(self, indices: Sequence[int]) -> list[Any]:
+        if type(self).read is not StoreDataset.read:
+            return super()._read_group(indices)
+        places = [self._place(index) for index in indices]
+        found: list[Any] = []
+        for place, source in zip(places, self.store.read_group(places), strict=True):
+            try:
+                found.append(
+                    source if isinstance(source, Exception) else (source, self.store.target(place))
+                )
+            except ITEM_ERRORS as error:
+                found.append(error)
+        return found
 
     def key(self, index: int) -> str:
         """Return the name that the store has for a picture.
@@ -141,19 +199,20 @@ class StoreDataset(DecodeDataset):
         place = operator.index(index)
         return place + len(self.store) if place < 0 else place
 
+    def _look_for_its_folder(self, error: Exception) -> None:
+        store = self.store
+        told_if_vanished(error, store.folder, listed=store.kind == "folder")
+
     def _naming(self, error: Exception, index: int, source: object) -> None:
         if isinstance(source, (str, os.PathLike)):  # a file, whose path says all
             super()._naming(error, index, source)
             return
         place, where = self._place(index), self.store.location
-        try:
-            key = self.store.key(place)
-        except DAMAGE:  # the error that is to be named says why
-            key = "?"
+        known = self.store._known_as(place)
         if error.args and isinstance(error.args[0], str):
             # A store names the item by itself; said once is enough.
-            error.args = (_without_item(error.args[0], where, place, key), *error.args[1:])
-        naming(error, operator.index(index), f"{where}, {key}")
+            error.args = (_without_item(error.args[0], where, place, known), *error.args[1:])
+        naming(error, operator.index(index), f"{where}, {known[2:-1]}" if known else where)
 
 
 class _Samples(Sequence[Any]):
@@ -176,8 +235,8 @@ class _Samples(Sequence[Any]):
         return (self[place] for place in range(len(self)))
 
 
-def _without_item(message: str, where: str, place: int, key: str) -> str:
-    for begin in (f"{where}, item {place} ({key}): ", f"{where}: "):
+def _without_item(message: str, where: str, place: int, known: str) -> str:
+    for begin in (f"{where}, item {place}{known}: ", f"{where}: "):
         if message.startswith(begin):
             return message[len(begin) :]
     return message
@@ -192,7 +251,7 @@ def _has_targets(store: Store) -> bool:
         try:
             if store.target(place) is not None:
                 return True
-        except DAMAGE as error:  # reading the item says so
-            if not is_damage(error):
+        except ITEM_ERRORS as error:  # reading the item says so
+            if not is_the_items(error):
                 raise
     return False

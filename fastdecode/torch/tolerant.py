@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,15 +11,14 @@ import torch
 from torch.utils.data import Dataset
 
 from fastdecode.errors import DecodeError
+from fastdecode.outages import ITEM_ERRORS, is_the_items, told_if_vanished
 from fastdecode.torch.failures import (
-    DAMAGE,
     SKIPPED,
     Failure,
     Failures,
     OnError,
     check_on_error,
     failure_of,
-    is_damage,
     naming,
     others,
     record,
@@ -109,7 +109,7 @@ class TolerantDataset(Dataset[Any]):
             if found is not None:
                 return found.made(self, index, generator, out)
             return self._made(index, generator, out)
-        except DAMAGE as error:
+        except ITEM_ERRORS as error:
             sample = self._instead(index, error, generator, out, among)
             if sample is _RAISE:
                 raise
@@ -118,7 +118,7 @@ class TolerantDataset(Dataset[Any]):
     def __getitem__(self, index: int) -> Any:
         try:
             sample = self.load(index)
-        except DAMAGE as error:
+        except ITEM_ERRORS as error:
             sample = self._instead(index, error)
             if sample is SKIPPED:  # nothing can stand for a single one
                 _close(error, SKIPPED)
@@ -179,7 +179,8 @@ class TolerantDataset(Dataset[Any]):
         among: Sequence[int] | None = None,
     ) -> Any:
         """Apply the policy to an error; return what stands in, SKIPPED or _RAISE."""
-        if not is_damage(error):
+        self._look_for_its_folder(error)
+        if not is_the_items(error):
             return _RAISE
         verdict = getattr(error, "verdict", None)
         if verdict is not None:  # an overriding __getitem__ has called ours
@@ -208,8 +209,9 @@ class TolerantDataset(Dataset[Any]):
         for other in others(operator.index(first.index) % len(self), among):
             try:
                 return self._made(other, generator, out)
-            except DAMAGE as another:
-                if not is_damage(another):
+            except ITEM_ERRORS as another:
+                self._look_for_its_folder(another)
+                if not is_the_items(another):
                     raise
                 failed.append(self._note(other, another))
         exhausted = DecodeError(
@@ -247,13 +249,19 @@ class TolerantDataset(Dataset[Any]):
         """Write what stands in for a picture into a slot of a batch."""
         return out.copy_(torch.as_tensor(image))
 
+    def _look_for_its_folder(self, error: Exception) -> None:
+        """Tell a missing file from a missing folder: for a subclass that knows where files are."""
+        root = getattr(self, "root", None)
+        if isinstance(root, (str, os.PathLike)):
+            told_if_vanished(error, os.fspath(root))
+
     def _naming(self, error: Exception, index: int, source: object) -> None:
         """Say in an error which sample it is about: for a subclass that knows more than its path.
 
         Parameters
         ----------
         error : Exception
-            Of `DAMAGE`.
+            Of `ITEM_ERRORS`.
         index : int
         source : object
             What `read` has given; None if that has failed.

@@ -1,0 +1,146 @@
+"""A server in front of another one, which answers as a server does that is in trouble."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from s3_server import BUCKET, s3_server
+
+Answer = int | str | None
+"""A status of HTTP; the code of an error of S3; "drop" for a connection that breaks; None lets the
+request through."""
+
+_STATUS = {"ExpiredToken": 400, "AccessDenied": 403, "NoSuchBucket": 404, "SlowDown": 503}
+
+
+class Fault:
+    """What becomes of requests.
+
+    Attributes
+    ----------
+    options : dict
+        What s3fs wants to know, so that it asks here.
+    answer : callable
+        From the method and the path of a request to what it is answered by.
+    refused : int
+        How many requests were.
+    """
+
+    def __init__(self) -> None:
+        self.options: dict[str, Any] = {}
+        self.answer: Callable[[str, str], Answer] = lambda _method, _path: None
+        self.refused = 0
+
+    def always(self, answer: Answer, *, suffix: str = "", after: int = 0) -> None:
+        """Answer all reads so, of paths that end so, but for the first ones."""
+        self._set(answer, suffix, lambda count: count > after)
+
+    def times(self, answer: Answer, count: int) -> None:
+        """Answer so many reads so, and let all others through."""
+        self._set(answer, "", lambda number: number <= count)
+
+    def _set(self, answer: Answer, suffix: str, chosen: Callable[[int], bool]) -> None:
+        lock, seen = threading.Lock(), 0
+
+        def one(method: str, path: str) -> Answer:
+            nonlocal seen
+            if method not in ("GET", "HEAD") or not path.partition("?")[0].endswith(suffix):
+                return None
+            with lock:
+                seen += 1
+                return answer if chosen(seen) else None
+
+        self.answer = one
+
+
+@contextmanager
+def faulty_s3() -> Iterator[Fault]:
+    """Run a server of S3's interface, behind one that can fail."""
+    with s3_server() as server:
+        fault = Fault()
+        behind = urlsplit(server.options["client_kwargs"]["endpoint_url"]).netloc
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *_: object) -> None:
+                """Say nothing."""
+
+            def _one(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                answer = fault.answer(self.command, self.path)
+                if answer is None:
+                    self._passed_on(body)
+                    return
+                fault.refused += 1
+                if answer == "drop":
+                    self.close_connection = True
+                    self.connection.close()
+                    return
+                code = answer if isinstance(answer, str) else "InternalError"
+                status = _STATUS[answer] if isinstance(answer, str) else answer
+                self._answer(status, {}, f"<Error><Code>{code}</Code></Error>".encode())
+
+            do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _one  # noqa: N815 - of http.server
+
+            def _passed_on(self, body: bytes) -> None:
+                connection = http.client.HTTPConnection(behind, timeout=30)
+                connection.request(self.command, self.path, body, dict(self.headers))
+                got = connection.getresponse()
+                kept = {
+                    name: value
+                    for name, value in got.getheaders()
+                    if name.lower() not in ("transfer-encoding", "connection", "server", "date")
+                }
+                self._answer(got.status, kept, got.read())
+                connection.close()
+
+            def _answer(self, status: int, headers: dict[str, str], body: bytes) -> None:
+                self.send_response(status)
+                for name, value in headers.items():
+                    self.send_header(name, value)
+                if not any(name.lower() == "content-length" for name in headers):
+                    self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                if self.command != "HEAD":
+                    self.wfile.write(body)
+
+        class Server(ThreadingHTTPServer):
+            daemon_threads = True
+
+            def handle_error(self, *_: object) -> None:
+                """Say nothing of connections that were dropped on purpose."""
+
+        front = Server(("127.0.0.1", 0), Handler)
+        thread = threading.Thread(target=front.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        where = {
+            "endpoint_url": f"http://127.0.0.1:{front.server_port}",
+            "region_name": "us-east-1",
+        }
+        # The libraries' own attempts take their time, and are not what is shown.
+        quick = {"retries": {"max_attempts": 0}, "connect_timeout": 5}
+        fault.options = {**server.options, "client_kwargs": where, "config_kwargs": quick}
+        try:
+            yield fault
+        finally:
+            front.shutdown()
+            front.server_close()
+            thread.join()
+
+
+@pytest.fixture
+def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for hundredths of a second between attempts, of which there are three."""
+    monkeypatch.setattr("fastdecode.outages._WAITS_S", (0.01, 0.01))
+    monkeypatch.setattr(pytest.importorskip("s3fs").S3FileSystem, "retries", 1)
+
+
+__all__ = ["BUCKET", "Fault", "faulty_s3", "quick_retries"]

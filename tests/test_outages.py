@@ -1,0 +1,276 @@
+"""An outage is not damage: what cannot be reached is raised, whatever is to be skipped."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import socket
+import urllib.error
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packed import make_source
+
+from fastdecode import decode_batch
+from fastdecode.__main__ import main
+from fastdecode.errors import StoreError
+from fastdecode.packing import pack
+from fastdecode.stores import create_store, open_store
+from fastdecode.testing import encode, picture
+
+pytest.importorskip("fsspec")
+
+from faults import BUCKET, Fault, faulty_s3, quick_retries  # noqa: F401 - a fixture
+
+UNREADABLE = Path("/proc/self/mem")
+"""A regular file whose first byte is an input/output error, on Linux."""
+
+COUNT = 12
+
+pytestmark = pytest.mark.usefixtures("quick_retries")
+needs_unreadable = pytest.mark.skipif(
+    not UNREADABLE.exists(), reason="no file here gives an error of the disk"
+)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Fault]:
+    """Run a server of S3's interface that can fail."""
+    with faulty_s3() as fault:
+        yield fault
+
+
+@pytest.fixture
+def fault(server: Fault) -> Fault:
+    """Let everything through, and count anew."""
+    server.answer = lambda _method, _path: None
+    server.refused = 0
+    return server
+
+
+@pytest.fixture
+def uri(fault: Fault, tmp_path: Path) -> str:
+    """Put a folder of pictures and the same as a shard on the server; return where."""
+    import fsspec
+
+    where = f"s3://{BUCKET}/{tmp_path.name}"
+    system, _ = fsspec.core.url_to_fs(where, **fault.options)
+    with create_store(tmp_path / "t.tar") as writer:
+        for number in range(COUNT):
+            data = encode(picture(40, 30 + number))
+            writer.add(f"{number:02}.jpg", data, number)
+            system.pipe_file(f"{where}/folder/{number:02}.jpg", data)
+    for name in ("t.tar", "t.tar.fdx"):
+        system.pipe_file(f"{where}/{name}", (tmp_path / name).read_bytes())
+    return where
+
+
+@needs_unreadable
+@pytest.mark.parametrize("threads", [1, 2])
+def test_an_error_of_the_disk_is_raised_by_decode_batch(threads: int) -> None:
+    """With "return", what cannot be read ends the batch; what is missing stands in the list."""
+    photo = encode(picture(40, 30))
+    with pytest.raises(OSError, match="/proc/self/mem") as caught:
+        decode_batch([photo, UNREADABLE, photo], threads=threads, on_error="return")
+
+    assert caught.value.errno == errno.EIO
+    found = decode_batch([photo, "/no/such/file.jpg"], threads=threads, on_error="return")
+    assert isinstance(found[1], FileNotFoundError)
+
+
+@needs_unreadable
+def test_an_error_of_the_disk_ends_check_and_pack(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither lists it as a bad picture; `check` has written down what it has seen."""
+    source = make_source(tmp_path / "source")
+    (source / "dogs" / "9.jpg").symlink_to(UNREADABLE)
+
+    with pytest.raises(OSError, match=r"item 7 \(dogs/9\.jpg\)"):
+        pack(source, tmp_path / "out.tar", skip_bad=True)
+    status = main(["check", str(source), "--workers", "1", "--csv", str(tmp_path / "seen.csv")])
+
+    told = " ".join(capsys.readouterr().err.split())
+    assert status == 2
+    assert "Input/output error" in told
+    assert "after 7 of 9 images" in told
+    with (tmp_path / "seen.csv").open(newline="") as file:
+        assert [row["status"] for row in csv.DictReader(file)] == ["good"] * 7
+    (source / "dogs" / "9.jpg").unlink()
+    assert pack(source, tmp_path / "out.tar", skip_bad=True, restart=True).bad == []
+
+
+def test_a_folder_that_is_gone_ends_check_and_pack(tmp_path: Path) -> None:
+    """One file that is missing is an item; all of them are a drive that was unmounted."""
+    source = make_source(tmp_path / "source")
+    store = open_store(source)
+    (source / "cats" / "0.jpg").unlink()
+    with pytest.raises(FileNotFoundError) as one:
+        store.read(0)
+    source.rename(tmp_path / "elsewhere")
+    with pytest.raises(FileNotFoundError, match="its folder is not there any more") as whole:
+        store.read(1)
+
+    from fastdecode.outages import is_the_items
+
+    assert is_the_items(one.value)
+    assert not is_the_items(whole.value)
+    with pytest.raises(FileNotFoundError, match="unmounted"):
+        store.reach()
+
+
+@pytest.mark.parametrize(
+    ("answer", "what"),
+    [
+        ("ExpiredToken", "folder"),
+        ("ExpiredToken", "t.tar"),
+        ("AccessDenied", "folder"),
+        ("SlowDown", "t.tar"),
+        (500, "folder"),
+        ("drop", "t.tar"),
+    ],
+)
+def test_a_server_in_trouble_ends_check_and_pack(
+    uri: str, fault: Fault, tmp_path: Path, answer: Any, what: str
+) -> None:
+    """Credentials that expire, a server that fails or hangs up: an OSError that names the URI."""
+    place, out = f"{uri}/{what}", tmp_path / "out.tar"
+    with open_store(place, storage_options=fault.options) as store:
+        good = bytes(store.read(0))
+        fault.always(answer)
+        with pytest.raises(OSError, match=f"{BUCKET}/{tmp_path.name}/{what}") as caught:
+            store.read(1)
+        assert not isinstance(caught.value, FileNotFoundError)
+        fault.always(None)
+        assert bytes(store.read(0)) == good
+
+    from fastdecode.packing import chunk, job
+
+    def opened(location: str) -> Any:
+        store = open_store(location, storage_options=fault.options)
+        store.read(0)
+        fault.always(answer, after=4)
+        return store
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chunk, "EVERY_S", 0)  # every item is written down on its own
+        patch.setattr(job, "open_store", opened)  # which has no argument for the address
+        with pytest.raises(OSError, match=r"item \d+"):
+            pack(place, out, skip_bad=True, workers=1)
+        patch.setattr(job, "open_store", lambda at: open_store(at, storage_options=fault.options))
+        fault.always(None)
+        packed = pack(place, out, skip_bad=True)
+    assert (packed.items, packed.bad) == (COUNT, [])
+    assert packed.resumed > 0
+
+
+@pytest.mark.parametrize("answer", ["SlowDown", 500, "drop"])
+def test_what_passes_is_tried_again(uri: str, fault: Fault, answer: Any) -> None:
+    """A server that fails twice gives everything the third time, and nothing is lost."""
+    with open_store(f"{uri}/t.tar", storage_options=fault.options) as store:
+        for index in range(3):
+            fault.times(answer, 2)
+            assert len(store.read(index)) > 0
+    assert fault.refused == 6
+
+
+def test_what_does_not_pass_is_not_tried_again(uri: str, fault: Fault) -> None:
+    """Whoever may not read is told so at once."""
+    with open_store(f"{uri}/t.tar", storage_options=fault.options) as store:
+        store.read(0)
+        fault.always("AccessDenied")
+        with pytest.raises(PermissionError):
+            store.read(1)
+    assert fault.refused == 1
+
+
+@pytest.mark.parametrize("what", ["folder", "t.tar", "{t,u}.tar"])
+def test_a_server_that_is_dead_is_an_oserror(uri: str, fault: Fault, what: str) -> None:
+    """Opening and reading name the URI, and not what some library calls it; nor is a key "?"."""
+    with open_store(f"{uri}/t.tar", storage_options=fault.options) as store:
+        store.read(0)
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        dead = {"endpoint_url": f"http://127.0.0.1:{unused.getsockname()[1]}"}
+    options = {**fault.options, "client_kwargs": dead}
+
+    with pytest.raises(OSError, match=f"{BUCKET}.*/") as caught:
+        open_store(f"{uri}/{what}", storage_options=options)
+
+    assert not isinstance(caught.value, FileNotFoundError)
+    assert "?" not in str(caught.value)
+
+
+def test_a_missing_shard_is_a_missing_file(uri: str, fault: Fault) -> None:
+    """A shard that is not there is not one that has no index."""
+    with pytest.raises(FileNotFoundError, match=r"u\.tar"):
+        open_store([f"{uri}/u.tar"], storage_options=fault.options)
+    with pytest.raises(FileNotFoundError, match=r"t-00001\.tar"):
+        open_store(f"{uri}/t-{{00001..00002}}.tar", storage_options=fault.options)
+
+
+def test_a_bucket_that_is_gone_is_no_missing_item(uri: str, fault: Fault) -> None:
+    """All pictures of a folder would be "missing"."""
+    with open_store(f"{uri}/folder", storage_options=fault.options) as store:
+        fault.always("NoSuchBucket")
+        with pytest.raises(OSError, match=r"NoSuchBucket|00\.jpg") as caught:
+            store.read(0)
+    assert not isinstance(caught.value, FileNotFoundError)
+
+
+def test_a_shard_that_was_cut_is_no_damaged_item(tmp_path: Path) -> None:
+    """What is behind a cut is lost as a whole, so that nobody may skip it item by item."""
+    from fastdecode.outages import is_the_items
+
+    with create_store(tmp_path / "t.tar") as writer:
+        for number in range(COUNT):
+            writer.add(f"{number}.jpg", encode(picture(40, 30 + number)))
+    with open_store(tmp_path / "t.tar") as store:
+        with (tmp_path / "t.tar").open("r+b") as file:
+            file.truncate(5000)
+        with pytest.raises(StoreError, match="has been cut") as caught:
+            store.read(COUNT - 1)
+    assert not is_the_items(caught.value)
+
+
+def test_errors_of_other_libraries_are_told_apart() -> None:
+    """What somebody's own `read` raises: a status of HTTP, a name that is unknown, Pillow's."""
+    from fastdecode.outages import is_the_items, passes
+
+    def http(status: int) -> OSError:
+        return urllib.error.HTTPError("http://host/1.jpg", status, "", None, None)  # type: ignore[arg-type]
+
+    assert [is_the_items(http(status)) for status in (404, 410, 403, 503)] == [True, True] + [
+        False
+    ] * 2
+    assert [passes(http(status)) for status in (404, 403, 429, 503)] == [False, False, True, True]
+    assert not is_the_items(urllib.error.URLError("unreachable"))
+    assert not is_the_items(socket.gaierror(-2, "Name or service not known"))
+    assert not is_the_items(TimeoutError("timed out"))
+    assert is_the_items(OSError("image file is truncated"))
+
+
+def test_the_advice_to_index_a_remote_shard_works(
+    uri: str,
+    fault: Fault,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The command says where an index could go, writes it there, and the store opens by it."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", fault.options["client_kwargs"]["endpoint_url"])
+    shard = f"{uri}/t.tar"
+
+    assert main(["index", shard]) == 1
+    assert "--to FOLDER" in capsys.readouterr().err
+    assert main(["index", f"{uri}/none.tar"]) == 1
+    assert "none.tar" in capsys.readouterr().err
+    assert main(["index", "--to", str(tmp_path / "made"), shard, f"{uri}/none.tar"]) == 1
+    assert f"{shard}: {COUNT} items" in capsys.readouterr().out
+    index = tmp_path / "made" / "t.tar.fdx"
+    with open_store(shard, index=index, storage_options=fault.options) as store:
+        assert len(store) == COUNT
+        assert store.read(3)

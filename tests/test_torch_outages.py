@@ -1,0 +1,224 @@
+"""An outage under a dataset, a Loader or a ShardStream: nothing is skipped for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fastdecode.errors import StoreError
+from fastdecode.stores import create_store, open_store
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("fsspec")
+
+from damaged import CUT, PHOTO, SMALL, Listed  # noqa: E402
+from faults import BUCKET, Fault, faulty_s3, quick_retries  # noqa: E402, F401 - a fixture
+from loading import PROCESSES, encoded  # noqa: E402
+from torch.utils.data import DataLoader  # noqa: E402
+
+from fastdecode.torch import (  # noqa: E402
+    ImageFolder,
+    ImageList,
+    Loader,
+    ShardStream,
+    StoreDataset,
+)
+
+pytestmark = pytest.mark.usefixtures("quick_retries")
+
+UNREADABLE = Path("/proc/self/mem")
+BATCH = 8
+POLICIES = ["skip", "replace", lambda index, error: None]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Fault]:
+    """Run a server of S3's interface that can fail."""
+    with faulty_s3() as fault:
+        yield fault
+
+
+@pytest.fixture
+def uri(server: Fault, tmp_path: Path) -> str:
+    """Put a shard on the server, and return where."""
+    import fsspec
+
+    server.always(None)
+    with create_store(tmp_path / "t.tar") as writer:
+        for number, data in enumerate(encoded()):
+            writer.add(f"{number:02}.jpg", data, number)
+    where = f"s3://{BUCKET}/{tmp_path.name}"
+    system, _ = fsspec.core.url_to_fs(where, **server.options)
+    for name in ("t.tar", "t.tar.fdx"):
+        system.pipe_file(f"{where}/{name}", (tmp_path / name).read_bytes())
+    return f"{where}/t.tar"
+
+
+@pytest.mark.parametrize("on_error", POLICIES, ids=["skip", "replace", "function"])
+@pytest.mark.parametrize("read_threads", [0, None], ids=["itself", "ahead"])
+def test_credentials_that_expire_end_the_epoch(
+    uri: str, server: Fault, on_error: Any, read_threads: int | None
+) -> None:
+    """Whatever `on_error` says, no sample is left out, listed, or put in another's place."""
+    dataset = StoreDataset(
+        uri, SMALL, store_options={"storage_options": server.options}, on_error=on_error
+    )
+    server.always("ExpiredToken", after=9 if read_threads == 0 else 1)  # a batch is one request
+    with Loader(dataset, BATCH, threads=2, read_threads=read_threads) as loader:
+        with pytest.raises(OSError, match=r"t\.tar"):
+            list(loader)
+        assert loader.skipped == 0
+    assert dataset.errors == []
+
+    server.always(None)
+    with Loader(dataset, BATCH, threads=2, read_threads=read_threads) as loader:
+        assert sum(len(images) for images, _ in loader) == len(encoded())
+
+
+@pytest.mark.filterwarnings(*PROCESSES)
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_pytorchs_dataloader_is_told_too(uri: str, server: Fault) -> None:
+    """What a worker process cannot reach is raised in the training process."""
+    dataset = StoreDataset(
+        uri, SMALL, store_options={"storage_options": server.options}, on_error="skip"
+    )
+    server.always("AccessDenied", after=4)  # opening it again, and a batch
+    batches = DataLoader(dataset, BATCH, num_workers=1, multiprocessing_context="spawn", timeout=60)
+    with pytest.raises(OSError, match=r"t\.tar"):
+        list(batches)
+
+
+@pytest.mark.parametrize("answer", ["SlowDown", "drop"])
+def test_an_epoch_survives_what_passes(uri: str, server: Fault, answer: Any) -> None:
+    """Two requests that fail are asked again, and the epoch is whole."""
+    dataset = StoreDataset(
+        uri, SMALL, store_options={"storage_options": server.options}, on_error="skip"
+    )
+    server.times(answer, 2)
+    with Loader(dataset, BATCH, threads=2) as loader:
+        targets = [target for _, some in loader for target in some.tolist()]
+    assert targets == list(range(len(encoded())))
+    assert dataset.errors == []
+
+
+def test_a_stream_is_told_of_an_outage(uri: str, server: Fault) -> None:
+    """A connection that is lost in the middle of a shard is no end of the shard."""
+    stream = ShardStream(
+        uri, SMALL, storage_options=server.options, on_error="skip", has_targets=True
+    )
+    server.always("drop", suffix=".tar", after=1)
+
+    with pytest.raises(OSError, match=r"t\.tar"):
+        list(stream)
+    assert stream.errors == []
+
+
+@pytest.mark.skipif(not UNREADABLE.exists(), reason="no file here gives an error of the disk")
+@pytest.mark.parametrize("on_error", ["skip", "replace"])
+def test_an_error_of_the_disk_is_raised(on_error: Any) -> None:
+    """By the dataset itself, by `Loader`, and for a replacement; damage beside it is skipped."""
+    dataset = Listed(PHOTO, CUT, PHOTO, UNREADABLE, on_error=on_error)
+
+    with pytest.raises(OSError, match="/proc/self/mem"):
+        dataset.fetch(3)
+    with Loader(dataset, 3, threads=2) as loader, pytest.raises(OSError, match="/proc/self/mem"):
+        list(loader)
+    assert [failure.index for failure in dataset.errors] == [1]
+    broken = Listed(CUT, UNREADABLE, on_error="replace")
+    with pytest.raises(OSError, match="/proc/self/mem"):
+        broken.fetch(0)
+
+
+@pytest.mark.parametrize("kind", [ImageFolder, StoreDataset])
+def test_a_folder_that_vanishes_ends_the_epoch(tmp_path: Path, kind: Any) -> None:
+    """One file that is missing is skipped; a class, or a drive, that has gone away is not."""
+    for number, data in enumerate(encoded()):
+        path = tmp_path / "photos" / ("cat", "dog")[number % 2] / f"{number}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    dataset = kind(tmp_path / "photos", SMALL, on_error="skip")
+    (tmp_path / "photos" / "cat" / "0.jpg").unlink()
+    with Loader(dataset, BATCH, threads=2) as loader:
+        assert sum(len(images) for images, _ in loader) == len(encoded()) - 1
+
+    (tmp_path / "photos" / "dog").rename(tmp_path / "elsewhere")
+    gone = pytest.raises(FileNotFoundError, match="its folder is not there any more")
+    with Loader(dataset, BATCH, threads=2) as loader, gone:
+        list(loader)
+    assert len(dataset.errors) == 1
+    (tmp_path / "photos").rename(tmp_path / "away")
+    with pytest.raises(FileNotFoundError, match="its folder is not there any more"):
+        dataset.fetch(1)
+
+
+def test_a_list_without_its_folder_ends_the_epoch(tmp_path: Path) -> None:
+    """Paths of a list may lead nowhere, but where all begin must be there."""
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "a.jpg").write_bytes(encoded()[0])
+    names = ["a.jpg", "b.jpg", "c/d.jpg", "/no/such/file.jpg"]
+    dataset = ImageList(names, range(4), SMALL, root=tmp_path / "photos", on_error="skip")
+    assert len(dataset.__getitems__(range(4))) == 1
+
+    (tmp_path / "photos").rename(tmp_path / "away")
+    with pytest.raises(FileNotFoundError, match="its folder is not there any more"):
+        dataset.fetch(0)
+
+
+@pytest.mark.parametrize("damage", ["cut", "gone", "replaced"])
+def test_a_shard_that_is_lost_as_a_whole_ends_the_epoch(tmp_path: Path, damage: str) -> None:
+    """A shard that was cut, or is missing, is not skipped picture by picture."""
+    for shard in range(2):
+        with create_store(tmp_path / f"t-{shard:05}.tar") as writer:
+            for number, data in enumerate(encoded()):
+                writer.add(f"{shard}-{number:02}.jpg", data, number)
+    dataset = StoreDataset(str(tmp_path / "t-{00000..00001}.tar"), SMALL, on_error="skip")
+    second = tmp_path / "t-00001.tar"
+    if damage == "cut":
+        second.write_bytes(second.read_bytes()[:9000])
+    elif damage == "gone":
+        second.unlink()
+    else:
+        with create_store(tmp_path / "other.tar") as writer:
+            writer.add("other.jpg", encoded()[0], 0)
+        (tmp_path / "other.tar").replace(second)
+    given = []
+    lost = pytest.raises((StoreError, FileNotFoundError), match=r"t-00001\.tar")
+
+    with Loader(dataset, BATCH, threads=2) as loader, lost:
+        given.extend(len(images) for images, _ in loader)
+    assert given == [BATCH] * 2
+    assert dataset.errors == []
+
+
+def test_a_copy_that_finds_no_store_ends_the_epoch(tmp_path: Path) -> None:
+    """A process that is sent a store may not have its file: all items are missing at once."""
+    import pickle
+
+    with create_store(tmp_path / "t.tar") as writer:
+        for number, data in enumerate(encoded()):
+            writer.add(f"{number:02}.jpg", data, number)
+    sent = pickle.dumps(StoreDataset(tmp_path / "t.tar", SMALL, on_error="skip"))
+    (tmp_path / "t.tar").rename(tmp_path / "away.tar")
+    copy = pickle.loads(sent)
+    with pytest.raises(FileNotFoundError, match=r"t\.tar"):
+        copy.fetch(0)
+    (tmp_path / "t.tar.fdx").rename(tmp_path / "away.fdx")
+    copy = pickle.loads(sent)
+    with pytest.raises(FileNotFoundError, match=r"t\.tar\.fdx"):
+        copy.fetch(0)
+    assert copy.errors == []
+
+
+def test_a_key_that_cannot_be_had_is_left_out(uri: str, server: Fault) -> None:
+    """An error has the item's number; a question mark is no key."""
+    pattern = uri.replace("t.tar", "{t,t}.tar")
+    store = open_store(pattern, storage_options=server.options)
+    dataset = StoreDataset(store, SMALL, has_targets=True, on_error="skip")
+    server.always("AccessDenied")
+
+    with pytest.raises(PermissionError, match=r"t\.tar") as caught:
+        dataset.fetch(2)
+    assert "?" not in str(caught.value)

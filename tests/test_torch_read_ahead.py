@@ -1,0 +1,227 @@
+"""Reading ahead: the same batches by fewer requests, many of them under way at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fastdecode.stores import create_store, open_store
+
+torch = pytest.importorskip("torch")
+fsspec = pytest.importorskip("fsspec")
+
+from loading import COUNT, PROCESSES, Pictures, copies, encoded, same  # noqa: E402
+from s3_server import BUCKET, Server, s3_server  # noqa: E402
+from torch.utils.data import DataLoader  # noqa: E402
+
+from fastdecode.errors import StoreError  # noqa: E402
+from fastdecode.torch import DecodeDataset, Loader, StoreDataset  # noqa: E402
+from fastdecode.torch.transforms import RandomResizedCropFlipNormalize, ResizeCenterCropNormalize  # noqa: E402
+
+BATCH = 4
+SHARDS = 3
+SMALL = ResizeCenterCropNormalize(32, 24)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """Run a server of S3's interface that counts its requests."""
+    with s3_server() as running:
+        yield running
+
+
+@pytest.fixture
+def shards(server: Server, tmp_path: Path) -> str:
+    """Put the pictures into three shards on the server; return the pattern of their URIs."""
+    where = f"s3://{BUCKET}/{tmp_path.name}"
+    system, _ = fsspec.core.url_to_fs(where, **server.options)
+    for shard in range(SHARDS):
+        name = f"t-{shard:05}.tar"
+        with create_store(tmp_path / name) as writer:
+            for number in range(shard, COUNT, SHARDS):
+                writer.add(f"{number:02}.jpg", encoded()[number], number)
+        for file in (name, f"{name}.fdx"):
+            system.pipe_file(f"{where}/{file}", (tmp_path / file).read_bytes())
+    return f"{where}/t-{{00000..{SHARDS - 1:05}}}.tar"
+
+
+def opened(shards: str, server: Server, **options: Any) -> StoreDataset:
+    return StoreDataset(
+        shards,
+        RandomResizedCropFlipNormalize(24),
+        store_options={"storage_options": server.options},
+        **options,
+    )
+
+
+@pytest.mark.parametrize("threads", [0, 1, 3])
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_batches_are_the_same(shards: str, server: Server, threads: int, shuffle: bool) -> None:
+    """Whoever reads, and however many, a batch has the same pictures in the same order."""
+    options = {"shuffle": shuffle, "seed": 3, "threads": threads}
+    with Loader(opened(shards, server), BATCH, read_threads=0, **options) as loader:
+        expected = copies(loader)
+    for read_threads in (None, 1, 5):
+        dataset = opened(shards, server)
+        with Loader(dataset, BATCH, read_threads=read_threads, **options) as loader:
+            assert same(copies(loader), expected)
+
+
+def test_neighbours_in_a_shard_are_one_request(shards: str, server: Server) -> None:
+    """In order, a batch of a shard is asked for once; without reading ahead each item is."""
+    dataset = opened(shards, server)
+    for index in range(COUNT):
+        dataset.read(index)  # opens the shards
+    counts = []
+    for read_threads in (0, None):
+        server.asked.clear()
+        with Loader(dataset, COUNT, read_threads=read_threads, threads=2) as loader:
+            assert len(next(iter(loader))[0]) == COUNT
+        counts.append(server.asked["GET", ".tar"])
+
+    assert counts == [COUNT, SHARDS]
+
+
+def test_an_item_that_comes_twice_is_read_for_each(shards: str, server: Server) -> None:
+    """A sampler may repeat itself, and count from the end."""
+    dataset = opened(shards, server)
+    order = [5, 5, -1, 0, 5, COUNT - 1]
+    with Loader(dataset, 6, sampler=order) as loader:
+        ((images, targets),) = list(loader)
+
+    assert targets.tolist() == [dataset.store.target(index % COUNT) for index in order]
+    assert len(images) == 6
+
+
+def test_damage_is_told_as_without(shards: str, server: Server, tmp_path: Path) -> None:
+    """An item that is not what its index says is skipped, with its name; its neighbours are not."""
+    where = f"s3://{BUCKET}/{tmp_path.name}/t-00001.tar"
+    system, _ = fsspec.core.url_to_fs(where, **server.options)
+    data = bytearray((tmp_path / "t-00001.tar").read_bytes())
+    at = data.index(b"04.jpg")
+    data[at : at + 6] = b"xx.jpg"
+    system.pipe_file(where, bytes(data))
+    told = []
+    for read_threads in (0, None):
+        dataset = opened(shards, server, on_error="skip")
+        with Loader(dataset, COUNT, read_threads=read_threads) as loader:
+            ((_, targets),) = list(loader)
+            assert loader.skipped == 1
+        assert sorted(targets.tolist()) == [number for number in range(COUNT) if number != 4]
+        told.append(dataset.errors)
+
+    assert told[0] == told[1]
+    assert "04.jpg" in told[0][0].path
+    with (
+        Loader(opened(shards, server), COUNT) as loader,
+        pytest.raises(StoreError, match=r"04\.jpg"),
+    ):
+        list(loader)
+
+
+@pytest.mark.filterwarnings(*PROCESSES)
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_pytorchs_dataloader_reads_a_batch_at_once(shards: str, server: Server) -> None:
+    """In the process itself, and in worker processes of either loader: a request for each shard."""
+    dataset = opened(shards, server, on_error="skip")
+    dataset.transform = SMALL
+    expected = [dataset[index][0] for index in range(COUNT)]
+    server.asked.clear()
+    ((images, targets),) = DataLoader(dataset, COUNT)
+
+    assert torch.equal(images, torch.stack(expected))
+    assert server.asked["GET", ".tar"] == SHARDS
+    with Loader(dataset, COUNT, workers=1) as loader:
+        ((again, same_targets),) = copies(loader)
+    assert torch.equal(again, images)
+    assert torch.equal(targets, same_targets)
+
+
+def test_any_dataset_may_be_read_ahead(tmp_path: Path) -> None:
+    """With a number of one's own, threads call `read` of a dataset while others decode."""
+    many = threading.Barrier(6, timeout=30)
+
+    class Slow(Pictures):
+        def read(self, index: int) -> tuple[Any, Any]:
+            if index < 6:
+                many.wait()  # passed only by six that read at once
+            return super().read(index)
+
+    with Loader(Slow(SMALL), BATCH, threads=1, read_threads=6) as loader:
+        assert len(copies(loader)) == -(-COUNT // BATCH)
+
+
+def test_errors_of_read_come_at_their_batch() -> None:
+    """Of whatever kind, after the batches before."""
+    dataset = Pictures(SMALL, wrong={9: KeyError("a mistake")})
+    with Loader(dataset, BATCH, threads=2, read_threads=3) as loader:
+        batches = iter(loader)
+        assert [len(next(batches)[0]) for _ in range(2)] == [BATCH] * 2
+        with pytest.raises(KeyError, match="a mistake"):
+            next(batches)
+        assert len(list(batches)) == 3
+
+
+@pytest.mark.parametrize("read_threads", [-1, 1.5, "2"])
+def test_wrong_numbers_are_refused(read_threads: Any) -> None:
+    """The argument is named."""
+    with pytest.raises(ValueError, match="read_threads must be an integer of at least 0"):
+        Loader(Pictures(), read_threads=read_threads)
+
+
+def test_what_cannot_be_read_ahead_is_said() -> None:
+    """Worker processes, a dataset of somebody else, and one with its own `load` read themselves."""
+
+    class Own(Pictures):
+        def load(self, index: int, **options: Any) -> Any:
+            return super().load(index, **options)
+
+    for dataset, options, why in [
+        (Pictures(), {"workers": 1}, "worker processes"),
+        ([1, 2, 3], {"threads": 1}, "list is none of this package's datasets"),
+        (Own(), {"threads": 1}, "Own has its own load"),
+    ]:
+        with pytest.raises(ValueError, match=f"read_threads=2 is not possible: {why}"):
+            Loader(dataset, read_threads=2, **options)
+        assert Loader(dataset, **options).read_threads == 0
+
+
+def test_closing_frees_who_waits_for_a_read() -> None:
+    """A read that hangs does not keep `close`, nor the next loader, from going on."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    class Hanging(DecodeDataset):
+        def __len__(self) -> int:
+            return 64
+
+        def read(self, index: int) -> tuple[Any, Any]:
+            begun.set()
+            go_on.wait(60)
+            return encoded()[0], index
+
+    loader = Loader(Hanging(SMALL), BATCH, threads=2, read_threads=2)
+    batches = iter(loader)
+    assert begun.wait(30)
+    loader.close()
+    with pytest.raises(RuntimeError, match="ended"):
+        next(batches)
+    go_on.set()
+    assert len(copies(loader)) == 16
+    loader.close()
+
+
+def test_a_store_says_what_it_reads_together(shards: str, server: Server) -> None:
+    """Groups hold each item once; neighbours of a shard that is open are together."""
+    with open_store(shards, storage_options=server.options) as store:
+        order = [7, 0, 22, 1, 8]
+        assert store.groups(order) == [[7], [0], [22], [1], [8]]
+        assert [store.read_group([index]) for index in order] == [
+            [bytes(store.read(index))] for index in order
+        ]
+        assert sorted(map(sorted, store.groups(order))) == [[0, 1, 7], [8], [22]]
+        for group in store.groups(order):
+            assert store.read_group(group) == [store.read(index) for index in group]
