@@ -37,7 +37,7 @@ from torch.utils.data import DataLoader
 from fastdecode.cores import usable_cores
 from fastdecode.stores import Store, create_store, open_store
 from fastdecode.torch import Loader, ShardStream, StoreDataset
-from fastdecode.torch.transforms import RandomResizedCrop
+from fastdecode.torch.transforms import RandomResizedCropFlipNormalize
 
 _BATCH = 64
 _BEFORE = "decoding threads read"
@@ -109,7 +109,7 @@ def make(photos: list[Path], images: int, shards: int, folder: Path) -> int:
 
 def epoch(store: Store, images: int, threads: int, **options: Any) -> float:
     """Make the batches of an epoch; seconds."""
-    dataset = StoreDataset(store, RandomResizedCrop(224))
+    dataset = StoreDataset(store, RandomResizedCropFlipNormalize(224))
     with Loader(dataset, _BATCH, threads=threads, **options) as loader:
         start = perf_counter()
         made = sum(len(batch[0]) for batch in loader)
@@ -122,7 +122,11 @@ def epoch(store: Store, images: int, threads: int, **options: Any) -> float:
 def stream(where: str, images: int, threads: int, options: dict[str, Any]) -> float:
     """Read the shards from end to end; seconds."""
     samples = ShardStream(
-        where, RandomResizedCrop(224), threads=threads, storage_options=options, has_targets=True
+        where,
+        RandomResizedCropFlipNormalize(224),
+        threads=threads,
+        storage_options=options,
+        has_targets=True,
     )
     start = perf_counter()
     made = sum(len(batch[0]) for batch in DataLoader(samples, _BATCH))

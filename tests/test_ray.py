@@ -29,6 +29,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:The given NumPy array is not writable:UserWarning"),
 ]
 
+from faults import faulty_s3  # noqa: E402
 from ray_cluster import CUT, PHOTO, Gated, Mixed, two_nodes  # noqa: E402
 from s3_server import BUCKET, s3_server  # noqa: E402
 
@@ -220,6 +221,38 @@ def test_dropped_rows_are_counted_once() -> None:
         assert dropped.count() == 3
     assert dropped.reasons().keys() == {"item 1", "item 3", "item 5"}
     assert "it is gone" in dropped.reasons()["item 3"]
+
+
+@pytest.mark.parametrize("on_error", ["drop", "column"])
+def test_an_outage_ends_the_job(tmp_path: Path, on_error: Any) -> None:
+    """Credentials that expire leave out no row; nor does a folder that a node has not."""
+    pytest.importorskip("fsspec")
+    import fsspec
+
+    with faulty_s3() as fault:
+        where = f"s3://{BUCKET}/{tmp_path.name}-{on_error}"
+        system, _ = fsspec.core.url_to_fs(where, **fault.options)
+        for at in range(12):
+            system.pipe_file(f"{where}/{at:02}.jpg", PHOTO)
+        dataset = read_images(
+            where,
+            size=16,
+            on_error=on_error,
+            store_options={"storage_options": fault.options},
+            override_num_blocks=3,
+        )
+        fault.always("ExpiredToken", after=5)
+        with pytest.raises(Exception, match="ExpiredToken"):
+            dataset.take_all()
+        fault.always(None)
+        assert len(dataset.take_all()) == 12
+
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "a.jpg").write_bytes(PHOTO)
+    dataset = read_images(tmp_path / "photos", size=16, on_error=on_error)
+    (tmp_path / "photos").rename(tmp_path / "away")
+    with pytest.raises(Exception, match="missing or empty"):
+        dataset.take_all()
 
 
 def test_a_damaged_picture_ends_the_job_with_its_name() -> None:

@@ -24,6 +24,7 @@ Y, X = np.mgrid[:200, :320]
 SMOOTH = np.stack([X * 0.7, Y + 20 * np.sin(X / 9), 127 + 99 * np.cos(Y / 11)], 2).astype(np.uint8)
 PHOTO = encode(Image.fromarray(SMOOTH))
 CUT = PHOTO[: len(PHOTO) // 2]
+UNREADABLE = Path("/proc/self/mem")
 
 
 def made(sources: list[Any], size: Any = None, **options: Any) -> list[rows.Portion]:
@@ -158,6 +159,18 @@ def test_a_damaged_picture_is_left_out(size: int | None, caplog: pytest.LogCaptu
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning:PIL.*")
+@pytest.mark.skipif(not UNREADABLE.exists(), reason="no file here gives an error of the disk")
+@pytest.mark.parametrize("on_error", ["drop", "column"])
+@pytest.mark.parametrize("size", [None, 16])
+def test_an_error_of_the_disk_is_no_row(
+    size: int | None, on_error: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What cannot be read now may be whole: it ends the job, whatever `on_error` says."""
+    monkeypatch.setattr("fastdecode.outages._WAITS_S", (0.01,))
+    with pytest.raises(OSError, match="/proc/self/mem"):
+        made([PHOTO, CUT, str(UNREADABLE)], size, on_error=on_error)
+
+
 def test_every_malformed_file_is_a_row() -> None:
     """No damage of any kind ends a job that is to keep going."""
     paths = [str(path) for path in sorted((CORPUS / "malformed").iterdir())]

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 import store_cases
 
-from fastdecode.stores import StoreError, create_store, open_store
+from fastdecode.stores import Store, StoreError, create_store, open_store
 
 h5py = pytest.importorskip("h5py")
 np = pytest.importorskip("numpy")
@@ -261,15 +263,30 @@ def test_a_remote_file_is_read(tmp_path: Path) -> None:
 
 
 def test_a_reader_that_is_overtaken_by_closing_is_told_so(tmp_path: Path) -> None:
-    """A thread that was about to read finds the store closed, and no damage."""
+    """Threads that are reading, or about to, find the store closed, and no damage."""
     with create_store(tmp_path / "a.h5") as writer:
-        writer.add("a.jpg", b"1", 1)
-    store = open_store(tmp_path / "a.h5")
-    opened = store._handle()
-    store.close()
+        writer.add("a.jpg", b"1" * 5000, 1)
+    for _ in range(5):
+        store = open_store(tmp_path / "a.h5")
+        begun = threading.Barrier(4)
 
-    with pytest.raises(ValueError, match="has been closed"):
-        store._read(opened, 0)
+        def read(store: Store = store, begun: threading.Barrier = begun) -> str:
+            store.read(0)
+            begun.wait(30)
+            try:
+                while store.read(0):
+                    pass
+            except ValueError as error:
+                return str(error)
+            return "nothing"
+
+        with ThreadPoolExecutor(3) as threads:
+            readers = [threads.submit(read) for _ in range(3)]
+            begun.wait(30)
+            store.close()
+            said = [reader.result() for reader in readers]
+
+        assert said == [f"{tmp_path / 'a.h5'}: the store has been closed"] * 3
 
 
 def test_targets_and_keys_of_a_foreign_file_that_is_cut(tmp_path: Path) -> None:

@@ -20,11 +20,11 @@ from torch.utils.data import DataLoader  # noqa: E402
 
 from fastdecode.errors import StoreError  # noqa: E402
 from fastdecode.torch import DecodeDataset, Loader, StoreDataset  # noqa: E402
-from fastdecode.torch.transforms import RandomResizedCrop, ResizeCenterCrop  # noqa: E402
+from fastdecode.torch.transforms import RandomResizedCropFlipNormalize, ResizeCenterCropNormalize  # noqa: E402
 
 BATCH = 4
 SHARDS = 3
-SMALL = ResizeCenterCrop(32, 24)
+SMALL = ResizeCenterCropNormalize(32, 24)
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def shards(server: Server, tmp_path: Path) -> str:
 def opened(shards: str, server: Server, **options: Any) -> StoreDataset:
     return StoreDataset(
         shards,
-        RandomResizedCrop(24),
+        RandomResizedCropFlipNormalize(24),
         store_options={"storage_options": server.options},
         **options,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -59,6 +61,21 @@ def test_uncounted_shards_are_dealt_whole_or_shared(
     assert sorted(one for pieces in dealt for one in samples(pieces, counts)) == every(counts)
     assert len({sum(piece.step == 1 for piece in pieces) for pieces in dealt}) <= 2
     assert {len(pieces) for pieces in dealt} == {-(-len(counts) // (ranks * workers))}
+
+
+def test_no_rank_has_half_a_shard_too_much() -> None:
+    """Of uncounted shards of one length, over ranks, workers and shards: which ranks share one."""
+    length = 120
+    for ranks, workers, count in product(range(1, 9), range(1, 6), range(1, 41)):
+        shares = [
+            sum(
+                piece.count(length) for each in rank for piece in deal_uncounted(range(count), each)
+            )
+            for rank in consumers(ranks, workers)
+        ]
+
+        assert sum(shares) == count * length
+        assert max(shares) < count * length / ranks + length / 2, (ranks, workers, count)
 
 
 @given(COUNTS, ORDER, RANKS, WORKERS)

@@ -25,6 +25,7 @@ from fastdecode.torch.transforms import (  # noqa: E402
 SIZES = [5, 11, 0, 9, 4]
 TOTAL = sum(SIZES)
 PATTERN = "part-{000..004}.tar"
+SMALL = ResizeCenterCropNormalize(32, 24)
 pytestmark = pytest.mark.filterwarnings(*PROCESSES)
 
 
@@ -115,6 +116,18 @@ def test_ranks_share_the_samples(shards: Path, ranks: int) -> None:
         if even:
             assert [len(share) for share in shares] == [len(each) for each in streams]
             assert len(set(map(len, shares))) == 1
+
+
+def test_no_rank_has_half_a_shard_too_much(tmp_path: Path) -> None:
+    """Workers of one rank do not share a shard while another rank's read one each."""
+    write_shards(tmp_path, [12] * 4)
+    shares = [
+        numbers(DataLoader(ShardStream(tmp_path, SMALL, rank=rank, world_size=3), 4, num_workers=2))
+        for rank in range(3)
+    ]
+
+    assert sorted(number for share in shares for number in share) == list(range(48))
+    assert max(map(len, shares)) < 48 / 3 + 12 / 2
 
 
 @pytest.mark.parametrize("workers", [0, 2, 3])
