@@ -83,6 +83,7 @@ def lightning_parts(tmp_path: Path) -> tuple[Any, Any]:
             self.noted("val", batch)
 
         def test_step(self, batch: Any) -> None:
+            """Do what Lightning's test loop does; it is no test of ours."""
             self.noted("test", batch)
 
         def configure_optimizers(self) -> Any:
