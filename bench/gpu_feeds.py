@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from fastdecode.torch import ImageFolder, Loader
-from fastdecode.torch.transforms import RandomResizedCrop
+from fastdecode.torch.transforms import RandomResizedCropFlipNormalize
 
 _PREFETCH = 2  # batches, for each worker: DataLoader's default, and DALI's
 LOADER = "loader-"
@@ -87,7 +87,7 @@ class LoaderFeed(Feed):
     def __init__(self, setup: Setup, decode: str) -> None:
         super().__init__(setup)
         self._loader = Loader(
-            ImageFolder(setup.folder, transform=RandomResizedCrop(SIZE)),
+            ImageFolder(setup.folder, transform=RandomResizedCropFlipNormalize(SIZE)),
             setup.batch,
             shuffle=True,
             drop_last=True,

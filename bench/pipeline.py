@@ -7,6 +7,11 @@ FOLDER holds photos, in class folders or loose. "train" is RandomResizedCrop(224
 random order, "eval" Resize(256) and CenterCrop(224); all pipelines give batches of normalised
 float32 tensors, (3, 224, 224) a photo. `pipeline_peers.py` and `pipeline_others.py` define them.
 
+With --only: what the training reference of torchvision and timm's script build, with torchvision's
+ImageFolder and PyTorch's DataLoader (preset, timm, and timm-usual: either filter in training, the
+bicubic one in "eval"), and the same with this package's ImageFolder and Loader (preset-loader,
+timm-loader, timm-usual-loader; preset-unfused calls the preset as it is).
+
 Each lives in a process of its own. After a warm-up, their epochs take turns, in an order drawn anew
 each time; while one runs the others wait. Few photos are repeated (as links) until an epoch has
 about 1000 of 500 x 375 pixels, fewer of larger ones, always whole batches for every worker. The
@@ -36,7 +41,18 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from pipeline_others import Dali, TorchvisionV1, TorchvisionV2
+from pipeline_others import (
+    Dali,
+    OwnPreset,
+    OwnPresetUnfused,
+    OwnTimm,
+    OwnTimmUsual,
+    StockPreset,
+    StockTimm,
+    StockTimmUsual,
+    TorchvisionV1,
+    TorchvisionV2,
+)
 from pipeline_peers import (
     Epoch,
     OwnFolder,
@@ -64,11 +80,26 @@ PEERS: dict[str, type[Peer]] = {
     "torchvision-v1": TorchvisionV1,
     "torchvision-v2": TorchvisionV2,
     "dali": Dali,
+    "preset": StockPreset,
+    "preset-loader": OwnPreset,
+    "preset-unfused": OwnPresetUnfused,
+    "timm": StockTimm,
+    "timm-loader": OwnTimm,
+    "timm-usual": StockTimmUsual,
+    "timm-usual-loader": OwnTimmUsual,
 }
+_USUAL = [name for name in PEERS if not name.startswith(("preset", "timm"))]
 _BASELINES = ("pillow", "dali")
 _IMAGES, _AREA = 1000, 500 * 375  # of an epoch, at this size; it falls with the photos' side
 _COMPARED = 128
-_LIBRARIES = ("torch", "torchvision", "nvidia-dali-cuda130", "pillow", "opencv-python-headless")
+_LIBRARIES = (
+    "torch",
+    "torchvision",
+    "timm",
+    "nvidia-dali-cuda130",
+    "pillow",
+    "opencv-python-headless",
+)
 
 
 class Competitor:
@@ -204,7 +235,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--epochs", type=int, default=3, help="after the warm-up")
     parser.add_argument("--kind", default="train,eval")
     parser.add_argument("--limit", type=int, metavar="N", help="images in an epoch")
-    parser.add_argument("--only", default=",".join(PEERS), metavar="NAMES")
+    parser.add_argument("--only", default=",".join(_USUAL), metavar="NAMES")
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     options.kind, options.only = options.kind.split(","), options.only.split(",")

@@ -1,4 +1,4 @@
-"""More pipelines for `pipeline.py`: torchvision's and DALI's, where they are installed."""
+"""More pipelines for `pipeline.py`: torchvision's, timm's and DALI's, where they are installed."""
 
 from __future__ import annotations
 
@@ -50,6 +50,121 @@ class TorchvisionV2(StockLoader):
         return datasets.ImageFolder(
             self.setup.folder, v2.Compose([*chosen, *last]), loader=decode_by_torchvision
         )
+
+
+class Preset:
+    """What torchvision's training reference builds, as it does: an object with its own Compose."""
+
+    def __init__(self, *, train: bool) -> None:
+        from torchvision import transforms
+
+        chosen = (
+            [transforms.RandomResizedCrop(SIZE), transforms.RandomHorizontalFlip()]
+            if train
+            else [transforms.Resize(RESIZE), transforms.CenterCrop(SIZE)]
+        )
+        last = [
+            transforms.PILToTensor(),
+            transforms.ConvertImageDtype(torch.float),
+            transforms.Normalize(MEAN, STD),
+        ]
+        self.transforms = transforms.Compose([*chosen, *last])
+
+    def __call__(self, image: Any) -> Any:
+        return self.transforms(image)
+
+
+def timm_transform(*, train: bool, interpolation: str) -> Any:
+    """Make what timm's script makes without colour jitter, which costs most of the rest."""
+    from timm.data import create_transform
+
+    how: dict[str, Any] = {"interpolation": interpolation, "mean": MEAN, "std": STD}
+    if train:
+        return create_transform(SIZE, is_training=True, color_jitter=None, **how)
+    return create_transform(SIZE, crop_pct=SIZE / RESIZE, **how)
+
+
+class StockPreset(StockLoader):
+    """The reference's preset, torchvision's ImageFolder and PyTorch's DataLoader."""
+
+    title = "reference's preset, PIL"
+
+    def dataset(self) -> Dataset[Any]:
+        from torchvision import datasets
+
+        return datasets.ImageFolder(self.setup.folder, self.transform())
+
+    def transform(self) -> Any:
+        return Preset(train=self.train)
+
+
+class OwnPreset(Peer):
+    """The same preset in this package's `ImageFolder` and `Loader`."""
+
+    title = "its preset, Loader"
+    fuse = True
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        from fastdecode.torch import ImageFolder, Loader
+
+        dataset = ImageFolder(setup.folder, transform=self.transform(), fuse=self.fuse)
+        how = {"threads": setup.workers} if dataset.isolated else {"workers": setup.workers}
+        self._loader = Loader(dataset, setup.batch, shuffle=self.train, **how)
+
+    def transform(self) -> Any:
+        return Preset(train=self.train)
+
+    def batches(self) -> Iterator[torch.Tensor]:
+        for images, _ in self._loader:
+            yield images
+
+
+class OwnPresetUnfused(OwnPreset):
+    """The same, as it was before presets were fused: with the preset called as it is."""
+
+    title = "its preset, not fused"
+    fuse = False
+
+
+class StockTimm(StockPreset):
+    """timm's transform with one filter, torchvision's ImageFolder and PyTorch's DataLoader."""
+
+    title = "timm, bilinear, PIL"
+    interpolation = "bilinear"
+
+    def transform(self) -> Any:
+        return timm_transform(train=self.train, interpolation=self.interpolation)
+
+
+class OwnTimm(OwnPreset):
+    """The same transform in this package's `ImageFolder` and `Loader`."""
+
+    title = "timm, bilinear, Loader"
+    interpolation = "bilinear"
+
+    def transform(self) -> Any:
+        return timm_transform(train=self.train, interpolation=self.interpolation)
+
+
+class StockTimmUsual(StockTimm):
+    """With what its script takes: either filter in training, the bicubic one for most models."""
+
+    title = "timm, its default, PIL"
+
+    @property
+    def interpolation(self) -> str:  # type: ignore[override]
+        return "random" if self.train else "bicubic"
+
+
+class OwnTimmUsual(OwnTimm):
+    """The same in this package's `ImageFolder` and `Loader`."""
+
+    title = "timm, its default, Loader"
+
+    @property
+    def interpolation(self) -> str:  # type: ignore[override]
+        return "random" if self.train else "bicubic"
 
 
 def decode_by_torchvision(path: str) -> torch.Tensor:

@@ -221,11 +221,14 @@ class PillowFolder(Dataset[tuple[torch.Tensor, int]]):
 def own_folder(setup: Setup, quality: str = "default") -> Dataset[Any]:
     """Make this package's data set."""
     from fastdecode.torch import ImageFolder
-    from fastdecode.torch.transforms import RandomResizedCrop, ResizeCenterCrop
+    from fastdecode.torch.transforms import (
+        RandomResizedCropFlipNormalize,
+        ResizeCenterCropNormalize,
+    )
 
     transform = (
-        RandomResizedCrop(SIZE, quality=quality)
+        RandomResizedCropFlipNormalize(SIZE, quality=quality)
         if setup.kind == "train"
-        else ResizeCenterCrop(RESIZE, SIZE, quality=quality)
+        else ResizeCenterCropNormalize(RESIZE, SIZE, quality=quality)
     )
     return ImageFolder(setup.folder, transform=transform)

@@ -72,7 +72,7 @@ def transforms(kind: str) -> tuple[Any, Any]:
         )
     else:
         exact, default = (
-            RandomResizedCrop(SIZE, dtype=torch.uint8, quality=quality)
+            RandomResizedCrop(SIZE, dtype=torch.uint8, quality=quality, flip=0.5)
             for quality in ("exact", "default")
         )
     return exact, default

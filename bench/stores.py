@@ -38,7 +38,7 @@ from fastdecode.cores import usable_cores
 from fastdecode.stores import Store, create_store, open_store
 from fastdecode.stores.tar_stream import stream_tar
 from fastdecode.torch import Loader, StoreDataset
-from fastdecode.torch.transforms import RandomResizedCrop
+from fastdecode.torch.transforms import RandomResizedCropFlipNormalize
 
 _SUFFIXES = {
     "folder": "",
@@ -114,7 +114,7 @@ def read(store: Store, threads: int, *, shuffled: bool) -> float:
 
 def train(store: Store, threads: int) -> float:
     """Make the batches of an epoch; seconds."""
-    dataset = StoreDataset(store, RandomResizedCrop(224))
+    dataset = StoreDataset(store, RandomResizedCropFlipNormalize(224))
     with Loader(dataset, _CHUNK, shuffle=True, threads=threads) as loader:
         start = perf_counter()
         images = sum(len(batch[0]) for batch in loader)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fastdecode.errors import (
         BackendUnavailable,
         DecodeError,
+        DeviceUnavailable,
         FastDecodeError,
         ImageTooLarge,
         StoreError,
@@ -45,6 +46,7 @@ _HOMES = {
     "BatchBackend": "adapters.batch_base",
     "BatchItem": "adapters.batch_base",
     "DecodeError": "errors",
+    "DeviceUnavailable": "errors",
     "FastDecodeError": "errors",
     "Geometry": "geometry",
     "Header": "types",
@@ -75,6 +77,7 @@ __all__ = [
     "BatchBackend",
     "BatchItem",
     "DecodeError",
+    "DeviceUnavailable",
     "FastDecodeError",
     "Geometry",
     "Header",

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
 from typing import TYPE_CHECKING, Any
 
 from fastdecode import engine, formats, orientation
@@ -17,6 +15,7 @@ from fastdecode.arguments import (
 )
 from fastdecode.buffers import as_buffer
 from fastdecode.errors import FastDecodeError
+from fastdecode.files import read_regular
 from fastdecode.outages import tried_again
 from fastdecode.selection import Want
 from fastdecode.types import MODES, REDUCES
@@ -65,7 +64,8 @@ def decode(
         An int stands for both. `reduce_for` says which reduction that is.
     mode : {"RGB", "L", "RGBA", "native"}
         ``"RGB"`` drops alpha without compositing. ``"L"`` of a JPEG is its Y plane. ``"native"`` is
-        what the file holds: palette indices, 16-bit grey, CMYK as four inks, …
+        what the file holds: palette indices, CMYK as four inks, samples of more than 8 bits as
+        uint16 in the file's own range (0 to 1023 of 10 bits; `probe` says how many) …
     region : (left, top, right, bottom), optional
         Part of the picture, in pixels at full size (of the picture as seen, if `orient`). The
         result is rows ``top // reduce`` to ``ceil(bottom / reduce)`` of the whole result, columns
@@ -211,7 +211,8 @@ def decode_file(path: str | os.PathLike[str], reduce: Reduce = 1, **options: Any
     Raises
     ------
     OSError
-        If the file cannot be read, or there can be none of that name.
+        If the file cannot be read, there can be none of that name, or it is a FIFO, a socket or a
+        device (``/dev/stdin`` of a pipeline, say), whose bytes are for `decode`.
     FastDecodeError
         As from `decode`; the message begins with the path.
     """
@@ -225,15 +226,8 @@ def decode_file(path: str | os.PathLike[str], reduce: Reduce = 1, **options: Any
 
 @tried_again  # a network drive may be away for a moment
 def read_file(path: str) -> bytes:
-    """Read all of a file; a device, or a name that no file can have, is an OSError, too."""
-    try:
-        with open(path, "rb", buffering=0) as file:  # it is read in one go: no buffer is needed
-            kind = os.fstat(file.fileno()).st_mode
-            if stat.S_ISCHR(kind) or stat.S_ISBLK(kind):  # /dev/zero has no end
-                raise OSError(errno.EINVAL, "a device is no image file", path)
-            return file.readall()
-    except ValueError as error:  # a NUL byte, or letters that no file name can have here
-        raise OSError(errno.EINVAL, str(error), path) from error
+    """Read all of an image file; what is not a regular file is an OSError."""
+    return read_regular(path, way_out="read it yourself, and pass the bytes")
 
 
 def probe(data: Data) -> Header:

@@ -84,7 +84,7 @@ def decode_batch(
     UnknownBackend, BackendUnavailable
         If the backend that is named cannot be used, PyTorch is missing, or with ``decode="gpu"`` no
         backend decodes on the device; whatever `on_error` is.
-    RuntimeError
+    DeviceUnavailable
         If the device cannot be used; the message says what is missing.
     TypeError, ValueError
         If an argument is wrong, whatever `on_error` is. Options are checked before any item is

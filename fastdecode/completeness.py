@@ -1,8 +1,11 @@
-"""Making sure that a JPEG's pixels are all there: before it is decoded, and after."""
+"""Making sure that all pixels are there: of a JPEG and of containers, before and after decoding."""
 
 from __future__ import annotations
 
+import importlib
+import struct
 from collections.abc import Callable, Sequence
+from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -11,11 +14,12 @@ from fastdecode import jpeg_stream
 from fastdecode.errors import DecodeError
 
 if TYPE_CHECKING:
-    from fastdecode.types import Buffer, Header, Image
+    from fastdecode.types import Buffer, Format, Header, Image
 
 __all__ = [
     "Final",
     "Prepared",
+    "check_extents",
     "check_restarts",
     "is_filling",
     "looks_filled_in",
@@ -23,6 +27,13 @@ __all__ = [
     "verify",
 ]
 
+# Modules under `fastdecode.headers` that say what lies beyond the end.
+_TRUNCATION: dict[Format, str] = {
+    "tiff": "tiff",
+    "avif": "isobmff",
+    "heic": "isobmff",
+    "other": "other",
+}
 _NO_END = "the JPEG has no end marker (EOI)"
 _MISSING = "pixels are missing: the compressed data ends before the picture does"
 _SCANS = "pixels are missing: there is no scan of one of the colour components"
@@ -53,6 +64,29 @@ class Prepared(NamedTuple):
     doubtful: bool
 
 
+def check_extents(data: Buffer, header: Header) -> None:
+    """Make sure that a file ends behind all that it says is in it, where decoders do not.
+
+    A TIFF, AVIF or HEIC by its own tables. The others are read in order, so that their decoders
+    find out, but for some of the rarest.
+
+    Raises
+    ------
+    DecodeError
+        If something of the picture lies beyond the end.
+    """
+    module = _TRUNCATION.get(header.format)
+    if module is None:
+        return
+    try:
+        # `probe` has imported it already; a JPEG needs none of them.
+        words: str = importlib.import_module(f"fastdecode.headers.{module}").truncation(data)
+    except (IndexError, OverflowError, struct.error):
+        words = f"what it says of its own parts is cut short ({len(data)} bytes)"
+    if words:
+        raise DecodeError(f"pixels are missing: {words}")
+
+
 def prepare(data: Buffer, header: Header, *, strict: bool) -> Prepared:
     """Check what the compressed data shows, and complete an end marker that is missing.
 
@@ -77,6 +111,10 @@ def prepare(data: Buffer, header: Header, *, strict: bool) -> Prepared:
         raise DecodeError(_NO_END)
     if not complete:
         raise DecodeError(f"{_NO_END}, and the last scans of the picture are missing")
+    if len(data) <= header.scan_offset:
+        raise DecodeError(f"{_NO_END}, and no compressed data")
+    if header.coding == "arithmetic":
+        raise DecodeError(f"{_NO_END}, and any beginning of arithmetic data decodes to a picture")
     ended = jpeg_stream.without_half_marker(data) + jpeg_stream.EOI
     return Prepared(ended, complete, doubtful=True)
 
@@ -91,8 +129,8 @@ def looks_filled_in(image: Image) -> bool:
 
 
 def is_filling(pixel: Sequence[int]) -> bool:
-    """Whether a pixel (L, or RGB) has the luma that a decoder fills in."""
-    if len(pixel) == 1:
+    """Whether a pixel (RGB, or one whose first sample is luma) has what a decoder fills in."""
+    if len(pixel) < 3:
         return int(pixel[0]) in _FILLED_IN
     return (299 * int(pixel[0]) + 587 * int(pixel[1]) + 114 * int(pixel[2])) // 1000 in _FILLED_IN
 
@@ -114,9 +152,10 @@ def verify(image: Image, data: Buffer, header: Header, again: Callable[[bytes], 
     Final
         If pixels are missing.
     """
-    for scan in jpeg_stream.outer_scans(data, header):
+    scans = jpeg_stream.outer_scans(data, header)
+    for scan, ending in product(scans, jpeg_stream.ENDINGS):
         try:
-            other = again(jpeg_stream.with_other_ending(data, scan, header))
+            other = again(jpeg_stream.with_other_ending(data, scan, header, ending))
         except DecodeError as error:
             raise Final(_MISSING) from error
         if not np.array_equal(image, other):

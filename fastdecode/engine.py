@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 __all__ = ["Request", "run"]
 
 _UINT8 = np.dtype(np.uint8)
+# What may leave the package. Libraries raise whatever they like at damaged data (a panic in Rust is
+# not even an Exception), and so may our own steps at what a library made of it.
+_OURS = (DecodeError, ImageTooLarge, MemoryError, KeyboardInterrupt, SystemExit, GeneratorExit)
+_KINDS = "buif"  # of NumPy's types: truth, integers, floats
 _CHANNELS: dict[PixelLayout, int] = {"RGB": 3, "RGBA": 4, "CMYK": 4}
 
 
@@ -103,10 +107,17 @@ def run(request: Request) -> Image:
         or not jpeg_stream.in_one_scan(request.data, header)
     ):
         strict = request.want.strict
-        request.data, complete, request.doubtful = completeness.prepare(
-            request.data, header, strict=strict
-        )
+        try:
+            request.data, complete, request.doubtful = completeness.prepare(
+                request.data, header, strict=strict
+            )
+        except _OURS:
+            raise
+        except Exception as error:  # the bytes between its markers may be anything
+            raise _as_ours(error) from error
         request.want = request.want._replace(complete=complete)
+    elif header.format != "jpeg":
+        completeness.check_extents(request.data, header)
     choice = selection.first(request.backend, header, request.want)
     try:
         return _decode(choice, request)
@@ -144,8 +155,22 @@ def _decode(choice: Choice, request: Request) -> Image:
     Raises
     ------
     DecodeError
-        If the backend refuses, for whatever reason of its own.
+        If the backend refuses, for whatever reason of its own, or hands out what no step of ours
+        can make the result of.
+    ValueError
+        If `Request.out` does not fit, which for mode ``"native"`` only the pixels can tell.
     """
+    try:
+        image, borrowed = _pixels(choice, request)
+    except _OURS:
+        raise
+    except BaseException as error:
+        raise _as_ours(error) from error
+    return image if borrowed else pixels.deliver(image, request.out)
+
+
+def _pixels(choice: Choice, request: Request) -> tuple[Image, bool]:
+    """Decode by one backend, and say whether the pixels lie in memory that the thread keeps."""
     header, want, window, support = request.header, request.want, request.window, choice.support
     borrowed: Image | None = None
     # Pixels that are missing may lie outside the window: a doubtful picture is decoded whole.
@@ -166,7 +191,7 @@ def _decode(choice: Choice, request: Request) -> Image:
         # What is to be cut, or looked at and forgotten, needs no fresh memory.
         into = borrowed = scratch.borrow("whole", (height, width, _CHANNELS[choice.layout]))
     image, warned = _ask(choice, request, inside, into)
-    _check_form(image, height, width, choice.layout)
+    _check_form(image, height, width, choice.layout, header.bits)
     # A codec that reports warnings would have said so, had it filled anything in; but for the
     # arithmetic decoder, which cannot run out of data: it reads zeros for ever.
     if header.format == "jpeg" and (
@@ -176,8 +201,8 @@ def _decode(choice: Choice, request: Request) -> Image:
     if not as_wanted:
         image = _finish(image, choice, request, inside)
     if borrowed is not None and request.out is None and np.may_share_memory(image, borrowed):
-        return image if request.borrow else np.array(image, order="C")
-    return pixels.deliver(image, request.out)
+        return (image, True) if request.borrow else (np.array(image, order="C"), False)
+    return image, False
 
 
 def _finish(image: Image, choice: Choice, request: Request, inside: Box | None) -> Image:
@@ -233,21 +258,31 @@ def _ask(
                 out=out,
                 strict=False,
             ), True
-    except (DecodeError, ImageTooLarge, MemoryError):
+    except _OURS:
         raise
-    except FastDecodeError as error:
-        raise DecodeError(str(error)) from error
-    except Exception as error:
-        # The edge of the package: libraries raise whatever they like at damaged data.
-        raise DecodeError(f"{type(error).__name__}: {error}") from error
+    except BaseException as error:
+        raise _as_ours(error) from error
 
 
-def _check_form(image: Image, height: int, width: int, layout: PixelLayout) -> None:
+def _as_ours(error: BaseException) -> DecodeError:
+    """Make a `DecodeError` of what a library, or a step of ours with its answer, has raised."""
+    known = isinstance(error, FastDecodeError)
+    return DecodeError(str(error) if known else f"{type(error).__name__}: {error}")
+
+
+def _check_form(image: Image, height: int, width: int, layout: PixelLayout, bits: int) -> None:
     """Make sure that a backend gave an array of the form that was asked for."""
     if not isinstance(image, np.ndarray):
         raise DecodeError(f"gave no array but {type(image).__name__}")
     if layout == "native":
-        right = image.ndim in (2, 3) and image.shape[:2] == (height, width)
+        right = (
+            image.ndim in (2, 3)
+            and image.shape[:2] == (height, width)
+            and image.size > 0
+            and image.dtype.kind in _KINDS
+        )
+        if right and 8 * image.dtype.itemsize < bits:
+            raise DecodeError(f"gave {image.dtype} of a file with {bits} bits a sample")
     else:
         shape = (height, width) if layout == "L" else (height, width, _CHANNELS[layout])
         right = image.shape == shape and image.dtype == _UINT8

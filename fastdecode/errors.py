@@ -8,7 +8,8 @@
     ├── ImageTooLarge (ValueError)          the header promises more than max_pixels
     ├── StoreError (ValueError)             a store, or its index, is damaged
     ├── UnknownBackend (LookupError)        no backend has that name
-    └── BackendUnavailable (ImportError)    the library behind it is missing or broken
+    ├── BackendUnavailable (ImportError)    the library behind it is missing or broken
+    └── DeviceUnavailable (RuntimeError)    there is no such device here, or no driver for it
 
 A wrong argument (a path instead of bytes, ``reduce=3``, a region outside the picture) is a plain
 `TypeError` or `ValueError`, as in NumPy: it is the caller's mistake, not the file's.
@@ -21,6 +22,7 @@ from collections.abc import Mapping
 __all__ = [
     "BackendUnavailable",
     "DecodeError",
+    "DeviceUnavailable",
     "FastDecodeError",
     "ImageTooLarge",
     "StoreError",
@@ -79,4 +81,11 @@ class UnknownBackend(FastDecodeError, LookupError):
 
 
 class BackendUnavailable(FastDecodeError, ImportError):
-    """The backend is known but cannot run here; the message has the reason and the install line."""
+    """The backend is known but cannot run here; the message has the reason and the install line.
+
+    So it is for PyTorch, Ray and the other libraries that a part of this package is made for.
+    """
+
+
+class DeviceUnavailable(FastDecodeError, RuntimeError):
+    """The device cannot be used; the message says what is missing."""

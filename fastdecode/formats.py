@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import TypeAlias
 
-from fastdecode.errors import DecodeError, UnsupportedFormat
+from fastdecode.errors import DecodeError, FastDecodeError, UnsupportedFormat
 from fastdecode.types import Buffer, Format, Header
 
 __all__ = ["probe", "sniff"]
@@ -99,11 +99,14 @@ def probe(data: Buffer) -> Header:
     -----
     Each format's module under ``fastdecode.headers`` names its specification.
     """
-    if len(data) > 1 and data[0] == 0xFF and data[1] == 0xD8:
-        return _parse_jpeg(data)
-    name = sniff(data)
+    name: Format = "jpeg"
     try:
+        if len(data) > 1 and data[0] == 0xFF and data[1] == 0xD8:
+            return _parse_jpeg(data)
+        name = sniff(data)
         return _parser(_MODULES.get(name, name))(data)
+    except (FastDecodeError, MemoryError):
+        raise
     except (IndexError, OverflowError, struct.error):
         message = f"the {name.upper()} header is cut short ({len(data)} bytes)"
         raise DecodeError(message) from None
@@ -112,6 +115,8 @@ def probe(data: Buffer) -> Header:
             f"these {len(data)} bytes are not an image that fastdecode knows; "
             f"Pillow might, but it is not installed ({error})"
         ) from error
+    except Exception as error:  # the edge: a header may say anything
+        raise DecodeError(f"the {name.upper()} header: {type(error).__name__}: {error}") from error
 
 
 @cache

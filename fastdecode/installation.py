@@ -12,7 +12,13 @@ import fastdecode
 from fastdecode.cores import cpu_model, usable_cores
 from fastdecode.registry import BUILTIN
 
-__all__ = ["device_libraries", "device_ranking_path", "libraries", "ranking_path"]
+__all__ = [
+    "device_libraries",
+    "device_ranking_path",
+    "libraries",
+    "ranking_is_named",
+    "ranking_path",
+]
 
 _OTHER_OPENCV = ("opencv-python", "opencv-contrib-python", "opencv-contrib-python-headless")
 _FOR_DEVICES = (
@@ -52,6 +58,11 @@ def _versions(*names: str) -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:  # not installed: not among them
             continue
     return found
+
+
+def ranking_is_named() -> bool:
+    """Whether ``FASTDECODE_RANKING`` says where rankings are: then whoever set it trusts them."""
+    return bool(os.environ.get("FASTDECODE_RANKING"))
 
 
 def ranking_path() -> Path:

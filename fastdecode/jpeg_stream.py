@@ -13,6 +13,7 @@ from typing import NamedTuple
 from fastdecode.types import Buffer, Header
 
 __all__ = [
+    "ENDINGS",
     "EOI",
     "MAX_SCANS",
     "Scan",
@@ -47,10 +48,14 @@ _RECOVERABLE = re.compile(
 # JWRN_HIT_MARKER, JWRN_JPEG_EOF, JWRN_MUST_RESYNC: blocks were filled in, not decoded.
 _MISSING = re.compile(r"[Pp]remature end|found marker 0x\w+ instead of RST")
 
-# What follows real data, when we ask whether a decoder would have wanted more of it: bytes like
-# noise, so that whatever is decoded from them does not look like filling-in. The first bit is 1,
-# where decoders fill in zeros; no byte is FF, which would start a marker.
-_ENTROPY = bytes((211 + i * 167 + (i * i) % 251) % 255 for i in range(512))
+_NOISE = bytes((211 + i * 167 + (i * i) % 251) % 255 for i in range(512))
+ENDINGS = _NOISE, bytes(min(255 - byte, 254) for byte in _NOISE)
+"""What follows real data, when we ask whether a decoder would have wanted more of it.
+
+Bytes like noise, so that whatever is decoded from them does not look like filling-in, with the bit
+1 first, where decoders fill in zeros; and the opposite of those: the rest of a picture may well be
+the same for one of them. No byte is FF, which would start a marker.
+"""
 # The arithmetic coder may drop trailing zero bytes (T.81, D.1.8): that many are no proof of loss.
 _DROPPED_ZEROS = bytes(6)
 # A marker other than the restart markers, which belong to the data.
@@ -141,7 +146,7 @@ def _next_scan(data: Buffer, pos: int) -> int:
             return pos
         if marker not in _BETWEEN_SCANS:
             break
-        pos += 2 + (data[pos + 2] << 8 | data[pos + 3])
+        pos += 2 + max(data[pos + 2] << 8 | data[pos + 3], 2)
     return -1
 
 
@@ -218,7 +223,9 @@ def without_half_marker(data: Buffer) -> bytes:
     return bytes(data).rstrip(b"\xff")
 
 
-def with_other_ending(data: Buffer, scan: Scan, header: Header) -> bytes:
+def with_other_ending(
+    data: Buffer, scan: Scan, header: Header, ending: bytes = ENDINGS[0]
+) -> bytes:
     """Put other data where a scan's compressed data ends.
 
     A decoder that has all its pixels by then ignores it and gives the same picture; one that ran
@@ -231,17 +238,19 @@ def with_other_ending(data: Buffer, scan: Scan, header: Header) -> bytes:
     scan : Scan
         One of `outer_scans`.
     header : Header
+    ending : bytes
+        One of `ENDINGS`.
 
     Returns
     -------
     bytes
     """
-    more = _ENTROPY
+    more = ending
     if header.coding == "arithmetic":
         more = _DROPPED_ZEROS + more
     if header.restart_interval:
         # Between two intervals a decoder skips everything up to the next restart marker.
         passed = [data[m.end() - 1] for m in _RESTART.finditer(data, scan.start, scan.end)]
         following = 0xD0 if not passed else 0xD0 | (passed[-1] + 1 & 7)
-        more += bytes((0xFF, following)) + _ENTROPY
+        more += bytes((0xFF, following)) + ending
     return b"".join((data[: scan.end], more, data[scan.end :]))

@@ -19,7 +19,12 @@ from functools import partial, wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fastdecode.errors import BackendUnavailable, FastDecodeError, UnknownBackend
+from fastdecode.errors import (
+    BackendUnavailable,
+    DeviceUnavailable,
+    FastDecodeError,
+    UnknownBackend,
+)
 
 __all__ = [
     "ITEM_ERRORS",
@@ -37,7 +42,7 @@ ITEM_ERRORS = (FastDecodeError, OSError)
 """What can be about one item; `is_the_items` tells whether it is."""
 
 _T = TypeVar("_T")
-_CALLERS_FAULT = (UnknownBackend, BackendUnavailable)
+_CALLERS_FAULT = (UnknownBackend, BackendUnavailable, DeviceUnavailable)
 _MISSING = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 _NO_SUCH_FILE = (404, 410)
 _TRY_LATER = (408, 425, 429, 500, 502, 503, 504)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from fastdecode.errors import UnsupportedFormat
+
 if TYPE_CHECKING:
     from fastdecode.types import Image, Output
 
@@ -22,7 +24,8 @@ def converter(output: Output) -> Callable[[Image], Any]:
     -------
     callable
         From (H, W, C) or (H, W): the ndarray itself; a tensor (C, H, W) or (H, W) that shares its
-        memory; a Pillow image of its own memory.
+        memory; a Pillow image of its own memory. Of pixels for which Pillow has no mode, such as
+        16-bit colour, it raises `UnsupportedFormat`.
 
     Raises
     ------
@@ -32,9 +35,7 @@ def converter(output: Output) -> Callable[[Image], Any]:
     if output == "array":
         return _same
     if output == "pil":
-        from PIL import Image as PillowImage
-
-        return PillowImage.fromarray
+        return _pillow
     import torch
 
     def tensor(image: Image) -> Any:
@@ -46,3 +47,15 @@ def converter(output: Output) -> Callable[[Image], Any]:
 
 def _same(image: Image) -> Image:
     return image
+
+
+def _pillow(image: Image) -> Any:
+    from PIL import Image as PillowImage
+
+    try:
+        return PillowImage.fromarray(image)
+    except TypeError as error:
+        raise UnsupportedFormat(
+            f"Pillow has no mode for pixels {image.shape} of {image.dtype}: take output='array', "
+            "or mode='RGB'"
+        ) from error

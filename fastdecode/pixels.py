@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PIL import Image as PillowImage
 
+from fastdecode.errors import DecodeError
+
 if TYPE_CHECKING:
     from fastdecode.types import Box, Header, Image, Mode, PixelLayout, Reduce
 
@@ -33,6 +35,11 @@ def convert(image: Image, layout: PixelLayout, mode: Mode, header: Header) -> Im
         uint8 (H, W, 3), (H, W) or (H, W, 4) for ``"RGB"``, ``"L"``, ``"RGBA"``; for ``"native"``
         the image itself.
 
+    Raises
+    ------
+    DecodeError
+        If there are more channels than make a colour.
+
     Notes
     -----
     Conversions are Pillow's own: CMYK without a profile, grey by ITU-R 601-2. More than 8 bits are
@@ -40,6 +47,8 @@ def convert(image: Image, layout: PixelLayout, mode: Mode, header: Header) -> Im
     """
     if mode == "native" or layout == mode:
         return image
+    if layout == "native" and image.ndim == 3 and image.shape[2] > 4:
+        raise DecodeError(f"{image.shape[2]} channels make no {mode}: mode='native' gives them")
     if layout == "native":
         image = _eight_bits(image, header)
         if image.ndim == 3 and image.shape[2] == 1:
@@ -77,9 +86,8 @@ def _eight_bits(image: Image, header: Header) -> Image:
     if image.dtype == np.bool_:
         white: Image = np.where(image, np.uint8(255), np.uint8(0))
         return white
-    # JPEG and JPEG 2000 keep the file's own range; the others fill their type.
-    scales = header.format in ("jpeg", "jpeg2000")
-    bits = header.bits if scales else 8 * image.dtype.itemsize
+    # Samples keep the file's own range, unless its header says less than they can hold.
+    bits = header.bits if header.bits > 8 or image.dtype == np.uint8 else 8 * image.dtype.itemsize
     if bits < 8:
         spread: Image = image.astype(np.uint16) * 255 // ((1 << bits) - 1)
         return spread.astype(np.uint8)

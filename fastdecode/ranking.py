@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, get_args
 
 from fastdecode import outfile
 from fastdecode.cores import cpu_model
-from fastdecode.installation import libraries, ranking_path
+from fastdecode.installation import libraries, ranking_is_named, ranking_path
 from fastdecode.types import (
     CONTEXTS,
     FORMATS,
@@ -185,9 +185,11 @@ class Ranking:
         OSError
             If it cannot be read.
         ValueError
-            If it is damaged.
+            If it is damaged, or at the usual place, but another user's.
         """
-        return outfile.read(ranking_path() if path is None else path, cls._from_json, _DAMAGED)
+        own = path is None and not ranking_is_named()
+        place = ranking_path() if path is None else path
+        return outfile.read(place, cls._from_json, _DAMAGED, own=own)
 
     def __str__(self) -> str:
         """Draw a table: a line for each cell, the backends in order, and `remark` below it."""

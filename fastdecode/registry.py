@@ -81,7 +81,7 @@ BUILTIN: dict[str, Entry] = {
     "turbojpeg": Entry("fastdecode.adapters.turbojpeg:Turbojpeg", "PyTurboJPEG", "jpeg"),
     "jpeg4py": Entry("fastdecode.adapters.jpeg4py:Jpeg4py", "jpeg4py", "jpeg"),
     "imagecodecs": Entry(
-        "fastdecode.adapters.imagecodecs:Imagecodecs", "imagecodecs", "jpeg jpeg2000 jxl"
+        "fastdecode.adapters.imagecodecs:Imagecodecs", "imagecodecs", "jpeg jpeg2000 jxl avif"
     ),
     "torchvision": _both("torchvision:Torchvision", "torchvision", "jpeg", "cuda"),
     "torchcodec": _both("torchcodec:Torchcodec", "torchcodec", "jpeg png", "cuda"),

@@ -19,7 +19,8 @@ def box_reduce(image: Image, reduce: Reduce, *, color: Color = "rgb") -> Image:
     Parameters
     ----------
     image : ndarray, (H, W) or (H, W, C)
-        uint8 with 1 to 4 channels is averaged by Pillow itself; other types channel by channel.
+        uint8 with 1 to 4 channels is averaged by Pillow itself, other types by its filter for each
+        channel.
     reduce : {1, 2, 4, 8}
     color : Color
         With ``"cmyk"`` a fourth channel is ink, else it is alpha; so is a second one. With
@@ -45,8 +46,24 @@ def box_reduce(image: Image, reduce: Reduce, *, color: Color = "rgb") -> Image:
         height, width = image.shape[:2]
         source = PillowImage.frombytes(mode, (width, height), np.ascontiguousarray(image).data)
         return np.array(source.reduce(reduce))
+    if image.shape[2] in (2, 4) and color != "cmyk" and image.dtype.kind in "uf":
+        return _reduce_by_alpha(image, reduce)
     planes = [_reduce_plane(image[:, :, c], reduce) for c in range(image.shape[2])]
     return np.stack(planes, axis=2)
+
+
+def _reduce_by_alpha(image: Image, reduce: Reduce) -> Image:
+    """Weight each colour by its alpha, the last channel, as Pillow does in 8 bits."""
+    alpha = image[:, :, -1].astype(np.float32)
+    covered = _reduce_plane(alpha, reduce)
+    planes = []
+    for channel in range(image.shape[2] - 1):
+        weighted = _reduce_plane(image[:, :, channel] * alpha, reduce)
+        planes.append(np.divide(weighted, covered, out=weighted, where=covered > 0))
+    reduced: Image = np.stack([*planes, covered], axis=2)
+    if image.dtype.kind == "u":
+        reduced += np.float32(0.5)
+    return reduced.astype(image.dtype)
 
 
 def _reduce_plane(plane: Image, reduce: Reduce) -> Image:

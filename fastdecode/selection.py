@@ -25,6 +25,8 @@ __all__ = ["Choice", "Want", "candidates", "disabled", "first"]
 
 _LARGEST_REDUCES_FROM = 64
 _MOST_KINDS = 4096
+_MOST_COLOURED = 4
+_UNKNOWN = ("jpeg2000", "other")
 _first_choices: dict[object, Choice] = {}
 
 
@@ -91,6 +93,7 @@ def first(backend: str | None, header: Header, want: Want) -> Choice:
         want,
         header.format,
         header.bits,
+        header.channels,
         header.color,
         header.coding,
         header.subsampling,
@@ -192,12 +195,12 @@ def _fit(
             native = support.reduces_natively(header, want.reduce)
             if why:
                 refusals.append(f"does not read {header.format} with {why}")
-            elif layout not in support.layouts:
-                refusals.append(f"does not give {want.mode} of such a {header.format}")
             elif want.strict and not support.warnings:
                 refusals.append(
                     f"cannot report warnings of {header.format}, which strict=True needs"
                 )
+            elif layout not in support.layouts:
+                refusals.append(f"does not give {want.mode} of such a {header.format}")
             elif native or any_reduce or header.format != "jpeg":
                 return Choice(name, backend, support, layout, want.reduce if native else 1)
             else:
@@ -216,7 +219,11 @@ def _layouts(header: Header, mode: Mode) -> tuple[PixelLayout, ...]:
         return ("RGBA", "RGB", "native") if mode == "RGBA" else (mode, "native")
     if mode == "L" and header.color in ("gray", "rgb"):
         return ("L", "RGB", "native")
-    return (mode,) if mode == "native" else (mode, "native")
+    if mode == "native":
+        return (mode,)
+    # What colours more than four channels make, or those of an unknown kind, nobody can tell.
+    known = header.channels <= _MOST_COLOURED and (header.format, header.color) != _UNKNOWN
+    return (mode, "native") if known else (mode,)
 
 
 def _unsupported(backend: str | None, header: Header, want: Want) -> UnsupportedFormat:

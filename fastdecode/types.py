@@ -136,13 +136,15 @@ class Header(NamedTuple):
         Progressive JPEG, interlaced PNG or GIF.
     subsampling : str
         JPEG chroma subsampling: ``"4:4:4"``, ``"4:2:0"`` …, else the sampling factors written out
-        (``"1x2,2x1,1x1"``); empty where it has no meaning.
+        (``"1x2,2x1,1x1"``); empty where it has no meaning. Of JPEG 2000, components that are
+        subsampled: likewise, or how far apart the samples of each lie.
     restart_interval : int
         MCUs between two JPEG restart markers; 0 where there are none.
     color : Color
         Colour model of the stored samples.
     coding : Coding
-        How a JPEG's samples are coded.
+        How a JPEG's samples are coded. ``"other"`` of JPEG 2000: the components are not the
+        channels, one by one (a channel definition in another order, an unusual palette).
     animated : bool
         More than one frame (`decode` gives the first).
     scan_offset : int

@@ -7,13 +7,13 @@ from typing import Any
 
 import fastdecode
 from fastdecode.torch.dataset import DecodeDataset
-from fastdecode.torch.transforms import ResizeCenterCrop
+from fastdecode.torch.transforms import ResizeCenterCropNormalize
 
 PHOTO = Path(fastdecode.__file__).parent / "samples" / "canyon-wren.jpg"
 FILES = Path(__file__).parent / "data" / "malformed"
 CUT = FILES / "gen_jpg_cut667.jpg"
 GONE = FILES / "there-is-no-such.jpg"
-SMALL = ResizeCenterCrop(32, 24)
+SMALL = ResizeCenterCropNormalize(32, 24)
 
 
 class Listed(DecodeDataset):

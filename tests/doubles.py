@@ -60,11 +60,16 @@ def double(answer: Callable[..., Any], *, exact: bool = True, **declared: Any) -
     return TestDouble
 
 
+def forget_what_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the registry be, after the test, what it is now: there is no way to take one out."""
+    for name in ("_registered", "_loaded", "_failed"):
+        monkeypatch.setattr(registry, name, dict(getattr(registry, name)))
+
+
 @pytest.fixture
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Give the test a registry of its own, in which only what it registers is chosen by itself."""
-    for name in ("_registered", "_loaded", "_failed"):
-        monkeypatch.setattr(registry, name, dict(getattr(registry, name)))
+    forget_what_is_registered(monkeypatch)
     monkeypatch.setenv("FASTDECODE_DISABLE", ",".join(registry.BUILTIN))
     stats(reset=True)
     registry.generation += 1

@@ -10,12 +10,15 @@ from loading import copies, same
 
 from fastdecode.torch import DecodeDataset
 from fastdecode.torch.loader import Loader
-from fastdecode.torch.transforms import IMAGENET_STD, RandomResizedCrop
+from fastdecode.torch.transforms import (
+    IMAGENET_STD,
+    RandomResizedCropFlipNormalize,
+)
 
 LEVEL = 1.01 / (255 * min(IMAGENET_STD))
 """How far floats may be apart where bytes are 1 apart: two ways of rounding a resize."""
 
-EXACT = RandomResizedCrop(24, quality="exact")
+EXACT = RandomResizedCropFlipNormalize(24, quality="exact")
 
 
 class Files(DecodeDataset):

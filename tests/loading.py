@@ -21,7 +21,7 @@ from PIL import Image as PillowImage
 import fastdecode
 from fastdecode.torch.dataset import DecodeDataset
 from fastdecode.torch.loader import Loader
-from fastdecode.torch.transforms import RandomResizedCrop
+from fastdecode.torch.transforms import RandomResizedCropFlipNormalize
 
 COUNT = 23
 """How many pictures there are: a prime number, so that no batch size fits."""
@@ -59,7 +59,9 @@ class Pictures(DecodeDataset):
         wrong: dict[int, BaseException] | None = None,
         **options: Any,
     ) -> None:
-        super().__init__(RandomResizedCrop(24) if transform is None else transform, **options)
+        super().__init__(
+            RandomResizedCropFlipNormalize(24) if transform is None else transform, **options
+        )
         self.count = count
         self.damaged = damaged
         self.wrong = wrong or {}

@@ -16,10 +16,10 @@ from PIL import Image
 import fastdecode
 from fastdecode.native.batch import Items
 from fastdecode.torch.dataset import DecodeDataset
-from fastdecode.torch.transforms import RandomResizedCrop
+from fastdecode.torch.transforms import RandomResizedCropFlipNormalize
 
 PHOTOS = sorted((Path(fastdecode.__file__).parent / "samples").glob("*.jpg"))
-CROP = RandomResizedCrop(40)
+CROP = RandomResizedCropFlipNormalize(40)
 
 
 def encoded(kind: str = "JPEG", mode: str = "RGB", **options: Any) -> bytes:

@@ -32,6 +32,16 @@ print(json.dumps(answers))
 """
 
 
+_MEMORY = Path("/proc/self/statm")
+
+
+def resident() -> int | None:
+    """Return how many bytes of memory this process has; None where that is not to be seen."""
+    if not _MEMORY.exists():
+        return None
+    return int(_MEMORY.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 def answers(code: str, *folders: Path, **variables: str) -> dict[str, Any]:
     """Run code in a new process, and return what it put into its `answers`.
 

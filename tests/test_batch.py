@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import fastdecode
-from fastdecode import DecodeError, FastDecodeError, arrays, decode, decode_batch
+from fastdecode import DecodeError, FastDecodeError, decode, decode_batch
 from fastdecode.testing import encode, picture
 
 SIZES = tuple((20 + 3 * i, 40 - 2 * i) for i in range(12))
@@ -217,4 +217,4 @@ def test_forked_child_decodes_too() -> None:
         child.kill()
 
     assert received == expected
-    assert arrays._pools
+    assert [one for one in threading.enumerate() if one.name.startswith("fastdecode")]

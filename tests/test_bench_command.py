@@ -178,7 +178,7 @@ def test_pipes_are_no_images(folder: Path) -> None:
     done = bench(folder / "pipe.jpg")
 
     assert done.returncode == WRONG_ARGUMENT
-    assert "it is no regular file" in done.stderr
+    assert "not a regular file" in done.stderr
 
 
 def test_a_reader_that_leaves(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import sys
@@ -98,6 +99,75 @@ def test_results_replace_files_whole(tmp_path: Path) -> None:
     assert link.is_symlink()
     assert stat.S_IMODE(target.stat().st_mode) == stat.S_IMODE((tmp_path / "plain").stat().st_mode)
     assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_links_that_lead_round_are_no_place(tmp_path: Path) -> None:
+    """It is an error of writing, and the link stays."""
+    link = tmp_path / "round.json"
+    link.symlink_to(link)
+
+    for write in (outfile.check, lambda path: outfile.write(path, "new")):
+        with pytest.raises(OSError, match="symbolic links") as caught:
+            write(link)
+        assert caught.value.errno == errno.ELOOP
+    assert link.is_symlink()
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give files away"
+)
+def test_links_of_another_user_are_not_followed(tmp_path: Path) -> None:
+    """Where all may write, somebody could name a file of this user's so; the system's may."""
+    (tmp_path / "victim").write_text("private")
+    link = tmp_path / "result.json"
+    link.symlink_to(tmp_path / "victim")
+    os.chown(link, 12345, -1, follow_symlinks=False)
+    (tmp_path / "round.json").symlink_to(link)  # one's own that leads to it
+
+    for place in (link, tmp_path / "round.json"):
+        for write in (outfile.check, lambda path: outfile.write(path, "new")):
+            with pytest.raises(PermissionError, match="another user has put there"):
+                write(place)
+    assert (tmp_path / "victim").read_text() == "private"
+
+    os.chown(tmp_path, 12345, -1)  # a folder of that user's own: its links are part of it
+    outfile.write(link, "new")
+    assert (tmp_path / "victim").read_text() == "new"
+
+
+def test_a_result_may_replace_a_link_itself(tmp_path: Path) -> None:
+    """What it led to stays, a device or a pipe included."""
+    (tmp_path / "victim").write_text("private")
+    link = tmp_path / "result.json"
+    link.symlink_to(tmp_path / "victim")
+
+    outfile.write(link, "new", follow=False)
+
+    assert (tmp_path / "victim").read_text() == "private"
+    assert not link.is_symlink()
+    assert link.read_text() == "new"
+
+
+def test_what_is_read_back_is_a_file_of_a_sane_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder, a pipe, a device and an endless file are refused, without waiting for anything."""
+    monkeypatch.setattr(outfile, "_MOST_BYTES", 1000)
+    (tmp_path / "large").write_bytes(b"x" * 1001)
+    for name in ("large", "folder", "pipe", "device"):
+        place = tmp_path / name
+        if name == "folder":
+            place.mkdir()
+        elif name == "pipe":
+            if not hasattr(os, "mkfifo"):
+                continue
+            os.mkfifo(place)
+        elif name == "device":
+            if not Path("/dev/zero").exists():
+                continue
+            place.symlink_to("/dev/zero")
+        with pytest.raises(ValueError, match=f"{name} is wrong: it (is no regular file|has more)"):
+            outfile.read(place, str, "is wrong")
 
 
 def test_devices_are_written_to() -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from benches import fill, photo
+from doubles import forget_what_is_registered
 
 import fastdecode
 from fastdecode import registry
@@ -32,8 +33,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture(autouse=True)
 def _wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     """Register the wrong backends, for one test."""
-    for name in ("_registered", "_loaded", "_failed"):
-        monkeypatch.setattr(registry, name, dict(getattr(registry, name)))
+    forget_what_is_registered(monkeypatch)
     for name in WRONG:
         fastdecode.register(name, f"wrong_backends:{name.title()}")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 import pytest
 from conftest import CORPUS, samples, usable_backends
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 
 from fastdecode import decode, probe, registry
 from fastdecode.errors import BackendUnavailable, DecodeError, UnsupportedFormat
-from fastdecode.testing import BackendContract
+from fastdecode.testing import BackendContract, encode, picture
 from fastdecode.types import REDUCES, Reduce
 
 # One class a backend, so that a newcomer is tested by being registered.
@@ -59,6 +61,53 @@ def test_the_libjpeg_turbo_group_is_bit_identical(name: str, reduce: Reduce) -> 
 
     assert reduce != 1 or compared > 50
     assert reduce not in backend.supports["jpeg"][0].reduces or compared > 30
+
+
+def _tiny() -> dict[str, bytes]:
+    """Encode noise below 9 pixels a side, in every sampling that there is an encoder for."""
+    files = {}
+    for width, height in ((1, 1), (1, 7), (2, 2), (3, 5), (5, 3), (6, 1), (7, 7), (4, 8), (8, 8)):
+        image = picture(width, height)
+        for kind in ({"subsampling": 0}, {"subsampling": 1}, {"subsampling": 2}):
+            for more in ({}, {"progressive": True}):
+                files[f"{width}x{height} {kind} {more}"] = encode(image, quality=95, **kind, **more)
+        files[f"{width}x{height} grey"] = encode(image.convert("L"), quality=95)
+        files[f"{width}x{height} CMYK"] = encode(picture(width, height, "CMYK"), quality=95)
+        with contextlib.suppress(ImportError):
+            import imagecodecs
+
+            for sampling in ("440", "411"):
+                files[f"{width}x{height} {sampling}"] = imagecodecs.jpeg8_encode(
+                    np.asarray(image), level=95, subsampling=sampling
+                )
+    return files
+
+
+@pytest.mark.parametrize("name", _exact_jpeg_backends())
+@pytest.mark.parametrize("reduce", [2, 4, 8])
+def test_a_tiny_jpeg_is_reduced_by_the_factor(name: str, reduce: Reduce) -> None:
+    """Where several factors give one size, a backend that is told a size takes the right one."""
+    backend, files, compared = registry.load(name), _tiny(), 0
+    for kind, data in files.items():
+        header = probe(data)
+        if not any(
+            reduce in support.reduces and not support.refusal(header)
+            for support in backend.supports["jpeg"]
+        ):
+            continue
+        for mode in ("RGB", "L"):
+            expected = decode(data, reduce, mode=mode, backend="pillow")
+            image = decode(data, reduce, mode=mode, backend=name)
+            out = np.empty_like(expected)
+            limit = 1 if header.color == "cmyk" else 0
+
+            assert decode(data, reduce, mode=mode, backend=name, out=out) is out
+            assert image.shape == expected.shape
+            assert np.abs(image.astype(int) - expected).max() <= limit, (kind, mode)
+            np.testing.assert_array_equal(out, image)
+            compared += 1
+
+    assert compared >= len(files) or reduce not in backend.supports["jpeg"][0].reduces
 
 
 @pytest.mark.parametrize("name", registry.BUILTIN)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from conftest import usable_backends
 
-from fastdecode import DecodeError, FastDecodeError, decode, probe, registry
+from fastdecode import DecodeError, FastDecodeError, decode, decode_batch, probe, registry
 from fastdecode.ranking import DEFAULT
 from fastdecode.testing import encode, picture
 from fastdecode.types import Reduce
@@ -25,6 +25,9 @@ READERS = [name for name in usable_backends() if "jpeg" in registry.load(name).s
 WARNERS = [name for name in READERS if registry.load(name).supports["jpeg"][0].warnings]
 FIRST = next(name for name in DEFAULT.order("jpeg", 1) if name in READERS)
 """What is chosen by itself first."""
+
+WINDOWED = [name for name in READERS if registry.load(name).supports["jpeg"][0].region]
+"""Those that decode a region without the rest."""
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
 every_reader = pytest.mark.parametrize("backend", [*READERS, None])
@@ -60,6 +63,24 @@ def test_cut_file_is_an_error(kind: str, backend: str | None, reduce: Reduce) ->
 
     assert set(outcomes) <= {"error", "whole"}
     assert set(outcomes[: 10 if reduce == 8 else -1]) == {"error"}
+
+
+@every_kind
+@pytest.mark.parametrize("backend", [*WINDOWED, None])
+@pytest.mark.parametrize("reduce", [1, 4])
+def test_region_above_the_cut_is_an_error(kind: str, backend: str | None, reduce: Reduce) -> None:
+    """What a file lacks below its region is missing all the same, by name, choice and batch."""
+    data, top = KINDS[kind], (0, 0, 80, 16)
+    some = [data[:cut] for cut in cuts(data, 12, len(data) // 4)]
+
+    for cut in some:
+        with pytest.raises(DecodeError):
+            decode(cut, reduce, region=top, backend=backend)
+    made = decode_batch(
+        [data, *some], threads=2, reduce=reduce, region=top, backend=backend, on_error="return"
+    )
+    np.testing.assert_array_equal(made.pop(0), decode(data, reduce)[: 16 // reduce])
+    assert {type(error) for error in made} == {DecodeError}
 
 
 @every_kind
@@ -180,6 +201,20 @@ def test_missing_end_marker_alone_is_no_error(kind: str, backend: str | None, en
     if backend is None or backend in WARNERS:
         with pytest.raises(DecodeError):
             decode(data[:-2] + end, strict=True, backend=backend)
+
+
+@every_kind
+@pytest.mark.parametrize("backend", [name for name in WARNERS if name in ("native", "turbojpeg")])
+@pytest.mark.parametrize("reduce", [1, 8])
+def test_a_single_warning_ends_strict_decoding(kind: str, backend: str, reduce: Reduce) -> None:
+    """Of stray bytes before the end marker the codec warns once: strict refuses what is whole."""
+    data = KINDS[kind]
+    odd = data[:-2] + b"\x11" * 40 + EOI
+
+    assert outcome(odd, data, backend, reduce) == "whole"
+    decode(data, reduce, strict=True, backend=backend)
+    with pytest.raises(DecodeError, match="extraneous bytes before marker 0xd9"):
+        decode(odd, reduce, strict=True, backend=backend)
 
 
 @every_kind

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from device_doubles import NoSingle, batch_double  # noqa: E402
 from doubles import own_registry  # noqa: E402, F401
 
-from fastdecode import batch_backends, decode_batch, register  # noqa: E402
+from fastdecode import DeviceUnavailable, batch_backends, decode_batch, register  # noqa: E402
 from fastdecode.device.choice import Choice, choose  # noqa: E402
 from fastdecode.device.where import device_of  # noqa: E402
 from fastdecode.errors import BackendUnavailable, UnknownBackend  # noqa: E402
@@ -29,7 +29,9 @@ NO_CUDA = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA 
 @pytest.mark.parametrize("device", ["cuda", "cuda:0", 0, CUDA], ids=str)
 def test_a_missing_device_is_named(device: Any) -> None:
     """Without CUDA the error says what is missing: in PyTorch, or a driver."""
-    with pytest.raises(RuntimeError, match=r"'cuda.*cannot be used: .*(without CUDA|no driver)"):
+    with pytest.raises(
+        DeviceUnavailable, match=r"'cuda.*cannot be used: .*(without CUDA|no driver)"
+    ):
         decode_batch([PHOTO], device=device)
 
 

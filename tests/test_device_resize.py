@@ -183,9 +183,9 @@ def test_a_box_that_sticks_out_is_black_there(device: str) -> None:
 
 
 TRANSFORMS: list[Any] = [
-    RandomResizedCrop((31, 45), dtype=torch.uint8, quality="exact"),
-    ResizeCenterCrop(40, 32, 0.5, dtype=torch.uint8, quality="exact"),
-    ResizeCenterCrop(40, (64, 50), 0.5, dtype=torch.uint8, quality="exact"),
+    RandomResizedCrop((31, 45), dtype=torch.uint8, quality="exact", flip=0.5),
+    ResizeCenterCrop(40, 32, flip=0.5, dtype=torch.uint8, quality="exact"),
+    ResizeCenterCrop(40, (64, 50), flip=0.5, dtype=torch.uint8, quality="exact"),
 ]
 
 

@@ -23,6 +23,7 @@ from fastdecode import (
 from fastdecode.adapters.base import CodecWarning
 from fastdecode.errors import FastDecodeError
 from fastdecode.testing import encode, picture
+from fastdecode.types import MODES, Mode
 
 pytestmark = pytest.mark.usefixtures("own_registry")
 
@@ -72,6 +73,71 @@ def test_what_is_not_the_files_fault_passes_through(error, backend: str | None) 
         decode(FILES["png"], backend=backend)
 
     assert second.asked == []
+
+
+class Panic(BaseException):
+    """What a panic in a Rust library is: no Exception."""
+
+
+@FORMATS
+@pytest.mark.parametrize("backend", [None, "first"])
+def test_panic_of_a_library_is_the_files_fault(data: bytes, backend: str | None) -> None:
+    """What no `except Exception` stops does not leave the package either."""
+    register("first", double(refuse(Panic("index out of bounds"))))
+
+    with pytest.raises(DecodeError, match="Panic: index out of bounds"):
+        decode(data, backend=backend)
+
+
+HANDED_OUT = {
+    "five channels": np.zeros((HEIGHT, WIDTH, 5), np.uint8),
+    "seventeen channels of 16 bits": np.zeros((HEIGHT, WIDTH, 17), np.uint16),
+    "one channel": np.zeros((HEIGHT, WIDTH, 1), np.uint8),
+    "no channel": np.zeros((HEIGHT, WIDTH, 0), np.uint8),
+    "two channels of truth": np.zeros((HEIGHT, WIDTH, 2), np.bool_),
+    "big-endian": np.zeros((HEIGHT, WIDTH, 3), ">u2"),
+    "half floats": np.zeros((HEIGHT, WIDTH, 4), np.float16),
+    "no numbers": np.full((HEIGHT, WIDTH, 4), np.nan, np.float32),
+    "signed": np.full((HEIGHT, WIDTH), -1, np.int8),
+    "64 bits": np.full((HEIGHT, WIDTH), 2**64 - 1, np.uint64),
+    "complex": np.zeros((HEIGHT, WIDTH), np.complex64),
+    "dates": np.zeros((HEIGHT, WIDTH), "M8[s]"),
+    "text": np.zeros((HEIGHT, WIDTH), "U3"),
+    "objects": np.full((HEIGHT, WIDTH), None),
+    "records": np.zeros((HEIGHT, WIDTH), [("r", "u1"), ("g", "u1")]),
+}
+
+
+@pytest.mark.filterwarnings("ignore:invalid value encountered in cast")
+@FORMATS
+@pytest.mark.parametrize("kind", HANDED_OUT)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("options", [{}, {"reduce": 4}, {"region": (1, 2, 9, 6)}], ids=str)
+def test_whatever_a_library_hands_out(data: bytes, kind: str, mode: Mode, options) -> None:
+    """Any array in the place of pixels ends in pixels of the promised form, or in our error."""
+    register("odd", double(give(HANDED_OUT[kind]), layouts=frozenset({"native"})))
+
+    try:
+        image = decode(data, mode=mode, backend="odd", **options)
+    except FastDecodeError:
+        return
+
+    assert image.shape[:2] == {(): (7, 13), ("reduce",): (2, 4), ("region",): (4, 8)}[(*options,)]
+    assert image.dtype.kind in "buif"
+    if mode != "native":
+        assert image.dtype == np.uint8
+        assert image.shape[2:] == {"L": (), "RGB": (3,), "RGBA": (4,)}[mode]
+
+
+@FORMATS
+def test_out_of_the_wrong_type_stays_the_callers_fault(data: bytes) -> None:
+    """For mode "native" only the pixels tell what fits: that it does not is a plain ValueError."""
+    register("deep", double(give(np.zeros((HEIGHT, WIDTH, 3), np.uint16)), layouts={"native"}))
+
+    with pytest.raises(ValueError, match="out must have") as caught:
+        decode(data, mode="native", out=np.zeros((HEIGHT, WIDTH, 3), np.uint8))
+
+    assert not isinstance(caught.value, FastDecodeError)
 
 
 @FORMATS

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import warnings
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +15,7 @@ import pytest
 from conftest import CORPUS, samples, usable_backends
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sweep import Case, Report, cases, sweep
 
 from fastdecode import FastDecodeError, decode, probe
 
@@ -97,3 +103,39 @@ def test_a_jpeg_cut_anywhere_is_never_shown_in_part(name: str, data: st.DataObje
         return
 
     np.testing.assert_array_equal(image, decode(whole, backend=name))
+
+
+def test_a_sample_of_the_sweep_finds_nothing(tmp_path: Path) -> None:
+    """Files of every kind, sound and damaged, end in answers through all that decodes."""
+    report = sweep(list(cases(60, tmp_path, files=60)))
+
+    assert not report.faults, "\n".join(report.faults)
+    assert report.answers["pixels"] > 150
+    assert report.answers["DecodeError"] > 150
+    assert report.answers["batch: ndarray"] > 50
+    assert report.answers["pack: packed"] > 20
+
+
+class Deadly:
+    """What a child would do in which one case dies of a crash in one setting."""
+
+    def each(self, group: Sequence[Case], settings: Sequence[int]) -> Report:
+        if 6 in settings and any(case.number == 45 for case in group):
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return Report(Counter(pixels=len(group)), [])
+
+    def together(self, group: Sequence[Case], settings: Sequence[int]) -> Report:
+        del settings
+        return Report(Counter(pixels=len(group)), [])
+
+
+def test_the_sweep_names_what_crashes() -> None:
+    """A crash is pinned down to its file and setting, and all other files have their answers."""
+    todo = [Case("a.png", number) for number in range(38, 53)]
+
+    report = sweep(todo, target="test_fuzz:Deadly")
+
+    (fault,) = report.faults
+    assert fault.startswith("a.png, damage 45, setting 6 each: ")
+    assert "signal 11" in fault
+    assert report.answers["pixels"] == 14 + 13 + 15  # settings of the deadly one count singly

@@ -52,7 +52,7 @@ def test_heic_is_described_upright(value: int) -> None:
 def test_jpeg2000_codestream_has_an_origin() -> None:
     """The picture begins at the image offset, which counts from the size."""
     siz = struct.pack(">HHHIIII", 0xFF51, 50, 0, WIDTH + 3, HEIGHT + 2, 3, 2) + bytes(16)
-    header = probe(b"\xff\x4f" + siz + struct.pack(">HB", 3, 11))
+    header = probe(b"\xff\x4f" + siz + struct.pack(">H", 3) + bytes((11, 1, 1)) * 3)
     assert (header.width, header.height) == (WIDTH, HEIGHT)
     assert (header.channels, header.bits, header.color) == (3, 12, "rgb")
 

@@ -39,6 +39,7 @@ _LAYERS = (
         "orientation",
         "cores",
         "statistics",
+        "files",
         "outfile",
         "scratch",
         "native",

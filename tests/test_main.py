@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 from conftest import NO_RANKING
+from doubles import forget_what_is_registered
 
 import fastdecode
-from fastdecode import Ranking, registry
+from fastdecode import Ranking
 from fastdecode import __main__ as command
 from fastdecode.errors import BackendUnavailable
 
@@ -40,8 +41,7 @@ def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
 @pytest.fixture
 def old_library(monkeypatch: pytest.MonkeyPatch) -> None:
     """Register a backend whose library is too old, for one test."""
-    for name in ("_registered", "_loaded", "_failed"):
-        monkeypatch.setattr(registry, name, dict(getattr(registry, name)))
+    forget_what_is_registered(monkeypatch)
 
     def construct() -> fastdecode.Backend:
         raise BackendUnavailable(TWO_WAYS)

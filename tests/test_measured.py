@@ -12,7 +12,6 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from fastdecode.cores import cpu_model, usable_cores  # noqa: E402 - these need torch
-from fastdecode.device import measured as subject  # noqa: E402
 from fastdecode.device.identity import Identity, driver_version, identify  # noqa: E402
 from fastdecode.device.measured import look_up, measured  # noqa: E402
 from fastdecode.device.ranking import DeviceCell, DeviceRanking, Speed  # noqa: E402
@@ -30,8 +29,9 @@ LARGE = DeviceCell("jpeg", "large", 64)
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Give an empty place for what is saved, which this test and the next read anew."""
+    monkeypatch.setenv("FASTDECODE_RANKING", str(tmp_path / "another" / "ranking.json"))
+    fitting().save()  # after which all is read again
     monkeypatch.setenv("FASTDECODE_RANKING", str(tmp_path / "ranking.json"))
-    monkeypatch.setattr(subject, "_known", {})
     return tmp_path
 
 
@@ -217,7 +217,7 @@ def test_a_folder_in_its_place() -> None:
     """What is no file is told, not read."""
     device_ranking_path(cpu_model()).mkdir()
 
-    assert "no regular file" in look_up(HOST)[1]
+    assert "Is a directory" in look_up(HOST)[1]
 
 
 @pytest.mark.parametrize(

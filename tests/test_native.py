@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import samples
+from processes import answers
 
 import fastdecode
 from fastdecode import DecodeError, UnsupportedFormat, decode, probe, registry
@@ -194,17 +195,22 @@ def test_a_damaged_file_gives_its_parts_as_it_gives_the_whole() -> None:
     assert 10 < shown < 60
 
 
-LIMITS = {  # too little, enough, and what too little is called
-    "pixels": (256 * 160 - 1, 256 * 160, lib.FD_TOO_LARGE),
-    "memory": (20_000, 10**8, lib.FD_TOO_LARGE),
-    "scans": (3, 20, lib.FD_DAMAGED),
-}
+# What is limited, too little of it, enough, and what too little is called. The coefficients of the
+# picture below take 81 920 bytes for luma and 20 480 for either chroma.
+LIMITS = [
+    ("pixels", 256 * 160 - 1, 256 * 160, lib.FD_TOO_LARGE),
+    ("memory", 20_000, 10**8, lib.FD_TOO_LARGE),
+    ("memory", 110_000, 10**8, lib.FD_TOO_LARGE),
+    ("scans", 3, 20, lib.FD_DAMAGED),
+]
 
 
-@pytest.mark.parametrize("limit", LIMITS)
-def test_limits_are_kept(limit: str) -> None:
-    """More pixels, memory or scans than allowed are refused, in words; at the limit all is well."""
-    least, enough, kind = LIMITS[limit]
+@pytest.mark.parametrize(("limit", "least", "enough", "kind"), LIMITS)
+def test_limits_are_kept(limit: str, least: int, enough: int, kind: int) -> None:
+    """More pixels, memory or scans than allowed are refused, in words; at the limit all is well.
+
+    Memory is counted together, not piece by piece.
+    """
     data = encode(picture(256, 160), progressive=limit != "pixels")
     out = ffi.new("uint8_t[]", 256 * 160 * 3)
 
@@ -214,6 +220,41 @@ def test_limits_are_kept(limit: str) -> None:
 
     assert (refused, taken) == (kind, lib.FD_OK)
     assert words
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="there is no /proc here")
+def test_the_memory_of_a_huge_image_is_given_back() -> None:
+    """A thread keeps its decoder's memory for the next image, but not the 70 MB of a huge one."""
+    code = """
+from PIL import Image
+import io
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+huge, small = io.BytesIO(), io.BytesIO()
+Image.new("L", (5888, 6016)).save(huge, "JPEG", progressive=True)
+Image.new("RGB", (16, 16)).save(small, "JPEG")
+decode(small.getvalue(), backend="native")
+before = resident()
+for _ in range(2):  # only from the second on there would be one piece to keep
+    decode(huge.getvalue(), 8, backend="native")
+answers["kept"] = resident() - before
+"""
+    assert answers(code)["kept"] < 40e6
+
+
+def test_the_core_by_itself_refuses_a_window_above_a_cut() -> None:
+    """A file that ends below the window is damaged to the core, too, whatever the window shows."""
+    out = ffi.new("uint8_t[]", 64 * 64 * 3)
+    request = _request(left=0, top=0, right=64, bottom=64)
+    ways: list[dict[str, Any]] = [{}, {"restart_marker_rows": 1}, {"subsampling": "4:4:4"}]
+    for way in ways:
+        data = encode(picture(256, 256), **way)
+
+        for whole in (data, data[:-2]):
+            assert _decode_into(whole, request, out, 192) == lib.FD_OK
+        for cut in (data[: len(data) // 2], data[:-20]):
+            assert _decode_into(cut, request, out, 192) == lib.FD_DAMAGED
 
 
 def test_what_cannot_be_asked_is_refused() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fifos import fed
 
 import fastdecode
 from fastdecode import decode
@@ -252,19 +254,17 @@ def test_buffers_are_kept_and_let_go(tmp_path: Path, pool: Make, items: Make) ->
     assert capacities["photo"][2] < 1 << 20
 
 
-def test_files_of_no_known_size_are_read_to_their_end(
-    tmp_path: Path, pool: Make, items: Make
-) -> None:
-    """A pipe is read until its writer is done; a file that says it is empty need not be."""
-    pipe, data = tmp_path / "pipe", SMALL[7] + bytes(300_000)
-    os.mkfifo(pipe)
-    writer = threading.Thread(target=pipe.write_bytes, args=(data,), daemon=True)
-    writer.start()
+def test_only_regular_files_are_read(tmp_path: Path, pool: Make, items: Make) -> None:
+    """A pipe, a device, a socket and a folder are errors; a file that says it is empty is read."""
     made, ours = items(1), pool(2)
-
-    assert made.open(ours, [pipe]) == [lib.FD_OK]
-    assert bytes(ffi.buffer(made.array[0].data, made.array[0].size)) == data
-    writer.join()
+    (tmp_path / "zero").symlink_to("/dev/zero")
+    with fed(tmp_path / "pipe", SMALL[7]), socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "socket"))
+        errors = {"pipe": "EINVAL", "zero": "EINVAL", "socket": "ENXIO", "": "EISDIR"}
+        for name, code in errors.items():
+            assert made.open(ours, [tmp_path / name]) == [lib.FD_IO]
+            assert made.array[0].code == getattr(errno, code)
+            assert (made.array[0].data, made.array[0].size) == (ffi.NULL, 0)
     system = Path("/proc/self/status")
     if system.exists():
         assert made.open(ours, [system]) == [lib.FD_UNSUPPORTED]

@@ -12,7 +12,7 @@ from packed import KINDS, make_source, sums
 from fastdecode import StoreError
 from fastdecode.packing import BadItems, chunk, finish, pack
 from fastdecode.packing.place import Place
-from fastdecode.packing.state import Refused
+from fastdecode.packing.results import Refused
 from fastdecode.stores import create_store, open_store
 from fastdecode.testing import encode, picture
 

@@ -13,7 +13,7 @@ from packed import make_source, sums
 from fastdecode.packing import chunk, finish, pack
 from fastdecode.packing.job import Work
 from fastdecode.packing.lock import Lock, Locked
-from fastdecode.packing.state import Refused
+from fastdecode.packing.results import Refused
 from fastdecode.packing.work import Outcome
 from fastdecode.stores.files import FileStore
 

@@ -86,7 +86,8 @@ def test_one_channel_may_have_an_axis_of_its_own(mode: Mode) -> None:
         ("jpeg2000", 12, np.uint16, [0, 15, 16, 4095], [0, 0, 1, 255]),
         ("jpeg2000", 4, np.uint8, [0, 1, 8, 15], [0, 17, 136, 255]),
         ("jpeg", 2, np.uint8, [0, 1, 2, 3], [0, 85, 170, 255]),
-        ("jxl", 10, np.uint16, [0, 256, 65535], [0, 1, 255]),
+        ("jxl", 10, np.uint16, [0, 4, 1023], [0, 1, 255]),
+        ("heic", 12, np.uint16, [0, 16, 4095], [0, 1, 255]),
         ("jxl", 4, np.uint8, [0, 17, 255], [0, 17, 255]),
         ("png", 1, np.bool_, [False, True], [0, 255]),
         ("tiff", 32, np.float32, [-1, 0, 0.5, 1, 2], [0, 0, 128, 255, 255]),
@@ -97,7 +98,7 @@ def test_one_channel_may_have_an_axis_of_its_own(mode: Mode) -> None:
 def test_other_depths_become_eight_bits(format, bits, dtype, samples, expected, mode) -> None:
     """More than 8 bits are cut to the high 8, fewer are spread over 0 to 255, floats are clipped.
 
-    JPEG and JPEG 2000 keep the file's own range; the others fill their type.
+    Samples of more than 8 bits keep the range that the header names.
     """
     image = np.array([samples], dtype)
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+import tracemalloc
+from collections.abc import Callable
+from functools import partial
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -16,13 +21,17 @@ from fastdecode import (
     preference,
     register,
     registry,
-    selection,
     use,
 )
 from fastdecode.testing import encode, picture
 
 PNG = encode(picture(13, 7), "png")
 VALUES = {"one": 1, "two": 2, "three": 3, "four": 4}
+
+
+def _in_block(name: str) -> None:
+    """Enter a block, and stay in it."""
+    use(name).__enter__()
 
 
 @pytest.fixture
@@ -44,7 +53,7 @@ def test_precedence(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked() == "one"
 
     monkeypatch.setenv("FASTDECODE_BACKEND", "two")
-    selection._first_choices.clear()
+    use(None)  # which looks at the environment again
     assert asked() == "two"
 
     use("three")
@@ -196,31 +205,44 @@ def test_blocks_that_begin_together() -> None:
 @pytest.mark.usefixtures("numbered")
 def test_many_plain_calls_are_not_all_kept() -> None:
     """Calling it for every picture takes no more memory, and a block ends as it should."""
-    for _ in range(500):
-        use("two")
+    tracemalloc.start()
+    try:
+        sizes = []
+        for _ in range(2):
+            for _ in range(1000):
+                use("two")
+            sizes.append(tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
     with use("three"):
         assert asked() == "three"
 
     assert asked() == "two"
-    assert len(preference._levels) < 100
+    assert sizes[1] - sizes[0] < 20_000  # bytes: the second thousand needs no room of its own
 
 
 @pytest.mark.usefixtures("numbered")
-def test_what_was_concluded_meanwhile_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The change is there before it is announced: nobody takes the old choice for a new one."""
-    seen = []
+@pytest.mark.parametrize("change", [partial(use, "two"), partial(_in_block, "two")])
+def test_what_was_concluded_meanwhile_is_forgotten(change: Callable[[], object]) -> None:
+    """A picture decoded in the middle of a change takes either backend; one after it, the new."""
+    assert asked() == "one"
+    meanwhile = []
 
-    class Watched(list):
-        def append(self, level: Any) -> None:
-            seen.append(preference.generation)
-            super().append(level)
+    def at_each_line(frame: FrameType, event: str, argument: object) -> Any:
+        if frame.f_globals.get("__name__") != preference.__name__:
+            return None
+        meanwhile.append(asked())
+        return at_each_line
 
-    before = preference.generation
-    monkeypatch.setattr(preference, "_levels", Watched(preference._levels))
-    use("two")
+    before = sys.gettrace()
+    sys.settrace(at_each_line)
+    try:
+        change()
+    finally:
+        sys.settrace(before)
 
-    assert seen == [before]
-    assert preference.generation > before
+    assert asked() == "two"
+    assert {"one"} <= {*meanwhile} <= {"one", "two"}
 
 
 @pytest.mark.usefixtures("numbered")

@@ -82,11 +82,26 @@ def test_wide_types_are_averaged_in_their_own_range(dtype, channels) -> None:
     """Samples above 255 are averaged, not clipped: each block's mean, within rounding."""
     image = np.random.default_rng(1).integers(0, 65536, (7, 13, *channels)).astype(dtype)
 
-    reduced = box_reduce(image, 4)
+    reduced = box_reduce(image, 4, color="cmyk")  # a fourth channel is ink, not alpha
 
     for y, x in np.ndindex(reduced.shape[:2]):
         block = image[4 * y : 4 * y + 4, 4 * x : 4 * x + 4]
         np.testing.assert_allclose(reduced[y, x], block.mean(axis=(0, 1)), atol=0.6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("channels", [2, 4])
+@pytest.mark.parametrize("reduce", [2, 4, 8])
+def test_wide_colours_are_weighted_by_their_alpha(channels, reduce) -> None:
+    """16 bits with alpha are averaged as 8 bits are: what is transparent lends no colour."""
+    image = np.random.default_rng(2).integers(0, 256, (17, 13, channels), np.uint8)
+    image[:, :, -1] = np.where(image[:, :, -1] > 200, 255, 0)  # 8 bits premultiply without loss
+
+    reduced = box_reduce(image.astype(np.uint16) * 257, reduce)
+
+    expected = box_reduce(image, reduce).astype(int)
+    seen = expected[:, :, -1] > 0
+    limit = 255 // np.maximum(expected[:, :, -1:], 1) + 1  # by which 8 bits are rounded
+    assert (np.abs(reduced / 257 - expected) <= limit)[seen].all()
 
 
 def test_byte_order_is_kept() -> None:

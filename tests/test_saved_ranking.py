@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from pathlib import Path
@@ -209,3 +210,26 @@ for method in {METHODS}:
     found = answers(code, tmp_path, FASTDECODE_RANKING=str(place))
 
     assert found == {method: ["pillow"] * 4 for method in METHODS}
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give files away"
+)
+def test_a_ranking_that_nobody_named_is_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the cache folder one of another user's is ignored; ``FASTDECODE_RANKING`` may name it."""
+    monkeypatch.delenv("FASTDECODE_RANKING", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    pytest.importorskip("platformdirs")
+    place = fitting({("jpeg", 1): ("pillow",)}).save()
+    assert place.is_relative_to(tmp_path)
+    assert preference.look_up()[0] is not None
+    os.chown(place, 12345, -1)
+
+    assert preference.look_up() == (
+        None,
+        f"{place} belongs to another user, and nobody named it: remove it",
+    )
+    monkeypatch.setenv("FASTDECODE_RANKING", str(place))
+    assert preference.look_up()[0] is not None

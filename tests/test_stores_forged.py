@@ -73,6 +73,22 @@ def test_a_header_that_is_none_is_damage(header: bytes) -> None:
         Index(_sealed(header, b""), "it")
 
 
+@pytest.mark.parametrize("count", ["-1", "1e999", "1e15", "NaN", '"many"'])
+def test_a_count_that_cannot_be(tmp_path: Path, count: str) -> None:
+    """Of many shards the beginning of each index is believed only as far as its size allows."""
+    for number in range(2):
+        shard = write_tar(tmp_path / f"t-{number}.tar", numbered(3))
+        index_tar(shard)
+    path = tmp_path / "t-1.tar.fdx"
+    data = path.read_bytes()
+    end = 24 + int.from_bytes(data[16:24], "little")
+    header = data[24:end].rstrip().replace(b'"count": 3', b'"count": ' + count.encode())
+    path.write_bytes(_sealed(header, data[end:]))
+
+    with pytest.raises(StoreError, match=r"t-1\.tar\.fdx"):
+        open_store(f"{tmp_path}/t-*.tar")
+
+
 def test_columns_that_a_store_needs_must_be_there() -> None:
     """An index of something else is refused when it is opened, not when it is read."""
     Index(forged(), "it", ["offset"])
@@ -175,7 +191,7 @@ def test_a_list_does_not_wait_for_a_pipe(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.jpg")
 
     store = open_store([tmp_path / "a.jpg"])
-    with pytest.raises(StoreError, match="no regular file"):
+    with pytest.raises(StoreError, match="not a regular file"):
         store.read(0)
 
 

@@ -151,6 +151,57 @@ def test_a_dataset_that_is_not_there_is_named(tmp_path: Path) -> None:
         open_store(tmp_path / "a.h5", images="jpeg")
 
 
+def _external_link(file: Any, beside: Path) -> None:
+    file["jpeg"] = h5py.ExternalLink(beside, "/jpeg")
+
+
+def _external_group(file: Any, beside: Path) -> None:
+    file["other"] = h5py.ExternalLink(beside, "/")
+    file["jpeg"] = h5py.SoftLink("/other/jpeg")
+
+
+def _external_storage(file: Any, beside: Path) -> None:
+    file.create_dataset("jpeg", (4,), "V16", external=[(str(beside), 0, 64)])
+
+
+def _virtual(file: Any, beside: Path) -> None:
+    layout = h5py.VirtualLayout((4,), "V16")
+    layout[:] = h5py.VirtualSource(beside, "jpeg", (4,), "V16")
+    file.create_virtual_dataset("jpeg", layout)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
+@pytest.mark.parametrize("link", [_external_link, _external_group, _external_storage, _virtual])
+def test_datasets_in_other_files_are_refused(link: Any, tmp_path: Path) -> None:
+    """HDF5 opens what a link names, be it private or a FIFO without a writer; this does not."""
+    os.mkfifo(tmp_path / "pipe.h5")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        link(file, tmp_path / "pipe.h5")
+        file["own"] = np.zeros(4, "V16")
+
+    with pytest.raises(StoreError, match=r"a\.h5: .*jpeg.* lies in another file"):
+        open_store(tmp_path / "a.h5", images="jpeg")
+    with pytest.raises(StoreError, match=r"no dataset 'pictures', only: .*own"):
+        open_store(tmp_path / "a.h5", images="pictures")
+    assert len(open_store(tmp_path / "a.h5", images="own")) == 4
+
+
+def test_links_within_a_file_are_followed(tmp_path: Path) -> None:
+    """A dataset may be named by a soft link, in a group, or both; what ends nowhere is none."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["deep/down/jpeg"] = np.zeros(4, "V16")
+        file["short"] = h5py.SoftLink("/deep/down")
+        file["deep/up"] = h5py.SoftLink("down/jpeg")
+        file["round"] = h5py.SoftLink("/round")
+
+    for name in ("deep/down/jpeg", "/short/jpeg", "deep/up", "./short//jpeg"):
+        with open_store(tmp_path / "a.h5", images=name) as store:
+            assert len(store) == 4
+    for name in ("round", "short", "short/none", "deep/up/jpeg", "/"):
+        with pytest.raises(StoreError, match="there is no dataset"):
+            open_store(tmp_path / "a.h5", images=name)
+
+
 def test_decoded_pixels_are_refused(tmp_path: Path) -> None:
     """A dataset of pixels holds no encoded pictures, and the error says so."""
     with h5py.File(tmp_path / "a.h5", "w") as file:

@@ -104,9 +104,25 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
         open_store(f"{tmp_path}/other-*.tar")
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"shards": 5}', '{"shards": ["a"], "files": 3}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        "[]",
+        '{"shards": 5}',
+        '{"shards": ["a"], "files": 3}',
+        "[" * 100_000,
+        *(f'{{"shards": ["{name}"]}}' for name in ("../a", "/a", "x/a", "..", "", "a\\u0000")),
+        '{"shards": [5]}',
+        *(
+            f'{{"shards": ["a"], "files": [{{"name": "a", "items": {count}, "bytes": 1024}}]}}'
+            for count in ("-1", "3", "1e3", "true", "1e999", str(1 << 70))
+        ),
+    ],
+)
 def test_a_damaged_manifest_is_refused(tmp_path: Path, text: str) -> None:
-    """A manifest that is none is an error with its name."""
+    """A manifest that is none, or names what is not beside it, is an error with its name."""
     (tmp_path / "train.tar.json").write_text(text)
 
     with pytest.raises(StoreError, match=r"train\.tar\.json is damaged"):

@@ -35,14 +35,17 @@ class _Trickle(io.RawIOBase):
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
 def test_a_pipe_is_read(tmp_path: Path) -> None:
-    """A pipe is read as it comes, by its name."""
+    """A pipe that the caller has opened is read as it comes; by its name it is not opened."""
     data = write_tar(tmp_path / "t.tar", numbered(50)).read_bytes()
     os.mkfifo(tmp_path / "pipe.tar")
+    with pytest.raises(OSError, match=r"a FIFO .*pass the open file to stream_tar"):
+        next(stream_tar(tmp_path / "pipe.tar"))
     writer = threading.Thread(target=(tmp_path / "pipe.tar").write_bytes, args=(data,))
     writer.start()
 
-    found = list(stream_tar(tmp_path / "pipe.tar"))
-
+    with (tmp_path / "pipe.tar").open("rb") as pipe:
+        found = list(stream_tar(pipe))
+        assert not pipe.read().strip(b"\0")
     writer.join()
     assert [(bytes(each.data), each.target) for each in found] == [
         (picture(number), number) for number in range(50)

@@ -15,7 +15,12 @@ from torch_reference import (  # noqa: E402 - they need torch
 )
 
 from fastdecode import probe  # noqa: E402
-from fastdecode.torch.transforms import RandomResizedCrop, Resize, ResizeCenterCrop  # noqa: E402
+from fastdecode.torch.transforms import (  # noqa: E402
+    RandomResizedCrop,
+    RandomResizedCropFlipNormalize,
+    Resize,
+    ResizeCenterCropNormalize,
+)
 from fastdecode.torch.transforms.boxes import center_crop as place  # noqa: E402
 from fastdecode.torch.transforms.boxes import draw_box, draw_flip, resized  # noqa: E402
 
@@ -77,13 +82,15 @@ def test_the_box_of_a_transform_is_the_one_drawn() -> None:
     for seed in range(20):
         y, x, h, w = crop_params(header.height, header.width, *USUAL, seeded(seed))
 
-        _, geometry = RandomResizedCrop(8).with_geometry(PHOTO, generator=seeded(seed))
+        _, geometry = RandomResizedCropFlipNormalize(8).with_geometry(PHOTO, generator=seeded(seed))
 
         assert geometry.box == (x, y, x + w, y + h)
 
 
 @pytest.mark.parametrize(
-    "transform", [RandomResizedCrop(8, flip=0), ResizeCenterCrop(9, 8), Resize(8)], ids=repr
+    "transform",
+    [RandomResizedCropFlipNormalize(8, flip=0), ResizeCenterCropNormalize(9, 8), Resize(8)],
+    ids=repr,
 )
 def test_a_transform_without_flips_draws_none(transform: object) -> None:
     """With flip=0 the only numbers that are drawn are those of a random box."""
@@ -97,7 +104,7 @@ def test_a_transform_without_flips_draws_none(transform: object) -> None:
 
 def test_a_flip_is_one_draw_after_the_box() -> None:
     """A flip is decided by torch.rand(1), as RandomHorizontalFlip does, after the box is drawn."""
-    transform = RandomResizedCrop(8, flip=0.3)
+    transform = RandomResizedCropFlipNormalize(8, flip=0.3)
     flips = []
     for seed in range(60):
         rule = seeded(seed)

@@ -19,7 +19,12 @@ torch = pytest.importorskip("torch")
 from torchvision_doubles import TENSOR, compose, crop, resize  # noqa: E402
 
 from fastdecode.torch.dataset import DecodeDataset  # noqa: E402
-from fastdecode.torch.transforms import RandomResizedCrop, ResizeCenterCrop  # noqa: E402
+from fastdecode.torch.transforms import (  # noqa: E402
+    RandomResizedCrop,
+    RandomResizedCropFlipNormalize,
+    ResizeCenterCrop,
+    ResizeCenterCropNormalize,
+)
 
 PHOTOS = sorted((Path(fastdecode.__file__).parent / "samples").glob("*.jpg"))
 
@@ -78,7 +83,7 @@ def test_transforms_of_pictures_and_of_targets_are_called() -> None:
 
 def test_encoded_transform_is_given_the_bytes() -> None:
     """A transform of the package's own decodes by itself, from a path or from bytes."""
-    transform = ResizeCenterCrop(64, 48)
+    transform = ResizeCenterCropNormalize(64, 48)
     dataset = Photos(transform)
 
     for index in (0, 1):
@@ -105,7 +110,7 @@ def test_backend_and_orientation_reach_an_encoded_transform() -> None:
 
 def test_draws_come_from_the_generator_and_go_into_the_slot() -> None:
     """`load` hands on `generator` and `out`: the same seed fills a slot of a batch alike."""
-    dataset = Photos(RandomResizedCrop(32))
+    dataset = Photos(RandomResizedCropFlipNormalize(32))
     batch = torch.zeros(2, 3, 32, 32).contiguous(memory_format=torch.channels_last)
 
     image, target = dataset.load(2, generator=torch.Generator().manual_seed(7), out=batch[1])
@@ -131,7 +136,7 @@ def test_reduction_beside_an_encoded_transform_is_refused(
     options: dict[str, Any], inside: bool
 ) -> None:
     """The constructor says that the transform decides by itself what would be asked in vain."""
-    transform = ResizeCenterCrop(64, 48)
+    transform = ResizeCenterCropNormalize(64, 48)
     option = next(iter(options))
 
     with pytest.raises(ValueError, match=f"decides by itself.*{option}="):
@@ -140,7 +145,7 @@ def test_reduction_beside_an_encoded_transform_is_refused(
 
 def test_shape_and_type_of_samples_are_told() -> None:
     """A loader learns whether it can write straight into batch memory."""
-    fixed = Photos(RandomResizedCrop((32, 40), dtype=torch.uint8))
+    fixed = Photos(RandomResizedCrop((32, 40), dtype=torch.uint8, flip=0.5))
     fused = Photos(compose(resize((16, 24)), TENSOR))
     varying = Photos(compose(resize(16), TENSOR))
 
@@ -157,7 +162,7 @@ def test_isolated_only_where_no_unknown_code_draws() -> None:
         def __getitem__(self, index: int) -> Any:
             return super().__getitem__(index)
 
-    own = RandomResizedCrop(32)
+    own = RandomResizedCropFlipNormalize(32)
 
     assert Photos().isolated
     assert Photos(own, str).isolated
@@ -170,7 +175,7 @@ def test_isolated_only_where_no_unknown_code_draws() -> None:
 
 def test_batches_are_fetched_whole() -> None:
     """Torch's DataLoader gets its batches from `__getitems__`, of a Subset, too."""
-    dataset = Photos(ResizeCenterCrop(32, 24))
+    dataset = Photos(ResizeCenterCropNormalize(32, 24))
     subset = torch.utils.data.Subset(dataset, [4, 1, 0])
     images, targets = next(iter(torch.utils.data.DataLoader(subset, batch_size=3)))
 
@@ -200,7 +205,7 @@ def test_own_getitem_makes_the_batches() -> None:
 
 def test_pickled_dataset_gives_the_same_samples() -> None:
     """A used dataset can be pickled, without what it can work out again, and goes on as before."""
-    dataset = Photos(ResizeCenterCrop(64, 48), reduce=1, on_error="skip")
+    dataset = Photos(ResizeCenterCropNormalize(64, 48), reduce=1, on_error="skip")
     before = dataset[1]
     pickled = pickle.dumps(dataset)
     again = pickle.loads(pickled)
@@ -230,4 +235,4 @@ def test_repr_says_how_pictures_are_decoded() -> None:
     assert repr(Photos(reduce=2, backend="pillow")).endswith(
         "Decoding: whole pictures, nothing fused, reduce=2, backend='pillow'"
     )
-    assert "Decoding: by the transform" in repr(Photos(RandomResizedCrop(32)))
+    assert "Decoding: by the transform" in repr(Photos(RandomResizedCropFlipNormalize(32)))

@@ -17,7 +17,12 @@ from torchvision_doubles import TENSOR, center, compose, crop, flip, resize  # n
 
 from fastdecode.torch.dataset import DecodeDataset  # noqa: E402
 from fastdecode.torch.fusing import fuse  # noqa: E402
-from fastdecode.torch.transforms import RandomResizedCrop, ResizeCenterCrop  # noqa: E402
+from fastdecode.torch.transforms import (  # noqa: E402
+    RandomResizedCrop,
+    RandomResizedCropFlipNormalize,
+    ResizeCenterCrop,
+    ResizeCenterCropNormalize,
+)
 
 PHOTOS = sorted((Path(fastdecode.__file__).parent / "samples").glob("*.jpg"))
 
@@ -51,7 +56,7 @@ def small(image: Any) -> Any:
 def test_known_transform_is_fused() -> None:
     """The pieces of a torchvision pipeline are done while decoding, and shown by `repr`."""
     dataset = Photos(compose(resize(64), center(), TENSOR), quality="exact")
-    whole = ResizeCenterCrop(64, 48, mean=None, quality="exact")
+    whole = ResizeCenterCrop(64, 48, dtype=torch.float32, quality="exact")
 
     assert torch.equal(dataset[1][0], whole(PHOTOS[1].read_bytes()))
     assert "fused: Resize, CenterCrop, ToTensor" in repr(dataset)
@@ -85,9 +90,9 @@ def test_fusing_can_be_turned_off(options: dict[str, Any]) -> None:
 
 def test_transform_that_begins_with_our_own_takes_bytes_even_unfused() -> None:
     """A Compose around an `EncodedTransform` can be called with nothing but bytes."""
-    image, _ = Photos(compose(ResizeCenterCrop(64, 48), torch.neg), fuse=False)[0]
+    image, _ = Photos(compose(ResizeCenterCropNormalize(64, 48), torch.neg), fuse=False)[0]
 
-    assert torch.equal(image, -ResizeCenterCrop(64, 48)(PHOTOS[0].read_bytes()))
+    assert torch.equal(image, -ResizeCenterCropNormalize(64, 48)(PHOTOS[0].read_bytes()))
 
 
 def test_changing_the_transform_fuses_anew() -> None:
@@ -116,7 +121,9 @@ def test_targets_follow_the_reduced_picture() -> None:
 
 
 @pytest.mark.parametrize(
-    "transform", [RandomResizedCrop(32), compose(crop(size=(32, 32)), TENSOR)], ids=["own", "fused"]
+    "transform",
+    [RandomResizedCropFlipNormalize(32), compose(crop(size=(32, 32)), TENSOR)],
+    ids=["own", "fused"],
 )
 def test_targets_follow_the_crop(transform: Any) -> None:
     """`map_target` is given the crop that was drawn for this very sample."""

@@ -170,7 +170,7 @@ def test_function_decides() -> None:
 def test_what_stands_in_is_copied_as_it_is(kind: Any, dtype: Any) -> None:
     """The type of a slot may be another; where it is the transform's own, numbers are kept."""
     picture = torch.full((3, 24, 24), 7, dtype=kind)
-    transform = RandomResizedCrop(24, dtype=dtype)
+    transform = RandomResizedCrop(24, dtype=dtype, flip=0.5)
     dataset = Listed(CUT, transform=transform, on_error=lambda *_: (picture, -1))
     slot = torch.empty(3, 24, 24, dtype=dtype)
 

@@ -19,7 +19,7 @@ torch = pytest.importorskip("torch")
 from torchvision_doubles import TENSOR, compose, resize  # noqa: E402
 
 from fastdecode.torch.folder import ImageFolder  # noqa: E402
-from fastdecode.torch.transforms import ResizeCenterCrop  # noqa: E402
+from fastdecode.torch.transforms import ResizeCenterCropNormalize  # noqa: E402
 
 CUT = Path(__file__).parent / "data" / "malformed" / "gen_jpg_cut667.jpg"
 
@@ -173,7 +173,7 @@ def test_error_of_a_loader_names_the_file_once(root: Path) -> None:
 
 def test_loader_may_give_bytes_to_an_encoded_transform(root: Path) -> None:
     """A loader that reads, from an archive for instance, and does not decode, goes with it."""
-    transform = ResizeCenterCrop(32, 24)
+    transform = ResizeCenterCropNormalize(32, 24)
     dataset = ImageFolder(root, transform, loader=lambda path: Path(path).read_bytes())
 
     assert torch.equal(dataset[0][0], transform(Path(dataset.samples[0][0]).read_bytes()))
@@ -261,7 +261,10 @@ def test_repr_is_torchvisions_and_one_part_more(root: Path) -> None:
         "Target transform: Double(",
         "                    x",
         "                  )",
-        "    Decoding: whole pictures, nothing fused",
+        (
+            "    Decoding: whole pictures, nothing fused "
+            "(it begins with Double, which is not one of the transforms known here)"
+        ),
     ]
     assert "    Decoding: Fused(\n      fused: Resize, ToTensor\n" in repr(
         ImageFolder(root, compose(resize(8), TENSOR))

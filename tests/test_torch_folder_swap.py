@@ -12,7 +12,7 @@ from class_tree import make_tree
 torch = pytest.importorskip("torch")
 
 from fastdecode.torch.folder import ImageFolder  # noqa: E402
-from fastdecode.torch.transforms import ResizeCenterCrop  # noqa: E402
+from fastdecode.torch.transforms import ResizeCenterCropNormalize  # noqa: E402
 
 CUT = Path(__file__).parent / "data" / "malformed" / "gen_jpg_cut667.jpg"
 
@@ -27,8 +27,8 @@ def test_spawned_workers_decode_and_tell_of_damage(
 ) -> None:
     """DataLoader works with spawned workers, which warn of what they skip."""
     shutil.copy(CUT, root / "b" / "2.jpg")  # and behind the link in a/
-    dataset = ImageFolder(root, ResizeCenterCrop(32, 24), on_error="skip")
-    whole = ImageFolder(root, ResizeCenterCrop(32, 24))
+    dataset = ImageFolder(root, ResizeCenterCropNormalize(32, 24), on_error="skip")
+    whole = ImageFolder(root, ResizeCenterCropNormalize(32, 24))
     loader = torch.utils.data.DataLoader(
         dataset, batch_size=4, num_workers=1, multiprocessing_context="spawn"
     )

@@ -58,14 +58,14 @@ def reduction(transform: Any, data: bytes) -> int:
 
 WHOLE = [
     Resize(90, **BYTES),
-    Resize(90, 1.0, **BYTES),
-    Resize((61, 140), 1.0, **BYTES),
+    Resize(90, flip=1.0, **BYTES),
+    Resize((61, 140), flip=1.0, **BYTES),
     Resize(180, **BYTES),
     Resize(400, quality="exact", **BYTES),
     ResizeCenterCrop(93, 77, **BYTES),
-    ResizeCenterCrop(93, (77, 64), 1.0, **BYTES),
-    ResizeCenterCrop((200, 230), (151, 222), 1.0, **BYTES),
-    ResizeCenterCrop(80, (131, 90), 1.0, **BYTES),  # padded above and below
+    ResizeCenterCrop(93, (77, 64), flip=1.0, **BYTES),
+    ResizeCenterCrop((200, 230), (151, 222), flip=1.0, **BYTES),
+    ResizeCenterCrop(80, (131, 90), flip=1.0, **BYTES),  # padded above and below
     ResizeCenterCrop(80, (131, 150), **BYTES),  # and at both sides
 ]
 
@@ -105,7 +105,7 @@ def test_a_mark_is_found_in_random_crops(value: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "transform", [*WHOLE, RandomResizedCrop((71, 64), (0.4, 1.0), **BYTES)], ids=repr
+    "transform", [*WHOLE, RandomResizedCrop((71, 64), (0.4, 1.0), **BYTES, flip=0.5)], ids=repr
 )
 def test_a_mask_lies_on_its_picture(transform: Any) -> None:
     """A mask that is mapped covers just what is bright in the result, padding included."""

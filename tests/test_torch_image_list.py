@@ -16,11 +16,11 @@ from fastdecode import DecodeError, decode
 torch = pytest.importorskip("torch")
 
 from fastdecode.torch.image_list import ImageList  # noqa: E402
-from fastdecode.torch.transforms import ResizeCenterCrop  # noqa: E402
+from fastdecode.torch.transforms import ResizeCenterCropNormalize  # noqa: E402
 
 FOLDER = Path(fastdecode.__file__).parent / "samples"
 NAMES = ["casa-mila.jpg", "canyon-wren.jpg", "perched-osprey.jpg"]
-CROP = ResizeCenterCrop(32, 24)
+CROP = ResizeCenterCropNormalize(32, 24)
 
 
 def written(folder: Path, text: str, name: str = "list.csv") -> Path:

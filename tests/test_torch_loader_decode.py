@@ -31,9 +31,9 @@ from fastdecode import DecodeError, stats  # noqa: E402
 from fastdecode.torch.loader import Loader  # noqa: E402
 from fastdecode.torch.transforms import (  # noqa: E402
     Normalize,
-    RandomResizedCrop,
+    RandomResizedCropFlipNormalize,
     Resize,
-    ResizeCenterCrop,
+    ResizeCenterCropNormalize,
 )
 
 pytestmark = pytest.mark.usefixtures("with_the_others")
@@ -43,10 +43,10 @@ pytestmark = pytest.mark.usefixtures("with_the_others")
     "transform",
     [
         EXACT,
-        RandomResizedCrop((30, 20), flip=1.0, quality="exact"),
-        ResizeCenterCrop(30, 24, quality="exact"),
-        ResizeCenterCrop(80, 24, quality="exact", flip=0.5),
-        Resize((50, 30), mean=None, quality="exact"),
+        RandomResizedCropFlipNormalize((30, 20), flip=1.0, quality="exact"),
+        ResizeCenterCropNormalize(30, 24, quality="exact"),
+        ResizeCenterCropNormalize(80, 24, quality="exact", flip=0.5),
+        Resize((50, 30), dtype=torch.float32, quality="exact"),
     ],
     ids=repr,
 )

@@ -26,7 +26,7 @@ from loading import Pictures, copies, crew, drawing, eventually, same, targets  
 from fastdecode import DecodeError, UnknownBackend, register  # noqa: E402
 from fastdecode.torch import decoding, delivery  # noqa: E402
 from fastdecode.torch.loader import Loader  # noqa: E402
-from fastdecode.torch.transforms import RandomResizedCrop, Resize  # noqa: E402
+from fastdecode.torch.transforms import RandomResizedCrop, RandomResizedCropFlipNormalize, Resize  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("with_the_others")
 
@@ -182,7 +182,7 @@ def test_auto_takes_a_batch_backend_that_works() -> None:
         assert loader.decoding.backend is None
         assert "decode='cpu' (the CPU decodes: its transform (function)" in repr(loader)
         assert double.asked == []
-        dataset.transform = RandomResizedCrop(24)
+        dataset.transform = RandomResizedCropFlipNormalize(24)
         iter(loader)
         assert "decode='double' (double decodes" in repr(loader)
 

@@ -16,17 +16,22 @@ from fastdecode.torch.delivery import Delivery  # noqa: E402
 from fastdecode.torch.loader import Loader  # noqa: E402
 from fastdecode.torch.transfer import Transfer  # noqa: E402
 from fastdecode.torch.transforms import (  # noqa: E402
+    IMAGENET_MEAN,
+    IMAGENET_STD,
     RandomResizedCrop,
+    RandomResizedCropFlipNormalize,
     Resize,
     ResizeCenterCrop,
 )
 
 TRANSFORMS = [
-    RandomResizedCrop(24),
-    RandomResizedCrop((20, 31), quality="exact", mean=(0.1, 0.2, 0.3), std=(0.5, 2.0, 1.0)),
-    ResizeCenterCrop(40, 60, mean=None),
-    Resize((16, 18), flip=0.5),
-    Fused(RandomResizedCrop(24, flip=0.0), draws=1),
+    RandomResizedCropFlipNormalize(24),
+    RandomResizedCrop(
+        (20, 31), quality="exact", mean=(0.1, 0.2, 0.3), std=(0.5, 2.0, 1.0), flip=0.5
+    ),
+    ResizeCenterCrop(40, 60, dtype=torch.float32),
+    Resize((16, 18), flip=0.5, mean=IMAGENET_MEAN, std=IMAGENET_STD),
+    Fused(RandomResizedCropFlipNormalize(24, flip=0.0), draws=1),
 ]
 
 
@@ -180,8 +185,12 @@ class Own(Pictures):
     [
         (Plain(lambda index: index), {}, "Plain is none of this package's datasets"),
         (Pictures(drawing), {}, "its transform .* is not one that is done while decoding"),
-        (Pictures(Fused(RandomResizedCrop(24), [drawing])), {}, "comes after"),
-        (Pictures(RandomResizedCrop(24, dtype=torch.uint8)), {}, "normalises nothing.*float32"),
+        (Pictures(Fused(RandomResizedCropFlipNormalize(24), [drawing])), {}, "comes after"),
+        (
+            Pictures(RandomResizedCrop(24, dtype=torch.uint8, flip=0.5)),
+            {},
+            "normalises nothing.*float32",
+        ),
         (Pictures(Resize(24)), {}, "its pictures differ in size"),
         (Own(), {}, "Own has its own load"),
         (Pictures(), {"collate_fn": list}, "collate_fn gets samples.*Leave out collate_fn"),
@@ -207,16 +216,18 @@ def test_a_transform_may_change_between_epochs() -> None:
     dataset = Pictures()
     with later(dataset, 4, threads=2) as loader:
         copies(loader)
-        dataset.transform = RandomResizedCrop(12, mean=None)
+        dataset.transform = RandomResizedCrop(12, dtype=torch.float32, flip=0.5)
         second = copies(loader)
         dataset.transform = drawing
         with pytest.raises(ValueError, match="is not possible"):
             iter(loader)
-        dataset.transform = RandomResizedCrop(24)
+        dataset.transform = RandomResizedCropFlipNormalize(24)
         third = copies(loader)
 
         assert loader.epoch == 3
-    with Loader(Pictures(RandomResizedCrop(12, mean=None)), 4, threads=2) as plain:
+    with Loader(
+        Pictures(RandomResizedCrop(12, dtype=torch.float32, flip=0.5)), 4, threads=2
+    ) as plain:
         plain.set_epoch(1)
         assert same(copies(plain), second)
     assert targets(third) == targets(second)

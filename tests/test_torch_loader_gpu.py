@@ -76,7 +76,7 @@ def photos() -> list[bytes]:
 
 def loader(decode: str, size: int = 64, **options: Any) -> Loader:
     dtype = options.pop("dtype", torch.float32)
-    dataset = Files(photos(), RandomResizedCrop(size, dtype=dtype, quality="exact"))
+    dataset = Files(photos(), RandomResizedCrop(size, dtype=dtype, quality="exact", flip=0.5))
     return Loader(dataset, 8, True, seed=1, threads=4, device="cuda", decode=decode, **options)
 
 

@@ -25,7 +25,7 @@ except BackendUnavailable as error:
     pytest.skip(str(error), allow_module_level=True)
 
 TRANSFORMS = [
-    RandomResizedCrop(64, dtype=torch.uint8, quality="exact"),
+    RandomResizedCrop(64, dtype=torch.uint8, quality="exact", flip=0.5),
     ResizeCenterCrop(72, 64, dtype=torch.uint8, quality="exact"),
 ]
 
@@ -56,7 +56,7 @@ def test_every_kind_of_file_joins_in_order() -> None:
     """Of all kinds of JPEG, other formats and damaged files, the same are shown and skipped."""
     rows = samples("jpeg_kinds", "formats", "malformed")
     files = [row.path.read_bytes() for row in rows]
-    exact = RandomResizedCrop(24, quality="exact", dtype=torch.uint8)
+    exact = RandomResizedCrop(24, quality="exact", dtype=torch.uint8, flip=0.5)
 
     ours, theirs = (run(files, exact, **one) for one in ({"decode": "nvimgcodec"}, {}))
     shown = {label: image for batch in ours[0] for image, label in by_label(batch)}

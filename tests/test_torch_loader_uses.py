@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from functools import partial
 
 import pytest
 
@@ -11,6 +12,8 @@ torch = pytest.importorskip("torch")
 from loading import Pictures, same  # noqa: E402
 from torch.utils.data import RandomSampler, Subset, WeightedRandomSampler  # noqa: E402
 
+from fastdecode import FastDecodeError  # noqa: E402
+from fastdecode.torch import DevicePrefetcher  # noqa: E402
 from fastdecode.torch.loader import Loader  # noqa: E402
 
 
@@ -42,6 +45,18 @@ def test_device_that_is_missing_is_told_of_at_once() -> None:
         pytest.skip("there is a CUDA device")
     with pytest.raises(RuntimeError, match="cannot be used"):
         Loader(Pictures(), 4, device="cuda")
+    for make in (partial(Loader, Pictures()), partial(DevicePrefetcher, [])):
+        with pytest.raises(FastDecodeError, match="'cuda' cannot be used: PyTorch"):
+            make(device="cuda")
+
+
+def test_what_is_no_device_is_a_wrong_argument() -> None:
+    """A name that PyTorch does not know is a ValueError, and a number of nothing a TypeError."""
+    for make in (partial(Loader, Pictures()), partial(DevicePrefetcher, [])):
+        with pytest.raises(ValueError, match="there is no device 'gpu'"):
+            make(device="gpu")
+        with pytest.raises(TypeError, match="device must be a name"):
+            make(device=1.5)
 
 
 def test_loader_can_be_pickled() -> None:

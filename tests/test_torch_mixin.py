@@ -16,7 +16,9 @@ from fastdecode import DecodeError, Ranking, UnknownBackend, decode, preference,
 
 torch = pytest.importorskip("torch")
 
+from fastdecode.torch.image_list import ImageList  # noqa: E402
 from fastdecode.torch.mixin import DecodeMixin  # noqa: E402
+from fastdecode.torch.transforms import ResizeCenterCrop  # noqa: E402
 
 PHOTO = Path(fastdecode.__file__).parent / "samples" / "canyon-wren.jpg"
 DATA = PHOTO.read_bytes()
@@ -222,3 +224,39 @@ def _told(samples: list[Any]) -> tuple[int, list[str]]:
     found = preference.preferred()
     assert isinstance(found, Ranking)
     return torch.get_num_threads(), [cell.format for cell in found.orders]
+
+
+def test_transformed_is_as_torchvisions_datasets_have_it() -> None:
+    """A Pillow image goes through the dataset's own transform; `decode` gives an array without."""
+    photos = Photos([PHOTO])
+    photos.reduce = 4
+
+    assert isinstance(photos.transformed(PHOTO), PillowImage.Image)
+    photos.transform = lambda image: (type(image).__name__, image.size)
+    height, width = decode(DATA, 4).shape[:2]
+    assert photos.transformed(DATA) == ("Image", (width, height))
+    photos.output = "tensor"
+    assert photos.transformed(DATA)[0] == "Tensor"
+    assert isinstance(photos.decode(DATA), torch.Tensor)
+    photos.output = None
+    assert np.array_equal(photos.decode(DATA), decode(DATA, 4))
+
+
+def test_transformed_hands_bytes_to_a_transform_that_takes_them() -> None:
+    """One that decodes by itself gets the file; options that it would pass over are refused."""
+    photos = Photos([PHOTO])
+    photos.transform = ResizeCenterCrop(64, 48)
+    expected = photos.transform(DATA)
+
+    assert torch.equal(photos.transformed(PHOTO), expected)
+    assert torch.equal(photos.transformed(DATA), expected)
+    photos.reduce = 2
+    with pytest.raises(ValueError, match="reduce=2 can have no effect"):
+        photos.transformed(PHOTO)
+
+
+def test_transformed_of_a_whole_dataset_is_its_sample() -> None:
+    """A `DecodeDataset` gives of any file what its own samples are made of."""
+    listed = ImageList([PHOTO], transform=ResizeCenterCrop(64, 48))
+
+    assert torch.equal(listed.transformed(DATA), listed[0])

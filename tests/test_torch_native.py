@@ -30,18 +30,22 @@ from fastdecode import DecodeError, use  # noqa: E402
 from fastdecode.torch.loader import Loader  # noqa: E402
 from fastdecode.torch.order import sample_seed  # noqa: E402
 from fastdecode.torch.transforms import (  # noqa: E402
+    IMAGENET_MEAN,
+    IMAGENET_STD,
     RandomResizedCrop,
+    RandomResizedCropFlipNormalize,
     Resize,
     ResizeCenterCrop,
+    ResizeCenterCropNormalize,
 )
 
 COUNT = len(SOURCES)
 FOR_CORE = sum(for_core for _, for_core in SOURCES)
 TRANSFORMS = [
     CROP,
-    RandomResizedCrop((24, 40), (0.5, 1), (1, 2), 0.2, dtype=torch.uint8, headroom=2),
-    RandomResizedCrop(33, quality="exact", mean=None),
-    ResizeCenterCrop(44, 40, 0.5),
+    RandomResizedCrop((24, 40), (0.5, 1), (1, 2), flip=0.2, dtype=torch.uint8, headroom=2),
+    RandomResizedCrop(33, quality="exact", dtype=torch.float32, flip=0.5),
+    ResizeCenterCropNormalize(44, 40, flip=0.5),
     Resize((33, 40), dtype=torch.uint8),
 ]
 
@@ -126,7 +130,7 @@ def test_mistakes_of_the_user_are_raised_where_they_belong() -> None:
         epoch(Wrong(*[PLAIN] * 8), 4, threads=2)
     with pytest.raises(ZeroDivisionError):
         epoch(Sources(*[PLAIN] * 8, target_transform=lambda at: 1 // (at - 3)), 4, threads=2)
-    for transform in (Odd(40), RandomResizedCrop(40, ratio=(3, 4), scale=(1, 1))):
+    for transform in (Odd(40), RandomResizedCropFlipNormalize(40, ratio=(3, 4), scale=(1, 1))):
         said = []
         for threads in (0, 2):
             try:
@@ -189,7 +193,10 @@ def test_without_the_core_pixels_differ_by_a_level(
     """``FASTDECODE_DISABLE=native`` gives the pixels of torch and Pillow, one level off at most."""
     dtype = torch.float32 if floats else torch.uint8
     level = 1 / 255 / 0.224 + 1e-5 if floats else 1
-    for transform in (RandomResizedCrop(40, dtype=dtype), ResizeCenterCrop(44, 40, dtype=dtype)):
+    for transform in (
+        RandomResizedCrop(40, dtype=dtype, flip=0.5),
+        ResizeCenterCrop(44, 40, dtype=dtype),
+    ):
         dataset = mixed(transform=transform)
         ours = epoch(dataset, 20, threads=2)
         count = made.total
@@ -218,7 +225,7 @@ def test_the_core_is_used_only_where_nothing_speaks_against_it(made: Made) -> No
     expected = epoch(Sources(*sources), 6, threads=0)
     for dataset in (
         Sources(*sources, backend="pillow"),
-        Sources(*sources, transform=Crops(40)),
+        Sources(*sources, transform=Crops(40, flip=0.5, mean=IMAGENET_MEAN, std=IMAGENET_STD)),
         Loads(*sources),
     ):
         batch = epoch(dataset, 6, threads=2)[0]

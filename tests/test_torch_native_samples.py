@@ -29,7 +29,7 @@ from torch.utils.data import DataLoader  # noqa: E402
 
 from fastdecode import DecodeError  # noqa: E402
 from fastdecode.torch.fusing import Fused  # noqa: E402
-from fastdecode.torch.transforms import RandomResizedCrop  # noqa: E402
+from fastdecode.torch.transforms import RandomResizedCropFlipNormalize  # noqa: E402
 
 pytestmark = [pytest.mark.filterwarnings(warning) for warning in PROCESSES]
 FOR_CORE = sum(for_core for _, for_core in SOURCES)
@@ -126,7 +126,7 @@ def test_torchs_loader_gives_what_it_gave(made: Made) -> None:
 
     assert [batch[1].tolist() for batch in batches[0]] == [b[1].tolist() for b in batches[1]]
     assert made.total == FOR_CORE  # of this process
-    fixed = mixed(transform=RandomResizedCrop(40, (1, 1), (1, 1), 0))
+    fixed = mixed(transform=RandomResizedCropFlipNormalize(40, (1, 1), (1, 1), flip=0))
     ours = epoch(fixed, 5, threads=2)
     assert same(ours, copies(DataLoader(fixed, 5, num_workers=2)))
 

@@ -23,7 +23,7 @@ from native_lane import (  # noqa: E402
 )
 
 from fastdecode.torch.loader import Loader  # noqa: E402
-from fastdecode.torch.transforms import RandomResizedCrop  # noqa: E402
+from fastdecode.torch.transforms import RandomResizedCropFlipNormalize  # noqa: E402
 
 
 def test_what_is_not_for_the_core_is_dealt_to_all_threads(made: Made) -> None:
@@ -50,7 +50,9 @@ def test_what_is_not_for_the_core_is_dealt_to_all_threads(made: Made) -> None:
 def test_closing_in_the_middle_of_a_batch() -> None:
     """Threads end, nobody hangs, and the next epoch is whole."""
     eventually(lambda: crew() == [])
-    dataset = Sources(*[str(path) for path in PHOTOS] * 20, transform=RandomResizedCrop(100))
+    dataset = Sources(
+        *[str(path) for path in PHOTOS] * 20, transform=RandomResizedCropFlipNormalize(100)
+    )
     loader = Loader(dataset, 30, threads=2)
     for _ in range(3):
         next(iter(loader))

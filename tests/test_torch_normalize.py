@@ -85,13 +85,33 @@ def test_an_out_that_does_not_fit_is_left_alone(out: Any) -> None:
 
 @pytest.mark.parametrize(
     "pixels",
-    [LEVELS.float(), LEVELS[:1], LEVELS.permute(1, 2, 0), LEVELS[0]],
-    ids=["floats", "one channel", "channels last", "a plane"],
+    [LEVELS.int(), LEVELS[:1], LEVELS.permute(1, 2, 0), LEVELS[0].float()],
+    ids=["integers", "one channel", "channels last", "a plane"],
 )
 def test_other_pixels_are_refused(pixels: Any) -> None:
-    """Floats, which may be normalised already, and wrong shapes are errors that say so."""
-    with pytest.raises(ValueError, match=r"takes uint8 pixels of shape \(\.\.\., 3, H, W\)"):
+    """Integers of other types, and wrong shapes, are errors that say so."""
+    with pytest.raises(
+        ValueError, match=r"takes uint8 pixels or floats of shape \(\.\.\., 3, H, W\)"
+    ):
         Normalize()(pixels)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
+@pytest.mark.parametrize("inplace", [False, True])
+def test_floats_are_normalised_as_they_are(dtype: Any, inplace: bool) -> None:
+    """As by torchvision: in their own type, without scaling; in place only if asked for."""
+    values = (LEVELS / 255).to(dtype)
+    mean, std = (torch.tensor(three, dtype=dtype).view(3, 1, 1) for three in (MEAN, STD))
+    given, out = values.clone(), torch.zeros((16, 16, 3), dtype=dtype).permute(2, 0, 1)
+
+    result = Normalize(inplace=inplace)(given)
+
+    assert (result is given) == inplace
+    assert torch.equal(given, result if inplace else values)
+    assert torch.equal(result, (values - mean) / std)
+    assert Normalize()(values, out=out) is out
+    assert torch.equal(out, result)
+    assert torch.equal(Normalize(None)(values), values)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +132,10 @@ def test_wrong_means_are_refused(arguments: dict[str, Any], message: str) -> Non
 
 
 def test_means_come_as_arrays_too() -> None:
-    """Lists, arrays and tensors of three numbers are as good as a tuple."""
+    """Lists, arrays and tensors of three numbers are as good as a tuple; one is for all three."""
+    assert (
+        repr(Normalize([0.5], [0.25])) == "Normalize(mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))"
+    )
     for kind in (list, np.array, torch.tensor):
         assert repr(Normalize(kind([0.5, 0.25, 0.0]), kind([0.5, 1.0, 2.0]))) == (
             "Normalize(mean=(0.5, 0.25, 0.0), std=(0.5, 1.0, 2.0))"

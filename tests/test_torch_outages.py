@@ -85,7 +85,7 @@ def test_pytorchs_dataloader_is_told_too(uri: str, server: Fault) -> None:
     dataset = StoreDataset(
         uri, SMALL, store_options={"storage_options": server.options}, on_error="skip"
     )
-    server.always("AccessDenied", after=9)
+    server.always("AccessDenied", after=4)  # opening it again, and a batch
     batches = DataLoader(dataset, BATCH, num_workers=1, multiprocessing_context="spawn", timeout=60)
     with pytest.raises(OSError, match=r"t\.tar"):
         list(batches)

@@ -14,8 +14,9 @@ from fastdecode.stores import create_store, open_store
 torch = pytest.importorskip("torch")
 fsspec = pytest.importorskip("fsspec")
 
-from loading import COUNT, Pictures, copies, encoded, same  # noqa: E402
+from loading import COUNT, PROCESSES, Pictures, copies, encoded, same  # noqa: E402
 from s3_server import BUCKET, Server, s3_server  # noqa: E402
+from torch.utils.data import DataLoader  # noqa: E402
 
 from fastdecode.errors import StoreError  # noqa: E402
 from fastdecode.torch import DecodeDataset, Loader, StoreDataset  # noqa: E402
@@ -120,6 +121,24 @@ def test_damage_is_told_as_without(shards: str, server: Server, tmp_path: Path) 
         pytest.raises(StoreError, match=r"04\.jpg"),
     ):
         list(loader)
+
+
+@pytest.mark.filterwarnings(*PROCESSES)
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_pytorchs_dataloader_reads_a_batch_at_once(shards: str, server: Server) -> None:
+    """In the process itself, and in worker processes of either loader: a request for each shard."""
+    dataset = opened(shards, server, on_error="skip")
+    dataset.transform = SMALL
+    expected = [dataset[index][0] for index in range(COUNT)]
+    server.asked.clear()
+    ((images, targets),) = DataLoader(dataset, COUNT)
+
+    assert torch.equal(images, torch.stack(expected))
+    assert server.asked["GET", ".tar"] == SHARDS
+    with Loader(dataset, COUNT, workers=1) as loader:
+        ((again, same_targets),) = copies(loader)
+    assert torch.equal(again, images)
+    assert torch.equal(targets, same_targets)
 
 
 def test_any_dataset_may_be_read_ahead(tmp_path: Path) -> None:

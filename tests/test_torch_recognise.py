@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,10 @@ torch = pytest.importorskip("torch")
 
 from torchvision_doubles import (  # noqa: E402
     BICUBIC,
+    BILINEAR,
     FLOAT,
     MEAN,
+    NEAREST,
     STD,
     TENSOR,
     center,
@@ -25,31 +28,84 @@ from torchvision_doubles import (  # noqa: E402
     flip,
     normalize,
     resize,
+    timm,
     v1,
     v2,
 )
 
+from fastdecode.torch import ImageList  # noqa: E402
 from fastdecode.torch.fusing import fuse  # noqa: E402
 from fastdecode.torch.recognise import flatten  # noqa: E402
 from fastdecode.torch.transforms import (  # noqa: E402
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    Normalize,
     RandomResizedCrop,
+    RandomResizedCropFlipNormalize,
     Resize,
     ResizeCenterCrop,
 )
+from fastdecode.torch.transforms.crops import RandomResizedCropAndInterpolation  # noqa: E402
 
 PHOTO = (Path(fastdecode.__file__).parent / "samples" / "canyon-wren.jpg").read_bytes()
 BYTES: dict[str, Any] = {"mean": None, "dtype": torch.uint8}
-PLAIN: dict[str, Any] = {"mean": None}
+PLAIN: dict[str, Any] = {"dtype": torch.float32}
+
+BICUBICALLY: dict[str, Any] = {"interpolation": "bicubic"}
+
+WEIGHTS: dict[str, Any] = {
+    "crop_size": [48],
+    "resize_size": [64],
+    "mean": list(MEAN),
+    "std": list(STD),
+    "interpolation": BILINEAR,
+    "antialias": True,
+}
+
+
+class Calls:
+    """Somebody's own, as the presets of torchvision's references: it calls, and does no more."""
+
+    def __init__(self, pipeline: Any) -> None:
+        self.pipeline = pipeline
+
+    def __call__(self, picture: Any) -> Any:
+        """Do what the pipeline does."""
+        return self.pipeline(picture)
+
+
+class Rotates(Calls):
+    def __call__(self, picture: Any) -> Any:
+        return self.pipeline(picture.rotate(90))
+
+
+def timm_crop(*modes: Any) -> Any:
+    ranges = {"scale": (0.08, 1.0), "ratio": (0.75, 4 / 3)}
+    mode = modes[0] if len(modes) == 1 else modes
+    return timm("RandomResizedCropAndInterpolation", size=(64, 64), interpolation=mode, **ranges)
+
+
+def _same(x: Any) -> Any:
+    return x
+
+
+def _to_rgb(image: Any) -> Any:
+    """Convert."""
+    return image.convert("RGB")
+
 
 KNOWN = {
     "train": (
         [crop(), flip(), TENSOR, normalize()],
-        RandomResizedCrop(64, mean=MEAN, std=STD),
+        RandomResizedCrop(64, mean=MEAN, std=STD, flip=0.5),
     ),
     "eval": ([resize(), center(), TENSOR], ResizeCenterCrop(64, 48, **PLAIN)),
     "one side in a list": ([resize([64]), center(), TENSOR], ResizeCenterCrop(64, 48, **PLAIN)),
     "both sides": ([resize([40, 50]), v1("PILToTensor")], Resize((40, 50), **BYTES)),
-    "flip last": ([resize(), TENSOR, normalize(), flip(1)], Resize(64, 1.0, mean=MEAN, std=STD)),
+    "flip last": (
+        [resize(), TENSOR, normalize(), flip(1)],
+        Resize(64, flip=1.0, mean=MEAN, std=STD),
+    ),
     "crop after ToTensor": ([resize(), TENSOR, center()], ResizeCenterCrop(64, 48, **PLAIN)),
     "one mean": (
         [crop(), TENSOR, normalize([0.5], [0.25])],
@@ -57,15 +113,55 @@ KNOWN = {
     ),
     "nested": (
         [compose(crop(scale=[0.5, 1]), flip()), compose(v1("PILToTensor"), FLOAT)],
-        RandomResizedCrop(64, (0.5, 1), **PLAIN),
+        RandomResizedCrop(64, (0.5, 1), **PLAIN, flip=0.5),
     ),
     "tensors in v2": (
         [v2("PILToTensor"), crop(v2), flip(), FLOAT, v2("ToPureTensor")],
-        RandomResizedCrop(64, **PLAIN),
+        RandomResizedCrop(64, **PLAIN, flip=0.5),
     ),
     "v2's words": (
         [crop(v2, interpolation="bilinear"), TENSOR],
         RandomResizedCrop(64, flip=0, **PLAIN),
+    ),
+    "bicubic": (
+        [crop(interpolation=BICUBIC), TENSOR],
+        RandomResizedCrop(64, **PLAIN, **BICUBICALLY),
+    ),
+    "bicubic by Pillow's constant": (
+        [resize(interpolation=3), center(), TENSOR],
+        ResizeCenterCrop(64, 48, **PLAIN, **BICUBICALLY),
+    ),
+    "timm's train": (
+        [timm_crop(BILINEAR), flip(), timm("MaybeToTensor"), normalize(torch.tensor(MEAN))],
+        RandomResizedCropAndInterpolation(64, flip=0.5, mean=torch.tensor(MEAN), std=STD),
+    ),
+    "timm's bytes": (
+        [timm_crop(BICUBIC), timm("MaybePILToTensor"), timm("MaybeToTensor")],
+        RandomResizedCropAndInterpolation(64, **BICUBICALLY),
+    ),
+    "timm's ToTensor": (
+        [resize(), timm("ToTensor", dtype=torch.float32)],
+        Resize(64, mean=(0, 0, 0), std=[1 / 255] * 3),
+    ),
+    "calls its pipeline": (
+        [Calls(compose(Calls(crop()), flip())), TENSOR],
+        RandomResizedCrop(64, flip=0.5, **PLAIN),
+    ),
+    "does nothing": (
+        [
+            v1("Lambda", lambd=_same),
+            _to_rgb,
+            v2("RGB"),
+            torch.nn.Identity(),
+            resize(),
+            TENSOR,
+            _same,
+        ],
+        Resize(64, **PLAIN),
+    ),
+    "weights' preset": (
+        [double("torchvision.transforms._presets", "ImageClassification", **WEIGHTS)],
+        ResizeCenterCrop(64, 48, mean=MEAN, std=STD),
     ),
     "Pillow's constant": ([resize(interpolation=2), TENSOR], Resize(64, **PLAIN)),
     "antialias of Pillow": ([resize(antialias="warn"), TENSOR], Resize(64, **PLAIN)),
@@ -91,7 +187,12 @@ def test_known_pipelines_become_one_transform(name: str) -> None:
 
 UNKNOWN = {
     "not torchvision's": double("mine", "Resize", size=64),
-    "bicubic": crop(interpolation=BICUBIC),
+    "nearest": crop(interpolation=NEAREST),
+    "timm's of another filter": timm_crop(NEAREST),
+    "timm's order of filters": timm_crop(BICUBIC, BILINEAR),
+    "timm's crop of tensors": compose(timm("MaybePILToTensor"), timm_crop(BILINEAR)),
+    "does more than call": Rotates(crop()),
+    "converts to grey": compose(lambda image: image.convert("L"), crop()),
     "a word in v1": resize(interpolation="bilinear"),
     "antialias of 0.16 on tensors": compose(v1("PILToTensor"), resize(antialias="warn")),
     "no antialias": compose(v1("PILToTensor"), crop(antialias=None)),
@@ -130,6 +231,8 @@ STOPS = {
     "normalised bytes": ([resize(), v1("PILToTensor"), normalize()], 2),
     "normalised twice": ([resize(), TENSOR, normalize(), normalize()], 3),
     "no deviation": ([resize(), TENSOR, normalize(std=(0.2, 0, 0.2))], 2),
+    "half of timm": ([resize(), timm("ToTensor", dtype=torch.half)], 1),
+    "RGB of a tensor": ([resize(), TENSOR, _to_rgb], 2),
     "four channels": ([resize(), TENSOR, normalize((0.5,) * 4)], 2),
     "ToImage without tv_tensors": ([resize(), v2("ToImage")], 1),
     "converted twice": ([resize(), TENSOR, TENSOR], 2),
@@ -156,3 +259,161 @@ def test_a_sequential_is_read_like_a_compose() -> None:
 
     assert [type(part) for part in flatten(plain)] == [torch.nn.Identity, torch.nn.ReLU]
     assert list(flatten(hooked)) == [hooked]
+
+
+OWN = {
+    "the crop alone": (
+        [RandomResizedCrop(64), flip(), FLOAT, normalize()],
+        RandomResizedCrop(64, flip=0.5, mean=MEAN, std=STD),
+    ),
+    "Resize and CenterCrop": (
+        [Resize(64, **BICUBICALLY), center(), FLOAT],
+        ResizeCenterCrop(64, 48, **PLAIN, **BICUBICALLY),
+    ),
+    "its own options": (
+        [Resize((40, 50), quality="exact", headroom=2.0), Normalize(MEAN, STD)],
+        Resize((40, 50), mean=MEAN, std=STD, quality="exact", headroom=2.0),
+    ),
+    "normalised already": (
+        [RandomResizedCropFlipNormalize(64, flip=0.0), flip(), v2("ToPureTensor")],
+        RandomResizedCrop(64, flip=0.5, mean=IMAGENET_MEAN, std=IMAGENET_STD),
+    ),
+    "0 to 1": ([Resize(64, dtype=torch.float32), normalize()], Resize(64, mean=MEAN, std=STD)),
+    "our Normalize after theirs": (
+        [resize(), v1("PILToTensor"), Normalize(MEAN, STD)],
+        Resize(64, mean=MEAN, std=STD),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_what_follows_one_of_our_own_is_done_with_it(name: str) -> None:
+    """A Compose that begins with one of these becomes one transform, as torchvision's would."""
+    parts, expected = OWN[name]
+    fused = fuse(compose(*parts))
+
+    assert fused.rest == ()
+    assert repr(fused.head) == repr(expected)
+    assert fused.isolated
+
+
+def test_one_of_our_own_that_was_changed_stays_as_it_is() -> None:
+    """A subclass, a method of the object's own or a longest side: what follows runs as written."""
+
+    class Mine(RandomResizedCrop):
+        pass
+
+    replaced = Resize(64)
+    replaced.numbers = lambda *_: None  # type: ignore[method-assign]
+    for head in (Mine(64), replaced, Resize(64, max_size=100)):
+        part = flip()
+        fused = fuse(compose(head, part))
+        assert (fused.head, fused.rest) == (head, (part,))
+
+
+def test_normalising_twice_is_refused() -> None:
+    """Whoever's Normalize follows, with known parts between; an unknown one may have undone it."""
+    for head in (RandomResizedCropFlipNormalize(64), Resize(64, mean=MEAN, std=STD)):
+        for again in (normalize(), v2("Normalize", mean=MEAN, std=STD), Normalize()):
+            for between in ([], [flip()], [v1("RandomErasing")]):
+                with pytest.raises(ValueError, match="has normalised the image already, and "):
+                    fuse(compose(head, *between, again))
+        fused = fuse(compose(head, torch.neg, normalize()))
+        assert len(fused.rest) == 2
+
+
+def test_what_takes_pillow_images_is_refused_after_our_own() -> None:
+    """The message says what to leave out."""
+    with pytest.raises(
+        ValueError, match=r"leave ToTensor out; dtype=torch\.float32 makes values of 0"
+    ):
+        fuse(compose(RandomResizedCrop(64), TENSOR))
+
+
+WHY = {
+    "unknown": (compose(print, crop()), "it begins with print, which is not one of the transforms"),
+    "a filter": (crop(interpolation=NEAREST), "its interpolation is not among those"),
+    "an argument": (
+        crop(scale=(0.0, 1.0)),
+        "its arguments, or what comes before it, are not among",
+    ),
+    "nothing to crop": (compose(TENSOR, normalize()), "nothing in it crops or resizes"),
+    "no part": (compose(), "nothing in it crops or resizes"),
+}
+
+
+@pytest.mark.parametrize("name", WHY)
+def test_a_dataset_says_why_nothing_is_fused(name: str) -> None:
+    """`repr` names the part that keeps the pipeline from being done while decoding."""
+    transform, why = WHY[name]
+
+    assert f"nothing fused ({why}" in repr(ImageList([], transform=transform))
+
+
+def test_options_that_keep_from_fusing_are_named() -> None:
+    """What was asked of decoding, or of the output, is said; what was not asked for is not."""
+    assert "fused (reduce=2 was asked for)" in repr(ImageList([], transform=crop(), reduce=2))
+    assert "fused (output='array' is" in repr(ImageList([], transform=crop(), output="array"))
+    assert repr(ImageList([], transform=crop(), fuse=False)).endswith("nothing fused")
+    assert repr(ImageList([])).endswith("nothing fused")
+
+
+STRIDES = {
+    "bytes": ([crop(), v1("PILToTensor")], (1, 192, 3)),
+    "bytes to floats": ([crop(), v1("PILToTensor"), FLOAT, normalize()], (1, 192, 3)),
+    "floats": ([crop(), TENSOR, normalize()], (4096, 64, 1)),
+    "timm's bytes": ([timm_crop(BILINEAR), timm("MaybePILToTensor")], (1, 192, 3)),
+    "tensors, v1": ([v1("PILToTensor"), crop()], (4096, 64, 1)),
+    "tensors, v2": ([v2("PILToTensor"), crop(v2)], (4096, 64, 1)),
+    "whole tensors, v2": ([v2("PILToTensor"), resize((20, 30), v2)], (1, 90, 3)),
+    "padded": ([resize(20), v1("PILToTensor"), center()], (2304, 48, 1)),
+    "our own": ([RandomResizedCrop(64)], (4096, 64, 1)),
+}
+
+
+@pytest.mark.parametrize("name", STRIDES)
+def test_the_rest_gets_values_in_torchvisions_order(name: str) -> None:
+    """Interleaved where a Pillow image became a tensor, else a channel after another."""
+    parts, strides = STRIDES[name]
+    seen = []
+
+    fuse(compose(*parts, lambda image: seen.append(image.stride())))(PHOTO)
+
+    assert seen == [strides]
+
+
+def test_timms_boxes_come_from_pythons_generator() -> None:
+    """Without a generator torch's is left alone; with one, Python's is, and a seed decides."""
+    for modes in ((BILINEAR,), (BILINEAR, BICUBIC)):
+        fused = fuse(compose(timm_crop(*modes), TENSOR))
+        random.seed(3)
+        torch.manual_seed(3)
+        states = random.getstate(), torch.get_rng_state()
+        first = fused(PHOTO)
+        assert random.getstate() != states[0]
+        assert torch.equal(torch.get_rng_state(), states[1])
+        random.seed(3)
+        assert torch.equal(fused(PHOTO), first)
+
+        before = random.getstate()
+        given = [fused(PHOTO, generator=torch.Generator().manual_seed(seed)) for seed in (5, 5, 6)]
+        assert random.getstate() == before
+        assert torch.equal(given[0], given[1])
+        assert not torch.equal(given[0], given[2])
+
+
+def test_either_filter_is_drawn() -> None:
+    """Timm's "random" gives each of the two, with one's own generator as with Python's."""
+    fused = fuse(compose(timm_crop(BILINEAR, BICUBIC), TENSOR))
+    single = [fuse(compose(timm_crop(mode), TENSOR)) for mode in (BILINEAR, BICUBIC)]
+    found = set()
+    for seed in range(12):
+        random.seed(seed)
+        result = fused(PHOTO)
+        found.add(tuple(torch.equal(result, _drawn_with(one, seed)) for one in single))
+    assert found == {(True, False), (False, True)}
+
+
+def _drawn_with(transform: Any, seed: int) -> Any:
+    random.seed(seed)
+    return transform(PHOTO)

@@ -85,8 +85,8 @@ def test_each_side_must_suffice(asked: list[Any]) -> None:
 
 def test_only_the_box_is_decoded(asked: list[Any]) -> None:
     """A random crop asks for its own pixels, widened to whole blocks where it is reduced."""
-    exact = RandomResizedCrop(16, (0.1, 0.3), quality="exact", **BYTES)
-    default = RandomResizedCrop(16, (0.1, 0.3), **BYTES)
+    exact = RandomResizedCrop(16, (0.1, 0.3), quality="exact", **BYTES, flip=0.5)
+    default = RandomResizedCrop(16, (0.1, 0.3), **BYTES, flip=0.5)
     for seed in range(8):
         asked.clear()
         box = exact.plan(500, 333, seeded(seed)).box
@@ -126,7 +126,7 @@ def qualities(data: bytes, headroom: float) -> list[float]:
         expected = center_crop(resize(image, side), (size, size))
         found.append(decibels(central(data), expected))
     for seed in range(6):
-        crop = RandomResizedCrop(32, (0.3, 1.0), **options)
+        crop = RandomResizedCrop(32, (0.3, 1.0), flip=0.5, **options)
         expected = reference.random_resized_crop(image, (32, 32), seed, scale=(0.3, 1.0))
         found.append(decibels(crop(data, generator=seeded(seed)), expected))
     return found

@@ -9,7 +9,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from fastdecode.torch.transforms import RandomResizedCrop, Resize, ResizeCenterCrop, seeded  # noqa: E402
+from fastdecode.torch.transforms import (  # noqa: E402
+    RandomResizedCropFlipNormalize,
+    Resize,
+    ResizeCenterCropNormalize,
+    seeded,
+)
 from fastdecode.torch.transforms.boxes import draw_box, draw_flip  # noqa: E402
 
 SCALES = [(0.08, 1.0), (0.5, 1.0), (1.0, 1.0), (0.01, 0.02), (0.08, 3.0)]
@@ -49,7 +54,12 @@ def test_an_answer_is_the_rule() -> None:
 @pytest.mark.parametrize("agree", [True, False])
 @pytest.mark.parametrize(
     "transform",
-    [RandomResizedCrop(40), ResizeCenterCrop(44, 40, 0.5), Resize((30, 40), 0.5), Resize(9)],
+    [
+        RandomResizedCropFlipNormalize(40),
+        ResizeCenterCropNormalize(44, 40, flip=0.5),
+        Resize((30, 40), flip=0.5),
+        Resize(9),
+    ],
     ids=repr,
 )
 def test_a_plan_of_a_seed_is_that_of_a_seeded_generator(

@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 from shards import numbers, write_shards  # noqa: E402
 
 from fastdecode.torch import ShardStream  # noqa: E402
-from fastdecode.torch.transforms import ResizeCenterCrop  # noqa: E402
+from fastdecode.torch.transforms import ResizeCenterCropNormalize  # noqa: E402
 
 SIZES = [5, 11, 0, 9, 4]
 TOTAL = sum(SIZES)
@@ -30,7 +30,7 @@ def shards(tmp_path: Path) -> Path:
 
 
 def stream(folder: Path, **options: Any) -> ShardStream:
-    return ShardStream(str(folder / PATTERN), ResizeCenterCrop(32, 24), **options)
+    return ShardStream(str(folder / PATTERN), ResizeCenterCropNormalize(32, 24), **options)
 
 
 def take_all(samples: Any, given: list[int]) -> None:

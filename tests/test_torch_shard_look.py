@@ -14,7 +14,7 @@ from shards import add, write_shards  # noqa: E402
 
 from fastdecode.stores.tar import index_tar  # noqa: E402
 from fastdecode.torch import ShardStream, StoreDataset  # noqa: E402
-from fastdecode.torch.transforms import ResizeCenterCrop  # noqa: E402
+from fastdecode.torch.transforms import ResizeCenterCropNormalize  # noqa: E402
 
 
 def _half_labelled(path: Path) -> Path:
@@ -30,16 +30,16 @@ def test_one_sample_without_a_target_does_not_drop_those_of_others(tmp_path: Pat
     """Every rank and worker gives pairs, wherever its own share begins."""
     path = _half_labelled(tmp_path / "a.tar")
     for rank in range(2):
-        stream = ShardStream(path, ResizeCenterCrop(32, 24), rank=rank, world_size=2)
+        stream = ShardStream(path, ResizeCenterCropNormalize(32, 24), rank=rank, world_size=2)
 
         assert all(isinstance(sample, tuple) for sample in stream)
-    assert [sample[1] for sample in ShardStream(path, ResizeCenterCrop(32, 24))] == [
+    assert [sample[1] for sample in ShardStream(path, ResizeCenterCropNormalize(32, 24))] == [
         None,
         1,
         None,
         3,
     ]
-    alone = ShardStream(path, ResizeCenterCrop(32, 24), has_targets=False)
+    alone = ShardStream(path, ResizeCenterCropNormalize(32, 24), has_targets=False)
     assert all(isinstance(sample, torch.Tensor) for sample in alone)
 
 

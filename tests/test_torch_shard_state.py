@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader  # noqa: E402
 
 from fastdecode.torch import ShardStream  # noqa: E402
 from fastdecode.torch.shard_place import Place, after_batches  # noqa: E402
-from fastdecode.torch.transforms import RandomResizedCrop  # noqa: E402
+from fastdecode.torch.transforms import RandomResizedCropFlipNormalize  # noqa: E402
 
 SIZES = [9, 31, 0, 24, 16]
 TOTAL = sum(SIZES)
@@ -34,7 +34,7 @@ def shards(tmp_path: Path) -> Path:
 
 def stream(folder: Path, **options: Any) -> ShardStream:
     options = {"shuffle": True, "buffer": 8, "seed": 5, **options}
-    return ShardStream(str(folder / PATTERN), RandomResizedCrop(24), **options)
+    return ShardStream(str(folder / PATTERN), RandomResizedCropFlipNormalize(24), **options)
 
 
 def saved(state: dict[str, Any]) -> dict[str, Any]:

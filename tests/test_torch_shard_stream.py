@@ -17,7 +17,10 @@ from shards import numbers, write_shards  # noqa: E402
 from torch.utils.data import DataLoader  # noqa: E402
 
 from fastdecode.torch import DevicePrefetcher, ShardStream  # noqa: E402
-from fastdecode.torch.transforms import RandomResizedCrop, ResizeCenterCrop  # noqa: E402
+from fastdecode.torch.transforms import (  # noqa: E402
+    RandomResizedCropFlipNormalize,
+    ResizeCenterCropNormalize,
+)
 
 SIZES = [5, 11, 0, 9, 4]
 TOTAL = sum(SIZES)
@@ -33,13 +36,15 @@ def shards(tmp_path: Path) -> Path:
 
 
 def stream(folder: Path, transform: Any = None, **options: Any) -> ShardStream:
-    return ShardStream(str(folder / PATTERN), transform or ResizeCenterCrop(32, 24), **options)
+    return ShardStream(
+        str(folder / PATTERN), transform or ResizeCenterCropNormalize(32, 24), **options
+    )
 
 
 def test_samples_are_those_of_the_shards_in_order(shards: Path) -> None:
     """Without shuffling they come one shard after another, decoded as any dataset would."""
     samples = list(stream(shards))
-    transform = ResizeCenterCrop(32, 24)
+    transform = ResizeCenterCropNormalize(32, 24)
 
     assert numbers(samples) == list(range(TOTAL))
     for image, number in samples:
@@ -74,7 +79,7 @@ def test_workers_share_the_samples(shards: Path, workers: int, even: Any) -> Non
 
 def test_more_workers_than_shards_share_them(shards: Path) -> None:
     """Four workers read one shard between them, each a fourth of it."""
-    one = ShardStream(shards / "part-001.tar", ResizeCenterCrop(32, 24))
+    one = ShardStream(shards / "part-001.tar", ResizeCenterCropNormalize(32, 24))
 
     assert sorted(numbers(DataLoader(one, 2, num_workers=4))) == list(range(5, 16))
 
@@ -132,7 +137,7 @@ def test_ranks_have_as_many_batches(shards: Path, even: Any, workers: int) -> No
 
 def test_order_and_draws_follow_from_seed_and_epoch(shards: Path) -> None:
     """Each epoch has an order and crops of its own, again the same when it comes again."""
-    crop = RandomResizedCrop(24)
+    crop = RandomResizedCropFlipNormalize(24)
     shuffled = stream(shards, crop, shuffle=True, buffer=6, seed=1)
     epochs = []
     for epoch in (0, 1, 0):
@@ -151,7 +156,7 @@ def test_order_and_draws_follow_from_seed_and_epoch(shards: Path) -> None:
 
 def test_draws_do_not_depend_on_who_makes_a_sample(shards: Path) -> None:
     """A sample's crop is the same with other ranks, workers and threads."""
-    crop = RandomResizedCrop(24)
+    crop = RandomResizedCropFlipNormalize(24)
     alone = {number: image for image, number in stream(shards, crop, threads=3)}
     others = [
         stream(shards, crop, shuffle=True, rank=1, world_size=3, threads=1),
@@ -269,7 +274,9 @@ def test_shards_on_a_server_are_streamed(tmp_path: Path) -> None:
     for path in map(Path, write_shards(tmp_path, SIZES)):
         server.pipe(f"/stream/{path.name}", path.read_bytes())
 
-    remote = ShardStream(f"memory://stream/{PATTERN}", ResizeCenterCrop(32, 24), even="drop")
+    remote = ShardStream(
+        f"memory://stream/{PATTERN}", ResizeCenterCropNormalize(32, 24), even="drop"
+    )
 
     assert remote.counts == SIZES
     assert numbers(remote) == list(range(TOTAL))
@@ -285,7 +292,7 @@ def test_a_manifest_says_how_many_there_are(tmp_path: Path) -> None:
     for name in names:
         (tmp_path / f"{name}.fdx").write_text("damaged, but nobody reads it")
 
-    packed = ShardStream(tmp_path / "part.tar", ResizeCenterCrop(32, 24), even="repeat")
+    packed = ShardStream(tmp_path / "part.tar", ResizeCenterCropNormalize(32, 24), even="repeat")
 
     assert packed.counts == SIZES
     assert numbers(packed) == list(range(TOTAL))

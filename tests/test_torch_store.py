@@ -21,7 +21,10 @@ from torch.utils.data import DataLoader  # noqa: E402
 
 from fastdecode.torch import ImageFolder, Loader, StoreDataset  # noqa: E402
 from fastdecode.torch.failures import Failure  # noqa: E402
-from fastdecode.torch.transforms import RandomResizedCrop, ResizeCenterCrop  # noqa: E402
+from fastdecode.torch.transforms import (  # noqa: E402
+    RandomResizedCropFlipNormalize,
+    ResizeCenterCropNormalize,
+)
 
 CLASSES = ("cat", "dog", "eel")
 KINDS = {"folder": "", "tar": ".tar", "lmdb": ".lmdb", "hdf5": ".h5", "recordio": ".rec"}
@@ -93,8 +96,8 @@ class Listed(Store):
 @pytest.mark.parametrize("kind", KINDS)
 def test_batches_are_those_of_the_folder(tmp_path: Path, folder: Path, kind: str) -> None:
     """The same order, targets and pixels come from each kind of store as from `ImageFolder`."""
-    dataset = StoreDataset(stored(tmp_path, kind), RandomResizedCrop(24))
-    plain = ImageFolder(folder, RandomResizedCrop(24))
+    dataset = StoreDataset(stored(tmp_path, kind), RandomResizedCropFlipNormalize(24))
+    plain = ImageFolder(folder, RandomResizedCropFlipNormalize(24))
 
     assert same(epoch(dataset, 4, shuffle=True, seed=3), epoch(plain, 4, shuffle=True, seed=3))
     assert dataset.classes == plain.classes
@@ -115,7 +118,7 @@ def test_worker_processes_open_the_store_by_themselves(
     """PyTorch's DataLoader gives the same with workers as without, however they are started."""
     if context not in torch.multiprocessing.get_all_start_methods():
         pytest.skip(f"there is no {context} here")
-    dataset = StoreDataset(stored(tmp_path, kind), ResizeCenterCrop(32, 24))
+    dataset = StoreDataset(stored(tmp_path, kind), ResizeCenterCropNormalize(32, 24))
     dataset[0]  # the parent has the store open
     several = DataLoader(dataset, 6, num_workers=1, multiprocessing_context=context)
 
@@ -129,7 +132,7 @@ def test_ranks_share_the_shards_of_a_tar_store(tmp_path: Path) -> None:
         with create_store(tmp_path / f"part-{shard}.tar", classes=CLASSES) as writer:
             for number in range(shard, COUNT, 3):
                 writer.add(f"{number}.jpg", encoded()[number], number)
-    dataset = StoreDataset(tmp_path / "part-{0..2}.tar", RandomResizedCrop(24))
+    dataset = StoreDataset(tmp_path / "part-{0..2}.tar", RandomResizedCropFlipNormalize(24))
 
     loaders = [Loader(dataset, 4, True, rank=rank, world_size=4, threads=2) for rank in range(4)]
     shares = [[int(target) for batch in loader for target in batch[1]] for loader in loaders]
@@ -143,7 +146,7 @@ def test_ranks_share_the_shards_of_a_tar_store(tmp_path: Path) -> None:
 def test_damaged_pictures_are_named_by_their_key(tmp_path: Path, kind: str) -> None:
     """An error has the store's place, the item's key and its index, and so has `errors`."""
     location = stored(tmp_path, kind, damaged=True)
-    dataset = StoreDataset(location, RandomResizedCrop(24))
+    dataset = StoreDataset(location, RandomResizedCropFlipNormalize(24))
 
     with pytest.raises(DecodeError) as caught:
         dataset[DAMAGED]
@@ -160,7 +163,7 @@ def test_damaged_pictures_are_named_by_their_key(tmp_path: Path, kind: str) -> N
 def test_files_are_named_by_their_path(tmp_path: Path) -> None:
     """Where a picture is a file, that is what an error names."""
     location = stored(tmp_path, "folder", damaged=True)
-    dataset = StoreDataset(location, RandomResizedCrop(24))
+    dataset = StoreDataset(location, RandomResizedCropFlipNormalize(24))
 
     with pytest.raises(DecodeError) as caught:
         dataset[DAMAGED]
@@ -169,7 +172,7 @@ def test_files_are_named_by_their_path(tmp_path: Path) -> None:
 
 def test_damage_of_the_store_is_named_once() -> None:
     """What a store says of an item is not said again, and follows the same policies."""
-    dataset = StoreDataset(Listed(), RandomResizedCrop(24))
+    dataset = StoreDataset(Listed(), RandomResizedCropFlipNormalize(24))
 
     with pytest.raises(StoreError) as caught:
         dataset[DAMAGED - COUNT]
@@ -204,7 +207,9 @@ def test_targets_are_read_once_and_not_pickled() -> None:
 
 def test_copies_read_by_themselves(tmp_path: Path) -> None:
     """A pickled dataset opens its store anew, and gives the same after the first was closed."""
-    dataset = StoreDataset(stored(tmp_path, "tar"), RandomResizedCrop(24, scale=(1, 1)))
+    dataset = StoreDataset(
+        stored(tmp_path, "tar"), RandomResizedCropFlipNormalize(24, scale=(1, 1))
+    )
     other = pickle.loads(pickle.dumps(dataset))
     dataset.store.close()
 

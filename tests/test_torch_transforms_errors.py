@@ -18,11 +18,21 @@ from fastdecode import (  # noqa: E402
     UnknownBackend,
     UnsupportedFormat,
 )
-from fastdecode.torch.transforms import RandomResizedCrop, Resize, ResizeCenterCrop  # noqa: E402
+from fastdecode.torch.transforms import (  # noqa: E402
+    RandomResizedCrop,
+    RandomResizedCropFlipNormalize,
+    Resize,
+    ResizeCenterCrop,
+    ResizeCenterCropNormalize,
+)
 
 PHOTO = PHOTOS[0].read_bytes()
 NAN = math.nan
-TRANSFORMS = [RandomResizedCrop(16), ResizeCenterCrop(20, 16), Resize((16, 16))]
+TRANSFORMS = [
+    RandomResizedCropFlipNormalize(16),
+    ResizeCenterCropNormalize(20, 16),
+    Resize((16, 16), dtype=torch.float32),
+]
 
 # A box of a photo is decoded from all of its bytes, so that damage anywhere is found.
 DAMAGED = {
@@ -100,7 +110,7 @@ def test_an_out_that_is_no_tensor_is_refused() -> None:
     out = np.zeros((3, 16, 16), np.float32)
 
     with pytest.raises(TypeError, match="out must be a tensor, not ndarray"):
-        Resize((16, 16))(PHOTO, out=out)
+        Resize((16, 16), dtype=torch.float32)(PHOTO, out=out)
 
     assert not out.any()
 
@@ -110,7 +120,7 @@ def test_an_unknown_backend_is_refused() -> None:
     out = torch.zeros(3, 16, 16)
 
     with pytest.raises(UnknownBackend, match="nonesuch"):
-        Resize((16, 16))(PHOTO, out=out, backend="nonesuch")
+        Resize((16, 16), dtype=torch.float32)(PHOTO, out=out, backend="nonesuch")
 
     assert (out == 0).all()
 
@@ -121,10 +131,10 @@ def test_an_unknown_backend_is_refused() -> None:
 def test_sizes_are_checked(size: Any) -> None:
     """A size is one positive integer, or two; the error names the argument and its value."""
     for name, make in (
-        ("size", lambda: RandomResizedCrop(size)),
+        ("size", lambda: RandomResizedCropFlipNormalize(size)),
         ("size", lambda: Resize(size)),
-        ("size", lambda: ResizeCenterCrop(8, size)),
-        ("resize", lambda: ResizeCenterCrop(size, 8)),
+        ("size", lambda: ResizeCenterCropNormalize(8, size)),
+        ("resize", lambda: ResizeCenterCropNormalize(size, 8)),
     ):
         with pytest.raises(ValueError, match=f"^{name} must be a positive integer or") as caught:
             make()
@@ -133,7 +143,7 @@ def test_sizes_are_checked(size: Any) -> None:
 
 def test_integers_of_numpy_are_sizes() -> None:
     """Sides computed by NumPy are as good as others, and kept as plain integers."""
-    transform = RandomResizedCrop((np.int64(5), np.uint8(6)))
+    transform = RandomResizedCropFlipNormalize((np.int64(5), np.uint8(6)))
 
     assert transform.size == (5, 6)
     assert type(transform.size[0]) is int
@@ -147,17 +157,17 @@ WRONG_RANGES = [(1, 0.5), (NAN, 1), (0.1, NAN), (0, 1), (-1, 1), (0.5,), 0.5, "a
 def test_ranges_are_checked(values: Any) -> None:
     """Scale and ratio are two positive, finite numbers in order."""
     with pytest.raises(ValueError, match=r"^scale must be \(low, high\) with 0 < low <= high"):
-        RandomResizedCrop(8, scale=values)
+        RandomResizedCropFlipNormalize(8, scale=values)
     with pytest.raises(ValueError, match=r"^ratio must be \(low, high\) with 0 < low <= high"):
-        RandomResizedCrop(8, ratio=values)
+        RandomResizedCropFlipNormalize(8, ratio=values)
 
 
 @pytest.mark.parametrize("flip", [2, -0.1, NAN, True, False, "yes", None])
 def test_probabilities_are_checked(flip: Any) -> None:
     """A flip is a number from 0 to 1: True would flip all pictures, which is hardly meant."""
     for make in (
-        lambda: RandomResizedCrop(8, flip=flip),
-        lambda: ResizeCenterCrop(8, 8, flip=flip),
+        lambda: RandomResizedCropFlipNormalize(8, flip=flip),
+        lambda: ResizeCenterCropNormalize(8, 8, flip=flip),
         lambda: Resize(8, flip=flip),
     ):
         with pytest.raises(ValueError, match="flip must be a probability from 0 to 1, not"):
@@ -173,8 +183,22 @@ def test_probabilities_are_checked(flip: Any) -> None:
         ({"quality": "best"}, "quality must be 'default' or 'exact', not 'best'"),
         ({"dtype": torch.float16}, "dtype must be torch.float32 or torch.uint8, not torch.float16"),
         ({"dtype": "uint8"}, "dtype must be torch.float32 or torch.uint8, not uint8"),
-        ({"std": (0.2, 0, 0.2)}, "std must not hold a zero"),
-        ({"mean": (0.5,)}, "mean must be three numbers"),
+        ({"mean": (0.5,), "std": (0.2, 0, 0.2)}, "std must not hold a zero"),
+        ({"mean": (0.5, 0.5), "std": (0.2,)}, "mean must be three numbers"),
+        ({"mean": (0.5,)}, "std must be three numbers"),
+        ({"std": (0.2,)}, "std is given without a mean: give both, or neither"),
+        (
+            {"mean": (0.5,), "std": (0.2,), "dtype": torch.uint8},
+            "bytes cannot be normalised: leave",
+        ),
+        (
+            {"interpolation": "nearest"},
+            "interpolation must be 'bilinear' or 'bicubic', not 'nearest'",
+        ),
+        ({"interpolation": 0.5}, "interpolation must be 'bilinear' or 'bicubic', not 0.5"),
+        ({"interpolation": True}, "interpolation must be 'bilinear' or 'bicubic', not True"),
+        ({"antialias": False}, "antialias must be True, not False"),
+        ({"antialias": None}, "antialias must be True, not None"),
     ],
 )
 def test_options_are_checked(options: dict[str, Any], message: str) -> None:

@@ -19,19 +19,21 @@ from fastdecode import probe  # noqa: E402
 from fastdecode.torch.transforms import (  # noqa: E402
     EncodedTransform,
     RandomResizedCrop,
+    RandomResizedCropFlipNormalize,
     Resize,
     ResizeCenterCrop,
+    ResizeCenterCropNormalize,
 )
 
 EXACT: dict[str, Any] = {"dtype": torch.uint8, "quality": "exact"}
 PHOTO = PHOTOS[0].read_bytes()
 
 TRANSFORMS = [
-    RandomResizedCrop(40),
-    RandomResizedCrop((24, 40), (0.5, 1), (1, 2), 0.2, dtype=torch.uint8, headroom=2),
-    ResizeCenterCrop(44, 40, mean=None),
-    ResizeCenterCrop(30, (40, 20), 0.5, dtype=torch.uint8),
-    Resize((33, 40), flip=0.5),
+    RandomResizedCropFlipNormalize(40),
+    RandomResizedCrop((24, 40), (0.5, 1), (1, 2), flip=0.2, dtype=torch.uint8, headroom=2),
+    ResizeCenterCrop(44, 40, dtype=torch.float32),
+    ResizeCenterCrop(30, (40, 20), flip=0.5, dtype=torch.uint8),
+    Resize((33, 40), flip=0.5, dtype=torch.float32),
     Resize((33, 40), dtype=torch.uint8, quality="exact"),
 ]
 
@@ -89,8 +91,8 @@ def test_the_generator_draws_as_the_global_one(transform: Any) -> None:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: RandomResizedCrop(40, ratio=(0.7, 1.3)),
-        lambda: ResizeCenterCrop(30, (40, 20), 0.5),
+        lambda: RandomResizedCropFlipNormalize(40, ratio=(0.7, 1.3)),
+        lambda: ResizeCenterCropNormalize(30, (40, 20), flip=0.5),
         lambda: Resize((33, 40), dtype=torch.uint8),
     ],
 )
@@ -148,13 +150,15 @@ def test_repr_says_what_was_asked_for() -> None:
         "ResizeCenterCrop(resize=44, size=(40, 40), flip=0.0, mean=None, std=None, "
         "dtype=torch.float32, quality='default')"
     )
-    assert "mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)" in repr(Resize(8))
+    assert "mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)" in repr(
+        ResizeCenterCropNormalize(8, 8)
+    )
 
 
 def test_the_shape_is_told_where_it_is_known() -> None:
     """Only Resize of one side gives results of different shapes."""
-    assert RandomResizedCrop(5).shape == (3, 5, 5)
-    assert ResizeCenterCrop(9, (5, 6)).shape == (3, 5, 6)
+    assert RandomResizedCropFlipNormalize(5).shape == (3, 5, 5)
+    assert ResizeCenterCropNormalize(9, (5, 6)).shape == (3, 5, 6)
     assert Resize((5, 6)).shape == (3, 5, 6)
     assert Resize(5).shape is None
     assert Resize(100)(PHOTO).shape == (3, 100, 150)

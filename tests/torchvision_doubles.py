@@ -28,7 +28,12 @@ def v2(name: str, **attributes: Any) -> Any:
     return double(f"torchvision.transforms.v2._{name.lower()}", name, **attributes)
 
 
+def timm(name: str, **attributes: Any) -> Any:
+    return double("timm.data.transforms", name, **attributes)
+
+
 BILINEAR = double("torchvision.transforms.functional", "InterpolationMode", value="bilinear")
+NEAREST = double("torchvision.transforms.functional", "InterpolationMode", value="nearest")
 BICUBIC = double("torchvision.transforms.functional", "InterpolationMode", value="bicubic")
 
 

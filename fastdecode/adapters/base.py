@@ -54,6 +54,8 @@ class Support:
         Every complaint of the codec reaches the caller, so ``strict=True`` can be promised.
     bits : frozenset of int
         Bits for each sample that it reads.
+    channels : frozenset of int, or None for all
+        Samples for each stored pixel that it reads.
     colors, codings, subsamplings : frozenset, or None for all
         Kinds of the format that it reads.
     animated : bool
@@ -69,6 +71,7 @@ class Support:
     out: bool = False
     warnings: bool = False
     bits: frozenset[int] | None = frozenset({8})
+    channels: frozenset[int] | None = None
     colors: frozenset[Color] | None = None
     codings: frozenset[Coding] | None = None
     subsamplings: frozenset[str] | None = None
@@ -79,6 +82,8 @@ class Support:
         """Why a file of this kind is not read, in words; empty when it is."""
         if self.bits is not None and header.bits not in self.bits:
             return f"{header.bits} bits a sample"
+        if self.channels is not None and header.channels not in self.channels:
+            return f"{header.channels} channels"
         if self.colors is not None and header.color not in self.colors:
             return f"{header.color} colour"
         if self.codings is not None and header.coding not in self.codings:

@@ -1,4 +1,4 @@
-"""imagecodecs: the codecs themselves; here for JPEG XL, JPEG 2000 and the rarer kinds of JPEG."""
+"""imagecodecs: the codecs themselves; for JPEG XL, JPEG 2000, rare kinds of JPEG, deep AVIF."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COLORSPACE = {"RGB": "RGB", "L": "GRAYSCALE"}
 
 
 class Imagecodecs(Backend):
-    """JPEG of every precision, JPEG-LS, JPEG 2000 and JPEG XL.
+    """JPEG of every precision, JPEG-LS, JPEG 2000, JPEG XL, and AVIF of more than 8 bits.
 
     Its other decoders are not declared: 2026.3.6 crashes on damaged PNG and BMP files.
     """
@@ -41,7 +41,23 @@ class Imagecodecs(Backend):
                 bits=frozenset(range(2, 17)),
             ),
         ),
-        "jpeg2000": (Support(layouts=frozenset({"native"}), bits=None),),
+        "jpeg2000": (
+            # It looks indices up in the palette; there, only Pillow gives them as they are.
+            Support(
+                layouts=frozenset({"native"}),
+                bits=frozenset(range(1, 17)),
+                colors=frozenset({"gray", "ycc", "rgb", "cmyk", "other"}),
+                subsamplings=frozenset({"", "4:2:2", "4:2:0"}),
+            ),
+        ),
+        # Pillow has it in 8 bits.
+        "avif": (
+            Support(
+                layouts=frozenset({"native"}),
+                bits=frozenset({10, 12}),
+                animated=False,
+            ),
+        ),
         "jxl": (Support(layouts=frozenset({"native"}), bits=None),),
     }
 
@@ -58,7 +74,9 @@ class Imagecodecs(Backend):
     ) -> Image:
         source = cast("bytes", data)  # any buffer will do: its annotations are too narrow
         if header.format == "jpeg2000":
-            return _checked(imagecodecs.jpeg2k_decode(source, numthreads=1))
+            return _unsigned(_checked(imagecodecs.jpeg2k_decode(source, numthreads=1)), header)
+        if header.format == "avif":
+            return _checked(imagecodecs.avif_decode(source, index=0, numthreads=1))
         if header.format == "jxl":
             # The first frame; orientation is part of the codestream and applied.
             return _checked(imagecodecs.jpegxl_decode(source, index=0, numthreads=1))
@@ -70,6 +88,14 @@ class Imagecodecs(Backend):
 
     def codec(self) -> str:
         return imagecodecs.jpeg8_version().replace("_", "-").split("/")[0]
+
+
+def _unsigned(image: Image, header: Header) -> Image:
+    """Count signed samples from 0, as OpenJPEG's own decompressor and Pillow do."""
+    if image.dtype.kind != "i":
+        return image
+    shifted: Image = image.astype(np.int32) + (1 << header.bits - 1)
+    return shifted.astype(f"u{image.dtype.itemsize}")
 
 
 def _checked(image: Image) -> Image:

@@ -13,6 +13,7 @@ except OSError as error:  # pragma: no cover - cffi could not load what it was b
 
 from fastdecode.adapters.base import JPEG_TURBO_SUBSAMPLINGS, Backend, CodecWarning, Support
 from fastdecode.errors import BackendUnavailable
+from fastdecode.headers.jpeg import with_plain_size
 from fastdecode.jpeg_stream import is_recoverable
 from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
 
@@ -30,7 +31,6 @@ class Jpeg4py(Backend):
             Support(
                 layouts=frozenset({"RGB", "L", "RGBA"}),
                 reduces=frozenset({1, 2, 4, 8}),
-                reduces_from=8,
                 out=True,
                 warnings=True,
                 codings=frozenset({"baseline", "progressive", "arithmetic"}),
@@ -62,10 +62,12 @@ class Jpeg4py(Backend):
         strict: bool,
     ) -> Image:
         pixel_format, channels = _PIXEL_FORMAT[layout]
-        shape = (-(-header.height // reduce), -(-header.width // reduce), channels)
+        source, width, height = with_plain_size(data, header, reduce)
+        shape = (-(-height // reduce), -(-width // reduce), channels)
         # Its own array would be zeroed first. The factor follows from the size of this one.
-        image = np.empty(shape, np.uint8) if out is None else out.reshape(shape)
-        jpeg = jpeg4py.JPEG(np.frombuffer(data, np.uint8))
+        into = out if source is data else None
+        image = np.empty(shape, np.uint8) if into is None else into.reshape(shape)
+        jpeg = jpeg4py.JPEG(np.frombuffer(source, np.uint8))
         try:
             jpeg.decode(image, pixel_format)
         except jpeg4py.JPEGRuntimeError as error:
@@ -76,6 +78,8 @@ class Jpeg4py(Backend):
                 jpeg.decompressor = None
             if strict or not is_recoverable(str(error)):
                 raise CodecWarning(str(error)) from error
+        if source is not data:
+            image = image[: -(-header.height // reduce), : -(-header.width // reduce)]
         return image[:, :, 0] if layout == "L" else image
 
     def codec(self) -> str:

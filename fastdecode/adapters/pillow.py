@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import re
+import sys
 from collections.abc import Callable
 from typing import cast
 
@@ -22,6 +24,7 @@ from PIL import (
 from PIL import Image as PillowImage
 
 from fastdecode.adapters.base import Backend, Support
+from fastdecode.errors import DecodeError
 from fastdecode.headers import other
 from fastdecode.types import Box, Buffer, Format, Header, Image, PixelLayout, Reduce
 
@@ -41,6 +44,11 @@ _OPENERS: dict[Format, Callable[[io.BytesIO], PillowImage.Image]] = {
     "other": lambda file: other.open_image(file.getbuffer()),
 }
 _ANY = Support(layouts=frozenset({"RGB", "L", "RGBA", "native"}), bits=None)
+# Unpackers of 16-bit colour: samples, and their byte order (N is this machine's).
+_RAW_16 = re.compile(r"(RGB|RGBX|RGBA|RGBa|CMYK|LA|[RGBA]);16[BLN]")
+_COLOURS = ("RGB", "RGBA", "CMYK")
+_PLANES = 2  # TIFF 6.0, PlanarConfiguration
+_NATIVE = "L" if sys.byteorder == "little" else "B"
 _PREMULTIPLIED = {"La": "LA", "RGBa": "RGBA"}
 
 
@@ -60,11 +68,33 @@ class Pillow(Backend):
         ),
         # Formats whose every complaint is an exception, in Pillow or in the codec.
         **dict.fromkeys(
-            ("png", "gif", "bmp", "webp", "avif"),
+            ("png", "gif", "bmp", "webp"),
             (Support(layouts=_ANY.layouts, bits=None, warnings=True),),
         ),
+        "avif": (
+            Support(layouts=_ANY.layouts, warnings=True),
+            # libavif makes 8 bits of more, for Pillow.
+            Support(layouts=_ANY.layouts - {"native"}, bits=None, warnings=True),
+        ),
         "tiff": (_ANY,),
-        "jpeg2000": (_ANY,),
+        # What it makes of all others differs from what OpenJPEG's own decompressor does: it rounds
+        # white to black, takes chroma from the wrong rows, and knows no channel definition.
+        "jpeg2000": (
+            Support(
+                layouts=_ANY.layouts,
+                bits=frozenset({8}),
+                colors=frozenset({"gray", "rgb", "cmyk", "palette"}),
+                codings=frozenset({""}),
+                subsamplings=frozenset({""}),
+            ),
+            Support(
+                layouts=_ANY.layouts,
+                bits=frozenset(range(10, 17)),
+                channels=frozenset({1}),
+                colors=frozenset({"gray"}),
+                codings=frozenset({""}),
+            ),
+        ),
         "other": (_ANY,),
     }
 
@@ -79,15 +109,46 @@ class Pillow(Backend):
         out: Image | None,
         strict: bool,
     ) -> Image:
-        # Of an immutable `bytes`, BytesIO takes no copy.
-        image = _OPENERS[header.format](io.BytesIO(data))
+        image = _open(data, header, layout)
         if header.format == "jpeg":
             _draft(cast("ImageFile.ImageFile", image), reduce, layout)
+        elif layout == "native" and header.bits == 16 and header.format in ("png", "tiff"):
+            low = _open(data, header, layout)
+            if _in_halves(cast("ImageFile.ImageFile", image), cast("ImageFile.ImageFile", low)):
+                return _joined(image, low, header)
         return _pixels(image, layout, header)
 
     def codec(self) -> str:
         number = features.version_feature("libjpeg_turbo")
         return f"libjpeg-turbo {number}" if number else "libjpeg"
+
+
+def _open(data: Buffer, header: Header, layout: PixelLayout) -> PillowImage.Image:
+    # Of an immutable `bytes`, BytesIO takes no copy.
+    image = _OPENERS[header.format](io.BytesIO(data))
+    if header.format == "tiff" and header.bits == 16:
+        _tell_planes(cast("TiffImagePlugin.TiffImageFile", image), data, native=layout == "native")
+    return image
+
+
+def _tell_planes(image: TiffImagePlugin.TiffImageFile, data: Buffer, *, native: bool) -> None:
+    """Say of a TIFF that holds each channel by itself that its samples have 16 bits.
+
+    Pillow names the unpacker of each plane by its letter alone, which is that of 8 bits.
+    """
+    if image.tag_v2.get(TiffImagePlugin.PLANAR_CONFIGURATION) != _PLANES:
+        return
+    if any(tile[0] != "raw" for tile in image.tile):  # libtiff knows, but gives the high byte alone
+        if native and image.mode in _COLOURS:
+            raise DecodeError(f"Pillow gives 8 of the 16 bits of {image.mode} in compressed planes")
+        return
+    if image.mode in ("RGB", "RGBA"):
+        named = [f"{_raw(tile)};16{'L' if data[:2] == b'II' else 'B'}" for tile in image.tile]
+    elif image.mode.startswith("I;16"):
+        named = [image.mode] * len(image.tile)
+    else:
+        raise DecodeError(f"Pillow does not read 16-bit {image.mode} in planes")
+    image.tile = [_told(tile, raw) for tile, raw in zip(image.tile, named, strict=True)]
 
 
 def _draft(image: ImageFile.ImageFile, reduce: Reduce, layout: PixelLayout) -> None:
@@ -108,6 +169,58 @@ def _draft(image: ImageFile.ImageFile, reduce: Reduce, layout: PixelLayout) -> N
     image.tile = [ImageFile._Tile(tile[0], (0, 0, *size), tile[2], tile[3])]
     image._size = size
     image.decoderconfig = (reduce, 0)
+
+
+def _in_halves(image: ImageFile.ImageFile, low: ImageFile.ImageFile) -> bool:
+    """Set up the same file, opened twice, to give the high bytes of 16-bit colour and the low ones.
+
+    Pillow has no 16-bit colour: its unpackers take the high byte of each sample, in the byte order
+    that they are told. Told the other one, they take the low byte.
+
+    Returns
+    -------
+    bool
+        Whether it is such a file. If not, nothing was changed.
+    """
+    if not image.tile or not all(_RAW_16.fullmatch(_raw(tile)) for tile in image.tile):
+        return False
+    for opened, swapped in ((image, False), (low, True)):
+        opened.tile = [_retold(tile, swapped) for tile in opened.tile]
+    return True
+
+
+def _retold(tile: ImageFile._Tile, swapped: bool) -> ImageFile._Tile:
+    """Name the unpacker for the high bytes of a tile or, swapped, for its low ones."""
+    kind, order = _raw(tile).split(";16")
+    if kind == "LA":  # there is none for the other order: its two times two bytes come as four
+        return _told(tile, "RGBA")
+    order = _NATIVE if order == "N" else order
+    order = {"B": "L", "L": "B"}[order] if swapped else order
+    # Premultiplied colours stay as they are.
+    return _told(tile, f"{kind.replace('RGBa', 'RGBA')};16{order}")
+
+
+def _raw(tile: ImageFile._Tile) -> str:
+    """Return how a tile's samples lie in the file: the unpacker's name."""
+    args = tile[3] or ("",)
+    return str(args if isinstance(args, str) else args[0])
+
+
+def _told(tile: ImageFile._Tile, raw: str) -> ImageFile._Tile:
+    """Name another unpacker for a tile."""
+    args = tile[3]
+    return ImageFile._Tile(*tile[:3], (raw, *args[1:]) if isinstance(args, tuple) else raw)
+
+
+def _joined(high: PillowImage.Image, low: PillowImage.Image, header: Header) -> Image:
+    """Put the two halves of each sample together."""
+    upper = np.asarray(high).astype(np.uint16)
+    if header.channels == 2:
+        upper, lower = upper[:, :, 0::2], upper[:, :, 1::2]
+    else:
+        lower = np.asarray(low).astype(np.uint16)
+    joined: Image = upper << 8 | lower
+    return joined
 
 
 def _pixels(image: PillowImage.Image, layout: PixelLayout, header: Header) -> Image:

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 import pillow_heif
 
+from fastdecode import pixels
 from fastdecode.adapters.base import Backend, Support
-from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
+from fastdecode.errors import DecodeError
+from fastdecode.headers import isobmff
+from fastdecode.types import Box, Buffer, Header, Image, Mode, PixelLayout, Reduce
 
 __all__ = ["PillowHeif"]
 
 
 class PillowHeif(Backend):
-    """HEIC only: ``pillow_heif.open_heif``. libheif turns the picture upright by itself."""
+    """HEIC only: ``pillow_heif.open_heif``. libheif turns the picture upright by itself.
+
+    Neither its warnings nor its strict decoding can be had through pillow_heif, and neither would
+    hold what libde265 notices while it conceals damage: hence nothing is declared of warnings.
+    """
 
     distribution = "pillow-heif"
     supports = {
-        "heic": (Support(layouts=frozenset({"native"}), bits=None, warnings=True),),
+        "heic": (Support(layouts=frozenset({"RGB", "L", "RGBA", "native"}), bits=None),),
     }
 
     def decode(
@@ -30,7 +39,46 @@ class PillowHeif(Backend):
         out: Image | None,
         strict: bool,
     ) -> Image:
-        return np.asarray(pillow_heif.open_heif(bytes(data), convert_hdr_to_8bit=True))
+        # libheif's own way to 8 bits is what Pillow shows; but it leaves grey as it is.
+        image = np.asarray(
+            pillow_heif.open_heif(
+                bytes(data), convert_hdr_to_8bit=layout != "native", hdr_to_16bit=False
+            )
+        )
+        grid = isobmff.grid(data)
+        if grid is not None and _may_lack_a_tile(image, grid):
+            _check_tiles(data, grid)
+        return pixels.convert(image, "native", cast("Mode", layout), header)
 
     def codec(self) -> str:
         return f"libheif {pillow_heif.libheif_version()}"
+
+
+def _may_lack_a_tile(image: Image, grid: isobmff.Grid) -> bool:
+    """Whether as many pixels as the smallest tile shows may be of a tile that libheif left out.
+
+    It leaves zeros there, which come out as black, or as green (0, 135, 0) from YCbCr. Half as many
+    are enough: chroma at the edge of a hole is its neighbours'.
+    """
+    step = max(1, min(grid.width, grid.height) // 8)
+    seen = image[::step, ::step]
+    zero = seen == 0
+    if seen.ndim == 3 and seen.shape[2] >= 3:
+        zero = zero[..., 0] & (zero[..., 1] | zero[..., 2])
+    elif seen.ndim == 3:
+        zero = zero[..., 0]
+    least = (grid.width // step) * (grid.height // step) // 2
+    return int(np.count_nonzero(zero)) >= max(1, least)
+
+
+def _check_tiles(data: Buffer, grid: isobmff.Grid) -> None:
+    """Decode each tile by itself, which is an error where in the grid it would be left out."""
+    try:
+        tiles = pillow_heif.open_heif(isobmff.with_tiles_apart(data, grid))
+        while len(tiles):
+            tiles[0].load()
+            del tiles[0]
+    except (ValueError, EOFError, SyntaxError, RuntimeError) as error:
+        raise DecodeError(
+            f"pixels are missing: a tile of the grid does not decode: {error}"
+        ) from error

@@ -6,6 +6,7 @@ import numpy as np
 import simplejpeg
 
 from fastdecode.adapters.base import JPEG_TURBO_SUBSAMPLINGS, Backend, CodecWarning, Support
+from fastdecode.headers.jpeg import with_plain_size
 from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
 
 __all__ = ["Simplejpeg"]
@@ -22,7 +23,6 @@ class Simplejpeg(Backend):
             Support(
                 layouts=frozenset({"RGB", "L", "RGBA", "CMYK"}),
                 reduces=frozenset({1, 2, 4, 8}),
-                reduces_from=8,
                 out=True,
                 warnings=True,
                 # Lossless JPEG ignores scaling inside libjpeg-turbo and would overrun the buffer.
@@ -45,20 +45,20 @@ class Simplejpeg(Backend):
         strict: bool,
     ) -> Image:
         # The factor is chosen by size: the smallest picture that is at least the one wanted.
-        height, width = (
-            (0, 0) if reduce == 1 else (-(-header.height // reduce), -(-header.width // reduce))
-        )
+        source, width, height = with_plain_size(data, header, reduce)
         try:
             image: Image = simplejpeg.decode_jpeg(
-                data,
+                source,
                 _COLORSPACE[layout],
-                min_height=height,
-                min_width=width,
-                buffer=out,
+                min_height=-(-height // reduce),
+                min_width=-(-width // reduce),
+                buffer=out if source is data else None,
                 strict=strict,
             )
         except ValueError as error:
             raise CodecWarning(str(error)) from error
+        if source is not data:
+            image = image[: -(-header.height // reduce), : -(-header.width // reduce)]
         if layout == "L":
             return image[:, :, 0]
         # libjpeg hands out the inks as stored, which Adobe inverts.

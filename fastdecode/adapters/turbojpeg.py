@@ -10,6 +10,7 @@ import turbojpeg
 
 from fastdecode.adapters.base import JPEG_TURBO_SUBSAMPLINGS, Backend, CodecWarning, Support
 from fastdecode.errors import BackendUnavailable
+from fastdecode.headers.jpeg import with_plain_size
 from fastdecode.jpeg_stream import is_recoverable
 from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
 
@@ -83,7 +84,6 @@ class Turbojpeg(Backend):
         if self._generation == 2:
             support = replace(
                 support,
-                reduces_from=8,  # it passes the size on, not the factor
                 subsamplings=JPEG_TURBO_SUBSAMPLINGS - {"4:4:1"},
                 partial_scans=False,
             )
@@ -101,14 +101,17 @@ class Turbojpeg(Backend):
         strict: bool,
     ) -> Image:
         pixel_format, channels = _PIXEL_FORMAT[layout]
-        height, width = -(-header.height // reduce), -(-header.width // reduce)
-        image = np.empty((height, width, channels), np.uint8) if out is None else out
-        warning = self._library.decode_into(
-            image.reshape(height, width, channels), data, pixel_format, reduce
-        )
+        # It tells an old library the size, not the factor.
+        source, width, height = with_plain_size(data, header, reduce)
+        shape = (-(-height // reduce), -(-width // reduce), channels)
+        into = out if source is data else None
+        image = np.empty(shape, np.uint8) if into is None else into.reshape(shape)
+        warning = self._library.decode_into(image, source, pixel_format, reduce)
         if warning and strict:
             raise CodecWarning(warning)
-        return image[:, :, 0] if image.ndim == 3 and channels == 1 else image
+        if source is not data:
+            image = image[: -(-header.height // reduce), : -(-header.width // reduce)]
+        return image[:, :, 0] if channels == 1 else image
 
     def codec(self) -> str:
         return "libjpeg-turbo >= 3.0" if self._generation == 3 else "libturbojpeg of the system"

@@ -12,6 +12,7 @@ from fastdecode.bench import on_device_words, words
 from fastdecode.bench.result import Spread, from_json
 from fastdecode.bench.tables import Column, Table, paragraph, show
 from fastdecode.bench.words import number
+from fastdecode.files import read_regular
 
 if TYPE_CHECKING:
     from fastdecode.bench.on_device import OnDevice
@@ -67,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results = []
     for path in (options.a, options.b):
         try:
-            results.append(from_json(path.read_text(encoding="utf-8")))
+            results.append(from_json(read_regular(path).decode()))
         except OSError as error:
             reason = error.strerror or str(error)
             parser.exit(2, f"{parser.prog}: error: {words.visible(str(path))}: {reason}\n")

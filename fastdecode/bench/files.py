@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import random
 from array import array
@@ -17,8 +18,10 @@ from fastdecode import probe
 from fastdecode.bench import result
 from fastdecode.calibration.samples import FOLDER
 from fastdecode.errors import DecodeError, StoreError, UnsupportedFormat
+from fastdecode.files import open_regular, read_regular
 from fastdecode.stores import Store, open_store
 from fastdecode.stores.folder import EXTENSIONS
+from fastdecode.stores.found_files import can_be_read
 from fastdecode.stores.opening import kind_of
 from fastdecode.types import Buffer, Header
 
@@ -58,7 +61,7 @@ class Photo:
 
     def read(self) -> Buffer:
         """Read it: of a store whatever that gives, which need not be in memory yet."""
-        return self.path.read_bytes() if self.store is None else self.store.read(self.index)
+        return read_regular(self.path) if self.store is None else self.store.read(self.index)
 
 
 @dataclass
@@ -127,7 +130,7 @@ def collect(paths: Sequence[str | Path], *, limit: int | None = None) -> Collect
     order = array("q", range(total))  # a list of a store's millions would be large
     random.Random(0).shuffle(order)
     collection = Collection()
-    root = Path(paths[0]) if len(paths) == 1 and Path(paths[0]).is_dir() else None
+    root = Path(paths[0]) if len(paths) == 1 and _is_folder(paths[0]) else None
     for count, drawn in enumerate(order):
         if limit is not None and len(collection.photos) >= limit:
             collection.left_out = total - count
@@ -179,12 +182,17 @@ def _files_and_stores(paths: Sequence[str | Path]) -> tuple[list[Path], list[Sto
 
 def _is_store(location: str) -> bool:
     """Whether a path's end says so; a folder of files is none."""
-    if not Path(location).is_dir():
+    if not _is_folder(location):
         try:
             return kind_of(location) != "folder" or "://" in location
         except (FileNotFoundError, ValueError):  # `_files` says so
             return False
     return (Path(location) / "data.mdb").exists() or kind_of(location) != "folder"
+
+
+def _is_folder(path: str | Path) -> bool:
+    """Whether it is a folder; no error where it cannot be one, unlike `Path.is_dir`."""
+    return os.path.isdir(path)  # noqa: PTH112
 
 
 def _are_shards(folder: Path, files: Sequence[Path]) -> bool:
@@ -212,12 +220,12 @@ def _name(store: Store, index: int, *, alone: bool) -> str:
 
 
 def _files(path: Path) -> Iterator[Path]:
-    if path.is_dir():
+    if _is_folder(path):
         for folder, folders, names in os.walk(path):
             folders[:] = sorted(name for name in folders if not name.startswith("."))
-            files = (Path(folder, name) for name in sorted(names) if name[0] != ".")
-            yield from (file for file in files if file.is_file())
-    elif path.exists():
+            files = (os.path.join(folder, name) for name in sorted(names) if name[0] != ".")  # noqa: PTH118
+            yield from (Path(file) for file in files if can_be_read(file))
+    elif os.path.lexists(path):
         yield path
     else:
         raise FileNotFoundError(f"there is no file or folder {printable(path)!r}")
@@ -233,9 +241,7 @@ def _load(path: Path, name: str) -> Photo:
     DecodeError, OSError
         If it is damaged, or cannot be read.
     """
-    if not path.is_file():  # opening a pipe would wait for somebody to write into it
-        raise OSError("it is no regular file")
-    with path.open("rb") as file:
+    with io.BufferedReader(open_regular(path)) as file:
         data = file.read(_HEAD)
         try:
             header = probe(data)

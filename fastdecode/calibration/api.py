@@ -100,8 +100,8 @@ def calibrate(
     TypeError, ValueError
         If an argument is wrong, or no batch backend reads any of the samples.
     RuntimeError
-        If a backend crashes, and the message says how to leave it out; or if the device cannot be
-        used.
+        If a backend crashes, and the message says how to leave it out; a DeviceUnavailable if the
+        device cannot be used.
     ImportError
         If tensors are asked for without PyTorch.
 

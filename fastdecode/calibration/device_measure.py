@@ -70,8 +70,10 @@ def measure_device(
 
     Raises
     ------
+    DeviceUnavailable
+        If the device cannot be used.
     RuntimeError
-        If the device cannot be used, or the CPU path fails.
+        If the CPU path fails.
     BackendUnavailable
         If there is no batch backend that works there; the message says why of each.
     ValueError

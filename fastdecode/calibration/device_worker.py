@@ -62,7 +62,7 @@ class Worker:
     ------
     BackendUnavailable
         If the backend does not decode there.
-    RuntimeError
+    DeviceUnavailable
         If the device cannot be used.
     """
 

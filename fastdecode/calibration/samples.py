@@ -13,6 +13,7 @@ from PIL import Image as PillowImage
 
 import fastdecode
 from fastdecode import formats
+from fastdecode.api import read_file
 from fastdecode.buffers import as_buffer
 from fastdecode.errors import FastDecodeError
 from fastdecode.ranking import size_class
@@ -178,7 +179,7 @@ def common(sample: Sample, read: Mapping[str, set[int]]) -> Sample | None:
 def _headers(samples: Iterable[Any]) -> Iterator[tuple[bytes, Any]]:
     for index, sample in enumerate(samples):
         is_path = isinstance(sample, (str, os.PathLike))
-        data = Path(sample).read_bytes() if is_path else bytes(as_buffer(sample))
+        data = read_file(os.fspath(sample)) if is_path else bytes(as_buffer(sample))
         try:
             yield data, formats.probe(data)
         except FastDecodeError as error:

@@ -11,7 +11,7 @@ from fastdecode.context import speaks_for_all
 from fastdecode.device import ranking
 from fastdecode.device.identity import identify
 from fastdecode.device.ranking import DeviceRanking
-from fastdecode.installation import device_ranking_path
+from fastdecode.installation import device_ranking_path, ranking_is_named
 
 if TYPE_CHECKING:
     import torch
@@ -63,7 +63,8 @@ def look_up(device: torch.device) -> tuple[DeviceRanking | None, str]:
     """
     here = identify(device)
     try:
-        found = DeviceRanking.load(device_ranking_path(here.name))
+        place = device_ranking_path(here.name)
+        found = DeviceRanking.load(place, own=not ranking_is_named())
     except FileNotFoundError:
         return None, ""
     except (OSError, ValueError) as error:

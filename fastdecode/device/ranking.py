@@ -186,21 +186,23 @@ class DeviceRanking:
         return target
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> DeviceRanking:
+    def load(cls, path: str | os.PathLike[str], *, own: bool = False) -> DeviceRanking:
         """Read one from a file.
 
         Parameters
         ----------
         path : path
+        own : bool
+            Nobody named the file: believe it only if it is this user's, or the system's.
 
         Raises
         ------
         OSError
             If it cannot be read.
         ValueError
-            If it is damaged.
+            If it is damaged, or another user's.
         """
-        return outfile.read(path, cls._from_json, _DAMAGED)
+        return outfile.read(path, cls._from_json, _DAMAGED, own=own)
 
     def _to_json(self) -> str:
         cells = [

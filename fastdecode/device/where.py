@@ -4,7 +4,26 @@ from __future__ import annotations
 
 import torch
 
-__all__ = ["device_of"]
+from fastdecode.errors import DeviceUnavailable
+
+__all__ = ["device_of", "named"]
+
+
+def named(device: str | int | torch.device) -> torch.device:
+    """Return the device of a name, or the CUDA device of a number, whether it is there or not.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is no device's name.
+    """
+    if isinstance(device, bool) or not isinstance(device, (str, int, torch.device)):
+        raise TypeError(f"device must be a name, a number or a torch.device, not {device!r}")
+    try:
+        return torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
+    except RuntimeError as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"there is no device {device!r}: {reason}") from error
 
 
 def device_of(device: str | int | torch.device) -> torch.device:
@@ -23,18 +42,12 @@ def device_of(device: str | int | torch.device) -> torch.device:
 
     Raises
     ------
-    RuntimeError
+    DeviceUnavailable
         If it cannot be used; the message says what is missing.
     TypeError, ValueError
         If it is no device's name.
     """
-    if isinstance(device, bool) or not isinstance(device, (str, int, torch.device)):
-        raise TypeError(f"device must be a name, a number or a torch.device, not {device!r}")
-    try:
-        found = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
-    except RuntimeError as error:
-        reason = str(error).partition("\n")[0]
-        raise ValueError(f"there is no device {device!r}: {reason}") from error
+    found = named(device)
     if found.type == "cuda":
         return _cuda(found)
     if found.type == "meta":
@@ -44,14 +57,14 @@ def device_of(device: str | int | torch.device) -> torch.device:
         there.cpu()
     except (AssertionError, ImportError, NotImplementedError, RuntimeError) as error:
         reason = str(error).partition("\n")[0].partition(". ")[0]
-        raise RuntimeError(f"device {str(found)!r} cannot be used: {reason}") from error
+        raise DeviceUnavailable(f"device {str(found)!r} cannot be used: {reason}") from error
     return there.device  # as tensors call it: without an index for the CPU
 
 
 def _cuda(device: torch.device) -> torch.device:
     missing = _missing(device)
     if missing:
-        raise RuntimeError(f"device {str(device)!r} cannot be used: {missing}")
+        raise DeviceUnavailable(f"device {str(device)!r} cannot be used: {missing}")
     index = torch.cuda.current_device() if device.index is None else device.index
     return torch.device("cuda", index)
 

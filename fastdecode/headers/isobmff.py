@@ -14,7 +14,17 @@ from typing import NamedTuple
 from fastdecode.errors import DecodeError
 from fastdecode.types import Buffer, Color, Format, Header
 
-__all__ = ["IsoBox", "boxes", "find", "parse", "sniff"]
+__all__ = [
+    "Grid",
+    "IsoBox",
+    "boxes",
+    "find",
+    "grid",
+    "parse",
+    "sniff",
+    "truncation",
+    "with_tiles_apart",
+]
 
 _MAX_BOXES = 1024  # in one parent
 _MAX_TRACKS = 8
@@ -41,16 +51,41 @@ class IsoBox(NamedTuple):
     end: int
 
 
+class Grid(NamedTuple):
+    """A picture made of tiles: its item, and theirs in the order of rows.
+
+    Attributes
+    ----------
+    item : int
+    tiles : tuple of int
+    width, height : int
+        What is to be seen, in pixels, of the tile of which least is: the last column and row are
+        cut. 1 if it is not known.
+    """
+
+    item: int
+    tiles: tuple[int, ...]
+    width: int
+    height: int
+
+
 def boxes(data: Buffer, start: int, end: int) -> Iterator[IsoBox]:
     """Walk the boxes in ``data[start:end]``, at most a thousand of them.
 
     A box that claims more than its parent holds is cut to the parent: files are often read in part.
+    """
+    end = min(end, len(data))
+    for box in _claimed(data, start, end):
+        yield IsoBox(box.kind, min(box.start, end), min(box.end, end))
+
+
+def _claimed(data: Buffer, start: int, end: int) -> Iterator[IsoBox]:
+    """Walk the boxes, each with the end that it claims.
 
     Notes
     -----
     ISO/IEC 14496-12, 4.2: a size of 1 means a 64-bit size, 0 means "to the end".
     """
-    end = min(end, len(data))
     for _ in range(_MAX_BOXES):
         if start + 8 > end:
             return
@@ -63,7 +98,7 @@ def boxes(data: Buffer, start: int, end: int) -> Iterator[IsoBox]:
             size = end - start
         if size < header:
             raise DecodeError(f"the {kind!r} box has the impossible size {size}")
-        yield IsoBox(kind, min(start + header, end), min(start + size, end))
+        yield IsoBox(kind, start + header, start + size)
         start += size
 
 
@@ -121,18 +156,100 @@ def parse(data: Buffer) -> Header:
     AVIF 1.1. An AVIF whose major brand is not ``avif`` shows its track, if any, as libavif does.
     """
     file_format = sniff(data) or "heic"
-    top = _by_kind(data, IsoBox(b"", 0, len(data)))
-    meta, moov = top.get(b"meta"), top.get(b"moov")
-    header = None
-    if moov is not None and (meta is None or (file_format == "avif" and data[8:12] != b"avif")):
-        header = _track(data, moov, file_format)
+    meta, track = _shown(data, file_format)
+    header = _track(data, track, file_format) if track is not None else None
     if header is None and meta is not None:
-        header = _primary(data, IsoBox(meta.kind, meta.start + 4, meta.end), file_format)
+        header = _primary(data, meta, file_format)
     if header is None:
         raise DecodeError(f"the {file_format.upper()} file has no primary picture")
     if not header.width or not header.height:
         raise DecodeError(f"the {file_format.upper()} header gives no size")
     return header
+
+
+def truncation(data: Buffer) -> str:
+    """Say what of the picture lies beyond the end of the file.
+
+    Parameters
+    ----------
+    data : bytes or memoryview
+
+    Returns
+    -------
+    str
+        In words; empty if all of it is in the file, or if a track shows it. What else the file may
+        hold, such as EXIF or a preview, is not the picture.
+
+    Notes
+    -----
+    ISO/IEC 14496-12, 8.11.3 (iloc). libheif leaves a tile that is not there out of a grid.
+    """
+    for box in _claimed(data, 0, len(data)):
+        if box.kind in (b"meta", b"moov") and box.end > len(data):
+            return f"the {box.kind.decode()} box ends at {box.end}, past the {len(data)} bytes"
+    meta, track = _shown(data, sniff(data) or "heic")
+    if meta is None or track is not None:
+        return ""
+    items = _Items(data, meta)
+    shown = items.shown()
+    idat = items.children.get(b"idat")
+    rooms = {0: len(data), 1: idat.end - idat.start if idat else 0}  # by construction method
+    for item, method, start, length in _extents(data, items.children.get(b"iloc")):
+        room = rooms.get(method, start + length)
+        if item in shown and start + length > room:
+            where = "idat box" if method else "file"
+            return f"item {item} ends at {start + length}, past the {room} bytes of the {where}"
+    return ""
+
+
+def grid(data: Buffer) -> Grid | None:
+    """Return the tiles of the primary picture; None if it is not made of tiles."""
+    meta, _ = _shown(data, "heic")
+    items = _Items(data, meta) if meta is not None else None
+    tiles = items.tiles(items.primary) if items is not None else ()
+    if items is None or not tiles:
+        return None
+    own, of_tile = items.properties(items.primary), items.properties(tiles[0])
+    width, height = _stored_sides(data, own)
+    tile_width, tile_height = _stored_sides(data, of_tile)
+    if not tile_width or not tile_height or any(box.kind == b"clap" for box in own):
+        return Grid(items.primary, tiles, 1, 1)
+    return Grid(items.primary, tiles, (width - 1) % tile_width + 1, (height - 1) % tile_height + 1)
+
+
+def with_tiles_apart(data: Buffer, grid: Grid) -> bytes:
+    """Copy a file so that each tile is a picture of its own, and the grid is hidden.
+
+    Notes
+    -----
+    ISO/IEC 23008-12, 6.4.2: an item is hidden by the lowest bit of its infe box's flags.
+    """
+    copy = bytearray(data)
+    meta = find(data, IsoBox(b"", 0, len(data)), b"meta")
+    children = _by_kind(data, IsoBox(b"meta", meta.start + 4, meta.end)) if meta else {}
+    pitm, iinf = children.get(b"pitm"), children.get(b"iinf")
+    if pitm is None or iinf is None:
+        return bytes(copy)
+    size = 4 if data[pitm.start] else 2
+    copy[pitm.start + 4 : pitm.start + 4 + size] = grid.tiles[0].to_bytes(size, "big")
+    tiles = frozenset(grid.tiles)
+    for infe in boxes(data, iinf.start + (8 if data[iinf.start] else 6), iinf.end):
+        item = _integer(data, infe.start + 4, 4 if data[infe.start] == 3 else 2)
+        if item in tiles:
+            copy[infe.start + 3] &= 0xFE
+        elif item == grid.item:
+            copy[infe.start + 3] |= 1
+    return bytes(copy)
+
+
+def _shown(data: Buffer, file_format: Format) -> tuple[IsoBox | None, IsoBox | None]:
+    """Return the meta box's contents and the moov box, if it is a track that is shown."""
+    top = _by_kind(data, IsoBox(b"", 0, len(data)))
+    meta, moov = top.get(b"meta"), top.get(b"moov")
+    if meta is not None:
+        meta = IsoBox(meta.kind, meta.start + 4, meta.end)
+    track = meta is None or (file_format == "avif" and data[8:12] != b"avif")
+    return meta, moov if track else None
 
 
 def _by_kind(data: Buffer, parent: IsoBox) -> dict[bytes, IsoBox]:
@@ -162,29 +279,92 @@ def _track(data: Buffer, moov: IsoBox, file_format: Format) -> Header | None:
     return header._replace(channels=3 + alpha) if header else None
 
 
+class _Items:
+    """What a meta box says of its items; the primary one is 0 where it says none."""
+
+    def __init__(self, data: Buffer, meta: IsoBox) -> None:
+        self._data = data
+        self.children = _by_kind(data, meta)
+        pitm, iprp = self.children.get(b"pitm"), self.children.get(b"iprp")
+        self.primary = _integer(data, pitm.start + 4, 4 if data[pitm.start] else 2) if pitm else 0
+        container = find(data, iprp, b"ipco") if iprp else None
+        self._known = list(boxes(data, container.start, container.end)) if container else []
+        self._associated = _associations(data, iprp) if iprp else {}
+        self._tiles: dict[int, tuple[int, ...]] = {}
+        self._auxiliary: list[tuple[int, tuple[int, ...]]] = []
+        for kind, item, targets in _references(data, self.children.get(b"iref")):
+            if kind == b"dimg":
+                self._tiles.setdefault(item, targets)
+            elif kind == b"auxl":
+                self._auxiliary.append((item, targets))
+
+    def tiles(self, item: int) -> tuple[int, ...]:
+        """Items from which another is derived, such as a grid's tiles."""
+        return self._tiles.get(item, ())
+
+    def properties(self, item: int) -> list[IsoBox]:
+        """Properties of an item, in the order of their associations."""
+        indices = dict.fromkeys(self._associated.get(item, ()))
+        return [self._known[i - 1] for i in indices if 0 < i <= len(self._known)]
+
+    def alpha_planes(self, items: set[int]) -> set[int]:
+        """Items that are the alpha plane of one of `items`."""
+        planes = {plane for plane, of in self._auxiliary if not items.isdisjoint(of)}
+        return {plane for plane in planes if _is_alpha(self._data, self.properties(plane))}
+
+    def shown(self) -> set[int]:
+        """Items that the primary picture is made of: its tiles and alpha planes, and theirs."""
+        shown = {self.primary}
+        for _ in range(2):
+            shown |= {tile for item in shown for tile in self.tiles(item)}
+            shown |= self.alpha_planes(shown)
+        return shown | {tile for item in shown for tile in self.tiles(item)}
+
+
+def _extents(data: Buffer, iloc: IsoBox | None) -> Iterator[tuple[int, int, int, int]]:
+    """Read the iloc box: (item, construction method, where it starts, bytes) of each extent."""
+    if iloc is None:
+        return
+    version = data[iloc.start]
+    offset_size, length_size = data[iloc.start + 4] >> 4, data[iloc.start + 4] & 15
+    base_size, index_size = data[iloc.start + 5] >> 4, data[iloc.start + 5] & 15
+    id_size = 4 if version == 2 else 2
+    pos = iloc.start + 6 + id_size
+    budget = _MAX_ENTRIES
+    for _ in range(_integer(data, iloc.start + 6, id_size)):
+        item = _integer(data, pos, id_size)
+        pos += id_size
+        method = 0
+        if version:
+            method = data[pos + 1] & 15
+            pos += 2
+        base = _integer(data, pos + 2, base_size)
+        pos += 2 + base_size
+        count = _integer(data, pos, 2)
+        pos += 2
+        for _ in range(count):
+            budget -= 1
+            if budget < 0 or pos >= iloc.end:
+                return
+            pos += index_size if version else 0
+            offset = _integer(data, pos, offset_size)
+            length = _integer(data, pos + offset_size, length_size)
+            pos += offset_size + length_size
+            yield item, method, base + offset, length
+
+
 def _primary(data: Buffer, meta: IsoBox, file_format: Format) -> Header | None:
     """Read the properties of the primary item, of its first tile, and of its alpha plane."""
-    pitm, iprp, iref = map(_by_kind(data, meta).get, (b"pitm", b"iprp", b"iref"))
-    container = find(data, iprp, b"ipco") if iprp else None
-    if pitm is None or iprp is None or container is None:
+    items = _Items(data, meta)
+    item = items.primary
+    if not item:
         return None
-    item = _integer(data, pitm.start + 4, 4 if data[pitm.start] else 2)
-    known = list(boxes(data, container.start, container.end))
-    associated = _associations(data, iprp)
-
-    def properties(item: int) -> list[IsoBox]:
-        indices = dict.fromkeys(associated.get(item, ()))
-        return [known[i - 1] for i in indices if 0 < i <= len(known)]
-
-    references = list(_references(data, iref))
-    tiles = next((to for kind, at, to in references if kind == b"dimg" and at == item), ())
-    tile = tiles[0] if tiles else item
-    # The alpha plane belongs to the picture, or to each tile of it. A set: each is looked at once.
-    planes = {at for kind, at, to in references if kind == b"auxl" and (item in to or tile in to)}
-    alpha = any(_is_alpha(data, properties(plane)) for plane in planes)
-    own = properties(item)
+    # The alpha plane belongs to the picture, or to each tile of it.
+    tile = (*items.tiles(item), item)[0]
+    alpha = bool(items.alpha_planes({item, tile}))
+    own = items.properties(item)
     sides, orientation = _geometry(data, own, upright=file_format == "heic")
-    samples, bits = _samples(data, own + properties(tile))
+    samples, bits = _samples(data, own + items.properties(tile))
     color: Color = "gray" if samples == 1 else "ycc"
     return Header(file_format, *sides, samples + alpha, bits, orientation, color=color)
 
@@ -251,12 +431,8 @@ def _geometry(
     data: Buffer, properties: list[IsoBox], *, upright: bool
 ) -> tuple[tuple[int, int], int]:
     """Width and height, and orientation; where the decoder turns the picture, after that."""
-    width = height = angle = 0
-    axis = None
-    for box in properties:
-        if box.kind == b"ispe":
-            width, height = struct.unpack_from(">II", data, box.start + 4)
-            break
+    width, height = _stored_sides(data, properties)
+    angle, axis = 0, None
     for box in properties:  # libheif applies them in the order of the associations
         if box.kind == b"irot":
             angle = data[box.start] & 3
@@ -270,6 +446,15 @@ def _geometry(
             width = _cropped(width, fields[:2] + fields[4:6], 0)
             height = _cropped(height, fields[2:4] + fields[6:], 1)
     return (width, height), 1 if upright else _ORIENTATIONS[angle, axis]
+
+
+def _stored_sides(data: Buffer, properties: list[IsoBox]) -> tuple[int, int]:
+    """Width and height before any turn or crop; 0 and 0 where they are not given."""
+    for box in properties:
+        if box.kind == b"ispe":
+            width, height = struct.unpack_from(">II", data, box.start + 4)
+            return width, height
+    return 0, 0
 
 
 def _cropped(side: int, fields: tuple[int, ...], bias: int) -> int:

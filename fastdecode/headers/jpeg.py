@@ -12,9 +12,9 @@ from functools import lru_cache
 
 from fastdecode.errors import DecodeError
 from fastdecode.headers import exif
-from fastdecode.types import Buffer, Coding, Color, Header
+from fastdecode.types import Buffer, Coding, Color, Header, Reduce
 
-__all__ = ["parse"]
+__all__ = ["parse", "with_plain_size"]
 
 _SOF: dict[int, Coding] = {
     0xC0: "baseline",
@@ -39,8 +39,13 @@ _MARKER = re.compile(rb"\xff+[^\xff]", re.DOTALL)
 _MAX_SEGMENTS = 10_000
 """Before the first scan; an ICC profile of 16 MB takes 256."""
 
+_BLOCK = 8
+"""Samples on each side of what one DCT covers (T.81, A.3.1)."""
+
 _PROGRESSIVE = frozenset({0xC2, 0xCA})
 _WITHOUT_LENGTH = frozenset({0x00, 0x01, 0xFF, _SOI, _EOI, *range(0xD0, 0xD8)})
+# Segments whose contents no decoder needs: with a length below 2 they have none (jdmarker.c).
+_PASSED_OVER = frozenset({0xFE, *range(0xE0, 0xF0)})
 # Those that say something about the picture as a whole; all others are passed over.
 _TELLING = frozenset({*_SOF, _SOS, _DRI, _APP0, _APP1, _APP14})
 
@@ -87,6 +92,13 @@ def parse(data: Buffer) -> Header:
             if first != 0xFF or marker in _WITHOUT_LENGTH:
                 pos = _next_marker(data, pos)
                 continue
+            if length < 2:
+                if marker not in _PASSED_OVER:
+                    raise DecodeError(
+                        f"JPEG segment FF {marker:02X} cannot have the length {length}"
+                    )
+                pos += 4
+                continue
             if marker in _TELLING:
                 if marker == _SOS:
                     break
@@ -102,8 +114,6 @@ def parse(data: Buffer) -> Header:
                         orientation = exif.orientation(data, pos + 10, pos + 2 + length)
                 elif length >= 14 and data[pos + 4 : pos + 9] == b"Adobe":
                     adobe = data[pos + 15]
-            if length < 2:
-                raise DecodeError(f"JPEG segment FF {marker:02X} cannot have the length {length}")
             pos += 2 + length
         if not frame or marker != _SOS:
             raise DecodeError("the JPEG has no frame header (SOF), or no scan (SOS) after it")
@@ -121,6 +131,41 @@ def parse(data: Buffer) -> Header:
         restart_interval, color, _SOF[sof], False, pos + 2 + length,
     ))
     # fmt: on
+
+
+def with_plain_size(data: Buffer, header: Header, reduce: Reduce) -> tuple[Buffer, int, int]:
+    """Make a size tell the reduction, for a decoder that is told a size instead of a factor.
+
+    Below 8 pixels, 1/2 and 3/8 of a side may be the same number. So one side is written into the
+    frame header as the 8 pixels that its blocks have anyway, and what the decoder then gives
+    beyond the picture is cut off.
+
+    Returns
+    -------
+    tuple of buffer, int and int
+        The file, its width and its height; as they are unless both sides are below 8 pixels, and
+        to be reduced.
+
+    Notes
+    -----
+    The compressed data stays the same, as does the number of blocks in every scan. The side is one
+    along which no reduced chroma is interpolated: there, its end would show.
+    """
+    width, height = header.width, header.height
+    if reduce == 1 or max(width, height) >= _BLOCK:
+        return data, width, height
+    upright = header.subsampling in ("4:4:0", "4:4:1")
+    width, height = (_BLOCK, height) if upright else (width, _BLOCK)
+    pos = 2
+    while True:
+        first, marker, length = _segment(data, pos)
+        if first != 0xFF or marker in _WITHOUT_LENGTH:
+            pos = _next_marker(data, pos)
+        elif marker in _SOF:
+            sides = struct.pack(">HH", height, width)
+            return b"".join((data[: pos + 5], sides, data[pos + 9 :])), width, height
+        else:
+            pos += 2 + length
 
 
 def _next_marker(data: Buffer, pos: int) -> int:

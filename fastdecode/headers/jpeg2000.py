@@ -3,23 +3,41 @@
 from __future__ import annotations
 
 import struct
+from typing import NamedTuple
 
 from fastdecode.errors import DecodeError
 from fastdecode.headers.isobmff import IsoBox, boxes, find
-from fastdecode.types import Buffer, Color, Header
+from fastdecode.types import Buffer, Coding, Color, Header
 
 __all__ = ["parse"]
 
 _CODESTREAM = b"\xff\x4f\xff\x51"  # SOC, SIZ
-_SIZ = struct.Struct(">IIII")
-_COUNT, _DEPTH = 40, 42  # offsets in a codestream: Csiz, and Ssiz of the first component
+_EDGES = struct.Struct(">IIII")
+_COUNT, _COMPONENTS = 40, 42  # offsets in a codestream: Csiz, and Ssiz, XRsiz, YRsiz of each
 _IHDR = struct.Struct(">IIHB")
 _VARYING = 255
+_EIGHT_BITS = 7  # as depths are written: unsigned, less one
+_IS_COLOUR, _WHOLE_IMAGE = 0, 0xFFFF  # Typ and Asoc of a channel definition
+_MOST_DEFINITIONS = 256
+_MOST_NAMED = 8
 # Enumerated colour spaces: ITU-T T.800, table I.10, and T.801, table M.25.
 _COLORS: dict[int, Color] = {
     0: "gray", 12: "cmyk", 15: "gray", 16: "rgb", 17: "gray", 18: "ycc", 20: "rgb", 21: "rgb",
 }  # fmt: skip
 _BY_COUNT: dict[int, Color] = {1: "gray", 2: "gray", 3: "rgb", 4: "rgb"}
+# How far apart a component's samples lie, (across, down), and what that is called of Cb and Cr.
+_CHROMA = {(2, 1): "4:2:2", (2, 2): "4:2:0", (1, 2): "4:4:0", (4, 1): "4:1:1"}
+_NONE = (1, 1)
+
+
+class _Siz(NamedTuple):
+    """What the SIZ segment says of the components."""
+
+    width: int
+    height: int
+    channels: int
+    depths: tuple[int, ...]
+    steps: tuple[tuple[int, int], ...]
 
 
 def parse(data: Buffer) -> Header:
@@ -32,7 +50,11 @@ def parse(data: Buffer) -> Header:
     Returns
     -------
     Header
-        A palette counts as one channel.
+        A palette of 8-bit colours, and its indices, count as one channel. Any other stands for the
+        pixels that the decoder makes of it: their `bits`, `channels` and `color`, and ``"other"``
+        for the `coding`. So does a channel definition that is not in the order of the components.
+        `color` is ``"other"`` where the components differ in depth. `subsampling` is empty unless
+        some component is subsampled.
 
     Raises
     ------
@@ -41,26 +63,41 @@ def parse(data: Buffer) -> Header:
 
     Notes
     -----
-    ITU-T T.800: A.5.1 (SIZ), I.5.3 (JP2 header, ihdr, bpcc, colr, pclr).
+    ITU-T T.800: A.5.1 (SIZ), I.5.3 (JP2 header, ihdr, bpcc, colr, pclr, cdef).
     """
     if data[:4] == _CODESTREAM:
-        return _codestream(data)
-    jp2h = find(data, IsoBox(b"", 0, len(data)), b"jp2h")
+        siz = _siz(data, 0)
+        color = _BY_COUNT.get(siz.channels, "other")
+        return _header(siz.width, siz.height, siz.channels, siz.depths[0], color, siz)
+    whole = IsoBox(b"", 0, len(data))
+    jp2h = find(data, whole, b"jp2h")
     if jp2h is None:
         raise DecodeError("the JPEG 2000 file has no header box (jp2h)")
-    return _header_box(data, jp2h)
+    jp2c = find(data, whole, b"jp2c")
+    in_full = jp2c is not None and data[jp2c.start : jp2c.start + 4] == _CODESTREAM
+    return _header_box(data, jp2h, _siz(data, jp2c.start) if jp2c and in_full else None)
 
 
-def _codestream(data: Buffer) -> Header:
-    right, bottom, left, top = _SIZ.unpack_from(data, 8)
-    channels, depth = struct.unpack_from(">HB", data, _COUNT)
-    return _header(right - left, bottom - top, channels, depth, _BY_COUNT.get(channels, "other"))
+def _siz(data: Buffer, start: int) -> _Siz:
+    """Read the SIZ segment of the codestream that begins at `start`."""
+    right, bottom, left, top = _EDGES.unpack_from(data, start + 8)
+    (count,) = struct.unpack_from(">H", data, start + _COUNT)
+    if not count:
+        raise DecodeError("the JPEG 2000 codestream has no components")
+    found = [
+        struct.unpack_from(">BBB", data, start + _COMPONENTS + 3 * index) for index in range(count)
+    ]
+    if not all(across and down for _, across, down in found):
+        raise DecodeError("the JPEG 2000 codestream has a component without samples")
+    depths = tuple(depth for depth, _, _ in found)
+    return _Siz(right - left, bottom - top, count, depths, tuple(step[1:] for step in found))
 
 
-def _header_box(data: Buffer, jp2h: IsoBox) -> Header:
+def _header_box(data: Buffer, jp2h: IsoBox, siz: _Siz | None) -> Header:
     width = height = channels = depth = 0
     color: Color | None = None
-    palette = False
+    coding: Coding = ""
+    columns = None
     for box in boxes(data, jp2h.start, jp2h.end):
         if box.kind == b"ihdr":
             height, width, channels, depth = _IHDR.unpack_from(data, box.start)
@@ -69,16 +106,62 @@ def _header_box(data: Buffer, jp2h: IsoBox) -> Header:
         elif box.kind == b"colr" and color is None and data[box.start] == 1:
             color = _COLORS.get(struct.unpack_from(">I", data, box.start + 3)[0], "other")
         elif box.kind == b"pclr":
-            palette = True
-    if palette:
-        color = "palette"
-    return _header(width, height, channels, depth, color or _BY_COUNT.get(channels, "other"))
+            columns = data[box.start + 3 : box.start + 3 + data[box.start + 2]]
+        elif box.kind == b"cdef" and not _in_order(data, box):
+            coding = "other"
+    if columns is not None:
+        if len(columns) in (3, 4) and {*columns, depth} == {_EIGHT_BITS}:
+            color = "palette"
+        else:
+            channels, depth, coding = len(columns), max(columns, default=0), "other"
+    color = color or _BY_COUNT.get(channels, "other")
+    return _header(width, height, channels, depth, color, siz, coding)
 
 
-def _header(width: int, height: int, channels: int, depth: int, color: Color) -> Header:
+def _in_order(data: Buffer, cdef: IsoBox) -> bool:
+    """Whether the colour channels are the first components, in their order."""
+    (count,) = struct.unpack_from(">H", data, cdef.start)
+    for index in range(min(count, _MOST_DEFINITIONS)):
+        channel, kind, colour = struct.unpack_from(">HHH", data, cdef.start + 2 + 6 * index)
+        if kind == _IS_COLOUR and 0 < colour < _WHOLE_IMAGE and colour != channel + 1:
+            return False
+    return True
+
+
+def _header(
+    width: int,
+    height: int,
+    channels: int,
+    depth: int,
+    color: Color,
+    siz: _Siz | None,
+    coding: Coding = "",
+) -> Header:
     if width <= 0 or height <= 0 or not channels:
         raise DecodeError(
             f"the JPEG 2000 header says {width}x{height} pixels with {channels} components"
         )
-    bits = 8 if depth == _VARYING else (depth & 0x7F) + 1  # the top bit: signed samples
-    return Header("jpeg2000", width, height, channels, bits, color=color)
+    if siz and len(set(siz.depths)) > 1:
+        depth, color = max(siz.depths, key=_bits), "other"
+    bits = 8 if depth == _VARYING else _bits(depth)
+    subsampling = _subsampling(siz.steps) if siz else ""
+    return Header(
+        "jpeg2000", width, height, channels, bits, color=color, coding=coding,
+        subsampling=subsampling,
+    )  # fmt: skip
+
+
+def _bits(depth: int) -> int:
+    return (depth & 0x7F) + 1  # the top bit: signed samples
+
+
+def _subsampling(steps: tuple[tuple[int, int], ...]) -> str:
+    """Name the subsampling; all components' steps are written out where it has no name."""
+    if set(steps) == {_NONE}:
+        return ""
+    luma, *chroma = steps[:3]
+    if luma == _NONE and len(chroma) == 2 and len(set(chroma)) == 1 and set(steps[3:]) <= {_NONE}:
+        name = _CHROMA.get(chroma[0])
+        if name:
+            return name
+    return ",".join(f"{across}x{down}" for across, down in steps[:_MOST_NAMED])

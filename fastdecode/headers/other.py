@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import struct
 
 from PIL import Image, ImageFile
@@ -10,12 +11,17 @@ from PIL import Image, ImageFile
 from fastdecode.errors import DecodeError, FastDecodeError, ImageTooLarge, UnsupportedFormat
 from fastdecode.types import Buffer, Color, Header
 
-__all__ = ["open_image", "parse"]
+__all__ = ["open_image", "parse", "truncation"]
 
 # They launch a program (Ghostscript), work on one system only, or merely know the format by name.
 _SKIPPED = frozenset({"EPS", "WMF", "BUFR", "GRIB", "HDF5", "MPEG"})
 # What a plugin raises when the file is not its own, as in PIL.Image.open.
 _NOT_MINE = (SyntaxError, IndexError, TypeError, struct.error)
+_LAST_NUMBER = re.compile(rb"(?<!\d)(\d+)\Z")
+_PLAIN_HEADER = re.compile(rb"P[23](?:\s|#[^\n\r]*)+\d+(?:\s|#[^\n\r]*)+\d+(?:\s|#[^\n\r]*)+(\d+)")
+_MOST_DIGITS, _MOST_HEADER = 16, 4096
+_DCX = b"\xb1\x68\xde\x3a"
+_PCX_PALETTE = 769
 # Pillow mode: (samples for each pixel, bits for each sample, colour model).
 _MODES: dict[str, tuple[int, int, Color]] = {
     "1": (1, 1, "gray"),
@@ -67,6 +73,46 @@ def parse(data: Buffer) -> Header:
     if width <= 0 or height <= 0:
         raise DecodeError(f"the {image.format} header says {width}x{height} pixels")
     return Header("other", width, height, channels, bits, color=color)
+
+
+def truncation(data: Buffer) -> str:
+    """Say what Pillow does not notice to be missing at the end of a file.
+
+    Parameters
+    ----------
+    data : bytes or memoryview
+
+    Returns
+    -------
+    str
+        In words; empty if nothing is known to be missing.
+
+    Notes
+    -----
+    Two formats end in what looks like less of the same: the digits of a plain PNM, and the palette
+    of a PCX, which Pillow looks for 769 bytes before the end and else shows as grey.
+    """
+    if bytes(data[:2]) in (b"P2", b"P3"):
+        last = _LAST_NUMBER.search(bytes(data[-_MOST_DIGITS:]))
+        most = _PLAIN_HEADER.match(bytes(data[:_MOST_HEADER]))
+        if last and most and 0 < 10 * int(last[1]) <= int(most[1]):
+            return f"the PNM may end within the number {last[1].decode()}: no white space follows"
+    at = struct.unpack_from("<I", data, 4)[0] if bytes(data[:4]) == _DCX else 0
+    if bytes(data[at : at + 4 : 3]) == b"\x0a\x08" and bytes(data[at + 65 : at + 66]) == b"\x01":
+        return _pcx_truncation(data)
+    return ""
+
+
+def _pcx_truncation(data: Buffer) -> str:
+    """Say whether a PCX of one plane of 8 bits lacks its palette, or a part of it."""
+    missing = "the PCX lacks its palette of 256 colours, which ends the file"
+    if bytes(data[-_PCX_PALETTE:][:1]) != b"\x0c":
+        return missing
+    try:  # if the palette is where Pillow looks for it, the pixels end before it
+        open_image(bytes(data[:-_PCX_PALETTE])).load()
+    except (OSError, ValueError):
+        return missing
+    return ""
 
 
 def open_image(data: Buffer) -> ImageFile.ImageFile:

@@ -92,15 +92,13 @@ static int read_all(fd_item *item, int file) {
     struct stat about;
     if (fstat(file, &about) != 0)
         return errno;
-    size_t expected = GRAIN;
-    if (S_ISCHR(about.st_mode) || S_ISBLK(about.st_mode))
-        return EINVAL; /* /dev/zero has no end */
-    if (S_ISREG(about.st_mode)) {
-        if (about.st_size > LARGEST_FILE)
-            return EFBIG;
-        expected = (size_t)about.st_size;
-    }
-    int failed = reserve(item, expected, 0);
+    if (!S_ISREG(about.st_mode)) /* a FIFO waits for its writer, /dev/zero has no end */
+        return S_ISDIR(about.st_mode) ? EISDIR : EINVAL;
+    if (fcntl(file, F_SETFL, 0) != 0) /* from here on, wait: one on a tape may take its time */
+        return errno;
+    if (about.st_size > LARGEST_FILE)
+        return EFBIG;
+    int failed = reserve(item, (size_t)about.st_size, 0);
     size_t size = 0;
     while (!failed) {
         size_t room = item->capacity - ZEROS - size;
@@ -127,8 +125,8 @@ static int read_file(fd_item *item) {
     int file;
     item->data = NULL;
     item->size = 0;
-    do {
-        file = open(item->path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    do { /* without waiting: it may be a FIFO, be it only since the files were listed */
+        file = open(item->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     } while (file < 0 && errno == EINTR);
     if (file < 0)
         return errno;

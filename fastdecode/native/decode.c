@@ -289,7 +289,10 @@ static void finish(fd_decoder *decoder, const job *work) {
         return;
     }
     if (!fd_has_end(work->data, work->size, work->scan)) {
-        jpeg_skip_scanlines(jpeg, left);
+        /* Skipped to its end, a picture would not be looked at any more: so its last row is read. */
+        uint8_t *row = room_for_rows(decoder, (size_t)jpeg->output_width * work->channels, 1);
+        jpeg_skip_scanlines(jpeg, left - 1);
+        jpeg_read_scanlines(jpeg, &row, 1);
         jpeg_finish_decompress(jpeg);
         return;
     }

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fastdecode.packing.lock import open_own
 from fastdecode.stores.folder import INDEX
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Spooled:
         OSError
             If bytes are not those that were written: the disk has lost them.
         """
-        with self._path.open("rb") as file:
+        with open(self._path, "rb", opener=open_own) as file:
             for item in items:
                 self._take(file.read(item.offset - self.size))
                 data = self._take(file.read(item.size))

@@ -7,8 +7,10 @@ itself last, or for shards the manifest, without which they are none. To do that
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -16,7 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from fastdecode.errors import StoreError
 from fastdecode.packing import manifest
 from fastdecode.packing.checksums import Content, Spooled, file_entries
-from fastdecode.packing.spool import part
+from fastdecode.packing.lock import NAME, check_own
+from fastdecode.packing.spool import part, parts
 from fastdecode.packing.state import items_of
 from fastdecode.stores import create_store
 from fastdecode.stores.file_writer import flush, flush_folder
@@ -36,6 +39,7 @@ __all__ = [
     "move",
     "placed",
     "remove",
+    "remove_folder",
     "remove_work",
 ]
 
@@ -67,8 +71,7 @@ def check_writer(place: Place) -> None:
 
 def _empty_out(place: Place) -> None:
     """Begin anew with what is made: a kill may have left the half of it."""
-    if place.out.exists():
-        shutil.rmtree(place.out)
+    _remove_out(place)
     place.out.mkdir()
 
 
@@ -173,11 +176,12 @@ def move(place: Place, moves: Sequence[tuple[str, str]]) -> None:
     """
     for first, last in moves:
         made, final = place.partial / first, place.path.with_name(last)
-        if made.exists():
-            if final.exists() and final != place.bad:
+        if os.path.lexists(made):
+            check_own(made, made.lstat())
+            if os.path.lexists(final) and final != place.bad:
                 raise FileExistsError(f"{final} has come to be there meanwhile: remove it")
             made.replace(final)
-        elif not final.exists():
+        elif not os.path.lexists(final):
             raise OSError(f"{final} is gone: begin again with --restart")
     if not any(last == place.bad.name for _, last in moves):
         place.bad.unlink(missing_ok=True)  # of an attempt before something was mended
@@ -189,7 +193,8 @@ def placed(place: Place, moves: Sequence[tuple[str, str]]) -> list[Path]:
     return [
         place.path.with_name(last)
         for first, last in moves
-        if not (place.partial / first).exists() and place.path.with_name(last).exists()
+        if not os.path.lexists(place.partial / first)
+        and os.path.lexists(place.path.with_name(last))
     ]
 
 
@@ -201,6 +206,24 @@ def remove(place: Place) -> None:
 
 def remove_work(place: Place) -> None:
     """Remove the spool, and what was being made of it."""
-    shutil.rmtree(place.out, ignore_errors=True)
-    for path in place.partial.glob("spool-*"):
+    with suppress(OSError):
+        _remove_out(place)
+    for path in parts(place.partial):
         path.unlink()
+
+
+def _remove_out(place: Place) -> None:
+    """Remove what was being made."""
+    if os.path.lexists(place.out):
+        check_own(place.out, place.out.lstat())
+        shutil.rmtree(place.out)
+
+
+def remove_folder(place: Place) -> None:
+    """Remove the folder itself, as far as all in it is of a pack; the lock last."""
+    remove_work(place)
+    # Whoever waits may take the lock from here on: nothing but an empty folder may go after it.
+    with suppress(OSError):
+        for name in (journal_path(place).name, NAME):
+            (place.partial / name).unlink(missing_ok=True)
+        place.partial.rmdir()

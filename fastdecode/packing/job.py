@@ -9,7 +9,6 @@ spool in one go (`finish`), which depends on nothing but the spool, and moved to
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
@@ -30,12 +29,12 @@ from fastdecode.packing.options import Options
 from fastdecode.packing.ordered import in_order
 from fastdecode.packing.place import Place, kind_for
 from fastdecode.packing.restart import clear
-from fastdecode.packing.results import BadItems, Packed
+from fastdecode.packing.results import BadItems, Packed, Refused
 from fastdecode.packing.retry import check_unchanged, try_again
 from fastdecode.packing.rules import Rules
 from fastdecode.packing.source import REVISION, describe, keys_of, revision
 from fastdecode.packing.spool import PLAIN, Spool
-from fastdecode.packing.state import Refused, State, items_of
+from fastdecode.packing.state import State, items_of
 from fastdecode.packing.verify import plain
 from fastdecode.packing.work import Work
 from fastdecode.stores import open_store
@@ -128,7 +127,7 @@ def pack(
             return job.run()
         finally:
             if not finish.has_begun(place):  # of an earlier pack, or this one
-                shutil.rmtree(place.partial, ignore_errors=True)
+                finish.remove_folder(place)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from fastdecode.packing.lock import open_own
 from fastdecode.stores.file_writer import flush_folder
 
 __all__ = ["Journal"]
@@ -31,7 +32,7 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self.path = path
         end = sum(length for _, length in _lines(path))
-        self._file = path.open("ab", buffering=0)
+        self._file = open(path, "ab", buffering=0, opener=open_own)  # noqa: SIM115 - see `close`
         self._file.truncate(end)
         flush_folder(path)
 
@@ -71,11 +72,21 @@ class Journal:
 
 def _lines(path: Path) -> Iterator[tuple[Any, int]]:
     """Yield the whole records, with the length of each in bytes, up to the first that is not."""
-    if not path.exists():
+    try:
+        file = open(path, "rb", opener=open_own)  # noqa: SIM115 - a missing one is none
+    except FileNotFoundError:
         return
-    with path.open("rb") as file:
+    with file:
         for line in file:
             sum_, _, text = line[:-1].partition(b" ")
             if line[-1:] != b"\n" or sum_ != b"%08x" % zlib.crc32(text):
                 return
-            yield json.loads(text), len(line)
+            yield _parsed(text), len(line)
+
+
+def _parsed(text: bytes) -> Any:
+    """Return what a whole record says; None, which is no record, of one that is not JSON."""
+    try:
+        return json.loads(text)
+    except (RecursionError, ValueError):
+        return None

@@ -73,4 +73,4 @@ def write_bad(path: Path, bad: Sequence[tuple[str, str]]) -> None:
     writer = csv.writer(lines, lineterminator="\n")
     writer.writerow(("key", "reason"))
     writer.writerows(bad)
-    outfile.write(path, lines.getvalue())
+    outfile.write(path, lines.getvalue(), follow=False)

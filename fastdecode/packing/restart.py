@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import closing, suppress
+
 from fastdecode.packing import finish
 from fastdecode.packing.journal import Journal
 from fastdecode.packing.place import Place
-from fastdecode.packing.results import Packed
+from fastdecode.packing.results import Packed, Refused
 from fastdecode.packing.state import State
 
 __all__ = ["clear"]
@@ -25,9 +27,8 @@ def clear(place: Place) -> None:
         finish.remove_work(place)
         return
     state = State(Packed(str(place.path), place.kind))
-    journal = Journal(finish.journal_path(place))
-    state.read(journal)
-    journal.close()
+    with closing(Journal(finish.journal_path(place))) as journal, suppress(Refused):
+        state.read(journal)  # what is not understood has put nothing at its place
     moves = state.moves or []
     placed = finish.placed(place, moves)
     if moves and len(placed) == len(moves):

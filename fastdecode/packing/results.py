@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from fastdecode.errors import StoreError
 
-__all__ = ["Bad", "BadItems", "Item", "Packed"]
+__all__ = ["Bad", "BadItems", "Item", "Packed", "Refused"]
 
 
 class Item(NamedTuple):
@@ -99,6 +99,10 @@ class Packed:
     resumed: int = 0
     empty_classes: list[str] = field(default_factory=list)
     manifest: str = ""
+
+
+class Refused(ValueError):
+    """What is there is not a pack of this user's that can go on so."""
 
 
 class BadItems(StoreError):

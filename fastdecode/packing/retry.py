@@ -7,8 +7,8 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from fastdecode.packing.ordered import in_order
+from fastdecode.packing.results import Refused
 from fastdecode.packing.source import stamp
-from fastdecode.packing.state import Refused
 
 if TYPE_CHECKING:
     from fastdecode.packing.results import Bad, Item
@@ -32,7 +32,9 @@ def check_unchanged(store: Store, items: Iterable[Item]) -> None:
         If one of them has another size or time.
     """
     for item in items:
-        if item.stamp is not None and stamp(store, item.number) != item.stamp:
+        if item.number >= len(store) or (
+            item.stamp is not None and stamp(store, item.number) != item.stamp
+        ):
             raise Refused(
                 f"{store.location}, item {item.number} ({store.key(item.number)}) has changed "
                 "since an earlier run packed it: begin again with --restart"

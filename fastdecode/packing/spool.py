@@ -10,12 +10,13 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
+from fastdecode.packing.lock import open_own
 from fastdecode.stores.file_writer import flush_folder
 
 if TYPE_CHECKING:
     from fastdecode.types import Buffer
 
-__all__ = ["PLAIN", "Layout", "Spool", "part"]
+__all__ = ["PLAIN", "Layout", "Spool", "part", "parts"]
 
 
 class Layout(Protocol):
@@ -59,6 +60,15 @@ def part(folder: Path, shard: int) -> Path:
     return folder / f"{_NAME}{shard:05d}"
 
 
+def parts(folder: Path) -> list[Path]:
+    """List the shards' files."""
+    return [path for path in folder.glob(f"{_NAME}*") if path.name[len(_NAME) :].isdecimal()]
+
+
+def _created(path: str, flags: int) -> int:
+    return open_own(path, flags | os.O_CREAT)
+
+
 class Spool:
     """Appends items to shards.
 
@@ -84,20 +94,21 @@ class Spool:
         self._layout = layout
         self._limit = limit
         self._shard = shard
-        for path in folder.glob(f"{_NAME}*"):
+        for path in parts(folder):
             if int(path.name.removeprefix(_NAME)) > shard:
                 path.unlink()
         self._file: BinaryIO = self._opened(end)
 
     def _opened(self, end: int) -> BinaryIO:
         path = part(self._folder, self._shard)
-        size = path.stat().st_size if path.exists() else 0
+        file = open(path, "r+b", opener=_created)  # noqa: SIM115 - see `finish`
+        size = os.fstat(file.fileno()).st_size
         if size < end:
+            file.close()
             raise OSError(
                 f"{path} has become shorter than it was ({size} bytes, not {end}): "
                 "begin again with --restart"
             )
-        file = path.open("r+b" if path.exists() else "w+b")
         file.truncate(end)
         file.seek(end)
         self._layout.begin(path)

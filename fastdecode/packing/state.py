@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from fastdecode.packing.results import Bad, Item, Packed
+from fastdecode.packing.results import Bad, Item, Packed, Refused
 
 if TYPE_CHECKING:
     from fastdecode.packing.journal import Journal
 
-__all__ = ["Refused", "State", "items_of"]
+__all__ = ["State", "items_of"]
 
+_NOT_UNDERSTOOD = (AttributeError, IndexError, KeyError, TypeError, ValueError)
+"""What a record of another form makes of the code that takes it in."""
 
-class Refused(ValueError):
-    """What is there was begun with something else: it cannot go on so."""
+_MADE = re.compile(r"out/(?P<name>[^/\\\0]+)|spool-\d{5,}")
 
 
 @dataclass
@@ -51,9 +54,21 @@ class State:
     moves: list[tuple[str, str]] | None = None
 
     def read(self, journal: Journal) -> None:
-        """Take in every record."""
-        for record in journal:
-            self.take(record)
+        """Take in every record.
+
+        Raises
+        ------
+        Refused
+            If one is not what a pack to this place writes.
+        """
+        for number, record in enumerate(journal, start=1):
+            try:
+                self.take(record)
+            except _NOT_UNDERSTOOD as error:
+                raise Refused(
+                    f"{journal.path}, record {number}, is not what a pack to this place writes: "
+                    "begin again with --restart"
+                ) from error
         self.packed.resumed = self.next
 
     def take(self, record: dict[str, Any]) -> None:
@@ -62,21 +77,34 @@ class State:
             self.asked, self.source = record["asked"], record["source"]
         elif "reasons" in record:
             for place, reason in record["reasons"]:
+                _whole(place)
                 self.bad[place] = self.bad[place]._replace(reason=reason)
                 self.packed.bad[place] = self.bad[place].key, reason
         elif "moves" in record:
-            self.moves = [(first, last) for first, last in record["moves"]]
+            self.moves = [self._move(first, last) for first, last in record["moves"]]
         else:
-            self.next, self.shard, self.end = record["next"], record["shard"], record["end"]
+            numbers = [_whole(record[name]) for name in ("next", "shard", "end")]
+            self.next, self.shard, self.end = numbers
             self._count(record)
+
+    def _move(self, first: str, last: str) -> tuple[str, str]:
+        """Accept a renaming: of what a pack makes in its folder, to a name of this store's."""
+        found = _MADE.fullmatch(first)
+        name = Path(self.packed.location).stem
+        plain = PurePosixPath(last).name == last and "\\" not in last and "\0" not in last
+        if not found or not plain or not last.startswith(name) or found["name"] not in (None, last):
+            raise ValueError(f"{first!r} to {last!r}")
+        return first, last
 
     def _count(self, record: dict[str, Any]) -> None:
         packed = self.packed
-        packed.bytes_in += record["bytes_in"]
+        packed.bytes_in += _whole(record["bytes_in"])
         self.bad += map(Bad._make, record["bad"])
         packed.bad += [(one.key, one.reason) for one in self.bad[len(packed.bad) :]]
         packed.items += len(record["items"])
         for item in map(Item._make, record["items"]):
+            for number in (item.shard, item.offset, item.size, item.number):
+                _whole(number)
             packed.bytes_out += item.size
             packed.notes.update(item.notes)
             if type(item.target) is int:
@@ -106,6 +134,13 @@ class State:
                 f"an earlier pack to {self.packed.location} was not finished, and "
                 f"{'; '.join(words)}: go on as it was begun, or begin again with --restart"
             )
+
+
+def _whole(number: Any) -> int:
+    """Accept a number that counts something."""
+    if type(number) is not int or number < 0:
+        raise ValueError(number)
+    return number
 
 
 def items_of(journal: Journal) -> Iterator[Item]:

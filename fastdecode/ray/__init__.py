@@ -5,6 +5,19 @@
 
 from __future__ import annotations
 
+from fastdecode.errors import BackendUnavailable
+
+try:
+    import pyarrow as _pa  # noqa: F401, ICN001 - of Ray Data: Ray comes without it, too
+    import ray  # noqa: F401
+except ModuleNotFoundError as error:
+    if error.name not in ("pyarrow", "ray"):
+        raise
+    raise BackendUnavailable(
+        f"fastdecode.ray needs Ray Data, of which {error.name} is not installed\n"
+        "Install it with: pip install 'fastdecode[ray]'"
+    ) from error
+
 from fastdecode.ray.decoding import decode_images
 from fastdecode.ray.dropped import Dropped
 from fastdecode.ray.reading import read_images

@@ -5,7 +5,6 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -19,6 +18,7 @@ from fastdecode.ray.options import OnError, Options
 from fastdecode.ray.tables import label_type
 from fastdecode.ray.tasks import Read
 from fastdecode.stores.base import Store
+from fastdecode.stores.found_files import can_be_read, matching
 from fastdecode.stores.opening import KINDS, open_store
 from fastdecode.stores.shards import Concatenated
 
@@ -191,10 +191,10 @@ def _store_of(source: Any, options: dict[str, Any]) -> Store:
         where = os.fspath(source)
         if "://" in where or os.path.lexists(where) or not glob.has_magic(where):
             return open_store(where, **options)
-        found = sorted(glob.glob(where, recursive=True))  # noqa: PTH207 - the pattern may be absolute
+        found = matching(where)
         if not found:  # shards may be named in braces, which are no pattern here
             return open_store(where, **options)
-        source = [path for path in found if Path(path).is_file()]
+        source = [path for path in found if can_be_read(path)]
     return _listed([os.fspath(path) for path in source], options)
 
 

@@ -2,13 +2,16 @@
 
 Notes
 -----
-The rules, and the sense of the errors, are those of ``torchvision.datasets.folder`` (0.29).
+The rules, and the sense of the errors, are those of ``torchvision.datasets.folder`` (0.29), but
+where links lead round: see `fastdecode.stores.found_files`.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+
+from fastdecode.stores.found_files import is_folder, walk
 
 __all__ = ["IMG_EXTENSIONS", "find_classes", "make_dataset"]
 
@@ -36,7 +39,7 @@ def find_classes(directory: str | os.PathLike[str]) -> tuple[list[str], dict[str
         If there is none.
     """
     with os.scandir(directory) as entries:
-        classes = sorted(entry.name for entry in entries if entry.is_dir())
+        classes = sorted(entry.name for entry in entries if is_folder(entry))
     if not classes:
         raise FileNotFoundError(f"Couldn't find any class folder in {os.fspath(directory)}.")
     return classes, {name: index for index, name in enumerate(classes)}
@@ -89,7 +92,8 @@ def make_dataset(
     for name in sorted(class_to_idx):
         before = len(samples)
         folder = os.path.join(directory, name)  # noqa: PTH118
-        samples += [(path, class_to_idx[name]) for path in _files(folder) if valid(path)]
+        paths = _files(folder, directory)
+        samples += [(path, class_to_idx[name]) for path in paths if valid(path)]
         if len(samples) == before:
             empty.append(name)
     if empty and not allow_empty:
@@ -97,10 +101,13 @@ def make_dataset(
     return samples
 
 
-def _files(folder: str) -> Iterator[str]:
+def _files(folder: str, root: str) -> Iterator[str]:
     """Yield the paths of all files below a folder; none if there is no such folder."""
-    for parent, _, names in sorted(os.walk(folder, followlinks=True)):
-        yield from (os.path.join(parent, name) for name in sorted(names))  # noqa: PTH118
+    if not os.path.isdir(folder):  # noqa: PTH112
+        return
+    for below, names in walk(folder, root):
+        parent = os.path.join(folder, below) if below else folder  # noqa: PTH118
+        yield from (os.path.join(parent, name) for name in names)  # noqa: PTH118
 
 
 def _ends_in(extensions: str | Sequence[str]) -> Callable[[str], bool]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from fastdecode.files import NotRegular, read_regular
 from fastdecode.outages import holds_anything, of_the_whole, told_if_vanished, tried_again
 from fastdecode.stores.base import Store
 from fastdecode.stores.keys import relative
-from fastdecode.stores.mapped import is_uri
+from fastdecode.stores.mapped import is_uri, local_path
 
 if TYPE_CHECKING:
     from fastdecode.stores.index import Index
@@ -48,10 +48,10 @@ class FileStore(Store):
         super().__init__(location)
         self.kind = kind  # type: ignore[misc]  # of the instance: two kinds share this class
         self.classes = index.classes
-        self._root = root
+        self._root = local_path(root)
         self._index = index
-        self._remote = "://" in root
-        self.folder = "" if self._remote else root
+        self._remote = is_uri(root)
+        self.folder = "" if self._remote else self._root
         self._storage_options = storage_options
 
     def __len__(self) -> int:
@@ -73,7 +73,7 @@ class FileStore(Store):
         if self._closed:
             self._handle()  # which says so
         name = self._name(index)
-        if self._remote or "://" in name:
+        if self._remote or is_uri(name):
             return self.read(index)
         return self._path(name)
 
@@ -92,7 +92,9 @@ class FileStore(Store):
     def _name(self, index: int) -> str:
         """Return the name of a file, which for one in a folder may not lead out of it."""
         name = self._index.key(index)
-        if self.kind == "folder" and not _is_below(name):
+        if self.kind == "list":  # which may name any file
+            return local_path(name)
+        if not _is_below(name):
             raise self._damaged(
                 index,
                 f"its index names {name!r}, which does not lie in the folder",
@@ -112,18 +114,16 @@ class FileStore(Store):
 
     def _read(self, opened: Any, index: int) -> Buffer:
         name = self._name(index)
-        if "://" in name and self.kind == "list":
+        if is_uri(name) and self.kind == "list":
             return self._fetched(name)
         if opened is self:
-            path = self._path(name)
             try:
-                found = _contents(path)
+                return _contents(self._path(name))
+            except NotRegular as error:
+                raise self._damaged(index, f"{error.filename}: {error.strerror}") from error
             except FileNotFoundError as error:
                 told_if_vanished(error, self.folder, listed=self.kind == "folder")
                 raise
-            if found is None:
-                raise self._damaged(index, f"{path} is no regular file")
-            return found
         data: Buffer = opened.read(f"{opened.path.rstrip('/')}/{name}")
         return data
 
@@ -144,13 +144,4 @@ def _is_below(name: str) -> bool:
     return not name.startswith("/") and (".." not in name or ".." not in name.split("/"))
 
 
-@tried_again  # a network drive may be away for a moment
-def _contents(path: str) -> bytes | None:
-    """Return what is in a file; None if it is no regular one."""
-    with open(path, "rb", opener=_opened) as file:
-        return file.read() if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else None
-
-
-def _opened(path: str, flags: int) -> int:
-    # Else opening a pipe waits for somebody to write to it.
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+_contents = tried_again(read_regular)  # a network drive may be away for a moment

@@ -16,6 +16,7 @@ from fastdecode.stores.files import FileStore
 from fastdecode.stores.found_files import Found, found, found_remotely
 from fastdecode.stores.index import Index, IndexBuilder
 from fastdecode.stores.keys import Keys
+from fastdecode.stores.mapped import is_uri, local_path
 from fastdecode.stores.targets import plain
 
 if TYPE_CHECKING:
@@ -75,7 +76,9 @@ def open_folder(
     Classes and order are those of ``torchvision.datasets.ImageFolder``. A folder that was written
     by `FolderWriter` has an index, and is opened as that says, without looking through it.
     """
-    if "://" not in location and (Path(location) / "data.mdb").exists():
+    if not is_uri(location):
+        location = local_path(location)
+    if not is_uri(location) and (Path(location) / "data.mdb").exists():
         from fastdecode.stores.lmdb import LmdbStore
 
         return LmdbStore(location, **options)
@@ -98,7 +101,7 @@ def open_folder(
             raise FileNotFoundError(f"{location}: no picture in it ends in {', '.join(extensions)}")
         from fastdecode.stores.tar import open_tar
 
-        if "://" in location:
+        if is_uri(location):
             options["storage_options"] = storage_options
         return open_tar([f"{location.rstrip('/')}/{shard}" for shard in shards], **options)
     _no_options(options)
@@ -108,7 +111,7 @@ def open_folder(
 
 def _written_index(location: str, storage_options: Mapping[str, Any] | None) -> Index | None:
     """Return the index that `FolderWriter` leaves, if there is one."""
-    if "://" not in location:
+    if not is_uri(location):
         path = Path(location) / INDEX
         return Index.load(path) if path.exists() else None
     from fastdecode.stores import remote
@@ -121,7 +124,7 @@ def _written_index(location: str, storage_options: Mapping[str, Any] | None) -> 
 
 
 def _there(location: str, storage_options: Mapping[str, Any] | None) -> Found:
-    if "://" not in location:
+    if not is_uri(location):
         return found(location)
     from fastdecode.stores import remote
 

@@ -1,14 +1,32 @@
-"""Which files and folders there are below a folder, through links, in torchvision's order."""
+"""Which files and folders there are below a folder, through links, in torchvision's order.
+
+Links may lead anywhere: to nothing, to themselves, to a folder above, or from several folders to
+one another. A name that leads nowhere is a file that cannot be read, which whoever reads it is
+told, and no reason to give up a folder of a million others. A folder that has a way back to itself
+is walked once in each folder at the top (each class, that is); any other as often as links lead to
+it, as torchvision does.
+"""
 
 from __future__ import annotations
 
+import glob
+import graphlib
 import os
-from typing import TYPE_CHECKING, NamedTuple
+import stat
+from collections import Counter, deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from fastdecode.stores.remote import Remote
 
-__all__ = ["Found", "found", "found_remotely"]
+__all__ = ["Found", "can_be_read", "found", "found_remotely", "is_folder", "matching", "walk"]
+
+_MOST_WAYS = 1000
+"""Ways to one folder within a class: what has more has links that multiply one another."""
+
+_Identity: TypeAlias = "tuple[int, int] | str"
+"""By which a folder is known again: its device and number there, or its path on systems without."""
 
 
 class Found(NamedTuple):
@@ -26,41 +44,199 @@ class Found(NamedTuple):
     folders: list[str]
 
 
-def found(location: str) -> Found:
-    """List what is below a local folder.
+class _Folder(NamedTuple):
+    """What lies in a folder: names of files, and of folders with what they are."""
 
-    A folder that is below itself, through a link, is left out there; so are pipes and devices.
+    files: list[str]
+    folders: dict[str, _Identity]
+
+
+def found(location: str) -> Found:
+    """List what is below a local folder; pipes and devices are left out.
 
     Raises
     ------
     OSError
-        If a folder cannot be read: what is in it would be missing.
+        If a folder cannot be read, what is in it would be missing; or if links that multiply one
+        another lead to it.
     """
-    listed: list[tuple[str, list[str]]] = []
-    folders: list[str] = []
-    waiting: list[tuple[str, frozenset[tuple[int, int]]]] = [("", frozenset())]
-    while waiting:
-        below, above = waiting.pop()
-        path = os.path.join(location, below)  # noqa: PTH118 - strings, for millions of files
-        state = os.stat(path)  # noqa: PTH116
-        if (state.st_dev, state.st_ino) in above and state.st_ino:
-            continue
-        above |= {(state.st_dev, state.st_ino)}
-        names = []
-        with os.scandir(path) as entries:
-            for entry in entries:
-                if entry.is_dir():
-                    waiting.append((os.path.join(below, entry.name), above))  # noqa: PTH118
-                    if not below:
-                        folders.append(entry.name)
-                elif entry.is_file() or _leads_nowhere(entry):
-                    names.append(entry.name)
-        listed.append((below, sorted(names)))
+    root = _identity(location)
+    seen, once = _looked_at(location, root)
+    listed = [("", seen[root].files)]
+    for name, top in seen[root].folders.items():
+        listed += _walked(seen, once, name, top, (root,))
     files = []
     for below, names in sorted(listed):
         start = below.replace(os.sep, "/") + "/" if below else ""
         files += [start + name for name in names]
-    return Found(files, sorted(folders))
+    return Found(files, sorted(seen[root].folders))
+
+
+def walk(location: str, above: str | None = None) -> list[tuple[str, list[str]]]:
+    """List a local folder and those below it, each with the names of its files.
+
+    As ``sorted(os.walk(location, followlinks=True))`` does, which does not come to an end where
+    links lead round: pipes and devices are among the files, and folders that cannot be read empty.
+
+    Parameters
+    ----------
+    location : str
+    above : str, optional
+        The folder that it lies in, into which no link is followed.
+
+    Returns
+    -------
+    list of (str, list of str)
+        Relative paths of the folders, "" for the first; and sorted names.
+
+    Raises
+    ------
+    OSError
+        If it is not there; or if links that multiply one another lead to a folder.
+    """
+    root = _identity(location)
+    seen, once = _looked_at(location, root, all_files=True, strict=False)
+    outside = () if above is None else (_identity(above),)
+    return sorted(_walked(seen, once, "", root, outside))
+
+
+def _walked(
+    seen: dict[_Identity, _Folder],
+    once: frozenset[_Identity],
+    start: str,
+    first: _Identity,
+    above: tuple[_Identity, ...],
+) -> Iterator[tuple[str, list[str]]]:
+    """Yield the folders below one of them, by all ways that there are."""
+    ways: Counter[_Identity] = Counter()
+    waiting = deque([(start, first, above)])
+    while waiting:  # the nearest first: the shortest of several ways is taken
+        below, folder, above = waiting.popleft()
+        if folder in above or (folder in once and ways[folder]):
+            continue
+        ways[folder] += 1
+        if ways[folder] > _MOST_WAYS:
+            raise OSError(
+                f"{below}: links lead to this folder in more than {_MOST_WAYS} ways; remove those "
+                "that are too many"
+            )
+        yield below, seen[folder].files
+        path = (*above, folder)
+        waiting += [
+            (os.path.join(below, inner), seen[folder].folders[inner], path)  # noqa: PTH118
+            for inner in sorted(seen[folder].folders)
+        ]
+
+
+def _looked_at(
+    location: str, root: _Identity, *, all_files: bool = False, strict: bool = True
+) -> tuple[dict[_Identity, _Folder], frozenset[_Identity]]:
+    """Look into each folder once; and name those below which links lead round."""
+    seen: dict[_Identity, _Folder] = {}
+    known, linked = {root}, False
+    waiting = deque([(location, root)])
+    while waiting:
+        path, folder = waiting.popleft()
+        names: list[str] = []
+        folders: dict[str, _Identity] = {}
+        seen[folder] = _Folder(names, folders)
+        try:
+            with os.scandir(path) as entries:
+                for entry in entries:
+                    if is_folder(entry):
+                        folders[entry.name] = inner = _identity(entry.path)
+                        is_link = entry.is_symlink()
+                        linked = linked or is_link
+                        if inner not in known:
+                            known.add(inner)
+                            # The system follows only so many links of one path.
+                            there = os.path.realpath(entry.path) if is_link else entry.path
+                            waiting.append((there, inner))
+                    elif all_files or can_be_read(entry):
+                        names.append(entry.name)
+        except OSError:
+            if strict:
+                raise
+        names.sort()
+    return seen, _leading_round(seen) if linked else frozenset()
+
+
+def _identity(path: str) -> _Identity:
+    state = os.stat(path)  # noqa: PTH116 - strings, for millions of files
+    return (state.st_dev, state.st_ino) if state.st_ino else os.path.realpath(path)
+
+
+def _leading_round(seen: dict[_Identity, _Folder]) -> frozenset[_Identity]:
+    """Name the folders below which there is one that has a way back to itself."""
+    order = graphlib.TopologicalSorter(
+        {folder: set(inside.folders.values()) for folder, inside in seen.items()}
+    )
+    left = set(seen)
+    try:
+        order.prepare()
+    except graphlib.CycleError:
+        while ready := order.get_ready():
+            left.difference_update(ready)
+            order.done(*ready)
+        return frozenset(left)
+    return frozenset()
+
+
+def is_folder(entry: os.DirEntry[str]) -> bool:
+    """Whether it is a folder, also through a link; what leads nowhere is none."""
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself, or into a folder that is closed
+        return False
+
+
+def can_be_read(file: os.DirEntry[str] | str) -> bool:
+    """Whether reading it gives bytes, or says what is wrong; not so of pipes and folders."""
+    try:
+        if isinstance(file, os.DirEntry) and file.is_file():  # which need not ask the system
+            return True
+        return stat.S_ISREG(os.stat(file).st_mode)  # noqa: PTH116 - a million times
+    except OSError:
+        return True
+
+
+def matching(pattern: str) -> list[str]:
+    """List what a pattern of `glob` stands for, ``**`` included, in the order of names.
+
+    As `glob.glob` with ``recursive=True``, which does not come to an end where links lead round.
+
+    Raises
+    ------
+    OSError
+        See `walk`.
+    """
+    return sorted(set(_matching(pattern.replace(os.sep, "/") if os.altsep else pattern)))
+
+
+def _matching(pattern: str) -> Iterator[str]:
+    parts = pattern.split("/")
+    if "**" not in parts:
+        yield from glob.glob(pattern)  # noqa: PTH207 - the pattern may be absolute
+        return
+    at = parts.index("**")
+    start, rest = "/".join(parts[:at]), "/".join(parts[at + 1 :])
+    rooted = at == 1 and not start
+    for base in ["/"] if rooted else glob.glob(start) if start else [""]:  # noqa: PTH207
+        if base and not os.path.isdir(base):  # noqa: PTH112
+            continue
+        for below, names in walk(base or "."):
+            if below.startswith(".") or f"{os.sep}." in below:
+                continue
+            here = os.path.join(base, below)  # noqa: PTH118
+            if rest:
+                yield from _matching(os.path.join(glob.escape(here), rest))  # noqa: PTH118
+            else:
+                yield from filter(None, [here])
+                yield from (
+                    os.path.join(here, name)  # noqa: PTH118
+                    for name in names
+                    if not name.startswith(".")
+                )
 
 
 def found_remotely(remote: Remote) -> Found:
@@ -74,8 +250,3 @@ def found_remotely(remote: Remote) -> Found:
         if about.get("type") == "directory" or "/" in name:
             folders.add(name.partition("/")[0])
     return Found(sorted(files), sorted(folders - {""}))
-
-
-def _leads_nowhere(entry: os.DirEntry[str]) -> bool:
-    """Whether it is a link to what is not there, which reading says."""
-    return entry.is_symlink() and not os.path.exists(entry.path)  # noqa: PTH110

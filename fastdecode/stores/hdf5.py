@@ -19,6 +19,7 @@ import h5py
 import numpy as np
 
 from fastdecode.errors import StoreError
+from fastdecode.files import reopened
 from fastdecode.outages import is_the_items
 from fastdecode.stores.base import Store
 from fastdecode.stores.fingerprint import fingerprint
@@ -48,6 +49,8 @@ class Hdf5Store(Store):
 
     A file that somebody else has made is read, too, if it has a dataset with an encoded picture in
     each row, as variable-length uint8 or as opaque bytes: say what the datasets are called.
+
+    Datasets that lie in other files (external links, external and virtual storage) are refused.
 
     h5py lets one thread at a time into HDF5, and copies what it reads.
 
@@ -141,7 +144,7 @@ class Hdf5Store(Store):
         self.classes = ()
         if self._names == (None, None, None) and FORMAT in opened.file.attrs:
             with self._reading(None):
-                data, local = _index_bytes(opened), opened.local
+                data, local = _index_bytes(opened, self.location), opened.local
                 guard = None if local is None else partial(local.read, local.size, 0)
                 self._index = Index(data, self.location, ("size", "fingerprint"), guard)
             if len(self._index) != self._count:
@@ -160,25 +163,26 @@ class Hdf5Store(Store):
                 file = h5py.File(stream, "r")
             else:
                 # Nobody writes to it: a lock would only fail where a file system has none.
-                file = h5py.File(local_path(self.location), "r", locking=False)
+                with reopened(local_path(self.location)) as name:
+                    file = h5py.File(name, "r", locking=False)
             return self._tables(file, local)
 
     def _tables(self, file: Any, local: Mapped | None) -> _Opened:
         images, targets, keys = self._names
-        table = _dataset(file, images or "images")
+        table = _dataset(file, images or "images", self.location)
         if not _holds_bytes(table):
             raise StoreError(
                 f"{self.location}: {table.name!r} of type {table.dtype} and shape {table.shape} "
                 "does not hold an encoded picture in each row; name the dataset that does by "
                 "images="
             )
-        if targets is None and "labels" in file:
+        if targets is None and _member(file, "labels", self.location) is not None:
             targets = "labels"
         opened = _Opened(
             file,
             table,
-            None if targets is None else _dataset(file, targets),
-            None if keys is None else _dataset(file, keys),
+            None if targets is None else _dataset(file, targets, self.location),
+            None if keys is None else _dataset(file, keys, self.location),
             local,
         )
         for other in (opened.targets, opened.keys):
@@ -231,15 +235,54 @@ def _remote(location: str, storage_options: Mapping[str, Any]) -> Any:
     return there.open(there.path, block_size=1 << 20, cache_type="blockcache")
 
 
-def _dataset(file: Any, name: str) -> Any:
-    found = file.get(name)
-    if not isinstance(found, h5py.Dataset):
-        there = ", ".join(key for key in file if isinstance(file.get(key), h5py.Dataset))
-        raise StoreError(
-            f"{file.filename}: there is no dataset {name!r}, only: {there or 'none'}; name it by "
-            "images=, targets= or keys="
-        )
-    return found
+def _dataset(file: Any, name: str, location: str) -> Any:
+    found = _member(file, name, location)
+    if isinstance(found, h5py.Dataset):
+        if found.external is not None or found.is_virtual:
+            raise _elsewhere(location, name)
+        return found
+    there = ", ".join(key for key in file if _is_here(file, key))
+    raise StoreError(
+        f"{location}: there is no dataset {name!r}, only: {there or 'none'}; name it by "
+        "images=, targets= or keys="
+    )
+
+
+def _member(group: Any, path: str, location: str, most_links: int = 16) -> Any:
+    """Return what a group has at a path, or None; links that lead to another file are not followed.
+
+    HDF5 itself would open whatever file such a link names, a FIFO too, or one of somebody else's.
+    """
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    for place, part in enumerate(parts):
+        name = part.encode("utf-8", "surrogateescape")
+        if not isinstance(group, h5py.Group) or not group.id.links.exists(name):
+            return None
+        kind = group.id.links.get_info(name).type
+        if kind == h5py.h5l.TYPE_SOFT:
+            target = group.id.links.get_val(name).decode("utf-8", "surrogateescape")
+            begin = group.file if target.startswith("/") else group
+            rest = "/".join((target, *parts[place + 1 :]))
+            return _member(begin, rest, location, most_links - 1) if most_links else None
+        if kind != h5py.h5l.TYPE_HARD:
+            raise _elsewhere(location, path)
+        group = group[part]
+    return group
+
+
+def _is_here(file: Any, name: str) -> bool:
+    """Whether a file has a dataset of its own by that name."""
+    try:
+        return isinstance(_member(file, name, ""), h5py.Dataset)
+    except StoreError:
+        return False
+
+
+def _elsewhere(location: str, name: str) -> StoreError:
+    return StoreError(
+        f"{location}: {name!r} lies in another file, and what an HDF5 file says of others is not "
+        "followed: open that one, or copy it into this one (h5copy, h5repack)"
+    )
 
 
 def _holds_bytes(table: Any) -> bool:
@@ -261,9 +304,9 @@ def _row(table: Any, index: int) -> memoryview:
     return memoryview(data)
 
 
-def _index_bytes(opened: _Opened) -> Buffer:
+def _index_bytes(opened: _Opened, location: str) -> Buffer:
     """Return the index: of a local file mapped, so that it costs no memory."""
-    table = _dataset(opened.file, INDEX)
+    table = _dataset(opened.file, INDEX, location)
     offset = table.id.get_offset()
     if opened.local is not None and offset is not None:
         return opened.local.read(offset, table.size)

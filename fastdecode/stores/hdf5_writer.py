@@ -57,7 +57,7 @@ class Hdf5Writer(FileWriter):
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
         self._final.parent.mkdir(parents=True, exist_ok=True)
-        self._partial.touch()
+        self._partial.touch(exist_ok=False)
         try:
             reserve(self._partial, 0, _MARGIN)
         except OSError:

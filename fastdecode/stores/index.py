@@ -124,7 +124,7 @@ class IndexBuilder:
         target = Path(path)
         partial = target.with_name(f".{target.name}.{token_hex(4)}")
         try:
-            with partial.open("wb") as file:
+            with partial.open("xb") as file:
                 file.write(self.to_bytes(about))
                 file.flush()
                 os.fsync(file.fileno())

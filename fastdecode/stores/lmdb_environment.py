@@ -17,6 +17,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import re
 import struct
 import threading
 import weakref
@@ -27,6 +28,7 @@ import lmdb
 import numpy as np
 
 from fastdecode.errors import StoreError
+from fastdecode.files import reopened
 from fastdecode.stores.mapped import Mapped
 from fastdecode.types import Buffer
 
@@ -64,16 +66,17 @@ class Environment:
         self.file = Mapped(data)
         self._base: int | None = None
         try:
-            self._lmdb = lmdb.open(
-                path,
-                subdir=os.path.isdir(path),  # noqa: PTH112 - paths are strings, as users wrote them
-                create=False,
-                readonly=True,
-                lock=False,
-                readahead=True,  # a picture is many pages, and the library touches each of them
-                max_spare_txns=0,
-                map_size=self.file.size,
-            )
+            with reopened(data) as name:
+                self._lmdb = lmdb.open(
+                    name,
+                    subdir=False,
+                    create=False,
+                    readonly=True,
+                    lock=False,
+                    readahead=True,  # a picture is many pages, and the library touches each of them
+                    max_spare_txns=0,
+                    map_size=self.file.size,
+                )
             self._page = self._lmdb.stat()["psize"]
             needed = (self._lmdb.info()["last_pgno"] + 1) * self._page
             # Pages past the end would kill the process when the library reads them.
@@ -206,7 +209,8 @@ def _why(error: Exception) -> str:
             "the lmdb library has it open elsewhere in this process, which LMDB does not allow "
             "twice: close that first"
         )
-    return f"the file is damaged, or no LMDB file ({error})"
+    said = re.sub("^/proc/self/fd/[0-9]+: ", "", str(error))  # the name of `reopened`
+    return f"the file is damaged, or no LMDB file ({said})"
 
 
 def _after_fork() -> None:

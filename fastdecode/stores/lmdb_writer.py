@@ -49,7 +49,7 @@ class LmdbWriter(FileWriter):
         self._waiting_bytes = 0
         self._map = _FIRST_MAP
         self._final.parent.mkdir(parents=True, exist_ok=True)
-        self._partial.unlink(missing_ok=True)
+        self._partial.touch(exist_ok=False)
         self._lmdb: Any = lmdb.open(
             os.fspath(self._partial),
             subdir=False,

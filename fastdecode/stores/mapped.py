@@ -5,10 +5,10 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastdecode.errors import StoreError
+from fastdecode.files import NotRegular, open_regular
 from fastdecode.outages import of_the_whole
 from fastdecode.types import Buffer
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Mapped", "is_uri", "local_path"]
 
+_LOCAL = ("file://", "local://")  # as fsspec has them
 _WILL_NEED = getattr(mmap, "MADV_WILLNEED", None)
 
 
@@ -61,11 +62,11 @@ class Mapped:
             self._remote = RemoteFile(location, storage_options)
             self.size = self._remote.size
             return
-        path = Path(local_path(location))
-        if path.exists() and not path.is_file() and not path.is_dir():
-            # Asked first, because opening a pipe waits for somebody to write to it.
-            raise StoreError(f"{location} is no regular file: nothing can be found again in it")
-        with path.open("rb") as file:
+        try:
+            opened = open_regular(local_path(location))
+        except NotRegular as error:
+            raise StoreError(f"{location}: {error.strerror}") from error
+        with opened as file:
             self.size = os.fstat(file.fileno()).st_size
             if self.size:  # nothing can be mapped of an empty file
                 self._map = mmap.mmap(file.fileno(), self.size, access=mmap.ACCESS_READ)
@@ -142,9 +143,9 @@ class Mapped:
 
 def is_uri(location: str) -> bool:
     """Whether a location is a URI that is not a local file."""
-    return "://" in location and not location.startswith("file://")
+    return "://" in location and not location.startswith(_LOCAL)
 
 
 def local_path(location: str) -> str:
-    """Return the path of a local file, which may be written as a ``file://`` URI."""
-    return location.removeprefix("file://")
+    """Return the path of a local file, which may be written as a URI."""
+    return location.partition("://")[2] if location.startswith(_LOCAL) else location

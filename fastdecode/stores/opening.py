@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from fastdecode.errors import BackendUnavailable
+
 if TYPE_CHECKING:
     from fastdecode.stores.base import Store, Writer
 
@@ -156,7 +158,7 @@ def create_store(
     if "://" in where:
         raise ValueError(f"{where}: stores are written to local paths; copy it when done")
     chosen = (_by_suffix(where) or "folder") if kind is None else kind
-    if Path(where).exists():
+    if os.path.lexists(where):
         raise FileExistsError(f"{where} is there already: remove it, or choose another place")
     return cast("Writer", _named(chosen, "writer")(where, classes=classes, **options))
 
@@ -209,7 +211,7 @@ def _named(kind: str, role: str) -> Any:
     except ImportError as error:
         if not entry.extra:
             raise
-        raise ImportError(
+        raise BackendUnavailable(
             f"a {kind} store needs a library that is missing ({error}): "
             f'pip install "fastdecode[{entry.extra}]"'
         ) from error

@@ -45,8 +45,8 @@ class RecordWriter(FileWriter):
         self._builder = IndexBuilder(classes, COLUMNS)
         self._final.parent.mkdir(parents=True, exist_ok=True)
         self._lines = self._partial.with_name(f"{self._partial.name}.idx")
-        self._file = self._partial.open("wb")
-        self._index = self._lines.open("wb")
+        self._file = self._partial.open("xb")
+        self._index = self._lines.open("xb")
         self._checksum = 0
         self._offset = 0
 

@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO, TypeVar, cast
 from urllib.parse import urlsplit
 
-from fastdecode.errors import FastDecodeError, StoreError
+from fastdecode.errors import BackendUnavailable, FastDecodeError, StoreError
 from fastdecode.outages import http_status, of_the_whole, passes, retried
 
 try:
     import fsspec
 except ImportError as error:
-    raise ImportError(
+    raise BackendUnavailable(
         'a URI is read through fsspec, which is missing: pip install "fastdecode[remote]"'
     ) from error
 

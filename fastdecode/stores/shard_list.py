@@ -11,12 +11,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fastdecode.errors import StoreError
+from fastdecode.stores import found_files
 from fastdecode.stores.mapped import Mapped, is_uri, local_path
 
 __all__ = ["Manifest", "braces", "manifest_of", "shard_locations"]
 
 _RANGE = re.compile(r"(\d+)\.\.(\d+)$")
 _MOST = 1_000_000
+_BLOCK = 512
+"""What a tar is made of, in bytes."""
+
+_MOST_BYTES = 1 << 50
+
 _WILD = re.compile(r"[*?\[]")
 
 
@@ -117,16 +123,36 @@ def manifest_of(location: str, storage_options: Mapping[str, Any] | None = None)
     try:
         told = json.loads(bytes(file.read(0, file.size)))
         folder = location[: len(location) - len(os.path.basename(location))]  # noqa: PTH119 - URIs
-        shards = [folder + str(shard) for shard in told["shards"]]
+        names = [_own_name(shard) for shard in told["shards"]]
+        shards = [folder + name for name in names]
         classes = [str(each) for each in told.get("classes", ())]
-        counts = {file["name"]: int(file["items"]) for file in told.get("files", ())}
-        items = [counts[shard] for shard in told["shards"]] if counts else None
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        counts = {file["name"]: _count(file) for file in told.get("files", ())}
+        items = [counts[name] for name in names] if counts else None
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise StoreError(f"{name} is damaged, or no manifest of shards") from error
     for shard in () if is_uri(location) else shards:
         if not places.exists(shard):
             raise FileNotFoundError(f"{shard}: this shard, which {name} lists, is missing")
     return Manifest(shards, items, classes)
+
+
+def _own_name(name: Any) -> str:
+    """Accept the name of a file beside the manifest: it may name nothing elsewhere."""
+    if (
+        not isinstance(name, str)
+        or name in ("", ".", "..")
+        or any(sign in name for sign in "/\\\0")
+    ):
+        raise ValueError(name)
+    return name
+
+
+def _count(file: Mapping[str, Any]) -> int:
+    """Accept a number of items that a shard of that size can have: each is a block or more."""
+    number, size = file["items"], min(file.get("bytes", _MOST_BYTES), _MOST_BYTES)
+    if type(number) is not int or not 0 <= number <= size // _BLOCK:
+        raise ValueError(number)
+    return number
 
 
 def braces(pattern: str) -> list[str]:
@@ -202,7 +228,7 @@ class _Places:
         """List what matches wildcards, in the order of names."""
         found: list[str]
         if self._remote is None:
-            found = sorted(glob.glob(local_path(pattern), recursive=True))  # noqa: PTH207 - strings
+            found = found_files.matching(local_path(pattern))
         else:
             found = self._remote.glob(pattern)
         if needed and not found:

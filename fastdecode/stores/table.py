@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TextIO
 
+from fastdecode.files import open_regular
 from fastdecode.stores.mapped import is_uri, local_path
 
 __all__ = ["Table", "as_targets", "read_table"]
@@ -124,7 +125,8 @@ def _rows(
 def _text(file: str, storage_options: Mapping[str, Any] | None) -> TextIO:
     """Open a file, also one behind a URI."""
     if not is_uri(file):
-        return open(local_path(file), newline="", encoding="utf-8-sig")
+        content = io.BufferedReader(open_regular(local_path(file)))
+        return io.TextIOWrapper(content, "utf-8-sig", newline="")
     from fastdecode.stores.remote import open_stream
 
     return io.TextIOWrapper(open_stream(file, storage_options), "utf-8-sig", newline="")

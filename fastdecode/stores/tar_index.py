@@ -36,6 +36,8 @@ LABELS = ("label", "label_check")
 their CRC-32."""
 
 _VERSION = 1
+_LEAST_PER_ITEM = 8
+"""Bytes of an index that each item takes at least: those of one column."""
 
 
 class Summary(NamedTuple):
@@ -171,11 +173,13 @@ def summary(path: str, storage_options: Mapping[str, Any] | None = None) -> Summ
     file = Mapped(path, storage_options)
     header = header_of(file.read, file.size, path)
     try:
-        return Summary(
-            int(header["count"]), [str(name) for name in header["classes"]], dict(header["about"])
-        )
-    except (KeyError, TypeError, ValueError) as error:
+        count, classes = int(header["count"]), [str(name) for name in header["classes"]]
+        about = dict(header["about"])
+    except (KeyError, OverflowError, TypeError, ValueError) as error:
         raise StoreError(f"{path} is no index of a tar shard: {way_out('SHARD')}") from error
+    if not 0 <= count * _LEAST_PER_ITEM <= file.size:
+        raise StoreError(f"{path} cannot hold {count} items: {way_out('SHARD')}")
+    return Summary(count, classes, about)
 
 
 def made_for(about: Mapping[str, Any]) -> Choice:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Generator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+from fastdecode.files import open_regular
 from fastdecode.stores.mapped import is_uri, local_path
 from fastdecode.stores.tar_members import FileSource, Readable
 from fastdecode.stores.tar_samples import choice, samples
@@ -15,6 +16,7 @@ from fastdecode.types import Buffer
 __all__ = ["Sample", "stream_tar"]
 
 _BUFFER = 1 << 20
+_WAY_OUT = "open it yourself, and pass the open file to stream_tar()"
 
 
 class Sample(NamedTuple):
@@ -44,7 +46,8 @@ def stream_tar(
     Parameters
     ----------
     location : path, URI or file
-        What has ``read`` is read as it is, a pipe or a decompressed stream too, and not closed.
+        What has ``read`` is read as it is, a pipe or a decompressed stream too, and not closed. By
+        its name only a regular file is opened.
     image, target : optional
         See `TarStore`.
     storage_options : mapping, optional
@@ -73,9 +76,6 @@ def stream_tar(
         for sample in samples(FileSource(file, location), wanted, with_data=True):
             if not isinstance(sample, str):
                 yield Sample(sample.key, sample.data, sample.target)
-        if own is not None and not own.seekable():
-            while own.read(_BUFFER):
-                pass  # as tar does: whoever fills the pipe shall not find it broken
     finally:
         if own is not None:
             own.close()
@@ -94,5 +94,5 @@ def _opened(
         file = open_stream(where, storage_options)
     else:
         # A buffer of this size: the next header and small files come along.
-        file = Path(local_path(where)).open("rb", _BUFFER)  # noqa: SIM115 - closed by the caller
+        file = io.BufferedReader(open_regular(local_path(where), way_out=_WAY_OUT), _BUFFER)
     return file, where, file

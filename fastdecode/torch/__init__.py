@@ -6,7 +6,19 @@
 ...     ...
 """
 
+from fastdecode.errors import BackendUnavailable
 from fastdecode.geometry import Geometry
+
+try:
+    import torch  # noqa: F401 - nothing here goes without
+except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise
+    raise BackendUnavailable(
+        "fastdecode.torch needs PyTorch, which is not installed\n"
+        "Install it with: pip install 'fastdecode[torch]'"
+    ) from error
+
 from fastdecode.torch.dataset import DecodeDataset
 from fastdecode.torch.failures import SKIPPED, Failure
 from fastdecode.torch.folder import ImageFolder

@@ -60,6 +60,8 @@ class Recipe:
         As of `Ready`.
     at_once : AtOnce or None
         How whole batches are decoded; None where pictures are decoded one by one, or by the core.
+    worker_init_fn, multiprocessing_context
+        For worker processes, as of torch's DataLoader.
     """
 
     source: Source
@@ -68,6 +70,8 @@ class Recipe:
     channels_last: bool
     normalize: Normalize | None = None
     at_once: AtOnce | None = None
+    worker_init_fn: Callable[[int], Any] | None = None
+    multiprocessing_context: Any = None
 
 
 class _Generators(threading.local):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,7 @@ from fastdecode.torch.as_bytes import for_slot, put
 from fastdecode.torch.chosen import Chosen, Settings, choose
 from fastdecode.torch.dataset_options import DatasetOptions
 from fastdecode.torch.found import finished
+from fastdecode.torch.fusing import why_not
 from fastdecode.torch.in_order import fetch_in_order
 from fastdecode.torch.lane import Lane
 from fastdecode.torch.mixin import DecodeMixin
@@ -24,7 +27,7 @@ from fastdecode.torch.transforms import EncodedTransform
 
 if TYPE_CHECKING:
     import torch
-    from typing_extensions import Unpack
+    from typing_extensions import Self, Unpack
 
     from fastdecode.geometry import Geometry
     from fastdecode.torch.transforms.base import Quality
@@ -76,6 +79,11 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
         If `reduce`, `min_size` or `mode` is set beside an `EncodedTransform`, which does its own
         choosing.
 
+    Notes
+    -----
+    Nothing here needs torchvision. Where ``torchvision.datasets`` has been imported when a dataset
+    is made, that is one of torchvision's `VisionDataset`, too, for code that asks ``isinstance``.
+
     Examples
     --------
     >>> class Photos(DecodeDataset):
@@ -93,6 +101,15 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
     headroom: float = 1.0
     _loader: Callable[[str], Any] | None = None
     """What makes something of a path instead: of `DecodeImageFolder`."""
+    _of_torchvision = "VisionDataset"
+    """The class there that this one stands for."""
+
+    def __new__(cls, *_args: Any, **_options: Any) -> Self:
+        """Make an instance, which is one of torchvision's class, too, if that is there."""
+        for kind in reversed(cls.__mro__):
+            if "_of_torchvision" in vars(kind):
+                _join_torchvision(kind)
+        return super().__new__(cls)
 
     def __init__(
         self,
@@ -100,7 +117,10 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
         target_transform: Callable[..., Any] | None = None,
         **options: Unpack[DatasetOptions],
     ) -> None:
-        super().__init__()
+        # Goes on behind torchvision's classes, which would list files for themselves.
+        known = [kind for kind in type(self).__mro__ if kind.__module__.startswith("torchvision.")]
+        last: Any = known[-1] if known else DecodeDataset
+        super(last, self).__init__()
         if transform is not None:
             self.transform = transform
         if target_transform is not None:
@@ -136,6 +156,10 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
         """
         raise NotImplementedError(f"{type(self).__name__} must say where sample {index} is")
 
+    def _together(self, indices: Sequence[int]) -> AbstractContextManager[object]:  # noqa: ARG002
+        """Read the items of a batch, which is fetched within: for a subclass that had to wait."""
+        return nullcontext()
+
     def _groups(self, indices: Sequence[int]) -> list[list[int]]:
         """Part the places in a list of indices into those that `_read_group` reads in one go."""
         return [[at] for at in range(len(indices))]
@@ -167,6 +191,10 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
             What `target_transform` is given.
         """
         return target
+
+    def transformed(self, source: Any) -> Any:
+        """As of `DecodeMixin`, with what could be fused of the transform."""
+        return self._image(source, None, None)[0]
 
     def load(
         self,
@@ -254,7 +282,17 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
             for name in ("reduce", "min_size", "mode", "orient", "backend")
             if getattr(self, name) != getattr(DecodeMixin, name)
         ]
-        return ", ".join(["whole pictures, nothing fused", *options])
+        return ", ".join([f"whole pictures, nothing fused{self._why_not()}", *options])
+
+    def _why_not(self) -> str:
+        """Say in words why the transform is called with decoded images."""
+        settings = self._settings()
+        if settings.transform is None or not settings.fuse:
+            return ""
+        if settings.output == "array":
+            return " (output='array' is for transforms of arrays)"
+        asked = settings.reduces()
+        return f" ({asked} was asked for)" if asked else f" ({why_not(settings.transform)})"
 
     def _settings(self) -> Settings:
         return Settings(*_settings_of(self))
@@ -298,7 +336,8 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
         if lane is None and library.lib is not None:
             # One thread: a worker process has one core for itself.
             lane = self.__dict__["_lane"] = Lane(self, DecodeDataset, Pool(1))
-        return fetch_in_order(self, indices, lane)
+        with self._together(indices):
+            return fetch_in_order(self, indices, lane)
 
     def _encoded(self, source: Any) -> Any:
         """Return a file's bytes, or what the loader makes of it."""
@@ -310,3 +349,15 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
     def _picture(self, source: Any) -> tuple[Any, Geometry | None]:
         """Return the decoded picture, and its geometry where it is known."""
         return self._decoded(self._encoded(source), self.output or "pil")
+
+
+def _join_torchvision(kind: type[DecodeDataset]) -> None:
+    """Make a class a subclass of torchvision's, whose methods all come behind its own.
+
+    torchvision's classes allow no virtual subclasses, and importing them for this would take longer
+    than all the rest. A subclass with bases of torchvision's in another order stays as it is.
+    """
+    theirs = getattr(sys.modules.get("torchvision.datasets"), kind._of_torchvision, None)
+    if isinstance(theirs, type) and not issubclass(kind, theirs):
+        with suppress(TypeError):
+            kind.__bases__ = (*kind.__bases__, theirs)

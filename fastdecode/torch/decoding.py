@@ -169,6 +169,8 @@ def _at_once(source: Source) -> Way | _Hindrance:
     if not source.isolated:
         why = "its transform's random draws are not its own to control"
         return _Hindrance(why, "Let all of them come from the generator that it is given")
+    if crop.crop.interpolation != "bilinear":
+        return _Hindrance("devices resize bilinearly alone", "Use interpolation='bilinear'")
     return crop
 
 

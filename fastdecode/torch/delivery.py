@@ -14,7 +14,7 @@ from fastdecode.torch.collating import Ready
 from fastdecode.torch.decoding_transfer import DecodingTransfer
 from fastdecode.torch.epochs import Relay
 from fastdecode.torch.prefetcher import DevicePrefetcher
-from fastdecode.torch.transfer import Transfer, transfer_to
+from fastdecode.torch.transfer import PinningTransfer, Transfer, transfer_to
 
 if TYPE_CHECKING:
     from fastdecode.torch.way import Way
@@ -24,10 +24,10 @@ __all__ = ["Delivery"]
 _DEPTH = 2
 
 
-class _DecodingPrefetcher(DevicePrefetcher):
-    """Prefetches by a transfer that decodes, on the CPU as on any other device."""
+class _OwnPrefetcher(DevicePrefetcher):
+    """Prefetches by a transfer of its own, on the CPU as on any other device."""
 
-    def __init__(self, relay: Relay, transfer: DecodingTransfer) -> None:
+    def __init__(self, relay: Relay, transfer: Transfer) -> None:
         super().__init__(relay, "cpu", depth=_DEPTH)
         self._transfer = transfer
         self.device = transfer.device
@@ -41,25 +41,29 @@ class Delivery:
     device : torch.device
     decoder : str or None
         Name of a batch backend.
+    pinned : bool
+        Pin batches that stay on the host.
 
     Raises
     ------
-    RuntimeError
+    DeviceUnavailable
         The device cannot be used; the message says what is missing.
     BackendUnavailable
         The batch backend cannot be used.
     """
 
-    def __init__(self, device: torch.device, decoder: str | None) -> None:
+    def __init__(self, device: torch.device, decoder: str | None, *, pinned: bool = False) -> None:
         self._decoder = decoder
         self._prefetcher: DevicePrefetcher | None = None
         if decoder is not None:
             place = device_of(device)
             batch_backends.load(decoder, place)
             inner = Transfer(place) if place.type == "cpu" else transfer_to(place, _DEPTH)
-            self._prefetcher = _DecodingPrefetcher(Relay(), DecodingTransfer(inner, 2 * _DEPTH))
+            self._prefetcher = _OwnPrefetcher(Relay(), DecodingTransfer(inner, 2 * _DEPTH))
         elif device.type != "cpu":
             self._prefetcher = DevicePrefetcher(Relay(), device, depth=_DEPTH)
+        elif pinned:
+            self._prefetcher = _OwnPrefetcher(Relay(), PinningTransfer())
 
     def at_once(self, way: Way | None) -> AtOnce | None:
         """Return how batches of an epoch are decoded at once, if they are."""

@@ -28,6 +28,10 @@ class Draws:
         """For each item what all draws follow from; None if they come from elsewhere."""
         return self._seeds
 
+    def suits(self, way: Way) -> bool:  # noqa: ARG002 - for a subclass
+        """Whether they can be drawn for samples that are made in that way."""
+        return True
+
     def begin(self, at: int) -> None:
         """Prepare for code of the user's, which may draw from wherever it likes."""
 

@@ -14,6 +14,7 @@ from fastdecode.torch.collating import Ready, handed_out
 from fastdecode.torch.crew import Crew
 from fastdecode.torch.encoded import EncodedBatch
 from fastdecode.torch.order import Item, Order
+from fastdecode.torch.position import Position
 from fastdecode.torch.read_ahead import ReadAhead
 
 __all__ = ["Epoch", "Relay", "ThreadEpoch"]
@@ -141,30 +142,52 @@ class Epoch:
 
     Parameters
     ----------
-    source : iterator of Ready
+    begin : callable
+        Is given the position that it returned before; at first that is None. It returns the batches
+        and their position, or None where those from before still hold.
     handed : callable
-        Is told of each batch, and of the end by None.
+        Is told of each batch, and of the end by None, with the position.
     """
 
-    def __init__(self, source: Iterator[Ready], handed: Callable[[Ready | None], None]) -> None:
-        self._source = source
+    def __init__(
+        self,
+        begin: Callable[[Position | None], tuple[Iterator[Ready], Position] | None],
+        handed: Callable[[Position, Ready | None], None],
+    ) -> None:
+        self._begin = begin
         self._handed = handed
         self._ended = False
+        self._source: Iterator[Ready]
+        self._position: Position
+        self._take(None)
+
+    def _take(self, position: Position | None) -> None:
+        begun = self._begin(position)
+        if begun is not None:
+            self._source, self._position = begun
 
     def __iter__(self) -> Iterator[Any]:
         return self
 
+    def __del__(self) -> None:
+        if hasattr(self, "_position"):
+            self._position.unasked()
+
     def __next__(self) -> Any:
+        if not self._position.asked:
+            # Lightning makes its iterator first, and then says which epoch that is to be.
+            self._take(self._position)
+            self._position.asked = True
         while True:
             try:
                 ready = next(self._source)
             except StopIteration:
                 if not self._ended:  # it may be asked again
                     self._ended = True
-                    self._handed(None)
+                    self._handed(self._position, None)
                 raise
             batch = handed_out(ready)
-            self._handed(ready)
+            self._handed(self._position, ready)
             if batch is not None:  # else every item of it was left out
                 return batch
 

@@ -70,6 +70,7 @@ class ImageFolder(DecodeDataset):
     """
 
     _loader: Callable[[str], Any] | None = None
+    _of_torchvision = "ImageFolder"
 
     def __init__(
         self,
@@ -176,9 +177,17 @@ class ImageFolder(DecodeDataset):
     def loader(self, loader: Callable[[str], Any] | None) -> None:
         self._loader = None if loader == self._load_file else loader
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name in ("transform", "target_transform") and value is not None:
+            self.transforms = standard_transform(self.transform, self.target_transform)
+
     @property
     def transforms(self) -> Any:
-        """Both transforms as one, called with a picture and a target; None if there is neither."""
+        """Both transforms as one, called with a picture and a target; None if there is neither.
+
+        As in torchvision, whose wrapper for v2 relies on it, it stays when those are set to None.
+        """
         own = standard_transform(self.transform, self.target_transform)
         return self.__dict__.get("_transforms", own)
 

@@ -1,4 +1,4 @@
-"""Making one transform of encoded bytes out of the first parts of a torchvision pipeline."""
+"""Making one transform of encoded bytes out of the first parts of a pipeline of images."""
 
 from __future__ import annotations
 
@@ -12,19 +12,32 @@ from fastdecode.geometry import Geometry
 from fastdecode.torch import recognise
 from fastdecode.torch.transforms import (
     EncodedTransform,
+    Normalize,
     RandomResizedCrop,
+    RandomResizedCropFlipNormalize,
     Resize,
     ResizeCenterCrop,
+    ResizeCenterCropNormalize,
 )
-from fastdecode.torch.transforms.base import Quality
+from fastdecode.torch.transforms.base import Crop, Layout, Quality
+from fastdecode.torch.transforms.crops import RandomResizedCropAndInterpolation
 
 __all__ = ["Fused", "fuse"]
 
-_HEADS: dict[str, Callable[..., EncodedTransform]] = {
+_HEADS: dict[str, Callable[..., Crop]] = {
     "RandomResizedCrop": RandomResizedCrop,
+    "RandomResizedCropAndInterpolation": RandomResizedCropAndInterpolation,
     "Resize": Resize,
     "ResizeCenterCrop": ResizeCenterCrop,
 }
+_ARGUMENTS: dict[type, tuple[str, ...]] = {
+    RandomResizedCrop: ("size", "scale", "ratio", "interpolation"),
+    RandomResizedCropFlipNormalize: ("size", "scale", "ratio", "interpolation"),
+    Resize: ("size", "interpolation"),
+    ResizeCenterCrop: ("resize", "size", "interpolation"),
+    ResizeCenterCropNormalize: ("resize", "size", "interpolation"),
+}
+"""Of the package's own, what makes their geometry."""
 
 
 class Fused(EncodedTransform):
@@ -154,7 +167,7 @@ class Fused(EncodedTransform):
         result, geometry = self.head.with_geometry(
             data,
             generator=generator,
-            out=out if direct else self._pillow_memory(),
+            out=out if direct else None,
             backend=backend,
             orient=orient,
         )
@@ -166,13 +179,6 @@ class Fused(EncodedTransform):
         for part in self.rest:
             result = part(result)
         return (result if out is None else _written(result, out)), geometry
-
-    def _pillow_memory(self) -> torch.Tensor | None:
-        """Memory in which the pixels of a Pillow image lie one after another."""
-        if self.form != "pil" or self.head.shape is None:
-            return None
-        _, height, width = self.head.shape
-        return torch.empty((height, width, 3), dtype=torch.uint8, device="cpu").permute(2, 0, 1)
 
     def _handed_out(self, pixels: torch.Tensor) -> Any:
         if self.form == "pil":
@@ -189,13 +195,14 @@ class Fused(EncodedTransform):
 
 
 def fuse(transform: Any, *, quality: Quality = "default", headroom: float = 1.0) -> Any:
-    """Make a pipeline of torchvision's decode only what it will look at.
+    """Make a pipeline of torchvision's or timm's transforms decode only what it will look at.
 
     Parameters
     ----------
     transform : callable or None
-        A Compose of torchvision's v1 or v2 transforms, an nn.Sequential of them, or one alone, as
-        it would be given RGB Pillow images.
+        A Compose of torchvision's v1 or v2 transforms and timm's, an nn.Sequential of them, an
+        object that does nothing but call such a thing, or one transform alone, as it would be given
+        RGB Pillow images; or a Compose that begins with one of the package's own.
     quality : {"default", "exact"}
         As for `fastdecode.torch.RandomResizedCrop`.
     headroom : float
@@ -210,14 +217,18 @@ def fuse(transform: Any, *, quality: Quality = "default", headroom: float = 1.0)
     Raises
     ------
     ValueError
-        If `quality` or `headroom` is wrong.
+        If `quality` or `headroom` is wrong, if what one of the package's own has normalised would
+        be normalised again, or if what follows it takes Pillow images alone.
 
     Notes
     -----
-    Known are RandomResizedCrop, or Resize and CenterCrop, bilinear and antialiased, with
+    Known are RandomResizedCrop, or Resize and CenterCrop, bilinear or bicubic and antialiased, with
     RandomHorizontalFlip, ToTensor, PILToTensor, ToImage, ToPureTensor, ToDtype or ConvertImageDtype
-    to float32, and Normalize. What stands after the first part that is not among them gets what it
-    would have got: a Pillow image, or the tensor. Boxes and flips are those of the same seed.
+    to float32, and Normalize; ImageClassification, the preset of torchvision's weights; timm's
+    RandomResizedCropAndInterpolation, MaybeToTensor, MaybePILToTensor and ToTensor; and what does
+    nothing to an RGB image. What stands after the first part that is not among them gets what it
+    would have got: a Pillow image, or the tensor, whose values lie in memory as torchvision's would
+    (GaussianNoise fills them in that order). Boxes and flips are those of the same seed.
 
     The pipeline is read once. Whoever changes one of its parts later has to fuse it again.
 
@@ -233,11 +244,23 @@ def fuse(transform: Any, *, quality: Quality = "default", headroom: float = 1.0)
         return transform
     parts = list(recognise.flatten(transform))
     if parts and isinstance(parts[0], EncodedTransform):
-        return Fused(parts[0], parts[1:])
+        return _continued(parts[0], parts[1:])
     found = recognise.read(parts)
     if found is None:
         return transform
     recipe, count = found
+    return _fused(recipe, parts, count, quality, headroom)
+
+
+def why_not(transform: Any) -> str:
+    """Say in words why `fuse` leaves a transform as it is."""
+    return recognise.why_not(list(recognise.flatten(transform)))
+
+
+def _fused(
+    recipe: recognise.Recipe, parts: list[Any], count: int, quality: Quality, headroom: float
+) -> Fused:
+    """Make of the first parts what their recipe says."""
     floats = recipe.form in ("float", "normalised")
     head = _HEADS[recipe.geometry](
         **recipe.arguments,
@@ -248,6 +271,7 @@ def fuse(transform: Any, *, quality: Quality = "default", headroom: float = 1.0)
         quality=quality,
         headroom=headroom,
     )
+    head.layout = Layout(channels_last=True) if recipe.form == "pil" else recipe.layout
     return Fused(
         head,
         parts[count:],
@@ -255,6 +279,55 @@ def fuse(transform: Any, *, quality: Quality = "default", headroom: float = 1.0)
         image=recipe.image,
         draws=int(recipe.flip == 0),
         fused=[type(part).__name__ for part in parts[:count]],
+    )
+
+
+def _continued(head: EncodedTransform, rest: list[Any]) -> Fused:
+    """Let one of the package's own do what it can of the parts after it, too."""
+    recipe = _recipe_of(head)
+    if recipe is None or not isinstance(head, Crop):
+        return Fused(head, rest)
+    again = recognise.normalised_again(rest) if recipe.form == "normalised" else None
+    if again is not None:
+        raise ValueError(
+            f"{type(head).__name__} has normalised the image already, and {again!r} would do it "
+            "again: leave that out, or use a transform without a mean"
+        )
+    if rest and recognise.wants_pillow(rest[0]):
+        name = type(rest[0]).__name__
+        raise ValueError(
+            f"{name} takes Pillow images, and {type(head).__name__} makes tensors: leave {name} "
+            "out; dtype=torch.float32 makes values of 0 to 1"
+        )
+    followed = recognise.read(rest, recipe)
+    if followed is None or not followed[1]:
+        return Fused(head, rest)
+    recipe, count = followed
+    return _fused(recipe, [head, *rest], 1 + count, head.quality, head.headroom)
+
+
+def _recipe_of(head: EncodedTransform) -> recognise.Recipe | None:
+    """Say what one of the package's own does, if nothing of it was replaced."""
+    names = _ARGUMENTS.get(type(head))
+    if names is None or not isinstance(head, Crop) or getattr(head, "max_size", None) is not None:
+        return None
+    normalize = head.normalize
+    as_built = type(normalize) in (Normalize, type(None)) and not any(
+        callable(value) for name, value in vars(head).items() if name != "normalize"
+    )
+    if not as_built:
+        return None
+    form: Literal["uint8", "float", "normalised"] = "uint8"
+    if normalize is not None:
+        form = "float" if normalize.mean is None else "normalised"
+    return recognise.Recipe(
+        geometry=type(head).__name__.removesuffix("Normalize").removesuffix("Flip"),
+        arguments={name: getattr(head, name) for name in names},
+        flip=getattr(head, "flip", 0.0) or None,
+        form=form,
+        mean=None if normalize is None else normalize.mean,
+        std=None if normalize is None else normalize.std,
+        layout=head.layout,
     )
 
 

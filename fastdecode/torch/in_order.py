@@ -43,6 +43,10 @@ class _InOrder(Draws):
     def seeds(self) -> None:
         return None
 
+    def suits(self, way: Way) -> bool:
+        """Only torch's generator can be put back to an earlier state here."""
+        return not way.crop.from_python
+
     def plan(self, way: Way, at: int, width: int, height: int) -> Plan:
         self._come_to(at)
         plan = way.crop.plan(width, height, None)

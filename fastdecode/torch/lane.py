@@ -126,7 +126,7 @@ class Lane:
         """
         dataset = self._dataset()
         way = None if dataset is None else way_of(dataset, self._ours)
-        if dataset is None or way is None:
+        if dataset is None or way is None or not draws.suits(way):
             return [LEFT] * len(indices)
         if self._as_bytes:
             way = way._replace(crop=as_bytes(way.crop), image=None)

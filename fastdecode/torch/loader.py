@@ -3,31 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sized
-from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.utils.data import (
+    BatchSampler,
+    RandomSampler,
+    Sampler,
+    SequentialSampler,
+    default_collate,
+)
 
 from fastdecode.arguments import is_int
+from fastdecode.device.where import named
 from fastdecode.torch.assembly import Recipe
 from fastdecode.torch.collating import Ready
 from fastdecode.torch.decoding import NormalizeOn, Plan, plan_of, settle
 from fastdecode.torch.delivery import Delivery
 from fastdecode.torch.epochs import Epoch
 from fastdecode.torch.loader_arguments import (
+    DataLoaderOptions,
+    Own,
     Threads,
     check_delivery,
     check_numbers,
     check_together,
+    from_dataloader,
     how_many,
     how_many_read,
+    seed_of,
 )
 from fastdecode.torch.makers import Makers
 from fastdecode.torch.memory import BatchMemory
-from fastdecode.torch.order import Sharding, world
-from fastdecode.torch.position import Position
+from fastdecode.torch.order import Order, Sharding, world
+from fastdecode.torch.position import CallersSampler, Position
 from fastdecode.torch.progress import Shown
 from fastdecode.torch.source import Source
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["Loader"]
 
@@ -47,7 +61,9 @@ class Loader:
     shuffle : bool
         Draw another order for each epoch.
     sampler : iterable of indices, optional
-        Instead of `shuffle`. Its `set_epoch` is called if it has one, and sharding is its business.
+        Instead of `shuffle`; sharding is its business. If it has a `set_epoch`, that is called for
+        each epoch, but never again once you have called it yourself (which its attribute ``epoch``
+        shows): its epochs are then yours to count, and the loader's `epoch` follows.
     drop_last : bool
         Leave out an incomplete batch. All ranks then have equally many.
     threads : int or "auto"
@@ -91,10 +107,19 @@ class Loader:
         This process's share; by default from torch.distributed, if that is initialised. No item
         goes to two ranks and none is repeated, so without `drop_last` some ranks may have one more.
     timeout : float, optional
-        Seconds after which a batch that is still missing is a TimeoutError. Where a batch backend
-        decodes, that is for files that are not read in time.
+        Seconds after which a batch that is still missing is a TimeoutError; 0 is no limit. Where a
+        batch backend decodes, that is for files that are not read in time.
     progress : bool
         Show a bar (needs rich).
+    **dataloader
+        Arguments of torch's DataLoader, by their names there. ``num_workers=n`` asks for n threads,
+        or for n processes where ``threads="auto"`` would take processes; 0 is ``threads=0``.
+        `batch_sampler` gives lists of indices, each a batch. ``pin_memory=True`` pins batches that
+        stay on the host, in the background, if there is a CUDA device. `prefetch_factor` is
+        `prefetch`, and from a `generator` the `seed` is drawn. `worker_init_fn` and
+        `multiprocessing_context` are for worker processes. `persistent_workers` is what threads
+        are; processes begin anew with each epoch, for the dataset as it is then. What has no
+        meaning here (``in_order=False``, `pin_memory_device`) is refused.
 
     Attributes
     ----------
@@ -102,6 +127,12 @@ class Loader:
         Items that this epoch has left out so far, for ``on_error="skip"``.
     epoch : int
         The one that is running, or that comes next.
+    dataset, batch_size, sampler, batch_sampler, num_workers, pin_memory, drop_last, generator
+        As training libraries read them of torch's DataLoader. Without a sampler of yours, `sampler`
+        gives what this rank reads of the epoch, in order; its ``set_epoch`` is the loader's.
+        `num_workers` counts threads or processes, whichever there are.
+    collate_fn : callable
+        It may be set; torch's ``default_collate`` stands for none.
     decoding : Decoding
         Its `backend` is the name of the batch backend that decodes, or None for the CPU; `why` says
         why, in words. It is settled when the loader is made; where the dataset does not allow it in
@@ -111,7 +142,7 @@ class Loader:
     ------
     TypeError, ValueError
         An argument is wrong, or the dataset does not allow it.
-    RuntimeError, BackendUnavailable, UnknownBackend
+    DeviceUnavailable, BackendUnavailable, UnknownBackend
         The device, or what is to decode on it, cannot be used.
 
     Notes
@@ -148,22 +179,27 @@ class Loader:
         world_size: int | None = None,
         timeout: float | None = None,
         progress: bool = False,
+        **dataloader: Unpack[DataLoaderOptions],
     ) -> None:
-        check_numbers(batch_size, threads, workers, prefetch, seed, timeout)
+        ordered = bool(sampler is not None or shuffle or drop_last)
+        own = Own(threads, workers, prefetch, seed)
+        options = from_dataloader(dataloader, own, batch_size=batch_size, ordered=ordered)
+        ahead = options["prefetch_factor"] or prefetch
+        check_numbers(batch_size, threads, workers, ahead, seed, timeout)
         check_together(sampler, collate_fn, shuffle=shuffle, threads=threads, workers=workers)
         check_delivery(decode, normalize_on)
         world(rank, world_size)
         self.dataset = dataset
-        self.batch_size = int(batch_size)
-        self.sampler = sampler
+        self.batch_size = int(batch_size) if options["batch_sampler"] is None else None
+        self._given = _given(sampler, options["batch_sampler"])
         self.drop_last = drop_last
         self.collate_fn = collate_fn
         self.channels_last = channels_last
-        self.prefetch = int(prefetch)
-        self.seed = int(seed)
-        self.timeout = timeout
+        self.prefetch = int(ahead)
+        self.timeout = timeout or 0
         self.progress = progress
-        self.device = torch.device("cpu" if device is None else device)
+        self._take(options, seed)
+        self.device = named("cpu" if device is None else device)
         self.decode = decode
         self.normalize_on: NormalizeOn = normalize_on
         self.skipped = 0
@@ -171,27 +207,42 @@ class Loader:
         self._source = Source(dataset)
         self._shuffle = bool(shuffle)
         self._position = Position()
-        self._settled = settle(decode, self.device, self._source, collate_fn, workers)
+        self._count = 0
+        self._settled = settle(decode, self.device, self._source, self._collate_fn, workers)
         apart = self._settled.backend is not None
-        self.threads, self.workers = how_many(self._source, threads, workers, apart=apart)
+        self.threads, self.workers = how_many(
+            self._source, threads, workers, options["num_workers"], apart=apart
+        )
         self.read_threads = how_many_read(self._source, read_threads, self.workers)
         self.decoding = self._plan().decoding  # which says at once what does not go together
         self._set_up()
 
+    def _take(self, options: DataLoaderOptions, seed: int) -> None:
+        """Keep what is torch's DataLoader's alone."""
+        self.generator = options["generator"]
+        self.seed = int(seed) if self.generator is None else seed_of(self.generator)
+        self.pin_memory = bool(options["pin_memory"])
+        self.worker_init_fn = options["worker_init_fn"]
+        self.multiprocessing_context = options["multiprocessing_context"]
+        self.persistent_workers = bool(options["persistent_workers"])
+
     def _set_up(self) -> None:
         """Make what belongs to this process, and cannot be copied or pickled."""
         self._makers = Makers(
-            self.threads, self.workers, self.prefetch, self.timeout, self.read_threads
+            self.threads, self.workers, self.prefetch, self.timeout or None, self.read_threads
         )
+        pinned = self.pin_memory and torch.cuda.is_available()
         # Once, because its streams are to last; and now, because the device may be missing.
-        self._delivery = Delivery(self.device, self._settled.backend)
-        self._memory = BatchMemory(self.prefetch + 2, pinned=self.device.type == "cuda")
+        self._delivery = Delivery(self.device, self._settled.backend, pinned=pinned)
+        pinned = pinned or self.device.type == "cuda"
+        self._memory = BatchMemory(self.prefetch + 2, pinned=pinned)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what `_set_up` makes: threads, processes, memory, streams."""
         state = self.__dict__.copy()
         for name in ("_makers", "_delivery", "_memory"):
             del state[name]
+        state["generator"] = None  # not every PyTorch can pickle one, and the seed is drawn
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -201,39 +252,118 @@ class Loader:
     @property
     def _sharding(self) -> Sharding:
         """How items are dealt out, for the dataset as long as it is now."""
-        length = len(self._source)
-        return Sharding(length, self.batch_size, self._shuffle, bool(self.drop_last), self.seed)
+        length, size = len(self._source), self.batch_size or 1
+        return Sharding(length, size, self._shuffle, bool(self.drop_last), self.seed)
 
     @property
     def epoch(self) -> int:
         """The epoch that is running, or that the next ``iter(loader)`` begins."""
-        return self._position.epoch
+        return self._place().epoch
+
+    @property
+    def sampler(self) -> Any:
+        """The caller's sampler; without one, the indices of the epoch on this rank, in order."""
+        if self._given is None:
+            return (_Shuffled if self._shuffle else _InOrder)(self)
+        if self._given.batches:
+            return getattr(self._given.sampler, "sampler", None)
+        return self._given.sampler
+
+    @sampler.setter
+    def sampler(self, sampler: Iterable[Any] | None) -> None:
+        self._given = _given(sampler, None)
+
+    @property
+    def batch_sampler(self) -> Any:
+        """The caller's batch sampler; without one, `sampler` in batches, as torch makes them."""
+        if self._given is not None and self._given.batches:
+            return self._given.sampler
+        return BatchSampler(self.sampler, self.batch_size or 1, bool(self.drop_last))
+
+    @property
+    def num_workers(self) -> int:
+        """How many threads or processes make batches."""
+        return self.workers or self.threads
+
+    @property
+    def prefetch_factor(self) -> int | None:
+        """As of torch's DataLoader, which has none without workers."""
+        return self.prefetch if self.num_workers else None
+
+    @property
+    def collate_fn(self) -> Callable[[list[Any]], Any]:
+        """What makes a batch of samples."""
+        return self._collate_fn or default_collate
+
+    @collate_fn.setter
+    def collate_fn(self, collate_fn: Callable[[list[Any]], Any] | None) -> None:
+        # What torch's does is done anyway, and faster.
+        self._collate_fn = None if collate_fn is default_collate else collate_fn
 
     def __len__(self) -> int:
         """Count the batches of an epoch, on this rank."""
-        if self.sampler is not None:
-            return self._sharding.length_of(self.sampler)
-        return self._sharding.batches(self._sharding.share(*world(*self._ranks)))
+        if self._given is not None:
+            return self._sharding.length_of(self._given.sampler, batches=self._given.batches)
+        return self._sharding.batches(self._sharding.share(*self._world()))
+
+    def _place(self) -> Position:
+        """Return where the loader stands, after what the caller has told the sampler."""
+        told = None if self._given is None else self._given.told()
+        return self._position if told is None else self._position.moved_to(told)
+
+    def _order(self) -> Order:
+        """Deal out the epoch that is running or comes next, where no sampler of the caller does."""
+        return self._sharding.order(self.epoch, *self._world())
+
+    def _world(self) -> tuple[int, int]:
+        """Return this rank and how many there are, which have to shuffle alike."""
+        rank, ranks = world(*self._ranks)
+        if ranks > 1 and self._shuffle and self.generator is not None:
+            raise ValueError(
+                "each rank would shuffle by a seed of its own generator, and items be lost: give "
+                "all ranks the same seed= instead of a generator, or a sampler that deals them out"
+            )
+        return rank, ranks
 
     def __iter__(self) -> Iterator[Any]:
         """Begin an epoch: the next one, or where `set_epoch` or `load_state_dict` said."""
+        made = Epoch(self._begun, self._handed)
+        if not self.progress:
+            return made
+        position = self._position
+        title = f"epoch {position.epoch}"
+        return Shown(made, done=position.batch, total=self._count, title=title)
+
+    def _begun(self, before: Position | None) -> tuple[Iterator[Ready], Position] | None:
+        """Begin the epoch of an iterator; or again, if another was named before it was used."""
+        if before is not None:
+            told = None if self._given is None else self._given.told()
+            moved = self._position is not before and self._position is before.last()
+            if not moved and (self._position is not before or told in (None, before.epoch)):
+                return None
         plan = self._plan()
         self.decoding = plan.decoding
-        position = self._position = self._position.begun()
+        position = self._position = self._place().begun()
+        if self._given is not None:
+            self._given.begin()
         self.skipped = 0
-        order = position.order(self._sharding, self.sampler, *world(*self._ranks))
-        shared = self.collate_fn, self._memory, self.channels_last
-        recipe = Recipe(plan.source, *shared, plan.normalize, self._delivery.at_once(plan.way))
-        batches = self._delivery.begin(self._makers.epoch(recipe, order, position.batch))
-        epoch: Iterator[Any] = Epoch(batches, partial(self._handed, position))
-        if self.progress:
-            title = f"epoch {position.epoch}"
-            epoch = Shown(epoch, done=position.batch, total=order.count, title=title)
-        return epoch
+        order = position.order(self._sharding, self._given, *self._world())
+        shared = self._collate_fn, self._memory, self.channels_last
+        recipe = Recipe(
+            plan.source,
+            *shared,
+            plan.normalize,
+            self._delivery.at_once(plan.way),
+            self.worker_init_fn,
+            self.multiprocessing_context,
+        )
+        self._count = order.count
+        made = self._makers.epoch(recipe, order, position.batch)
+        return self._delivery.begin(made), position
 
     def _plan(self) -> Plan:
         """Look how batches are made of the dataset as it is now."""
-        how = self.collate_fn, self.normalize_on, self.device, self.decode, self._settled
+        how = self._collate_fn, self.normalize_on, self.device, self.decode, self._settled
         return plan_of(self._source, *how)
 
     def _handed(self, position: Position, ready: Ready | None) -> None:
@@ -257,10 +387,12 @@ class Loader:
         if not is_int(epoch) or epoch < 0:
             raise ValueError(f"epoch must be an integer from 0, not {epoch!r}")
         self._position = self._position.moved_to(int(epoch))
+        if self._given is not None:
+            self._given.counted()
 
     def state_dict(self) -> dict[str, Any]:
         """Return plain values that say where the loader stands, also in the middle of an epoch."""
-        return self._position.state(self._settings())
+        return self._place().state(self._settings())
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Let the next ``iter(loader)`` give exactly the batches that were left.
@@ -272,17 +404,20 @@ class Loader:
         """
         position = Position.of_state(state, self._settings())
         # At an epoch's beginning there is nothing to check, and no sampler is to be asked yet.
-        ranks = world(*self._ranks)
+        ranks = self._world()
         if position.batch and position.batch > (
-            most := position.order(self._sharding, self.sampler, *ranks).count
+            most := position.order(self._sharding, self._given, *ranks).count
         ):
             raise ValueError(f"the state is of batch {position.batch}, but an epoch has {most}")
         self._position = position
+        if self._given is not None:
+            self._given.counted()
 
     def _settings(self) -> dict[str, Any]:
         """Return all that the batches follow from."""
-        sampled = self.sampler is not None
-        return self._sharding.settings(*world(*self._ranks), sampled=sampled)
+        given = self._given
+        sampled = given is not None and ("batches" if given.batches else True)
+        return self._sharding.settings(*self._world(), sampled=sampled)
 
     def close(self) -> None:
         """End the threads, the processes, the copying, and the epoch. A later one starts anew."""
@@ -297,7 +432,8 @@ class Loader:
         self.close()
 
     def __repr__(self) -> str:
-        count = len(self) if isinstance(self.sampler, (Sized, type(None))) else "?"
+        sized = self._given is None or isinstance(self._given.sampler, Sized)
+        count = len(self) if sized else "?"
         by = f"{self.workers} processes" if self.workers else f"{self.threads} threads"
         name, why = self.decoding
         decodes = "" if self.decode == "cpu" else f", decode={name or 'cpu'!r} ({why})"
@@ -306,3 +442,51 @@ class Loader:
             f"batch_size={self.batch_size}, {count} batches, {by}, seed={self.seed}, "
             f"device={str(self.device)!r}{decodes})"
         )
+
+
+class _Own(Sampler[int]):
+    """What a loader without a sampler of the caller's reads, for those who look for one.
+
+    Parameters
+    ----------
+    loader : Loader
+    """
+
+    generator = None
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+        self.data_source = loader.dataset
+
+    def __iter__(self) -> Iterator[int]:
+        order = self._loader._order()
+        return iter(order.indices.tolist())
+
+    def __len__(self) -> int:
+        return len(self._loader._order().indices)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let the loader's next ``iter`` begin this epoch."""
+        self._loader.set_epoch(epoch)
+
+
+class _InOrder(_Own, SequentialSampler):
+    """Known by its type not to shuffle."""
+
+
+class _Shuffled(_Own, RandomSampler):
+    """Known by its type to shuffle."""
+
+    replacement = False
+
+    @property
+    def num_samples(self) -> int:
+        return len(self)
+
+
+def _given(
+    sampler: Iterable[Any] | None, batch_sampler: Iterable[Any] | None
+) -> CallersSampler | None:
+    if batch_sampler is not None:
+        return CallersSampler(batch_sampler, batches=True)
+    return None if sampler is None else CallersSampler(sampler, batches=False)

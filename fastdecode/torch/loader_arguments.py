@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+import multiprocessing
+import warnings
+from collections.abc import Callable, Iterable
+from multiprocessing.context import BaseContext
+from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict
+
+import torch
 
 from fastdecode.arguments import is_int
 from fastdecode.cores import usable_cores
@@ -10,15 +16,141 @@ from fastdecode.torch.read_ahead import READ_THREADS
 from fastdecode.torch.source import Source
 
 __all__ = [
+    "DataLoaderOptions",
+    "Own",
     "Threads",
     "check_delivery",
     "check_numbers",
     "check_together",
+    "from_dataloader",
     "how_many",
     "how_many_read",
+    "seed_of",
 ]
 
 Threads: TypeAlias = "int | Literal['auto']"
+
+_said = False  # whether this process knows what becomes of `num_workers`
+
+
+class DataLoaderOptions(TypedDict, total=False):
+    """What torch's DataLoader calls things that `Loader` has, or does, in its own way."""
+
+    batch_sampler: Iterable[Any] | None
+    num_workers: int | None
+    pin_memory: bool
+    worker_init_fn: Callable[[int], Any] | None
+    multiprocessing_context: str | BaseContext | None
+    generator: torch.Generator | None
+    prefetch_factor: int | None
+    persistent_workers: bool
+    pin_memory_device: str
+    in_order: bool
+
+
+_DEFAULTS = DataLoaderOptions(
+    batch_sampler=None,
+    num_workers=None,
+    pin_memory=False,
+    worker_init_fn=None,
+    multiprocessing_context=None,
+    generator=None,
+    prefetch_factor=None,
+    persistent_workers=False,
+    pin_memory_device="",
+    in_order=True,
+)
+
+
+class Own(NamedTuple):
+    """What `Loader` calls some of them itself."""
+
+    threads: Threads
+    workers: int
+    prefetch: int
+    seed: int
+
+
+def from_dataloader(
+    given: DataLoaderOptions, own: Own, *, batch_size: object, ordered: bool
+) -> DataLoaderOptions:
+    """Complete torch's arguments, and refuse what has no meaning here.
+
+    Parameters
+    ----------
+    given : DataLoaderOptions
+    own : Own
+    batch_size : object
+    ordered : bool
+        Whether a sampler, `shuffle` or `drop_last` is given, which a `batch_sampler` is instead of.
+
+    Returns
+    -------
+    DataLoaderOptions
+        With all names.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Names the argument, and what to give instead.
+    """
+    for name in given:
+        if name not in _DEFAULTS:
+            raise TypeError(f"Loader() has no argument {name!r}")
+    options = DataLoaderOptions(**{**_DEFAULTS, **given})
+    if batch_size is None:
+        raise ValueError(
+            "batch_size=None, by which torch's DataLoader gives single samples, has no meaning "
+            "here: go through the dataset itself, or give batch_size=1"
+        )
+    if options["batch_sampler"] is not None and (batch_size != 1 or ordered):
+        raise ValueError(
+            "batch_sampler says what is in each batch: leave out batch_size, shuffle, sampler and "
+            "drop_last"
+        )
+    _check_numbers_of(options)
+    _check_processes_of(options)
+    if options["num_workers"] is not None and (own.workers or own.threads != "auto"):
+        raise ValueError("num_workers is torch's word for threads or workers: give only one")
+    if options["prefetch_factor"] is not None and own.prefetch != 2:
+        raise ValueError("prefetch_factor is torch's word for prefetch: give only one of them")
+    if options["generator"] is not None and own.seed != 0:
+        raise ValueError("a generator is there to draw a seed from: give only one of the two")
+    if not options["in_order"]:
+        raise ValueError("in_order=False has no meaning here, batches come in order: leave it out")
+    if options["pin_memory_device"]:
+        raise ValueError(
+            f"pin_memory_device={options['pin_memory_device']!r} has no meaning here: "
+            "pin_memory=True pins for the current CUDA device, and device=… also copies there"
+        )
+    return options
+
+
+def _check_numbers_of(options: DataLoaderOptions) -> None:
+    for name, least in (("num_workers", 0), ("prefetch_factor", 1)):
+        value = options[name]  # type: ignore[literal-required]
+        if value is not None and not (is_int(value) and value >= least):
+            raise ValueError(f"{name} must be an integer of at least {least}, not {value!r}")
+
+
+def _check_processes_of(options: DataLoaderOptions) -> None:
+    begin, context = options["worker_init_fn"], options["multiprocessing_context"]
+    if begin is not None and not callable(begin):
+        raise TypeError(f"worker_init_fn must be a function of a worker's number, not {begin!r}")
+    known = multiprocessing.get_all_start_methods()
+    if not (context is None or isinstance(context, BaseContext) or context in known):
+        raise ValueError(
+            f"multiprocessing_context must be one of {', '.join(known)} or a context of "
+            f"multiprocessing, not {context!r}"
+        )
+    generator = options["generator"]
+    if not (generator is None or isinstance(generator, torch.Generator)):
+        raise TypeError(f"generator must be a torch.Generator, not {generator!r}")
+
+
+def seed_of(generator: torch.Generator) -> int:
+    """Draw a seed, another one at each call."""
+    return int(torch.randint(2**62, (), generator=generator, device=generator.device))
 
 
 def check_numbers(
@@ -43,8 +175,10 @@ def check_numbers(
             kind = "an integer" if at_least is None else f"an integer of at least {at_least}"
             kind += ' or "auto"' if name == "threads" else ""
             raise ValueError(f"{name} must be {kind}, not {value!r}")
-    if timeout is not None and not (isinstance(timeout, (int, float)) and timeout > 0):
-        raise ValueError(f"timeout must be a positive number of seconds, not {timeout!r}")
+    if timeout is not None and not (isinstance(timeout, (int, float)) and timeout >= 0):
+        raise ValueError(
+            f"timeout must be a number of seconds, 0 or None for no limit, not {timeout!r}"
+        )
 
 
 def check_together(
@@ -82,7 +216,12 @@ def check_delivery(decode: object, normalize_on: object) -> None:
 
 
 def how_many(
-    source: Source, threads: Threads, workers: int, *, apart: bool = False
+    source: Source,
+    threads: Threads,
+    workers: int,
+    num_workers: int | None = None,
+    *,
+    apart: bool = False,
 ) -> tuple[int, int]:
     """Settle how many threads and how many worker processes make batches.
 
@@ -91,6 +230,8 @@ def how_many(
     source : Source
     threads : int or "auto"
     workers : int
+    num_workers : int, optional
+        How many of either, whichever serve the dataset better.
     apart : bool
         Whether pictures are decoded elsewhere, which only threads can hand over.
     """
@@ -98,9 +239,26 @@ def how_many(
         return 0, int(workers)
     if threads != "auto":
         return int(threads), 0
+    count = usable_cores() if num_workers is None else int(num_workers)
     if apart or (source.isolated and not source.holds_gil):
-        return usable_cores(), 0
-    return 0, usable_cores()
+        if num_workers:
+            _say_once(num_workers)
+        return count, 0
+    return 0, count
+
+
+def _say_once(num_workers: int) -> None:
+    """Tell a user of torch's DataLoader what is different here."""
+    global _said
+    if not _said:
+        _said = True
+        warnings.warn(
+            f"num_workers={num_workers} asks Loader for as many threads of this process, for this "
+            "dataset needs no worker processes; a worker_init_fn is then not called. threads= says "
+            "the same, and workers= asks for processes (said once)",
+            UserWarning,
+            stacklevel=4,
+        )
 
 
 def how_many_read(source: Source, asked: int | None, workers: int) -> int:

@@ -17,7 +17,9 @@ from fastdecode.errors import BackendUnavailable, UnknownBackend
 from fastdecode.geometry import Geometry
 from fastdecode.outputs import converter
 from fastdecode.preference import Preference, load_named
+from fastdecode.torch.chosen import Settings, choose
 from fastdecode.torch.threads import limit_threads
+from fastdecode.torch.transforms import EncodedTransform
 from fastdecode.types import OUTPUTS
 
 if TYPE_CHECKING:
@@ -53,7 +55,8 @@ class DecodeMixin:
         decodes for the first time.
     output : {"array", "tensor", "pil"} or None
         An ndarray (H, W, C), a tensor (C, H, W) that shares its memory, or a Pillow image. None is
-        an array; for a `DecodeDataset` handing out samples it is a Pillow image.
+        an array from `decode`; where torchvision's datasets give a Pillow image, it is that: from
+        `transformed`, and in the samples of a `DecodeDataset`.
 
     Raises
     ------
@@ -67,13 +70,16 @@ class DecodeMixin:
     It can be pickled. What `fastdecode.use` had set then holds in a worker process, unless that has
     called `use` itself. In a DataLoader's worker, OpenCV and PyTorch are limited to one thread.
 
+    In front of a class of torchvision's that is given no loader, such as its ``ImageFolder``, it
+    takes the place of torchvision's own loader: ``class Photos(DecodeMixin, ImageNet)``.
+
     Examples
     --------
     >>> class Photos(DecodeMixin, torch.utils.data.Dataset):
     ...     min_size = 256
     ...
     ...     def __getitem__(self, index):
-    ...         return self.decode(self.paths[index])  # doctest: +SKIP
+    ...         return self.transformed(self.paths[index])  # doctest: +SKIP
     """
 
     reduce: Reduce = 1
@@ -92,6 +98,8 @@ class DecodeMixin:
         check_options(**known)
 
     def __setattr__(self, name: str, value: Any) -> None:
+        if name == "loader" and _is_torchvisions(value) and not hasattr(type(self), "loader"):
+            value = self._load_image
         if name in _DECODE_OPTIONS:
             check_options(**{name: value})
             if name == "backend" and value is not None:
@@ -111,7 +119,7 @@ class DecodeMixin:
         self.__dict__.update(state)
 
     def decode(self, source: Any) -> Any:
-        """Decode one picture with these options.
+        """Decode one picture with these options; a `transform` is left to `transformed`.
 
         Parameters
         ----------
@@ -139,6 +147,43 @@ class DecodeMixin:
             backend=self.backend,
         )
         return _converter(self.output or "array")(image)
+
+    def transformed(self, source: Any) -> Any:
+        """Decode one picture, and put it through the dataset's own `transform`, if it has one.
+
+        Parameters
+        ----------
+        source : bytes-like or path
+
+        Returns
+        -------
+        object
+            What `transform` makes of it: of the file's bytes if that is an `EncodedTransform`, else
+            of a Pillow image, as torchvision's datasets give it, or what `output` says. Without a
+            transform, that picture.
+
+        Raises
+        ------
+        FastDecodeError, OSError
+            As from `decode`.
+        ValueError
+            If `reduce`, `min_size` or `mode` is set beside an `EncodedTransform`.
+        """
+        asked = self.reduce, self.min_size, self.mode, self.output
+        own = getattr(self, "transform", None)
+        transform = choose(Settings(own, False, "default", 1.0, *asked), None).transform
+        if isinstance(transform, EncodedTransform):
+            self._settle()
+            named = isinstance(source, (str, os.PathLike))
+            data = api.read_file(os.fspath(source)) if named else source
+            return transform(data, backend=self.backend, orient=self.orient)
+        image = self._load_image(source)
+        return image if transform is None else transform(image)
+
+    def _load_image(self, source: Any) -> Any:
+        """Decode a picture in the form in which torchvision's datasets have it."""
+        image = self.decode(source)
+        return image if self.output is not None else _converter("pil")(image)
 
     def decode_with_geometry(self, source: Any) -> tuple[Any, Geometry]:
         """Decode one picture, and tell how its pixels lie in the full-size one.
@@ -203,6 +248,12 @@ def _adopt(carried: _Carried | None) -> None:
         raise type(error)(
             f"the parent process called use({carried.preference!r}), but here: {error}"
         ) from error
+
+
+def _is_torchvisions(loader: object) -> bool:
+    """Whether it is the loader that torchvision takes where it is given none."""
+    place = getattr(loader, "__module__", ""), getattr(loader, "__name__", "")
+    return place == ("torchvision.datasets.folder", "default_loader")
 
 
 def _check_output(output: object) -> None:

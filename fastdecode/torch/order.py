@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Hashable, Sized
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import torch
@@ -77,6 +78,9 @@ class Order:
     seed, epoch : int
     times : list of int or None
         How often each index has come before; None if none comes twice.
+    bounds : list of int or None
+        Where each batch begins, and the last one ends; None if all are of `batch_size`, which is
+        else that of the largest.
     """
 
     indices: Any
@@ -85,11 +89,14 @@ class Order:
     seed: int
     epoch: int
     times: list[int] | None = None
+    bounds: list[int] | None = None
 
     def batch(self, number: int) -> list[Item]:
         """Return the items of a batch."""
-        start = number * self.batch_size
-        some = self.indices[start : start + self.batch_size]
+        start, stop = number * self.batch_size, (number + 1) * self.batch_size
+        if self.bounds is not None:
+            start, stop = self.bounds[number : number + 2]
+        some = self.indices[start:stop]
         indices = some if isinstance(some, list) else some.tolist()
         if self.times is None:  # as `sample_seed`, in less time
             begin = f"({self.seed!r}, {self.epoch!r}, "
@@ -158,7 +165,18 @@ class Sharding:
         count = self.batches(len(indices))
         return Order(indices, self.batch_size, count, self.seed, epoch, _times(indices))
 
-    def settings(self, rank: int, ranks: int, *, sampled: bool) -> dict[str, Any]:
+    def of_batches(self, epoch: int, batches: list[list[Any]]) -> Order:
+        """Take the batches that a batch sampler gave, of whatever sizes."""
+        sizes = [len(batch) for batch in batches]
+        if 0 in sizes:
+            raise ValueError(f"batch_sampler gave an empty batch: number {sizes.index(0)}")
+        indices = [index for batch in batches for index in batch]
+        bounds = [0, *accumulate(sizes)]
+        largest = max(sizes, default=1)
+        times = _times(indices)
+        return Order(indices, largest, len(batches), self.seed, epoch, times, bounds)
+
+    def settings(self, rank: int, ranks: int, *, sampled: bool | str) -> dict[str, Any]:
         """Return all that the batches follow from, for `Position.state`.
 
         What a sampler gave is of one rank alone, and kept in the state.
@@ -174,8 +192,8 @@ class Sharding:
             "world_size": ranks,
         }
 
-    def length_of(self, sampler: object) -> int:
-        """Count the batches that a sampler gives."""
+    def length_of(self, sampler: object, *, batches: bool = False) -> int:
+        """Count the batches that a sampler gives, of items or of whole batches."""
         if not isinstance(sampler, Sized):
             raise TypeError(f"the sampler {type(sampler).__name__} has no len()")
-        return self.batches(len(sampler))
+        return len(sampler) if batches else self.batches(len(sampler))

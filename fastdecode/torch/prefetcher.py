@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from fastdecode.arguments import is_int
+from fastdecode.device.where import named
 from fastdecode.torch.drawer import PATIENCE_S, Drawer, Drawn, closed_error, state_of
 from fastdecode.torch.transfer import Transfer, transfer_to
 
@@ -20,6 +21,21 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 __all__ = ["DevicePrefetcher"]
+
+_READ = frozenset(
+    (
+        "dataset",
+        "batch_size",
+        "sampler",
+        "batch_sampler",
+        "num_workers",
+        "pin_memory",
+        "drop_last",
+        "generator",
+        "collate_fn",
+    )
+)
+"""What training libraries read of a loader."""
 
 
 class DevicePrefetcher:
@@ -46,10 +62,13 @@ class DevicePrefetcher:
     device : torch.device
         With its index for CUDA.
     depth : int
+    dataset, batch_size, sampler, batch_sampler, num_workers, pin_memory, drop_last, generator, \
+    collate_fn
+        The loader's, where it has them: training libraries read them of torch's DataLoader.
 
     Raises
     ------
-    RuntimeError
+    DeviceUnavailable
         The device cannot be used; the message says what is missing.
     TypeError, ValueError
         An argument is wrong.
@@ -79,9 +98,7 @@ class DevicePrefetcher:
     ) -> None:
         if not is_int(depth) or depth < 1:
             raise ValueError(f"depth must be a positive integer, not {depth!r}")
-        if isinstance(device, bool) or not isinstance(device, (str, int, torch.device)):
-            raise TypeError(f"device must be a name, a number or a torch.device, not {device!r}")
-        device = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
+        device = named(device)
         self.loader: Any = loader
         self.depth = int(depth)
         self._transfer = None if device.type == "cpu" else transfer_to(device, self.depth)
@@ -90,6 +107,11 @@ class DevicePrefetcher:
         self._drawer: Drawer | None = None
         self._state: Any = None
         """The loader's state at the batch last handed out; None while the loader is not ahead."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _READ:
+            return getattr(self.loader, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __len__(self) -> int:
         """Return the loader's own length."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from fastdecode.native.pool import Pool
 from fastdecode.torch.assembly import Recipe, closed_error, stopped_early, too_late
@@ -48,12 +48,18 @@ class _Samples(Dataset[Any]):
         self._reported: int | None = None
         self._lane: Lane | None = None
 
+    @property
+    def dataset(self) -> Any:
+        """The user's own."""
+        return self._source.dataset
+
     def __getitems__(self, items: list[Item]) -> Any:
         if self._reported is None:  # what was known before the worker began
             self._reported = len(self._source.errors)
             self._lane = self._source.lane(Pool(1))  # a worker has one core for itself
         try:
-            samples = self._samples(items)
+            with self._source.together([item.index for item in items]):
+                samples = self._samples(items)
         except StopIteration as error:
             raise stopped_early(error) from error
         # Also those of a batch before this that raised, and so could not report.
@@ -78,7 +84,9 @@ class _Samples(Dataset[Any]):
     def _sample(self, item: Item) -> Any:
         index, seed = item
         _seed_all(seed)
-        return self._source.fetch(index, None, None)
+        # What threads do with a generator must not draw from another global one here.
+        generator = torch.default_generator if self._source.isolated else None
+        return self._source.fetch(index, generator, None)
 
 
 class _Collate:
@@ -139,7 +147,10 @@ class ProcessWorkers:
             batch_sampler=_Batches(order, start),
             num_workers=self._workers,
             collate_fn=_Collate(recipe.collate_fn, channels_last=recipe.channels_last),
-            worker_init_fn=partial(_settle_worker, reported=recipe.source.reports),
+            worker_init_fn=partial(
+                _settle_worker, reported=recipe.source.reports, then=recipe.worker_init_fn
+            ),
+            multiprocessing_context=recipe.multiprocessing_context,
             prefetch_factor=self._prefetch,
             timeout=self._timeout or 0,
             # torch draws a seed for its workers; not from the generator of the user's training.
@@ -226,7 +237,14 @@ def _killed(error: Exception) -> RuntimeError:
     )
 
 
-def _settle_worker(_number: int, *, reported: bool) -> None:
+def _settle_worker(
+    number: int, *, reported: bool, then: Callable[[int], Any] | None = None
+) -> None:
     limit_threads()
     if reported:
         take_along()
+    info: Any = get_worker_info()
+    # What the user's code finds there is the user's dataset; a plain assignment is refused.
+    object.__setattr__(info, "dataset", info.dataset.dataset)
+    if then is not None:
+        then(number)

@@ -6,6 +6,8 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
+from fastdecode.errors import BackendUnavailable
+
 __all__ = ["Shown"]
 
 
@@ -21,7 +23,7 @@ class Shown:
 
     Raises
     ------
-    ImportError
+    BackendUnavailable
         If rich is not installed.
     """
 
@@ -50,7 +52,7 @@ def _bar() -> Any:
     try:
         from rich import progress
     except ImportError as error:
-        raise ImportError("progress=True needs rich: pip install rich") from error
+        raise BackendUnavailable("progress=True needs rich: pip install rich") from error
     return progress.Progress(
         progress.TextColumn("{task.description}"),
         progress.BarColumn(),

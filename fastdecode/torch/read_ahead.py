@@ -8,7 +8,7 @@ way at once, and what lies side by side in a shard is asked for by one.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fastdecode.torch.order import Order
     from fastdecode.torch.source import Source
 
-__all__ = ["READ_THREADS", "Read", "ReadAhead"]
+__all__ = ["READ_THREADS", "Read", "ReadAhead", "begin_reads"]
 
 READ_THREADS = 32
 """Requests under way at once, unless somebody says otherwise."""
@@ -68,30 +68,50 @@ class ReadAhead:
         self._begun.clear()
 
     def _begin(self, indices: Sequence[Any]) -> list[Read]:
-        dataset = self._source.ours
         places = [self._source.place(index) for index in indices]
-        reads: list[Read] = [Future() for _ in places]
-        try:
-            groups = dataset._groups(places)
-        except ITEM_ERRORS:  # each item says so when its turn comes
-            groups = [[at] for at in range(len(places))]
-        for group in groups:
-            some = [places[at] for at in group]
-            self._crew.submit(partial(self._read, some, [reads[at] for at in group]))
-        return reads
+        return begin_reads(self._source.ours, places, self._crew, lambda: self._closed)
 
-    def _read(self, places: list[Any], reads: list[Read]) -> None:
-        """Read some items; never raises: an error comes out where the item is made."""
-        if self._closed:
+
+def begin_reads(
+    dataset: Any, indices: Sequence[Any], crew: Crew, stopped: Callable[[], bool] = bool
+) -> list[Read]:
+    """Begin to read some items of a dataset, and do not wait for them.
+
+    Parameters
+    ----------
+    dataset : DecodeDataset
+    indices : sequence of int
+    crew : Crew
+        Threads that read.
+    stopped : callable
+        Whether nobody wants them any more.
+
+    Returns
+    -------
+    list of Read
+        One for each index.
+    """
+    reads: list[Read] = [Future() for _ in indices]
+    try:
+        groups = dataset._groups(indices)
+    except ITEM_ERRORS:  # each item says so when its turn comes
+        groups = [[at] for at in range(len(indices))]
+
+    def read(group: list[int]) -> None:
+        if stopped():
             return
         try:
-            found = self._source.ours._read_group(places)
-        except BaseException as error:  # of whatever kind: it belongs to the consumer
-            found = [error] * len(reads)
-        for read, one in zip(reads, found, strict=True):
-            if not read.set_running_or_notify_cancel():
+            found = dataset._read_group([indices[at] for at in group])
+        except BaseException as error:  # of whatever kind: it comes out where the item is made
+            found = [error] * len(group)
+        for at, one in zip(group, found, strict=True):
+            if not reads[at].set_running_or_notify_cancel():
                 continue  # nobody wants it any more
             if isinstance(one, BaseException):
-                read.set_exception(one)
+                reads[at].set_exception(one)
             else:
-                read.set_result(one)
+                reads[at].set_result(one)
+
+    for group in groups:
+        crew.submit(partial(read, group))
+    return reads

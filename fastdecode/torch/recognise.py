@@ -1,26 +1,47 @@
-"""Reading torchvision's transforms by class name and attributes, without importing torchvision.
+"""Reading torchvision's and timm's transforms by class name and attributes, importing neither.
 
 Notes
 -----
-Written from torchvision 0.29. Its random draws all come from torch's generator: a box's area,
-shape, top and left, and ``torch.rand(1)`` for a flip, whatever its probability.
+Written from torchvision 0.29 and timm 1.0. torchvision's random draws all come from torch's
+generator: a box's area, shape, top and left, and ``torch.rand(1)`` for a flip, whatever its
+probability. timm's boxes come from Python's ``random``.
 """
 
 from __future__ import annotations
 
+import inspect
+import opcode
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from dis import get_instructions
+from functools import lru_cache
+from types import CodeType, FunctionType
 from typing import Any, Literal, TypeAlias
 
 import torch
 
 from fastdecode.torch.transforms import Normalize
+from fastdecode.torch.transforms.base import Layout, interpolation_name
+from fastdecode.torch.transforms.normalize import three_values
+from fastdecode.torch.transforms.resample import Interpolation
 
-__all__ = ["Recipe", "flatten", "keeps_geometry", "read"]
+__all__ = [
+    "Recipe",
+    "flatten",
+    "keeps_geometry",
+    "normalised_again",
+    "read",
+    "wants_pillow",
+    "why_not",
+]
 
 _V1 = "torchvision.transforms.transforms"
 _V2 = "torchvision.transforms.v2."
+_PRESETS = "torchvision.transforms._presets"
+_TIMM = "timm.data.transforms"
+
+_FIRST, _LAST = Layout(), Layout(channels_last=True)
 
 # They change values only; where a pixel lies stays as it is.
 _KEEP_GEOMETRY = frozenset(
@@ -31,6 +52,8 @@ _KEEP_GEOMETRY = frozenset(
         "GaussianNoise",
         "Grayscale",
         "Identity",
+        "MaybePILToTensor",
+        "MaybeToTensor",
         "Normalize",
         "PILToTensor",
         "RandomAdjustSharpness",
@@ -59,7 +82,7 @@ class Recipe:
 
     Attributes
     ----------
-    geometry : {"", "RandomResizedCrop", "Resize", "ResizeCenterCrop"}
+    geometry : str
         Which of the package's transforms does the same; empty before there is one.
     arguments : dict
         Of that transform.
@@ -70,33 +93,40 @@ class Recipe:
     image : type or None
         torchvision's ``tv_tensors.Image`` where the tensor is one, None where it is a plain tensor.
     mean, std : tuple of 3 floats, or None
+    layout : Layout
+        How torchvision's tensor lies in memory.
     """
 
-    geometry: Literal["", "RandomResizedCrop", "Resize", "ResizeCenterCrop"] = ""
+    geometry: str = ""
     arguments: dict[str, Any] = field(default_factory=dict)
     flip: float | None = None
     form: Literal["pil", "uint8", "float", "normalised"] = "pil"
     image: Any = None
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
+    layout: Layout = _FIRST
 
 
 def flatten(transform: Any) -> Iterator[Any]:
-    """List the parts of a pipeline, those of a Compose or nn.Sequential inside another included.
+    """List the parts of a pipeline, those of a pipeline inside another included.
 
     Parameters
     ----------
     transform : callable
-        A transform that is neither is a pipeline of one part.
+        A Compose, an nn.Sequential, or an object that does nothing but call one, as the presets of
+        torchvision's references. Any other transform is a pipeline of one part.
 
     Yields
     ------
     callable
     """
-    _, name = _named(transform)
+    version, name = _named(transform)
     parts = transform.transforms if name == "Compose" else None
     if type(transform) is torch.nn.Sequential and _as_built(transform):
         parts = list(transform)
+    elif not version:
+        called = _called_by(transform)
+        parts = None if called is None else [called]
     if not isinstance(parts, (list, tuple)):
         yield transform
         return
@@ -104,24 +134,24 @@ def flatten(transform: Any) -> Iterator[Any]:
         yield from flatten(part)
 
 
-def read(parts: Sequence[Any]) -> tuple[Recipe, int] | None:
+def read(parts: Sequence[Any], recipe: Recipe | None = None) -> tuple[Recipe, int] | None:
     """Follow a pipeline as far as every part is known for certain.
 
     Parameters
     ----------
     parts : sequence of callables
+    recipe : Recipe, optional
+        What was made before the first of them.
 
     Returns
     -------
     (Recipe, int) or None
         What the first so many parts do; None if there is no geometry among them.
     """
-    recipe = Recipe()
+    recipe = Recipe() if recipe is None else recipe
     count = 0
     for part in parts:
-        version, name = _named(part)
-        # An operation of v1 on a tv_tensors.Image may or may not keep the class.
-        known = None if recipe.image and version == 1 else _STEPS.get(name)
+        known = _step_of(part, recipe)
         following = known(recipe, part) if known else None
         if following is None:
             break
@@ -130,19 +160,51 @@ def read(parts: Sequence[Any]) -> tuple[Recipe, int] | None:
     return (recipe, count) if recipe.geometry else None
 
 
+def why_not(parts: Sequence[Any]) -> str:
+    """Say which part keeps a pipeline from being fused, in words for whoever wrote it."""
+    recipe = Recipe()
+    for part in parts:
+        known = _step_of(part, recipe)
+        following = known(recipe, part) if known else None
+        if following is None:
+            return _complaint(part, recipe, known=known is not None)
+        recipe = following
+    return "nothing in it crops or resizes"
+
+
+def normalised_again(parts: Sequence[Any]) -> Any:
+    """Find a Normalize among what follows normalised floats, if nothing unknown comes before it."""
+    for part in parts:
+        version, name = _named(part)
+        if name == "Normalize" or isinstance(part, Normalize):
+            return part
+        if not version:
+            return None
+    return None
+
+
+def wants_pillow(part: Any) -> bool:
+    """Tell whether a part takes Pillow images, and no tensors."""
+    return _named(part) in (
+        (_V1, "ToTensor"),
+        (_V1, "PILToTensor"),
+        (_V2, "PILToTensor"),
+        (_TIMM, "ToTensor"),
+    )
+
+
 def keeps_geometry(part: Any) -> bool:
     """Tell whether a transform is known to leave every pixel where it is."""
     return _named(part)[1] in _KEEP_GEOMETRY or isinstance(part, Normalize)
 
 
-def _named(part: Any) -> tuple[int, str]:
-    """Give torchvision's version of transforms (1 or 2) and the class; (0, "") for all else."""
+def _named(part: Any) -> tuple[str, str]:
+    """Give a known library, or torchvision's version, and the class; ("", "") for all else."""
     kind = type(part)
-    if kind.__module__ == _V1 and _as_built(part):
-        return 1, kind.__qualname__
-    if kind.__module__.startswith(_V2) and _as_built(part):
-        return 2, kind.__qualname__
-    return 0, ""
+    module = _V2 if kind.__module__.startswith(_V2) else kind.__module__
+    if module in (_V1, _V2, _PRESETS, _TIMM) and _as_built(part):
+        return module, kind.__qualname__
+    return "", ""
 
 
 def _as_built(part: Any) -> bool:
@@ -152,27 +214,155 @@ def _as_built(part: Any) -> bool:
     return not (replaced or own.get("_forward_hooks") or own.get("_forward_pre_hooks"))
 
 
+# ---- code that can be known for certain: it is, to the instruction, one of these ----
+
+
+def _identity(image: Any) -> Any:
+    return image
+
+
+def _to_rgb(image: Any) -> Any:
+    return image.convert("RGB")
+
+
+_ALSO_TO_RGB = lambda image: image.convert("RGB")  # noqa: E731 - its constants are others
+
+
+class _Calling:
+    def __call__(self, image: Any) -> Any:
+        return self.attribute(image)  # type: ignore[attr-defined]
+
+
+@lru_cache(maxsize=256)
+def _instructions(code: CodeType) -> tuple[Any, ...]:
+    """List what a function does, whatever its variables are called, wherever its constants lie."""
+    told = (*opcode.hasconst, *opcode.hasname)
+    return (
+        code.co_argcount,
+        code.co_kwonlyargcount,
+        code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS | inspect.CO_GENERATOR),
+        *(
+            (one.opname, one.argval if one.opcode in told else one.arg)
+            for one in get_instructions(code)
+        ),
+    )
+
+
+def _does_as(function: Any, *known: Callable[..., Any]) -> bool:
+    """Tell whether a function has the very instructions of a known one."""
+    if type(function) is not FunctionType:
+        return False
+    found = _instructions(function.__code__)
+    return any(found == _instructions(one.__code__) for one in known)
+
+
+@lru_cache(maxsize=256)
+def _called_attribute(code: CodeType) -> str | None:
+    """Return the attribute that a method calls with its argument, if it does nothing else."""
+    if len(code.co_names) != 1:
+        return None
+    usual = _Calling.__call__.__code__.replace(co_names=code.co_names)
+    return code.co_names[0] if _instructions(code) == _instructions(usual) else None
+
+
+def _called_by(transform: Any) -> Any:
+    """Return what an object calls with the image, if it does nothing else."""
+    call, modules = _of_class(transform, "__call__"), {}
+    if isinstance(transform, torch.nn.Module):
+        if call is not _CALL_OF_MODULE or not _as_built(transform):
+            return None
+        call, modules = _of_class(transform, "forward"), transform._modules
+    if type(call) is not FunctionType or type(transform).__getattribute__ is not _LOOK_UP:
+        return None
+    name = _called_attribute(call.__code__)
+    if name is None:
+        return None
+    by_class = _of_class(transform, name)
+    called = getattr(transform, "__dict__", {}).get(name, modules.get(name, by_class))
+    # A property or a method of its own may do anything.
+    own = hasattr(type(by_class), "__get__") or called is transform
+    return None if own else called
+
+
+def _of_class(thing: Any, name: str) -> Any:
+    """Look an attribute up in a class and its bases, as it is written there."""
+    kinds = type(thing).__mro__
+    return next((vars(kind)[name] for kind in kinds if name in vars(kind)), None)
+
+
+_LOOK_UP: Any = object.__getattribute__
+_CALL_OF_MODULE = vars(torch.nn.Module)["__call__"]
+
+
+# ---- the steps: each takes what was made so far, and says what its part makes of it ----
+
+
+def _step_of(part: Any, recipe: Recipe) -> _Step | None:
+    library, name = _named(part)
+    if library == _V1 and recipe.image:
+        return None  # an operation of v1 on a tv_tensors.Image may or may not keep the class
+    if library in (_V1, _V2):
+        if name == "Lambda" and _does_as(part.lambd, _identity):
+            return _nothing
+        if name == "Lambda" and _does_as(part.lambd, _to_rgb, _ALSO_TO_RGB):
+            return _converted
+        return _STEPS.get(name)
+    if library == _TIMM:
+        return _TIMM_STEPS.get(name)
+    if library == _PRESETS:
+        return _image_classification if name == "ImageClassification" else None
+    if (type(part) is torch.nn.Identity and _as_built(part)) or _does_as(part, _identity):
+        return _nothing
+    if type(part) is Normalize:
+        return _normalize_ours
+    return _converted if _does_as(part, _to_rgb, _ALSO_TO_RGB) else None
+
+
+def _nothing(recipe: Recipe, _part: Any) -> Recipe | None:
+    return recipe
+
+
+def _converted(recipe: Recipe, _part: Any) -> Recipe | None:
+    """Pillow images are RGB already; tensors cannot be converted."""
+    return recipe if recipe.form == "pil" else None
+
+
 def _random_resized_crop(recipe: Recipe, part: Any) -> Recipe | None:
     size, scale, ratio = _sides(part.size), _range(part.scale), _range(part.ratio)
-    if recipe.geometry or not size or not scale or not ratio or not _resizes(recipe, part):
+    interpolation = _interpolation(recipe, part)
+    if recipe.geometry or not size or not scale or not ratio or not interpolation:
         return None
     drawn_from = getattr(part, "_log_ratio", None)  # v2 draws from this, whatever `ratio` says now
-    if _named(part)[0] == 2 and not (
+    if _named(part)[0] == _V2 and not (
         isinstance(drawn_from, torch.Tensor)
         and torch.equal(drawn_from, torch.log(torch.tensor(part.ratio)))
     ):
         return None
-    arguments = {"size": size, "scale": scale, "ratio": ratio}
-    return replace(recipe, geometry="RandomResizedCrop", arguments=arguments)
+    arguments = {"size": size, "scale": scale, "ratio": ratio, "interpolation": interpolation}
+    layout = _resized_layout(recipe, part)
+    return replace(recipe, geometry="RandomResizedCrop", arguments=arguments, layout=layout)
+
+
+def _timm_random_resized_crop(recipe: Recipe, part: Any) -> Recipe | None:
+    size, scale, ratio = _sides(part.size), _range(part.scale), _range(part.ratio)
+    modes = part.interpolation if isinstance(part.interpolation, tuple) else (part.interpolation,)
+    names = tuple(map(interpolation_name, modes))
+    known = {("bilinear", "bicubic"): "random", ("bilinear",): "bilinear", ("bicubic",): "bicubic"}
+    interpolation = next((word for modes, word in known.items() if modes == names), None)
+    sized = isinstance(size, tuple) and scale and ratio
+    if recipe != Recipe() or not sized or not interpolation:
+        return None
+    arguments = {"size": size, "scale": scale, "ratio": ratio, "interpolation": interpolation}
+    return replace(recipe, geometry="RandomResizedCropAndInterpolation", arguments=arguments)
 
 
 def _resize(recipe: Recipe, part: Any) -> Recipe | None:
-    size = _sides(part.size)
-    if recipe.geometry or not size or part.max_size is not None:
+    size, interpolation = _sides(part.size), _interpolation(recipe, part)
+    if recipe.geometry or not size or part.max_size is not None or not interpolation:
         return None
-    if not _resizes(recipe, part):
-        return None
-    return replace(recipe, geometry="Resize", arguments={"size": size})
+    arguments = {"size": size, "interpolation": interpolation}
+    layout = _resized_layout(recipe, part)
+    return replace(recipe, geometry="Resize", arguments=arguments, layout=layout)
 
 
 def _center_crop(recipe: Recipe, part: Any) -> Recipe | None:
@@ -185,8 +375,22 @@ def _center_crop(recipe: Recipe, part: Any) -> Recipe | None:
         return None
     if recipe.flip is not None or recipe.form == "normalised":
         return None
-    arguments = {"resize": recipe.arguments["size"], "size": size}
-    return replace(recipe, geometry="ResizeCenterCrop", arguments=arguments)
+    resize, interpolation = recipe.arguments["size"], recipe.arguments["interpolation"]
+    arguments = {"resize": resize, "size": size, "interpolation": interpolation}
+    layout = recipe.layout._replace(cropped=recipe.form != "pil")
+    return replace(recipe, geometry="ResizeCenterCrop", arguments=arguments, layout=layout)
+
+
+def _image_classification(recipe: Recipe, part: Any) -> Recipe | None:
+    """Read the preset of torchvision's weights: resized, cropped, made floats and normalised."""
+    size, resize = _sides(part.crop_size), _sides(part.resize_size)
+    interpolation = _interpolation(recipe, part)
+    mean, std = three_values(part.mean), three_values(part.std)
+    known = size and resize and interpolation and mean and std and 0 not in std
+    if recipe != Recipe() or not known:
+        return None
+    arguments = {"resize": resize, "size": size, "interpolation": interpolation}
+    return Recipe("ResizeCenterCrop", arguments, None, "normalised", None, mean, std, _LAST)
 
 
 def _flip(recipe: Recipe, part: Any) -> Recipe | None:
@@ -199,17 +403,34 @@ def _flip(recipe: Recipe, part: Any) -> Recipe | None:
 
 def _to_tensor(recipe: Recipe, _part: Any) -> Recipe | None:
     known = recipe.form == "pil" and torch.get_default_dtype() == torch.float32
-    return replace(recipe, form="float") if known else None
+    return replace(recipe, form="float", layout=_FIRST) if known else None
+
+
+def _maybe_to_tensor(recipe: Recipe, part: Any) -> Recipe | None:
+    """timm's: tensors it leaves as they are."""
+    return _to_tensor(recipe, part) if recipe.form == "pil" else recipe
+
+
+def _unscaled_to_tensor(recipe: Recipe, part: Any) -> Recipe | None:
+    """Timm's ToTensor: floats of 0 to 255, which is what this mean and std make."""
+    if recipe.form != "pil" or part.dtype is not torch.float32:
+        return None
+    mean, std = (0.0, 0.0, 0.0), (1 / 255, 1 / 255, 1 / 255)
+    return replace(recipe, form="normalised", mean=mean, std=std, layout=_LAST)
 
 
 def _pil_to_tensor(recipe: Recipe, _part: Any) -> Recipe | None:
-    return replace(recipe, form="uint8") if recipe.form == "pil" else None
+    return replace(recipe, form="uint8", layout=_LAST) if recipe.form == "pil" else None
 
 
-def _to_image(recipe: Recipe, _part: Any) -> Recipe | None:
+def _maybe_pil_to_tensor(recipe: Recipe, part: Any) -> Recipe | None:
+    return _pil_to_tensor(recipe, part) if recipe.form == "pil" else recipe
+
+
+def _to_image(recipe: Recipe, part: Any) -> Recipe | None:
     image = getattr(sys.modules.get("torchvision.tv_tensors"), "Image", None)
-    form = "uint8" if recipe.form == "pil" else recipe.form
-    return replace(recipe, form=form, image=image) if image else None
+    made = _maybe_pil_to_tensor(recipe, part)
+    return replace(made, image=image) if image and made else None
 
 
 def _to_pure_tensor(recipe: Recipe, _part: Any) -> Recipe | None:
@@ -227,10 +448,17 @@ def _to_float(recipe: Recipe, part: Any) -> Recipe | None:
 
 def _normalize(recipe: Recipe, part: Any) -> Recipe | None:
     """Accept `inplace` as well: the tensor is a new one, which nobody else sees."""
-    mean, std = _three(part.mean), _three(part.std)
+    mean, std = three_values(part.mean), three_values(part.std)
     if recipe.form != "float" or mean is None or std is None or 0 in std:
         return None
     return replace(recipe, form="normalised", mean=mean, std=std)
+
+
+def _normalize_ours(recipe: Recipe, part: Any) -> Recipe | None:
+    """Accept bytes, which the package's own makes floats by itself."""
+    if recipe.form == "uint8":
+        recipe = replace(recipe, form="float")
+    return recipe if part.mean is None and recipe.form == "float" else _normalize(recipe, part)
 
 
 _Step: TypeAlias = Callable[[Recipe, Any], Recipe | None]
@@ -238,8 +466,10 @@ _Step: TypeAlias = Callable[[Recipe, Any], Recipe | None]
 _STEPS: dict[str, _Step] = {
     "CenterCrop": _center_crop,
     "ConvertImageDtype": _to_float,
+    "Identity": _nothing,
     "Normalize": _normalize,
     "PILToTensor": _pil_to_tensor,
+    "RGB": _nothing,
     "RandomHorizontalFlip": _flip,
     "RandomResizedCrop": _random_resized_crop,
     "Resize": _resize,
@@ -250,20 +480,50 @@ _STEPS: dict[str, _Step] = {
 }
 
 
-def _resizes(recipe: Recipe, part: Any) -> bool:
-    """Tell that it resizes bytes, bilinear and antialiased.
+_TIMM_STEPS: dict[str, _Step] = {
+    "MaybePILToTensor": _maybe_pil_to_tensor,
+    "MaybeToTensor": _maybe_to_tensor,
+    "RandomResizedCropAndInterpolation": _timm_random_resized_crop,
+    "ToTensor": _unscaled_to_tensor,
+}
+
+
+def _complaint(part: Any, recipe: Recipe, *, known: bool) -> str:
+    """Say in words why a part is not done while decoding."""
+    name = getattr(part, "__name__", type(part).__name__)
+    if known and recipe.geometry:
+        return f"{name} cannot follow what comes before it"
+    if known:
+        mode = interpolation_name(getattr(part, "interpolation", "bilinear"))
+        why = "its arguments, or what comes before it, are" if mode else "its interpolation is"
+        return f"{why} not among those that are done while decoding: {part!r}"
+    if type(part).__module__.partition(".")[0] == "albumentations":
+        return (
+            "albumentations resizes by OpenCV without antialiasing and draws from generators of "
+            "its own, so no fused transform gives its pixels and its draws"
+        )
+    return f"it begins with {name}, which is not one of the transforms known here"
+
+
+def _resized_layout(recipe: Recipe, part: Any) -> Layout:
+    """Note which version has resized a tensor; Pillow images have no layout yet."""
+    if recipe.form == "pil":
+        return recipe.layout
+    return recipe.layout._replace(resized_by=1 if _named(part)[0] == _V1 else 2)
+
+
+def _interpolation(recipe: Recipe, part: Any) -> Interpolation | None:
+    """Name the interpolation, if it resizes bytes, antialiased.
 
     Pillow antialiases whatever `antialias` says. Tensors are antialiased with True alone: None,
     and the "warn" that 0.15 and 0.16 have by default, mean no there.
     """
     mode = part.interpolation
-    if type(mode).__module__ == "torchvision.transforms.functional":
-        mode = mode.value
-    elif isinstance(mode, str) and _named(part)[0] == 1:
-        return False  # it would be an error
-    if mode not in ("bilinear", 2):  # 2: Pillow's constant
-        return False
-    return recipe.form == "pil" or (recipe.form == "uint8" and part.antialias is True)
+    if isinstance(mode, str) and _named(part)[0] == _V1:
+        return None  # it would be an error
+    if recipe.form == "pil" or (recipe.form == "uint8" and part.antialias is True):
+        return interpolation_name(mode)
+    return None
 
 
 def _sides(size: Any) -> int | tuple[int, int] | None:
@@ -281,12 +541,3 @@ def _range(values: Any) -> tuple[float, float] | None:
     if not all(type(value) in (int, float) for value in values) or not 0 < values[0] <= values[1]:
         return None
     return float(values[0]), float(values[1])
-
-
-def _three(values: Any) -> tuple[float, ...] | None:
-    """One value for each channel; a single one is for all three, as torch broadcasts it."""
-    if not isinstance(values, (list, tuple)) or len(values) not in (1, 3):
-        return None
-    if not all(isinstance(value, (int, float)) for value in values):
-        return None
-    return tuple(float(value) for value in values) * (3 // len(values))

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import stat
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from fastdecode.errors import StoreError
@@ -38,8 +36,6 @@ def have_targets(shards: Sequence[str], reading: Mapping[str, Any]) -> bool:
     """
     empty = True
     for shard in shards[:_SHARDS]:
-        if not is_uri(shard) and not _can_be_read_again(shard):
-            return True
         try:
             with closing(stream_tar(shard, **reading)) as samples:
                 for sample in islice(samples, _SAMPLES):
@@ -70,10 +66,3 @@ def agreed_classes(shards: Sequence[str]) -> list[str]:
         if found.items:
             known.append((shard, found.classes))
     return list(agreed(f"{shards[0]} and on", known)) if known else []
-
-
-def _can_be_read_again(shard: str) -> bool:
-    try:
-        return stat.S_ISREG(Path(local_path(shard)).stat().st_mode)
-    except OSError:
-        return False

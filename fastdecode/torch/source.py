@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias
 
 import torch
@@ -104,6 +105,12 @@ class Source:
     def remote(self) -> bool:
         """Whether a server is asked for each sample."""
         return bool(getattr(self._decoding, "remote", False))
+
+    def together(self, indices: Sequence[Any]) -> AbstractContextManager[object]:
+        """Let the dataset read a batch, whose items are fetched within, all at once if it can."""
+        if self._decoding is None:
+            return nullcontext()
+        return self._decoding._together([self.place(index) for index in indices])
 
     @property
     def reads_for_itself(self) -> str:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from fastdecode.outages import ITEM_ERRORS, is_the_items, told_if_vanished
 from fastdecode.stores import Store, open_store
+from fastdecode.torch.crew import Crew
 from fastdecode.torch.dataset import DecodeDataset
 from fastdecode.torch.dataset_options import DatasetOptions
 from fastdecode.torch.failures import naming
+from fastdecode.torch.read_ahead import READ_THREADS, Read, begin_reads
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -69,6 +72,10 @@ class StoreDataset(DecodeDataset):
     >>> image, target = dataset[0]  # doctest: +SKIP
     """
 
+    _readers: Crew | None = None
+    _begun: dict[int, Read] | None = None
+    """What `_together` reads, by its place in the store."""
+
     def __init__(
         self,
         store: Store | str | os.PathLike[str],
@@ -94,6 +101,8 @@ class StoreDataset(DecodeDataset):
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
         state.pop("_targets", None)  # a million of them, for each worker
+        for own in ("_readers", "_begun"):
+            state.pop(own, None)
         return state
 
     def __len__(self) -> int:
@@ -102,7 +111,25 @@ class StoreDataset(DecodeDataset):
     def read(self, index: int) -> tuple[Any, Any]:
         """Return the path or the bytes of a picture, and its target."""
         place = self._place(index)
+        begun = self._begun.pop(place, None) if self._begun else None
+        if begun is not None:
+            return begun.result()
         return self.store.source(place), self.store.target(place)
+
+    @contextmanager
+    def _together(self, indices: Sequence[int]) -> Iterator[None]:
+        # Where PyTorch's DataLoader asks, or a worker process: each would wait for one at a time.
+        if len(indices) < 2 or not self.remote or type(self).read is not StoreDataset.read:
+            yield
+            return
+        if self._readers is None:
+            self._readers = Crew(READ_THREADS)
+        places = list(dict.fromkeys(map(self._place, indices)))
+        self._begun = dict(zip(places, begin_reads(self, places, self._readers), strict=True))
+        try:
+            yield
+        finally:
+            self._begun = None
 
     @property
     def remote(self) -> bool:
@@ -121,7 +148,7 @@ class StoreDataset(DecodeDataset):
         return first + [[at] for places in wanted.values() for at in places[1:]]
 
     def _read_group(self, indices: Sequence[int]) -> list[Any]:
-        if len(indices) == 1 or type(self).read is not StoreDataset.read:
+        if type(self).read is not StoreDataset.read:
             return super()._read_group(indices)
         places = [self._place(index) for index in indices]
         found: list[Any] = []

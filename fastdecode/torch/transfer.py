@@ -9,9 +9,11 @@ from typing import Any, NamedTuple
 
 import torch
 
+from fastdecode.device.where import device_of
+from fastdecode.errors import DeviceUnavailable
 from fastdecode.torch.nested import map_leaves, moved
 
-__all__ = ["CudaTransfer", "Transfer", "recorded", "transfer_to"]
+__all__ = ["CudaTransfer", "PinningTransfer", "Transfer", "recorded", "transfer_to"]
 
 _cuda: Any = torch.cuda  # which is annotated only in part
 
@@ -49,6 +51,23 @@ class Transfer:
 
     def settle(self, given_up: Iterable[Any]) -> None:
         """Wait for copies under way, those of batches that nobody will ask for too."""
+
+
+class PinningTransfer(Transfer):
+    """Pins in the background thread, and leaves batches on the host."""
+
+    def __init__(self) -> None:
+        super().__init__(torch.device("cpu"))
+        self._current = torch.cuda.current_device()
+
+    def enter_thread(self) -> None:
+        torch.cuda.set_device(self._current)  # as of `CudaTransfer`
+
+    def stage(self, batch: Any) -> Any:
+        return map_leaves(batch, "pin_memory", _pinned)
+
+    def start(self, staged: Any) -> Any:
+        return staged
 
 
 class _Staged(NamedTuple):
@@ -101,11 +120,9 @@ class CudaTransfer(Transfer):
         devices: dict[torch.device, None] = {}
 
         def pin(leaf: Any) -> Any:
-            if isinstance(leaf, torch.Tensor):
-                if leaf.is_cuda:
-                    devices[leaf.device] = None
-                return _dense(leaf).pin_memory() if _is_plain(leaf) else leaf
-            return leaf.pin_memory()
+            if isinstance(leaf, torch.Tensor) and leaf.is_cuda:
+                devices[leaf.device] = None
+            return _pinned(leaf)
 
         pinned = map_leaves(batch, "pin_memory", pin)
         return _Staged(pinned, [(d, recorded(torch.cuda.current_stream(d))) for d in devices])
@@ -190,6 +207,12 @@ def recorded(stream: torch.cuda.Stream) -> torch.cuda.Event:
     return event
 
 
+def _pinned(leaf: Any) -> Any:
+    if isinstance(leaf, torch.Tensor):
+        return _dense(leaf).pin_memory() if _is_plain(leaf) else leaf
+    return leaf.pin_memory()
+
+
 def _is_plain(leaf: Any) -> bool:
     """Whether it is a tensor of the host that another of the same shape says everything about."""
     return (
@@ -222,7 +245,7 @@ def transfer_to(device: torch.device, depth: int) -> Transfer:
 
     Raises
     ------
-    RuntimeError
+    DeviceUnavailable
         If it cannot be used; the message says what is missing.
     """
     if device.type != "cuda":
@@ -230,22 +253,6 @@ def transfer_to(device: torch.device, depth: int) -> Transfer:
             torch.empty(0, device=device)
         except (AssertionError, NotImplementedError, RuntimeError) as error:
             reason = str(error).partition("\n")[0]
-            raise RuntimeError(f"device {str(device)!r} cannot be used: {reason}") from error
+            raise DeviceUnavailable(f"device {str(device)!r} cannot be used: {reason}") from error
         return Transfer(device)
-    missing = _missing(device)
-    if missing:
-        raise RuntimeError(f"device {str(device)!r} cannot be used: {missing}")
-    index = torch.cuda.current_device() if device.index is None else device.index
-    return CudaTransfer(torch.device("cuda", index), 2 * depth)
-
-
-def _missing(device: torch.device) -> str:
-    """Say what a CUDA device lacks; nothing if it is there."""
-    if torch.version.cuda is None and torch.version.hip is None:
-        return f"PyTorch {torch.__version__} is built without CUDA"
-    if not torch.cuda.is_available():
-        return "PyTorch finds no CUDA device, or no driver that it can use"
-    count = torch.cuda.device_count()
-    if device.index is not None and device.index >= count:
-        return f"there are {count} CUDA devices, the last is cuda:{count - 1}"
-    return ""
+    return CudaTransfer(device_of(device), 2 * depth)

@@ -1,7 +1,13 @@
 """Transforms that take a file's bytes and decode only what training sees."""
 
 from fastdecode.torch.transforms.base import EncodedTransform
-from fastdecode.torch.transforms.crops import RandomResizedCrop, Resize, ResizeCenterCrop
+from fastdecode.torch.transforms.crops import (
+    RandomResizedCrop,
+    RandomResizedCropFlipNormalize,
+    Resize,
+    ResizeCenterCrop,
+    ResizeCenterCropNormalize,
+)
 from fastdecode.torch.transforms.normalize import IMAGENET_MEAN, IMAGENET_STD, Normalize
 
 __all__ = [
@@ -10,6 +16,8 @@ __all__ = [
     "EncodedTransform",
     "Normalize",
     "RandomResizedCrop",
+    "RandomResizedCropFlipNormalize",
     "Resize",
     "ResizeCenterCrop",
+    "ResizeCenterCropNormalize",
 ]

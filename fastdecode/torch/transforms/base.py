@@ -8,6 +8,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
+from PIL import Image as PillowImage
 
 from fastdecode import formats
 from fastdecode.api import decode_part
@@ -16,7 +17,7 @@ from fastdecode.geometry import Geometry
 from fastdecode.orientation import seen_size
 from fastdecode.torch.transforms import direct
 from fastdecode.torch.transforms.normalize import Normalize
-from fastdecode.torch.transforms.resample import resample
+from fastdecode.torch.transforms.resample import Interpolation, resample
 from fastdecode.torch.transforms.seeded import generator_of
 from fastdecode.types import REDUCES
 
@@ -25,9 +26,24 @@ if TYPE_CHECKING:
 
     from fastdecode.types import Box, Header, Image, Reduce
 
-__all__ = ["Crop", "EncodedTransform", "Plan", "Quality", "geometry_of", "is_number"]
+__all__ = [
+    "Crop",
+    "EncodedTransform",
+    "Layout",
+    "Plan",
+    "Quality",
+    "geometry_of",
+    "interpolation_name",
+    "is_number",
+]
 
 Quality = Literal["default", "exact"]
+_INTERPOLATIONS: dict[Any, Interpolation] = {
+    "bilinear": "bilinear",
+    "bicubic": "bicubic",
+    int(PillowImage.Resampling.BILINEAR): "bilinear",
+    int(PillowImage.Resampling.BICUBIC): "bicubic",
+}
 _LARGEST_FIRST = tuple(sorted(REDUCES, reverse=True))
 
 
@@ -112,6 +128,7 @@ class Plan(NamedTuple):
     size : (height, width)
         Of the result.
     flip : bool
+    interpolation : {"bilinear", "bicubic"}
     """
 
     box: Box
@@ -120,6 +137,37 @@ class Plan(NamedTuple):
     left: int
     size: tuple[int, int]
     flip: bool
+    interpolation: Interpolation = "bilinear"
+
+
+class Layout(NamedTuple):
+    """How the values of a new result lie in memory: as torchvision would leave them.
+
+    It matters to whoever fills a tensor like this one with random numbers, as GaussianNoise does.
+
+    Attributes
+    ----------
+    channels_last : bool
+        As a Pillow image that became a tensor; else one channel after another.
+    resized_by : {0, 1, 2}
+        The version of torchvision's transforms that resized the tensor, 0 for none. The first one's
+        results are contiguous, the second's as the pixels that it is given, if these have no gaps.
+    cropped : bool
+        The tensor was cropped: where that pads it, it becomes contiguous.
+    """
+
+    channels_last: bool = False
+    resized_by: int = 0
+    cropped: bool = False
+
+    def is_last(self, plan: Plan, width: int) -> bool:
+        """Tell how the result of a plan lies, for an image of that width."""
+        left, top, right, bottom = plan.box
+        (down, across), (rows, columns) = plan.canvas, plan.size
+        padded = min(plan.top, plan.left, down - plan.top - rows, across - plan.left - columns) < 0
+        resized = plan.canvas != (bottom - top, right - left)
+        parted = self.resized_by == 1 or (self.resized_by == 2 and right - left < width)
+        return self.channels_last and not (padded and self.cropped) and not (resized and parted)
 
 
 class Crop(EncodedTransform):
@@ -127,26 +175,65 @@ class Crop(EncodedTransform):
 
     Parameters
     ----------
+    interpolation : {"bilinear", "bicubic"}, or what torchvision and Pillow have for these
+    antialias : bool
+        True; torchvision's other values are refused.
     mean, std : sequence of 3 floats, or None
-    dtype : torch.float32 or torch.uint8
+    dtype : torch.float32 or torch.uint8, or None
+        None: bytes, or floats where there is a mean.
     quality : {"default", "exact"}
     headroom : float
+
+    Attributes
+    ----------
+    layout : Layout
+        Of results that are not written to an `out`.
+    from_python : bool
+        Without a generator it draws from Python's ``random``, and not from torch's global one.
+    either : bool
+        The interpolation is drawn, too.
     """
+
+    layout = Layout()
+    from_python = False
+    either = False
 
     def __init__(
         self,
+        interpolation: Any,
+        antialias: object,
         mean: Sequence[float] | None,
         std: Sequence[float] | None,
-        dtype: torch.dtype,
+        dtype: torch.dtype | None,
         quality: Quality,
         headroom: float,
     ) -> None:
+        name = interpolation_name(interpolation)
+        if name is None:
+            raise ValueError(
+                f"interpolation must be 'bilinear' or 'bicubic', not {interpolation!r}; for others "
+                "decode first, and use torchvision's transforms"
+            )
+        if antialias is not True:
+            raise ValueError(
+                f"antialias must be True, not {antialias!r}: as Pillow's, this resizing always is"
+            )
+        if mean is None and std is not None:
+            raise ValueError("std is given without a mean: give both, or neither")
+        if dtype is None:
+            dtype = torch.uint8 if mean is None else torch.float32
         if dtype not in (torch.float32, torch.uint8):
             raise ValueError(f"dtype must be torch.float32 or torch.uint8, not {dtype}")
+        if dtype == torch.uint8 and mean is not None:
+            raise ValueError(
+                "bytes cannot be normalised: leave mean and std out, and use Normalize on the "
+                "device, or leave dtype out"
+            )
         if quality not in ("default", "exact"):
             raise ValueError(f"quality must be 'default' or 'exact', not {quality!r}")
         if not is_number(headroom) or not headroom >= 1:
             raise ValueError(f"headroom must be a number of at least 1, not {headroom!r}")
+        self.interpolation: Interpolation = name
         self.dtype = dtype
         self.quality: Quality = quality
         self.headroom = float(headroom)
@@ -174,14 +261,15 @@ class Crop(EncodedTransform):
         sides = direct.sides(data, backend, orient=orient)
         if sides is not None:
             plan = self.plan(*sides, generator)
-            out = self._checked(out, plan)
+            out = self._checked(out, plan, sides[0])
             if direct.write(data, self.numbers(plan, *sides), self.normalize, out):
                 return out, geometry_of(plan)
             header = formats.probe(data)
         else:
             header = formats.probe(data)
-            plan = self.plan(*_seen_size(header, orient=orient), generator)
-            out = self._checked(out, plan)
+            sides = _seen_size(header, orient=orient)
+            plan = self.plan(*sides, generator)
+            out = self._checked(out, plan, sides[0])
         pixels = self._pixels(data, header, plan, backend, orient=orient)
         if plan.flip:
             pixels = pixels.flip(-1)
@@ -191,8 +279,11 @@ class Crop(EncodedTransform):
             self.normalize(pixels, out=out)
         return out, geometry_of(plan)
 
-    def _checked(self, out: torch.Tensor | None, plan: Plan) -> torch.Tensor:
+    def _checked(self, out: torch.Tensor | None, plan: Plan, width: int) -> torch.Tensor:
         shape = (3, *plan.size)
+        if out is None and self.layout.is_last(plan, width):
+            last = torch.empty((*plan.size, 3), dtype=self.dtype, device="cpu")
+            return last.permute(2, 0, 1)
         if out is None:
             return torch.empty(shape, dtype=self.dtype, device="cpu")
         if not isinstance(out, torch.Tensor):
@@ -252,10 +343,20 @@ class Crop(EncodedTransform):
     def _options(self) -> str:
         """Show what all of them have, for `repr`."""
         normalize = self.normalize
-        parts = [] if normalize is None else [f"mean={normalize.mean}, std={normalize.std}"]
+        parts = (
+            [] if self.interpolation == "bilinear" else [f"interpolation={self.interpolation!r}"]
+        )
+        parts += [] if normalize is None else [f"mean={normalize.mean}, std={normalize.std}"]
         parts += [f"dtype={self.dtype}", f"quality={self.quality!r}"]
         parts += [f"headroom={self.headroom}"] if self.headroom != 1 else []
         return ", ".join(parts)
+
+
+def interpolation_name(value: Any) -> Interpolation | None:
+    """Read a name, torchvision's enumeration or Pillow's constant; None for other modes."""
+    value = getattr(value, "value", value)
+    known = isinstance(value, (str, int)) and not isinstance(value, bool)
+    return _INTERPOLATIONS.get(value) if known else None
 
 
 def is_number(value: Any) -> bool:
@@ -272,7 +373,8 @@ def _on_canvas(image: Image, box: tuple[float, float, float, float], plan: Plan)
     top, left = max(0, plan.top), max(0, plan.left)
     bottom = min(plan.canvas[0], plan.top + height)
     right = min(plan.canvas[1], plan.left + width)
-    pixels = resample(image, box, plan.canvas, (left, top, right, bottom))
+    window = (left, top, right, bottom)
+    pixels = resample(image, box, plan.canvas, window, plan.interpolation)
     if pixels.shape[1:] == plan.size:
         return pixels
     padded = torch.zeros((3, height, width), dtype=torch.uint8, device="cpu")

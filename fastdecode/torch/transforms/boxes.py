@@ -9,6 +9,7 @@ computes from one side, and the margins of `CenterCrop`.
 from __future__ import annotations
 
 import math
+import random
 import threading
 from functools import cache
 
@@ -21,6 +22,7 @@ __all__ = [
     "ATTEMPTS",
     "center_crop",
     "draw_box",
+    "draw_box_by_python",
     "draw_flip",
     "logarithms",
     "nearest_box",
@@ -83,6 +85,28 @@ def draw_box(
     return nearest_box(width, height, ratio)
 
 
+def draw_box_by_python(
+    width: int, height: int, scale: tuple[float, float], ratio: tuple[float, float]
+) -> Box:
+    """Draw a box from Python's ``random``, as timm's RandomResizedCropAndInterpolation.
+
+    Parameters and result are those of `draw_box`. Where timm's box would have no pixel, and fail,
+    this one has one.
+    """
+    area = width * height
+    low, high = math.log(ratio[0]), math.log(ratio[1])
+    for _ in range(ATTEMPTS):
+        target = random.uniform(*scale) * area  # noqa: S311 - timm's draws, as those that follow
+        aspect = math.exp(random.uniform(low, high))  # noqa: S311
+        across = round(math.sqrt(target * aspect))
+        down = round(math.sqrt(target / aspect))
+        if across <= width and down <= height:
+            top = min(random.randint(0, height - down), height - 1)  # noqa: S311
+            left = min(random.randint(0, width - across), width - 1)  # noqa: S311
+            return left, top, left + max(1, across), top + max(1, down)
+    return nearest_box(width, height, ratio)
+
+
 def nearest_box(width: int, height: int, ratio: tuple[float, float]) -> Box:
     """Return the central box whose ratio is nearest to those that are allowed."""
     across, down = width, height
@@ -132,20 +156,31 @@ def logarithms(ratio: tuple[float, float]) -> tuple[float, float]:
     return low, high
 
 
-def resized(width: int, height: int, size: int | tuple[int, int]) -> tuple[int, int]:
-    """Compute the (height, width) that torchvision's Resize makes of a picture.
+def resized(
+    width: int,
+    height: int,
+    size: int | tuple[int, int] | None,
+    max_size: int | None = None,
+) -> tuple[int, int]:
+    """Compute the (height, width) that torchvision's Resize makes of an image.
 
     Parameters
     ----------
     width, height : int
-    size : int or (height, width)
+    size : int, (height, width) or None
         An int is the shorter side; the longer one follows, cut to a whole pixel.
+    max_size : int, optional
+        The most that the longer side may have, and what it has where the size is None: the shorter
+        one then follows, of at least one pixel (torchvision's may have none, and fail).
     """
-    if not isinstance(size, int):
+    if isinstance(size, tuple):
         return size
-    if width <= height:
-        return int(size * height / width), size
-    return size, int(size * width / height)
+    short, long = sorted((width, height))
+    if size is not None:
+        short, long = size, int(size * long / short)
+    if max_size is not None and (size is None or long > max_size):
+        short, long = max(1, int(max_size * short / long)), max_size
+    return (long, short) if width <= height else (short, long)
 
 
 def center_crop(canvas: tuple[int, int], size: tuple[int, int]) -> tuple[int, int]:

@@ -1,8 +1,9 @@
-"""The three transforms of image training: a random crop, a central crop, the whole picture."""
+"""The transforms of image training: a random crop, a central crop, the whole image."""
 
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,13 @@ import torch
 from fastdecode.arguments import is_int
 from fastdecode.torch.transforms import seeded
 from fastdecode.torch.transforms.base import Crop, Plan, Quality, is_number
-from fastdecode.torch.transforms.boxes import center_crop, draw_box, draw_flip, resized
+from fastdecode.torch.transforms.boxes import (
+    center_crop,
+    draw_box,
+    draw_box_by_python,
+    draw_flip,
+    resized,
+)
 from fastdecode.torch.transforms.described import (
     central_crop,
     decides_as,
@@ -21,35 +28,54 @@ from fastdecode.torch.transforms.described import (
 from fastdecode.torch.transforms.normalize import IMAGENET_MEAN, IMAGENET_STD
 
 if TYPE_CHECKING:
+    from fastdecode.torch.transforms.resample import Interpolation
     from fastdecode.types import Box
 
-__all__ = ["RandomResizedCrop", "Resize", "ResizeCenterCrop"]
+__all__ = [
+    "RandomResizedCrop",
+    "RandomResizedCropAndInterpolation",
+    "RandomResizedCropFlipNormalize",
+    "Resize",
+    "ResizeCenterCrop",
+    "ResizeCenterCropNormalize",
+]
 
 _Size = int | Sequence[int]
+_EITHER: tuple[Interpolation, Interpolation] = ("bilinear", "bicubic")
 
 
 class RandomResizedCrop(Crop):
-    """A random box, resized and perhaps flipped: what networks are trained on.
+    """A random box, resized: torchvision's transform of this name, for a file's bytes.
 
     Parameters
     ----------
     size : int or (height, width)
         Of the result, in pixels; an int is both.
     scale : (low, high)
-        Of the box's area, as a share of the picture's.
+        Of the box's area, as a share of the image's.
     ratio : (low, high)
         Of the box's width to its height.
+    interpolation : {"bilinear", "bicubic"}
+        Or torchvision's enumeration, or Pillow's constant. The native core does the first alone.
+    antialias : bool
+        True; there for torchvision's sake.
     flip : float
         Probability of a flip from left to right.
     mean, std : sequence of 3 floats, or None
-        To normalise with; ImageNet's by default. ``mean=None``: values of 0 to 1.
-    dtype : torch.float32 or torch.uint8
-        ``torch.uint8`` gives plain bytes, to be normalised on the device by `Normalize`.
+        To normalise with, on a scale of 0 to 1. Results are then torch.float32.
+    dtype : torch.uint8 or torch.float32
+        ``torch.float32`` without a mean gives values of 0 to 1. By default bytes, as torchvision
+        makes them of a decoded image, or floats where there is a mean.
     quality : {"default", "exact"}
         ``"default"`` lets the JPEG decoder shrink by up to 8 first. ``"exact"`` never does, and
         gives torchvision's pixels.
     headroom : float
         How many times larger than the result the box must still be after that, at least 1.
+
+    Raises
+    ------
+    ValueError
+        If an argument is none of these, or bytes are to be normalised.
 
     Notes
     -----
@@ -62,15 +88,17 @@ class RandomResizedCrop(Crop):
         size: _Size,
         scale: Sequence[float] = (0.08, 1.0),
         ratio: Sequence[float] = (3 / 4, 4 / 3),
-        flip: float = 0.5,
+        interpolation: Any = "bilinear",
+        antialias: bool = True,
         *,
-        mean: Sequence[float] | None = IMAGENET_MEAN,
-        std: Sequence[float] | None = IMAGENET_STD,
-        dtype: torch.dtype = torch.float32,
+        flip: float = 0.0,
+        mean: Sequence[float] | None = None,
+        std: Sequence[float] | None = None,
+        dtype: torch.dtype | None = None,
         quality: Quality = "default",
         headroom: float = 1.0,
     ) -> None:
-        super().__init__(mean, std, dtype, quality, headroom)
+        super().__init__(interpolation, antialias, mean, std, dtype, quality, headroom)
         self.size = _both_sides("size", size)
         self.scale = _range("scale", scale)
         self.ratio = _range("ratio", ratio)
@@ -79,16 +107,25 @@ class RandomResizedCrop(Crop):
 
     def plan(self, width: int, height: int, generator: torch.Generator | None) -> Plan:
         """Draw a box, then whether to flip."""
-        box = draw_box(width, height, self.scale, self.ratio, generator)
-        return Plan(box, self.size, 0, 0, self.size, draw_flip(self.flip, generator))
+        box, interpolation = self._drawn(width, height, generator)
+        return self._plan(box, interpolation, flip=draw_flip(self.flip, generator))
 
     def seeded_plan(self, width: int, height: int, seed: int) -> Plan:
         """Draw the same as `plan` with a generator of that seed."""
-        if type(self).plan is RandomResizedCrop.plan:
+        usual = getattr(self.plan, "__func__", None) is RandomResizedCrop.plan
+        if usual and not self.either:
             drawn = seeded.box_and_flip(width, height, self.scale, self.ratio, self.flip, seed)
             if drawn is not None:
-                return Plan(drawn[0], self.size, 0, 0, self.size, drawn[1])
+                return self._plan(drawn[0], self.interpolation, flip=drawn[1])
         return super().seeded_plan(width, height, seed)
+
+    def _drawn(
+        self, width: int, height: int, generator: torch.Generator | None
+    ) -> tuple[Box, Interpolation]:
+        return draw_box(width, height, self.scale, self.ratio, generator), self.interpolation
+
+    def _plan(self, box: Box, interpolation: Interpolation, *, flip: bool) -> Plan:
+        return Plan(box, self.size, 0, 0, self.size, flip, interpolation)
 
     def described(self, *, orient: bool) -> Any:
         """Describe what is done with a seed to the native core; None if it cannot do the same."""
@@ -99,23 +136,108 @@ class RandomResizedCrop(Crop):
 
     def __repr__(self) -> str:
         return (
-            f"RandomResizedCrop(size={self.size}, scale={self.scale}, ratio={_short(self.ratio)}, "
-            f"flip={self.flip}, {self._options()})"
+            f"{type(self).__name__}(size={self.size}, scale={self.scale}, "
+            f"ratio={_short(self.ratio)}, flip={self.flip}, {self._options()})"
+        )
+
+
+class RandomResizedCropAndInterpolation(RandomResizedCrop):
+    """timm's transform of this name, for a file's bytes: `fuse` makes it.
+
+    Parameters
+    ----------
+    size, scale, ratio
+        As for `RandomResizedCrop`.
+    interpolation : {"bilinear", "bicubic", "random"}
+        ``"random"`` is one of the two, drawn for each image.
+    **options
+        The others of `RandomResizedCrop`.
+
+    Notes
+    -----
+    Without a generator it draws from Python's ``random``, what timm draws there. With one it draws
+    from that, as `RandomResizedCrop`; then, if need be, the interpolation.
+    """
+
+    from_python = True
+
+    def __init__(
+        self,
+        size: _Size,
+        scale: Sequence[float] = (0.08, 1.0),
+        ratio: Sequence[float] = (3 / 4, 4 / 3),
+        interpolation: Any = "bilinear",
+        **options: Any,
+    ) -> None:
+        either = interpolation == "random"
+        super().__init__(size, scale, ratio, "bicubic" if either else interpolation, **options)
+        self.either = either
+
+    def _drawn(
+        self, width: int, height: int, generator: torch.Generator | None
+    ) -> tuple[Box, Interpolation]:
+        if generator is None:
+            box = draw_box_by_python(width, height, self.scale, self.ratio)
+            drawn = random.choice(_EITHER) if self.either else self.interpolation  # noqa: S311
+            return box, drawn
+        box, interpolation = super()._drawn(width, height, generator)
+        return box, _EITHER[draw_flip(0.5, generator)] if self.either else interpolation
+
+
+class RandomResizedCropFlipNormalize(RandomResizedCrop):
+    """`RandomResizedCrop`, a flip, and ImageNet's normalising: what networks are trained on.
+
+    Parameters
+    ----------
+    size, scale, ratio, interpolation, antialias
+        As for `RandomResizedCrop`.
+    flip : float
+        Probability of a flip from left to right.
+    mean, std : sequence of 3 floats
+        On a scale of 0 to 1.
+    quality, headroom
+        As for `RandomResizedCrop`.
+    """
+
+    def __init__(
+        self,
+        size: _Size,
+        scale: Sequence[float] = (0.08, 1.0),
+        ratio: Sequence[float] = (3 / 4, 4 / 3),
+        interpolation: Any = "bilinear",
+        antialias: bool = True,
+        *,
+        flip: float = 0.5,
+        mean: Sequence[float] = IMAGENET_MEAN,
+        std: Sequence[float] = IMAGENET_STD,
+        quality: Quality = "default",
+        headroom: float = 1.0,
+    ) -> None:
+        super().__init__(
+            size,
+            scale,
+            ratio,
+            interpolation,
+            antialias,
+            flip=flip,
+            mean=mean,
+            std=std,
+            dtype=torch.float32,
+            quality=quality,
+            headroom=headroom,
         )
 
 
 class ResizeCenterCrop(Crop):
-    """The centre of the resized picture: what networks are tested on.
+    """The centre of the resized image: torchvision's Resize and CenterCrop, for a file's bytes.
 
     Parameters
     ----------
     resize : int or (height, width)
         What the whole is resized to; an int is the shorter side.
     size : int or (height, width)
-        Of the crop. Where it is larger than the resized picture it is padded with black.
-    flip : float
-        Probability of a flip from left to right.
-    mean, std, dtype, quality, headroom
+        Of the crop. Where it is larger than the resized image it is padded with black.
+    interpolation, antialias, flip, mean, std, dtype, quality, headroom
         As for `RandomResizedCrop`.
 
     Notes
@@ -127,15 +249,17 @@ class ResizeCenterCrop(Crop):
         self,
         resize: _Size,
         size: _Size,
-        flip: float = 0.0,
+        interpolation: Any = "bilinear",
+        antialias: bool = True,
         *,
-        mean: Sequence[float] | None = IMAGENET_MEAN,
-        std: Sequence[float] | None = IMAGENET_STD,
-        dtype: torch.dtype = torch.float32,
+        flip: float = 0.0,
+        mean: Sequence[float] | None = None,
+        std: Sequence[float] | None = None,
+        dtype: torch.dtype | None = None,
         quality: Quality = "default",
         headroom: float = 1.0,
     ) -> None:
-        super().__init__(mean, std, dtype, quality, headroom)
+        super().__init__(interpolation, antialias, mean, std, dtype, quality, headroom)
         self.resize = _one_or_both("resize", resize)
         self.size = _both_sides("size", size)
         self.flip = _probability(flip)
@@ -146,7 +270,8 @@ class ResizeCenterCrop(Crop):
         canvas = resized(width, height, self.resize)
         top, left = center_crop(canvas, self.size)
         flip = draw_flip(self.flip, generator)
-        return Plan(_whole(width, height), canvas, top, left, self.size, flip)
+        box = _whole(width, height)
+        return Plan(box, canvas, top, left, self.size, flip, self.interpolation)
 
     def described(self, *, orient: bool) -> Any:
         """Describe what is done with a seed to the native core; None if it cannot do the same."""
@@ -157,68 +282,118 @@ class ResizeCenterCrop(Crop):
 
     def __repr__(self) -> str:
         return (
-            f"ResizeCenterCrop(resize={self.resize}, size={self.size}, flip={self.flip}, "
+            f"{type(self).__name__}(resize={self.resize}, size={self.size}, flip={self.flip}, "
             f"{self._options()})"
         )
 
 
-class Resize(Crop):
-    """The whole picture, resized.
+class ResizeCenterCropNormalize(ResizeCenterCrop):
+    """`ResizeCenterCrop` and ImageNet's normalising: what networks are tested on.
 
     Parameters
     ----------
-    size : int or (height, width)
-        An int is the shorter side; the results then differ in shape.
-    flip : float
-        Probability of a flip from left to right.
-    mean, std, dtype, quality, headroom
-        As for `RandomResizedCrop`.
-
-    Notes
-    -----
-    The longer side is rounded as by torchvision's Resize.
+    resize, size, interpolation, antialias, flip, quality, headroom
+        As for `ResizeCenterCrop`.
+    mean, std : sequence of 3 floats
+        On a scale of 0 to 1.
     """
 
     def __init__(
         self,
+        resize: _Size,
         size: _Size,
-        flip: float = 0.0,
+        interpolation: Any = "bilinear",
+        antialias: bool = True,
         *,
-        mean: Sequence[float] | None = IMAGENET_MEAN,
-        std: Sequence[float] | None = IMAGENET_STD,
-        dtype: torch.dtype = torch.float32,
+        flip: float = 0.0,
+        mean: Sequence[float] = IMAGENET_MEAN,
+        std: Sequence[float] = IMAGENET_STD,
         quality: Quality = "default",
         headroom: float = 1.0,
     ) -> None:
-        super().__init__(mean, std, dtype, quality, headroom)
-        self.size = _one_or_both("size", size)
+        super().__init__(
+            resize,
+            size,
+            interpolation,
+            antialias,
+            flip=flip,
+            mean=mean,
+            std=std,
+            dtype=torch.float32,
+            quality=quality,
+            headroom=headroom,
+        )
+
+
+class Resize(Crop):
+    """The whole image, resized: torchvision's transform of this name, for a file's bytes.
+
+    Parameters
+    ----------
+    size : int, (height, width) or None
+        An int is the shorter side; the results then differ in shape. None: see `max_size`.
+    interpolation
+        As for `RandomResizedCrop`.
+    max_size : int, optional
+        The most that the longer side may have: the shorter one is then less than `size`. With a
+        size of None the longer side has just that.
+    antialias, flip, mean, std, dtype, quality, headroom
+        As for `RandomResizedCrop`.
+
+    Notes
+    -----
+    Sides are rounded as by torchvision's Resize.
+    """
+
+    def __init__(
+        self,
+        size: _Size | None,
+        interpolation: Any = "bilinear",
+        max_size: int | None = None,
+        antialias: bool = True,
+        *,
+        flip: float = 0.0,
+        mean: Sequence[float] | None = None,
+        std: Sequence[float] | None = None,
+        dtype: torch.dtype | None = None,
+        quality: Quality = "default",
+        headroom: float = 1.0,
+    ) -> None:
+        super().__init__(interpolation, antialias, mean, std, dtype, quality, headroom)
+        self.max_size = None if max_size is None else _longest(size, max_size)
+        by_longest = size is None and self.max_size is not None
+        self.size = None if by_longest else _one_or_both("size", size)
         self.flip = _probability(flip)
-        self.shape = None if isinstance(self.size, int) else (3, *self.size)
+        self.shape = (3, *self.size) if isinstance(self.size, tuple) else None
 
     def plan(self, width: int, height: int, generator: torch.Generator | None) -> Plan:
         """Resize the whole."""
-        canvas = resized(width, height, self.size)
+        canvas = resized(width, height, self.size, self.max_size)
         flip = draw_flip(self.flip, generator)
-        return Plan(_whole(width, height), canvas, 0, 0, canvas, flip)
+        return Plan(_whole(width, height), canvas, 0, 0, canvas, flip, self.interpolation)
 
     def described(self, *, orient: bool) -> Any:
         """Describe what is done with a seed to the native core; None if it cannot do the same."""
-        if not (decides_as(self, Resize) and seeded.same_as_torch()) or isinstance(self.size, int):
+        ours = decides_as(self, Resize) and seeded.same_as_torch()
+        if not ours or not isinstance(self.size, tuple):
             return None
         how = (self.flip, headroom_of(self))
         return central_crop(self.size, self.size, *how, upright=orient)
 
     def __repr__(self) -> str:
-        return f"Resize(size={self.size}, flip={self.flip}, {self._options()})"
+        longest = "" if self.max_size is None else f"max_size={self.max_size}, "
+        return (
+            f"{type(self).__name__}(size={self.size}, {longest}flip={self.flip}, {self._options()})"
+        )
 
 
 def _whole(width: int, height: int) -> Box:
     return 0, 0, width, height
 
 
-def _one_or_both(name: str, size: _Size) -> int | tuple[int, int]:
+def _one_or_both(name: str, size: _Size | None) -> int | tuple[int, int]:
     """Check a size; one number, alone or in a list, stays one."""
-    sides = tuple(size) if isinstance(size, Sequence) else (size,)
+    sides: tuple[Any, ...] = tuple(size) if isinstance(size, Sequence) else (size,)
     if not 1 <= len(sides) <= 2 or not all(is_int(side) and side > 0 for side in sides):
         raise ValueError(f"{name} must be a positive integer or (height, width), not {size!r}")
     return int(sides[0]) if len(sides) == 1 else (int(sides[0]), int(sides[1]))
@@ -227,6 +402,21 @@ def _one_or_both(name: str, size: _Size) -> int | tuple[int, int]:
 def _both_sides(name: str, size: _Size) -> tuple[int, int]:
     checked = _one_or_both(name, size)
     return (checked, checked) if isinstance(checked, int) else checked
+
+
+def _longest(size: _Size | None, max_size: Any) -> int:
+    """Check what the longer side may have."""
+    longest = _one_or_both("max_size", max_size)
+    if not isinstance(longest, int):
+        raise ValueError(f"max_size must be one positive integer, not {max_size!r}")  # noqa: TRY004
+    if size is None:
+        return longest
+    shorter = _one_or_both("size", size)
+    if not isinstance(shorter, int):
+        raise ValueError(f"max_size goes with one side as size, not with both, {size!r}")  # noqa: TRY004
+    if longest <= shorter:
+        raise ValueError(f"max_size={longest} must be more than size={shorter}, the shorter side")
+    return longest
 
 
 def _range(name: str, values: Sequence[float]) -> tuple[float, float]:

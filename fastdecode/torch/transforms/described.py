@@ -26,7 +26,7 @@ _DECIDE = ("plan", "seeded_plan", "numbers", "_jpegs_reduction", "described")
 
 
 def decides_as(crop: Crop, kind: type[Crop]) -> bool:
-    """Whether a transform does as its class, which may be a subclass of one of the package's own.
+    """Whether a transform does as its class, and the core: it may be of a subclass.
 
     Parameters
     ----------
@@ -35,6 +35,8 @@ def decides_as(crop: Crop, kind: type[Crop]) -> bool:
         The package's own.
     """
     own = type(crop)
+    if crop.interpolation != "bilinear":  # the core knows no other
+        return False
     return crop.__dict__.keys().isdisjoint(_DECIDE) and all(
         getattr(own, name) is getattr(kind, name) for name in _DECIDE
     )

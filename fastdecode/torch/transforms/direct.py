@@ -94,14 +94,15 @@ def numbers_of(plan: Plan, width: int, height: int, reduce: Reduce) -> tuple[flo
     Returns
     -------
     tuple, or None
-        None where the plan is not for the core: it pads, reaches out of the picture, or makes a
-        giant of it.
+        None where the plan is not for the core: it is bicubic, pads, reaches out of the picture, or
+        makes a giant of it.
     """
     left, top, right, bottom = plan.box
     down, across = plan.canvas
     rows, columns = plan.size
     if (
-        plan.top < 0
+        plan.interpolation != "bilinear"
+        or plan.top < 0
         or plan.left < 0
         or plan.top + rows > down
         or plan.left + columns > across

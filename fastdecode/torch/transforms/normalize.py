@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from numbers import Real
 from typing import Any
 
+import numpy as np
 import torch
 
-__all__ = ["IMAGENET_MEAN", "IMAGENET_STD", "Normalize"]
+__all__ = ["IMAGENET_MEAN", "IMAGENET_STD", "Normalize", "three_values"]
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 """Means of red, green and blue over ImageNet, 0 to 1, as the field's models were trained with."""
@@ -18,12 +20,17 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 
 
 class Normalize:
-    """``(value / 255 - mean) / std`` for uint8 pixels, on whatever device they are.
+    """``(value - mean) / std`` for values of 0 to 1, or straight from uint8 pixels of 0 to 255.
+
+    Floats are normalised as torchvision's class of this name does it. uint8 pixels, which that one
+    refuses, are brought to a scale of 0 to 1 on the way. It works on whatever device they are.
 
     Parameters
     ----------
-    mean, std : sequence of 3 floats, or None
-        On a scale of 0 to 1. A mean of None leaves values of 0 to 1.
+    mean, std : sequence or tensor of 3 floats, or of 1 for all channels; or None
+        On a scale of 0 to 1. With a mean of None values stay on that scale.
+    inplace : bool
+        Change a float tensor itself, and return it.
 
     Attributes
     ----------
@@ -32,17 +39,20 @@ class Normalize:
 
     Notes
     -----
-    The same as torchvision's ``ToDtype(float32, scale=True)`` and ``Normalize``, in one
-    multiplication and one addition, each rounded to float32: the same bits on any device.
+    Of uint8 pixels it makes what torchvision's ``ToDtype(float32, scale=True)`` and ``Normalize``
+    make, in one multiplication and one addition, each rounded to float32: the same bits on any
+    device.
     """
 
     def __init__(
         self,
         mean: Sequence[float] | None = IMAGENET_MEAN,
         std: Sequence[float] | None = IMAGENET_STD,
+        inplace: bool = False,
     ) -> None:
         self.mean = None if mean is None else _three("mean", mean)
         self.std = None if mean is None else _three("std", std)
+        self.inplace = inplace
         if self.std is not None and 0 in self.std:
             raise ValueError(f"std must not hold a zero, but is {self.std}")
         means = torch.tensor(self.mean or (0.0, 0.0, 0.0), dtype=torch.float64, device="cpu")
@@ -60,30 +70,34 @@ class Normalize:
 
         Parameters
         ----------
-        pixels : tensor of uint8, (..., 3, H, W)
-        out : tensor of float32, (..., 3, H, W), optional
-            Where to write, with any strides.
+        pixels : tensor of uint8 or of floats, (..., 3, H, W)
+        out : tensor, (..., 3, H, W), optional
+            Where to write, with any strides: float32 for uint8 pixels, else of their type.
 
         Returns
         -------
-        tensor of float32, (..., 3, H, W)
-            On the device of `pixels`.
+        tensor, (..., 3, H, W)
+            On the device of `pixels`; float32 for uint8 pixels, else of their type.
 
         Raises
         ------
         ValueError
             If `pixels` are not such, or `out` does not fit them.
         """
-        if pixels.dtype != torch.uint8 or pixels.ndim < 3 or pixels.shape[-3] != 3:
+        floats = pixels.is_floating_point()
+        if not (floats or pixels.dtype == torch.uint8) or pixels.shape[-3:-2] != (3,):
             raise ValueError(
-                "Normalize takes uint8 pixels of shape (..., 3, H, W), not "
+                "Normalize takes uint8 pixels or floats of shape (..., 3, H, W), not "
                 f"{tuple(pixels.shape)} of {pixels.dtype}"
             )
-        if out is not None and (out.shape != pixels.shape or out.dtype != torch.float32):
+        made = pixels.dtype if floats else torch.float32
+        if out is not None and (out.shape != pixels.shape or out.dtype != made):
             raise ValueError(
-                f"out must be {tuple(pixels.shape)} of torch.float32, "
+                f"out must be {tuple(pixels.shape)} of {made}, "
                 f"not {tuple(out.shape)} of {out.dtype}"
             )
+        if floats:
+            return self._of_floats(pixels, out)
         factor, bias = self._constants(pixels.device)
         if out is None and pixels.device.type != "cpu":
             # By promotion the bytes become floats on the way: no kernel for that alone.
@@ -92,6 +106,20 @@ class Normalize:
         # On the CPU converting first is faster than a multiplication of mixed types.
         values = pixels.float() if out is None else out.copy_(pixels)
         return values.mul_(factor).add_(bias)
+
+    def _of_floats(self, pixels: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
+        """Subtract and divide in the values' own type, as torchvision does."""
+        if out is not None:
+            values = out.copy_(pixels)
+        else:
+            values = pixels if self.inplace else pixels.clone()
+        if self.mean is None or self.std is None:
+            return values
+        mean, std = (
+            torch.tensor(three, dtype=pixels.dtype, device=pixels.device).view(3, 1, 1)
+            for three in (self.mean, self.std)
+        )
+        return values.sub_(mean).div_(std)
 
     def undone(self, values: torch.Tensor) -> torch.Tensor:
         """Return the bytes that these floats were made of.
@@ -128,8 +156,33 @@ class Normalize:
         return f"Normalize(mean={self.mean}, std={self.std})"
 
 
-def _three(name: str, values: Sequence[float] | None) -> tuple[float, float, float]:
-    numbers = tuple(float(value) for value in values) if isinstance(values, Iterable) else ()
-    if len(numbers) != 3 or not all(math.isfinite(number) for number in numbers):
-        raise ValueError(f"{name} must be three numbers, for red, green and blue, not {values!r}")
+def three_values(values: Any) -> tuple[float, float, float] | None:
+    """Read a value for each channel; a single one is for all three, as torch broadcasts it.
+
+    Parameters
+    ----------
+    values : sequence, array or tensor
+
+    Returns
+    -------
+    tuple, or None
+        None where it is anything but 1 or 3 finite numbers.
+    """
+    listed = values.tolist() if isinstance(values, (torch.Tensor, np.ndarray)) else values
+    if not isinstance(listed, Iterable) or isinstance(listed, (str, bytes)):
+        return None
+    numbers = tuple(listed)
+    known = all(isinstance(number, (Real, np.generic, torch.Tensor)) for number in numbers)
+    if len(numbers) not in (1, 3) or not known:
+        return None
+    red, green, blue = three = [float(number) for number in numbers * (3 // len(numbers))]
+    return (red, green, blue) if all(map(math.isfinite, three)) else None
+
+
+def _three(name: str, values: Any) -> tuple[float, float, float]:
+    numbers = three_values(values)
+    if numbers is None:
+        raise ValueError(
+            f"{name} must be three numbers, for red, green and blue, or one for all, not {values!r}"
+        )
     return numbers

@@ -1,0 +1,285 @@
+"""More than 8 bits: mode "native" gives them all, the other modes the high ones."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import usable_backends
+from encoded import chunk, with_orientation
+from PIL import Image
+
+from fastdecode import decode, decode_batch, probe
+from fastdecode.errors import DecodeError, UnsupportedFormat
+from fastdecode.outputs import converter
+from fastdecode.resample import box_reduce
+from fastdecode.types import REDUCES
+
+WIDTH, HEIGHT = 13, 9
+COLOR_TYPES = {1: 0, 2: 4, 3: 2, 4: 6}
+PASSES = (
+    (0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2),
+    (0, 1, 1, 2),
+)  # fmt: skip
+"""Adam7, PNG specification, 8.2: first column and row, steps across and down."""
+
+
+def samples(channels: int, bits: int = 16) -> Any:
+    """Make (H, W, C) samples of uint16 over the whole range."""
+    shape = (HEIGHT, WIDTH, channels)
+    return np.random.default_rng(channels).integers(0, 1 << bits, shape, np.uint16)
+
+
+def filtered(rows: Any) -> bytes:
+    """Filter the rows of a 16-bit PNG by each of its five filters in turn."""
+    lines = rows.astype(">u2").reshape(len(rows), -1).view(np.uint8).astype(int)
+    left_by = rows.shape[2] * 2
+    out = b""
+    for y, line in enumerate(lines):
+        up = lines[y - 1] if y else np.zeros_like(line)
+        left, corner = (np.concatenate((np.zeros(left_by, int), a))[: len(a)] for a in (line, up))
+        nearest = left + up - corner
+        a, b, c = abs(nearest - left), abs(nearest - up), abs(nearest - corner)
+        paeth = np.where((a <= b) & (a <= c), left, np.where(b <= c, up, corner))
+        by = (0 * line, left, up, (left + up) // 2, paeth)[y % 5]
+        out += bytes([y % 5]) + ((line - by) % 256).astype(np.uint8).tobytes()
+    return out
+
+
+def png(image: Any, *, interlaced: bool = False, before: bytes = b"") -> bytes:
+    """Encode 16-bit samples (H, W, C) as PNG, with all its filters."""
+    height, width, channels = image.shape
+    parts = [image]
+    if interlaced:
+        parts = [image[y::down, x::across] for x, y, across, down in PASSES]
+    data = b"".join(filtered(part) for part in parts if part.size)
+    ihdr = struct.pack(">IIBBBBB", width, height, 16, COLOR_TYPES[channels], 0, 0, interlaced)
+    idat = chunk(b"IDAT", zlib.compress(data))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", ihdr) + before + idat + chunk(b"IEND")
+
+
+def tiff(
+    image: Any, order: str = "<", *, planar: bool = False, zipped: bool = False, cmyk: bool = False
+) -> bytes:
+    """Encode 16-bit samples (H, W, C) as TIFF, pixel by pixel or plane by plane."""
+    height, width, channels = image.shape
+    parts = [image[:, :, c] for c in range(channels)] if planar else [image]
+    strips = [part.astype(f"{order}u2").tobytes() for part in parts]
+    strips = [zlib.compress(strip) for strip in strips] if zipped else strips
+    photometric = 5 if cmyk else 2 if channels > 2 else 1
+    entries = [
+        (256, "H", [width]), (257, "H", [height]), (258, "H", [16] * channels),
+        (259, "H", [8 if zipped else 1]), (262, "H", [photometric]), (273, "I", [0] * len(strips)),
+        (277, "H", [channels]), (278, "H", [height]), (279, "I", [len(s) for s in strips]),
+        (284, "H", [2 if planar else 1]),
+    ]  # fmt: skip
+    if channels == 4 and not cmyk:
+        entries.append((338, "H", [2]))
+    begin = 8 + 2 + 12 * len(entries) + 4
+    at, offsets = begin + 256, []
+    for strip in strips:
+        offsets.append(at)
+        at += len(strip)
+    directory, more = struct.pack(f"{order}H", len(entries)), b""
+    for tag, kind, given in entries:
+        values = offsets if tag == 273 else given
+        packed = struct.pack(f"{order}{len(values)}{kind}", *values)
+        if len(packed) > 4:
+            packed, more = struct.pack(f"{order}I", begin + len(more)), more + packed
+        directory += struct.pack(f"{order}HHI", tag, 3 if kind == "H" else 4, len(values))
+        directory += packed.ljust(4, b"\0")
+    magic = b"II*\0" if order == "<" else b"MM\0*"
+    head = magic + struct.pack(f"{order}I", 8) + directory + bytes(4)
+    return head + more.ljust(256, b"\0") + b"".join(strips)
+
+
+FILES = {
+    "PNG RGB": (3, png(samples(3))),
+    "PNG RGBA": (4, png(samples(4))),
+    "PNG grey with alpha": (2, png(samples(2))),
+    "PNG interlaced": (3, png(samples(3), interlaced=True)),
+    "PNG grey with alpha, interlaced": (2, png(samples(2), interlaced=True)),
+    "PNG with tRNS": (3, png(samples(3), before=chunk(b"tRNS", bytes(6)))),
+    "TIFF": (3, tiff(samples(3))),
+    "TIFF big-endian": (3, tiff(samples(3), ">")),
+    "TIFF RGBA": (4, tiff(samples(4))),
+    "TIFF deflate": (4, tiff(samples(4), zipped=True)),
+    "TIFF deflate, big-endian": (3, tiff(samples(3), ">", zipped=True)),
+    "TIFF in planes": (3, tiff(samples(3), planar=True)),
+    "TIFF RGBA in planes, big-endian": (4, tiff(samples(4), ">", planar=True)),
+}
+
+
+def readers(data: bytes, **options: Any) -> dict[str, Any]:
+    """Decode by each backend that takes the file on, and by the automatic choice."""
+    answers = {}
+    for name in (None, *usable_backends()):
+        try:
+            answers[name or "auto"] = decode(data, mode="native", backend=name, **options)
+        except UnsupportedFormat:
+            continue
+    return answers
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_sixteen_bits_of_colour(kind: str) -> None:
+    """16-bit colour comes as uint16, each sample as it was encoded, from every backend."""
+    channels, data = FILES[kind]
+
+    answers = readers(data)
+
+    assert {"auto", "pillow"} <= set(answers)
+    for name, image in answers.items():
+        assert image.dtype == np.uint16
+        np.testing.assert_array_equal(image, samples(channels), err_msg=name)
+        assert image.flags.c_contiguous
+        assert image.flags.writeable
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_eight_bits_are_the_high_byte(kind: str) -> None:
+    """RGB and RGBA are the high byte of each sample, from every backend."""
+    channels, data = FILES[kind]
+    high = samples(channels) >> 8
+
+    for name in (None, "pillow", "opencv"):
+        if name in (None, *usable_backends()):
+            try:
+                image = decode(data, backend=name)
+            except UnsupportedFormat:
+                continue
+            np.testing.assert_array_equal(image, high[:, :, [0] * 3 if channels == 2 else slice(3)])
+    if channels in (2, 4):
+        np.testing.assert_array_equal(decode(data, mode="RGBA")[:, :, 3], high[:, :, -1])
+
+
+def test_sixteen_bits_of_ink() -> None:
+    """CMYK of 16 bits is four inks of uint16."""
+    image = decode(tiff(samples(4), cmyk=True), mode="native")
+
+    np.testing.assert_array_equal(image, samples(4))
+
+
+def test_compressed_planes_are_no_lie() -> None:
+    """Where Pillow has no more than the high bytes, 16 bits are an error, and RGB is right."""
+    data = tiff(samples(3), planar=True, zipped=True)
+
+    np.testing.assert_array_equal(decode(data), samples(3) >> 8)
+    with pytest.raises(DecodeError, match="8 of the 16 bits"):
+        decode(data, mode="native")
+
+
+@pytest.mark.parametrize("kind", ["PNG RGB", "PNG RGBA", "PNG grey with alpha", "TIFF in planes"])
+@pytest.mark.parametrize("reduce", REDUCES)
+def test_deep_colour_is_reduced_cut_and_written(kind: str, reduce: Any) -> None:
+    """`reduce`, `region` and `out` mean the same for 16 bits as for 8."""
+    channels, data = FILES[kind]
+    whole = box_reduce(samples(channels), reduce)
+
+    np.testing.assert_array_equal(decode(data, reduce, mode="native"), whole)
+    part = decode(data, reduce, mode="native", region=(2, 1, 11, 8))
+    columns, rows = slice(2 // reduce, -(-11 // reduce)), slice(1 // reduce, 8)
+    np.testing.assert_array_equal(part, whole[rows, columns][: -(-8 // reduce)])
+    out = np.zeros_like(whole)
+    assert decode(data, reduce, mode="native", out=out) is out
+    np.testing.assert_array_equal(out, whole)
+    with pytest.raises(ValueError, match="out must have"):
+        decode(data, reduce, mode="native", out=np.zeros(whole.shape, np.uint8))
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_deep_colour_is_turned(orientation: int) -> None:
+    """`orient` turns 16 bits as it turns 8."""
+    exif = chunk(b"eXIf", with_orientation(orientation).tobytes()[6:])
+    data = png(samples(3), before=exif)
+
+    turned = decode(data, mode="native", orient=True)
+
+    assert probe(data).orientation == orientation
+    np.testing.assert_array_equal(turned >> 8, decode(data, orient=True))
+
+
+def test_deep_colour_in_a_batch() -> None:
+    """`decode_batch` gives uint16 beside uint8."""
+    deep, plain = decode_batch([FILES["PNG RGB"][1], FILES["TIFF RGBA"][1]], mode="native")
+
+    assert (deep.dtype, plain.dtype) == (np.uint16, np.uint16)
+
+
+@pytest.mark.parametrize("kind", ["PNG RGB", "PNG RGBA", "TIFF", "TIFF deflate"])
+def test_cut_deep_file_is_an_error(kind: str) -> None:
+    """Neither half of the samples is taken from a file that ends early."""
+    channels, data = FILES[kind]
+    for end in np.linspace(30, len(data) - 20, 25).astype(int):
+        try:
+            image = decode(data[:end], mode="native")
+        except DecodeError:
+            continue
+        np.testing.assert_array_equal(image, samples(channels))
+
+
+def test_pillow_image_of_deep_colour_is_our_error() -> None:
+    """Pillow has no mode for it, which is said in words of ours."""
+    with pytest.raises(UnsupportedFormat, match="output='array'"):
+        converter("pil")(samples(3))
+    assert isinstance(converter("pil")(samples(1)[:, :, 0]), Image.Image)
+
+
+@pytest.mark.parametrize("bits", [10, 12])
+@pytest.mark.parametrize("channels", [1, 2, 3, 4])
+def test_deep_avif(channels: int, bits: int) -> None:
+    """AVIF of 10 and 12 bits comes as uint16 in its own range, and as 8 bits otherwise."""
+    imagecodecs = pytest.importorskip("imagecodecs")
+    image = samples(channels, bits)
+    image = image[:, :, 0] if channels == 1 else image
+    form = "400" if channels < 3 else "444"
+    data = imagecodecs.avif_encode(image, level=100, bitspersample=bits, pixelformat=form)
+
+    for stored in readers(data).values():
+        np.testing.assert_array_equal(stored, image)
+        assert stored.dtype == np.uint16
+    assert readers(data)
+    assert decode(data).dtype == np.uint8
+    with pytest.raises(UnsupportedFormat, match=f"{bits} bits"):
+        decode(data, mode="native", backend="pillow")
+
+
+@pytest.mark.parametrize("bits", [10, 12])
+@pytest.mark.parametrize("mode", ["I;16", "RGB;16", "RGBA;16"])
+def test_deep_heic(mode: str, bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """HEIC of 10 and 12 bits comes as uint16 in its own range; 8 bits are within 3 of its high."""
+    pillow_heif = pytest.importorskip("pillow_heif")
+    monkeypatch.setattr(pillow_heif.options, "SAVE_HDR_TO_12_BIT", bits == 12)
+    y, x = np.mgrid[:64, :96]
+    channels = {"I;16": 1, "RGB;16": 3, "RGBA;16": 4}[mode]
+    image = np.dstack([(x + y * 2 + c * 9) * 200 for c in range(channels)]).astype(np.uint16)
+    encoded = pillow_heif.from_bytes(mode, (96, 64), image.tobytes())
+    stream = io.BytesIO()
+    encoded.save(stream, quality=95)
+    data = stream.getvalue()
+
+    stored = np.atleast_3d(decode(data, mode="native"))
+
+    assert probe(data).bits == bits
+    assert stored.dtype == np.uint16
+    assert stored.max() < 1 << bits
+    assert np.abs(stored.astype(int) - (image >> 16 - bits)).mean() < (1 << bits) / 50
+    shown = decode(data, mode="L" if channels == 1 else "RGBA")
+    assert (
+        np.abs(np.atleast_3d(shown)[:, :, :channels] - (stored >> bits - 8).astype(int)).max() < 4
+    )
+
+
+@pytest.mark.parametrize("bits", [9, 10, 12, 16])
+def test_deep_jpeg_xl_is_not_black(bits: int) -> None:
+    """JPEG XL keeps the file's own range, of which 8 bits are the high byte."""
+    imagecodecs = pytest.importorskip("imagecodecs")
+    image = samples(3, bits)
+    data = imagecodecs.jpegxl_encode(image, lossless=True, bitspersample=bits)
+
+    np.testing.assert_array_equal(decode(data, mode="native"), image)
+    np.testing.assert_array_equal(decode(data), image >> bits - 8)

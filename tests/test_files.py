@@ -1,0 +1,271 @@
+"""Files by their names: regular ones are read, a FIFO, a socket or a device is refused at once."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fifos import fed
+
+from fastdecode import Ranking, StoreError, calibrate, decode, decode_batch, decode_file
+from fastdecode.stores import create_store, open_store
+from fastdecode.stores.tar import index_tar
+from fastdecode.stores.tar_stream import stream_tar
+from fastdecode.testing import encode, picture
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no FIFOs here")
+
+JPEG = encode(picture(45, 30))
+HAS_NAMES = Path("/proc/self/fd").exists()
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Iterator[Path]:
+    """Make a FIFO that gives a sound JPEG."""
+    with fed(tmp_path / "pipe.jpg", JPEG) as path:
+        yield path
+
+
+def _batch(path: Path) -> Any:
+    return decode_batch([JPEG, path], threads=2)
+
+
+def _batch_in_one_thread(path: Path) -> Any:
+    return decode_batch([path], threads=1)
+
+
+@pytest.mark.parametrize("read", [decode_file, _batch, _batch_in_one_thread])
+def test_a_fifo_is_refused_with_the_way_out(read: Callable[[Path], Any], pipe: Path) -> None:
+    """A FIFO is an OSError that names it, says what it is, and what to do instead."""
+    with pytest.raises(OSError, match=r"a FIFO .*pass the bytes") as caught:
+        read(pipe)
+
+    assert caught.value.filename == str(pipe)
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (type(again), str(again)) == (type(caught.value), str(caught.value))
+
+
+@pytest.mark.parametrize("read", [decode_file, _batch])
+def test_sockets_and_devices_are_refused(read: Callable[[Path], Any], tmp_path: Path) -> None:
+    """A socket and a device without an end are OSErrors that say what they are."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "s.jpg"))
+        with pytest.raises(OSError, match="a socket, not a regular file"):
+            read(tmp_path / "s.jpg")
+    (tmp_path / "zero.jpg").symlink_to("/dev/zero")
+    with pytest.raises(OSError, match="a device, not a regular file"):
+        read(tmp_path / "zero.jpg")
+    with pytest.raises(IsADirectoryError):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("count", [2, 40])
+def test_a_fifo_costs_a_batch_one_item(count: int, tmp_path: Path, pipe: Path) -> None:
+    """Between photos, the FIFO alone is an error; whether or not the core takes the batch."""
+    photo = tmp_path / "photo.jpg"
+    photo.write_bytes(JPEG)
+    items = [photo] * count
+    items[1] = pipe
+
+    made = decode_batch(items, threads=2, on_error="return")
+
+    assert isinstance(made.pop(1), OSError)
+    for image in made:
+        np.testing.assert_array_equal(image, decode(JPEG))
+
+
+@pytest.mark.skipif(not Path("/dev/stdin").exists(), reason="there is no /dev/stdin here")
+def test_standard_input_is_read_where_it_is_a_file(tmp_path: Path) -> None:
+    """``< photo.jpg`` is a file like any other; ``cat photo.jpg |`` is told to pass the bytes."""
+    photo = tmp_path / "photo.jpg"
+    photo.write_bytes(JPEG)
+    code = "from fastdecode import decode_file; print(decode_file('/dev/stdin').shape)"
+    command = [sys.executable, "-c", code]
+
+    with photo.open("rb") as file:
+        done = subprocess.run(command, stdin=file, capture_output=True, text=True, check=True)
+    assert done.stdout == "(30, 45, 3)\n"
+    done = subprocess.run(command, input=JPEG, capture_output=True, check=False)
+    assert b"read it yourself, and pass the bytes: '/dev/stdin'" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["p.tar", "p.rec", "p.csv", "p.tsv"])
+def test_no_store_is_read_from_a_fifo(name: str, tmp_path: Path) -> None:
+    """A FIFO in the place of a store is an error that says so, and nobody waits for its writer."""
+    (tmp_path / "a.jpg").write_bytes(JPEG)
+    refused = pytest.raises((OSError, StoreError), match=r"a FIFO .*not a regular file")
+    with fed(tmp_path / name, b"a.jpg,1\n") as path, refused:
+        open_store(path)
+
+
+@pytest.mark.parametrize(("library", "suffix"), [("h5py", "h5"), ("lmdb", "lmdb"), ("lmdb", "")])
+def test_no_library_opens_a_fifo(library: str, suffix: str, tmp_path: Path) -> None:
+    """What a library opens by its name is looked at before: the file, or the one in a folder."""
+    pytest.importorskip(library)
+    location = tmp_path / "store"
+    name = location.with_suffix(f".{suffix}") if suffix else location / "data.mdb"
+    name.parent.mkdir(exist_ok=True)
+    with fed(name, b"\x89HDF\r\n\x1a\n"), pytest.raises(StoreError, match="a FIFO"):
+        open_store(name if suffix else location)
+
+
+def _swapping(function: Callable[..., Any], path: Path, beside: Path) -> Callable[..., Any]:
+    """Let a library's function find a FIFO where the file was, and after it the file again."""
+
+    def swapped(*arguments: Any, **options: Any) -> Any:
+        path.rename(beside)
+        with fed(path, b"nothing"):
+            opened = function(*arguments, **options)
+        beside.rename(path)
+        return opened
+
+    return swapped
+
+
+@pytest.mark.skipif(not HAS_NAMES, reason="open files have no names here")
+@pytest.mark.parametrize(("library", "name"), [("h5py", "File"), ("lmdb", "open")])
+def test_libraries_open_what_was_looked_at(
+    library: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A FIFO that takes a store's place between the look and the opening is not opened."""
+    module = pytest.importorskip(library)
+    path = tmp_path / ("a.h5" if library == "h5py" else "a.lmdb")
+    with create_store(path) as writer:
+        writer.add("a.jpg", JPEG)
+    swapping = _swapping(getattr(module, name), path, tmp_path / "moved")
+    monkeypatch.setattr(module, name, swapping)
+
+    with open_store(path) as store:
+        assert bytes(store.read(0)) == JPEG
+
+
+@pytest.mark.parametrize("scheme", ["", "file://", "local://"])
+def test_a_fifo_in_a_folder_is_none_of_its_images(scheme: str, tmp_path: Path) -> None:
+    """It is left out; one that takes the place of an image after listing is that item's error."""
+    for name in "ab":
+        (tmp_path / f"{name}.jpg").write_bytes(JPEG)
+    with fed(tmp_path / "c.jpg", JPEG):
+        store = open_store(f"{scheme}{tmp_path}", targets=False)
+
+        assert [store.key(place) for place in range(len(store))] == ["a.jpg", "b.jpg"]
+    with fed(tmp_path / "b.jpg", JPEG):
+        assert bytes(store.read(0)) == JPEG
+        with pytest.raises(StoreError, match=r"item 1 \(b\.jpg\).*a FIFO"):
+            store.read(1)
+
+
+@pytest.mark.parametrize("scheme", ["", "file://", "local://"])
+def test_a_fifo_in_a_list_is_its_items_error(scheme: str, tmp_path: Path, pipe: Path) -> None:
+    """A CSV file may name anything; what is not a regular file is that item's error."""
+    (tmp_path / "a.jpg").write_bytes(JPEG)
+    (tmp_path / "list.csv").write_text(f"{scheme}{tmp_path / 'a.jpg'},0\n{scheme}{pipe},1\n")
+
+    store = open_store(f"{scheme}{tmp_path / 'list.csv'}")
+
+    assert bytes(store.read(0)) == JPEG
+    with pytest.raises(StoreError, match=r"item 1 .*a FIFO"):
+        store.read(1)
+
+
+def _tar(folder: Path) -> Path:
+    path = folder / "t-00000.tar"
+    with create_store(path) as writer:
+        writer.add("a.jpg", JPEG, 1)
+    return path
+
+
+def _index_of_a_tar(folder: Path) -> tuple[Path, Callable[[], object]]:
+    path = _tar(folder)
+    index_tar(path)
+    return Path(f"{path}.fdx"), lambda: open_store(path)
+
+
+def _manifest(folder: Path) -> tuple[Path, Callable[[], object]]:
+    _tar(folder)
+    return folder / "t.tar.json", lambda: open_store(folder / "t.tar")
+
+
+def _index_of_a_folder(folder: Path) -> tuple[Path, Callable[[], object]]:
+    with create_store(folder / "images") as writer:
+        writer.add("a.jpg", JPEG)
+    return folder / "images" / "fastdecode.fdx", lambda: open_store(folder / "images")
+
+
+def _lines_of_a_recordio(folder: Path) -> tuple[Path, Callable[[], object]]:
+    with create_store(folder / "r.rec") as writer:
+        writer.add("a.jpg", JPEG)
+    (folder / "r.rec.fdx").unlink()
+    return folder / "r.idx", lambda: open_store(folder / "r.rec")
+
+
+def _shard(folder: Path) -> tuple[Path, Callable[[], object]]:
+    path = _tar(folder)
+    return path, lambda: list(stream_tar(path))
+
+
+def _ranking(folder: Path) -> tuple[Path, Callable[[], object]]:
+    path = folder / "ranking.json"
+    return path, lambda: Ranking.load(path)
+
+
+def _sample(folder: Path) -> tuple[Path, Callable[[], object]]:
+    path = folder / "sample.jpg"
+    path.write_bytes(JPEG)
+    return path, lambda: calibrate([path], seconds=0.1)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        _index_of_a_tar,
+        _manifest,
+        _index_of_a_folder,
+        _lines_of_a_recordio,
+        _shard,
+        _ranking,
+        _sample,
+    ],
+)
+def test_no_fifo_is_read_in_the_place_of_what_is_found(
+    case: Callable[[Path], tuple[Path, Callable[[], object]]], tmp_path: Path
+) -> None:
+    """Indexes, manifests, shards, rankings and samples are regular files, or an error."""
+    path, read = case(tmp_path)
+    content = path.read_bytes() if path.exists() else b'{"shards": ["t-00000.tar"]}'
+    with fed(path, content), pytest.raises((OSError, ValueError), match=r"a FIFO .*regular file"):
+        read()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("pack", "{pipe}", "{folder}/out.tar"),
+        ("check", "{pipe}"),
+        ("index", "{pipe}"),
+        ("calibrate", "{pipe}"),
+        ("bench", "compare", "{pipe}", "{pipe}"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_no_command_waits_for_a_fifo(command: tuple[str, ...], tmp_path: Path) -> None:
+    """What is named on the command line is a regular file, or an error without a traceback."""
+    (tmp_path / "a.jpg").write_bytes(JPEG)
+    with fed(tmp_path / "list.csv", b"a.jpg,1\n") as pipe:
+        words = [word.format(pipe=pipe, folder=tmp_path) for word in command]
+        module = ["fastdecode.bench", *words[1:]] if words[0] == "bench" else ["fastdecode", *words]
+        done = subprocess.run(
+            [sys.executable, "-m", *module], capture_output=True, text=True, check=False
+        )
+
+    assert done.returncode in (1, 2)
+    assert "FIFO" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "out.tar").exists()

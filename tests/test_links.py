@@ -1,0 +1,213 @@
+"""Links that lead nowhere, to themselves or round: listed as bad, or walked once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from conftest import CORPUS
+from packed import make_source
+
+from fastdecode.bench import files
+from fastdecode.packing import check_command, pack, survey
+from fastdecode.packing.results import BadItems
+from fastdecode.stores import open_store
+from fastdecode.stores.class_folders import find_classes, make_dataset
+from fastdecode.stores.found_files import found, matching, walk
+
+if os.name != "posix":
+    pytest.skip("making links needs rights there", allow_module_level=True)
+
+
+@pytest.fixture
+def looping(tmp_path: Path) -> Path:
+    """Make two classes, with links to themselves among the pictures and beside the classes."""
+    root = make_source(tmp_path / "source")
+    for place in (root / "cats" / "loop.jpg", root / "alone", root / "dogs" / "deep"):
+        place.symlink_to(place)
+    (root / "dogs" / "a.jpg").symlink_to("b.jpg")
+    (root / "dogs" / "b.jpg").symlink_to("a.jpg")
+    (root / "dogs" / "long.jpg").symlink_to("x" * 300)
+    (root / "dogs" / "under.jpg").symlink_to("0.jpg/under")
+    return root
+
+
+BAD = ["cats/loop.jpg", "dogs/a.jpg", "dogs/b.jpg", "dogs/long.jpg", "dogs/under.jpg"]
+
+
+def test_check_lists_them(looping: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each is unreadable, with the reason; all others are looked at."""
+    with open_store(looping) as store:
+        seen = {one.key: one for one in survey(store, 2)}
+
+    assert [key for key, one in seen.items() if one.status == "unreadable"] == BAD
+    assert len(seen) == 8 + len(BAD)
+    assert "symbolic links" in seen["cats/loop.jpg"].reasons[0]
+    assert check_command.main([str(looping)]) == 1
+    assert "13 images" in capsys.readouterr().out
+
+
+def test_pack_lists_them(looping: Path, tmp_path: Path) -> None:
+    """They are bad items, not the end: nothing could be read there later, either."""
+    with pytest.raises(BadItems, match="5 of 13 items are bad") as caught:
+        pack(looping, tmp_path / "out.tar")
+
+    assert caught.value.packed is not None
+    assert [key for key, _ in caught.value.packed.bad] == BAD
+    assert pack(looping, tmp_path / "out.tar", skip_bad=True).items == 8
+
+
+def test_the_lists_of_class_folders_have_them(looping: Path) -> None:
+    """For ImageFolder they are samples, which fail when they are read, and no classes."""
+    classes, index = find_classes(looping)
+    samples = make_dataset(looping, index, (".jpg",))
+
+    assert classes == ["cats", "dogs"]
+    paths = {os.path.relpath(path, looping) for path, _ in samples}
+    assert set(BAD) <= paths
+    assert len(paths) == 6 + len(BAD)
+
+
+def test_image_folder_leaves_them_out(looping: Path) -> None:
+    """Its policy for errors is heeded, also where threads read."""
+    pytest.importorskip("torch")
+    from fastdecode.torch import ImageFolder, Loader
+
+    dataset = ImageFolder(looping, on_error="skip", reduce=8)
+    loader = Loader(dataset, 4, threads=2, collate_fn=list)
+    samples = [sample for batch in loader for sample in batch]
+
+    assert len(samples) == 8
+    assert sorted(os.path.relpath(one.path, looping) for one in dataset.errors) == BAD
+    assert "symbolic links" in dataset.errors[0].reason
+
+
+def test_the_bench_names_them(looping: Path) -> None:
+    """They are among the unreadable ones; a link alone that leads to itself is, too."""
+    collection = files.collect([looping])
+
+    assert len(collection.photos) == 8
+    assert sorted(collection.unreadable) == sorted([*BAD, "alone", "dogs/deep"])
+    assert files.collect([looping / "cats" / "loop.jpg"]).unreadable
+
+
+def test_ray_reads_the_others(looping: Path) -> None:
+    """A pattern has them, and their rows are dropped or in the column of errors."""
+    pytest.importorskip("ray")
+    from fastdecode.ray.reading import _store_of
+
+    store = _store_of(f"{looping}/**/*.jpg", {})
+
+    keys = [store.source(at) for at in range(len(store))]
+    assert len(keys) == 6 + len(BAD)
+    assert {os.path.relpath(key, looping) for key in keys} >= set(BAD)
+
+
+def _clique(root: Path, count: int) -> Path:
+    """Make folders with a picture each, all of which have links to all others."""
+    for name in range(count):
+        (root / f"{name:02}").mkdir(parents=True)
+        shutil.copy(CORPUS / "formats" / "gen_pal_trns.png", root / f"{name:02}" / f"{name:02}.png")
+        for other in range(count):
+            if other != name:
+                (root / f"{name:02}" / f"to{other:02}").symlink_to(root / f"{other:02}")
+    return root
+
+
+@pytest.mark.parametrize("count", [2, 9, 45])
+def test_folders_that_lead_to_one_another_end(tmp_path: Path, count: int) -> None:
+    """Each is walked once in each class, by the shortest way, which can be opened."""
+    root = _clique(tmp_path / "root", count)
+
+    listed = found(str(root))
+
+    assert listed.folders == [f"{name:02}" for name in range(count)]
+    assert len(listed.files) == count**2
+    assert len(set(listed.files)) == count**2
+    assert all(path.count("/") <= 2 for path in listed.files)
+    samples = make_dataset(root, extensions=(".png",))
+    assert [os.path.relpath(path, root) for path, _ in samples] == listed.files
+    with open_store(root) as store:
+        assert len(store) == count**2
+        assert store.target(count**2 - 1) == count - 1
+        assert store.read(count + 1)
+    assert len(files._files_and_stores([root])[0]) == count  # the bench follows no links to folders
+
+
+def test_patterns_end_too(tmp_path: Path) -> None:
+    """``**`` goes into each folder that leads round once, and into hidden ones never."""
+    root = _clique(tmp_path / "root", 9)
+    (root / ".hidden").mkdir()
+    (root / ".hidden" / "x.png").touch()
+    (root / "00" / "more").mkdir()
+    (root / "00" / "more" / "[x].png").touch()
+
+    assert len(matching(f"{root}/**/*.png")) == 9 + 1
+    assert matching(f"{root}/**/[[]x].png")[0] == f"{root}/00/more/[x].png"
+    assert matching(f"{root}/0[12]/0*.png") == [f"{root}/01/01.png", f"{root}/02/02.png"]
+
+
+def test_patterns_are_globs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without links that lead round they give what Python's glob gives."""
+    import glob
+
+    root = make_source(tmp_path / "a[b]" / "source")
+    (root / "cats" / "inner" / "most").mkdir(parents=True)
+    (root / "cats" / "inner" / "most" / "x.jpg").touch()
+    (root / "link").symlink_to(root / "dogs")
+    monkeypatch.chdir(root)
+    for pattern in ("**/*.jpg", "**", "cats/**/x.jpg", "*/**/*.png", "**/most/**/*", "*"):
+        for start in ("", glob.escape(str(root)) + "/"):
+            theirs = glob.glob(start + pattern, recursive=True)  # noqa: PTH207 - its own
+            normal = {os.path.normpath(path) for path in matching(start + pattern)}
+            assert normal == {os.path.normpath(path) for path in theirs if path}, pattern
+
+
+def test_ways_that_are_no_rounds_are_all_walked(tmp_path: Path) -> None:
+    """Two links to one folder are two folders, at any depth, as torchvision has it."""
+    shared = tmp_path / "shared"
+    (shared / "inner").mkdir(parents=True)
+    (shared / "inner" / "a.jpg").touch()
+    root = tmp_path / "root"
+    (root / "cat").mkdir(parents=True)
+    for name in ("cat/one", "cat/two", "dog"):
+        (root / name).symlink_to(shared)
+
+    walked = sorted(os.walk(root, followlinks=True))
+    expected = [
+        (os.path.relpath(path, root) if path != str(root) else "", names)
+        for path, _, names in walked
+    ]
+    assert walk(str(root)) == expected
+    assert found(str(root)).files == [
+        "cat/one/inner/a.jpg",
+        "cat/two/inner/a.jpg",
+        "dog/inner/a.jpg",
+    ]
+
+
+def test_links_that_multiply_one_another_are_an_error(tmp_path: Path) -> None:
+    """Twenty folders with two links each to the next one are a million ways to the last."""
+    for number in range(20):
+        (tmp_path / "links" / f"{number}").mkdir(parents=True)
+        for name in "ab":
+            (tmp_path / "links" / f"{number}" / name).symlink_to(
+                tmp_path / "links" / f"{number + 1}"
+            )
+    (tmp_path / "links" / "20").mkdir()
+
+    with pytest.raises(OSError, match="more than 1000 ways"):
+        found(str(tmp_path / "links"))
+
+
+def test_a_class_that_is_the_root_again(tmp_path: Path) -> None:
+    """Its name is a class without pictures, so that those after it keep their numbers."""
+    root = make_source(tmp_path / "source")
+    (root / "again").symlink_to(root)
+
+    with open_store(root) as store:
+        assert list(store.classes) == ["again", "cats", "dogs"]
+        assert len(store) == 8
+        assert store.target(0) == 1

@@ -1,0 +1,329 @@
+"""What a pack finds where it is to work is believed only if it is its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packed import make_source, sums
+
+from fastdecode.packing import chunk, job, lock, pack
+from fastdecode.packing.lock import Lock, Locked
+from fastdecode.packing.results import Refused
+from fastdecode.packing.work import Work
+
+if not hasattr(os, "geteuid"):
+    pytest.skip("needs links and owners", allow_module_level=True)
+
+
+class _Stop(Exception):
+    pass
+
+
+@pytest.fixture
+def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Begin a pack to ``out.tar``, and stop after three items; beside is a folder of a victim's."""
+    source = make_source(tmp_path / "source")
+    (tmp_path / "victim" / "out").mkdir(parents=True)
+    for name in ("secret", "spool-00000", "journal", "lock", "out/kept"):
+        (tmp_path / "victim" / name).write_bytes(b"private")
+    work = Work.__call__
+
+    def some(self: Work, index: int) -> Any:
+        if index == 3:
+            raise _Stop
+        return work(self, index)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(chunk, "EVERY_S", 0)
+        patch.setattr(Work, "__call__", some)
+        with pytest.raises(_Stop):
+            pack(source, tmp_path / "out.tar")
+    return tmp_path / ".out.tar.partial"
+
+
+def _add(partial: Path, record: Any) -> None:
+    """Append a record to the journal, with a checksum as it should be."""
+    text = json.dumps(record).encode()
+    with (partial / "journal").open("ab") as file:
+        file.write(b"%08x %s\n" % (zlib.crc32(text), text))
+
+
+@pytest.mark.parametrize(
+    ("first", "last"),
+    [
+        ("../victim/secret", "out-pub.tar"),
+        ("../victim/secret", "pub.tar"),
+        ("out/../../victim/secret", "out-pub.tar"),
+        ("/etc/hostname", "out-pub.tar"),
+        ("journal", "out-pub.tar"),
+        ("spool-00000", "../victim/secret"),
+        ("spool-00000", ".."),
+        ("spool-00000", "victim"),
+        ("out/one", "out-other"),
+    ],
+)
+@pytest.mark.parametrize("restart", [False, True])
+def test_planted_renamings(begun: Path, first: str, last: str, restart: bool) -> None:
+    """A journal moves what a pack has made, to names of its store, and nothing else anywhere."""
+    folder = begun.parent
+    _add(begun, {"moves": [[first, last]]})
+    before = sums(folder / "victim")
+
+    if restart:
+        assert pack(folder / "source", folder / "out.tar", restart=True).items == 8
+    else:
+        with pytest.raises(Refused, match=r"record 5.*not what a pack.*--restart"):
+            pack(folder / "source", folder / "out.tar")
+    assert sums(folder / "victim") == before
+    assert not (folder / "out-pub.tar").exists()
+    assert not (folder / "pub.tar").exists()
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        [],
+        None,
+        7,
+        {"next": -1, "shard": 0, "end": 0, "items": [], "bad": [], "bytes_in": 0},
+        {"next": "3", "shard": 0, "end": 0, "items": [], "bad": [], "bytes_in": 0},
+        {"next": 3, "shard": 0, "end": 0, "items": [["a"]], "bad": [], "bytes_in": 0},
+        {"next": 3, "shard": 0, "end": 0, "items": 5, "bad": [], "bytes_in": 0},
+        {"moves": [["out/out.tar", 5]]},
+        {"moves": {"a": 1}},
+        {"reasons": [[99, "x"]]},
+        {"reasons": [[-1, "x"]]},
+        {"asked": {}},
+    ],
+)
+def test_records_of_another_form(begun: Path, record: Any) -> None:
+    """They are refused in words that say the way out; --restart gets on without them."""
+    folder = begun.parent
+    _add(begun, record)
+
+    with pytest.raises(Refused, match=r"record 5.*--restart"):
+        pack(folder / "source", folder / "out.tar")
+    assert pack(folder / "source", folder / "out.tar", restart=True).items == 8
+    assert not list(folder.glob(".*"))
+
+
+def _linked(partial: Path, name: str) -> Path:
+    """Put a link to the victim's file or folder in the place of one of the pack's."""
+    place = partial / name
+    if place.is_dir():
+        place.rename(partial / "aside")
+    place.unlink(missing_ok=True)
+    place.symlink_to(partial.parent / "victim" / name)
+    return place
+
+
+def _second_name(partial: Path, name: str) -> Path:
+    place = partial / name
+    place.unlink(missing_ok=True)
+    place.hardlink_to(partial.parent / "victim" / name)
+    return place
+
+
+def _whole_folder(partial: Path, name: str) -> Path:
+    partial.rename(partial.with_name("real"))
+    partial.symlink_to(partial.parent / ("real" if name == "journal" else "victim"))
+    return partial
+
+
+def _pipe(partial: Path, name: str) -> Path:
+    place = partial / name
+    place.unlink(missing_ok=True)
+    os.mkfifo(place)
+    return place
+
+
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize(
+    ("planted", "name"),
+    [
+        *((_linked, name) for name in ("journal", "lock", "out", "spool-00000", "spool-00007")),
+        (_second_name, "spool-00000"),
+        (_second_name, "journal"),
+        (_whole_folder, "victim"),
+        (_whole_folder, "journal"),
+        *((_pipe, name) for name in ("journal", "lock", "spool-00000")),
+    ],
+)
+def test_planted_files(
+    begun: Path, planted: Callable[[Path, str], Path], name: str, restart: bool
+) -> None:
+    """A link, a second name of a file or a pipe in the place of a pack's own ends it untouched."""
+    folder = begun.parent
+    (folder / "victim" / "spool-00007").write_bytes(b"private")
+    place = planted(begun, name)
+    before = sums(folder)
+
+    with pytest.raises(Refused, match=r"(link|regular file).*remove it") as caught:
+        pack(folder / "source", folder / "out.tar", restart=restart)
+
+    assert str(place.relative_to(folder)) in str(caught.value)
+    assert {**sums(folder), **before} == sums(folder)
+    assert not (folder / "out.tar").exists()
+
+
+def test_nothing_is_made_through_a_link_that_leads_nowhere(tmp_path: Path) -> None:
+    """Neither the folder nor the lock in it comes to be somewhere else."""
+    source = make_source(tmp_path / "source")
+    (tmp_path / ".out.tar.partial").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(Refused, match="is a link"):
+        pack(source, tmp_path / "out.tar")
+    (tmp_path / ".out.tar.partial").unlink()
+    (tmp_path / ".out.tar.partial").mkdir()
+    (tmp_path / ".out.tar.partial" / "lock").symlink_to(tmp_path / "elsewhere")
+
+    with pytest.raises(Refused, match="is a link"):
+        pack(source, tmp_path / "out.tar")
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_file_in_the_place_of_the_folder(tmp_path: Path) -> None:
+    """It is named, and stays."""
+    (tmp_path / ".out.tar.partial").write_bytes(b"mine")
+
+    with pytest.raises(Refused, match=r"\.out\.tar\.partial is a link, or no folder"):
+        pack(make_source(tmp_path / "source"), tmp_path / "out.tar")
+    assert (tmp_path / ".out.tar.partial").read_bytes() == b"mine"
+
+
+def test_what_else_is_in_the_folder_stays(tmp_path: Path) -> None:
+    """Only what a pack itself has made is removed when it is done."""
+    partial = tmp_path / ".out.tar.partial"
+    partial.mkdir()
+    (partial / "spool-notes").write_bytes(b"mine")
+
+    pack(make_source(tmp_path / "source"), tmp_path / "out.tar")
+
+    assert sums(partial).keys() == {"spool-notes"}
+
+
+def test_the_folder_is_closed_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While it is there, other users can neither look into it nor put anything there."""
+    modes = []
+    run = job._Job.run
+
+    def noted(self: Any) -> Any:
+        modes.append((tmp_path / ".out.tar.partial").stat().st_mode & 0o777)
+        return run(self)
+
+    monkeypatch.setattr(job._Job, "run", noted)
+    pack(make_source(tmp_path / "source"), tmp_path / "out.tar")
+
+    assert modes == [0o700]
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give files away"
+)
+@pytest.mark.parametrize("name", ["", "journal", "spool-00000", "lock"])
+@pytest.mark.parametrize("restart", [False, True])
+def test_files_of_another_user(begun: Path, name: str, restart: bool) -> None:
+    """The folder of a pack, and all that is in it, must be this user's."""
+    os.chown(begun / name, 12345, -1)
+
+    with pytest.raises(Refused, match="belongs to another user"):
+        pack(begun.parent / "source", begun.parent / "out.tar", restart=restart)
+    assert (begun / name).exists()
+
+
+def test_a_list_of_bad_items_replaces_a_link(tmp_path: Path) -> None:
+    """What the link led to stays as it is."""
+    source = make_source(tmp_path / "source", damaged=True)
+    target = tmp_path / "out.tar"
+    with pytest.raises(ValueError, match="items are bad"):
+        pack(source, target)
+    listed = (tmp_path / "out.tar.bad.csv").read_bytes()
+    (tmp_path / "victim").write_bytes(b"private")
+    (tmp_path / "out.tar.bad.csv").unlink()
+    (tmp_path / "out.tar.bad.csv").symlink_to(tmp_path / "victim")
+
+    with pytest.raises(ValueError, match="items are bad"):
+        pack(source, target)
+
+    assert (tmp_path / "victim").read_bytes() == b"private"
+    assert not (tmp_path / "out.tar.bad.csv").is_symlink()
+    assert (tmp_path / "out.tar.bad.csv").read_bytes() == listed
+
+
+@pytest.mark.parametrize("moment", ["before the lock is opened", "after it is locked"])
+def test_the_folder_goes_while_it_is_being_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """Another pack that ends just then removes it: it is made again, and taken."""
+    folder = tmp_path / "work"
+    left = 3
+
+    def vanish() -> None:
+        nonlocal left
+        if left:
+            left -= 1
+            (folder / "lock").unlink(missing_ok=True)
+            folder.rmdir()
+
+    own, locked = lock.open_own, lock._lock
+
+    def opened(path: Path, flags: int) -> int:
+        if moment.startswith("before"):
+            vanish()
+        return own(path, flags)
+
+    def taken(handle: int) -> None:
+        locked(handle)
+        if moment.startswith("after"):
+            vanish()
+
+    monkeypatch.setattr(lock, "open_own", opened)
+    monkeypatch.setattr(lock, "_lock", taken)
+    with Lock(folder):
+        assert left == 0
+        with pytest.raises(Locked), Lock(folder):
+            pass
+
+
+def test_the_folder_goes_between_two_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was there when it was to be made, and gone a moment later."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    make = os.mkdir
+
+    def mkdir(path: Any, mode: int = 0o777, **options: Any) -> None:
+        try:
+            make(path, mode, **options)
+        except FileExistsError:
+            folder.rmdir()
+            raise
+
+    monkeypatch.setattr(os, "mkdir", mkdir)
+    with Lock(folder):
+        assert (folder / "lock").exists()
+
+
+def test_what_comes_after_the_lock_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pack that ends removes nothing of the one that has taken its folder over meanwhile."""
+    partial = tmp_path / ".out.tar.partial"
+    unlink = Path.unlink
+
+    def taken_over(path: Path, missing_ok: bool = False) -> None:
+        unlink(path, missing_ok)
+        if path == partial / "lock":
+            monkeypatch.undo()
+            (partial / "out").mkdir()
+            (partial / "lock").touch()
+            (partial / "out" / "theirs").touch()
+
+    monkeypatch.setattr(Path, "unlink", taken_over)
+    pack(make_source(tmp_path / "source"), tmp_path / "out.tar")
+
+    assert sums(partial).keys() == {"lock", "out/theirs"}

@@ -1,0 +1,566 @@
+"""`Loader` where torch's DataLoader was: its arguments, what is read of it, its samplers."""
+
+from __future__ import annotations
+
+import copy
+import multiprocessing
+import os
+import pickle
+import random
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from loading import (  # noqa: E402
+    PROCESSES,
+    Pictures,
+    Plain,
+    copies,
+    drawing,
+    indices,
+    same,
+    script,
+    targets,
+)
+from torch.utils.data import (  # noqa: E402
+    BatchSampler,
+    DataLoader,
+    DistributedSampler,
+    RandomSampler,
+    SequentialSampler,
+    default_collate,
+    get_worker_info,
+)
+
+from fastdecode.torch import DevicePrefetcher  # noqa: E402
+from fastdecode.torch.loader import Loader  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore:num_workers=", *(f"{w}" for w in PROCESSES))
+
+READ = (
+    "dataset",
+    "batch_size",
+    "sampler",
+    "batch_sampler",
+    "num_workers",
+    "pin_memory",
+    "drop_last",
+    "generator",
+    "collate_fn",
+)
+
+
+def own(index: int) -> Any:
+    return torch.tensor(index)
+
+
+def shuffled(epoch: int, count: int = 23) -> list[int]:
+    """Return the order of torch's sampler in an epoch."""
+    sampler = DistributedSampler(range(count), 1, 0)
+    sampler.set_epoch(epoch)
+    return list(sampler)
+
+
+# Arguments
+
+
+def test_the_line_that_people_type_works() -> None:
+    """With DataLoader's arguments, `Loader` has as many threads, which give its own batches."""
+    with Loader(Pictures(), 4, shuffle=True, num_workers=3, pin_memory=True) as loader:
+        assert (loader.threads, loader.workers) == (3, 0)
+        found = copies(loader)
+    with Loader(Pictures(), 4, shuffle=True, threads=1) as loader:
+        assert same(found, copies(loader))
+
+
+def test_num_workers_are_processes_where_the_dataset_needs_them() -> None:
+    """For draws that are not its own to control, or samples of any kind, they stay processes."""
+    for dataset in (Plain(own, 6), Pictures(drawing, count=6)):
+        loader = Loader(dataset, 2, num_workers=2)
+
+        assert (loader.threads, loader.workers) == (0, 2)
+    zero = Loader(Plain(own, 6), 2, num_workers=0)
+
+    assert (zero.threads, zero.workers) == (0, 0)
+    assert [batch.tolist() for batch in zero] == [[0, 1], [2, 3], [4, 5]]
+
+
+def test_that_they_are_threads_is_said_once() -> None:
+    """The first `Loader` of a process says so, in the caller's line, and no other one does."""
+    with script(
+        "for _ in range(2):\n"
+        "    Loader(loading.Pictures(), 4, num_workers=2)\n"
+        "Loader(loading.Pictures(), 4, num_workers=3)\n"
+    ) as process:
+        _, told = process.communicate(timeout=120)
+
+    assert process.returncode == 0
+    assert told.count("num_workers=") == 1
+    assert told.startswith("<string>:")
+    assert "workers= asks for processes" in told
+
+
+def test_batches_of_a_batch_sampler() -> None:
+    """Each list of indices is a batch, of whatever length, by threads and by processes."""
+    lists = [[3], [0, 5, 5], [22, 1]]
+    for how in ({"threads": 0}, {"threads": 2}, {"workers": 1}):
+        with Loader(Pictures(), batch_sampler=lists, **how) as loader:
+            batches = copies(loader)
+
+            assert targets(batches) == lists
+            assert len(loader) == 3
+            assert loader.batch_size is None
+        first, second = batches[1][0][1:]
+        assert not torch.equal(first, second)  # drawn for twice
+
+
+def test_batch_sampler_is_resumed_in_the_middle() -> None:
+    """The state holds the batches that a random batch sampler gave."""
+
+    def loader() -> Loader:
+        batches = BatchSampler(RandomSampler(Pictures()), 4, drop_last=False)
+        return Loader(Pictures(), batch_sampler=batches, threads=1)
+
+    with loader() as first:
+        epoch = iter(first)
+        given = copies([next(epoch), next(epoch)])
+        state = first.state_dict()
+        rest = copies(epoch)
+    with loader() as second:
+        second.load_state_dict(state)
+
+        assert same(copies(second), rest)
+    assert sorted(indices(given + rest)) == list(range(23))
+    with (
+        Loader(Pictures(), 4, sampler=range(23), threads=1) as other,
+        pytest.raises(ValueError, match="sampler"),
+    ):
+        other.load_state_dict(state)
+
+
+def test_empty_batch_of_a_sampler_is_refused() -> None:
+    """It is an error that names the batch, and not a wait without end."""
+    with (
+        Loader(Pictures(), batch_sampler=[[1], []], threads=1) as loader,
+        pytest.raises(ValueError, match="empty batch: number 1"),
+    ):
+        iter(loader)
+
+
+def test_generator_gives_the_seed() -> None:
+    """Generators in the same state give the same batches; the same one gives others each time."""
+
+    def epoch(generator: Any) -> list[Any]:
+        with Loader(Pictures(), 4, shuffle=True, threads=1, generator=generator) as loader:
+            assert loader.generator is generator
+            return copies(loader)
+
+    generator = torch.Generator().manual_seed(7)
+    first, second = epoch(generator), epoch(generator)
+
+    assert same(first, epoch(torch.Generator().manual_seed(7)))
+    assert not same(first, second)
+    assert not same(first, epoch(torch.Generator().manual_seed(8)))
+
+
+def test_generator_of_each_rank_may_not_shuffle() -> None:
+    """Ranks that shuffle by seeds of their own would lose items: that is refused."""
+    generator = torch.Generator()
+    ranks = {"rank": 0, "world_size": 2, "threads": 1}
+    loader = Loader(Pictures(), 4, shuffle=True, generator=generator, **ranks)
+
+    with pytest.raises(ValueError, match="seed="):
+        iter(loader)
+    with Loader(Pictures(), 4, sampler=[1, 2], generator=generator, **ranks) as sampled:
+        assert indices(sampled) == [1, 2]
+
+
+def test_default_collate_is_what_is_done_anyway() -> None:
+    """Named, torch's own collate_fn changes nothing: images go straight into the batch."""
+    with Loader(Pictures(), 4, threads=1, collate_fn=default_collate) as loader:
+        found = copies(loader)
+
+        assert loader.collate_fn is default_collate
+    with Loader(Pictures(), 4, threads=1) as loader:
+        assert same(found, copies(loader))
+        assert loader.collate_fn is default_collate
+        loader.collate_fn = len
+        assert list(loader) == [4, 4, 4, 4, 4, 3]
+        loader.collate_fn = default_collate
+        loader.set_epoch(0)
+        assert same(found, copies(loader))
+
+
+def test_the_other_arguments_mean_what_they_can() -> None:
+    """`prefetch_factor` is `prefetch`, `timeout=0` no limit, and threads persist anyway."""
+    with Loader(
+        Pictures(count=6),
+        3,
+        num_workers=2,
+        prefetch_factor=5,
+        timeout=0,
+        persistent_workers=True,
+        worker_init_fn=None,
+        multiprocessing_context=None,
+        in_order=True,
+        pin_memory_device="",
+        shuffle=None,
+    ) as loader:
+        assert loader.prefetch == loader.prefetch_factor == 5
+        assert loader.timeout == 0
+        assert indices(loader) == list(range(6))
+
+
+_begun: list[int] = []
+
+
+def begin(number: int) -> None:
+    """Do in a worker what users do there: look at the dataset, prepare, keep the number."""
+    info = get_worker_info()
+    info.dataset.make.salt = 100 * (info.id + 1)
+    _begun.append(number)
+
+
+class Salted:
+    """Makes samples of what `worker_init_fn` has prepared."""
+
+    salt = 0
+
+    def __call__(self, index: int) -> Any:
+        spawned = "Spawn" in type(multiprocessing.current_process()).__name__
+        return torch.tensor([index, self.salt, len(_begun), spawned])
+
+
+@pytest.mark.parametrize(
+    ("context", "workers", "rows"),
+    [
+        ("spawn", 1, [[0, 100, 1, 1], [1, 100, 1, 1]]),
+        pytest.param(
+            multiprocessing.get_context("fork") if hasattr(os, "fork") else None,
+            2,
+            [[0, 100, 1, 0], [1, 200, 1, 0], [2, 100, 1, 0], [3, 200, 1, 0]],
+            marks=pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork"),
+        ),
+    ],
+)
+def test_worker_init_fn_prepares_worker_processes(
+    context: Any, workers: int, rows: list[list[int]]
+) -> None:
+    """It is called once in each, finds the user's dataset there, and they begin as was asked."""
+    with Loader(
+        Plain(Salted(), len(rows)),
+        1,
+        num_workers=workers,
+        worker_init_fn=begin,
+        multiprocessing_context=context,
+        persistent_workers=True,
+    ) as loader:
+        found = [batch[0].tolist() for batch in loader]
+
+    assert found == rows
+    assert _begun == []  # not here: it was another process
+
+
+def never(number: int) -> None:
+    raise AssertionError(f"worker {number} is none")
+
+
+def test_worker_init_fn_has_nothing_to_prepare_in_threads() -> None:
+    """Threads are no worker processes: the function that seeds those is not called."""
+    with Loader(Pictures(count=4), 2, num_workers=2, worker_init_fn=never) as loader:
+        assert indices(loader) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"in_order": False}, "in_order=False has no meaning here"),
+        ({"pin_memory_device": "cuda"}, "device="),
+        ({"batch_size": None}, "batch_size=1"),
+        ({"batch_sampler": [[1]], "batch_size": 4}, "leave out batch_size"),
+        ({"batch_sampler": [[1]], "shuffle": True}, "leave out batch_size"),
+        ({"batch_sampler": [[1]], "drop_last": True}, "leave out batch_size"),
+        ({"num_workers": 2, "threads": 2}, "give only one"),
+        ({"num_workers": 2, "workers": 2}, "give only one"),
+        ({"num_workers": -1}, "num_workers must be an integer"),
+        ({"num_workers": "8"}, "num_workers must be an integer"),
+        ({"prefetch_factor": 0}, "prefetch_factor must be"),
+        ({"prefetch_factor": 3, "prefetch": 4}, "give only one"),
+        ({"generator": torch.Generator(), "seed": 3}, "give only one"),
+        ({"multiprocessing_context": "threads"}, "multiprocessing_context must be one of"),
+        ({"timeout": -1}, "timeout"),
+    ],
+)
+def test_what_has_no_meaning_is_refused(options: dict[str, Any], said: str) -> None:
+    """The message names the argument, and what to do instead."""
+    with pytest.raises(ValueError, match=said):
+        Loader(Pictures(), **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"colate_fn": len}, "no argument 'colate_fn'"),
+        ({"worker_init_fn": 3}, "worker_init_fn must be a function"),
+        ({"generator": 3}, "generator must be a torch.Generator"),
+    ],
+)
+def test_what_is_no_argument_is_refused(options: dict[str, Any], said: str) -> None:
+    """A word that is none, or a thing of the wrong kind, is a TypeError."""
+    with pytest.raises(TypeError, match=said):
+        Loader(Pictures(), **options)
+
+
+# What others read
+
+
+def test_what_training_libraries_read() -> None:
+    """`Loader` and a `DevicePrefetcher` around it have the attributes of torch's DataLoader."""
+    pictures = Pictures()
+    for options in ({}, {"shuffle": True, "drop_last": True}, {"sampler": RandomSampler(pictures)}):
+        ours = Loader(pictures, 4, threads=2, **options)
+        theirs = DataLoader(pictures, 4, num_workers=2, **options)
+        wrapped = DevicePrefetcher(ours, "cpu")
+
+        for name in READ:
+            value, wanted = getattr(ours, name), getattr(theirs, name)
+            if name in ("sampler", "batch_sampler"):
+                assert len(value) == len(wanted) or options.get("drop_last")
+                assert isinstance(value, type(wanted))
+                assert type(getattr(wrapped, name)) is type(value)
+            else:
+                assert value == wanted, name
+                assert getattr(wrapped, name) == value
+    with pytest.raises(AttributeError, match="shuffle"):
+        _ = wrapped.shuffle
+    assert not hasattr(DevicePrefetcher([1, 2], "cpu"), "sampler")
+
+
+def test_samplers_of_its_own_give_what_comes() -> None:
+    """`sampler` and `batch_sampler` give the indices of the epoch that comes next, on this rank."""
+    for options in ({}, {"drop_last": True}, {"rank": 1, "world_size": 2}):
+        with Loader(Pictures(), 4, shuffle=True, threads=1, seed=3, **options) as loader:
+            for _ in range(2):
+                listed, batches = list(loader.sampler), list(loader.batch_sampler)
+
+                assert len(loader.batch_sampler) == len(loader)
+                assert len(loader.sampler) == len(listed)
+                found = targets(loader)
+                assert batches == found
+                assert listed == [index for batch in found for index in batch]
+
+
+def test_set_epoch_of_its_own_sampler_is_the_loaders() -> None:
+    """A loop that calls `loader.sampler.set_epoch(k)`, as for torch's, trains on epoch k."""
+    with Loader(Pictures(), 4, shuffle=True, threads=1) as loader:
+        epochs = [copies(loader) for _ in range(3)]
+    for sampler_of in (lambda loader: loader.sampler, lambda loader: loader.batch_sampler.sampler):
+        with Loader(Pictures(), 4, shuffle=True, threads=1) as loader:
+            sampler = sampler_of(loader)
+            sampler.set_epoch(2)
+
+            assert loader.epoch == 2
+            assert same(copies(loader), epochs[2])
+            sampler.set_epoch(0)
+            assert same(copies(loader), epochs[0])
+
+
+def test_a_loader_whose_sampler_was_looked_at_ends_when_it_is_dropped() -> None:
+    """Handing out samplers of its own ties no knot: the loader goes with its last reference."""
+    import weakref
+
+    loader = Loader(Pictures(), 4, threads=1)
+    list(loader.sampler)
+    assert isinstance(loader.sampler, SequentialSampler)
+    gone = weakref.ref(loader)
+    del loader
+
+    assert gone() is None
+
+
+# Samplers of the caller's
+
+
+def resumed(epochs: list[int], **options: Any) -> tuple[list[list[int]], Any]:
+    """Return the orders of a loop that sets the sampler's epoch, as torch's manual says."""
+    sampler = DistributedSampler(range(23), 1, 0)
+    with Loader(Pictures(), 4, sampler=sampler, threads=1, **options) as loader:
+        orders = []
+        for epoch in epochs:
+            sampler.set_epoch(epoch)
+            orders.append(indices(loader))
+        return orders, sampler
+
+
+@pytest.mark.parametrize("epochs", [[0, 1, 2], [5, 6, 7], [0, 0, 1, 1], [3, 3, 0], [300, 301, 300]])
+def test_epoch_that_the_caller_sets_is_left_alone(epochs: list[int]) -> None:
+    """A script that resumes at epoch k, or takes one twice, gets torch's orders of those epochs."""
+    orders, sampler = resumed(epochs)
+
+    assert orders == [shuffled(epoch) for epoch in epochs]
+    assert sampler.epoch == epochs[-1]
+
+
+def test_random_draws_are_those_of_the_callers_epoch() -> None:
+    """Resumed at epoch 5, crops are those that epoch 5 would have had without a break."""
+    sampler = DistributedSampler(range(23), 1, 0, shuffle=False)
+    with Loader(Pictures(), 4, sampler=sampler, threads=1) as loader:
+        sampler.set_epoch(5)
+        found = copies(loader)
+        loader.set_epoch(5)
+
+        assert same(found, copies(loader))
+        assert not same(found, copies(loader))
+
+
+def test_epoch_that_was_set_before_there_was_a_loader() -> None:
+    """A sampler that comes with an epoch is the caller's from the beginning."""
+    sampler = DistributedSampler(range(23), 1, 0)
+    sampler.set_epoch(4)
+    with Loader(Pictures(), 4, sampler=sampler, threads=1) as loader:
+        assert loader.epoch == 4
+        assert indices(loader) == indices(loader) == shuffled(4)  # as with torch's DataLoader
+        sampler.set_epoch(6)
+        assert indices(loader) == shuffled(6)
+
+
+def test_without_the_callers_doing_the_epochs_are_counted() -> None:
+    """Nobody calls `set_epoch`: each epoch has an order of its own, in two loaders alike."""
+    sampler = DistributedSampler(range(23), 1, 0)
+    with (
+        Loader(Pictures(), 4, sampler=sampler, threads=1) as one,
+        Loader(Pictures(), 4, sampler=sampler, threads=1) as two,
+    ):
+        for epoch in range(3):
+            assert indices(one) == shuffled(epoch)
+            assert indices(two) == shuffled(epoch)
+
+
+def test_the_loaders_own_set_epoch_reaches_the_sampler() -> None:
+    """Who is told last counts: `Loader.set_epoch` after the sampler's, or the other way round."""
+    sampler = DistributedSampler(range(23), 1, 0)
+    with Loader(Pictures(), 4, sampler=sampler, threads=1) as loader:
+        sampler.set_epoch(5)
+        loader.set_epoch(2)
+        assert indices(loader) == shuffled(2)
+        assert indices(loader) == shuffled(3)
+        sampler.set_epoch(8)
+        assert indices(loader) == shuffled(8)
+
+
+def test_iterator_that_was_only_looked_at_is_no_epoch() -> None:
+    """Libraries make one to see that it goes: dropped without a batch, it takes no epoch away."""
+    with Loader(Pictures(), 4, shuffle=True, threads=1) as loader:
+        epochs = [copies(loader) for _ in range(3)]
+    for options in ({"threads": 0}, {"threads": 2}, {"workers": 1}):
+        with Loader(Pictures(), 4, shuffle=True, **options) as loader:
+            for epoch in epochs[:2]:
+                iter(loader)
+                iter(loader)
+                assert same(copies(loader), epoch)
+
+
+def test_epoch_may_be_named_behind_its_iterator() -> None:
+    """As Lightning does: an iterator that has given nothing yet begins the epoch named then."""
+    with Loader(Pictures(), 4, shuffle=True, threads=1) as loader:
+        epochs = [copies(loader) for _ in range(4)]
+    for named in (0, 2, 3):
+        with Loader(Pictures(), 4, shuffle=True, threads=2) as loader:
+            batches = iter(loader)
+            loader.set_epoch(1)
+            loader.set_epoch(named)
+            first = copies([next(batches)])
+            state = loader.state_dict()
+
+            assert (state["epoch"], state["batch"]) == (named, 1)
+            assert same([*first, *copies(batches)], epochs[named])
+            assert loader.epoch == named + 1
+    sampler = DistributedSampler(range(23), 1, 0)
+    with Loader(Pictures(), 4, sampler=sampler, threads=1) as loader:
+        batches = iter(loader)
+        sampler.set_epoch(6)
+        assert indices(batches) == shuffled(6)
+
+
+def test_iterators_that_were_asked_keep_their_epoch() -> None:
+    """Naming an epoch, or making another iterator, changes nothing for one that is in use."""
+    with Loader(Pictures(), 4, shuffle=True, threads=1) as loader:
+        epochs = [copies(loader) for _ in range(3)]
+        loader.set_epoch(0)
+        used, unused = iter(loader), iter(loader)
+        first = copies([next(used)])
+        loader.set_epoch(0)
+        again = copies(loader)
+
+        assert same([*first, *copies(used)], epochs[0])
+        assert same(again, epochs[0])
+        assert same(copies(unused), epochs[1])
+
+
+def test_resuming_in_mid_epoch_beside_the_sampler() -> None:
+    """The state's epoch continues where it stood, when the script sets that epoch, too."""
+    sampler = DistributedSampler(range(23), 1, 0)
+    with Loader(Pictures(), 4, sampler=sampler, threads=1) as loader:
+        sampler.set_epoch(3)
+        epoch = iter(loader)
+        next(epoch)
+        state = loader.state_dict()
+        rest = indices(epoch)
+    again = DistributedSampler(range(23), 1, 0)
+    with Loader(Pictures(), 4, sampler=again, threads=1) as loader:
+        loader.load_state_dict(state)
+        again.set_epoch(3)
+        assert indices(loader) == rest
+        again.set_epoch(4)
+        assert indices(loader) == shuffled(4)
+
+
+def test_sampler_inside_a_batch_sampler_is_left_alone_too() -> None:
+    """A BatchSampler of torch has no `set_epoch`: its sampler's is the caller's to call."""
+    sampler = DistributedSampler(range(23), 1, 0)
+    batches = BatchSampler(sampler, 4, drop_last=False)
+    with Loader(Pictures(), batch_sampler=batches, threads=1) as loader:
+        sampler.set_epoch(7)
+        assert indices(loader) == shuffled(7)
+        assert loader.sampler is sampler
+    with Loader(Pictures(), batch_sampler=BatchSampler(range(23), 4, False), threads=1) as loader:
+        assert indices(loader) == list(range(23))
+
+
+class Epochs:
+    """A sampler of somebody's own, which calls its epoch by another name."""
+
+    def __init__(self) -> None:
+        self._epoch = 0
+
+    def __iter__(self) -> Any:
+        return iter(random.Random(self._epoch).sample(range(23), 23))
+
+    def set_epoch(self, epoch: int) -> None:
+        self._epoch = epoch
+
+
+def test_somebodys_own_sampler_is_left_alone_too() -> None:
+    """It is told by its attribute, whether that is called epoch or _epoch."""
+    sampler = Epochs()
+    with Loader(Pictures(), 4, sampler=sampler, threads=1) as loader:
+        for epoch in (9, 9, 10):
+            sampler.set_epoch(epoch)
+            assert indices(loader) == random.Random(epoch).sample(range(23), 23)
+
+
+def test_samplers_epoch_stays_a_number_that_can_be_saved() -> None:
+    """One that the caller sets stays as it is; one that the loader counts is pickled as an int."""
+    sampler = DistributedSampler(range(23), 1, 0)
+    with Loader(Pictures(), 4, sampler=sampler, threads=1) as loader:
+        sampler.set_epoch(0)
+        indices(loader)
+        assert type(sampler.epoch) is int
+        loader.set_epoch(1)
+        indices(loader)
+
+    assert sampler.epoch == 1
+    assert type(pickle.loads(pickle.dumps(sampler)).epoch) is int
+    assert type(copy.deepcopy(sampler).epoch) is int

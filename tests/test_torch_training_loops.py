@@ -1,0 +1,284 @@
+"""The loops of training libraries, run as they are, with `Loader` in place of DataLoader.
+
+Each needs its library. Two are scripts that no package holds: `FASTDECODE_TIMM` and
+`FASTDECODE_TORCHVISION` name checkouts of huggingface/pytorch-image-models and pytorch/vision.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from loading import Pictures, encoded, indices, targets  # noqa: E402
+from torch import nn  # noqa: E402
+
+import fastdecode  # noqa: E402
+from fastdecode.torch import DevicePrefetcher, Loader  # noqa: E402
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore"),  # of the libraries' own, which are many
+]
+COUNT = 11
+
+
+def training(**options: Any) -> Loader:
+    return Loader(
+        Pictures(count=COUNT), 4, **{"shuffle": True, "num_workers": 2, "seed": 3, **options}
+    )
+
+
+def orders(epochs: int) -> list[list[int]]:
+    with training() as loader:
+        return [indices(loader) for _ in range(epochs)]
+
+
+class Net(nn.Module):
+    """Learns nothing much, and keeps account of what it was shown."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3 * 24 * 24, COUNT)
+
+    def forward(self, images: Any) -> Any:
+        return self.layer(images.flatten(1))
+
+
+def lightning_parts(tmp_path: Path) -> tuple[Any, Any]:
+    """Return a class of models that note what they see, and what makes trainers."""
+    lightning = pytest.importorskip("lightning", exc_type=ImportError)
+
+    class Module(lightning.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = Net()
+            self.seen: dict[str, list[list[int]]] = {"train": [], "val": [], "test": []}
+
+        def noted(self, stage: str, batch: Any) -> Any:
+            images, labels = batch
+            self.seen[stage][-1] += labels.tolist()
+            return nn.functional.cross_entropy(self.net(images), labels)
+
+        def on_train_epoch_start(self) -> None:
+            self.seen["train"].append([])
+
+        def on_validation_epoch_start(self) -> None:
+            self.seen["val"].append([])
+
+        def on_test_epoch_start(self) -> None:
+            self.seen["test"].append([])
+
+        def training_step(self, batch: Any) -> Any:
+            return self.noted("train", batch)
+
+        def validation_step(self, batch: Any) -> None:
+            self.noted("val", batch)
+
+        def test_step(self, batch: Any) -> None:
+            self.noted("test", batch)
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.SGD(self.parameters(), 0.01)
+
+    def trainer(**options: Any) -> Any:
+        quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
+        return lightning.Trainer(
+            accelerator="cpu", default_root_dir=tmp_path, **{**quiet, **options}
+        )
+
+    return Module, trainer
+
+
+@pytest.mark.parametrize("wrap", [lambda loader: loader, lambda one: DevicePrefetcher(one, "cpu")])
+def test_lightning_fits_validates_and_tests(tmp_path: Path, wrap: Any) -> None:
+    """Its Trainer takes loaders for all three, with the orders of the loader's own epochs."""
+    module, trainer = lightning_parts(tmp_path)
+    model = module()
+    whole = wrap(Loader(Pictures(count=COUNT), 4, num_workers=2))
+    one = trainer(max_epochs=3, enable_checkpointing=False)
+    one.fit(model, wrap(training()), whole)
+    one.test(model, whole)
+
+    assert model.seen["train"] == orders(3)
+    assert model.seen["val"][-3:] == [list(range(COUNT))] * 3
+    assert model.seen["test"] == [list(range(COUNT))]
+
+
+def test_lightning_resumes_with_the_orders_that_follow(tmp_path: Path) -> None:
+    """A run that goes on from a checkpoint after two epochs trains on the third's order."""
+    module, trainer = lightning_parts(tmp_path)
+    first = trainer(max_epochs=2)
+    first.fit(module(), training())
+    model = module()
+    trainer(max_epochs=4).fit(
+        model, training(), ckpt_path=first.checkpoint_callback.best_model_path
+    )
+
+    assert model.seen["train"] == orders(4)[2:]
+
+
+def test_lightning_overfits_and_keeps_the_callers_sampler(tmp_path: Path) -> None:
+    """`overfit_batches` takes a loader in order; a sampler's epochs are Lightning's to set."""
+    module, trainer = lightning_parts(tmp_path)
+    model = module()
+    trainer(max_epochs=2, overfit_batches=2).fit(model, training(shuffle=False))
+    assert model.seen["train"] == [list(range(8))] * 2
+
+    sampler = torch.utils.data.DistributedSampler(range(COUNT), 1, 0)
+    model = module()
+    trainer(max_epochs=3).fit(model, training(shuffle=False, sampler=sampler))
+    wanted = []
+    for epoch in range(3):
+        sampler.set_epoch(epoch)
+        wanted.append(list(sampler))
+    assert model.seen["train"] == wanted
+
+
+def test_accelerate_prepares_and_goes_on() -> None:
+    """`prepare` takes the loader as it is; `skip_first_batches` leaves out what was trained on."""
+    accelerate = pytest.importorskip("accelerate", exc_type=ImportError)
+    accelerator = accelerate.Accelerator(cpu=True)
+    net = Net()
+    optimizer = torch.optim.SGD(net.parameters(), 0.01)
+    with training() as loader:
+        net, optimizer, prepared = accelerator.prepare(net, optimizer, loader)
+        seen = []
+        for _ in range(2):
+            for images, labels in prepared:
+                seen += labels.tolist()
+                loss = nn.functional.cross_entropy(net(images), labels)
+                accelerator.backward(loss)
+                optimizer.step()
+                optimizer.zero_grad()
+        assert seen == [index for order in orders(2) for index in order]
+
+        rest = accelerate.skip_first_batches(training(workers=0, num_workers=0), 1)
+        assert targets(rest) == targets(training())[1:]
+
+
+def class_folders(root: Path) -> Path:
+    """Write small photos of two classes, to train on and to validate."""
+    for number, data in enumerate(encoded()):
+        folder = root / ("val" if number % 3 == 0 else "train") / f"class{number % 2}"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{number}.jpg").write_bytes(data)
+    return root
+
+
+_SUBSTITUTED = """
+import runpy, sys
+import torch.utils.data
+from fastdecode.torch import ImageFolder, Loader
+
+made = []
+
+
+class Noted(Loader):
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        made.append(self)
+        self.batches = 0
+
+    def __iter__(self):
+        for batch in super().__iter__():
+            self.batches += 1
+            yield batch
+
+# REPLACE
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+for loader in made:
+    print("LOADER", type(loader.dataset).__name__, loader.num_workers, loader.batches, len(loader))
+"""
+
+
+def ran(replace: str, script: Path, *arguments: str, folder: Path) -> list[list[str]]:
+    """Run a script with its DataLoader replaced; return what its loaders tell."""
+    code = _SUBSTITUTED.replace("# REPLACE", replace)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code, str(script), *arguments],
+        cwd=folder,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(
+                [str(script.parent), str(Path(fastdecode.__file__).parents[1])]
+            ),
+        },
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    return [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("LOADER ")]
+
+
+def checkout(variable: str, script: str) -> Path:
+    root = os.environ.get(variable)
+    if not root:
+        pytest.skip(f"{variable} names no checkout with {script}")
+    return Path(root) / script
+
+
+@pytest.mark.parametrize("options", [[], ["--no-prefetcher", "--no-aug"]])
+def test_timms_script_trains(tmp_path: Path, options: list[str]) -> None:
+    """Its train.py trains and validates for two epochs, with `ImageFolder` and `Loader`."""
+    pytest.importorskip("timm", exc_type=ImportError)
+    script = checkout("FASTDECODE_TIMM", "train.py")
+    told = ran(
+        "import timm.data.dataset_factory\n"
+        "timm.data.dataset_factory.ImageFolder = ImageFolder\n"
+        "torch.utils.data.DataLoader = Noted",
+        script,
+        *("--data-dir", str(class_folders(tmp_path / "data")), "--dataset", "torch/image_folder"),
+        *("--train-split", "train", "--val-split", "val", "--model", "test_resnet"),
+        *("--num-classes", "2", "--input-size", "3", "32", "32", "--batch-size", "4"),
+        *("--epochs", "2", "--warmup-epochs", "0", "--cooldown-epochs", "0", "--workers", "2"),
+        *("--device", "cpu", "--output", str(tmp_path / "out"), "--experiment", "here", *options),
+        folder=tmp_path,
+    )
+
+    assert told == [
+        ["ImageFolder", "2", "6", "3"],  # 15 images, the incomplete batch left out
+        ["ImageFolder", "2", "4", "2"],
+    ]
+    with (tmp_path / "out" / "here" / "summary.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["epoch"] for row in rows] == ["0", "1"]
+    assert all(math.isfinite(float(row["train_loss"]) + float(row["eval_loss"])) for row in rows)
+
+
+def test_torchvisions_reference_trains_and_resumes(tmp_path: Path) -> None:
+    """The one for classification validates and resumes, too, with `ImageFolder` and `Loader`."""
+    pytest.importorskip("torchvision", exc_type=ImportError)
+    script = checkout("FASTDECODE_TORCHVISION", "references/classification/train.py")
+    arguments = [
+        *("--data-path", str(class_folders(tmp_path / "data")), "--model", "resnet18"),
+        *("--device", "cpu", "-b", "4", "-j", "2", "--output-dir", str(tmp_path / "out")),
+        *("--val-resize-size", "40", "--val-crop-size", "32", "--train-crop-size", "32"),
+    ]
+    replace = (
+        "import torchvision\n"
+        "torchvision.datasets.ImageFolder = ImageFolder\n"
+        "torch.utils.data.DataLoader = Noted"
+    )
+    told = ran(replace, script, *arguments, "--epochs", "2", folder=tmp_path)
+
+    assert told == [["ImageFolder", "2", "8", "4"], ["ImageFolder", "2", "4", "2"]]
+    resume = ["--resume", str(tmp_path / "out" / "checkpoint.pth"), "--epochs", "3"]
+    shutil.rmtree(tmp_path / "data" / "val" / "class0")
+    (tmp_path / "data" / "val" / "class0").mkdir()
+    shutil.copy(next((tmp_path / "data" / "train").rglob("*.jpg")), tmp_path / "data/val/class0")
+    told = ran(replace, script, *arguments, *resume, folder=tmp_path)
+
+    assert told[0][2] == "4"  # the third epoch alone
