@@ -133,12 +133,14 @@ def billion_figures() -> str:
     seconds = _BILLION * cost / 1000 / _CORES
     bits = 8 * _BILLION * content["settings"]["bytes_per_photo"] / seconds
     names = ", ".join(f"`{name}.json`" for name in _ON_RAY.values())
-    busy = load("ray_scaling")["machine"]["load"]
+    machines = [load(name)["machine"] for name in _ON_RAY.values()]
+    least, most = (of(machine["load"] for machine in machines) for of in (min, max))
     return (
         f"{table(head, rows)}\n\n"
         "CPU-s for 1000: of all processes of a cluster of one worker, the driver's among them, "
-        f"decoding and resizing to 224 x 224 ({names} in `bench/results`; the machine's load was "
-        f"{busy:.0f}, which makes every figure larger). Core-hours are 10^9 · CPU-s / 1000 / 3600."
+        f"decoding and resizing to 224 x 224 ({names} in `bench/results`; {machines[0]['cpu']}, "
+        f"with a load of {least:.0f} to {most:.0f}, which makes every figure larger). Core-hours "
+        "are 10^9 · CPU-s / 1000 / 3600."
         f"\n\nFor px500, {_NODES} nodes read {bits / _NODES / 1e9:.1f} Gbit/s each; as files, "
         f"these are {_BILLION / seconds:.0f} GET/s, or {_BILLION / seconds / _PREFIX:.0f} "
         f"prefixes of S3; and a task of 100 000 images is {100 * cost / 60:.1f} minutes of a core."
