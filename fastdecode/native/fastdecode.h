@@ -129,6 +129,13 @@ void fd_decoder_destroy(fd_decoder *decoder);
  * the decoder's own, until its next call. */
 const char *fd_decoder_message(const fd_decoder *decoder);
 
+/* Whether the core's own decoder made the pixels of the last call, and not libjpeg-turbo. */
+int fd_decoder_own(const fd_decoder *decoder);
+
+/* "libjpeg": leave every file to libjpeg-turbo from now on, in all threads; "": only those that the
+ * core's own decoder does not take. FD_ARGUMENT for other names. */
+int fd_use_decoder(const char *name);
+
 /* How often the codec complained in the last call. */
 int64_t fd_decoder_warnings(const fd_decoder *decoder);
 
