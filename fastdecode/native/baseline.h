@@ -85,7 +85,7 @@ typedef int fd_idct(const int16_t *first, const int16_t *second, const uint16_t 
 fd_idct fd_idct_8x8, fd_idct_4x4, fd_idct_2x2, fd_idct_1x1;
 
 #ifdef FD_AVX2
-fd_idct fd_idct_8x8_avx2;
+fd_idct fd_idct_8x8_avx2, fd_idct_4x4_avx2, fd_idct_2x2_avx2;
 #endif
 
 /* ---- colours.c ---- */
@@ -93,7 +93,7 @@ fd_idct fd_idct_8x8_avx2;
 /* What is done with rows of samples, in one set for each set of instructions. All may write whole
  * steps of FD_COLOUR_STEP results, and read as many samples. */
 typedef struct {
-    fd_idct *idct_8x8;
+    fd_idct *idct_8x8, *idct_4x4, *idct_2x2;
 
     /* `count` samples to twice as many; those beside the first and the last are read, too. */
     void (*widen)(uint8_t *out, const uint8_t *in, size_t count);

@@ -84,8 +84,9 @@ static void rgbx_plain(uint8_t *out, const uint8_t *y, const uint8_t *cb, const 
     colours(out, y, cb, cr, count, 4);
 }
 
-const fd_steps fd_steps_plain = {fd_idct_8x8,   widen_plain, widen_between_plain,
-                                 between_plain, rgb_plain,   rgbx_plain};
+const fd_steps fd_steps_plain = {
+    fd_idct_8x8, fd_idct_4x4,         fd_idct_2x2,   /* idct.c */
+    widen_plain, widen_between_plain, between_plain, rgb_plain, rgbx_plain};
 
 /* ---- AVX2 ---- */
 
@@ -235,7 +236,8 @@ AVX2 static void rgb_avx2(uint8_t *out, const uint8_t *y, const uint8_t *cb, con
     }
 }
 
-const fd_steps fd_steps_avx2 = {fd_idct_8x8_avx2, widen_avx2, widen_between_avx2,
-                                between_avx2,     rgb_avx2,   rgbx_avx2};
+const fd_steps fd_steps_avx2 = {
+    fd_idct_8x8_avx2, fd_idct_4x4_avx2,   fd_idct_2x2_avx2, /* idct_avx2.c */
+    widen_avx2,       widen_between_avx2, between_avx2,     rgb_avx2, rgbx_avx2};
 
 #endif

@@ -1,4 +1,4 @@
-/* idct_avx2.c: the 8 by 8 inverse DCT of idct.c for AVX2, a block in each half of a register.
+/* idct_avx2.c: the inverse DCTs of idct.c for AVX2, a block in each half of a register.
  *
  * Numbers have 16 bits, and each product and sum of two of them 32. Blocks whose numbers could leave
  * 16 bits go to idct.c. Shortcuts for blocks with few coefficients were tried: mispredicted, they cost
@@ -10,7 +10,9 @@
 #include "idct.h"
 
 #include <immintrin.h>
+#include <string.h>
 
+#define AVX2 __attribute__((target("avx2")))
 #define INLINE static inline __attribute__((target("avx2"), always_inline))
 
 enum {
@@ -124,28 +126,125 @@ INLINE void store(const __m256i *column, uint8_t *out, size_t stride) {
     }
 }
 
-__attribute__((target("avx2"))) int fd_idct_8x8_avx2(const int16_t *first, const int16_t *second,
-                                                     const uint16_t *quantiser, uint8_t *out,
-                                                     size_t stride) {
-    __m256i row[8], sums = _mm256_setzero_si256();
+/* Both blocks, dequantised. Returns 0 where their numbers might leave 16 bits. */
+INLINE int dequantise(__m256i *row, const int16_t *first, const int16_t *second,
+                      const uint16_t *quantiser) {
+    __m256i sums = _mm256_setzero_si256();
     for (int i = 0; i < FD_SIDE; i++) {
         const __m128i *low = (const __m128i *)(const void *)(first + FD_SIDE * i);
         const __m128i *high = (const __m128i *)(const void *)(second + FD_SIDE * i);
         __m256i steps = _mm256_broadcastsi128_si256(
             _mm_loadu_si128((const __m128i *)(const void *)(quantiser + FD_SIDE * i)));
-        __m256i both =
-            _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128(low)),
-                                    _mm_loadu_si128(high), 1);
+        __m256i both = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128(low)),
+                                               _mm_loadu_si128(high), 1);
         row[i] = _mm256_mullo_epi16(both, steps);
         sums = _mm256_add_epi32(sums, _mm256_madd_epi16(_mm256_abs_epi16(both), steps));
     }
     __m256i large = _mm256_cmpgt_epi32(sums, _mm256_set1_epi32(LARGEST_SUM));
-    if (__builtin_expect(!_mm256_testz_si256(large, large), 0))
+    return __builtin_expect(_mm256_testz_si256(large, large), 1);
+}
+
+AVX2 int fd_idct_8x8_avx2(const int16_t *first, const int16_t *second, const uint16_t *quantiser,
+                          uint8_t *out, size_t stride) {
+    __m256i row[8];
+    if (!dequantise(row, first, second, quantiser))
         return fd_idct_8x8(first, second, quantiser, out, stride);
     transform(row, CONSTANT_BITS - COLUMN_BITS);
     transpose(row);
     transform(row, CONSTANT_BITS + COLUMN_BITS + 3);
     store(row, out, stride);
+    return 1;
+}
+
+/* ---- 4 by 4 ---- */
+
+AVX2 int fd_idct_4x4_avx2(const int16_t *first, const int16_t *second, const uint16_t *quantiser,
+                          uint8_t *out, size_t stride) {
+    enum { COLUMNS = CONSTANT_BITS - COLUMN_BITS + 1, ROWS = CONSTANT_BITS + COLUMN_BITS + 3 + 1 };
+    const __m256i zero = _mm256_setzero_si256();
+    const __m256i half = _mm256_set1_epi32(1 << (COLUMNS - 1));
+    const wide rounding = {half, half};
+    __m256i row[8];
+    if (!dequantise(row, first, second, quantiser))
+        return fd_idct_4x4(first, second, quantiser, out, stride);
+
+    wide even = plus(products(row[0], zero, 1 << (CONSTANT_BITS + 1), 0), rounding);
+    wide more = products(row[2], row[6], F_1_847, -F_0_765);
+    wide b0 = plus(products(row[1], row[3], F_2_562, F_0_899),
+                   products(row[5], row[7], -F_0_601, -F_0_509));
+    wide b1 = plus(products(row[1], row[3], F_1_061, -F_2_172),
+                   products(row[5], row[7], F_1_451, -F_0_211));
+    wide a0 = plus(even, more), a1 = minus(even, more);
+    __m256i w0 = narrow(plus(a0, b0), COLUMNS), w3 = narrow(minus(a0, b0), COLUMNS);
+    __m256i w1 = narrow(plus(a1, b1), COLUMNS), w2 = narrow(minus(a1, b1), COLUMNS);
+
+    /* Columns of four numbers, two to a half: 0 and 1, 2 and 3, 4 and 5, 6 and 7. */
+    __m256i t0 = _mm256_unpacklo_epi16(w0, w1), t1 = _mm256_unpackhi_epi16(w0, w1);
+    __m256i t2 = _mm256_unpacklo_epi16(w2, w3), t3 = _mm256_unpackhi_epi16(w2, w3);
+    __m256i c01 = _mm256_unpacklo_epi32(t0, t2), c23 = _mm256_unpackhi_epi32(t0, t2);
+    __m256i c45 = _mm256_unpacklo_epi32(t1, t3), c67 = _mm256_unpackhi_epi32(t1, t3);
+    wide c0 = products(c01, zero, 1 << (CONSTANT_BITS + 1), 0); /* the lower halves count */
+    wide c26 = products(c23, c67, F_1_847, -F_0_765);
+    __m256i base = _mm256_add_epi32(c0.low, _mm256_set1_epi32(1 << (ROWS - 1)));
+    __m256i e0 = _mm256_add_epi32(base, c26.low), e1 = _mm256_sub_epi32(base, c26.low);
+    __m256i o0 = _mm256_add_epi32(products(c01, c23, F_2_562, F_0_899).high, /* the upper ones */
+                                  products(c45, c67, -F_0_601, -F_0_509).high);
+    __m256i o1 = _mm256_add_epi32(products(c01, c23, F_1_061, -F_2_172).high,
+                                  products(c45, c67, F_1_451, -F_0_211).high);
+    wide left = {_mm256_add_epi32(e0, o0), _mm256_add_epi32(e1, o1)};
+    wide right = {_mm256_sub_epi32(e1, o1), _mm256_sub_epi32(e0, o0)};
+
+    const __m256i centre = _mm256_set1_epi8((char)0x80);
+    const __m256i by_row = _mm256_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15,
+                                            0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    __m256i bytes = _mm256_packs_epi16(narrow(left, ROWS), narrow(right, ROWS));
+    bytes = _mm256_shuffle_epi8(_mm256_xor_si256(bytes, centre), by_row);
+    __m128i one = _mm256_castsi256_si128(bytes), other = _mm256_extracti128_si256(bytes, 1);
+    __m128i upper = _mm_unpacklo_epi32(one, other), lower = _mm_unpackhi_epi32(one, other);
+    _mm_storel_epi64((__m128i *)(void *)out, upper);
+    _mm_storel_epi64((__m128i *)(void *)(out + stride), _mm_unpackhi_epi64(upper, upper));
+    _mm_storel_epi64((__m128i *)(void *)(out + 2 * stride), lower);
+    _mm_storel_epi64((__m128i *)(void *)(out + 3 * stride), _mm_unpackhi_epi64(lower, lower));
+    return 1;
+}
+
+/* ---- 2 by 2 ---- */
+
+AVX2 int fd_idct_2x2_avx2(const int16_t *first, const int16_t *second, const uint16_t *quantiser,
+                          uint8_t *out, size_t stride) {
+    enum { COLUMNS = CONSTANT_BITS - COLUMN_BITS + 2, ROWS = CONSTANT_BITS + COLUMN_BITS + 3 + 2 };
+    const __m256i zero = _mm256_setzero_si256();
+    const __m256i half = _mm256_set1_epi32(1 << (COLUMNS - 1));
+    const wide rounding = {half, half};
+    __m256i row[8];
+    if (!dequantise(row, first, second, quantiser))
+        return fd_idct_2x2(first, second, quantiser, out, stride);
+
+    wide a = plus(products(row[0], row[0], 1 << (CONSTANT_BITS + 1), 1 << (CONSTANT_BITS + 1)),
+                  rounding);
+    wide b = plus(products(row[1], row[3], F_3_624, -F_1_272),
+                  products(row[5], row[7], F_0_850, -F_0_720));
+    __m256i w0 = narrow(plus(a, b), COLUMNS), w1 = narrow(minus(a, b), COLUMNS);
+
+    const __m256i factors = _mm256_broadcastsi128_si256(
+        _mm_setr_epi16(0, F_3_624, 0, -F_1_272, 0, F_0_850, 0, -F_0_720));
+    __m256i odd = _mm256_hadd_epi32(_mm256_madd_epi16(w0, factors),
+                                    _mm256_madd_epi16(w1, factors));
+    odd = _mm256_hadd_epi32(odd, odd); /* of both rows */
+    __m256i even = _mm256_unpacklo_epi32(_mm256_unpacklo_epi16(zero, w0),
+                                         _mm256_unpacklo_epi16(zero, w1));
+    even = _mm256_add_epi32(_mm256_srai_epi32(even, 16 - (CONSTANT_BITS + 2)),
+                            _mm256_set1_epi32(1 << (ROWS - 1)));
+    __m256i left = _mm256_srai_epi32(_mm256_add_epi32(even, odd), ROWS);
+    __m256i right = _mm256_srai_epi32(_mm256_sub_epi32(even, odd), ROWS);
+    __m256i four = _mm256_unpacklo_epi32(left, right);
+    four = _mm256_packs_epi32(four, four);
+    four = _mm256_xor_si256(_mm256_packs_epi16(four, four), _mm256_set1_epi8((char)0x80));
+    uint32_t one = (uint32_t)_mm_cvtsi128_si32(_mm256_castsi256_si128(four));
+    uint32_t other = (uint32_t)_mm_cvtsi128_si32(_mm256_extracti128_si256(four, 1));
+    uint32_t upper = (one & 0xFFFF) | other << 16, lower = one >> 16 | (other & 0xFFFF0000);
+    memcpy(out, &upper, sizeof upper);
+    memcpy(out + stride, &lower, sizeof lower);
     return 1;
 }
 

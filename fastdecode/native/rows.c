@@ -92,8 +92,8 @@ static int32_t side_of(const fd_frame *frame, int c, int32_t reduce) {
 
 static void choose_transform(fd_baseline *baseline, plane *to) {
     to->idct = to->side == 8   ? baseline->steps->idct_8x8
-               : to->side == 4 ? fd_idct_4x4
-               : to->side == 2 ? fd_idct_2x2
+               : to->side == 4 ? baseline->steps->idct_4x4
+               : to->side == 2 ? baseline->steps->idct_2x2
                                : fd_idct_1x1;
 }
 
