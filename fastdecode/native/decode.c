@@ -317,7 +317,6 @@ int fd_decoder_own(const fd_decoder *decoder) { return decoder->is_own; }
 static int run_own(fd_decoder *decoder, const job *work) {
     const fd_request *request = work->request;
     int32_t reduce = request->reduce;
-    decoder->is_own = 0;
     if (atomic_load(&only_libjpeg) || work->data == NULL ||
         (reduce != 1 && reduce != 2 && reduce != 4 && reduce != 8))
         return 0;
@@ -375,6 +374,7 @@ int fd_decode(fd_decoder *decoder, const uint8_t *data, size_t size, const fd_re
                    [FD_RGB] = {JCS_EXT_RGB, 3},
                    [FD_RGBA] = {JCS_EXT_RGBA, 4},
                    [FD_CMYK] = {JCS_CMYK, 4}};
+    decoder->is_own = 0;
     if (out == NULL || request->layout < FD_L || request->layout > FD_CMYK) {
         fd_errors_begin(&decoder->errors);
         return (int)fd_errors_note(&decoder->errors, FD_ARGUMENT, "there is no such layout");
@@ -400,6 +400,7 @@ int fd_decode_resized(fd_decoder *decoder, const uint8_t *data, size_t size,
                       void *out) {
     fd_errors *errors = &decoder->errors;
     fd_errors_begin(errors);
+    decoder->is_own = 0;
     if (decoder->resampler == NULL && (decoder->resampler = fd_resampler_create()) == NULL)
         return (int)fd_errors_note(errors, FD_NO_MEMORY, "no memory for a resampler");
     int32_t window[4];

@@ -14,7 +14,8 @@ enum {
     CONSTANT_BITS = 13,
     COLUMN_BITS = 2,     /* of fraction, that the columns keep for the rows */
     LARGEST_SUM = 32767, /* of a column's or row's magnitudes: no intermediate has more than 16 bits */
-    CENTRE = 128
+    CENTRE = 128,
+    LARGEST_SAMPLE = 511 /* and -512 is the smallest: past them libjpeg's table is of the other end */
 };
 
 /* Of a sum with `shift` bits of fraction, the nearest whole number. */
@@ -24,7 +25,9 @@ static int32_t rounded(uint32_t sum, int shift) {
 
 static int32_t magnitude(int32_t value) { return value < 0 ? -value : value; }
 
-static uint8_t sample(int32_t value) {
+/* A sample, and in `fine` whether it is one to all implementations. */
+static uint8_t sample(int32_t value, int *fine) {
+    *fine &= value >= -LARGEST_SAMPLE - 1 && value <= LARGEST_SAMPLE;
     value += CENTRE;
     return (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
 }
@@ -95,7 +98,7 @@ static int block_8x8(const int16_t *block, const uint16_t *quantiser, uint8_t *o
                     CONSTANT_BITS + COLUMN_BITS + 3);
     for (size_t y = 0; y < FD_SIDE; y++)
         for (size_t x = 0; x < FD_SIDE; x++)
-            out[y * stride + x] = sample(rows[y * FD_SIDE + x]);
+            out[y * stride + x] = sample(rows[y * FD_SIDE + x], &fine);
     return fine;
 }
 
@@ -134,7 +137,7 @@ static int block_4x4(const int16_t *block, const uint16_t *quantiser, uint8_t *o
         fine &= fits(columns + y * FD_SIDE, 1);
         transform_4(columns + y * FD_SIDE, 1, row, 1, CONSTANT_BITS + COLUMN_BITS + 3 + 1);
         for (size_t x = 0; x < 4; x++)
-            out[y * stride + x] = sample(row[x]);
+            out[y * stride + x] = sample(row[x], &fine);
     }
     return fine;
 }
@@ -163,8 +166,8 @@ static int block_2x2(const int16_t *block, const uint16_t *quantiser, uint8_t *o
     for (size_t y = 0; y < 2; y++) {
         fine &= fits(columns + y * FD_SIDE, 1);
         transform_2(columns + y * FD_SIDE, 1, row, 1, CONSTANT_BITS + COLUMN_BITS + 3 + 2);
-        out[y * stride] = sample(row[0]);
-        out[y * stride + 1] = sample(row[1]);
+        out[y * stride] = sample(row[0], &fine);
+        out[y * stride + 1] = sample(row[1], &fine);
     }
     return fine;
 }
@@ -176,9 +179,9 @@ int fd_idct_2x2(const int16_t *first, const int16_t *second, const uint16_t *qua
 
 int fd_idct_1x1(const int16_t *first, const int16_t *second, const uint16_t *quantiser, uint8_t *out,
                 size_t stride) {
-    int32_t left = first[0] * quantiser[0], right = second[0] * quantiser[0];
+    int fine = 1;
     (void)stride;
-    out[0] = sample(rounded((uint32_t)left, 3));
-    out[1] = sample(rounded((uint32_t)right, 3));
-    return magnitude(left) <= LARGEST_SUM && magnitude(right) <= LARGEST_SUM;
+    out[0] = sample(rounded((uint32_t)(first[0] * quantiser[0]), 3), &fine);
+    out[1] = sample(rounded((uint32_t)(second[0] * quantiser[0]), 3), &fine);
+    return fine;
 }

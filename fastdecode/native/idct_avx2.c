@@ -1,7 +1,8 @@
 /* idct_avx2.c: the inverse DCTs of idct.c for AVX2, a block in each half of a register.
  *
  * Numbers have 16 bits, and each product and sum of two of them 32. Blocks whose numbers could leave
- * 16 bits go to idct.c. Shortcuts for blocks with few coefficients were tried: mispredicted, they cost
+ * 16 bits go to idct.c. Samples out of range are the nearest in range, as libjpeg-turbo's are wherever it
+ * uses SSE2 or AVX2. Shortcuts for blocks with few coefficients were tried: mispredicted, they cost
  * more than they save. */
 #include "baseline.h"
 

@@ -35,12 +35,21 @@ typedef struct {
     fd_room room;
 } plane;
 
+/* Where in the scan we are. */
+typedef struct {
+    fd_bits bits;
+    const uint8_t *from, *limit; /* of this interval; and where no MCU may begin any more */
+    size_t interval;             /* its number */
+    int32_t left;                /* MCUs of it that are to come */
+} position;
+
 struct fd_baseline {
     fd_frame frame;
     fd_scan scan;
     fd_table tables[2][4];
     plane planes[3];
     const fd_steps *steps;
+    int (*decode_mcus)(fd_baseline *baseline, position *at, int32_t y);
     fd_room blocks_room, pixels_room, wide_room;
     int16_t *blocks;   /* of AT_ONCE MCUs */
     uint8_t *pixels;   /* a ring of rows for the sink, or one row */
@@ -273,14 +282,6 @@ static int transform(fd_baseline *baseline, int32_t x, int32_t y, int count) {
     return fine;
 }
 
-/* Where in the scan we are. */
-typedef struct {
-    fd_bits bits;
-    const uint8_t *from, *limit; /* of this interval; and where no MCU may begin any more */
-    size_t interval;             /* its number */
-    int32_t left;                /* MCUs of it that are to come */
-} position;
-
 static void begin_interval(const fd_baseline *baseline, position *at, size_t interval) {
     const fd_scan *scan = &baseline->scan;
     at->interval = interval;
@@ -289,10 +290,11 @@ static void begin_interval(const fd_baseline *baseline, position *at, size_t int
     fd_bits_begin(&at->bits, at->from);
 }
 
-/* Whether the interval has been read to its end, and no further. */
-static int ends_here(const fd_baseline *baseline, const position *at) {
-    return at->from + fd_bytes_read(&at->bits, at->from) ==
-           baseline->scan.bytes + baseline->scan.ends[at->interval];
+/* Whether no more has been read of the interval than there is; and all of it, if it is done with. */
+static int is_within(const fd_baseline *baseline, const position *at, int is_done) {
+    const uint8_t *here = at->from + fd_bytes_read(&at->bits, at->from);
+    const uint8_t *end = baseline->scan.bytes + baseline->scan.ends[at->interval];
+    return is_done ? here == end : here <= end;
 }
 
 /* A row of MCUs; those that the window needs are kept, if it is one of its rows. */
@@ -306,7 +308,7 @@ FD_INLINE int decode_mcus(fd_baseline *baseline, position *at, int32_t y) {
         int16_t *block = baseline->blocks;
         for (int i = 0; i < count; i++) {
             if (at->left == 0) {
-                if (!ends_here(baseline, at))
+                if (!is_within(baseline, at, 1))
                     return 0;
                 begin_interval(baseline, at, at->interval + 1);
             }
@@ -452,7 +454,6 @@ static void hand_out(fd_baseline *baseline, const fd_target *target, int32_t y) 
 static int decode_rows(fd_baseline *baseline, const fd_target *target) {
     const fd_frame *frame = &baseline->frame;
     const fd_scan *scan = &baseline->scan;
-    int is_avx2 = fd_kernels_now()->is_avx2;
     int32_t next = baseline->top;
     position at = {.limit = scan->bytes + scan->ends[scan->count - 1] + 8};
     begin_interval(baseline, &at,
@@ -460,12 +461,7 @@ static int decode_rows(fd_baseline *baseline, const fd_target *target) {
                                         : (size_t)((int64_t)baseline->start * frame->mcus_across /
                                                    frame->interval));
     for (int32_t y = baseline->start; y < baseline->end_row; y++) {
-#ifdef FD_AVX2
-        int fine = is_avx2 ? decode_mcus_avx2(baseline, &at, y) : decode_mcus_plain(baseline, &at, y);
-#else
-        int fine = decode_mcus_plain(baseline, &at, y);
-#endif
-        if (!fine)
+        if (!baseline->decode_mcus(baseline, &at, y))
             return 0;
         if (y < baseline->first_row)
             continue;
@@ -475,7 +471,18 @@ static int decode_rows(fd_baseline *baseline, const fd_target *target) {
         for (; next < end; next++)
             hand_out(baseline, target, next);
     }
-    return baseline->end_row < frame->mcus_down || ends_here(baseline, &at);
+    return is_within(baseline, &at, baseline->end_row == frame->mcus_down || at.left == 0);
+}
+
+static void choose_instructions(fd_baseline *baseline) {
+    baseline->steps = &fd_steps_plain;
+    baseline->decode_mcus = decode_mcus_plain;
+#ifdef FD_AVX2
+    if (fd_kernels_now()->is_avx2) {
+        baseline->steps = &fd_steps_avx2;
+        baseline->decode_mcus = decode_mcus_avx2;
+    }
+#endif
 }
 
 int fd_baseline_decode(fd_baseline *baseline, const uint8_t *data, size_t size,
@@ -484,11 +491,7 @@ int fd_baseline_decode(fd_baseline *baseline, const uint8_t *data, size_t size,
     const fd_frame *frame = &baseline->frame;
     if (target->sink == NULL && target->layout == FD_CMYK)
         return 0;
-#ifdef FD_AVX2
-    baseline->steps = fd_kernels_now()->is_avx2 ? &fd_steps_avx2 : &fd_steps_plain;
-#else
-    baseline->steps = &fd_steps_plain;
-#endif
+    choose_instructions(baseline);
     return fd_frame_read(&baseline->frame, data, size) &&
            !(limits->pixels && (int64_t)frame->width * frame->height > limits->pixels) &&
            plan(baseline, target) && fd_scan_read(&baseline->scan, frame, data, size) &&
