@@ -303,6 +303,11 @@ static void finish(fd_decoder *decoder, const job *work) {
 /* ---- the core's own decoder ---- */
 
 static _Atomic(int) only_libjpeg;
+static _Atomic(int64_t) own_count, libjpeg_count;
+
+fd_counts fd_counted(void) {
+    return (fd_counts){.own = atomic_load(&own_count), .libjpeg = atomic_load(&libjpeg_count)};
+}
 
 int fd_use_decoder(const char *name) {
     if (name == NULL || (name[0] != '\0' && strcmp(name, "libjpeg") != 0))
@@ -313,8 +318,8 @@ int fd_use_decoder(const char *name) {
 
 int fd_decoder_own(const fd_decoder *decoder) { return decoder->is_own; }
 
-/* Decode without libjpeg. Returns 0 where that is not possible, and libjpeg has to. */
-static int run_own(fd_decoder *decoder, const job *work) {
+/* Decode without libjpeg. Returns 0 where that is not possible. */
+static int try_own(fd_decoder *decoder, const job *work) {
     const fd_request *request = work->request;
     int32_t reduce = request->reduce;
     if (atomic_load(&only_libjpeg) || work->data == NULL ||
@@ -334,8 +339,15 @@ static int run_own(fd_decoder *decoder, const job *work) {
         .sink = work->sink,
         .limits = request->limits,
     };
+    return fd_baseline_decode(decoder->baseline, work->data, work->size, &target);
+}
+
+/* The same, counted. Where it returns 0, libjpeg has to. */
+static int run_own(fd_decoder *decoder, const job *work) {
     fd_errors_begin(&decoder->errors);
-    decoder->is_own = fd_baseline_decode(decoder->baseline, work->data, work->size, &target);
+    decoder->is_own = try_own(decoder, work);
+    atomic_fetch_add_explicit(decoder->is_own ? &own_count : &libjpeg_count, 1,
+                              memory_order_relaxed);
     return decoder->is_own;
 }
 
