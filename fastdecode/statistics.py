@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections import Counter, deque
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ _lock = threading.Lock()
 _fallbacks: Counter[tuple[str, str]] = Counter()
 _failures: Counter[str] = Counter()
 _recent: deque[str] = deque(maxlen=_RECENT)
+_left_before = 0  # the core counts for ever: those before the last reset
 
 
 @dataclass(frozen=True)
@@ -29,11 +31,15 @@ class Stats:
         Pictures that nothing decoded, by the backend that was tried first.
     recent : tuple of str
         The last 20 refusals in words, oldest first.
+    left_to_libjpeg : int
+        JPEGs that the backend ``native`` gave to libjpeg-turbo: its own decoder does not take their
+        kind (progressive, CMYK), or met something unusual in the data. Their pixels are the same.
     """
 
     fallbacks: Mapping[tuple[str, str], int]
     failures: Mapping[str, int]
     recent: tuple[str, ...]
+    left_to_libjpeg: int = 0
 
 
 def stats(*, reset: bool = False) -> Stats:
@@ -49,9 +55,14 @@ def stats(*, reset: bool = False) -> Stats:
     Stats
         A copy: it does not change any more.
     """
+    global _left_before
+    # Nobody has decoded by it before it was imported.
+    core = sys.modules.get("fastdecode.native.library")
+    left = 0 if core is None else core.left_to_libjpeg()
     with _lock:
-        result = Stats(dict(_fallbacks), dict(_failures), tuple(_recent))
+        result = Stats(dict(_fallbacks), dict(_failures), tuple(_recent), left - _left_before)
         if reset:
+            _left_before = left
             _fallbacks.clear()
             _failures.clear()
             _recent.clear()

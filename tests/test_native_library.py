@@ -60,7 +60,7 @@ def test_it_says_what_it_is(native: Any) -> None:
     backend = registry.load("native")
 
     assert backend.version() == fastdecode.__version__
-    assert backend.codec().startswith("libjpeg-turbo ")
+    assert "libjpeg-turbo " in backend.codec()
     assert native.problem() == ""
 
 

@@ -3,8 +3,9 @@
  * libjpeg-turbo decodes from the first row that is wanted to the last, and of these only the columns
  * of whole iMCUs that are wanted. What is fetched is a little wider than what is wanted, because
  * chroma is interpolated from neighbouring samples: so the pixels are those of a full decode. */
-#include "internal.h"
+#include "baseline.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,6 +27,8 @@ struct fd_decoder {
     fd_errors errors;
     fd_source source;
     fd_memory *memory;
+    fd_baseline *baseline;   /* made when it is first needed */
+    int is_own;              /* it made the pixels of the last call */
     fd_resampler *resampler; /* made when it is first needed */
     int32_t most_scans;
     uint8_t *rows; /* the latest rows, for who does not give libjpeg room of their own */
@@ -84,6 +87,7 @@ void fd_decoder_destroy(fd_decoder *decoder) {
     if (decoder == NULL)
         return;
     jpeg_destroy_decompress(&decoder->jpeg);
+    fd_baseline_destroy(decoder->baseline);
     fd_resampler_destroy(decoder->resampler);
     free(decoder->rows);
     free(decoder);
@@ -299,6 +303,59 @@ static void finish(fd_decoder *decoder, const job *work) {
     jpeg_abort_decompress(jpeg);
 }
 
+/* ---- the core's own decoder ---- */
+
+static _Atomic(int) only_libjpeg;
+static _Atomic(int64_t) own_count, libjpeg_count;
+
+fd_counts fd_counted(void) {
+    return (fd_counts){.own = atomic_load(&own_count), .libjpeg = atomic_load(&libjpeg_count)};
+}
+
+int fd_use_decoder(const char *name) {
+    if (name == NULL || (name[0] != '\0' && strcmp(name, "libjpeg") != 0))
+        return FD_ARGUMENT;
+    atomic_store(&only_libjpeg, name[0] != '\0');
+    return FD_OK;
+}
+
+int fd_decoder_own(const fd_decoder *decoder) { return decoder->is_own; }
+
+/* Decode without libjpeg. Returns 0 where that is not possible. */
+static int try_own(fd_decoder *decoder, const job *work) {
+    const fd_request *request = work->request;
+    int32_t reduce = request->reduce;
+    if (atomic_load(&only_libjpeg) || work->data == NULL ||
+        (reduce != 1 && reduce != 2 && reduce != 4 && reduce != 8))
+        return 0;
+    if (decoder->baseline == NULL && (decoder->baseline = fd_baseline_create()) == NULL)
+        return 0;
+    fd_target target = {
+        .left = work->left,
+        .top = work->top,
+        .right = work->right,
+        .bottom = work->bottom,
+        .reduce = reduce,
+        .layout = request->layout,
+        .out = work->out,
+        .stride = work->stride,
+        .sink = work->sink,
+        .limits = request->limits,
+    };
+    return fd_baseline_decode(decoder->baseline, work->data, work->size, &target);
+}
+
+/* The same, counted. Where it returns 0, libjpeg has to. */
+static int run_own(fd_decoder *decoder, const job *work) {
+    fd_errors_begin(&decoder->errors);
+    decoder->is_own = try_own(decoder, work);
+    atomic_fetch_add_explicit(decoder->is_own ? &own_count : &libjpeg_count, 1,
+                              memory_order_relaxed);
+    return decoder->is_own;
+}
+
+/* ---- all of it ---- */
+
 static int run(fd_decoder *decoder, job *work) {
     fd_errors *errors = &decoder->errors;
     int32_t reduce = work->request->reduce;
@@ -332,6 +389,7 @@ int fd_decode(fd_decoder *decoder, const uint8_t *data, size_t size, const fd_re
                    [FD_RGB] = {JCS_EXT_RGB, 3},
                    [FD_RGBA] = {JCS_EXT_RGBA, 4},
                    [FD_CMYK] = {JCS_CMYK, 4}};
+    decoder->is_own = 0;
     if (out == NULL || request->layout < FD_L || request->layout > FD_CMYK) {
         fd_errors_begin(&decoder->errors);
         return (int)fd_errors_note(&decoder->errors, FD_ARGUMENT, "there is no such layout");
@@ -349,7 +407,7 @@ int fd_decode(fd_decoder *decoder, const uint8_t *data, size_t size, const fd_re
         .out = out,
         .stride = stride,
     };
-    return run(decoder, &work);
+    return run_own(decoder, &work) ? FD_OK : run(decoder, &work);
 }
 
 int fd_decode_resized(fd_decoder *decoder, const uint8_t *data, size_t size,
@@ -357,6 +415,7 @@ int fd_decode_resized(fd_decoder *decoder, const uint8_t *data, size_t size,
                       void *out) {
     fd_errors *errors = &decoder->errors;
     fd_errors_begin(errors);
+    decoder->is_own = 0;
     if (decoder->resampler == NULL && (decoder->resampler = fd_resampler_create()) == NULL)
         return (int)fd_errors_note(errors, FD_NO_MEMORY, "no memory for a resampler");
     int32_t window[4];
@@ -376,5 +435,9 @@ int fd_decode_resized(fd_decoder *decoder, const uint8_t *data, size_t size,
         .channels = 4,
         .sink = &sink,
     };
+    if (run_own(decoder, &work))
+        return FD_OK;
+    /* Rows may have been taken: from the beginning. */
+    fd_resampler_begin(decoder->resampler, resize, pixels, out, window, &sink);
     return run(decoder, &work);
 }

@@ -9,7 +9,7 @@
  * memory when a call has returned, but for what an fd_item says of itself.
  *
  * Threads: an fd_decoder and an fd_resampler serve one thread at a time, an fd_pool any number.
- * There is no global state but the choice of instructions, made once.
+ * There is no global state but the choice of instructions and of decoders, and two counts.
  *
  * Errors: every function that can fail returns an fd_status; FD_OK is 0. The words are in the
  * object, until its next call. Nothing prints, exits or aborts.
@@ -128,6 +128,21 @@ void fd_decoder_destroy(fd_decoder *decoder);
 /* Words for the last failure of this decoder, or for the first warning that mattered; never NULL;
  * the decoder's own, until its next call. */
 const char *fd_decoder_message(const fd_decoder *decoder);
+
+/* Whether the core's own decoder made the pixels of the last call, and not libjpeg-turbo. */
+int fd_decoder_own(const fd_decoder *decoder);
+
+/* "libjpeg": leave every file to libjpeg-turbo from now on, in all threads; "": only those that the
+ * core's own decoder does not take. FD_ARGUMENT for other names. */
+int fd_use_decoder(const char *name);
+
+/* Pictures that this process has decoded, or failed to. */
+typedef struct {
+    int64_t own;     /* by the core itself */
+    int64_t libjpeg; /* by libjpeg-turbo, to which they were left */
+} fd_counts;
+
+fd_counts fd_counted(void);
 
 /* How often the codec complained in the last call. */
 int64_t fd_decoder_warnings(const fd_decoder *decoder);

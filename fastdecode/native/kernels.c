@@ -255,7 +255,7 @@ INLINE void store(void *out, const uint8_t *rgbx, const fd_values *values, size_
 
 /* ---- the sets ---- */
 
-#define SET(set, target, squeeze)                                                                 \
+#define SET(set, target, is_avx2, squeeze)                                                                 \
     target static void blend_##set(int16_t *out, const uint8_t *const *rows,                      \
                                    const uint16_t *weights, int32_t taps, int32_t start,          \
                                    size_t count)                                                  \
@@ -272,12 +272,12 @@ INLINE void store(void *out, const uint8_t *rgbx, const fd_values *values, size_
     {                                                                                             \
         store(out, rgbx, values, plane, count);                                                   \
     }                                                                                             \
-    static const fd_kernels set = {#set, blend_##set, add_##set, squeeze, store_##set}
+    static const fd_kernels set = {#set, is_avx2, blend_##set, add_##set, squeeze, store_##set}
 
-SET(plain, , squeeze_plain);
+SET(plain, , 0, squeeze_plain);
 
 #ifdef FD_AVX2
-SET(avx2, __attribute__((target("avx2"))), fd_squeeze_avx2);
+SET(avx2, __attribute__((target("avx2"))), 1, fd_squeeze_avx2);
 #endif
 
 /* ---- the choice ---- */
@@ -288,7 +288,7 @@ static _Atomic(const fd_kernels *) chosen; /* NULL: the best */
 static const fd_kernels *best(void)
 {
 #ifdef FD_AVX2
-    if (__builtin_cpu_supports("avx2")) {
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2")) {
         return &avx2;
     }
 #endif

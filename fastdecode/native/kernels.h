@@ -34,6 +34,7 @@ typedef struct {
 
 typedef struct {
     const char *name;
+    int is_avx2; /* and BMI2, which every processor with AVX2 has */
 
     /* Bytes of `taps` (1 to FD_FEW_ROWS) rows to one with FD_FRACTION bits of fraction:
      * start + the sum of byte * weight / 256, each product cut off; weights in 1 / 32768. */

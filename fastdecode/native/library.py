@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import json
+import os
 import platform
 import sys
 import threading
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from fastdecode.types import Box, Buffer, Image, PixelLayout, Reduce
 
 __all__ = [
+    "DECODER_VARIABLE",
     "LAYOUTS",
     "MAX_SCANS",
     "codec",
@@ -34,6 +36,7 @@ __all__ = [
     "failure",
     "ffi",
     "install_line",
+    "left_to_libjpeg",
     "lib",
     "message",
     "problem",
@@ -55,6 +58,15 @@ LAYOUTS: dict[PixelLayout, int] = {"L": 1, "RGB": 2, "RGBA": 3, "CMYK": 4}
 """`fd_layout`, by the package's own words."""
 MAX_SCANS = 500
 """Scans of a progressive JPEG before it counts as hostile, as for the other backends."""
+
+DECODER_VARIABLE = "FASTDECODE_NATIVE_DECODER"
+"""``libjpeg`` in this variable leaves every JPEG to libjpeg-turbo."""
+_asked_for = os.environ.get(DECODER_VARIABLE, "")
+if lib is not None and lib.fd_use_decoder(_asked_for.encode("utf-8", "replace")) != lib.FD_OK:
+    _broken = ImportError(
+        f"{DECODER_VARIABLE}={_asked_for} names no decoder: give libjpeg, or unset it"
+    )
+    ffi = lib = None
 
 _BYTES: Any = ffi and ffi.typeof("uint8_t[]")  # text would be looked up in every call
 _MISSING_FILE = Path(__file__).with_name("_missing.txt")
@@ -169,8 +181,14 @@ def failure(status: int, words: str) -> FastDecodeError | MemoryError | ValueErr
 
 
 def codec() -> str:
-    """Return the library that the core was built with, such as ``"libjpeg-turbo 2.1.5"``."""
-    return f"libjpeg-turbo {ffi.string(lib.fd_codec()).decode()}"
+    """Name what decodes: the core itself, and the libjpeg-turbo that it was built with."""
+    turbo = f"libjpeg-turbo {ffi.string(lib.fd_codec()).decode()}"
+    return turbo if _asked_for else f"its own for baseline JPEG, else {turbo}"
+
+
+def left_to_libjpeg() -> int:
+    """Return how many JPEGs of this process the core has left to libjpeg-turbo so far."""
+    return int(lib.fd_counted().libjpeg) if lib is not None else 0
 
 
 def require() -> None:

@@ -35,10 +35,13 @@ command -v gcc > /dev/null || die "the sanitizers need gcc: apt-get install gcc"
     die "$python lacks something: pip install -e '.[native,test]'"
 
 work=$(mktemp -d)
-fuzzer=''
+fuzzers=()
 finish() {
     local status=$?
-    [ -z "$fuzzer" ] || { kill "$fuzzer" && wait "$fuzzer"; } 2> /dev/null || true
+    for fuzzer in "${fuzzers[@]}"; do
+        pkill -P "$fuzzer" 2> /dev/null || true
+        wait "$fuzzer" 2> /dev/null || true
+    done
     if [ $status -ne 0 ] && [ -n "$(ls -A "$work/findings")" ]; then
         printf '\ninputs that fail are in %s\n' "$work/findings" >&2
     else
@@ -47,7 +50,7 @@ finish() {
     exit $status
 }
 trap finish EXIT
-mkdir "$work/findings" "$work/found"
+mkdir "$work/findings"
 
 core=(fastdecode/native/[!_]*.c)
 memory=(-fsanitize=address,undefined -fno-sanitize-recover=all)
@@ -63,21 +66,30 @@ build() {
 
 step "building"
 build "$clang" fuzz "${memory[@]}" -fsanitize=fuzzer tests/native/fuzz{,_crop}.c
+build "$clang" fuzz-own "${memory[@]}" -fsanitize=fuzzer tests/native/fuzz_own.c
+build gcc own "${memory[@]}" tests/native/own.c
 build gcc corpus "${memory[@]}" "$wrapped" tests/native/{fuzz,fuzz_crop,corpus}.c
 build gcc pool "${memory[@]}" tests/native/pool.c
 build gcc pool-threads -fsanitize=thread tests/native/pool.c
 "$python" tests/native/seeds.py "$work/seeds" "${folders[@]}"
 
-# It needs one core, and the others of the machine do the rest meanwhile.
-"$work/fuzz" -max_total_time="$seconds" -max_len=20000 -timeout=20 -rss_limit_mb=2500 \
-    -dict="$work/seeds.dict" -artifact_prefix="$work/findings/" -print_final_stats=1 \
-    "$work/found" "$work/seeds" 2> "$work/log" &
-fuzzer=$!
+# They share one core, and the others of the machine do the rest meanwhile.
+fuzz() { # PROGRAM LONGEST
+    "$work/$1" -max_total_time="$seconds" -max_len="$2" -timeout=20 -rss_limit_mb=2500 \
+        -dict="$work/seeds.dict" -artifact_prefix="$work/findings/$1-" -print_final_stats=1 \
+        "$work/found-$1" "$work/seeds" 2> "$work/log-$1"
+}
+mkdir "$work/found-fuzz" "$work/found-fuzz-own"
+fuzz fuzz 20000 & fuzzers=($!)
+fuzz fuzz-own 3000 & fuzzers+=($!)
 
 step "every file, every operation, and no memory: AddressSanitizer and UndefinedBehaviorSanitizer"
 export ASAN_OPTIONS=abort_on_error=1 UBSAN_OPTIONS=abort_on_error=1:print_stacktrace=1
 mapfile -d '' files < <(find "${folders[@]}" -type f -print0 | sort -z)
 "$work/corpus" "${files[@]}" || die "a file breaks a promise, or what the sanitizers look after"
+
+step "the core's own decoder beside libjpeg-turbo: AddressSanitizer and UndefinedBehaviorSanitizer"
+"$work/own" 60 tests/data/jpeg_kinds/*.jpg || die "the core decodes something else than libjpeg-turbo"
 
 step "many callers of one pool: AddressSanitizer and UndefinedBehaviorSanitizer"
 "$work/pool" tests/data/jpeg_kinds/gen_4*.jpg || die "the pool breaks a promise"
@@ -107,11 +119,15 @@ env LD_PRELOAD="$preload" "$python" -m pytest -q -p no:cacheprovider -k native "
     die "the extension fails its tests under AddressSanitizer"
 
 step "libFuzzer, for $seconds seconds"
-wait "$fuzzer" || {
-    tail -n 60 "$work/log" >&2
-    die "libFuzzer has found something"
-}
-fuzzer=''
-grep -E '^#.*DONE|number_of_executed_units' "$work/log"
+for i in 0 1; do
+    name=$([ $i = 0 ] && echo fuzz || echo fuzz-own)
+    wait "${fuzzers[$i]}" || {
+        tail -n 60 "$work/log-$name" >&2
+        die "libFuzzer has found something ($name)"
+    }
+    printf '%s: ' "$name"
+    grep -E 'number_of_executed_units' "$work/log-$name"
+done
+fuzzers=()
 
 printf '\nnothing found\n'

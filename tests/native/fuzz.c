@@ -9,6 +9,7 @@
  *   - a region is the slice of the whole;
  *   - decoding and resizing at once gives what one after the other gives;
  *   - every instruction set gives the same, and no value that the pixels do not span;
+ *   - what the core decodes by itself, libjpeg-turbo decodes to the same, without a warning;
  *   - what fd_reindex makes decodes without a warning, to the same pixels, in every region;
  *   - what fd_plan_crop plans can be carried out (that is in fuzz_crop.c).
  *
@@ -236,6 +237,29 @@ static fd_request request_of(const numbers *from) {
                         .limits = fuzz_limits};
 }
 
+/* Leave everything to libjpeg, or only what the core does not decode by itself. */
+static void use_libjpeg(int only) {
+    if (fd_use_decoder(only ? "libjpeg" : "") != FD_OK)
+        fail("a decoder was refused");
+}
+
+/* What the core has decoded by itself, by libjpeg-turbo, which may take more memory than that. */
+static void check_own(const jpeg *from, const fd_request *asked, const picture *made) {
+    fd_request request = *asked;
+    fd_decoder *fresh = must(fd_decoder_create());
+    picture other = make(made->length, made->rows, 0, 0);
+    request.limits.memory = 0;
+    use_libjpeg(1);
+    int status = fd_decode(fresh, from->data, from->size, &request, other.first, other.stride);
+    use_libjpeg(0);
+    guard(&other, 0);
+    if (status != FD_OK || fd_decoder_warnings(fresh) != 0 || fd_decoder_own(fresh))
+        fail("decoded what libjpeg complains of");
+    compare(made, &other, 0, 0, "decoded to other pixels than libjpeg's");
+    drop(&other);
+    fd_decoder_destroy(fresh);
+}
+
 /* Decode into a picture that is made for it. Where the header is not known, that is one pixel. */
 static int decode(fd_decoder *decoder, const jpeg *from, const fd_request *wanted, size_t gap,
                   int upwards, picture *into) {
@@ -264,6 +288,11 @@ static int decode(fd_decoder *decoder, const jpeg *from, const fd_request *wante
         fail("strict, and yet a warning was passed over");
     if (status != FD_OK && fd_decoder_message(decoder)[0] == '\0')
         fail("a failure without words");
+    if (fd_decoder_own(decoder)) {
+        if (status != FD_OK || fd_decoder_warnings(decoder) != 0)
+            fail("decoded by itself, and yet not fine");
+        check_own(from, &asked, into);
+    }
     return status;
 }
 
@@ -356,6 +385,18 @@ static void try_resized(const numbers *from, const jpeg *file) {
     guard(&at_once, 0);
     if (status == FD_ARGUMENT && known && !(from->flags & (WILD | RAW)))
         fail("a resize that can be done was refused");
+    if (fd_decoder_own(old)) {
+        picture other = make_result(&resize, pixels.dtype);
+        use_libjpeg(1);
+        if (fd_decode_resized(old, file->data, file->size, &request, &resize, &pixels,
+                              other.first) != FD_OK ||
+            fd_decoder_warnings(old) != 0)
+            fail("resized what libjpeg complains of");
+        use_libjpeg(0);
+        guard(&other, 0);
+        compare(&at_once, &other, 0, 0, "resized other pixels than libjpeg's");
+        drop(&other);
+    }
     use(!(from->flags & PLAIN));
     if (status == FD_OK && known) {
         if (decode(old, file, &request, from->gap, from->flags & UPWARDS, &whole) == FD_OK) {

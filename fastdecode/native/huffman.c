@@ -1,0 +1,70 @@
+/* huffman.c: tables for huffman.h, made anew for each picture: no two files have the same. */
+#include "huffman.h"
+
+/* Fill `count` entries. */
+static uint32_t *fill(uint32_t *entry, uint32_t value, int count) {
+    for (int i = 0; i < count; i++)
+        *entry++ = value;
+    return entry;
+}
+
+/* Entries of a code of `length` bits, in the order of the bits that may follow. */
+static uint32_t *add_code(uint32_t *entry, int length, int step, int size) {
+    int spare = FD_LOOKUP_BITS - length - size;
+    uint32_t common = (uint32_t)step << 8;
+    if (size == 0)
+        return fill(entry, common | (uint32_t)length, 1 << spare);
+    if (spare < 0)
+        return fill(entry, common | (uint32_t)length | FD_ESCAPE | (uint32_t)size << 16,
+                    1 << (FD_LOOKUP_BITS - length));
+    common |= (uint32_t)(length + size);
+    int half = 1 << (size - 1);
+    for (int value = 1 - 2 * half; value <= -half; value++)
+        entry = fill(entry, common | (uint32_t)value << 16, 1 << spare);
+    for (int value = half; value < 2 * half; value++)
+        entry = fill(entry, common | (uint32_t)value << 16, 1 << spare);
+    return entry;
+}
+
+static void make_pairs(fd_table *table) {
+    for (uint32_t i = 0; i < FD_ENTRIES; i++) {
+        uint32_t first = table->one[i], bits = first & 63, step = first >> 8 & 255;
+        uint32_t second = table->one[(i << bits) & (FD_ENTRIES - 1)];
+        int both = !((first | second) & FD_ESCAPE) && step < FD_NO_CODE &&
+                   bits + (second & 63) <= FD_LOOKUP_BITS;
+        uint32_t more = both ? second : 0;
+        uint64_t low = (first & ~UINT32_C(63)) | (bits + (more & 63));
+        uint64_t high = (step + (more >> 8 & 255)) | bits << 8 |
+                        ((both ? second : first) & UINT32_C(0xFFFF0000));
+        table->two[i] = low | high << 32;
+    }
+}
+
+int fd_table_make(fd_table *table, const fd_codes *codes, int is_dc) {
+    uint32_t *entry = table->one;
+    int32_t code = 0, place = 0;
+    table->is_dc = is_dc;
+    memcpy(table->symbols, codes->symbols, sizeof table->symbols);
+    for (int length = 1; length <= 16; length++) {
+        table->first[length] = place - code;
+        for (int i = 0; i < codes->counts[length]; i++, place++, code++) {
+            int symbol = codes->symbols[place];
+            int run = is_dc ? 0 : symbol >> 4, size = is_dc ? symbol : symbol & 15;
+            if (size > (is_dc ? FD_MOST_DC_BITS : FD_MOST_AC_BITS))
+                return 0;
+            if (!is_dc && size == 0 && run != 0 && run != 15)
+                return 0;
+            int step = is_dc ? 0 : size ? run + 1 : run ? 16 : FD_END_OF_BLOCK;
+            if (length <= FD_LOOKUP_BITS && code < 1 << length)
+                entry = add_code(entry, length, step, size);
+        }
+        if (codes->counts[length] && code >= 1 << length) /* a code of ones alone is not allowed */
+            return 0;
+        table->limit[length] = (uint32_t)code << (16 - length);
+        code <<= 1;
+    }
+    fill(entry, (uint32_t)FD_LONG << 16 | FD_ESCAPE, (int)(table->one + FD_ENTRIES - entry));
+    if (!is_dc)
+        make_pairs(table);
+    return 1;
+}

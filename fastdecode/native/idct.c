@@ -1,0 +1,187 @@
+/* idct.c: coefficients to samples, equal to libjpeg's jidctint.c and jidctred.c bit for bit.
+ *
+ * An inverse DCT is a sum of products with fixed whole numbers, rounded once after the columns and
+ * once after the rows: any order of adding gives the same, as long as nothing overflows. libjpeg-turbo's
+ * implementations do overflow, each in its own way, on coefficients that no picture has. Such blocks
+ * are refused: whichever implementation is there decodes the file.
+ *
+ * The arithmetic is unsigned, so that sums in between may wrap around without harm. */
+#include "baseline.h"
+
+#include "idct.h"
+
+enum {
+    CONSTANT_BITS = 13,
+    COLUMN_BITS = 2,     /* of fraction, that the columns keep for the rows */
+    LARGEST_SUM = 32767, /* of a column's or row's magnitudes: no intermediate has more than 16 bits */
+    CENTRE = 128,
+    LARGEST_SAMPLE = 511 /* and -512 is the smallest: past them libjpeg's table is of the other end */
+};
+
+/* Of a sum with `shift` bits of fraction, the nearest whole number. */
+static int32_t rounded(uint32_t sum, int shift) {
+    return (int32_t)(sum + (UINT32_C(1) << (shift - 1))) >> shift;
+}
+
+static int32_t magnitude(int32_t value) { return value < 0 ? -value : value; }
+
+/* A sample, and in `fine` whether it is one to all implementations. */
+static uint8_t sample(int32_t value, int *fine) {
+    *fine &= value >= -LARGEST_SAMPLE - 1 && value <= LARGEST_SAMPLE;
+    value += CENTRE;
+    return (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
+}
+
+/* Dequantise, by columns. Returns 0 where a column's magnitudes are too large. */
+static int dequantise(int32_t *out, const int16_t *block, const uint16_t *quantiser) {
+    int32_t most = 0;
+    for (int x = 0; x < FD_SIDE; x++) {
+        int32_t sum = 0;
+        for (int y = 0; y < FD_SIDE; y++) {
+            out[y * FD_SIDE + x] = block[y * FD_SIDE + x] * quantiser[y * FD_SIDE + x];
+            sum += magnitude(out[y * FD_SIDE + x]); /* 8 * 32768 * 255 fits */
+        }
+        most = sum > most ? sum : most;
+    }
+    return most <= LARGEST_SUM;
+}
+
+/* Whether a row's magnitudes are small enough. */
+static int fits(const int32_t *row, size_t step) {
+    int32_t sum = 0;
+    for (size_t i = 0; i < FD_SIDE; i++)
+        sum += magnitude(row[i * step]);
+    return sum <= LARGEST_SUM;
+}
+
+/* ---- 8 by 8 ---- */
+
+/* Loeffler, Ligtenberg and Moschytz' transform of 8 numbers, `step` apart. */
+static void transform_8(const int32_t *in, size_t step, int32_t *out, size_t out_step, int shift) {
+    uint32_t in0 = (uint32_t)in[0], in1 = (uint32_t)in[step], in2 = (uint32_t)in[2 * step],
+             in3 = (uint32_t)in[3 * step], in4 = (uint32_t)in[4 * step],
+             in5 = (uint32_t)in[5 * step], in6 = (uint32_t)in[6 * step],
+             in7 = (uint32_t)in[7 * step];
+
+    uint32_t z = (in2 + in6) * F_0_541;
+    uint32_t even2 = z - in6 * F_1_847, even3 = z + in2 * F_0_765;
+    uint32_t even0 = (in0 + in4) << CONSTANT_BITS, even1 = (in0 - in4) << CONSTANT_BITS;
+    uint32_t a0 = even0 + even3, a3 = even0 - even3, a1 = even1 + even2, a2 = even1 - even2;
+
+    uint32_t z5 = (in7 + in3 + in5 + in1) * F_1_175;
+    uint32_t z1 = (in7 + in1) * F_0_899, z2 = (in5 + in3) * F_2_562;
+    uint32_t z3 = z5 - (in7 + in3) * F_1_961, z4 = z5 - (in5 + in1) * F_0_390;
+    uint32_t b0 = in7 * F_0_298 - z1 + z3, b1 = in5 * F_2_053 - z2 + z4;
+    uint32_t b2 = in3 * F_3_072 - z2 + z3, b3 = in1 * F_1_501 - z1 + z4;
+
+    out[0] = rounded(a0 + b3, shift);
+    out[7 * out_step] = rounded(a0 - b3, shift);
+    out[out_step] = rounded(a1 + b2, shift);
+    out[6 * out_step] = rounded(a1 - b2, shift);
+    out[2 * out_step] = rounded(a2 + b1, shift);
+    out[5 * out_step] = rounded(a2 - b1, shift);
+    out[3 * out_step] = rounded(a3 + b0, shift);
+    out[4 * out_step] = rounded(a3 - b0, shift);
+}
+
+static int block_8x8(const int16_t *block, const uint16_t *quantiser, uint8_t *out, size_t stride) {
+    int32_t in[FD_COEFFICIENTS], columns[FD_COEFFICIENTS], rows[FD_COEFFICIENTS];
+    int fine = 1;
+    if (!dequantise(in, block, quantiser))
+        return 0;
+    for (size_t x = 0; x < FD_SIDE; x++)
+        transform_8(in + x, FD_SIDE, columns + x, FD_SIDE, CONSTANT_BITS - COLUMN_BITS);
+    for (size_t y = 0; y < FD_SIDE; y++)
+        fine &= fits(columns + y * FD_SIDE, 1);
+    for (size_t y = 0; y < FD_SIDE; y++)
+        transform_8(columns + y * FD_SIDE, 1, rows + y * FD_SIDE, 1,
+                    CONSTANT_BITS + COLUMN_BITS + 3);
+    for (size_t y = 0; y < FD_SIDE; y++)
+        for (size_t x = 0; x < FD_SIDE; x++)
+            out[y * stride + x] = sample(rows[y * FD_SIDE + x], &fine);
+    return fine;
+}
+
+int fd_idct_8x8(const int16_t *first, const int16_t *second, const uint16_t *quantiser, uint8_t *out,
+                size_t stride) {
+    return block_8x8(first, quantiser, out, stride) &
+           block_8x8(second, quantiser, out + FD_SIDE, stride);
+}
+
+/* ---- 4 by 4, 2 by 2, 1 by 1 ---- */
+
+static void transform_4(const int32_t *in, size_t step, int32_t *out, size_t out_step, int shift) {
+    uint32_t in0 = (uint32_t)in[0], in1 = (uint32_t)in[step], in2 = (uint32_t)in[2 * step],
+             in3 = (uint32_t)in[3 * step], in5 = (uint32_t)in[5 * step],
+             in6 = (uint32_t)in[6 * step], in7 = (uint32_t)in[7 * step];
+
+    uint32_t even = in0 << (CONSTANT_BITS + 1), more = in2 * F_1_847 - in6 * F_0_765;
+    uint32_t a0 = even + more, a1 = even - more;
+    uint32_t b0 = in3 * F_0_899 + in1 * F_2_562 - in7 * F_0_509 - in5 * F_0_601;
+    uint32_t b1 = in5 * F_1_451 + in1 * F_1_061 - in7 * F_0_211 - in3 * F_2_172;
+
+    out[0] = rounded(a0 + b0, shift);
+    out[3 * out_step] = rounded(a0 - b0, shift);
+    out[out_step] = rounded(a1 + b1, shift);
+    out[2 * out_step] = rounded(a1 - b1, shift);
+}
+
+static int block_4x4(const int16_t *block, const uint16_t *quantiser, uint8_t *out, size_t stride) {
+    int32_t in[FD_COEFFICIENTS], columns[4 * FD_SIDE], row[4];
+    int fine = 1;
+    if (!dequantise(in, block, quantiser))
+        return 0;
+    for (size_t x = 0; x < FD_SIDE; x++)
+        transform_4(in + x, FD_SIDE, columns + x, FD_SIDE, CONSTANT_BITS - COLUMN_BITS + 1);
+    for (size_t y = 0; y < 4; y++) {
+        fine &= fits(columns + y * FD_SIDE, 1);
+        transform_4(columns + y * FD_SIDE, 1, row, 1, CONSTANT_BITS + COLUMN_BITS + 3 + 1);
+        for (size_t x = 0; x < 4; x++)
+            out[y * stride + x] = sample(row[x], &fine);
+    }
+    return fine;
+}
+
+int fd_idct_4x4(const int16_t *first, const int16_t *second, const uint16_t *quantiser, uint8_t *out,
+                size_t stride) {
+    return block_4x4(first, quantiser, out, stride) & block_4x4(second, quantiser, out + 4, stride);
+}
+
+static void transform_2(const int32_t *in, size_t step, int32_t *out, size_t out_step, int shift) {
+    uint32_t a = (uint32_t)in[0] << (CONSTANT_BITS + 2);
+    uint32_t b = (uint32_t)in[5 * step] * F_0_850 + (uint32_t)in[step] * F_3_624 -
+                 (uint32_t)in[7 * step] * F_0_720 - (uint32_t)in[3 * step] * F_1_272;
+
+    out[0] = rounded(a + b, shift);
+    out[out_step] = rounded(a - b, shift);
+}
+
+static int block_2x2(const int16_t *block, const uint16_t *quantiser, uint8_t *out, size_t stride) {
+    int32_t in[FD_COEFFICIENTS], columns[2 * FD_SIDE], row[2];
+    int fine = 1;
+    if (!dequantise(in, block, quantiser))
+        return 0;
+    for (size_t x = 0; x < FD_SIDE; x++)
+        transform_2(in + x, FD_SIDE, columns + x, FD_SIDE, CONSTANT_BITS - COLUMN_BITS + 2);
+    for (size_t y = 0; y < 2; y++) {
+        fine &= fits(columns + y * FD_SIDE, 1);
+        transform_2(columns + y * FD_SIDE, 1, row, 1, CONSTANT_BITS + COLUMN_BITS + 3 + 2);
+        out[y * stride] = sample(row[0], &fine);
+        out[y * stride + 1] = sample(row[1], &fine);
+    }
+    return fine;
+}
+
+int fd_idct_2x2(const int16_t *first, const int16_t *second, const uint16_t *quantiser, uint8_t *out,
+                size_t stride) {
+    return block_2x2(first, quantiser, out, stride) & block_2x2(second, quantiser, out + 2, stride);
+}
+
+int fd_idct_1x1(const int16_t *first, const int16_t *second, const uint16_t *quantiser, uint8_t *out,
+                size_t stride) {
+    int fine = 1;
+    (void)stride;
+    out[0] = sample(rounded((uint32_t)(first[0] * quantiser[0]), 3), &fine);
+    out[1] = sample(rounded((uint32_t)(second[0] * quantiser[0]), 3), &fine);
+    return fine;
+}

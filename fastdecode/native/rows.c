@@ -1,0 +1,499 @@
+/* rows.c: a baseline JPEG to rows of pixels, a row of MCUs at a time.
+ *
+ * Two MCUs at a time are decoded and transformed, while their coefficients are in the first-level
+ * cache. Samples go to rings of rows, one for each component, which hold two rows of MCUs: chroma is
+ * interpolated from the rows above and below. Of MCUs beside the window only the bits are read; rows
+ * above it are skipped to the last restart marker from which libjpeg would start, too.
+ *
+ * No file is read further, nor less far, than libjpeg-turbo reads it for the same window: so where
+ * this decoder gives pixels, libjpeg would have had nothing to complain of. */
+#include "huffman.h"
+
+#include <stdlib.h>
+
+enum {
+    AT_ONCE = 2,   /* MCUs */
+    MARGIN = 64,   /* bytes before each row of samples, and after it: steps are done whole */
+    SLACK = 64     /* coefficients behind the last block, of which the first may be written */
+};
+
+/* The samples of one component. */
+typedef struct {
+    int is_wanted;
+    int32_t side;          /* samples along a block's side: 8, 4, 2 or 1 */
+    int32_t across, down;  /* blocks of an MCU */
+    int32_t wider, taller; /* 1; or 2, where each sample is for two pixels */
+    int is_smooth;         /* pixels between samples are interpolated */
+    int32_t width, height; /* samples that there are */
+    int32_t left;          /* sample column of the ring's first */
+    int32_t rows;          /* of the ring, a power of two */
+    size_t stride;
+    uint8_t *ring;
+    fd_idct *idct;
+    const uint16_t *quantiser;
+    const fd_table *dc, *ac;
+    fd_room room;
+} plane;
+
+/* Where in the scan we are. */
+typedef struct {
+    fd_bits bits;
+    const uint8_t *from, *limit; /* of this interval; and where no MCU may begin any more */
+    size_t interval;             /* its number */
+    int32_t left;                /* MCUs of it that are to come */
+} position;
+
+struct fd_baseline {
+    fd_frame frame;
+    fd_scan scan;
+    fd_table tables[2][4];
+    plane planes[3];
+    const fd_steps *steps;
+    int (*decode_mcus)(fd_baseline *baseline, position *at, int32_t y);
+    fd_room blocks_room, pixels_room, wide_room;
+    int16_t *blocks;   /* of AT_ONCE MCUs */
+    uint8_t *pixels;   /* a ring of rows for the sink, or one row */
+    uint8_t *wide[2];  /* chroma, as wide as the window */
+    int component_of[FD_MOST_BLOCKS];
+    int32_t left, top, right, bottom; /* the window, in reduced pixels */
+    int32_t width, height;            /* of the whole, reduced */
+    int32_t first_mcu, end_mcu;       /* of a row, that the window needs */
+    int32_t start, first_row, end_row; /* rows of MCUs: to begin with, to keep, to end before */
+    int32_t mcu_height;               /* reduced pixels */
+    int looks_down;                   /* the last row of pixels needs samples from below */
+};
+
+fd_baseline *fd_baseline_create(void) { return calloc(1, sizeof(fd_baseline)); }
+
+void fd_baseline_destroy(fd_baseline *baseline) {
+    if (baseline == NULL)
+        return;
+    for (int c = 0; c < 3; c++)
+        free(baseline->planes[c].room.memory);
+    free(baseline->scan.bytes_room.memory);
+    free(baseline->scan.ends_room.memory);
+    free(baseline->blocks_room.memory);
+    free(baseline->pixels_room.memory);
+    free(baseline->wide_room.memory);
+    free(baseline);
+}
+
+/* ---- what is to be done ---- */
+
+static int32_t ceil_of(int64_t value, int64_t divisor) {
+    return (int32_t)((value + divisor - 1) / divisor);
+}
+
+static int32_t least(int32_t a, int32_t b) { return a < b ? a : b; }
+
+static int32_t most(int32_t a, int32_t b) { return a > b ? a : b; }
+
+/* How many samples of component `c` a block has: as jdmaster.c does, those of chroma are reduced
+ * less, if that saves interpolating them. */
+static int32_t side_of(const fd_frame *frame, int c, int32_t reduce) {
+    const fd_component *component = &frame->component[c];
+    int32_t least_side = FD_SIDE / reduce, side = least_side;
+    while (side < FD_SIDE && frame->across * least_side % (component->across * side * 2) == 0 &&
+           frame->down * least_side % (component->down * side * 2) == 0)
+        side *= 2;
+    return side;
+}
+
+static void choose_transform(fd_baseline *baseline, plane *to) {
+    to->idct = to->side == 8   ? baseline->steps->idct_8x8
+               : to->side == 4 ? baseline->steps->idct_4x4
+               : to->side == 2 ? baseline->steps->idct_2x2
+                               : fd_idct_1x1;
+}
+
+static void plan_plane(fd_baseline *baseline, int c, int32_t reduce, int is_wanted) {
+    const fd_frame *frame = &baseline->frame;
+    const fd_component *component = &frame->component[c];
+    plane *to = &baseline->planes[c];
+    int32_t unit = FD_SIDE / reduce;
+    to->is_wanted = is_wanted;
+    to->side = side_of(frame, c, reduce);
+    to->across = component->across;
+    to->down = component->down;
+    to->wider = frame->across * unit / (component->across * to->side);
+    to->taller = frame->down * unit / (component->down * to->side);
+    to->width = ceil_of((int64_t)frame->width * component->across * to->side,
+                        (int64_t)frame->across * FD_SIDE);
+    to->height = ceil_of((int64_t)frame->height * component->down * to->side,
+                         (int64_t)frame->down * FD_SIDE);
+    /* jdsample.c: not at 1/8, and not of two columns or one. */
+    to->is_smooth = unit > 1 && (to->wider == 1 || to->width > 2);
+    to->quantiser = frame->quantisers[component->quantiser];
+    to->dc = &baseline->tables[0][component->dc];
+    to->ac = &baseline->tables[1][component->ac];
+    choose_transform(baseline, to);
+}
+
+/* Which rows of MCUs are read, and which are kept. */
+static void plan_rows(fd_baseline *baseline, int32_t reduce) {
+    const fd_frame *frame = &baseline->frame;
+    int32_t height = baseline->mcu_height, at_once = frame->rows_at_once;
+    int32_t last = (baseline->bottom - 1) / height;
+    /* libjpeg makes two rows of pixels together, and has read the samples below them. */
+    if (baseline->looks_down && (baseline->bottom - 1) % height >= height - 2)
+        last++;
+    last = (last / at_once + 1) * at_once;
+    baseline->end_row = least(last, frame->mcus_down);
+    baseline->first_row = most(baseline->top - 1, 0) / height;
+    baseline->start = 0;
+    /* The same rule as fd_source_jump's. */
+    int32_t unit = FD_SIDE * frame->down;
+    int32_t first = baseline->top * reduce - unit * at_once;
+    if (frame->interval == 0 || first <= 0)
+        return;
+    int32_t start = first / unit;
+    start -= start % at_once;
+    while (start > 0 && (int64_t)start * frame->mcus_across % frame->interval != 0)
+        start -= at_once;
+    baseline->start = most(start, 0);
+}
+
+static void plan_columns(fd_baseline *baseline, int32_t reduce) {
+    const fd_frame *frame = &baseline->frame;
+    int32_t width = FD_SIDE * frame->across / reduce;
+    /* The samples beside the window's are interpolated with. */
+    baseline->first_mcu = most(baseline->left - 2, 0) / width;
+    baseline->end_mcu = least((baseline->right + 1) / width + 1, frame->mcus_across);
+}
+
+/* The window of `target`, and what of the file it needs. Returns 0 where it is not in the picture. */
+static int plan(fd_baseline *baseline, const fd_target *target) {
+    const fd_frame *frame = &baseline->frame;
+    int32_t reduce = target->reduce;
+    baseline->width = ceil_of(frame->width, reduce);
+    baseline->height = ceil_of(frame->height, reduce);
+    baseline->left = target->left;
+    baseline->top = target->top;
+    baseline->right = target->right;
+    baseline->bottom = target->bottom;
+    if (target->left == 0 && target->top == 0 && target->right == 0 && target->bottom == 0) {
+        baseline->right = baseline->width;
+        baseline->bottom = baseline->height;
+    }
+    if (baseline->left < 0 || baseline->top < 0 || baseline->left >= baseline->right ||
+        baseline->top >= baseline->bottom || baseline->right > baseline->width ||
+        baseline->bottom > baseline->height)
+        return 0;
+    int is_grey = target->sink == NULL && target->layout == FD_L;
+    baseline->mcu_height = FD_SIDE * frame->down / reduce;
+    baseline->looks_down = 0;
+    for (int c = 0; c < frame->components; c++) {
+        plan_plane(baseline, c, reduce, c == 0 || !is_grey);
+        const plane *made = &baseline->planes[c];
+        if (made->is_wanted && made->taller == 2 && made->is_smooth)
+            baseline->looks_down = 1;
+    }
+    plan_rows(baseline, reduce);
+    plan_columns(baseline, reduce);
+    return 1;
+}
+
+/* ---- memory ---- */
+
+static int make_room(fd_baseline *baseline, const fd_target *target) {
+    const fd_frame *frame = &baseline->frame;
+    int32_t mcus = baseline->end_mcu - baseline->first_mcu;
+    size_t total = 0;
+    for (int c = 0; c < frame->components; c++) {
+        plane *to = &baseline->planes[c];
+        if (!to->is_wanted)
+            continue;
+        to->rows = 2 * to->down * to->side;
+        to->left = baseline->first_mcu * to->across * to->side;
+        to->stride = (size_t)mcus * (size_t)(to->across * to->side) + 2 * MARGIN;
+        to->ring = fd_room_for(&to->room, to->stride * (size_t)to->rows);
+        if (to->ring == NULL)
+            return 0;
+        total += to->room.size;
+    }
+    size_t width = (size_t)(baseline->right - baseline->left) + 2 * MARGIN;
+    size_t rows = target->sink == NULL ? 1 : (size_t)target->sink->rows_kept + 1;
+    size_t blocks = AT_ONCE * (size_t)frame->blocks * FD_COEFFICIENTS + SLACK;
+    baseline->pixels = fd_room_for(&baseline->pixels_room, rows * 4 * width);
+    baseline->wide[0] = fd_room_for(&baseline->wide_room, 2 * width);
+    baseline->blocks =
+        (int16_t *)fd_room_for(&baseline->blocks_room, blocks * sizeof *baseline->blocks);
+    if (baseline->pixels == NULL || baseline->wide[0] == NULL || baseline->blocks == NULL)
+        return 0;
+    baseline->wide[1] = baseline->wide[0] + width;
+    total += baseline->pixels_room.size + baseline->wide_room.size + baseline->scan.bytes_room.size +
+             baseline->scan.ends_room.size;
+    /* Who allows little memory hears from libjpeg how much it takes. */
+    return target->limits.memory == 0 || (int64_t)total <= target->limits.memory;
+}
+
+/* The table of each component. Several may share one. */
+static int make_tables(fd_baseline *baseline) {
+    const fd_frame *frame = &baseline->frame;
+    uint32_t made = 0;
+    for (int c = 0; c < frame->components; c++) {
+        const int32_t which[2] = {frame->component[c].dc, frame->component[c].ac};
+        for (int kind = 0; kind < 2; kind++) {
+            uint32_t bit = 1u << (4 * kind + which[kind]);
+            if (!(made & bit) && !fd_table_make(&baseline->tables[kind][which[kind]],
+                                                &frame->codes[kind][which[kind]], kind == 0))
+                return 0;
+            made |= bit;
+        }
+    }
+    int block = 0;
+    for (int c = 0; c < frame->components; c++)
+        for (int i = 0; i < frame->component[c].across * frame->component[c].down; i++)
+            baseline->component_of[block++] = c;
+    return 1;
+}
+
+/* ---- MCUs to samples ---- */
+
+static uint8_t *row_of(const plane *of, int32_t y) {
+    return of->ring + (size_t)(y & (of->rows - 1)) * of->stride + MARGIN;
+}
+
+/* The coefficients of `count` MCUs, the first of them in column `x` of row `y`, to the rings. */
+static int transform(fd_baseline *baseline, int32_t x, int32_t y, int count) {
+    size_t mcu = (size_t)baseline->frame.blocks * FD_COEFFICIENTS;
+    const int16_t *block = baseline->blocks;
+    int fine = 1;
+    for (int c = 0; c < baseline->frame.components; c++) {
+        const plane *to = &baseline->planes[c];
+        size_t width = (size_t)(to->across * to->side);
+        if (!to->is_wanted)
+            break;
+        for (int32_t down = 0; down < to->down; down++) {
+            uint8_t *out = row_of(to, (y * to->down + down) * to->side) +
+                           (size_t)(x - baseline->first_mcu) * width;
+            if (to->across == 1) {
+                fine &= to->idct(block, block + (size_t)(count - 1) * mcu, to->quantiser, out,
+                                 to->stride);
+                block += FD_COEFFICIENTS;
+                continue;
+            }
+            for (int i = 0; i < count; i++)
+                fine &= to->idct(block + (size_t)i * mcu, block + (size_t)i * mcu + FD_COEFFICIENTS,
+                                 to->quantiser, out + (size_t)i * width, to->stride);
+            block += 2 * FD_COEFFICIENTS;
+        }
+    }
+    return fine;
+}
+
+static void begin_interval(const fd_baseline *baseline, position *at, size_t interval) {
+    const fd_scan *scan = &baseline->scan;
+    at->interval = interval;
+    at->from = scan->bytes + (interval ? scan->ends[interval - 1] : 0);
+    at->left = baseline->frame.interval ? baseline->frame.interval : INT32_MAX;
+    fd_bits_begin(&at->bits, at->from);
+}
+
+/* Whether no more has been read of the interval than there is; and all of it, if it is done with. */
+static int is_within(const fd_baseline *baseline, const position *at, int is_done) {
+    const uint8_t *here = at->from + fd_bytes_read(&at->bits, at->from);
+    const uint8_t *end = baseline->scan.bytes + baseline->scan.ends[at->interval];
+    return is_done ? here == end : here <= end;
+}
+
+/* A row of MCUs; those that the window needs are kept, if it is one of its rows. */
+FD_INLINE int decode_mcus(fd_baseline *baseline, position *at, int32_t y) {
+    const fd_frame *frame = &baseline->frame;
+    int32_t blocks = frame->blocks;
+    int32_t first = y >= baseline->first_row ? baseline->first_mcu : INT32_MAX;
+    for (int32_t x = 0; x < frame->mcus_across;) {
+        int is_kept = x >= first && x < baseline->end_mcu;
+        int count = is_kept && x + 1 < baseline->end_mcu ? AT_ONCE : 1;
+        int16_t *block = baseline->blocks;
+        for (int i = 0; i < count; i++) {
+            if (at->left == 0) {
+                if (!is_within(baseline, at, 1))
+                    return 0;
+                begin_interval(baseline, at, at->interval + 1);
+            }
+            at->left--;
+            for (int32_t b = 0; b < blocks; b++) {
+                int c = baseline->component_of[b];
+                const plane *to = &baseline->planes[c];
+                /* Of a block that becomes one sample, only its mean is needed. */
+                if (is_kept && to->is_wanted && to->side > 1)
+                    fd_block(&at->bits, to->dc, to->ac, block, c, 1);
+                else
+                    fd_block(&at->bits, to->dc, to->ac, block, c, 0);
+                block += FD_COEFFICIENTS;
+            }
+            if (FD_RARELY(at->bits.next > at->limit || at->bits.is_odd))
+                return 0;
+        }
+        if (is_kept && !transform(baseline, x, y, count))
+            return 0;
+        x += count;
+    }
+    return 1;
+}
+
+static int decode_mcus_plain(fd_baseline *baseline, position *at, int32_t y) {
+    return decode_mcus(baseline, at, y);
+}
+
+#ifdef FD_AVX2
+__attribute__((target("avx2,bmi2"))) static int decode_mcus_avx2(fd_baseline *baseline, position *at,
+                                                                 int32_t y) {
+    return decode_mcus(baseline, at, y);
+}
+#endif
+
+/* What lies beside the outermost samples is the same as they: nothing is known of it. */
+static void extend(const fd_baseline *baseline, int32_t y) {
+    for (int c = 1; c < baseline->frame.components; c++) {
+        const plane *of = &baseline->planes[c];
+        if (!of->is_wanted || of->wider == 1)
+            continue;
+        int32_t first = y * of->down * of->side;
+        int32_t beyond = of->width - of->left;
+        int is_there = (size_t)beyond <= of->stride - 2 * MARGIN;
+        for (int32_t row = first; row < first + of->down * of->side; row++) {
+            uint8_t *samples = row_of(of, row);
+            samples[-1] = samples[0];
+            if (is_there)
+                samples[beyond] = samples[beyond - 1];
+        }
+    }
+}
+
+/* ---- samples to pixels ---- */
+
+/* Row `y` of a chroma plane in the window's columns: in the ring, or made at `wide`. */
+static const uint8_t *chroma_row(const fd_baseline *baseline, const plane *of, int32_t y,
+                                 uint8_t *wide) {
+    const fd_steps *steps = baseline->steps;
+    int32_t left = baseline->left, right = baseline->right;
+    int32_t first = left / of->wider, count = (right - 1) / of->wider + 1 - first;
+    int32_t row = y / of->taller;
+    const uint8_t *near = row_of(of, row) + (first - of->left);
+    if (of->wider == 1 && of->taller == 1)
+        return near;
+    if (!of->is_smooth) {
+        for (int32_t i = 0; i < count * of->wider; i++)
+            wide[i] = near[i / of->wider];
+        return wide + left % of->wider;
+    }
+    int is_lower = y & 1;
+    int32_t other = is_lower ? least(row + 1, of->height - 1) : most(row - 1, 0);
+    const uint8_t *far = row_of(of, other) + (first - of->left);
+    if (of->taller == 1)
+        steps->widen(wide, near, (size_t)count);
+    else if (of->wider == 1)
+        steps->between(wide, near, far, is_lower, (size_t)count);
+    else
+        steps->widen_between(wide, near, far, (size_t)count);
+    return wide + left % of->wider;
+}
+
+/* Grey pixels of 3 or 4 bytes. */
+static void repeat(uint8_t *out, const uint8_t *grey, size_t count, size_t bytes) {
+    if (bytes == 3) {
+        for (size_t i = 0; i < count; i++)
+            out[3 * i] = out[3 * i + 1] = out[3 * i + 2] = grey[i];
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        out[4 * i] = out[4 * i + 1] = out[4 * i + 2] = grey[i];
+        out[4 * i + 3] = 255;
+    }
+}
+
+/* The window's part of row `y`, of 3 or 4 bytes a pixel. What is behind it must not be written, so
+ * its end is made elsewhere, unless there is room. */
+static void colour_row(fd_baseline *baseline, int32_t y, uint8_t *out, size_t bytes, int has_room) {
+    const plane *planes = baseline->planes;
+    size_t count = (size_t)(baseline->right - baseline->left);
+    const uint8_t *luma = row_of(&planes[0], y) + (baseline->left - planes[0].left);
+    if (baseline->frame.components == 1) {
+        repeat(out, luma, count, bytes);
+        return;
+    }
+    const uint8_t *cb = chroma_row(baseline, &planes[1], y, baseline->wide[0]);
+    const uint8_t *cr = chroma_row(baseline, &planes[2], y, baseline->wide[1]);
+    void (*colours)(uint8_t *, const uint8_t *, const uint8_t *, const uint8_t *, size_t) =
+        bytes == 3 ? baseline->steps->rgb : baseline->steps->rgbx;
+    if (has_room) {
+        colours(out, luma, cb, cr, count);
+        return;
+    }
+    /* Three more pixels, because RGB is written in pieces of 32 bytes for 24. */
+    size_t direct = count < 3 ? 0 : (count - 3) / FD_COLOUR_STEP * FD_COLOUR_STEP;
+    if (direct)
+        colours(out, luma, cb, cr, direct);
+    colours(baseline->pixels, luma + direct, cb + direct, cr + direct, count - direct);
+    memcpy(out + bytes * direct, baseline->pixels, bytes * (count - direct));
+}
+
+static void hand_out(fd_baseline *baseline, const fd_target *target, int32_t y) {
+    const fd_sink *sink = target->sink;
+    int32_t row = y - baseline->top;
+    size_t count = (size_t)(baseline->right - baseline->left);
+    if (sink != NULL) {
+        size_t stride = 4 * (count + 2 * MARGIN);
+        uint8_t *out = baseline->pixels + (size_t)(row % (sink->rows_kept + 1)) * stride;
+        colour_row(baseline, y, out, 4, 1);
+        sink->row(sink->state, row, out);
+        return;
+    }
+    uint8_t *out = target->out + row * target->stride;
+    if (target->layout == FD_L)
+        memcpy(out, row_of(&baseline->planes[0], y) + (baseline->left - baseline->planes[0].left),
+               count);
+    else
+        colour_row(baseline, y, out, target->layout == FD_RGB ? 3 : 4, 0);
+}
+
+/* ---- all of it ---- */
+
+static int decode_rows(fd_baseline *baseline, const fd_target *target) {
+    const fd_frame *frame = &baseline->frame;
+    const fd_scan *scan = &baseline->scan;
+    int32_t next = baseline->top;
+    position at = {.limit = scan->bytes + scan->ends[scan->count - 1] + 8};
+    begin_interval(baseline, &at,
+                   baseline->start == 0 ? 0
+                                        : (size_t)((int64_t)baseline->start * frame->mcus_across /
+                                                   frame->interval));
+    for (int32_t y = baseline->start; y < baseline->end_row; y++) {
+        if (!baseline->decode_mcus(baseline, &at, y))
+            return 0;
+        if (y < baseline->first_row)
+            continue;
+        extend(baseline, y);
+        int32_t there = (y + 1) * baseline->mcu_height - baseline->looks_down;
+        int32_t end = y + 1 == frame->mcus_down ? baseline->bottom : least(there, baseline->bottom);
+        for (; next < end; next++)
+            hand_out(baseline, target, next);
+    }
+    return is_within(baseline, &at, baseline->end_row == frame->mcus_down || at.left == 0);
+}
+
+static void choose_instructions(fd_baseline *baseline) {
+    baseline->steps = &fd_steps_plain;
+    baseline->decode_mcus = decode_mcus_plain;
+#ifdef FD_AVX2
+    if (fd_kernels_now()->is_avx2) {
+        baseline->steps = &fd_steps_avx2;
+        baseline->decode_mcus = decode_mcus_avx2;
+    }
+#endif
+}
+
+int fd_baseline_decode(fd_baseline *baseline, const uint8_t *data, size_t size,
+                       const fd_target *target) {
+    const fd_limits *limits = &target->limits;
+    const fd_frame *frame = &baseline->frame;
+    if (target->sink == NULL && target->layout == FD_CMYK)
+        return 0;
+    choose_instructions(baseline);
+    return fd_frame_read(&baseline->frame, data, size) &&
+           !(limits->pixels && (int64_t)frame->width * frame->height > limits->pixels) &&
+           plan(baseline, target) && fd_scan_read(&baseline->scan, frame, data, size) &&
+           make_tables(baseline) && make_room(baseline, target) && decode_rows(baseline, target);
+}

@@ -1,0 +1,255 @@
+/* own.c: the core's own decoder gives what libjpeg-turbo gives, on sound files and made ones.
+ *
+ *   own COUNT FILE...
+ *
+ * Each file, COUNT pictures that are made here (every sampling that is taken, sides of 1 to 70 pixels,
+ * qualities of 1 to 100, restart intervals of 0 to 7, tables of the standard and their own), and COUNT
+ * of random coefficients, up to those that overflow: at every reduction, in every layout, whole and in
+ * regions drawn at random, resized, by every set of instructions. Ends with 0 and a line if all of it
+ * is equal. check.sh builds it for this processor and, where that can be run, for ARM. */
+#include "internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { REGIONS = 10, MOST_PIXELS = 1 << 24, MADE_REGIONS = 2, LARGEST_MADE = 70, SIDE = 40 };
+
+static fd_decoder *own, *other;
+static int64_t calls, own_calls, own_files, files;
+static uint64_t state = UINT64_C(88172645463325252);
+
+static _Noreturn void fail(const char *name, const char *words) {
+    fprintf(stderr, "own.c: %s: %s\n", name, words);
+    exit(1);
+}
+
+static void *must(void *memory) {
+    if (memory == NULL)
+        fail("memory", "there is none");
+    return memory;
+}
+
+/* A whole number below `end`: xorshift, the same in every run. */
+static int32_t draw(int32_t end) {
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return (int32_t)((state >> 33) % (uint64_t)end);
+}
+
+static int32_t reduced(int32_t side, int32_t reduce) { return (side + reduce - 1) / reduce; }
+
+/* ---- comparing ---- */
+
+/* Both decoders on one request. Returns whether the core did it by itself. */
+static int compare(const char *name, const uint8_t *data, size_t size, const fd_request *request,
+                   int32_t width, int32_t height) {
+    size_t row = (size_t)width * (size_t)(request->layout == FD_L ? 1 : request->layout == FD_RGB ? 3 : 4);
+    size_t bytes = row * (size_t)height + 1;
+    uint8_t *made = must(malloc(bytes)), *expected = must(malloc(bytes));
+    memset(made, 0xA5, bytes);
+    memset(expected, 0xA5, bytes);
+    fd_use_decoder("");
+    int status = fd_decode(own, data, size, request, made, (ptrdiff_t)row);
+    int is_own = fd_decoder_own(own);
+    fd_use_decoder("libjpeg");
+    if (fd_decode(other, data, size, request, expected, (ptrdiff_t)row) != status)
+        fail(name, "another status than libjpeg's");
+    if (is_own && (status != FD_OK || fd_decoder_warnings(other) != 0))
+        fail(name, "decoded what libjpeg complains of");
+    if (status == FD_OK && memcmp(made, expected, bytes) != 0)
+        fail(name, "other pixels than libjpeg's");
+    free(made);
+    free(expected);
+    calls++;
+    own_calls += is_own;
+    return is_own;
+}
+
+/* The middle of a picture, as a tensor. */
+static void compare_resized(const char *name, const uint8_t *data, size_t size, int32_t width,
+                            int32_t height, int32_t reduce) {
+    static const fd_pixels PIXELS = {.dtype = FD_FLOAT32, .scale = {1, 1, 1}};
+    static float made[3 * SIDE * SIDE], expected[3 * SIDE * SIDE];
+    fd_request request = {.reduce = reduce, .layout = FD_RGB};
+    fd_resize resize = {.left = width / 5.0, .top = height / 7.0,
+                        .right = width, .bottom = height * 0.9,
+                        .in_left = width / 5, .in_top = height / 7,
+                        .in_right = width, .in_bottom = height,
+                        .canvas_width = SIDE, .canvas_height = SIDE,
+                        .width = SIDE, .height = SIDE};
+    fd_use_decoder("");
+    int status = fd_decode_resized(own, data, size, &request, &resize, &PIXELS, made);
+    fd_use_decoder("libjpeg");
+    if (fd_decode_resized(other, data, size, &request, &resize, &PIXELS, expected) != status)
+        fail(name, "another status of a tensor than libjpeg's");
+    if (status == FD_OK && memcmp(made, expected, sizeof made) != 0)
+        fail(name, "another tensor than libjpeg's");
+}
+
+static void compare_all(const char *name, const uint8_t *data, size_t size, int regions) {
+    fd_header header;
+    int is_own = 0;
+    if (fd_probe(data, size, &header) != FD_OK ||
+        (int64_t)header.width * header.height > MOST_PIXELS)
+        return;
+    for (int32_t reduce = 1; reduce <= 8; reduce *= 2) {
+        int32_t width = reduced(header.width, reduce), height = reduced(header.height, reduce);
+        for (int layout = FD_L; layout <= FD_RGBA; layout++) {
+            fd_request whole = {.reduce = reduce, .layout = layout, .strict = draw(2)};
+            is_own |= compare(name, data, size, &whole, width, height);
+            for (int i = 0; i < regions; i++) {
+                fd_request part = {.reduce = reduce, .layout = layout, .strict = draw(2)};
+                part.left = draw(width);
+                part.top = draw(height);
+                part.right = part.left + 1 + draw(width - part.left);
+                part.bottom = part.top + 1 + draw(height - part.top);
+                compare(name, data, size, &part, part.right - part.left, part.bottom - part.top);
+            }
+        }
+        compare_resized(name, data, size, width, height, reduce);
+    }
+    files++;
+    own_files += is_own;
+}
+
+/* With the best instructions and without. */
+static void compare_sets(const char *name, const uint8_t *data, size_t size, int regions) {
+    const char *const sets[] = {"", "plain"};
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
+        fd_use_instructions(sets[i]);
+        compare_all(name, data, size, regions);
+    }
+}
+
+/* ---- making pictures ---- */
+
+typedef struct {
+    struct jpeg_compress_struct jpeg;
+    struct jpeg_error_mgr errors;
+    unsigned char *data;
+    unsigned long size;
+    char name[100];
+} encoder;
+
+static void begin(encoder *made, int components) {
+    static const int FACTORS[4][2] = {{1, 1}, {2, 1}, {1, 2}, {2, 2}};
+    struct jpeg_compress_struct *jpeg = &made->jpeg;
+    const int *factors = FACTORS[draw(4)];
+    jpeg->err = jpeg_std_error(&made->errors);
+    jpeg_create_compress(jpeg);
+    made->data = NULL;
+    made->size = 0;
+    jpeg_mem_dest(jpeg, &made->data, &made->size);
+    jpeg->image_width = (JDIMENSION)(1 + draw(LARGEST_MADE));
+    jpeg->image_height = (JDIMENSION)(1 + draw(LARGEST_MADE));
+    jpeg->input_components = components;
+    jpeg->in_color_space = components == 1 ? JCS_GRAYSCALE : JCS_RGB;
+    jpeg_set_defaults(jpeg);
+    int quality = 1 + draw(100);
+    jpeg_set_quality(jpeg, quality, TRUE);
+    jpeg->optimize_coding = draw(2);
+    jpeg->restart_interval = (unsigned)draw(8);
+    if (components == 3) {
+        jpeg->comp_info[0].h_samp_factor = factors[0];
+        jpeg->comp_info[0].v_samp_factor = factors[1];
+    }
+    snprintf(made->name, sizeof made->name, "%ux%u of %d, %dx%d, quality %d, restart %u%s",
+             jpeg->image_width, jpeg->image_height, components, factors[0], factors[1], quality,
+             jpeg->restart_interval, jpeg->optimize_coding ? ", optimised" : "");
+}
+
+static void finish(encoder *made) {
+    jpeg_finish_compress(&made->jpeg);
+    compare_sets(made->name, made->data, made->size, MADE_REGIONS);
+    jpeg_destroy_compress(&made->jpeg);
+    free(made->data);
+}
+
+/* Noise, flat areas and edges, by turns. */
+static void make_picture(void) {
+    encoder made;
+    int components = draw(5) ? 3 : 1, kind = draw(3);
+    uint8_t row[3 * LARGEST_MADE];
+    JSAMPROW rows[1] = {row};
+    begin(&made, components);
+    jpeg_start_compress(&made.jpeg, TRUE);
+    for (JDIMENSION y = 0; y < made.jpeg.image_height; y++) {
+        for (JDIMENSION i = 0; i < made.jpeg.image_width * (JDIMENSION)components; i++)
+            row[i] = (uint8_t)(kind == 0   ? (JDIMENSION)draw(256)
+                               : kind == 1 ? (i / 9 + y / 5) * 31
+                                           : (i / 7 + y / 11) % 2 * 255);
+        jpeg_write_scanlines(&made.jpeg, rows, 1);
+    }
+    finish(&made);
+}
+
+/* Coefficients that no picture has: sparse or dense, small or as large as can be written. */
+static void make_coefficients(void) {
+    encoder made;
+    jvirt_barray_ptr arrays[3];
+    begin(&made, 3);
+    struct jpeg_compress_struct *jpeg = &made.jpeg;
+    int32_t density = 1 + draw(64), largest = 1 << (1 + draw(10));
+    for (int c = 0; c < 3; c++) {
+        jpeg_component_info *info = &jpeg->comp_info[c];
+        JDIMENSION across = (jpeg->image_width + 15) / 8 + 2, down = (jpeg->image_height + 15) / 8 + 2;
+        info->width_in_blocks = across;
+        info->height_in_blocks = down;
+        arrays[c] = jpeg->mem->request_virt_barray((j_common_ptr)jpeg, JPOOL_IMAGE, TRUE, across, down,
+                                                   (JDIMENSION)info->v_samp_factor);
+    }
+    jpeg_write_coefficients(jpeg, arrays);
+    for (int c = 0; c < 3; c++)
+        for (JDIMENSION y = 0; y < (jpeg->image_height + 15) / 8 + 2; y++) {
+            JBLOCKARRAY blocks = jpeg->mem->access_virt_barray((j_common_ptr)jpeg, arrays[c], y, 1, TRUE);
+            for (JDIMENSION x = 0; x < (jpeg->image_width + 15) / 8 + 2; x++)
+                for (int k = 0; k < DCTSIZE2; k++)
+                    blocks[0][x][k] =
+                        (JCOEF)(draw(64) < density ? draw(2 * largest - 1) - largest + 1 : 0);
+        }
+    finish(&made);
+}
+
+static uint8_t *read_file(const char *path, size_t *size) {
+    FILE *file = fopen(path, "rb");
+    if (file == NULL || fseek(file, 0, SEEK_END) != 0)
+        fail(path, "cannot be read");
+    *size = (size_t)ftell(file);
+    rewind(file);
+    uint8_t *data = must(malloc(*size + 1));
+    if (fread(data, 1, *size, file) != *size)
+        fail(path, "cannot be read");
+    fclose(file);
+    return data;
+}
+
+int main(int argc, char **argv) {
+    int count = argc > 1 ? atoi(argv[1]) : 0;
+    own = must(fd_decoder_create());
+    other = must(fd_decoder_create());
+    for (int i = 2; i < argc; i++) {
+        size_t size;
+        uint8_t *data = read_file(argv[i], &size);
+        compare_sets(argv[i], data, size, REGIONS);
+        free(data);
+    }
+    printf("%lld of %lld files in %lld of %lld ways by the core itself\n", (long long)own_files / 2,
+           (long long)files / 2, (long long)own_calls, (long long)calls);
+    own_files = files = own_calls = calls = 0;
+    for (int i = 0; i < count; i++)
+        make_picture();
+    if (own_files != files)
+        fail("made pictures", "some were left to libjpeg");
+    printf("%lld pictures made here, all by the core itself\n", (long long)files / 2);
+    own_files = files = own_calls = calls = 0;
+    for (int i = 0; i < count; i++)
+        make_coefficients();
+    if (count > 0 && (own_calls == 0 || own_calls == calls))
+        fail("random coefficients", "all of them, or none, were left to libjpeg");
+    printf("%lld of random coefficients, %lld of %lld ways by the core itself\n",
+           (long long)files / 2, (long long)own_calls, (long long)calls);
+    fd_decoder_destroy(own);
+    fd_decoder_destroy(other);
+    return 0;
+}
