@@ -49,6 +49,12 @@ _EVERY = tuple(range(14))
 _ODD_BYTES = (0, 1, 2, 3, 5, 7, 8, 9, 16, 17, 32, 64, 127, 128, 254, 255)
 
 
+_LISTED = (
+    ".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp", ".gif", ".jp2",
+    ".j2k", ".avif", ".heic", ".heif",
+)  # fmt: skip
+
+
 class Case(NamedTuple):
     """A file, and the number of what is done to it; 0 leaves it as it is."""
 
@@ -214,7 +220,9 @@ class Sweeper:
                 data = case.read()
                 if case.number and _promised(data) > PIXELS:
                     continue
-                paths.append(source / f"{index:03}{Path(case.path).suffix}")
+                suffix = Path(case.path).suffix
+                known = suffix.lower() in _LISTED  # else a folder would pass it over
+                paths.append(source / f"{index:03}{suffix if known else '.jpg'}")
                 paths[-1].write_bytes(data)
             for name, use in _USES.items():
                 try:

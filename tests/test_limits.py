@@ -112,3 +112,35 @@ def test_the_collections_own_bombs(name: str) -> None:
     """Decompression bombs of the collection are refused by their header."""
     with pytest.raises(ImageTooLarge):
         decode((CORPUS / "malformed" / name).read_bytes())
+
+
+@pytest.mark.parametrize("name", usable_backends())
+@pytest.mark.parametrize("kind", [b"IDAT", b"tEXt"])
+def test_a_chunk_that_claims_gigabytes_takes_no_memory(name: str, kind: bytes) -> None:
+    """A PNG of 100 bytes with a chunk that is said to have 2 GB costs no 1 GB in any backend."""
+    script = """
+import resource, sys
+from fastdecode import FastDecodeError, decode
+data, name = bytes.fromhex(sys.stdin.read()), sys.argv[1]
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    decode(data, backend=name)
+except FastDecodeError:
+    pass
+after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+sys.exit(f"{after - before} KB more" if after - before > 1 << 20 else 0)
+"""
+    data = bytearray(_png(2, 2))
+    place = data.index(b"IDAT")
+    data[place : place + 4] = kind
+    data[place - 4 : place] = struct.pack(">I", 0x7FFFFFF0)
+
+    done = subprocess.run(
+        [sys.executable, "-c", script, name],
+        input=bytes(data).hex(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr

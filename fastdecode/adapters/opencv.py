@@ -10,6 +10,7 @@ import numpy as np
 
 from fastdecode.adapters.base import Backend, Support
 from fastdecode.errors import DecodeError
+from fastdecode.headers import png
 from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
 
 __all__ = ["Opencv"]
@@ -76,6 +77,9 @@ class Opencv(Backend):
         out: Image | None,
         strict: bool,
     ) -> Image:
+        if header.format == "png" and not png.chunks_fit(data):
+            # It would allocate up to 4 GiB, on the word of the chunk.
+            raise DecodeError("a chunk of the PNG claims more bytes than there are")
         flags = (_REDUCED_GRAY if layout == "L" else _REDUCED_RGB)[reduce]
         image = cv2.imdecode(np.frombuffer(data, np.uint8), flags | cv2.IMREAD_IGNORE_ORIENTATION)
         if image is None:

@@ -8,7 +8,7 @@ from fastdecode.errors import DecodeError
 from fastdecode.headers import exif
 from fastdecode.types import Buffer, Color, Header
 
-__all__ = ["parse"]
+__all__ = ["chunks_fit", "parse"]
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _CHUNK = struct.Struct(">I4s")
@@ -70,6 +70,17 @@ def parse(data: Buffer) -> Header:
         color=color,
         animated=animated,
     )
+
+
+def chunks_fit(data: Buffer) -> bool:
+    """Whether no chunk claims more bytes than the file has: a decoder may allocate what it says."""
+    pos, size = 8, len(data)
+    while pos + 8 <= size:
+        length, kind = _CHUNK.unpack_from(data, pos)
+        pos += 12 + length
+        if kind == b"IEND":
+            break
+    return pos <= size
 
 
 def _ancillary(data: Buffer, pos: int) -> tuple[bool, int]:
