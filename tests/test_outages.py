@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import errno
 import socket
+import threading
 import urllib.error
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -249,6 +251,49 @@ def test_errors_of_other_libraries_are_told_apart() -> None:
     assert not is_the_items(socket.gaierror(-2, "Name or service not known"))
     assert not is_the_items(TimeoutError("timed out"))
     assert is_the_items(OSError("image file is truncated"))
+
+
+def test_http_is_told_as_s3_is() -> None:
+    """By HTTP a file that is missing is one; a refusal, a failure or silence is not; no secrets."""
+    pytest.importorskip("aiohttp")
+    from fastdecode.outages import is_the_items
+
+    photo, answer = encode(picture(40, 30)), [200]
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            body = photo if answer == [200] else b""
+            self.send_response(*answer)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as front:
+        front.daemon_threads = True
+        threading.Thread(target=front.serve_forever, args=(0.05,), daemon=True).start()
+        where = f"http://127.0.0.1:{front.server_port}/a.jpg"
+        store = open_store([f"{where}?signature=secret"])
+        assert bytes(store.read(0)) == photo
+        told = []
+        for answer[0] in (404, 403, 503):
+            with pytest.raises(OSError, match=where) as caught:
+                store.read(0)
+            told.append((type(caught.value), is_the_items(caught.value)))
+            assert "secret" not in str(caught.value)
+        front.shutdown()
+    with pytest.raises(ConnectionError, match=where):
+        store.read(0)
+
+    assert told == [
+        (FileNotFoundError, True),
+        (PermissionError, False),
+        (ConnectionError, False),
+    ]
 
 
 def test_the_advice_to_index_a_remote_shard_works(
