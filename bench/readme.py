@@ -20,7 +20,7 @@ from readme_figures import RESULTS, chart, figures, table
 from readme_gpu import gpu_figures
 from readme_native import gil_figures, limit_figures, region_figures
 from readme_pipeline import cost_figures, pipeline_figures, quality_figures, worker_figures
-from readme_stores import ray_figures, store_figures
+from readme_stores import billion_figures, ray_figures, request_figures, store_figures
 
 from fastdecode.registry import BUILTIN
 from fastdecode.types import FORMATS
@@ -147,7 +147,11 @@ _PARTS: dict[Path, dict[str, Callable[[], str]]] = {
     },
     _ROOT / "docs" / "gpu.md": {"gpu": gpu_figures},
     _ROOT / "docs" / "stores.md": {"stores": store_figures},
-    _ROOT / "docs" / "scaling.md": {"ray": ray_figures},
+    _ROOT / "docs" / "scaling.md": {
+        "ray": ray_figures,
+        "requests": request_figures,
+        "billion": billion_figures,
+    },
 }
 
 

@@ -133,7 +133,7 @@ def decode(
         reduce = reduce_for(header, min_size, region=region, orient=orient)
     window = None if region is None else window_of(region, header, reduce, applied)
     if out is not None:
-        check_out(out, header, mode, reduce, window, applied)
+        check_out(out, data, header, mode, reduce, window, applied)
     return engine.run(
         engine.Request(
             data,

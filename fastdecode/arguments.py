@@ -10,7 +10,7 @@ import numpy as np
 
 from fastdecode import orientation
 from fastdecode.errors import ImageTooLarge
-from fastdecode.types import MODES, REDUCES, Box, Header, Image, Mode, Reduce
+from fastdecode.types import MODES, REDUCES, Box, Buffer, Header, Image, Mode, Reduce
 
 __all__ = [
     "check_disjoint",
@@ -113,7 +113,9 @@ def check_disjoint(outs: Sequence[object]) -> None:
     """Refuse arrays of which one would be written over another; `check_out` checks each alone."""
     spans = sorted(
         (out.__array_interface__["data"][0], out.nbytes, index)
-        for index, out in enumerate(outs)
+        for index, out in enumerate(
+            np.asarray(one) if isinstance(one, np.ndarray) else one for one in outs
+        )
         if isinstance(out, np.ndarray) and out.flags.c_contiguous and out.nbytes
     )
     for (start, size, one), (other_start, _, other) in pairwise(spans):
@@ -173,11 +175,20 @@ def window_of(region: Box, header: Header, reduce: int, applied: int) -> Box:
 
 
 def check_out(
-    out: Image, header: Header, mode: Mode, reduce: int, window: Box | None, applied: int
+    out: Image,
+    data: Buffer,
+    header: Header,
+    mode: Mode,
+    reduce: int,
+    window: Box | None,
+    applied: int,
 ) -> None:
     """Refuse an array that the result cannot go into, before anything is decoded."""
     if not isinstance(out, np.ndarray):
         raise TypeError(f"out must be a NumPy array, not {type(out).__name__}")
+    out = np.asarray(out)  # what a subclass says of itself may be wrong: backends trust it
+    if type(data) is not bytes and np.may_share_memory(out, np.frombuffer(data, np.uint8)):
+        raise ValueError("out must not lie in the memory of the data that is decoded into it")
     if not (out.flags.c_contiguous and out.flags.writeable):
         raise ValueError("out must be C-contiguous and writable")
     if mode == "native":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -19,8 +18,9 @@ from fastdecode.bench.tables import paragraph, width
 from fastdecode.calibration import calibrate
 from fastdecode.calibration.api import BATCHES, DEVICE_S
 from fastdecode.calibration.measure import FULL_S, QUICK_S
-from fastdecode.errors import FastDecodeError
+from fastdecode.errors import FastDecodeError, visible
 from fastdecode.installation import device_ranking_path, ranking_path
+from fastdecode.terminal import INTERRUPTED, Parser
 from fastdecode.types import CONTEXTS
 
 if TYPE_CHECKING:
@@ -94,17 +94,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.exit(2, f"{parser.prog}: error: {error}\n")
     except KeyboardInterrupt:
         print("\nInterrupted: nothing is kept.", file=sys.stderr)
-        return 130
+        return INTERRUPTED
     if not found:
         parser.exit(2, f"{parser.prog}: error: {text}\n")
-    kept = paragraph(f"Kept in {place}") if place and not problem else "Not kept."
-    try:
-        print(text)
-        print(f"\nMeasured in {time.monotonic() - begun:.1f} s.")
-        print(kept, flush=True)
-    except OSError:  # whoever reads this has read enough, or has no room
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+    kept = paragraph(visible(f"Kept in {place}")) if place and not problem else "Not kept."
+    print(text)
+    print(f"\nMeasured in {time.monotonic() - begun:.1f} s.")
+    print(kept, flush=True)
     if problem:
         parser.exit(2, f"{parser.prog}: error: {problem}\n")
     return 0
@@ -170,7 +166,7 @@ def _measure(options: argparse.Namespace) -> Ranking:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m fastdecode calibrate",
         description="Measure which decoding library is fastest on this machine, for each format,\n"
         "size and reduction, alone and with all cores busy; decode() goes by that\nafterwards. "
@@ -254,7 +250,7 @@ def _samples(paths: Sequence[str]) -> list[Path | Buffer]:
     """Find the images; those that cannot be read are named and left out."""
     collection = files.collect(paths, limit=_MOST_FILES)
     for name, reason in collection.unreadable.items():
-        print(paragraph(f"left out: {name}: {reason}"), file=sys.stderr)
+        print(paragraph(f"left out: {name}: {visible(reason)}"), file=sys.stderr)
     if not collection.photos:
         raise ValueError(f"no readable images in {', '.join(map(files.printable, paths))}")
     return [photo.read() if photo.store else photo.path for photo in collection.photos]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Final",
     "Prepared",
-    "check_extents",
+    "check_container",
     "check_restarts",
     "is_filling",
     "looks_filled_in",
@@ -27,8 +27,8 @@ __all__ = [
     "verify",
 ]
 
-# Modules under `fastdecode.headers` that say what lies beyond the end.
-_TRUNCATION: dict[Format, str] = {
+# Modules under `fastdecode.headers` that say what is missing.
+_MODULES: dict[Format, str] = {
     "tiff": "tiff",
     "avif": "isobmff",
     "heic": "isobmff",
@@ -64,8 +64,8 @@ class Prepared(NamedTuple):
     doubtful: bool
 
 
-def check_extents(data: Buffer, header: Header) -> None:
-    """Make sure that a file ends behind all that it says is in it, where decoders do not.
+def check_container(data: Buffer, header: Header) -> None:
+    """Make sure that a file holds what it says is in it, where decoders do not.
 
     A TIFF, AVIF or HEIC by its own tables. The others are read in order, so that their decoders
     find out, but for some of the rarest.
@@ -73,14 +73,14 @@ def check_extents(data: Buffer, header: Header) -> None:
     Raises
     ------
     DecodeError
-        If something of the picture lies beyond the end.
+        If something of the picture is not there.
     """
-    module = _TRUNCATION.get(header.format)
+    module = _MODULES.get(header.format)
     if module is None:
         return
     try:
         # `probe` has imported it already; a JPEG needs none of them.
-        words: str = importlib.import_module(f"fastdecode.headers.{module}").truncation(data)
+        words: str = importlib.import_module(f"fastdecode.headers.{module}").missing(data)
     except (IndexError, OverflowError, struct.error):
         words = f"what it says of its own parts is cut short ({len(data)} bytes)"
     if words:

@@ -117,7 +117,7 @@ def run(request: Request) -> Image:
             raise _as_ours(error) from error
         request.want = request.want._replace(complete=complete)
     elif header.format != "jpeg":
-        completeness.check_extents(request.data, header)
+        completeness.check_container(request.data, header)
     choice = selection.first(request.backend, header, request.want)
     try:
         return _decode(choice, request)

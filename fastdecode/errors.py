@@ -28,7 +28,13 @@ __all__ = [
     "StoreError",
     "UnknownBackend",
     "UnsupportedFormat",
+    "visible",
 ]
+
+
+def visible(text: str) -> str:
+    """Write out what acts on a terminal, or has no picture there; names of files may have both."""
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
 class FastDecodeError(Exception):

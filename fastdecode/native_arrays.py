@@ -84,7 +84,7 @@ class Arrays:
         try:
             named = isinstance(source, (str, os.PathLike))
             data = read_file(os.fspath(source)) if named else as_buffer(source)
-        except (OSError, TypeError):
+        except (OSError, TypeError, ValueError):
             return False
         return self._part(data, None) is not None
 
@@ -141,7 +141,7 @@ class Arrays:
             if header.coding == "arithmetic":  # which cannot run out of data, so more is to be done
                 return None
             if out is not None:
-                check_out(out, header, mode, reduce, window, 1)
+                check_out(out, data, header, mode, reduce, window, 1)
         except (FastDecodeError, TypeError, ValueError):
             return None
         left, top, right, bottom = window or _whole(header, reduce)
@@ -156,9 +156,9 @@ def _whole(header: Any, reduce: int) -> Box:
 
 
 def _as_source(source: Any) -> Any:
-    """Return bytes, or a path as a string; None for what is neither."""
+    """Return bytes, or a path as a string; None for what is neither, or has been closed."""
     try:
         named = isinstance(source, (str, os.PathLike))
         return os.fsdecode(source) if named else as_buffer(source)
-    except TypeError:
+    except (TypeError, ValueError):
         return None

@@ -221,9 +221,11 @@ def _layouts(header: Header, mode: Mode) -> tuple[PixelLayout, ...]:
         return ("L", "RGB", "native")
     if mode == "native":
         return (mode,)
-    # What colours more than four channels make, or those of an unknown kind, nobody can tell.
+    # What colours more than four channels make, or those of an unknown kind, nobody can tell; and
+    # 8 bits of a deep AVIF are what libavif makes of it, which is not the high byte.
     known = header.channels <= _MOST_COLOURED and (header.format, header.color) != _UNKNOWN
-    return (mode, "native") if known else (mode,)
+    deep = header.format == "avif" and header.bits > 8
+    return (mode, "native") if known and not deep else (mode,)
 
 
 def _unsupported(backend: str | None, header: Header, want: Want) -> UnsupportedFormat:

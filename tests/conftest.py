@@ -8,6 +8,7 @@ import importlib.util
 import os
 import signal
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
 import pytest
@@ -61,6 +62,15 @@ def usable_backends() -> list[str]:
             continue
         names.append(name)
     return names
+
+
+def native_core() -> ModuleType:
+    """Return the binding of the native core; skip the test, or its file, where there is none."""
+    from fastdecode.native import library
+
+    if library.problem():
+        pytest.skip(library.problem(), allow_module_level=True)
+    return library
 
 
 def pytest_configure() -> None:

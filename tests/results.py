@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -128,6 +129,12 @@ def result(*measurements: Measurement, **options: Any) -> Result:
         "measurements": measurements,
     }
     return Result(**{**fields, **options})
+
+
+def says(text: str, *facts: str) -> bool:
+    """Whether there are all these facts in a text, in this order and apart, in whatever words."""
+    pattern = r".*?".join(rf"(?<![\w.]){re.escape(fact)}(?!\w)" for fact in facts)
+    return re.search(pattern, " ".join(text.split())) is not None
 
 
 def full() -> Result:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from fastdecode import decode, probe, reduce_for
+from fastdecode import decode, decode_batch, probe, reduce_for
 from fastdecode.testing import encode, picture
 from fastdecode.types import REDUCES, Header
 
@@ -205,6 +205,59 @@ def test_nothing_is_written_into_a_wrong_out(data: bytes, options, kind: str) ->
         decode(data, out=out, **options)
 
     assert (out == 9).all()
+
+
+class Lying(np.ndarray):
+    """An array that says it is larger than it is."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (HEIGHT, WIDTH, 3)
+
+
+@pytest.mark.parametrize("backend", ["pillow", None])
+def test_out_is_measured_not_asked(backend: str | None) -> None:
+    """A subclass may say what it likes of its shape: nothing is written past its memory."""
+    memory = np.full(HEIGHT * WIDTH * 3, 9, np.uint8)
+
+    with pytest.raises(ValueError, match="out must have shape"):
+        decode(JPEG, out=memory[:-100].view(Lying), backend=backend)
+    with pytest.raises(ValueError, match="out must have shape"):
+        decode_batch([JPEG] * 3, out=[None, memory[:-100].view(Lying), None], threads=2)
+
+    assert (memory == 9).all()
+
+
+@pytest.mark.parametrize("data", [JPEG, PNG], ids=["jpeg", "png"])
+def test_out_is_not_where_the_data_is(data: bytes) -> None:
+    """Decoded over itself, a file would be lost: nothing is written."""
+    memory = np.zeros(len(data) + HEIGHT * WIDTH * 3, np.uint8)
+    memory[: len(data)] = np.frombuffer(data, np.uint8)
+    place = len(data) - 1
+    over, beside = (memory[at : at + HEIGHT * WIDTH * 3] for at in (place, place + 1))
+    encoded = memory[: len(data)]
+
+    with pytest.raises(ValueError, match="out must not lie in the memory of the data"):
+        decode(encoded, out=over.reshape(HEIGHT, WIDTH, 3))
+    assert encoded.tobytes() == data
+    with pytest.raises(ValueError, match=r"item 1: out must not lie"):
+        decode_batch([data, encoded], out=[None, over.reshape(HEIGHT, WIDTH, 3)], threads=2)
+    assert encoded.tobytes() == data
+    image = decode(encoded, out=beside.reshape(HEIGHT, WIDTH, 3))
+    np.testing.assert_array_equal(image, decode(data))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_closed_mapping_is_named_by_its_place(threads: int) -> None:
+    """What was closed before its turn is an error that says which item it was."""
+    closed = mapped(JPEG)
+    closed.close()
+
+    for place in (0, 1):
+        items = [JPEG, JPEG]
+        items.insert(place, closed)
+        with pytest.raises(ValueError, match=rf"item {place}: .*closed"):
+            decode_batch(items, threads=threads)
 
 
 @pytest.mark.parametrize("out", [bytearray(99), [], True], ids=["bytearray", "list", "bool"])

@@ -267,7 +267,7 @@ def test_bad_arguments(
 ) -> None:
     """A wrong argument ends with status 2, before anything is measured."""
     pytest.importorskip("torch")
-    from fastdecode.bench.__main__ import main
+    from fastdecode.bench.command import main
 
     with pytest.raises(SystemExit) as ended:
         main(arguments)
@@ -283,7 +283,7 @@ def test_without_cuda_the_command_says_what_is_missing(
     torch = pytest.importorskip("torch")
     if torch.cuda.is_available():
         pytest.skip("there is a CUDA device here")
-    from fastdecode.bench.__main__ import main
+    from fastdecode.bench.command import main
 
     with pytest.raises(SystemExit) as ended:
         main(["--device", "cuda"])

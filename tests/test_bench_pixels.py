@@ -11,8 +11,7 @@ from doubles import forget_what_is_registered
 
 import fastdecode
 from fastdecode import registry
-from fastdecode.bench import __main__ as command
-from fastdecode.bench import files, run
+from fastdecode.bench import command, files, run
 from fastdecode.bench.check import Check, Finding, examine, reference_digest
 from fastdecode.bench.plan import Plan
 from fastdecode.bench.result import AUTOMATIC, from_json

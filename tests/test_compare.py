@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import results
-from results import measurement
+from results import measurement, says
 
 from fastdecode.bench import compare
 from fastdecode.bench.result import Result, Spread, to_json
@@ -65,7 +65,7 @@ def test_ratios_are_printed_with_their_spread(shown) -> None:
         ["pillow", "100", "102", "1.02", "0.96", "1.08", "no clear difference"]
     ]
     assert rows(text, "opencv") == [["opencv", "200", "150", "0.75", "0.71", "0.80", "slower"]]
-    assert "lower quartile of b over upper one of a" in text
+    assert says(text, "lower quartile of b", "upper one of a")
     assert "Warning" not in text
     assert "Only in" not in text
 
@@ -79,18 +79,18 @@ def test_only_the_same_settings_are_compared(shown) -> None:
     text = shown(a, b)
 
     assert len(rows(text, "pillow")) == 1
-    assert "Only in a (1):\n  pillow, JPEG, from memory, a pool of threads, full size, 2" in text
-    assert "Only in b (2):\n" in text
-    assert "resized to 224 px" in text
+    assert says(text, "Only in a", "1", "pillow", "JPEG", "pool of threads", "full size", "2")
+    assert says(text, "Only in b", "2", "224 px")
 
 
 def test_what_was_only_checked_is_not_compared(shown) -> None:
     """A configuration without figures has no ratio."""
     checked = replace(measurement(), images_per_s=Spread(0.0, 0.0, 0.0))
 
-    assert "Nothing was measured in both." in shown(
-        results.result(checked), results.result(measurement())
-    )
+    text = shown(results.result(checked), results.result(measurement()))
+
+    assert says(text, "Nothing", "both")
+    assert rows(text, "pillow") == []
 
 
 def test_a_result_is_the_same_as_itself(shown) -> None:
@@ -116,11 +116,14 @@ def test_other_circumstances_are_warned_of(shown) -> None:
     )
     text = " ".join(shown(a, b).split())
 
-    assert "Warning: the machines differ (cpu: Example CPU 3000 and Another CPU)." in text
-    assert "Warning: the collections differ (images: 47 and 46)." in text
-    assert "Warning: the versions differ (simplejpeg: 1.2.3 (libjpeg-turbo 3.1) and 9.9" in text
-    assert "Another CPU, interrupted" in text
-    assert "Pixels DIFFER from the reference in b: swapped" in text
+    warned = text.split("Warning: ")[1:]
+    assert len(warned) == 3
+    assert says(warned[0], "machines", "cpu", "Example CPU 3000", "Another CPU")
+    assert "load" not in warned[0]
+    assert says(warned[1], "collections", "images", "47", "46")
+    assert says(warned[2], "versions", "simplejpeg", "1.2.3", "9.9")
+    assert says(text, "Another CPU, interrupted")
+    assert says(text, "DIFFER", "in b", "swapped")
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import numpy as np
 import PIL
 import pytest
 from conftest import CORPUS, Sample, samples, usable_backends
+from cuts import honest, outcome, places
 from PIL import Image, UnidentifiedImageError
 
 from fastdecode import DecodeError, FastDecodeError, decode, decode_batch, probe
@@ -69,6 +70,23 @@ def test_formats_beyond_pillow(sample: Sample) -> None:
 
     assert image.ndim == 3
     assert image.shape[2] == 3
+
+
+@pytest.mark.parametrize(
+    "sample", honest("photos", "formats", "jpeg_kinds"), ids=lambda sample: sample.name
+)
+@pytest.mark.filterwarnings("ignore")
+def test_what_is_left_of_a_cut_file_is_whole_or_an_error(sample: Sample) -> None:
+    """Cut at 30 places, no file decodes to other pixels than before."""
+    data = sample.path.read_bytes()
+    try:
+        whole = decode(data)
+    except FastDecodeError as error:
+        pytest.skip(f"it does not decode here: {error}")
+
+    outcomes = {end - len(data): outcome(data[:end], whole) for end in places(len(data))}
+
+    assert [end for end, what in outcomes.items() if what == "lie"] == []
 
 
 @pytest.mark.parametrize(

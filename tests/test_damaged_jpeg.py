@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import usable_backends
+from conftest import CORPUS, usable_backends
+from PIL import Image
 
 from fastdecode import DecodeError, FastDecodeError, decode, decode_batch, probe, registry
 from fastdecode.ranking import DEFAULT
@@ -253,3 +254,64 @@ def test_hundreds_of_scans_are_refused(backend: str | None, number: int, end: by
 def test_many_scans_alone_are_no_reason() -> None:
     """Five hundred scans are still decoded."""
     assert decode(with_scans(500)).shape == (64, 80, 3)
+
+
+@pytest.mark.parametrize("name", ["gen_420_arith.jpg", "gen_gray_arith.jpg", "gen_444_arith.jpg"])
+@pytest.mark.parametrize("backend", [*READERS, None])
+def test_arithmetic_data_without_its_end_is_an_error(name: str, backend: str | None) -> None:
+    """Any beginning of it decodes to some picture, so that only the end marker shows an end."""
+    data = (CORPUS / "jpeg_kinds" / name).read_bytes()
+    ends = [*range(len(data) - 1, len(data) - 24, -1), len(data) // 2]
+
+    assert {outcome(data[:end], data, backend) for end in ends} == {"error"}
+
+
+@every_reader
+def test_file_cut_in_its_scan_header_is_an_error(backend: str | None) -> None:
+    """Nothing of a picture is there, though an end marker behind it would fit the header."""
+    flat = encode(Image.new("L", (10, 10)), optimize=True)
+    start = probe(flat).scan_offset
+
+    for end in range(start - 8, start + 1):
+        assert outcome(flat[:end], flat, backend) == "error"
+
+
+@every_reader
+@pytest.mark.parametrize("name", ["gen_size_1x2_prog420.jpg", "gen_size_1x2_420.jpg"])
+def test_tiny_file_cut_anywhere_is_an_error(name: str, backend: str | None) -> None:
+    """Of a few bytes, others may well decode to the same pixels as zeros: not all others do."""
+    data = (CORPUS / "jpeg_kinds" / name).read_bytes()
+
+    outcomes = {outcome(data[:end], data, backend) for end in range(2, len(data))}
+
+    assert "other pixels" not in outcomes
+
+
+@every_kind
+@every_reader
+@pytest.mark.parametrize("length", [0, 1])
+@pytest.mark.parametrize(
+    "marker", [b"\xff\xfe", b"\xff\xe0", b"\xff\xe1", b"\xff\xee", b"\xff\xef"]
+)
+def test_comment_that_says_it_is_shorter_than_its_length(
+    kind: str, backend: str | None, marker: bytes, length: int
+) -> None:
+    """A segment that nobody needs ends behind its length, as in libjpeg and Pillow."""
+    data = KINDS[kind]
+    segment = marker + length.to_bytes(2, "big")
+    second = data.rindex(b"\xff\xc4") if kind == "progressive" else data.index(b"\xff\xc4")
+    odd = data[:20] + segment + data[20:second] + segment + data[second:]
+
+    # Those with a parser of their own may refuse it.
+    expected = ("whole", "error") if backend in ("nvimgcodec", "dali") else ("whole",)
+    assert outcome(odd, data, backend) in expected
+
+
+@pytest.mark.parametrize("marker", [b"\xff\xdb", b"\xff\xc0", b"\xff\xc4", b"\xff\xda"])
+def test_table_without_a_length_is_an_error(marker: bytes) -> None:
+    """What a decoder needs cannot be left out."""
+    data = KINDS["4:2:0"]
+    at = data.index(marker) + 2
+
+    with pytest.raises(DecodeError, match="cannot have the length 0"):
+        decode(data[:at] + bytes(2) + data[at + 2 :])

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from conftest import usable_backends
+from conftest import native_core, usable_backends
 
 from fastdecode import DecodeError, decode, registry
 from fastdecode.testing import encode, picture
@@ -47,7 +47,7 @@ def test_a_restart_marker_that_is_gone_is_an_error(backend: str | None) -> None:
 @pytest.mark.parametrize("damage", ["gone", "doubled", "of another number"])
 def test_no_region_is_begun_behind_markers_out_of_turn(damage: str) -> None:
     """Whoever counted on them would begin at another row, and show that in silence."""
-    pytest.importorskip("fastdecode.native._core")
+    native_core()
     data = encode(picture(160, 240), restart_marker_rows=1)
     at = [found.start() for found in re.finditer(rb"\xff[\xd0-\xd7]", data)][3]
     there = data[at : at + 2]

@@ -157,6 +157,18 @@ def test_eight_bits_are_the_high_byte(kind: str) -> None:
         np.testing.assert_array_equal(decode(data, mode="RGBA")[:, :, 3], high[:, :, -1])
 
 
+@pytest.mark.parametrize("mode", ["RGB", "L", "RGBA"])
+def test_transparent_colour_is_pillows(mode: Any) -> None:
+    """A colour of 16 bits that a tRNS chunk makes transparent is so in RGBA, as in Pillow."""
+    image = samples(3)
+    image[2, 3] = image[5, 6] = 0x0A0A
+    data = png(image, before=chunk(b"tRNS", b"\x0a" * 6))
+    with Image.open(io.BytesIO(data)) as opened:
+        expected = np.asarray(opened.convert(mode))
+
+    np.testing.assert_array_equal(decode(data, mode=mode), expected)
+
+
 def test_sixteen_bits_of_ink() -> None:
     """CMYK of 16 bits is four inks of uint16."""
     image = decode(tiff(samples(4), cmyk=True), mode="native")
@@ -243,7 +255,9 @@ def test_deep_avif(channels: int, bits: int) -> None:
         np.testing.assert_array_equal(stored, image)
         assert stored.dtype == np.uint16
     assert readers(data)
-    assert decode(data).dtype == np.uint8
+    np.testing.assert_array_equal(decode(data), decode(data, backend="pillow"))
+    with pytest.raises(UnsupportedFormat):
+        decode(data, backend="imagecodecs")
     with pytest.raises(UnsupportedFormat, match=f"{bits} bits"):
         decode(data, mode="native", backend="pillow")
 

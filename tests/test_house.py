@@ -41,6 +41,7 @@ _LAYERS = (
         "statistics",
         "files",
         "outfile",
+        "terminal",
         "scratch",
         "native",
     ),
@@ -61,7 +62,7 @@ _LAYERS = (
     ("stores",),
     ("torch", "packing", "ray"),
     ("calibration",),
-    ("bench", "calibrate_command", "__main__"),
+    ("bench", "calibrate_command", "doctor_command", "__main__"),
 )
 
 

@@ -126,6 +126,29 @@ def test_names_are_text(page: Page) -> None:
     assert "A note <of> the run." in page.texts
 
 
+def test_backends_called_like_scripts_are_text() -> None:
+    """A plugin's name is shown as it is, in every chart, table and sentence, and is no markup."""
+    name = '<script>alert("b")</script>'
+    whole = results.full()
+    renamed = tuple(
+        replace(one, backend=name if one.backend == "simplejpeg" else one.backend, chosen=name)
+        for one in whole.measurements
+    )
+    backends = tuple(
+        replace(one, name=name, codec="<i>", version="<b>") if one.name == "simplejpeg" else one
+        for one in whole.backends
+    )
+
+    text = html.page(replace(whole, measurements=renamed, backends=backends, answer=()))
+
+    page = Page(text)
+    assert page.open == []
+    assert not {"script", "i", "b"} & set(page.tags)
+    assert sum(name in row[0] for row in page.rows if row) >= 5
+    assert any(name in part for part in page.texts)
+    assert "alert(" not in "".join(value for _, key, value in page.attributes if key != "title")
+
+
 def test_names_that_are_no_unicode_can_be_saved() -> None:
     """A file name of undecodable bytes does not keep the page from being written as UTF-8."""
     found = results.result(measurement(refused={"\udcff.jpg": "\udcff <b>"}))

@@ -14,6 +14,7 @@ from encoded import box
 
 from fastdecode import UnsupportedFormat, decode, decode_batch, probe
 from fastdecode.errors import DecodeError, FastDecodeError
+from fastdecode.packing import pack
 from fastdecode.packing.surveying import survey
 from fastdecode.stores import open_store
 
@@ -205,13 +206,32 @@ def test_more_channels_than_colours_in_batches_and_checks(tmp_path: Path) -> Non
     answers = decode_batch([many, sound, tmp_path / "a.j2k"], on_error="return")
     with open_store(tmp_path) as store:
         found = [finding.status for finding in survey(store, 1)]
+    packed = pack(tmp_path, tmp_path.with_suffix(".tar"), skip_bad=True)
 
-    assert [type(answer) for answer in answers] == [
-        UnsupportedFormat,
-        np.ndarray,
-        UnsupportedFormat,
-    ]
+    kinds = [type(answer) for answer in answers]
+    assert kinds == [UnsupportedFormat, np.ndarray, UnsupportedFormat]
     assert found == ["unsupported", "good"]
+    assert packed.items == 1
+    assert [key for key, _ in packed.bad] == ["a.j2k"]
+
+
+def test_more_channels_than_colours_in_a_loader(tmp_path: Path) -> None:
+    """A dataset that leaves out what does not decode leaves such a file out, in threads as well."""
+    pytest.importorskip("torch")
+    from fastdecode.torch import ImageList, Loader
+    from fastdecode.torch.transforms import ResizeCenterCrop
+
+    for name, channels in (("a.j2k", 5), ("b.j2k", 3), ("c.j2k", 9)):
+        (tmp_path / name).write_bytes(codestream(samples(channels, 8), 8))
+    paths = sorted(tmp_path.iterdir())
+    dataset = ImageList(paths, [0, 1, 2], transform=ResizeCenterCrop(16, 16), on_error="skip")
+
+    loader = Loader(dataset, 3, threads=2)
+    ((images, targets),) = loader
+
+    assert images.shape == (1, 3, 16, 16)
+    assert targets.tolist() == [1]
+    assert loader.skipped == 2
 
 
 def test_header_that_hides_channels() -> None:

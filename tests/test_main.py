@@ -14,7 +14,7 @@ from doubles import forget_what_is_registered
 
 import fastdecode
 from fastdecode import Ranking
-from fastdecode import __main__ as command
+from fastdecode import doctor_command as command
 from fastdecode.errors import BackendUnavailable
 
 TERMINAL = 80

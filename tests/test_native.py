@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import samples
+from conftest import native_core, samples
 from processes import answers
 
 import fastdecode
@@ -16,10 +16,7 @@ from fastdecode import DecodeError, UnsupportedFormat, decode, probe, registry
 from fastdecode.testing import encode, picture
 from fastdecode.types import REDUCES
 
-pytest.importorskip("fastdecode.native._core")
-
-from fastdecode.native import library
-
+library = native_core()
 ffi, lib = library.ffi, library.lib
 PHOTO = (Path(fastdecode.__file__).parent / "samples" / "canyon-wren.jpg").read_bytes()
 TRIPLES = 2_000

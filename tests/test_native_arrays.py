@@ -8,15 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-pytest.importorskip("fastdecode.native._core")
-
-from conftest import CORPUS
+from conftest import CORPUS, native_core
 from PIL import Image
 
 import fastdecode
 from fastdecode import DecodeError, FastDecodeError, Ranking, decode_batch, use
 from fastdecode.native.batch import Items
+
+native_core()
 
 PHOTOS = sorted((Path(fastdecode.__file__).parent / "samples").glob("*.jpg"))
 PLAIN = PHOTOS[0].read_bytes()

@@ -13,15 +13,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import native_core
 from processes import resident
-
-pytest.importorskip("fastdecode.native._core")
 
 import fastdecode
 from fastdecode.native import library, single
 from fastdecode.native.batch import Headers, Items
 from fastdecode.native.pool import Pool
 from fastdecode.testing import encode, picture
+
+native_core()
 
 FILES = sorted((Path(fastdecode.__file__).parent / "samples").glob("*.jpg"))
 BYTES = single.stored(None, channels_first=False)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import native_core
 from processes import answers
 
 import fastdecode
@@ -22,10 +23,7 @@ PHOTO = (Path(fastdecode.__file__).parent / "samples" / "canyon-wren.jpg").read_
 @pytest.fixture
 def native() -> Any:
     """Return the module, or skip where the core is not built."""
-    pytest.importorskip("fastdecode.native._core")
-    from fastdecode.native import library
-
-    return library
+    return native_core()
 
 
 def test_every_status_has_its_error(native: Any) -> None:
@@ -105,7 +103,7 @@ MISSING = {
 def test_without_it_all_else_works(module: str, reason: str, line: str) -> None:
     """Where the core or cffi is missing, only it is: named with the reason and what brings it."""
     if "cffi" in module:
-        pytest.importorskip("fastdecode.native._core")
+        native_core()
     found = answers(
         f"""
 sys.modules[{module}] = None

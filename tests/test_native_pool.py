@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import native_core
 from fifos import fed
 
 import fastdecode
 from fastdecode import decode
 from fastdecode.testing import encode, picture
 
-_core = pytest.importorskip("fastdecode.native._core")
+_core = native_core()
 ffi, lib = _core.ffi, _core.lib
 
 PHOTOS = sorted((Path(fastdecode.__file__).parent / "samples").glob("*.jpg"))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from conftest import samples
+from conftest import native_core, samples
 from PIL import Image
 
 import fastdecode
@@ -17,7 +17,7 @@ from fastdecode import DecodeError, FastDecodeError, ImageTooLarge, UnsupportedF
 from fastdecode.native import reindex
 from fastdecode.testing import encode, picture
 
-_core = pytest.importorskip("fastdecode.native._core")
+_core = native_core()
 ffi, lib = _core.ffi, _core.lib
 
 PHOTOS = sorted((Path(fastdecode.__file__).parent / "samples").glob("*.jpg"))

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import native_core
 from PIL import Image
 
-_core = pytest.importorskip("fastdecode.native._core")
+_core = native_core()
 ffi, lib = _core.ffi, _core.lib
 
 DTYPES = {"uint8": lib.FD_UINT8, "float16": lib.FD_FLOAT16, "float32": lib.FD_FLOAT32}

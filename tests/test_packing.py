@@ -19,6 +19,7 @@ from fastdecode.packing import BadItems, pack
 from fastdecode.packing.options import as_bytes
 from fastdecode.packing.place import kind_for
 from fastdecode.stores import create_store, open_store
+from fastdecode.testing import encode, picture
 
 needs_core = pytest.mark.skipif(library.lib is None, reason="the native core is not built")
 
@@ -81,6 +82,49 @@ def test_the_manifest(tmp_path: Path) -> None:
             "sha256": sums(tmp_path)["out.tar"],
         }
     ]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_checksums_of_large_files(tmp_path: Path, kind: str) -> None:
+    """The manifest's checksums are of all bytes of each file, however many they are."""
+    name, needed = KINDS[kind]
+    if needed:
+        pytest.importorskip(needed)
+    target = "x" * (3 << 20) if kind == "tar" else 7  # what follows the last picture is large, too
+    with create_store(tmp_path / "source.tar") as writer:
+        for number in range(2):
+            data = encode(picture(700, 600 + number), "bmp")
+            assert len(data) > 1 << 20
+            writer.add(f"{number}.bmp", data, target)
+
+    pack(tmp_path / "source.tar", tmp_path / name)
+
+    found = json.loads((tmp_path / f"{name}.json").read_text())
+    assert found["files"]
+    for file in found["files"]:
+        whole = (tmp_path / file["name"]).read_bytes()
+        assert file["bytes"] == len(whole)
+        assert file["sha256"] == hashlib.sha256(whole).hexdigest()
+    assert kind == "folder" or max(file["bytes"] for file in found["files"]) > 2 << 20
+
+
+def test_the_list_of_bad_items_is_csv(tmp_path: Path) -> None:
+    """Python's csv reads each back in a row of its own, whatever is in its name."""
+    (tmp_path / "source").mkdir()
+    names = ['a,"b".jpg', "c\nd.jpg", "=e.jpg", "f;g'.jpg", " h.jpg"]
+    for name in names:
+        (tmp_path / "source" / name).write_bytes(b"none")
+    with pytest.raises(BadItems):
+        pack(tmp_path / "source", tmp_path / "out.tar")
+
+    with (tmp_path / "out.tar.bad.csv").open(newline="") as file:
+        heading, *rows = csv.reader(file)
+
+    assert heading == ["key", "reason"]
+    assert sorted(key for key, _ in rows) == sorted(
+        ['a,"b".jpg', "c\\nd.jpg", "'=e.jpg", "f;g'.jpg", " h.jpg"]
+    )
+    assert all("not an image" in reason for _, reason in rows)
 
 
 def test_shards(tmp_path: Path) -> None:

@@ -46,6 +46,28 @@ def test_half_a_record_never_was(tmp_path: Path) -> None:
         again.close()
 
 
+def test_a_record_is_on_the_disk_before_its_call_returns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each ends with one fsync of the journal's own file, when all of the record is in it."""
+    path = tmp_path / "journal"
+    journal = Journal(path)
+    synced: list[tuple[bool, int]] = []
+    whole = os.fsync
+
+    def noted(handle: int) -> None:
+        status = os.fstat(handle)
+        synced.append((os.path.samestat(status, path.stat()), status.st_size))
+        whole(handle)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    for number in range(3):
+        journal.append({"number": number, "text": "x" * 10_000 * number})
+        assert synced == [(True, path.stat().st_size)]
+        synced.clear()
+    journal.close()
+
+
 def test_a_spool_goes_on_where_it_was_good(tmp_path: Path) -> None:
     """What was written after the last record is cut off, further shards included."""
     data = encode(picture(16, 16))

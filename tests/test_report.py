@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 import results
-from results import automatic, measurement
+from results import automatic, measurement, says
 
 from fastdecode.bench import report
 from fastdecode.bench.columns import COST, READING, SPEED
@@ -48,11 +48,11 @@ def test_the_heading_says_what_and_where(capsys: pytest.CaptureFixture[str]) -> 
     report.heading(results.full())
     text = " ".join(capsys.readouterr().out.split())
 
-    assert text.startswith("fastdecode 0.2.0 benchmark Example CPU 3000, 4 cores usable, Linux")
-    assert "CPython 3.12.4, NumPy 2.1.0" in text
-    assert "opencv 1.2.3 (libjpeg-turbo 3.1)" in text
-    assert "Load before the run: 0.31." in text
-    assert "47 images (7 PNG, 40 JPEG), 7.40 MB, 42.0 megapixels; 12 files left out" in text
+    assert says(text, "fastdecode 0.2.0", "Example CPU 3000", "4 cores", "Linux")
+    assert says(text, "CPython 3.12.4", "NumPy 2.1.0")
+    assert says(text, "opencv 1.2.3", "libjpeg-turbo 3.1")
+    assert says(text, "Load", "0.31")
+    assert says(text, "47 images", "7 PNG", "40 JPEG", "7.40 MB", "42.0 megapixels", "12 files")
 
 
 @pytest.mark.parametrize(("load", "disturbed"), [(2.0, False), (2.1, True), (None, False)])
@@ -63,7 +63,8 @@ def test_a_busy_machine_is_warned_of(
     report.heading(results.result(machine=replace(results.MACHINE, load=load)))
     text = " ".join(capsys.readouterr().out.split())
 
-    assert ("More than half of 4 cores: the figures may be disturbed." in text) is disturbed
+    assert says(text, "half of 4 cores", "disturbed") is disturbed
+    assert ("disturbed" in text) is disturbed
     assert ("Load" in text) is (load is not None)
 
 
@@ -71,7 +72,8 @@ def test_the_answer_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
     """The sentences stand above all tables; those that the result holds are taken as they are."""
     text = printed(capsys, results.result(measurement(), answer=("Forty-two.",)))
 
-    assert text.startswith("\nForty-two.\n\nJPEG, from memory, one thread: speed\n")
+    assert text.strip().startswith("Forty-two.")
+    assert says(text, "Forty-two.", "JPEG, from memory, one thread: speed")
 
 
 def test_every_column_has_its_figure(capsys: pytest.CaptureFixture[str]) -> None:
@@ -126,15 +128,17 @@ def test_an_interrupted_run_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     """Figures of a run that was stopped are printed, and called incomplete."""
     text = printed(capsys, results.result(measurement(), interrupted=True))
 
-    assert text.startswith("\nInterrupted: this is what was measured so far.\n")
+    assert text.strip().startswith("Interrupted")
     assert row(text, "pillow")[1] == "100"
 
 
 def test_nothing_measured_is_said_without_tables(capsys: pytest.CaptureFixture[str]) -> None:
     """An empty result prints one sentence, no empty table and no legend."""
-    assert printed(capsys, results.result(interrupted=True)) == (
-        "\nInterrupted: this is what was measured so far.\n\nNothing was measured.\n"
-    )
+    text = printed(capsys, results.result(interrupted=True))
+
+    assert says(text, "Interrupted", "Nothing was measured")
+    assert len(text.split("\n\n")) == 2
+    assert SPEED[0].title not in text
 
 
 def test_what_went_wrong_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -142,16 +146,16 @@ def test_what_went_wrong_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     text = printed(capsys, results.full())
     flat = " ".join(text.split())
 
-    assert "Refused by all (1 file): drawings/broken.png: the data ends within the picture" in flat
-    assert "Refused by nojpeg (40 files): photos/0.jpg: nojpeg: ValueError: out of order" in flat
-    assert "… and 37 more" in text
+    assert says(flat, "by all", "1 file", "drawings/broken.png: the data ends within the picture")
+    assert says(flat, "by nojpeg", "40 files", "photos/0.jpg: nojpeg: ValueError: out of order")
+    assert says(flat, "photos/0.jpg", "37 more")
     assert "Refused by pillow" not in text
-    assert "Pixels differ, swapped, JPEG 1/8 size (2 files):" in text
+    assert says(flat, "Pixels differ", "swapped", "JPEG 1/8 size", "2 files")
     assert "this is no image: <b>&" in text
-    assert "Not timed: nojpeg, which refuses JPEG files." in text
-    assert "Passed over, not images: 3 files." in text
+    assert says(flat, "Not timed", "nojpeg", "JPEG")
+    assert says(flat, "Passed over", "not images", "3 files")
     assert "A note <of> the run." in text
-    assert "averaged: the backend does not reduce" in flat
+    assert says(flat, "averaged", "does not reduce")
 
 
 def test_a_file_that_one_backend_reads_is_not_refused_by_all(
@@ -161,7 +165,7 @@ def test_a_file_that_one_backend_reads_is_not_refused_by_all(
     refused = {"a.jpg": "it died"}
     text = printed(capsys, results.result(automatic(9.0, refused=refused), measurement()))
 
-    assert "Refused by decode() (1 file):\n  a.jpg: it died" in text
+    assert says(text, "by decode()", "1 file", "a.jpg: it died")
     assert "Refused by all" not in text
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import usable_backends
+from conftest import native_core, usable_backends
 from doubles import double, flat, own_registry  # noqa: F401
 from processes import answers
 
@@ -219,7 +219,7 @@ def test_backends_left_out_are_named_in_the_error(monkeypatch: pytest.MonkeyPatc
 
 def test_a_region_goes_to_who_decodes_no_more() -> None:
     """Rankings are of whole pictures: for a part, who decodes only that is asked first."""
-    pytest.importorskip("fastdecode.native._core")
+    native_core()
     pytest.importorskip("simplejpeg")
     header = probe(JPEG)
     want = selection.Want("RGB", 1, strict=False, complete=True)

@@ -83,6 +83,31 @@ def test_pipes_are_left_out_and_dead_links_are_not(tmp_path: Path) -> None:
             store.read(1)
 
 
+@pytest.mark.skipif(os.name == "nt", reason="names are Unicode there")
+def test_a_class_whose_name_is_no_text(tmp_path: Path) -> None:
+    """It is one like the others; a name on a disk may be any bytes."""
+    root = _tree(tmp_path, "ant/a.jpg")
+    strange = os.fsdecode(b"b\xff")
+    try:
+        (root / strange).mkdir()
+    except OSError:
+        pytest.skip("the file system takes no such names")
+    (root / strange / "b.jpg").write_bytes(b"2")
+
+    with open_store(root) as store:
+        assert list(store.classes) == ["ant", strange]
+        assert bytes(store.read(1)) == b"2"
+
+
+@pytest.mark.parametrize("row", ["b\0.jpg,cat", "b.jpg,c\0t"])
+def test_a_table_with_a_nul_in_it(tmp_path: Path, row: str) -> None:
+    """No path and no class has one: the error has the file and the line."""
+    (tmp_path / "t.csv").write_text(f"path,label\na.jpg,dog\n{row}\n")
+
+    with pytest.raises(ValueError, match=r"t\.csv, line [34]: .*NUL"):
+        open_store(tmp_path / "t.csv")
+
+
 def test_shards_beside_a_loose_picture(tmp_path: Path) -> None:
     """Which of the two is meant is for the caller to say."""
     root = _tree(tmp_path, "preview.jpg")

@@ -41,6 +41,25 @@ def test_long_names_of_every_format_are_read(tmp_path: Path, name: str) -> None:
     assert [(key, bytes(data)) for key, data, _ in stream_tar(path)] == parts
 
 
+def test_times_in_a_gnu_header_are_no_part_of_the_name(tmp_path: Path) -> None:
+    """GNU tar keeps times (``--incremental``) where ustar has the beginning of a long name."""
+    path = write_tar(tmp_path / "t.tar", numbered(3), tarfile.GNU_FORMAT)
+    data = bytearray(path.read_bytes())
+    for at in range(0, len(data), 512):
+        if data[at + 257 : at + 265] == b"ustar  \0":
+            # atime and ctime of "struct oldgnu_header" (tar.h of GNU tar)
+            data[at + 345 : at + 369] = b"15012345670\x0015012345671\0"
+            data[at + 148 : at + 156] = b" " * 8
+            data[at + 148 : at + 156] = b"%06o\0 " % sum(data[at : at + 512])
+    path.write_bytes(data)
+
+    with open_store(path) as store:
+        assert [store.key(at) for at in range(3)] == ["0000.jpg", "0001.jpg", "0002.jpg"]
+        assert [store.target(at) for at in range(3)] == [0, 1, 2]
+        assert bytes(store.read(2)) == picture(2)
+    assert [key for key, _, _ in stream_tar(path)] == ["0000.jpg", "0001.jpg", "0002.jpg"]
+
+
 @pytest.mark.parametrize("name", _FORMATS)
 def test_what_is_no_file_is_left_out(tmp_path: Path, name: str) -> None:
     """Folders, links, devices and pipes are no samples, and nothing behind them is lost."""

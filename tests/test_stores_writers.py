@@ -47,6 +47,17 @@ def test_whole_numbers_of_numpy_are_targets(place: Path) -> None:
         assert type(store.target(0)) is int
 
 
+def test_any_name_is_a_class(place: Path) -> None:
+    """Also that of a folder which is no UTF-8, or a label with a NUL, which HDF5's texts lack."""
+    classes = ["plain", "a\0b", "\udcff", "漢"]
+    with create_store(place, classes=classes) as writer:
+        writer.add("a.jpg", b"1", 1)
+
+    with open_store(place) as store:
+        assert list(store.classes) == classes
+        assert store.target(0) == 1
+
+
 def test_folders_above_are_made(place: Path) -> None:
     """By all kinds alike."""
     deep = place.parent / "x" / "y" / place.name

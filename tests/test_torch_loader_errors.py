@@ -8,6 +8,8 @@ import signal
 import threading
 import time
 import weakref
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from loading import (  # noqa: E402
     Plain,
     copies,
     crew,
+    encoded,
     epoch,
     eventually,
     indices,
@@ -28,7 +31,9 @@ from loading import (  # noqa: E402
 )
 
 from fastdecode import DecodeError  # noqa: E402
+from fastdecode.torch.image_list import ImageList  # noqa: E402
 from fastdecode.torch.loader import Loader  # noqa: E402
+from fastdecode.torch.transforms import RandomResizedCrop  # noqa: E402
 
 
 def taken(loader: Any) -> list[Any]:
@@ -99,17 +104,29 @@ def test_error_of_collate_fn_comes_at_its_batch() -> None:
 
 
 def test_error_that_was_raised_holds_no_memory() -> None:
-    """When the consumer is done with an error, the memory of its batch is free, without a gc."""
-    with Loader(Pictures(wrong={1: TypeError("mistake")}, count=4), 4, threads=1) as loader:
+    """When the consumer is done with an error, the memory of its batch is free, without a gc.
+
+    The next batch therefore lies where the one that failed lay.
+    """
+    places = []
+
+    class Placed(Pictures):
+        def load(self, index: int, **options: Any) -> Any:
+            places.append(options["out"].data_ptr())
+            return super().load(index, **options)
+
+    dataset = Placed(wrong={1: TypeError("mistake")}, count=4)
+    with Loader(dataset, 4, threads=1) as loader:
         gc.disable()
         try:
-            next(iter(loader))
-        except TypeError:
-            pass
+            with suppress(TypeError):
+                next(iter(loader))
+            dataset.wrong = {}
+            images, _ = next(iter(loader))
         finally:
             gc.enable()
 
-        assert len(loader._memory._free) == 1
+    assert images.data_ptr() == places[0] == places[-4]
 
 
 @pytest.mark.parametrize("threads", [0, 3])
@@ -151,6 +168,55 @@ def test_replace_fills_the_batch() -> None:
     assert same(results[0], results[2])
     assert [len(images) for images, _ in results[0]] == [4, 4]
     assert set(indices(results[0])) == {0, 2, 3, 4, 5, 7}
+
+
+@pytest.mark.parametrize("how", [{"threads": 0}, {"threads": 2}, {"workers": 1}], ids=str)
+@pytest.mark.parametrize("damaged", [(1, 2), (1, 2, 3, 4)])
+def test_each_damaged_sample_is_listed_by_its_own_name(
+    tmp_path: Path, how: dict[str, int], damaged: tuple[int, ...]
+) -> None:
+    """With "replace", each damaged file is one entry, also if it was to stand in for another."""
+    paths = []
+    for number, data in enumerate(encoded()[:5]):
+        paths.append(tmp_path / f"{number}.jpg")
+        paths[-1].write_bytes(data[: len(data) // 3] if number in damaged else data)
+
+    def listed() -> ImageList:
+        return ImageList(paths, list(range(5)), RandomResizedCrop(24), on_error="replace")
+
+    dataset = listed()
+    with Loader(dataset, 5, **how) as loader:
+        ((_, given),) = copies(loader)
+
+    assert set(given.tolist()) == set(range(5)) - set(damaged)
+    assert [(failure.index, failure.path) for failure in sorted(dataset.errors)] == [
+        (number, str(paths[number])) for number in damaged
+    ]
+    tried = 0
+    for number in damaged:
+        alone = listed()
+        assert alone[number][1] not in damaged
+        assert alone.errors[0].index == number
+        assert all(failure.path == str(paths[failure.index]) for failure in alone.errors)
+        tried += len(alone.errors)
+    assert tried > len(damaged) or len(damaged) == 2  # some were tried in place of others
+
+
+def test_older_iterator_does_not_count() -> None:
+    """`skipped` is of the newest epoch, although an older iterator is still drawn from."""
+    dataset = Pictures(damaged=(0, 5, 9, 10), count=12, on_error="skip")
+    with Loader(dataset, 4, threads=2) as loader:
+        older = iter(loader)
+        next(older)
+        assert loader.skipped == 1
+        newer = iter(loader)
+        assert loader.skipped == 0
+        next(newer)
+        assert loader.skipped == 1
+        assert len(list(older)) == 2
+        assert loader.skipped == 1
+        assert len(list(newer)) == 2
+        assert loader.skipped == 4
 
 
 def test_callable_supplies_the_sample() -> None:

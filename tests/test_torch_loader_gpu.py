@@ -240,3 +240,17 @@ def test_loaders_decode_on_one_stream(decode: str) -> None:
 
     assert len(streams) == 1
     assert None not in streams
+
+
+def test_pin_memory_pins_batches_that_stay_on_the_host() -> None:
+    """Images and labels are page-locked, in threads and for samples of any kind, and as before."""
+    files = Files([encode(photo(300, 400))] * 6, RandomResizedCrop(64))
+    with Loader(files, 4, threads=2) as loader:
+        expected = [[part.clone() for part in batch] for batch in loader]
+    with Loader(files, 4, threads=2, pin_memory=True) as loader:
+        found = list(loader)
+
+    assert all(part.is_pinned() for batch in found for part in batch)
+    for one, two in zip(found, expected, strict=True):
+        assert torch.equal(one[0], two[0])
+        assert torch.equal(one[1], two[1])

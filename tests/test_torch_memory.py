@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,8 +14,19 @@ from loading import Pictures, copies, same  # noqa: E402
 
 from fastdecode.torch.loader import Loader  # noqa: E402
 from fastdecode.torch.memory import BatchMemory  # noqa: E402
+from fastdecode.torch.transforms import RandomResizedCrop  # noqa: E402
 
 SHAPE = (4, 3, 5, 6)
+LARGE = (4, 3, 100, 100)
+MEGABYTE = 1e6
+
+
+@pytest.fixture
+def traced() -> Iterator[Any]:
+    """Give what tells how many bytes have been taken since, and not given back."""
+    tracemalloc.start()
+    yield lambda: tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
 
 
 def take(memory: BatchMemory, shape: tuple[int, ...] = SHAPE, **options: Any) -> Any:
@@ -71,23 +84,25 @@ def test_a_smaller_batch_takes_part_of_a_block() -> None:
         del tensor
 
 
-def test_blocks_that_are_too_small_are_let_go() -> None:
-    """They would never be of use again."""
+def test_blocks_that_are_too_small_are_let_go(traced: Any) -> None:
+    """They would never be of use again: their bytes go back to the system."""
     memory = BatchMemory(3)
-    kept = [take(memory, (1, 3, 5, 6)) for _ in range(3)]
+    kept = [take(memory, (3, 3, 200, 200)) for _ in range(3)]
     del kept
-    take(memory)
+    assert traced() > 4 * MEGABYTE
+    take(memory, (4, 3, 200, 200))
 
-    assert [block.size for block in memory._free] == [4 * 3 * 5 * 6 * 4]
+    assert 1.9 * MEGABYTE < traced() < 2.1 * MEGABYTE
 
 
-def test_so_many_free_blocks_are_kept_and_no_more() -> None:
+def test_so_many_free_blocks_are_kept_and_no_more(traced: Any) -> None:
     """What a consumer kept and then dropped all at once does not stay for ever."""
     memory = BatchMemory(2)
-    kept = [take(memory) for _ in range(9)]
+    kept = [take(memory, LARGE) for _ in range(9)]
+    one = traced() / 9
     del kept
 
-    assert len(memory._free) == 2
+    assert 1.9 * one < traced() < 2.1 * one
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.uint8])
@@ -125,18 +140,21 @@ def test_pinned_memory_is_pinned() -> None:
 
 
 @pytest.mark.parametrize("channels_last", [False, True])
-def test_twenty_epochs_need_no_more_memory_than_one(channels_last: bool) -> None:
+def test_twenty_epochs_need_no_more_memory_than_one(channels_last: bool, traced: Any) -> None:
     """The batches of 20 epochs, each dropped after its step, lie in the places of the first."""
     places: set[int] = set()
-    with Loader(Pictures(), 4, True, threads=2, channels_last=channels_last) as loader:
+    pictures = Pictures(RandomResizedCrop(200))
+    with Loader(pictures, 4, True, threads=2, channels_last=channels_last) as loader:
         for _ in range(20):
             for images, _ in loader:
                 places.add(images.data_ptr())
-        blocks = loader._memory._free
+        size = 4 * images[0].nbytes
+        del images
+        taken = traced()
 
     # One with the consumer, one awaited, and as many as are made ahead.
     assert len(places) <= 2 + loader.prefetch
-    assert len(blocks) <= 2 + loader.prefetch
+    assert taken < (2.2 + loader.prefetch) * size
 
 
 def test_a_training_step_may_keep_what_it_likes() -> None:

@@ -27,23 +27,32 @@ from fastdecode.torch.transforms import RandomResizedCropFlipNormalize  # noqa: 
 
 
 def test_what_is_not_for_the_core_is_dealt_to_all_threads(made: Made) -> None:
-    """A dataset of PNGs, or one whose reading takes time, goes back to samples one by one."""
+    """A dataset of PNGs, or one whose reading takes time, goes back to samples one by one.
+
+    In the last batches, two items of a batch are read only together: one thread alone, which
+    reads a whole batch for the core, would wait for ever.
+    """
     png = encoded("PNG")
 
-    class Slow(Sources):
+    class Paired(Sources):
+        slow = 0.0
+
+        def __init__(self, *sources: Any) -> None:
+            super().__init__(*sources)
+            self.pairs = [threading.Barrier(2) for _ in range(25)]
+
         def read(self, index: int) -> tuple[Any, Any]:
-            threading.Event().wait(0.002)
+            if index >= 160 and index % 8 in (0, 2):
+                self.pairs[index // 8].wait(30)
+            elif self.slow:
+                threading.Event().wait(self.slow)
             return super().read(index)
 
-    for dataset in (Sources(*[png] * 200), Slow(*[PLAIN] * 200)):
+    slow = Paired(*[PLAIN] * 200)
+    slow.slow = 0.002
+    for dataset in (Paired(*[png] * 200), slow):
         with Loader(dataset, 8, threads=2) as loader:
-            batches = iter(loader)
-            for _ in range(24):
-                next(batches)
-            lanes = batches._source._lane  # type: ignore[attr-defined]
-
-            assert not lanes.pays
-            assert lanes._asked < 200
+            assert [len(targets) for _, targets in loader] == [8] * 25
     assert 0 < made.total < 200
 
 

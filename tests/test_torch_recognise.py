@@ -313,7 +313,13 @@ def test_one_of_our_own_that_was_changed_stays_as_it_is() -> None:
 
 def test_normalising_twice_is_refused() -> None:
     """Whoever's Normalize follows, with known parts between; an unknown one may have undone it."""
-    for head in (RandomResizedCropFlipNormalize(64), Resize(64, mean=MEAN, std=STD)):
+
+    class Mine(RandomResizedCropFlipNormalize):
+        """Somebody's own."""
+
+    heads = [RandomResizedCropFlipNormalize(64), Resize(64, mean=MEAN, std=STD), Mine(64)]
+    heads.append(fuse(compose(crop(), TENSOR, normalize())))
+    for head in heads:
         for again in (normalize(), v2("Normalize", mean=MEAN, std=STD), Normalize()):
             for between in ([], [flip()], [v1("RandomErasing")]):
                 with pytest.raises(ValueError, match="has normalised the image already, and "):

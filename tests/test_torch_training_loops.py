@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import math
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -84,6 +83,7 @@ def lightning_parts(tmp_path: Path) -> tuple[Any, Any]:
             self.noted("val", batch)
 
         def test_step(self, batch: Any) -> None:
+            """Do what Lightning's test loop does; it is no test of ours."""
             self.noted("test", batch)
 
         def configure_optimizers(self) -> Any:
@@ -166,9 +166,9 @@ def test_accelerate_prepares_and_goes_on() -> None:
 
 
 def class_folders(root: Path) -> Path:
-    """Write small photos of two classes, to train on and to validate."""
+    """Write small photos of five classes, to train on and to validate."""
     for number, data in enumerate(encoded()):
-        folder = root / ("val" if number % 3 == 0 else "train") / f"class{number % 2}"
+        folder = root / ("val" if number % 3 == 0 else "train") / f"class{number % 5}"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{number}.jpg").write_bytes(data)
     return root
@@ -242,7 +242,7 @@ def test_timms_script_trains(tmp_path: Path, options: list[str]) -> None:
         script,
         *("--data-dir", str(class_folders(tmp_path / "data")), "--dataset", "torch/image_folder"),
         *("--train-split", "train", "--val-split", "val", "--model", "test_resnet"),
-        *("--num-classes", "2", "--input-size", "3", "32", "32", "--batch-size", "4"),
+        *("--num-classes", "5", "--input-size", "3", "32", "32", "--batch-size", "4"),
         *("--epochs", "2", "--warmup-epochs", "0", "--cooldown-epochs", "0", "--workers", "2"),
         *("--device", "cpu", "--output", str(tmp_path / "out"), "--experiment", "here", *options),
         folder=tmp_path,
@@ -258,8 +258,8 @@ def test_timms_script_trains(tmp_path: Path, options: list[str]) -> None:
     assert all(math.isfinite(float(row["train_loss"]) + float(row["eval_loss"])) for row in rows)
 
 
-def test_torchvisions_reference_trains_and_resumes(tmp_path: Path) -> None:
-    """The one for classification validates and resumes, too, with `ImageFolder` and `Loader`."""
+def test_torchvisions_reference_trains(tmp_path: Path) -> None:
+    """The one for classification trains and validates with `ImageFolder` and `Loader`."""
     pytest.importorskip("torchvision", exc_type=ImportError)
     script = checkout("FASTDECODE_TORCHVISION", "references/classification/train.py")
     arguments = [
@@ -275,10 +275,3 @@ def test_torchvisions_reference_trains_and_resumes(tmp_path: Path) -> None:
     told = ran(replace, script, *arguments, "--epochs", "2", folder=tmp_path)
 
     assert told == [["ImageFolder", "2", "8", "4"], ["ImageFolder", "2", "4", "2"]]
-    resume = ["--resume", str(tmp_path / "out" / "checkpoint.pth"), "--epochs", "3"]
-    shutil.rmtree(tmp_path / "data" / "val" / "class0")
-    (tmp_path / "data" / "val" / "class0").mkdir()
-    shutil.copy(next((tmp_path / "data" / "train").rglob("*.jpg")), tmp_path / "data/val/class0")
-    told = ran(replace, script, *arguments, *resume, folder=tmp_path)
-
-    assert told[0][2] == "4"  # the third epoch alone

@@ -265,6 +265,38 @@ def test_processes_end_with_their_epoch() -> None:
     eventually(lambda: set(multiprocessing.active_children()) == before)
 
 
+@pytest.mark.skipif(not hasattr(signal, "raise_signal"), reason="there are no signals here")
+def test_control_c_at_the_end_of_an_epoch_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the workers end it reaches the training loop; they end, and there is a next epoch."""
+    from torch.utils.data import dataloader
+
+    before = set(multiprocessing.active_children())
+    shut_down = dataloader._MultiProcessingDataLoaderIter._shutdown_workers
+    left = 1
+
+    def interrupted(iterator: Any) -> None:
+        nonlocal left
+        shut_down(iterator)
+        if left:
+            left -= 1
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(dataloader._MultiProcessingDataLoaderIter, "_shutdown_workers", interrupted)
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)
+    loader = Loader(Pictures(), 4, workers=1)
+    seen = []
+    try:
+        with pytest.raises(KeyboardInterrupt):  # noqa: PT012 - it is about the loop
+            for batch in loader:
+                seen.append(batch)  # noqa: PERF402 - what came before counts
+    finally:
+        signal.signal(signal.SIGINT, usual)
+
+    assert len(seen) == 6
+    assert set(multiprocessing.active_children()) == before
+    assert len(list(loader)) == 6
+
+
 def test_kept_error_keeps_no_processes() -> None:
     """An error that somebody holds on to does not hold the workers beyond `close`."""
     before = set(multiprocessing.active_children())

@@ -61,15 +61,7 @@ class Opencv(Backend):
             ),
         ),
         # Reduced, these would be rounded down and aliased by a 2-tap filter.
-        "png": (
-            Support(animated=False, bits=frozenset({1, 2, 4, 8, 16})),
-            Support(
-                layouts=frozenset({"native"}),
-                animated=False,
-                bits=frozenset({16}),
-                channels=frozenset({2, 3, 4}),
-            ),
-        ),
+        "png": (Support(animated=False, bits=frozenset({1, 2, 4, 8, 16})),),
         "webp": (Support(animated=False),),
     }
 
@@ -84,8 +76,6 @@ class Opencv(Backend):
         out: Image | None,
         strict: bool,
     ) -> Image:
-        if layout == "native":
-            return _unchanged(data, header)
         flags = (_REDUCED_GRAY if layout == "L" else _REDUCED_RGB)[reduce]
         image = cv2.imdecode(np.frombuffer(data, np.uint8), flags | cv2.IMREAD_IGNORE_ORIENTATION)
         if image is None:
@@ -111,12 +101,3 @@ class Opencv(Backend):
         number = re.search(r"(\d+\.\d+\.\d+)", found.group(1))
         name = "libjpeg-turbo" if turbo else "libjpeg"
         return f"{name} {number.group(1)}" if number else (version.group(1) if version else name)
-
-
-def _unchanged(data: Buffer, header: Header) -> Image:
-    """Decode 16-bit colour; what a tRNS chunk adds, and grey that comes as colour, is left out."""
-    image = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
-    if image is None or image.ndim != 3 or image.shape[2] < 3:
-        raise DecodeError("cv2.imdecode gives no colour")
-    order = (0, 3) if header.channels == 2 else (2, 1, 0, 3)[: header.channels]
-    return image[:, :, order]

@@ -13,6 +13,7 @@ from fastdecode.bench.result import Spread, from_json
 from fastdecode.bench.tables import Column, Table, paragraph, show
 from fastdecode.bench.words import number
 from fastdecode.files import read_regular
+from fastdecode.terminal import Parser
 
 if TYPE_CHECKING:
     from fastdecode.bench.on_device import OnDevice
@@ -57,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     int
         The exit status.
     """
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m fastdecode.bench compare",
         description=_ABOUT,
         formatter_class=argparse.RawDescriptionHelpFormatter,

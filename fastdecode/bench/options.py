@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import fastdecode
 from fastdecode.bench.plan import PROTOCOLS, counts_up_to_cores
+from fastdecode.terminal import Parser
 from fastdecode.types import OUTPUTS, REDUCES
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ images; 130 after Ctrl-C, with what was measured so far"""
 
 def parser() -> argparse.ArgumentParser:
     """Make the parser of the command line."""
-    result = argparse.ArgumentParser(
+    result = Parser(
         prog="python -m fastdecode.bench",
         description="Decode images with every usable backend, and compare speed and pixels.",
         epilog=_EXAMPLES,

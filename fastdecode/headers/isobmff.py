@@ -20,9 +20,9 @@ __all__ = [
     "boxes",
     "find",
     "grid",
+    "missing",
     "parse",
     "sniff",
-    "truncation",
     "with_tiles_apart",
 ]
 
@@ -33,6 +33,8 @@ _MAX_ENTRIES = 16384  # associations and references looked at, all together
 _AVIF_BRANDS = frozenset({b"avif", b"avis", b"avio", b"MA1A", b"MA1B", b"av01"})
 _HEIC_BRANDS = frozenset({b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"hevm", b"hevs"})
 _HEIF_BRANDS = frozenset({b"mif1", b"mif2", b"msf1", b"miaf"})
+_IN_NO_UNIT = (b"\0\0\0", b"\0\0\1", b"\0\0\2")
+_MAX_PADDING = 64  # bytes
 # Names of the alpha plane, in HEIF's auxC and in a track's auxi.
 _ALPHA = re.compile(rb"urn:mpeg:(?:mpegB:cicp:systems:auxiliary:alpha|(?:hevc|avc):2015:auxid:1)\0")
 # EXIF orientation of "turn anticlockwise by angle * 90 degrees, then mirror": (angle, imir axis).
@@ -167,8 +169,8 @@ def parse(data: Buffer) -> Header:
     return header
 
 
-def truncation(data: Buffer) -> str:
-    """Say what of the picture lies beyond the end of the file.
+def missing(data: Buffer) -> str:
+    """Say what of the picture is not in the file.
 
     Parameters
     ----------
@@ -177,12 +179,13 @@ def truncation(data: Buffer) -> str:
     Returns
     -------
     str
-        In words; empty if all of it is in the file, or if a track shows it. What else the file may
-        hold, such as EXIF or a preview, is not the picture.
+        In words; empty if nothing is known to be missing, or if a track shows the picture. What
+        else the file may hold, such as EXIF or a preview, is not the picture.
 
     Notes
     -----
-    ISO/IEC 14496-12, 8.11.3 (iloc). libheif leaves a tile that is not there out of a grid.
+    ISO/IEC 14496-12, 8.11.3 (iloc). libheif leaves a tile that is not there out of a grid, and its
+    decoder conceals what is not there of coded data.
     """
     for box in _claimed(data, 0, len(data)):
         if box.kind in (b"meta", b"moov") and box.end > len(data):
@@ -192,14 +195,47 @@ def truncation(data: Buffer) -> str:
         return ""
     items = _Items(data, meta)
     shown = items.shown()
-    idat = items.children.get(b"idat")
-    rooms = {0: len(data), 1: idat.end - idat.start if idat else 0}  # by construction method
+    idat = items.children.get(b"idat") or IsoBox(b"idat", 0, 0)
+    sources = (IsoBox(b"", 0, len(data)), idat)  # by construction method
+    coded: dict[int, list[bytes]] = {}
     for item, method, start, length in _extents(data, items.children.get(b"iloc")):
-        room = rooms.get(method, start + length)
-        if item in shown and start + length > room:
+        if item not in shown or method >= len(sources):
+            continue
+        source = sources[method]
+        begin, end, room = source.start + start, source.start + start + length, source.end
+        if end > room:
             where = "idat box" if method else "file"
-            return f"item {item} ends at {start + length}, past the {room} bytes of the {where}"
+            return f"item {item} ends at byte {end}, past the end of the {where} at {room}"
+        coded.setdefault(item, []).append(bytes(data[begin:end]))
+    for item, parts in coded.items():
+        configuration = next((of for of in items.properties(item) if of.kind == b"hvcC"), None)
+        if configuration and _has_gap(b"".join(parts), 1 + (data[configuration.start + 21] & 3)):
+            return f"item {item} holds bytes that no HEVC encoder writes, such as zeros"
     return ""
+
+
+def _has_gap(coded: bytes, prefix: int) -> bool:
+    """Whether coded HEVC is not made of whole NAL units, or one holds what none may hold.
+
+    Zeros at the end of a unit may be padding, if there are few.
+
+    Notes
+    -----
+    ISO/IEC 14496-15, 8.3 (length prefixes); ITU-T H.265, 7.4.2: three bytes 00 00 00, 00 00 01 or
+    00 00 02 occur in no NAL unit. So zeros in the place of data can be told for sure.
+    """
+    at = 0
+    while at < len(coded):
+        start = at + prefix
+        at = start + int.from_bytes(coded[at:start], "big")
+        if at == start or at > len(coded):
+            return True
+        end = at
+        while end > start and not coded[end - 1] and at - end < _MAX_PADDING:
+            end -= 1
+        if any(coded.find(triple, start, end) >= 0 for triple in _IN_NO_UNIT):
+            return True
+    return False
 
 
 def grid(data: Buffer) -> Grid | None:

@@ -11,7 +11,7 @@ from PIL import Image, ImageFile
 from fastdecode.errors import DecodeError, FastDecodeError, ImageTooLarge, UnsupportedFormat
 from fastdecode.types import Buffer, Color, Header
 
-__all__ = ["open_image", "parse", "truncation"]
+__all__ = ["missing", "open_image", "parse"]
 
 # They launch a program (Ghostscript), work on one system only, or merely know the format by name.
 _SKIPPED = frozenset({"EPS", "WMF", "BUFR", "GRIB", "HDF5", "MPEG"})
@@ -75,7 +75,7 @@ def parse(data: Buffer) -> Header:
     return Header("other", width, height, channels, bits, color=color)
 
 
-def truncation(data: Buffer) -> str:
+def missing(data: Buffer) -> str:
     """Say what Pillow does not notice to be missing at the end of a file.
 
     Parameters
@@ -99,19 +99,19 @@ def truncation(data: Buffer) -> str:
             return f"the PNM may end within the number {last[1].decode()}: no white space follows"
     at = struct.unpack_from("<I", data, 4)[0] if bytes(data[:4]) == _DCX else 0
     if bytes(data[at : at + 4 : 3]) == b"\x0a\x08" and bytes(data[at + 65 : at + 66]) == b"\x01":
-        return _pcx_truncation(data)
+        return _pcx_missing(data)
     return ""
 
 
-def _pcx_truncation(data: Buffer) -> str:
+def _pcx_missing(data: Buffer) -> str:
     """Say whether a PCX of one plane of 8 bits lacks its palette, or a part of it."""
-    missing = "the PCX lacks its palette of 256 colours, which ends the file"
+    words = "the PCX lacks its palette of 256 colours, which ends the file"
     if bytes(data[-_PCX_PALETTE:][:1]) != b"\x0c":
-        return missing
+        return words
     try:  # if the palette is where Pillow looks for it, the pixels end before it
         open_image(bytes(data[:-_PCX_PALETTE])).load()
     except (OSError, ValueError):
-        return missing
+        return words
     return ""
 
 

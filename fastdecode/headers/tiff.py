@@ -10,7 +10,7 @@ from operator import add
 from fastdecode.errors import DecodeError
 from fastdecode.types import Buffer, Color, Header
 
-__all__ = ["parse", "truncation"]
+__all__ = ["missing", "parse"]
 
 _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC = 256, 257, 258, 259, 262
 _ORIENTATION, _SAMPLES, _XMP = 274, 277, 700
@@ -78,7 +78,7 @@ def parse(data: Buffer) -> Header:
     return _header(fields, _upright_swaps(data, fields, xmp), _has_next(data, order, offset, big))
 
 
-def truncation(data: Buffer) -> str:
+def missing(data: Buffer) -> str:
     """Say what of the first page lies beyond the end of the file.
 
     Parameters

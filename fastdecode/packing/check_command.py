@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import csv
-import io
+import sys
 import time
 import warnings
 from collections import Counter
@@ -20,9 +19,10 @@ from fastdecode.outages import ITEM_ERRORS
 from fastdecode.packing.arguments import positive
 from fastdecode.packing.progress import progress
 from fastdecode.packing.surveying import FAILING, Finding, Limits, Status, survey
-from fastdecode.packing.tables import brief, megabytes, printed, say, table
+from fastdecode.packing.tables import brief, csv_text, megabytes, say, table
 from fastdecode.packing.verify import reason
 from fastdecode.stores import open_store
+from fastdecode.terminal import INTERRUPTED, Parser
 
 __all__ = ["main"]
 
@@ -96,22 +96,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
             seen = _looked(options)
     except KeyboardInterrupt:
         say("Interrupted: nothing is written.", error=True)
-        return 130
+        return INTERRUPTED
     except (FastDecodeError, OSError, ValueError, ImportError) as error:
         say(f"python -m fastdecode check: error: {reason(error)}", error=True)
         return 2
-    failed = printed(lambda: _report(seen, time.monotonic() - begun, options.csv))
+    _report(seen, time.monotonic() - begun, options.csv)
     if seen.ended:
+        sys.stdout.flush()
         say(f"python -m fastdecode check: error: {seen.ended}", error=True)
         return 2
-    return int(failed or any(seen.counts[status] for status in FAILING))
+    return int(any(seen.counts[status] for status in FAILING))
 
 
 def _looked(options: argparse.Namespace) -> _Seen:
     """Look at every item, and write the CSV."""
-    seen, lines = _Seen(), io.StringIO()
-    writer = csv.writer(lines, lineterminator="\n")
-    writer.writerow(_COLUMNS)
+    seen = _Seen()
+    rows: list[tuple[str | int, ...]] = [_COLUMNS]
     limits = Limits(options.max_side, options.max_pixels, options.strict)
     workers = options.workers or usable_cores()
     with (
@@ -125,15 +125,20 @@ def _looked(options: argparse.Namespace) -> _Seen:
             for finding in findings:
                 seen.add(finding)
                 notify("checking", seen.total, len(store))
-                key, status, reasons, *rest = finding
-                writer.writerow((key, status, "; ".join(reasons), *rest))
+                if options.csv:
+                    rows.append(_row(finding))
         except ITEM_ERRORS as error:
             if not seen.total:
                 raise
             seen.ended = f"{reason(error)} (after {seen.total:,} of {len(store):,} images)"
     if options.csv:
-        outfile.write(options.csv, lines.getvalue())
+        outfile.write(options.csv, csv_text(rows))
     return seen
+
+
+def _row(one: Finding) -> tuple[str | int, ...]:
+    reasons = "; ".join(one.reasons)
+    return one.key, one.status, reasons, one.format, one.width, one.height, one.bytes
 
 
 def _report(seen: _Seen, seconds: float, csv_file: Path | None) -> None:
@@ -154,7 +159,7 @@ def _report(seen: _Seen, seconds: float, csv_file: Path | None) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m fastdecode check",
         description="Decode every picture, and list what is damaged, odd or too large.",
         epilog=_EXAMPLES,

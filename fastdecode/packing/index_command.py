@@ -7,9 +7,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from fastdecode.errors import visible
 from fastdecode.stores.index import Index
 from fastdecode.stores.mapped import is_uri
 from fastdecode.stores.tar_index import SUFFIX, index_tar
+from fastdecode.terminal import INTERRUPTED, Parser
 
 __all__ = ["main"]
 
@@ -41,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     int
         The exit status.
     """
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m fastdecode index",
         description="Write an index beside each tar shard.",
         epilog=_EXAMPLES,
@@ -55,14 +57,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     failed = False
     for shard in options.shards:
         try:
-            print(f"{shard}: {len(_indexed(shard, options.to))} items")
+            count = len(_indexed(shard, options.to))
         except (OSError, ValueError, ImportError) as error:
             failed = True
             words = str(error)
-            print(words if shard in words else f"{shard}: {words}", file=sys.stderr)
+            print(visible(words if shard in words else f"{shard}: {words}"), file=sys.stderr)
+            continue
         except KeyboardInterrupt:
             print("stopped; the shards before it have their index", file=sys.stderr)
-            return 130
+            return INTERRUPTED
+        print(visible(f"{shard}: {count} items"))
     return int(failed)
 
 

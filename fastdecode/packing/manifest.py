@@ -5,15 +5,14 @@ Neither holds a time or the name of a machine: the same pack makes the same byte
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import fastdecode
 from fastdecode import outfile
+from fastdecode.packing.tables import csv_text
+from fastdecode.stores.index import text_of
 
 if TYPE_CHECKING:
     from fastdecode.packing.results import Packed
@@ -58,19 +57,15 @@ def text(
     }
     if packed.kind == "tar":
         values["shards"] = [file["name"] for file in files]
-    return json.dumps(values, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
+    return text_of(values, indent=1) + "\n"
 
 
 def write_bad(path: Path, bad: Sequence[tuple[str, str]]) -> None:
-    """Write the bad items as CSV: key and reason.
+    """Write the bad items as CSV, key and reason: see `csv_text`.
 
     Raises
     ------
     OSError
         If it cannot be written.
     """
-    lines = io.StringIO()
-    writer = csv.writer(lines, lineterminator="\n")
-    writer.writerow(("key", "reason"))
-    writer.writerows(bad)
-    outfile.write(path, lines.getvalue(), follow=False)
+    outfile.write(path, csv_text([("key", "reason"), *bad]), follow=False)

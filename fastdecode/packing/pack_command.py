@@ -14,9 +14,10 @@ from fastdecode.packing.job import pack
 from fastdecode.packing.options import as_bytes
 from fastdecode.packing.progress import progress
 from fastdecode.packing.results import BadItems, Packed
-from fastdecode.packing.tables import brief, megabytes, printed, say
+from fastdecode.packing.tables import brief, megabytes, say
 from fastdecode.packing.verify import reason
 from fastdecode.stores.opening import KINDS
+from fastdecode.terminal import INTERRUPTED, Parser
 
 __all__ = ["main"]
 
@@ -69,14 +70,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             packed = _pack(options)
     except KeyboardInterrupt:
         say("Interrupted: the same command goes on from here.", error=True)
-        return 130
+        return INTERRUPTED
     except (FileExistsError, FileNotFoundError, ImportError) as error:
         return _failed(error, options.dst, 2)
     except (FastDecodeError, OSError, MemoryError) as error:
         return _failed(error, options.dst, 1)
     except ValueError as error:
         return _failed(error, options.dst, 2)
-    return printed(lambda: _report(packed, time.monotonic() - begun))
+    _report(packed, time.monotonic() - begun)
+    return 0
 
 
 def _pack(options: argparse.Namespace) -> Packed:
@@ -144,7 +146,7 @@ def _report(packed: Packed, seconds: float) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m fastdecode pack",
         description="Copy pictures into a store that is cheap to read and decode, and make sure\n"
         "that each of them decodes.",

@@ -1,24 +1,33 @@
-"""Words and numbers for the terminal, in lines of at most 80 characters."""
+"""Words and numbers: for the terminal in lines of at most 80 characters, and in CSV."""
 
 from __future__ import annotations
 
-import os
+import csv
+import io
+import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 
-__all__ = ["brief", "megabytes", "printed", "say", "shown", "table"]
+from fastdecode.errors import visible
+
+__all__ = ["brief", "csv_text", "megabytes", "say", "shown", "table"]
 
 _LONGEST = 110
 _WIDEST = 80
+_ACTING = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+"""Control characters, those that turn the direction of the rest, and what no file in UTF-8 has."""
+
+_FORMULAS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # noqa: RUF001 - some take the wide ones, too
 
 
 def shown(text: str) -> str:
     """Return text that every terminal takes: keys may hold any byte, and control characters."""
     encoding = sys.stdout.encoding or "utf-8"
-    plain = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
-    return plain.encode(encoding, "backslashreplace").decode(encoding)
+    return visible(text).encode(encoding, "backslashreplace").decode(encoding)
 
 
 def brief(text: str) -> str:
@@ -70,12 +79,24 @@ def megabytes(size: int) -> str:
     return f"{size / 1e6:,.1f} MB"
 
 
-def printed(report: Callable[[], None]) -> int:
-    """Print a report; return the exit status, 1 if nobody reads it, or there is no room for it."""
-    try:
-        report()
-        sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    return 0
+def csv_text(rows: Iterable[Sequence[str | int]]) -> str:
+    """Return a table as a file of CSV has it.
+
+    Keys are anybody's words: what acts on a terminal is written out, and a cell that spreadsheets
+    would take for a formula begins with an apostrophe (OWASP, CSV Injection).
+
+    Parameters
+    ----------
+    rows : iterable of sequences of str or int
+        The first is the heading.
+    """
+    lines = io.StringIO()
+    writer = csv.writer(lines, lineterminator="\n")
+    for row in rows:
+        writer.writerow([_cell(cell) if isinstance(cell, str) else cell for cell in row])
+    return lines.getvalue()
+
+
+def _cell(text: str) -> str:
+    text = _ACTING.sub(lambda found: ascii(found[0])[1:-1], text)
+    return f"'{text}" if text.startswith(_FORMULAS) else text

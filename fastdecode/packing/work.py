@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,9 +21,6 @@ if TYPE_CHECKING:
     from fastdecode.types import Buffer
 
 __all__ = ["Outcome", "Work"]
-
-_OF_ITS_NAME = (errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR)
-"""What systems say of links that lead round, or to no file."""
 
 
 class Outcome(NamedTuple):

@@ -102,6 +102,8 @@ class FileStore(Store):
         return name
 
     def _path(self, name: str) -> str:
+        if not name.isascii():
+            name = _on_disk(name)
         # Strings: paths of pathlib cost as much as opening the file.
         return os.path.join(self._root, name)  # noqa: PTH118
 
@@ -142,6 +144,15 @@ def _is_below(name: str) -> bool:
     if os.name == "nt":
         name = name.replace("\\", "/")
     return not name.startswith("/") and (".." not in name or ".." not in name.split("/"))
+
+
+def _on_disk(name: str) -> str:
+    """Return a name as this process spells it; by its bytes, where its locale lacks a letter."""
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        return os.fsdecode(name.encode("utf-8", "surrogateescape"))
+    return name
 
 
 _contents = tried_again(read_regular)  # a network drive may be away for a moment

@@ -2,9 +2,9 @@
 
 The store that `Hdf5Writer` makes has ``images`` (variable-length uint8), ``labels`` (int64, or JSON
 texts with the attribute ``encoding = "json"``; none if nothing goes with the pictures), ``keys``
-and ``classes`` (texts), so that ``file["images"][i]`` is a picture to anybody with h5py. What this
-package reads instead of the small ones is the index (see `fastdecode.stores.index`), in
-``fastdecode_index``.
+and ``classes`` (texts; JSON, with that attribute, where HDF5 cannot hold one of the names), so that
+``file["images"][i]`` is a picture to anybody with h5py. What this package reads instead of the
+small ones is the index (see `fastdecode.stores.index`), in ``fastdecode_index``.
 """
 
 from __future__ import annotations

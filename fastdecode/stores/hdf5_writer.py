@@ -89,7 +89,7 @@ class Hdf5Writer(FileWriter):
         self._write_texts("keys", (index.key(place) for place in range(len(index))))
         self._write_labels(index)
         if self.classes:
-            self._write_texts("classes", self.classes)
+            self._write_classes()
         self._reserve(len(data))
         self._file.create_dataset(INDEX, data=np.frombuffer(data, np.uint8), track_times=False)
         self._file.attrs[FORMAT] = _VERSION
@@ -111,6 +111,18 @@ class Hdf5Writer(FileWriter):
             return
         labels = self._write_texts("labels", (json.dumps(each) for each in targets))
         labels.attrs["encoding"] = "json"
+
+    def _write_classes(self) -> None:
+        """Write the names; as JSON, like labels, where one is no text that HDF5 can hold."""
+        try:
+            plain = all("\0" not in name and name.encode() is not None for name in self.classes)
+        except UnicodeEncodeError:
+            plain = False
+        if plain:
+            self._write_texts("classes", self.classes)
+        else:
+            table = self._write_texts("classes", map(json.dumps, self.classes))
+            table.attrs["encoding"] = "json"
 
     def _write_texts(self, name: str, texts: Iterable[str]) -> Any:
         table = self._table(name, _TEXT)

@@ -29,7 +29,7 @@ from fastdecode.stores.mapped import Mapped
 from fastdecode.stores.targets import as_json, plain
 from fastdecode.types import Buffer
 
-__all__ = ["Index", "IndexBuilder", "header_of"]
+__all__ = ["Index", "IndexBuilder", "header_of", "text_of"]
 
 _ALIGNED = 8
 _INT, _OTHER, _NONE = 0, 1, 2
@@ -108,7 +108,7 @@ class IndexBuilder:
             "classes": self.classes,
             "about": dict(about or {}),
         }
-        words = json.dumps(header, ensure_ascii=False, sort_keys=True).encode()
+        words = text_of(header).encode()
         words += b" " * (-len(words) % _ALIGNED)
         rest = b"".join((len(words).to_bytes(8, "little"), words, body))
         return b"".join((MAGIC, zlib.crc32(rest).to_bytes(8, "little"), rest))
@@ -272,6 +272,16 @@ class Index:
             f"{self.name}, item {index}: what the index says of it cannot be; remove the index and "
             "make it anew"
         )
+
+
+def text_of(value: Any, indent: int | None = None) -> str:
+    """Return JSON that can be written in UTF-8: the name of a folder on a disk need not be."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent, sort_keys=True)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, indent=indent, sort_keys=True)
+    return text
 
 
 def _kept(target: Any) -> tuple[int, int, bytes]:

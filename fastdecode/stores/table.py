@@ -117,9 +117,13 @@ def _rows(
     with _text(file, storage_options) as stream:
         reader = csv.reader(stream, delimiter=delimiter)
         try:
-            return [(reader.line_num, row) for row in reader if any(row)]
+            rows = [(reader.line_num, row) for row in reader if any(row)]
         except (csv.Error, UnicodeDecodeError) as error:
             raise ValueError(f"{file}, line {reader.line_num + 1}: {error}") from error
+    for line, row in rows:
+        if "\0" in "".join(row):  # which no path has, and no line that Python 3.10 takes
+            raise ValueError(f"{file}, line {line}: there is a NUL character in it")
+    return rows
 
 
 def _text(file: str, storage_options: Mapping[str, Any] | None) -> TextIO:

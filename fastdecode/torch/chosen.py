@@ -7,7 +7,7 @@ from operator import is_
 from typing import Any, NamedTuple
 
 from fastdecode.torch.fusing import fuse
-from fastdecode.torch.recognise import flatten
+from fastdecode.torch.recognise import flatten, is_albumentations
 from fastdecode.torch.transforms import EncodedTransform
 
 __all__ = ["Chosen", "Settings", "choose"]
@@ -90,6 +90,12 @@ def choose(settings: Settings, known: Chosen | None) -> Chosen:
         raise TypeError(f"transform must be something to call with a picture, not {transform!r}")
     if isinstance(transform, type) and issubclass(transform, EncodedTransform):
         raise TypeError(f"transform is the class {transform.__name__}: make one of it, with a size")
+    if is_albumentations(transform):
+        raise TypeError(
+            f"albumentations' {type(transform).__name__} is called with image=, and gives a dict: "
+            "give transform a function that returns compose(image=image)['image'], and the dataset "
+            "output='array'"
+        )
     first = parts[0] if parts else transform
     asked = settings.reduces()
     if isinstance(first, EncodedTransform) and asked:

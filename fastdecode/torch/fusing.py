@@ -284,15 +284,10 @@ def _fused(
 
 def _continued(head: EncodedTransform, rest: list[Any]) -> Fused:
     """Let one of the package's own do what it can of the parts after it, too."""
+    _refuse_twice(head, rest)
     recipe = _recipe_of(head)
     if recipe is None or not isinstance(head, Crop):
         return Fused(head, rest)
-    again = recognise.normalised_again(rest) if recipe.form == "normalised" else None
-    if again is not None:
-        raise ValueError(
-            f"{type(head).__name__} has normalised the image already, and {again!r} would do it "
-            "again: leave that out, or use a transform without a mean"
-        )
     if rest and recognise.wants_pillow(rest[0]):
         name = type(rest[0]).__name__
         raise ValueError(
@@ -304,6 +299,22 @@ def _continued(head: EncodedTransform, rest: list[Any]) -> Fused:
         return Fused(head, rest)
     recipe, count = followed
     return _fused(recipe, [head, *rest], 1 + count, head.quality, head.headroom)
+
+
+def _refuse_twice(head: EncodedTransform, rest: Sequence[Any]) -> None:
+    """Refuse what would normalise floats that one of the package's own, or a `Fused`, made."""
+    made_by, following = head, list(rest)
+    if isinstance(head, Fused):
+        made_by, following = head.head, [*head.rest, *rest]
+    normalize = made_by.normalize if isinstance(made_by, Crop) else None
+    if normalize is None or getattr(normalize, "mean", None) is None:
+        return
+    again = recognise.normalised_again(following)
+    if again is not None:
+        raise ValueError(
+            f"{type(made_by).__name__} has normalised the image already, and {again!r} would do it "
+            "again: leave that out, or use a transform without a mean"
+        )
 
 
 def _recipe_of(head: EncodedTransform) -> recognise.Recipe | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -178,8 +180,9 @@ class _Epoch:
         recipe: Recipe,
         timeout: float | None,
     ) -> None:
-        self._batches: Iterator[Any] | None = batches
+        self._batches: Any = batches  # torch's iterator of a loader with workers
         self._order = order
+        self._process = os.getpid()
         self._position = start
         self._recipe = recipe
         self._timeout = timeout
@@ -189,6 +192,7 @@ class _Epoch:
 
     def __next__(self) -> Ready:
         if self._position >= self._order.count:
+            self.close()
             raise StopIteration
         if self._batches is None:
             raise closed_error()
@@ -201,7 +205,8 @@ class _Epoch:
                 items = [item.index for item in self._order.batch(self._position)]
                 raise too_late(self._position + 1, self._timeout, items) from error
             if _tells_of_death(error):
-                self._batches = None
+                with suppress(RuntimeError):  # torch tells of the same death again
+                    self.close()
                 raise _killed(error) from error
             self._position += 1
             raise error  # noqa: TRY201 - a bare one would bring the traceback back
@@ -211,8 +216,10 @@ class _Epoch:
         return Ready(batch, self._position, skipped, self._recipe.normalize)
 
     def close(self) -> None:
-        """Let go of the workers."""
-        self._batches = None
+        """End the workers: here, because what is raised in `__del__`, as by Ctrl-C, is lost."""
+        batches, self._batches = self._batches, None
+        if batches is not None and self._process == os.getpid():
+            batches._shutdown_workers()
 
 
 def _tells_of_death(error: Exception) -> bool:

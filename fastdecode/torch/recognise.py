@@ -29,6 +29,7 @@ from fastdecode.torch.transforms.resample import Interpolation
 __all__ = [
     "Recipe",
     "flatten",
+    "is_albumentations",
     "keeps_geometry",
     "normalised_again",
     "read",
@@ -191,6 +192,11 @@ def wants_pillow(part: Any) -> bool:
         (_V2, "PILToTensor"),
         (_TIMM, "ToTensor"),
     )
+
+
+def is_albumentations(transform: Any) -> bool:
+    """Tell whether a transform is one of that library's, which take ``image=`` and give a dict."""
+    return type(transform).__module__.partition(".")[0] == "albumentations"
 
 
 def keeps_geometry(part: Any) -> bool:
@@ -497,10 +503,11 @@ def _complaint(part: Any, recipe: Recipe, *, known: bool) -> str:
         mode = interpolation_name(getattr(part, "interpolation", "bilinear"))
         why = "its arguments, or what comes before it, are" if mode else "its interpolation is"
         return f"{why} not among those that are done while decoding: {part!r}"
-    if type(part).__module__.partition(".")[0] == "albumentations":
+    if any(map(is_albumentations, (part, *getattr(part, "__dict__", {}).values()))):
         return (
-            "albumentations resizes by OpenCV without antialiasing and draws from generators of "
-            "its own, so no fused transform gives its pixels and its draws"
+            f"{name} is albumentations', which draws from generators that its transforms keep from "
+            "image to image, and resizes without antialiasing: fused, it would give "
+            "other draws and other pixels"
         )
     return f"it begins with {name}, which is not one of the transforms known here"
 

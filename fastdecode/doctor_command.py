@@ -1,0 +1,265 @@
+"""``python -m fastdecode``: which backends work here, what `decode` chooses, what is missing."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import fastdecode
+from fastdecode import preference, ranking, selection
+from fastdecode.bench import on_device_here
+from fastdecode.bench.tables import Column, Table, paragraph, plain
+from fastdecode.cores import usable_cores
+from fastdecode.errors import FastDecodeError, visible
+from fastdecode.installation import ranking_path
+from fastdecode.terminal import Parser
+from fastdecode.types import FORMATS, BackendInfo, Format, Header
+
+if TYPE_CHECKING:
+    from fastdecode.device.inventory import Inventory
+
+__all__ = ["Facts", "faster", "gather", "main"]
+
+_EPILOG = """\
+python -m fastdecode calibrate       measure which is fastest on this machine
+python -m fastdecode check SRC       find damaged, odd and oversized images
+python -m fastdecode pack SRC DST    put images into tar, LMDB, HDF5, RecordIO
+python -m fastdecode index SHARD     make the index of a tar shard
+python -m fastdecode.bench           compare the backends on your own images"""
+_VARIABLES = ("FASTDECODE_BACKEND", "FASTDECODE_DISABLE")
+_COLUMNS = (
+    Column("backend", widest=16),
+    Column("usable"),
+    Column("version", widest=12),
+    Column("codec", widest=19),
+    Column("reduces"),
+    Column("exact"),
+    Column("formats"),
+)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What there is to say about this installation.
+
+    Attributes
+    ----------
+    fastdecode, python, platform : str
+    cores : int
+        Those that this process may use.
+    environment : dict of str to str
+        The variables that change the choice, where they are set.
+    ranking : str
+        When the ranking that was measured here was saved, and where; empty if there is none.
+    ranking_problem : str
+        Why the saved ranking is ignored; empty if it is not.
+    problem : str
+        Why nothing can be chosen automatically; empty if it can.
+    backends : list of BackendInfo
+    choices : dict of Format to list of str
+        The backends that `decode` would try for a usual file, in that order.
+    faster : dict of str to str
+        Install lines of missing backends that would come before the one chosen for JPEG.
+    devices : Inventory or None
+        What decodes onto devices, in batches; None without PyTorch.
+    """
+
+    fastdecode: str
+    python: str
+    platform: str
+    cores: int
+    environment: dict[str, str]
+    ranking: str
+    ranking_problem: str
+    problem: str
+    backends: list[BackendInfo]
+    choices: dict[Format, list[str]]
+    faster: dict[str, str]
+    devices: Inventory | None = None
+
+
+def gather() -> Facts:
+    """Ask every backend. This imports every library that is installed."""
+    problem = ""
+    choices: dict[Format, list[str]] = {}
+    saved, ranking_problem = preference.look_up()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the saved ranking: the report says it
+            for kind in FORMATS:
+                if kind != "other":
+                    choices[kind] = _choices(kind)
+    except FastDecodeError as error:  # FASTDECODE_BACKEND names one that cannot be used
+        problem = str(error)
+    infos = fastdecode.backends()
+    return Facts(
+        fastdecode=fastdecode.__version__,
+        python=f"{platform.python_implementation()} {platform.python_version()}",
+        platform=f"{platform.system()} {platform.machine()}",
+        cores=usable_cores(),
+        environment={name: os.environ[name] for name in _VARIABLES if os.environ.get(name)},
+        ranking=f"{saved.measured[:10] or 'by hand'}, {ranking_path()}" if saved else "",
+        ranking_problem=ranking_problem,
+        problem=problem,
+        backends=infos,
+        choices=choices,
+        faster=faster(infos, choices.get("jpeg", [])),
+        devices=on_device_here.inventory(),
+    )
+
+
+def _choices(kind: Format) -> list[str]:
+    """Name the backends for a usual file of a format, in the order they are tried."""
+    header = Header(kind, 500, 375)
+    if kind == "jpeg":
+        header = header._replace(color="ycc", coding="baseline", subsampling="4:2:0")
+    want = selection.Want("RGB", 1, strict=False, complete=True)
+    return [choice.name for choice in selection.candidates(None, header, want)]
+
+
+def faster(infos: Sequence[BackendInfo], chosen: Sequence[str]) -> dict[str, str]:
+    """Find the missing backends that would decode JPEG faster than what is there.
+
+    Parameters
+    ----------
+    infos : sequence of BackendInfo
+    chosen : sequence of str
+        The usable ones for JPEG, the first choice first.
+
+    Returns
+    -------
+    dict of str to str
+        Their install lines, the fastest first.
+    """
+    missing = {info.name: info.install for info in infos if not info.usable}
+    order = ranking.DEFAULT.order("jpeg", 1)
+    best = order.index(chosen[0]) if chosen and chosen[0] in order else len(order)
+    return {name: missing[name] for name in order[:best] if name in missing}
+
+
+def _report(facts: Facts) -> Iterator[str]:
+    """Lay the facts out for the terminal."""
+    yield f"fastdecode {facts.fastdecode}"
+    where = f"{facts.python}, {facts.platform}, {facts.cores} usable core"
+    yield paragraph(where + ("" if facts.cores == 1 else "s"))
+    yield ""
+    yield from plain(_table(facts.backends))
+    unusable = [info for info in facts.backends if not info.usable]
+    if unusable:
+        yield from ["", "Not usable here"]
+    for info in unusable:
+        yield from _why(info)
+    yield from ["", "What decode() chooses, and what it tries after that"]
+    yield from _chosen(facts)
+    yield ""
+    yield "On a device, in batches"
+    yield from on_device_here.lines(facts.devices, facts.backends)
+    yield ""
+    if facts.faster:
+        yield "What would make JPEG faster"
+        yield from (paragraph(line, indent="  ") for line in facts.faster.values())
+    elif not facts.environment:
+        yield "No backend that is missing would make JPEG faster."
+    yield paragraph("To measure it on your images: python -m fastdecode.bench FOLDER")
+
+
+def _table(infos: Sequence[BackendInfo]) -> Table:
+    rows = [
+        (
+            info.name,
+            "yes" if info.usable else "no",
+            info.version or "-",
+            info.codec or "-",
+            " ".join(map(str, info.reduces)) or "-",
+            ("yes" if info.exact else "no") if info.usable else "-",
+            " ".join(info.formats),
+        )
+        for info in infos
+    ]
+    return Table("", _COLUMNS, [("", rows)])
+
+
+def _why(info: BackendInfo) -> Iterator[str]:
+    """Give the reason whole: where it has several lines, these are ways out."""
+    lines = info.reason.splitlines()
+    yield paragraph(f"{info.name}: {lines[0]}", indent="    ", first="  ")
+    yield from (paragraph(line.strip(), indent=_indent(line)) for line in lines[1:])
+    # A reason with a command in it knows better than the general line.
+    if info.install and not any(word in info.reason for word in ("pip install", "apt-get install")):
+        yield from (paragraph(line, indent="    ") for line in info.install.split(" && "))
+
+
+def _indent(line: str) -> str:
+    return "    " + " " * (len(line) - len(line.lstrip()))
+
+
+def _chosen(facts: Facts) -> Iterator[str]:
+    for name, value in facts.environment.items():
+        yield paragraph(f"{name}={value} is set.", indent="  ")
+    if "FASTDECODE_BACKEND" not in facts.environment:  # else no ranking decides
+        yield paragraph(_ranking(facts), indent="  ")
+    if facts.problem:
+        yield paragraph(facts.problem, indent="  ")
+        return
+    for kind, names in facts.choices.items():
+        first = f"  {kind:<10}"
+        if names:
+            yield paragraph(", ".join(names), indent=" " * len(first), first=first)
+        else:
+            lines = [
+                info.install
+                for info in facts.backends
+                if not info.usable and kind in info.formats and info.install
+            ]
+            yield f"{first}nothing" + (f": {' or '.join(lines)}" if lines else "")
+
+
+def _ranking(facts: Facts) -> str:
+    if facts.ranking:
+        return f"By the ranking measured here: {facts.ranking}."
+    how = "To measure this machine: python -m fastdecode calibrate"
+    if facts.ranking_problem:
+        return f"The saved ranking is ignored: {facts.ranking_problem}. {how}"
+    return f"Nothing was measured here yet: the default order serves. {how}"
+
+
+def _json(facts: Facts) -> str:
+    values: dict[str, Any] = asdict(facts)
+    return json.dumps(values, indent=2)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print what is installed, what is missing, and what would be chosen.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        Instead of the command line's.
+
+    Returns
+    -------
+    int
+        The exit status.
+    """
+    parser = Parser(
+        prog="python -m fastdecode",
+        description="Show which decoding libraries work here, which of them decode() chooses\nfor "
+        "each format, and how to install what is missing.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--json", action="store_true", help="print the same as JSON")
+    parser.add_argument(
+        "--version", action="version", version=f"fastdecode {fastdecode.__version__}"
+    )
+    options = parser.parse_args(arguments)
+    facts = gather()
+    lines = (line for part in _report(facts) for line in part.split("\n"))
+    print(_json(facts) if options.json else "\n".join(map(visible, lines)))
+    return 0

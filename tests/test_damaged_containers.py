@@ -1,0 +1,343 @@
+"""Damaged files of other formats than JPEG: what a decoder makes up for is an error."""
+
+from __future__ import annotations
+
+import io
+import struct
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from encoded import box, heif, ispe, with_orientation
+from PIL import Image
+
+from fastdecode import DecodeError, FastDecodeError, UnsupportedFormat, decode
+from fastdecode.headers import isobmff, tiff
+from fastdecode.packing import check_command
+from fastdecode.testing import encode, picture
+
+SHORT, LONG, ASCII = 3, 4, 2
+_LETTERS = {SHORT: "H", LONG: "I", ASCII: "B"}
+
+
+def outcome(data: bytes, whole: bytes) -> str:
+    """Say what becomes of damaged data: an error, the whole picture, or another one."""
+    try:
+        image = decode(data)
+    except FastDecodeError:
+        return "error"
+    return "whole" if np.array_equal(image, decode(whole)) else "other pixels"
+
+
+def heic(image: Image.Image, tile: int = 0, **options: Any) -> bytes:
+    """Encode a HEIC, of square tiles with sides of `tile` pixels if given."""
+    pillow_heif = pytest.importorskip("pillow_heif")
+    stream = io.BytesIO()
+    pillow_heif.from_pillow(image).save(stream, quality=60, tile_size=tile, **options)
+    data = stream.getvalue()
+    if tile and isobmff.grid(data) is None:
+        pytest.skip("this pillow_heif writes no tiles")
+    return data
+
+
+GRIDS: dict[str, dict[str, Any]] = {
+    "RGB": {},
+    "grey": {"mode": "L"},
+    "4:4:4": {"chroma": 444},
+    "turned": {"exif": with_orientation(6).tobytes()},
+}
+
+
+def grid(kind: str) -> bytes:
+    """Encode 160 x 100 pixels as six tiles of 64 x 64."""
+    options = dict(GRIDS[kind])
+    return heic(picture(160, 100, options.pop("mode", "RGB")), 64, **options)
+
+
+@pytest.mark.parametrize("kind", GRIDS)
+def test_cut_heic_grid_is_an_error(kind: str) -> None:
+    """Phones write tiles; where some are cut off, the others alone are no picture."""
+    data = grid(kind)
+    ends = np.linspace(12, len(data) - 1, 60).astype(int).tolist()
+
+    outcomes = {outcome(data[:end], data) for end in (*ends, len(data) - 1)}
+
+    assert outcomes == {"error"}
+
+
+@pytest.mark.parametrize("kind", GRIDS)
+def test_heic_tile_that_does_not_decode_is_an_error(kind: str) -> None:
+    """A tile that libheif leaves out is found by its zeros, whichever way the picture is turned."""
+    data = bytearray(grid(kind))
+    start = data.rindex(b"mdat") + 4
+    units = []
+    while len(units) < 6:
+        size = int.from_bytes(data[start : start + 4], "big")
+        units.append((start + 4, start + 4 + size))
+        start += 4 + size
+    for begin, end in units:
+        damaged = data.copy()
+        damaged[begin:end] = b"\x55" * (end - begin)  # a unit of a kind that decoders pass over
+
+        with pytest.raises(DecodeError, match="a tile of the grid does not decode"):
+            decode(bytes(damaged))
+
+
+@pytest.mark.parametrize("color", [(0, 0, 0), (0, 135, 0), (255, 255, 255)], ids=str)
+@pytest.mark.parametrize("mode", ["RGB", "L"])
+def test_heic_grid_may_be_black_or_green(mode: str, color: tuple[int, int, int]) -> None:
+    """What looks like a tile that was left out may be the picture."""
+    image = Image.new("RGB", (160, 100), color)
+
+    decoded = decode(heic(image.convert(mode), 64))
+
+    expected = np.asarray(image.convert(mode).convert("RGB"))
+    assert np.abs(decoded.astype(int) - expected).max() <= 4
+
+
+@pytest.mark.parametrize("tile", [0, 64], ids=["one picture", "tiles"])
+@pytest.mark.parametrize("count", [4, 32, 200])
+def test_zeros_in_heic_data_are_an_error(tile: int, count: int) -> None:
+    """The decoder conceals them without a word, but no HEVC encoder writes them."""
+    data = heic(picture(160, 100), tile)
+    start = data.rindex(b"mdat") + 4
+    for at in np.linspace(start, len(data) - count - 65, 40).astype(int).tolist():
+        damaged = data[:at] + bytes(count) + data[at + count :]
+        # It takes three to tell, and one or two of the zeros may stand where there was one.
+        assert damaged == data or outcome(damaged, data) == "error", at
+
+
+def test_heic_cannot_be_strict() -> None:
+    """Neither libheif nor pillow_heif passes on what the decoder noticed, so it is not promised."""
+    with pytest.raises(UnsupportedFormat, match="pillow_heif cannot report warnings of heic"):
+        decode(heic(picture(40, 30)), strict=True)
+
+
+def test_check_finds_a_cut_heic_grid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`check` calls it damaged, and exits with 1."""
+    (tmp_path / "photo.heic").write_bytes(grid("RGB")[:-300])
+
+    assert check_command.main([str(tmp_path)]) == 1
+    assert "damaged" in capsys.readouterr().out
+
+
+def iloc(version: int, *items: tuple[int, int, int, tuple[tuple[int, int], ...]]) -> bytes:
+    """Build an iloc box: (item, construction method, base offset, extents) each."""
+    wide = version == 2
+    body = struct.pack(">B3xBB", version, 0x44, 0x40) + struct.pack(
+        ">I" if wide else ">H", len(items)
+    )
+    for item, method, base, extents in items:
+        body += struct.pack(">I" if wide else ">H", item)
+        body += struct.pack(">H", method) if version else b""
+        body += struct.pack(">HIH", 0, base, len(extents))
+        body += b"".join(struct.pack(">II", *extent) for extent in extents)
+    return box(b"iloc", body)
+
+
+def container(*items: bytes) -> bytes:
+    """Build an AVIF of 400 bytes: item 1 is derived from 2 and 3, and 4 is the alpha of 2."""
+    references = box(b"dimg", struct.pack(">HHHH", 1, 2, 2, 3)) + box(
+        b"auxl", struct.pack(">HHH", 4, 1, 2)
+    )
+    alpha = box(b"auxC", bytes(4), b"urn:mpeg:mpegB:cicp:systems:auxiliary:alpha\0")
+    ipma = struct.pack(">IIHBBHBB", 0, 2, 1, 1, 1, 4, 1, 2)
+    properties = box(b"iprp", box(b"ipco", ispe(8, 8), alpha), box(b"ipma", ipma))
+    pitm, iref = box(b"pitm", bytes(4), b"\0\1"), box(b"iref", bytes(4), references)
+    meta = box(b"meta", bytes(4), pitm, properties, iref, *items)
+    data = box(b"ftyp", b"avif", bytes(4), b"avif") + meta
+    assert len(data) < 400
+    return data.ljust(400, b"\0")
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("item", "base", "extents", "said"),
+    [
+        (1, 0, ((390, 10),), ""),
+        (1, 0, ((390, 11),), "item 1 ends at byte 401"),
+        (3, 300, ((0, 50), (90, 11)), "item 3 ends at byte 401"),
+        (4, 401, ((0, 1),), "item 4 ends at byte 402"),
+        (7, 0, ((390, 11),), ""),
+    ],
+    ids=["inside", "primary", "tile", "alpha of a tile", "something else"],
+)
+def test_extents_of_a_picture(
+    version: int, item: int, base: int, extents: tuple[tuple[int, int], ...], said: str
+) -> None:
+    """What the primary picture is made of must lie in the file; an EXIF item need not."""
+    found = isobmff.missing(container(iloc(version, (item, 0, base, extents))))
+
+    assert found.startswith(said) if said else not found
+
+
+@pytest.mark.parametrize(("length", "whole"), [(8, True), (9, False)])
+def test_extents_in_the_idat_box(length: int, whole: bool) -> None:
+    """With construction method 1 the data lie in the meta box's own idat."""
+    data = container(iloc(1, (1, 1, 0, ((0, length),))), box(b"idat", bytes(8)))
+
+    found = isobmff.missing(data)
+
+    assert not found if whole else "idat box" in found
+
+
+def test_meta_box_that_is_cut() -> None:
+    """Some writers put it last; without its end it may lack the turn, or the alpha plane."""
+    data = heif(b"avif", ispe(8, 8))
+
+    assert not isobmff.missing(data)
+    assert "meta box" in isobmff.missing(data[:-1])
+
+
+def directory_last(
+    pixels: bytes, *fields: tuple[int, int, tuple[int, ...]], order: str = "<", big: bool = False
+) -> bytes:
+    """Build a TIFF: pixels first, at 16, then the directory, then the values of its fields."""
+    head, letter, entry = (8, "Q", 20) if big else (2, "H", 12)
+    room, pointer = (8, "Q") if big else (4, "I")
+    values_at = 16 + len(pixels) + head + entry * len(fields) + room
+    listed = values = b""
+    for tag, kind, numbers in sorted(fields):
+        packed = struct.pack(f"{order}{len(numbers)}{_LETTERS[kind]}", *numbers)
+        where = packed.ljust(room, b"\0")
+        if len(packed) > room:
+            where = struct.pack(order + pointer, values_at + len(values))
+            values += packed
+        listed += struct.pack(order + "HH" + pointer, tag, kind, len(numbers)) + where
+    magic = b"II" if order == "<" else b"MM"
+    start = (
+        struct.pack(order + "HHHQ", 43, 8, 0, 16 + len(pixels))
+        if big
+        else struct.pack(order + "HI", 42, 16 + len(pixels))
+    )
+    return (
+        (magic + start).ljust(16, b"\0")
+        + pixels
+        + struct.pack(order + letter, len(fields))
+        + listed
+        + bytes(room)
+        + values
+    )
+
+
+def fields(bits: tuple[int, ...], photometric: int, *more: tuple[int, int, tuple[int, ...]]) -> Any:
+    """List the fields of 16 x 16 pixels, not compressed, in one strip."""
+    size = 256 * sum(bits) // 8
+    given = [
+        (256, SHORT, (16,)),
+        (257, SHORT, (16,)),
+        (258, SHORT, bits),
+        (259, SHORT, (1,)),
+        (262, SHORT, (photometric,)),
+        (273, LONG, (16,)),
+        (277, SHORT, (len(bits),)),
+        (278, SHORT, (16,)),
+        (279, LONG, (size,)),
+    ]
+    return (np.arange(size) % 251).astype(np.uint8).tobytes(), *given, *more
+
+
+TIFFS = {
+    "colour map": fields((8,), 3, (320, SHORT, tuple(range(0, 65536, 256)) * 3)),
+    "sample format": fields((32,), 1, (339, SHORT, (3,))),
+    "extra samples": fields((8,) * 5, 2, (338, SHORT, (2, 0))),
+    "a comment before them": fields(
+        (32,), 1, (305, ASCII, tuple(b"written by nobody\0")), (339, SHORT, (3,))
+    ),
+}
+
+
+@pytest.mark.parametrize("layout", [("<", False), (">", False), ("<", True)], ids=str)
+@pytest.mark.parametrize("kind", TIFFS)
+def test_tiff_cut_in_its_last_bytes_is_an_error(kind: str, layout: tuple[str, bool]) -> None:
+    """Without a field that lies beyond the end, Pillow would decode other colours."""
+    data = directory_last(*TIFFS[kind], order=layout[0], big=layout[1])
+
+    outcomes = [outcome(data[:-cut], data) for cut in range(1, 400)]
+
+    assert "other pixels" not in outcomes
+    assert outcomes[-1] == "error"
+    if kind != "sample format":  # where the last four bytes are the offset of another page
+        assert outcomes[0] == "error"
+
+
+def test_tiff_may_lack_what_says_nothing_of_its_pixels() -> None:
+    """A comment behind the other fields, cut off, costs no pixel."""
+    comment = (65000, ASCII, tuple(b"written by nobody\0"))
+    data = directory_last(*fields((8,), 1, comment))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert outcome(data[:-1], data) == "whole"
+
+
+def test_tiff_fields_of_more_bytes_than_the_file() -> None:
+    """Pillow skips the one that is too much, so that it is as good as beyond the end."""
+    data = directory_last(*fields((8,), 1, (305, ASCII, (65,) * 200), (700, ASCII, (65,) * 200)))
+    again = data.replace(
+        struct.pack("<HHI", 305, ASCII, 200), struct.pack("<HHI", 305, ASCII, len(data) - 300)
+    )
+
+    assert not tiff.missing(data)
+    assert "field 700" in tiff.missing(again)
+
+
+def test_cut_tiffs_are_errors_in_any_number_of_threads() -> None:
+    """It does not take Python's warnings, whose filters all threads share."""
+    data = directory_last(*TIFFS["colour map"])
+
+    with ThreadPoolExecutor(8) as pool, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        outcomes = set(pool.map(lambda cut: outcome(data[: -1 - cut % 50], data), range(200)))
+
+    assert outcomes == {"error"}
+
+
+def test_cut_old_style_jpeg_in_tiff_is_an_error() -> None:
+    """Libtiff would fill in the rest."""
+    jpeg = encode(picture(64, 64), subsampling=0)
+    listed = (
+        (256, SHORT, (64,)),
+        (257, SHORT, (64,)),
+        (258, SHORT, (8, 8, 8)),
+        (259, SHORT, (6,)),
+        (262, SHORT, (6,)),
+        (273, LONG, (1000,)),
+        (277, SHORT, (3,)),
+        (278, SHORT, (64,)),
+        (279, LONG, (len(jpeg),)),
+        (513, LONG, (1000,)),
+        (514, LONG, (len(jpeg),)),
+        (530, SHORT, (1, 1)),
+    )
+    data = directory_last(b"", *listed).ljust(1000, b"\0") + jpeg
+    assert decode(data).shape == (64, 64, 3)
+
+    assert {outcome(data[:-cut], data) for cut in range(1, len(jpeg), 40)} == {"error"}
+
+
+@pytest.mark.parametrize("kind", [b"P2", b"P3"])
+def test_plain_pnm_cut_within_a_number_is_an_error(kind: bytes) -> None:
+    """The digits that are left are a number as well."""
+    values = b" ".join(b"%d" % (100 + value) for value in range(12))
+    data = kind + (b" # of\n3\n4" if kind == b"P2" else b"\n2 2") + b"\n255\n" + values + b"\n"
+
+    assert outcome(data[:-1], data) == "whole"  # 1110 would be more than 255
+    assert {outcome(data[:-cut], data) for cut in range(2, 30)} == {"error"}
+
+
+@pytest.mark.parametrize("index", [12, 13])
+def test_pcx_without_all_of_its_palette_is_an_error(index: int) -> None:
+    """Pillow would show it as grey, or take pixels that look like a palette's beginning for it."""
+    noise = np.random.default_rng(0).integers(12, 12 + 2, (40, 40)).astype(np.uint8)
+    image = Image.fromarray(noise + np.uint8(index - 12), "P")
+    image.putpalette(bytes(range(255, -1, -1)) * 3)
+    stream = io.BytesIO()
+    image.save(stream, "pcx")
+    data = stream.getvalue()
+
+    assert outcome(data, data) == "whole"
+    assert {outcome(data[:-cut], data) for cut in range(1, 1000, 7)} == {"error"}

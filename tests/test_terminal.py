@@ -1,0 +1,249 @@
+"""Every command line at a terminal that is closed, full or gone; Ctrl-C; and names of strangers."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import NO_RANKING
+from packed import make_source
+
+from fastdecode.packing.tables import csv_text
+
+if os.name != "posix":
+    pytest.skip("needs a POSIX shell and its devices", allow_module_level=True)
+
+HERE = Path(__file__).parent
+SAMPLES = HERE / "data" / "formats"
+COMMANDS = {
+    "help": "fastdecode --help",
+    "check": f"fastdecode check {SAMPLES}",
+    "index": "fastdecode index shard.tar",
+    "pack": "fastdecode pack source out.tar",
+    "bench": f"fastdecode.bench {SAMPLES} --list",
+    "compare": "fastdecode.bench compare a b",
+    "calibrate": "fastdecode calibrate source --no-save --seconds 0.01",
+}
+NAME = "=cmd|é\x1b[31m.jpg"
+
+
+def shell(line: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[bytes]:
+    """Run a line, in which PYTHON stands for it."""
+    environment = {"FASTDECODE_RANKING": NO_RANKING, "PYTHONPATH": str(HERE.parent), **variables}
+    return subprocess.run(
+        ["bash", "-c", "set -o pipefail; " + line.replace("PYTHON", f"'{sys.executable}' -m")],
+        capture_output=True,
+        cwd=folder,
+        env={**os.environ, **environment},
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make what the commands work on, a file with letters that act on terminals among it."""
+    place = tmp_path_factory.mktemp("terminal")
+    make_source(place / "source")
+    (place / "source" / "cats" / NAME).write_bytes(b"none")
+    from tars import numbered, write_tar
+
+    write_tar(place / "shard.tar", numbered(3))
+    return place
+
+
+@pytest.mark.parametrize("name", ["help", "check", "bench"])
+@pytest.mark.parametrize(
+    ("to", "said"),
+    [
+        (">&-", rb"standard output: Bad file descriptor\n"),
+        (">/dev/full", rb"standard output: No space left on device\n"),
+        ("| exec 0<&-", rb""),
+    ],
+    ids=["closed", "full", "gone"],
+)
+def test_output_that_nobody_reads(folder: Path, name: str, to: str, said: bytes) -> None:
+    """The exit status is 1, and there is one line about it, or none where the reader has left."""
+    if "full" in to and not Path("/dev/full").exists():
+        pytest.skip("the system has no device that is full")
+    if "exec" in to:  # a reader that is gone for certain
+        reading, writing = os.pipe()
+        os.close(reading)
+        done = subprocess.run(
+            [sys.executable, "-m", *COMMANDS[name].split()],
+            stdout=writing,
+            stderr=subprocess.PIPE,
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(HERE.parent), "FASTDECODE_RANKING": NO_RANKING},
+            check=False,
+        )
+        os.close(writing)
+    else:
+        done = shell(f"PYTHON {COMMANDS[name]} {to}", folder)
+
+    assert done.returncode == 1
+    assert re.fullmatch(said, done.stderr), done.stderr
+
+
+def test_errors_that_nobody_reads(folder: Path) -> None:
+    """The exit status is that of the error, whether standard error is closed or full."""
+    for to in ("2>/dev/full", "<&- >&- 2>&-"):
+        assert shell(f"PYTHON fastdecode check nothing-here {to}", folder).returncode == 2
+
+
+def test_files_are_not_written_over_by_what_is_printed(folder: Path, tmp_path: Path) -> None:
+    """With everything closed a store is made as ever, and nothing else gets into its files."""
+    line = "PYTHON fastdecode pack source {}/out.tar --skip-bad"
+    assert shell(line.format(tmp_path), folder).returncode == 0
+    whole = (tmp_path / "out.tar").read_bytes()
+    (tmp_path / "closed").mkdir()
+
+    done = shell(line.format(tmp_path / "closed") + " <&- >&- 2>&-", folder)
+
+    assert done.returncode == 1
+    assert (tmp_path / "closed" / "out.tar").read_bytes() == whole
+
+
+_INTERRUPTED_IMPORT = """
+import importlib.abc, os, runpy, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+class Interrupting(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name == MODULE:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupting())
+sys.argv = ARGUMENTS
+runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+"""
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_control_c_while_it_is_imported(folder: Path, name: str) -> None:
+    """It ends with status 130, and not a word, whatever is being imported at that moment."""
+    code = _INTERRUPTED_IMPORT.replace("ARGUMENTS", repr(COMMANDS[name].split()))
+    module = {"compare": "fastdecode.bench.words", "help": "fastdecode.ranking"}.get(name, "numpy")
+    done = subprocess.run(
+        [sys.executable, "-c", code.replace("MODULE", repr(module))],
+        capture_output=True,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(HERE.parent), "FASTDECODE_RANKING": NO_RANKING},
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
+@pytest.mark.parametrize(
+    "where", ["fastdecode.doctor_command:gather", "fastdecode.bench.command:parser"]
+)
+def test_control_c_before_there_is_anything_to_say(where: str) -> None:
+    """A command that has nothing to add ends with status 130 alone."""
+    module, _, name = where.partition(":")
+    code = (
+        "import os, signal, sys\n"
+        f"import {module} as command\n"
+        "from fastdecode.terminal import run\n"
+        f"command.{name} = lambda *_: os.kill(os.getpid(), signal.SIGINT)\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        f"sys.exit(run('{module}', []))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        env={**os.environ, "PYTHONPATH": str(HERE.parent)},
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+    assert signal.SIGINT == 2
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"LC_ALL": "C", "PYTHONIOENCODING": "ascii:strict"},
+        {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+    ],
+    ids=["C", "ASCII"],
+)
+def test_names_beyond_the_locale(folder: Path, tmp_path: Path, variables: dict[str, str]) -> None:
+    """Files are found and read by their bytes, whatever letters the locale has; and named."""
+    (tmp_path / "sé" / "ü").mkdir(parents=True)
+    for name in ("ä.jpg", "b.jpg"):
+        data = (folder / "source" / "cats" / "0.jpg").read_bytes()
+        (tmp_path / "sé" / "ü" / name).write_bytes(data)
+    (tmp_path / "sé" / "ü" / "ö.jpg").write_bytes(b"none")
+
+    found = shell("PYTHON fastdecode check sé --csv fé.csv", tmp_path, **variables)
+    made = shell("PYTHON fastdecode pack sé oé.tar --skip-bad", tmp_path, **variables)
+    indexed = shell("PYTHON fastdecode index oé.tar", tmp_path, **variables)
+
+    statuses = [done.returncode for done in (found, made, indexed)]
+    assert statuses == [1, 0, 0], [found.stderr, made.stderr, indexed.stderr]
+    assert b"2 items" in indexed.stdout
+    with (tmp_path / "fé.csv").open(newline="", encoding="utf-8") as file:
+        assert [row["key"] for row in csv.DictReader(file)] == ["ü/b.jpg", "ü/ä.jpg", "ü/ö.jpg"]
+
+
+@pytest.mark.parametrize("name", ["check", "pack", "index", "bench", "calibrate", "compare"])
+def test_names_that_act_on_a_terminal(folder: Path, tmp_path: Path, name: str) -> None:
+    """No control character of a file's name is printed, in a table or an error."""
+    strange = tmp_path / "a\x1b]0;x\x07b"
+    strange.mkdir()
+    (strange / NAME).write_bytes(b"none")
+    (strange / "x\x9b.tar").write_bytes(b"none")
+    line = {
+        "check": "PYTHON fastdecode check .",
+        "pack": "PYTHON fastdecode pack . ../out.tar",
+        "index": "PYTHON fastdecode index *.tar --$'\\e'; PYTHON fastdecode index *.tar",
+        "bench": "PYTHON fastdecode.bench .; PYTHON fastdecode.bench x*.tar",
+        "calibrate": "PYTHON fastdecode calibrate =*",
+        "compare": "PYTHON fastdecode.bench compare =* x*",
+    }[name]
+
+    done = shell(line, strange)
+
+    printed = done.stdout.decode() + done.stderr.decode()
+    assert printed
+    assert not [letter for letter in printed if not letter.isprintable() and letter != "\n"]
+    assert b"Traceback" not in done.stderr
+
+
+def test_a_table_of_strangers_words_reads_back() -> None:
+    """Cells come back from CSV as they were, but for what acts on a terminal or a spreadsheet."""
+    keys = [
+        "plain.jpg",
+        'a,"b"\n.jpg',
+        "=1+1",
+        "-2.jpg",
+        "@x",
+        "a\x1b[31m",
+        "é 漢\u3000字",
+        "\u202egpj",
+        "'x",
+        "",
+    ]
+
+    text = csv_text([("key", "number"), *((key, 7) for key in keys)])
+    rows = list(csv.reader(text.splitlines()))
+
+    assert rows[0] == ["key", "number"]
+    assert [row[0] for row in rows[1:]] == [
+        "plain.jpg",
+        'a,"b"\\n.jpg',
+        "'=1+1",
+        "'-2.jpg",
+        "'@x",
+        "a\\x1b[31m",
+        "é 漢\u3000字",
+        "\\u202egpj",
+        "'x",
+        "",
+    ]
+    assert all(row[1] == "7" for row in rows[1:])
