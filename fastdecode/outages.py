@@ -186,9 +186,12 @@ def http_status(error: BaseException) -> int | None:
     response: Any = getattr(error, "response", None)
     if isinstance(response, dict):  # of botocore
         return _as_status(response.get("ResponseMetadata", {}).get("HTTPStatusCode"))
-    of_it = (getattr(error, name, None) for name in ("status", "status_code", "code"))
-    found = (_as_status(one) for one in (*of_it, getattr(response, "status_code", None)))
-    return next((status for status in found if status is not None), None)
+    for owner, name in ((error, "status"), (error, "status_code"), (response, "status_code")):
+        status = _as_status(getattr(owner, name, None))
+        if status is not None:
+            return status
+    # Last, because aiohttp warns of whoever asks for it.
+    return _as_status(getattr(error, "code", None))
 
 
 def _as_status(number: object) -> int | None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import errno
 import socket
+import threading
 import urllib.error
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,8 @@ import pytest
 from packed import make_source
 
 from fastdecode import decode_batch
-from fastdecode.__main__ import main
 from fastdecode.errors import StoreError
-from fastdecode.packing import pack
+from fastdecode.packing import check_command, index_command, pack
 from fastdecode.stores import create_store, open_store
 from fastdecode.testing import encode, picture
 
@@ -90,7 +91,9 @@ def test_an_error_of_the_disk_ends_check_and_pack(
 
     with pytest.raises(OSError, match=r"item 7 \(dogs/9\.jpg\)"):
         pack(source, tmp_path / "out.tar", skip_bad=True)
-    status = main(["check", str(source), "--workers", "1", "--csv", str(tmp_path / "seen.csv")])
+    status = check_command.main(
+        [str(source), "--workers", "1", "--csv", str(tmp_path / "seen.csv")]
+    )
 
     told = " ".join(capsys.readouterr().err.split())
     assert status == 2
@@ -251,6 +254,49 @@ def test_errors_of_other_libraries_are_told_apart() -> None:
     assert is_the_items(OSError("image file is truncated"))
 
 
+def test_http_is_told_as_s3_is() -> None:
+    """By HTTP a file that is missing is one; a refusal, a failure or silence is not; no secrets."""
+    pytest.importorskip("aiohttp")
+    from fastdecode.outages import is_the_items
+
+    photo, answer = encode(picture(40, 30)), [200]
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            body = photo if answer == [200] else b""
+            self.send_response(*answer)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as front:
+        front.daemon_threads = True
+        threading.Thread(target=front.serve_forever, args=(0.05,), daemon=True).start()
+        where = f"http://127.0.0.1:{front.server_port}/a.jpg"
+        store = open_store([f"{where}?signature=secret"])
+        assert bytes(store.read(0)) == photo
+        told = []
+        for answer[0] in (404, 403, 503):
+            with pytest.raises(OSError, match=where) as caught:
+                store.read(0)
+            told.append((type(caught.value), is_the_items(caught.value)))
+            assert "secret" not in str(caught.value)
+        front.shutdown()
+    with pytest.raises(ConnectionError, match=where):
+        store.read(0)
+
+    assert told == [
+        (FileNotFoundError, True),
+        (PermissionError, False),
+        (ConnectionError, False),
+    ]
+
+
 def test_the_advice_to_index_a_remote_shard_works(
     uri: str,
     fault: Fault,
@@ -264,11 +310,11 @@ def test_the_advice_to_index_a_remote_shard_works(
     monkeypatch.setenv("AWS_ENDPOINT_URL", fault.options["client_kwargs"]["endpoint_url"])
     shard = f"{uri}/t.tar"
 
-    assert main(["index", shard]) == 1
+    assert index_command.main([shard]) == 1
     assert "--to FOLDER" in capsys.readouterr().err
-    assert main(["index", f"{uri}/none.tar"]) == 1
+    assert index_command.main([f"{uri}/none.tar"]) == 1
     assert "none.tar" in capsys.readouterr().err
-    assert main(["index", "--to", str(tmp_path / "made"), shard, f"{uri}/none.tar"]) == 1
+    assert index_command.main(["--to", str(tmp_path / "made"), shard, f"{uri}/none.tar"]) == 1
     assert f"{shard}: {COUNT} items" in capsys.readouterr().out
     index = tmp_path / "made" / "t.tar.fdx"
     with open_store(shard, index=index, storage_options=fault.options) as store:
