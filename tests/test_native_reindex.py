@@ -50,6 +50,9 @@ def segments(data: bytes) -> Iterator[Segment]:
         while data[at : at + 2] == b"\xff\xff":
             at += 1
         length = int.from_bytes(data[at + 2 : at + 4], "big")
+        if length < 2:  # a comment or an application's, without contents: decoders pass over it
+            at += 4
+            continue
         yield Segment(data[at + 1], data[at + 4 : at + 2 + length], at)
         if data[at + 1] == 0xDA:
             return

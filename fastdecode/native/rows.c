@@ -14,7 +14,8 @@
 enum {
     AT_ONCE = 2,   /* MCUs */
     MARGIN = 64,   /* bytes before each row of samples, and after it: steps are done whole */
-    SLACK = 64     /* coefficients behind the last block, of which the first may be written */
+    SLACK = 64,    /* coefficients behind the last block, of which the first may be written */
+    MOST_KEPT = 16 << 20 /* bytes of one kind, from picture to picture */
 };
 
 /* The samples of one component. */
@@ -485,6 +486,14 @@ static void choose_instructions(fd_baseline *baseline) {
 #endif
 }
 
+/* What a huge file took is not kept. */
+static void give_back(fd_room *room) {
+    if (room->size > MOST_KEPT) {
+        free(room->memory);
+        *room = (fd_room){.memory = NULL};
+    }
+}
+
 int fd_baseline_decode(fd_baseline *baseline, const uint8_t *data, size_t size,
                        const fd_target *target) {
     const fd_limits *limits = &target->limits;
@@ -492,8 +501,12 @@ int fd_baseline_decode(fd_baseline *baseline, const uint8_t *data, size_t size,
     if (target->sink == NULL && target->layout == FD_CMYK)
         return 0;
     choose_instructions(baseline);
-    return fd_frame_read(&baseline->frame, data, size) &&
-           !(limits->pixels && (int64_t)frame->width * frame->height > limits->pixels) &&
-           plan(baseline, target) && fd_scan_read(&baseline->scan, frame, data, size) &&
-           make_tables(baseline) && make_room(baseline, target) && decode_rows(baseline, target);
+    int is_done =
+        fd_frame_read(&baseline->frame, data, size) &&
+        !(limits->pixels && (int64_t)frame->width * frame->height > limits->pixels) &&
+        plan(baseline, target) && fd_scan_read(&baseline->scan, frame, data, size) &&
+        make_tables(baseline) && make_room(baseline, target) && decode_rows(baseline, target);
+    give_back(&baseline->scan.bytes_room);
+    give_back(&baseline->scan.ends_room);
+    return is_done;
 }

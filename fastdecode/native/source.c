@@ -110,6 +110,12 @@ static size_t walk(const uint8_t *data, size_t size, size_t *frame, fd_header *h
         if (marker == 0xD9)
             return 0;
         size_t length = two_bytes(data + at + 2);
+        /* A comment, or what some application left, that counts not even its length: libjpeg passes
+         * over it. */
+        if (length < 2 && (marker == 0xFE || (marker >= 0xE0 && marker <= 0xEF))) {
+            at += 4;
+            continue;
+        }
         if (length < 2 || length > size - at - 2)
             return 0;
         const uint8_t *contents = data + at + 4;
