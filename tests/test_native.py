@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import native_core, samples
-from processes import answers
+from processes import answers, resident
 
 import fastdecode
 from fastdecode import DecodeError, UnsupportedFormat, decode, probe, registry
@@ -220,10 +219,7 @@ def test_limits_are_kept(limit: str, least: int, enough: int, kind: int) -> None
     assert words
 
 
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="there is no /proc here")
-@pytest.mark.skipif(
-    "libasan" in os.environ.get("LD_PRELOAD", ""), reason="AddressSanitizer keeps what is freed"
-)
+@pytest.mark.skipif(resident() is None, reason="memory is looked up in /proc")
 def test_the_memory_of_a_huge_image_is_given_back() -> None:
     """A thread keeps its decoder's memory for the next image, but not the 70 MB of a huge one."""
     code = """
