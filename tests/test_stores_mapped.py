@@ -91,7 +91,7 @@ def test_what_is_not_there_is_an_oserror(tmp_path: Path) -> None:
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="needs a device to open")
 def test_devices_are_refused() -> None:
     """What has no length cannot be mapped."""
-    with pytest.raises(StoreError, match="no regular file"):
+    with pytest.raises(StoreError, match="not a regular file"):
         Mapped("/dev/zero")
 
 
