@@ -85,6 +85,11 @@ def test_planted_renamings(begun: Path, first: str, last: str, restart: bool) ->
     assert not (folder / "pub.tar").exists()
 
 
+def _counted(**values: Any) -> dict[str, Any]:
+    """Return a record about some items."""
+    return {"next": 3, "shard": 0, "end": 0, "items": [], "bad": [], "bytes_in": 0, **values}
+
+
 @pytest.mark.parametrize(
     "record",
     [
@@ -100,6 +105,15 @@ def test_planted_renamings(begun: Path, first: str, last: str, restart: bool) ->
         {"reasons": [[99, "x"]]},
         {"reasons": [[-1, "x"]]},
         {"asked": {}},
+        {"asked": {}, "source": 1.5},
+        _counted(items=[[["a"], 0, 0, 0, 1, "", [], 0, None]]),
+        _counted(items=[["a", 0, 0, 1 << 63, 1, "", [], 0, None]]),
+        _counted(items=[["a", 0, 0, 0, 1, 5, [], 0, None]]),
+        _counted(items=[["a", 0, 0, 0, 1, "", [{}], 0, None]]),
+        _counted(items=[["a", 0, 0, 0, 1, "", [], 0, ["x"]]]),
+        _counted(bad=[[{}, "a", "why", False]]),
+        _counted(bad=[[1.5, "a", "why", False]]),
+        _counted(bad=[[1, "a", 5, False]]),
     ],
 )
 def test_records_of_another_form(begun: Path, record: Any) -> None:

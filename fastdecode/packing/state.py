@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fastdecode.packing.results import Bad, Item, Packed, Refused
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from fastdecode.packing.journal import Journal
 
 __all__ = ["State", "items_of"]
+
+_T = TypeVar("_T")
 
 _NOT_UNDERSTOOD = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 """What a record of another form makes of the code that takes it in."""
@@ -74,11 +76,11 @@ class State:
     def take(self, record: dict[str, Any]) -> None:
         """Take in one record: the first, one about some items or reasons, or the last."""
         if "asked" in record:
-            self.asked, self.source = record["asked"], record["source"]
+            self.asked, self.source = _of(dict, record["asked"]), _of(dict, record["source"])
         elif "reasons" in record:
             for place, reason in record["reasons"]:
                 _whole(place)
-                self.bad[place] = self.bad[place]._replace(reason=reason)
+                self.bad[place] = self.bad[place]._replace(reason=_of(str, reason))
                 self.packed.bad[place] = self.bad[place].key, reason
         elif "moves" in record:
             self.moves = [self._move(first, last) for first, last in record["moves"]]
@@ -99,12 +101,10 @@ class State:
     def _count(self, record: dict[str, Any]) -> None:
         packed = self.packed
         packed.bytes_in += _whole(record["bytes_in"])
-        self.bad += map(Bad._make, record["bad"])
+        self.bad += map(_bad, record["bad"])
         packed.bad += [(one.key, one.reason) for one in self.bad[len(packed.bad) :]]
         packed.items += len(record["items"])
-        for item in map(Item._make, record["items"]):
-            for number in (item.shard, item.offset, item.size, item.number):
-                _whole(number)
+        for item in map(_item, record["items"]):
             packed.bytes_out += item.size
             packed.notes.update(item.notes)
             if type(item.target) is int:
@@ -137,10 +137,45 @@ class State:
 
 
 def _whole(number: Any) -> int:
-    """Accept a number that counts something."""
-    if type(number) is not int or number < 0:
+    """Accept a number that counts something, and that a file may have as a size."""
+    if not 0 <= _of(int, number) < 1 << 63:
         raise ValueError(number)
-    return number
+    return int(number)
+
+
+def _of(kind: type[_T], value: Any) -> _T:
+    """Accept a value of one type, and no other."""
+    if type(value) is not kind:
+        raise TypeError(f"{value!r} is no {kind.__name__}")
+    return value
+
+
+def _all(kind: type[_T], values: Any) -> None:
+    """Accept a sequence of one type."""
+    if not isinstance(values, (list, tuple)):
+        raise TypeError(f"{values!r} is no sequence")
+    for value in values:
+        _of(kind, value)
+
+
+def _item(record: Any) -> Item:
+    """Accept what an `Item` was written as."""
+    item = Item._make(record)
+    for number in (item.shard, item.offset, item.size, item.number):
+        _whole(number)
+    _all(str, (item.key, item.sha256))
+    _all(str, item.notes)
+    _all(int, item.stamp or ())
+    return item
+
+
+def _bad(record: Any) -> Bad:
+    """Accept what a `Bad` was written as."""
+    bad = Bad._make(record)
+    _whole(bad.number)
+    _all(str, (bad.key, bad.reason))
+    _of(bool, bad.fixed)
+    return bad
 
 
 def items_of(journal: Journal) -> Iterator[Item]:
