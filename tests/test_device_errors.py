@@ -57,18 +57,19 @@ def test_each_file_is_read_once(tmp_path: Path) -> None:
     paths = [tmp_path / f"{at}.jpg" for at in range(len(MIXED))]
     for path, data in zip(paths, MIXED, strict=True):
         path.write_bytes(data)
-    opened: list[str] = []
+    # A file object reports itself, with a mode, and so does the call of the system that it makes.
+    objects: list[str] = []
+    calls: list[str] = []
 
     def note(event: str, arguments: tuple[Any, ...]) -> None:
-        # A file object reports itself, with a mode, and the call of the system that it makes.
-        of_the_system = event == "open" and arguments[1] is None
-        if of_the_system and str(arguments[0]).startswith(str(tmp_path)):
-            opened.append(str(arguments[0]))
+        if event == "open" and str(arguments[0]).startswith(str(tmp_path)):
+            (calls if arguments[1] is None else objects).append(str(arguments[0]))
 
     sys.addaudithook(note)
     decode_batch(paths, device="cpu", backend="double")
 
-    assert sorted(opened) == [str(path) for path in paths]
+    assert sorted(objects) == [str(path) for path in paths]
+    assert sorted(calls) == [str(path) for path in paths]
 
 
 @pytest.mark.parametrize(
