@@ -91,13 +91,21 @@ class Work:
         else; or decode whole pictures.
     threads : int
     normalize : Normalize, optional
+    decoder : {"", "libjpeg"}
+        The core's own decoder, for what it takes; or libjpeg-turbo for every file.
     """
 
     def __init__(
-        self, pictures: Sequence[Picture], what: str, threads: int, normalize: Any = None
+        self,
+        pictures: Sequence[Picture],
+        what: str,
+        threads: int,
+        normalize: Any = None,
+        decoder: str = "",
     ) -> None:
         library.require()
         ffi, lib = library.ffi, library.lib
+        self._decoder = decoder
         self._pool = ffi.gc(lib.fd_pool_create(threads), lib.fd_pool_destroy)
         self._items = ffi.new("fd_item[]", len(pictures))
         self._pixels = direct.pixels_of(normalize, channels_first=True)
@@ -130,9 +138,11 @@ class Work:
     def run(self, count: int | None = None) -> float:
         """Do it, or the first so many pictures of it; return images/s."""
         count = len(self._items) if count is None else count
+        library.lib.fd_use_decoder(self._decoder.encode())
         start = time.perf_counter()
         library.lib.fd_pool_decode(self._pool, self._items, count, self._pixels)
         seconds = time.perf_counter() - start
+        library.lib.fd_use_decoder(b"")
         for item in self._items[0:count]:
             if item.status:
                 raise RuntimeError(library.ffi.string(item.message).decode())

@@ -19,8 +19,7 @@ from record import record
 
 from fastdecode import backends, decode_file
 from fastdecode.bench.files import Photo, collect
-from fastdecode.bench.plan import Plan
-from fastdecode.bench.run import Found, measure
+from fastdecode.bench.run import Found, Plan, measure
 from fastdecode.testing import encode
 
 _SECONDS = 2.0

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from gpu_clock import Clock
 
 from fastdecode import outfile
-from fastdecode.bench.machine import machine
+from fastdecode.bench.result import machine
 
 _T = TypeVar("_T")
 _LIBRARIES = (

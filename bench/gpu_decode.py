@@ -24,7 +24,7 @@ from reference import SIZE
 
 import fastdecode
 from fastdecode import batch_backends
-from fastdecode.calibration.device_trace import busy_seconds
+from fastdecode.calibration.device_worker import busy_seconds
 from fastdecode.device.routing import request_of
 
 ARRAYS = "arrays"

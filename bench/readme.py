@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from readme_figures import RESULTS, chart, figures, table
 from readme_gpu import gpu_figures
-from readme_native import gil_figures, limit_figures, region_figures
+from readme_native import decoder_figures, gil_figures, limit_figures, region_figures
 from readme_pipeline import cost_figures, pipeline_figures, quality_figures, worker_figures
 from readme_stores import billion_figures, ray_figures, request_figures, store_figures
 
@@ -141,6 +141,7 @@ _PARTS: dict[Path, dict[str, Callable[[], str]]] = {
         "quality": quality_figures,
     },
     _ROOT / "docs" / "native.md": {
+        "decoder": decoder_figures,
         "limit": limit_figures,
         "regions": region_figures,
         "gil": gil_figures,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import fastdecode
-from fastdecode.bench.machine import machine
+from fastdecode.bench.result import machine
 
 RESULTS = Path(__file__).parent / "results"
 

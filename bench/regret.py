@@ -114,7 +114,7 @@ def grid(
     """Measure all cells; look up what other rankings would have chosen, at worst."""
     names = [name for name in BUILTIN if name not in ("torchvision", "torchcodec")]
     result = {}
-    with Child("fastdecode.calibration.worker:Worker", {}) as child:
+    with Child("fastdecode.calibration.workers:Worker", {}) as child:
         child.receive()
         readers = child.ask("usable", names)
         child.ask("take", list(photos.values()))

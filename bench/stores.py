@@ -36,7 +36,7 @@ from reference import photos_in
 
 from fastdecode.cores import usable_cores
 from fastdecode.stores import Store, create_store, open_store
-from fastdecode.stores.tar_stream import stream_tar
+from fastdecode.stores.tar import stream_tar
 from fastdecode.torch import Loader, StoreDataset
 from fastdecode.torch.transforms import RandomResizedCropFlipNormalize
 

@@ -22,7 +22,8 @@ enum {
     FD_MOST_SIDE = 65500,     /* pixels: libjpeg's limit */
     FD_LOOKUP_BITS = 10,      /* 9 and 11 are slower: the tables must stay in the first-level cache */
     FD_MOST_DC_BITS = 11,     /* of a difference, with 8 bits a sample */
-    FD_MOST_AC_BITS = 10
+    FD_MOST_AC_BITS = 10,
+    FD_MOST_SMALL_BITS = 7     /* of a value that has 16 bits when it is dequantised: 127 * 255 */
 };
 
 /* ---- scan.c ---- */
@@ -50,7 +51,7 @@ typedef struct {
     int32_t blocks;        /* of an MCU */
     int32_t rows_at_once;  /* rows of MCUs that libjpeg decodes together */
     int32_t interval;      /* MCUs between restart markers; 0 is none */
-    uint16_t quantisers[4][FD_COEFFICIENTS]; /* in natural order */
+    uint16_t quantisers[4][FD_COEFFICIENTS + 1]; /* in natural order; the last is for position 64 */
     fd_codes codes[2][4];  /* DC, AC */
     size_t scan;           /* where its data begins */
 } fd_frame;
@@ -77,7 +78,7 @@ int fd_scan_read(fd_scan *scan, const fd_frame *frame, const uint8_t *data, size
 /* ---- idct.c, idct_avx2.c ---- */
 
 /* Two blocks, dequantised and transformed, to samples side by side at `out`, whose rows lie `stride`
- * bytes apart. Returns 0, and has written anything, where a number leaves the range in which all of
+ * bytes apart. Dequantised, each coefficient has 16 bits: huffman.h sees to that. Returns 0, and has written anything, where a number leaves the range in which all of
  * libjpeg-turbo's implementations agree; only forged files get there. */
 typedef int fd_idct(const int16_t *first, const int16_t *second, const uint16_t *quantiser,
                     uint8_t *out, size_t stride);

@@ -14,7 +14,7 @@ static uint32_t *add_code(uint32_t *entry, int length, int step, int size) {
     uint32_t common = (uint32_t)step << 8;
     if (size == 0)
         return fill(entry, common | (uint32_t)length, 1 << spare);
-    if (spare < 0)
+    if (spare < 0 || size > FD_MOST_SMALL_BITS)
         return fill(entry, common | (uint32_t)length | FD_ESCAPE | (uint32_t)size << 16,
                     1 << (FD_LOOKUP_BITS - length));
     common |= (uint32_t)(length + size);

@@ -19,8 +19,8 @@
 enum {
     CONSTANT_BITS = 13,
     COLUMN_BITS = 2,
-    /* Of the magnitudes of two columns. The columns come out at most 4 * 1.39 times as large, and of
-     * those at most four are added with 16 bits. */
+    /* Of a column's magnitudes. It comes out at most 4 * 1.39 times as large, and of the numbers that
+     * come out two at a time are added with 16 bits. */
     LARGEST_SUM = 32767 / 12
 };
 
@@ -139,9 +139,9 @@ INLINE int dequantise(__m256i *row, const int16_t *first, const int16_t *second,
         __m256i both = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128(low)),
                                                _mm_loadu_si128(high), 1);
         row[i] = _mm256_mullo_epi16(both, steps);
-        sums = _mm256_add_epi32(sums, _mm256_madd_epi16(_mm256_abs_epi16(both), steps));
+        sums = _mm256_adds_epi16(sums, _mm256_abs_epi16(row[i]));
     }
-    __m256i large = _mm256_cmpgt_epi32(sums, _mm256_set1_epi32(LARGEST_SUM));
+    __m256i large = _mm256_cmpgt_epi16(sums, _mm256_set1_epi16(LARGEST_SUM));
     return __builtin_expect(_mm256_testz_si256(large, large), 1);
 }
 

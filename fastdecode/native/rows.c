@@ -32,9 +32,16 @@ typedef struct {
     uint8_t *ring;
     fd_idct *idct;
     const uint16_t *quantiser;
-    const fd_table *dc, *ac;
     fd_room room;
 } plane;
+
+/* A block of an MCU. */
+typedef struct {
+    int c;         /* its component */
+    int is_stored; /* all of its coefficients are needed, and not its mean alone */
+    const fd_table *dc, *ac;
+    const uint16_t *quantiser;
+} mcu_block;
 
 /* Where in the scan we are. */
 typedef struct {
@@ -55,7 +62,7 @@ struct fd_baseline {
     int16_t *blocks;   /* of AT_ONCE MCUs */
     uint8_t *pixels;   /* a ring of rows for the sink, or one row */
     uint8_t *wide[2];  /* chroma, as wide as the window */
-    int component_of[FD_MOST_BLOCKS];
+    mcu_block mcu[FD_MOST_BLOCKS];
     int32_t left, top, right, bottom; /* the window, in reduced pixels */
     int32_t width, height;            /* of the whole, reduced */
     int32_t first_mcu, end_mcu;       /* of a row, that the window needs */
@@ -125,8 +132,6 @@ static void plan_plane(fd_baseline *baseline, int c, int32_t reduce, int is_want
     /* jdsample.c: not at 1/8, and not of two columns or one. */
     to->is_smooth = unit > 1 && (to->wider == 1 || to->width > 2);
     to->quantiser = frame->quantisers[component->quantiser];
-    to->dc = &baseline->tables[0][component->dc];
-    to->ac = &baseline->tables[1][component->ac];
     choose_transform(baseline, to);
 }
 
@@ -228,7 +233,7 @@ static int make_room(fd_baseline *baseline, const fd_target *target) {
     return target->limits.memory == 0 || (int64_t)total <= target->limits.memory;
 }
 
-/* The table of each component. Several may share one. */
+/* The tables of each component, some of which may share one, and what each block of an MCU needs. */
 static int make_tables(fd_baseline *baseline) {
     const fd_frame *frame = &baseline->frame;
     uint32_t made = 0;
@@ -242,10 +247,15 @@ static int make_tables(fd_baseline *baseline) {
             made |= bit;
         }
     }
-    int block = 0;
-    for (int c = 0; c < frame->components; c++)
-        for (int i = 0; i < frame->component[c].across * frame->component[c].down; i++)
-            baseline->component_of[block++] = c;
+    mcu_block *next = baseline->mcu;
+    for (int c = 0; c < frame->components; c++) {
+        const fd_component *component = &frame->component[c];
+        const plane *to = &baseline->planes[c];
+        for (int i = 0; i < component->across * component->down; i++)
+            *next++ = (mcu_block){c, to->is_wanted && to->side > 1,
+                                  &baseline->tables[0][component->dc],
+                                  &baseline->tables[1][component->ac], to->quantiser};
+    }
     return 1;
 }
 
@@ -315,13 +325,11 @@ FD_INLINE int decode_mcus(fd_baseline *baseline, position *at, int32_t y) {
             }
             at->left--;
             for (int32_t b = 0; b < blocks; b++) {
-                int c = baseline->component_of[b];
-                const plane *to = &baseline->planes[c];
-                /* Of a block that becomes one sample, only its mean is needed. */
-                if (is_kept && to->is_wanted && to->side > 1)
-                    fd_block(&at->bits, to->dc, to->ac, block, c, 1);
+                const mcu_block *of = &baseline->mcu[b];
+                if (is_kept && of->is_stored)
+                    fd_block(&at->bits, of->dc, of->ac, of->quantiser, block, of->c, 1);
                 else
-                    fd_block(&at->bits, to->dc, to->ac, block, c, 0);
+                    fd_block(&at->bits, of->dc, of->ac, of->quantiser, block, of->c, 0);
                 block += FD_COEFFICIENTS;
             }
             if (FD_RARELY(at->bits.next > at->limit || at->bits.is_odd))

@@ -6,6 +6,10 @@
 
 #include <string.h>
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 #define REST_16 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64
 const uint8_t fd_natural_order[256] = {
     0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33, 40, 48,
@@ -211,14 +215,36 @@ int fd_frame_read(fd_frame *frame, const uint8_t *data, size_t size) {
 /* ---- the scan ---- */
 
 enum {
-    STEP = 8, /* bytes that are looked at together */
+    STEP = 16, /* bytes that are looked at together */
     /* A code has up to 16 bits and its value up to 11: what one MCU can read, and the reader ahead. */
     PADDING = FD_MOST_BLOCKS * FD_COEFFICIENTS * (16 + FD_MOST_DC_BITS) / 8 + 64
 };
 
-/* Whether one of the 8 bytes is FF. */
-static int has_ff(uint64_t bytes) {
-    return ((~bytes - UINT64_C(0x0101010101010101)) & bytes & UINT64_C(0x8080808080808080)) != 0;
+/* Copy up to the first FF, or all `count` bytes; return how many. Whole steps are written. */
+static size_t copy_to_ff(uint8_t *to, const uint8_t *from, size_t count) {
+    size_t done = 0;
+#ifdef __SSE2__
+    for (; count - done >= STEP; done += STEP) {
+        __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)(from + done));
+        _mm_storeu_si128((__m128i *)(void *)(to + done), bytes);
+        int found = _mm_movemask_epi8(_mm_cmpeq_epi8(bytes, _mm_set1_epi8((char)0xFF)));
+        if (found)
+            return done + (size_t)__builtin_ctz((unsigned)found);
+    }
+#else
+    for (; count - done >= STEP; done += STEP) {
+        uint64_t half[2], found = 0;
+        memcpy(half, from + done, STEP);
+        memcpy(to + done, half, STEP);
+        for (int i = 0; i < 2; i++)
+            found |= (~half[i] - UINT64_C(0x0101010101010101)) & half[i];
+        if (found & UINT64_C(0x8080808080808080))
+            break;
+    }
+#endif
+    for (; done < count && from[done] != 0xFF; done++)
+        to[done] = from[done];
+    return done;
 }
 
 int fd_scan_read(fd_scan *scan, const fd_frame *frame, const uint8_t *data, size_t size) {
@@ -235,17 +261,9 @@ int fd_scan_read(fd_scan *scan, const fd_frame *frame, const uint8_t *data, size
     uint8_t *to = scan->bytes;
     int64_t passed = 0; /* restart markers */
     for (;;) {
-        while (end - from >= STEP) {
-            uint64_t bytes;
-            memcpy(&bytes, from, STEP);
-            memcpy(to, &bytes, STEP);
-            if (has_ff(bytes))
-                break;
-            from += STEP;
-            to += STEP;
-        }
-        while (from < end && *from != 0xFF)
-            *to++ = *from++;
+        size_t copied = copy_to_ff(to, from, (size_t)(end - from));
+        from += copied;
+        to += copied;
         if (end - from < 2)
             return 0;
         int marker = from[1];

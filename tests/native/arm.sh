@@ -15,4 +15,4 @@ aarch64-linux-gnu-gcc -std=c11 -O3 -ffp-contract=off -Wall -Wextra -Werror -Ifas
     -I/usr/include fastdecode/native/[!_]*.c tests/native/own.c \
     -L"$libraries" -ljpeg -lpthread -lm -o "$work/own"
 qemu-aarch64-static -L "$system" -E LD_LIBRARY_PATH="$libraries" \
-    "$work/own" 40 tests/data/jpeg_kinds/gen_4*.jpg
+    "$work/own" 20 tests/data/jpeg_kinds/gen_4*.jpg

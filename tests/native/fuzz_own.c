@@ -2,7 +2,11 @@
  *
  * One input is HEAD bytes, as in fuzz.c, and behind them a JPEG. Whatever the core decodes by itself
  * has to be what libjpeg-turbo makes of it without a warning; what it gives up on is not looked at,
- * because then libjpeg-turbo decodes it. For libFuzzer, with the seeds of seeds.py. */
+ * because then libjpeg-turbo decodes it. For libFuzzer, with the seeds of seeds.py.
+ *
+ * Half of the mutations are libFuzzer's own. The other half are aimed: at one segment of the header
+ * (tables, sizes, restart interval), at the length of one, at the restart markers of the scan, at its
+ * last bytes, which hold the last MCU, and at where the file ends. */
 #include "fuzz.h"
 
 #include <stdio.h>
@@ -49,8 +53,6 @@ static void decode_by_both(const uint8_t *head, const uint8_t *data, size_t size
     memset(expected, 0xA5, bytes + 1);
     fd_use_instructions(head[1] & 16 ? "plain" : "");
     fd_use_decoder("");
-
-
     int status = fd_decode(own, data, size, &request, made, stride);
     if (!fd_decoder_own(own))
         return;
@@ -60,6 +62,103 @@ static void decode_by_both(const uint8_t *head, const uint8_t *data, size_t size
         fail("decoded what libjpeg complains of");
     if (memcmp(made, expected, bytes + 1) != 0)
         fail("decoded to other pixels than libjpeg's");
+}
+
+/* ---- mutations ---- */
+
+size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size);
+size_t LLVMFuzzerCustomMutator(uint8_t *input, size_t size, size_t max_size, unsigned seed);
+
+static uint32_t drawn(uint32_t *state) { /* xorshift32 */
+    *state ^= *state << 13;
+    *state ^= *state >> 17;
+    return *state ^= *state << 5;
+}
+
+/* Where a random segment of the header begins, its marker included; 0 if there is none. */
+static size_t segment_of(const uint8_t *jpeg, size_t size, uint32_t *state) {
+    size_t chosen = 0;
+    uint32_t count = 0;
+    for (size_t at = 2; at + 4 <= size && jpeg[at] == 0xFF;) {
+        if (drawn(state) % ++count == 0)
+            chosen = at;
+        if (jpeg[at + 1] == 0xDA)
+            break;
+        at += 2 + (size_t)(jpeg[at + 2] << 8 | jpeg[at + 3]);
+    }
+    return chosen;
+}
+
+static void change_byte(uint8_t *byte, uint32_t *state) {
+    static const uint8_t odd[] = {0, 1, 2, 0x11, 0x22, 0x7F, 0x80, 0xFE, 0xFF};
+    uint32_t how = drawn(state) % 3;
+    *byte = how == 0   ? odd[drawn(state) % sizeof odd]
+            : how == 1 ? (uint8_t)(*byte ^ 1u << drawn(state) % 8)
+                       : (uint8_t)(*byte + (drawn(state) & 1 ? 1 : -1));
+}
+
+/* Put a restart marker at a random place, or turn one into another, or take it away. */
+static size_t change_markers(uint8_t *jpeg, size_t size, size_t max_size, uint32_t *state) {
+    size_t found = 0;
+    uint32_t count = 0;
+    for (size_t at = 2; at + 1 < size; at++)
+        if (jpeg[at] == 0xFF && (jpeg[at + 1] & 0xF8) == 0xD0 && drawn(state) % ++count == 0)
+            found = at;
+    uint32_t how = drawn(state) % 3;
+    if (how == 0 || found == 0) {
+        size_t at = 2 + drawn(state) % (size - 2);
+        if (size + 2 > max_size)
+            return size;
+        memmove(jpeg + at + 2, jpeg + at, size - at);
+        jpeg[at] = 0xFF;
+        jpeg[at + 1] = (uint8_t)(0xD0 + drawn(state) % 8);
+        return size + 2;
+    }
+    if (how == 1) {
+        jpeg[found + 1] = (uint8_t)(0xD0 + drawn(state) % 8);
+        return size;
+    }
+    memmove(jpeg + found, jpeg + found + 2, size - found - 2);
+    return size - 2;
+}
+
+size_t LLVMFuzzerCustomMutator(uint8_t *input, size_t size, size_t max_size, unsigned seed) {
+    enum { END = 24 };
+    uint32_t state = seed | 1;
+    uint8_t *jpeg = input + HEAD;
+    if (size < HEAD + 64 || drawn(&state) & 1)
+        return LLVMFuzzerMutate(input, size, max_size);
+    size_t length = size - HEAD;
+    size_t segment = segment_of(jpeg, length, &state);
+    switch (drawn(&state) % 5) {
+    case 0: /* what a segment says */
+        if (segment) {
+            size_t bytes = (size_t)(jpeg[segment + 2] << 8 | jpeg[segment + 3]);
+            size_t at = segment + 4 + drawn(&state) % (bytes > 2 ? bytes - 2 : 1);
+            if (at < length)
+                change_byte(jpeg + at, &state);
+        }
+        break;
+    case 1: /* how long it says that it is */
+        if (segment)
+            change_byte(jpeg + segment + 2 + (drawn(&state) % 4 != 0), &state);
+        break;
+    case 2:
+        length = change_markers(jpeg, length, max_size - HEAD, &state);
+        break;
+    case 3: /* the last MCU */
+        change_byte(jpeg + length - 1 - drawn(&state) % END, &state);
+        break;
+    default: { /* the end of the file */
+        size_t lost = 1 + drawn(&state) % END;
+        if (drawn(&state) & 1) { /* of the scan alone: the end marker stays */
+            jpeg[length - lost - 2] = 0xFF;
+            jpeg[length - lost - 1] = 0xD9;
+        }
+        length -= lost;
+    }
+    }
+    return HEAD + length;
 }
 
 /* The JPEG has memory of its own, so that ASan sees what is read before and behind it. */

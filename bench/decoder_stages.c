@@ -1,0 +1,184 @@
+/* decoder_stages.c: where the time of the core's own decoder goes, beside libjpeg-turbo's decode_mcu.
+ *
+ *   decoder_stages ROUNDS FILE...     (decoder.py compiles and runs it)
+ *
+ * It includes rows.c, and leaves out stages by putting functions that do nothing in their place. Of
+ * each file and variant the fastest of the rounds counts, and the variants take turns. Printed are
+ * microseconds, the mean of all files that the decoder takes:
+ *
+ *   prepared   header, scan without stuffing, tables
+ *   entropy    the same, and all coefficients, stored
+ *   samples    the same, and the inverse DCTs
+ *   pixels     all of it, to RGB
+ *   mcus       libjpeg-turbo's decode_mcu alone: no header, no tables, no pixels
+ *   libjpeg    all of libjpeg-turbo's work, to RGB */
+#define _POSIX_C_SOURCE 200809L
+#include "../fastdecode/native/rows.c"
+
+#include "fastdecode.h"
+
+#include <setjmp.h>
+#include <stdio.h>
+#include <time.h>
+
+#include <jpeglib.h>
+
+enum { PREPARED, ENTROPY, SAMPLES, PIXELS, MCUS, LIBJPEG, VARIANTS };
+static const char *const names[] = {"prepared", "entropy", "samples", "pixels", "mcus", "libjpeg"};
+
+typedef struct {
+    uint8_t *bytes;
+    size_t size;
+} file;
+
+static double now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec * 1e6 + (double)time.tv_nsec / 1e3;
+}
+
+static int no_idct(const int16_t *first, const int16_t *second, const uint16_t *quantiser,
+                   uint8_t *out, size_t stride) {
+    (void)first, (void)second, (void)quantiser, (void)out, (void)stride;
+    return 1;
+}
+
+static void no_colours(uint8_t *out, const uint8_t *y, const uint8_t *cb, const uint8_t *cr,
+                       size_t count) {
+    (void)out, (void)y, (void)cb, (void)cr, (void)count;
+}
+
+static void no_widening(uint8_t *out, const uint8_t *in, size_t count) {
+    (void)out, (void)in, (void)count;
+}
+
+static void no_widening_between(uint8_t *out, const uint8_t *near, const uint8_t *far,
+                                size_t count) {
+    (void)out, (void)near, (void)far, (void)count;
+}
+
+static void nothing_between(uint8_t *out, const uint8_t *near, const uint8_t *far, int is_lower,
+                            size_t count) {
+    (void)out, (void)near, (void)far, (void)is_lower, (void)count;
+}
+
+/* fd_baseline_decode, up to a stage. */
+static int decode_up_to(int stage, fd_baseline *baseline, const file *of, const fd_target *target) {
+    fd_steps steps;
+    choose_instructions(baseline);
+    steps = *baseline->steps;
+    if (stage < SAMPLES)
+        steps.idct_8x8 = steps.idct_4x4 = steps.idct_2x2 = no_idct;
+    if (stage < PIXELS) {
+        steps.widen = no_widening;
+        steps.widen_between = no_widening_between;
+        steps.between = nothing_between;
+        steps.rgb = steps.rgbx = no_colours;
+    }
+    baseline->steps = &steps;
+    return fd_frame_read(&baseline->frame, of->bytes, of->size) && plan(baseline, target) &&
+           fd_scan_read(&baseline->scan, &baseline->frame, of->bytes, of->size) &&
+           make_tables(baseline) && make_room(baseline, target) &&
+           (stage == PREPARED || decode_rows(baseline, target));
+}
+
+/* How libjpeg-turbo's jpegint.h begins an entropy decoder; the header is not installed. */
+typedef struct {
+    void (*start_pass)(j_decompress_ptr cinfo);
+    boolean (*decode_mcu)(j_decompress_ptr cinfo, JBLOCKROW *blocks);
+} entropy_decoder;
+
+static double time_of_mcus(const file *of) {
+    struct jpeg_decompress_struct cinfo;
+    struct jpeg_error_mgr errors;
+    static JBLOCK blocks[D_MAX_BLOCKS_IN_MCU];
+    JBLOCKROW rows[D_MAX_BLOCKS_IN_MCU];
+    cinfo.err = jpeg_std_error(&errors);
+    jpeg_create_decompress(&cinfo);
+    jpeg_mem_src(&cinfo, of->bytes, of->size);
+    jpeg_read_header(&cinfo, TRUE);
+    jpeg_start_decompress(&cinfo);
+    const entropy_decoder *decoder = (const void *)cinfo.entropy;
+    size_t count = (size_t)cinfo.MCUs_per_row * cinfo.MCU_rows_in_scan;
+    for (int i = 0; i < D_MAX_BLOCKS_IN_MCU; i++)
+        rows[i] = &blocks[i];
+    double start = now();
+    for (size_t i = 0; i < count; i++) {
+        memset(blocks, 0, (size_t)cinfo.blocks_in_MCU * sizeof *blocks);
+        decoder->decode_mcu(&cinfo, rows);
+    }
+    double spent = now() - start;
+    jpeg_destroy_decompress(&cinfo);
+    return spent;
+}
+
+static file read_file(const char *path) {
+    file made = {NULL, 0};
+    FILE *from = fopen(path, "rb");
+    long size = -1;
+    if (from != NULL && fseek(from, 0, SEEK_END) == 0 && (size = ftell(from)) > 0) {
+        rewind(from);
+        made.bytes = malloc((size_t)size);
+        if (made.bytes != NULL)
+            made.size = fread(made.bytes, 1, (size_t)size, from);
+    }
+    if (from == NULL || (long)made.size != size) {
+        fprintf(stderr, "decoder_stages: cannot read %s\n", path);
+        exit(1);
+    }
+    fclose(from);
+    return made;
+}
+
+int main(int count, char **words) {
+    fd_baseline *baseline = fd_baseline_create();
+    fd_decoder *decoder = fd_decoder_create();
+    int rounds = count > 2 ? atoi(words[1]) : 0, taken = 0;
+    double sums[VARIANTS] = {0};
+    if (rounds < 1 || baseline == NULL || decoder == NULL)
+        return 2;
+    for (int i = 2; i < count; i++) {
+        file of = read_file(words[i]);
+        fd_header header;
+        double best[VARIANTS];
+        if (fd_probe(of.bytes, of.size, &header) != FD_OK)
+            return 1;
+        ptrdiff_t stride = 3 * (ptrdiff_t)header.width;
+        uint8_t *out = malloc((size_t)stride * (size_t)header.height);
+        if (out == NULL)
+            return 1;
+        fd_target target = {.reduce = 1, .layout = FD_RGB, .out = out, .stride = stride};
+        fd_request request = {.reduce = 1, .layout = FD_RGB};
+        if (decode_up_to(PIXELS, baseline, &of, &target)) {
+            taken++;
+            for (int round = 0; round <= rounds; round++) { /* the first is the warm-up */
+                for (int variant = 0; variant < VARIANTS; variant++) {
+                    double start = now(), spent;
+                    if (variant == MCUS) {
+                        spent = time_of_mcus(&of);
+                    } else if (variant == LIBJPEG) {
+                        fd_use_decoder("libjpeg");
+                        fd_decode(decoder, of.bytes, of.size, &request, out, stride);
+                        spent = now() - start;
+                    } else {
+                        decode_up_to(variant, baseline, &of, &target);
+                        spent = now() - start;
+                    }
+                    if (round < 2 || spent < best[variant])
+                        best[variant] = spent;
+                }
+            }
+            for (int variant = 0; variant < VARIANTS; variant++)
+                sums[variant] += best[variant];
+        }
+        free(out);
+        free(of.bytes);
+    }
+    printf("{\"files\": %d", taken);
+    for (int variant = 0; variant < VARIANTS; variant++)
+        printf(", \"%s\": %.2f", names[variant], taken ? sums[variant] / taken : 0);
+    printf("}\n");
+    fd_baseline_destroy(baseline);
+    fd_decoder_destroy(decoder);
+    return 0;
+}
