@@ -14,8 +14,8 @@ from tars import numbered, picture, write_tar
 
 from fastdecode.errors import StoreError
 from fastdecode.stores import create_store, open_store
+from fastdecode.stores._index import Index, IndexBuilder
 from fastdecode.stores.folder import INDEX
-from fastdecode.stores.index import Index, IndexBuilder
 from fastdecode.stores.tar import index_tar
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastdecode import StoreError
-from fastdecode.stores.index import Index, IndexBuilder
+from fastdecode.stores._index import Index, IndexBuilder
 
 TARGETS: list[Any] = [
     None, 0, -1, (1 << 63) - 1, 1 << 70, 0.5, True, "cat", "", [1, 2.5], {"box": [1, 2]}, "ü"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fastdecode.errors import StoreError
-from fastdecode.stores.mapped import Mapped, is_uri, local_path
+from fastdecode.stores._mmap import Mapped, is_uri, local_path
 
 _DATA = bytes(range(256)) * 40
 

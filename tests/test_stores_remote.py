@@ -16,8 +16,7 @@ from tars import numbered, picture, write_tar
 
 from fastdecode.errors import StoreError
 from fastdecode.stores import Store, open_store
-from fastdecode.stores.tar import index_tar, open_tar
-from fastdecode.stores.tar_stream import stream_tar
+from fastdecode.stores.tar import index_tar, open_tar, stream_tar
 
 fsspec = pytest.importorskip("fsspec")
 
@@ -199,7 +198,7 @@ def test_uris_of_no_known_kind_are_told() -> None:
 
 def test_secrets_in_a_uri_are_not_shown() -> None:
     """What follows the question mark of a signed URI is not in messages."""
-    from fastdecode.stores.remote import without_query
+    from fastdecode.stores._remote import without_query
 
     assert without_query("https://host/t.tar?signature=secret") == "https://host/t.tar"
     assert without_query("s3://bucket/a") == "s3://bucket/a"

@@ -14,8 +14,7 @@ import pytest
 from conftest import CORPUS
 
 from fastdecode import FastDecodeError
-from fastdecode.stores import Store, create_store, open_store
-from fastdecode.stores.opening import KINDS
+from fastdecode.stores import KINDS, Store, create_store, open_store
 
 _SUFFIXES = {name: kind.suffixes[0] if kind.suffixes else "" for name, kind in KINDS.items()}
 _WRITTEN = [name for name, kind in KINDS.items() if kind.writer]

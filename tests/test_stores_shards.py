@@ -13,8 +13,8 @@ from tars import numbered, picture, write_tar
 
 from fastdecode.errors import StoreError
 from fastdecode.stores import Store, create_store, open_store
-from fastdecode.stores.shard_list import braces, shard_locations
-from fastdecode.stores.shards import Concatenated
+from fastdecode.stores.concat import Concatenated
+from fastdecode.stores.locations import braces, shard_locations
 from fastdecode.stores.tar import index_tar, open_tar
 
 _EACH = 4

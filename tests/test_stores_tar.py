@@ -13,10 +13,9 @@ from conftest import samples
 from tars import picture
 
 from fastdecode.stores import create_store, open_store
-from fastdecode.stores.index import Index
-from fastdecode.stores.tar import TarStore, TarWriter, append_members, index_tar
-from fastdecode.stores.tar_stream import stream_tar
-from fastdecode.stores.tar_writer import END, names_in
+from fastdecode.stores._index import Index
+from fastdecode.stores.tar import END, TarStore, TarWriter, append_members, index_tar, stream_tar
+from fastdecode.stores.tar.writer import names_in
 
 _ITEMS: dict[str, Any] = {
     "a.jpg": None,

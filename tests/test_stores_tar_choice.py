@@ -9,8 +9,7 @@ from tars import numbered, write_tar
 
 from fastdecode.errors import StoreError
 from fastdecode.stores import open_store
-from fastdecode.stores.tar import index_tar
-from fastdecode.stores.tar_stream import stream_tar
+from fastdecode.stores.tar import index_tar, stream_tar
 
 
 def test_other_members_can_be_the_picture_and_the_target(tmp_path: Path) -> None:

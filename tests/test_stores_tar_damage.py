@@ -15,10 +15,9 @@ from tars import numbered, picture, write_tar
 
 from fastdecode.errors import StoreError
 from fastdecode.stores import open_store
-from fastdecode.stores.index import Index
-from fastdecode.stores.tar import index_tar
-from fastdecode.stores.tar_index import SUFFIX, summary
-from fastdecode.stores.tar_stream import stream_tar
+from fastdecode.stores._index import Index
+from fastdecode.stores.tar import index_tar, stream_tar
+from fastdecode.stores.tar.store import SUFFIX, summary
 
 _COUNT = 6
 _ITEM = 512 * (1 + 2 + 1 + 1)
@@ -121,7 +120,7 @@ def test_a_damaged_index_is_refused(shard: Path) -> None:
 
 def test_an_index_of_another_kind_is_refused(shard: Path) -> None:
     """An index that was not made for a tar shard is told apart."""
-    from fastdecode.stores.index import IndexBuilder
+    from fastdecode.stores._index import IndexBuilder
 
     builder = IndexBuilder()
     builder.add("a.jpg")

@@ -16,8 +16,8 @@ from tars import numbered, picture, write_tar
 
 from fastdecode.errors import StoreError
 from fastdecode.stores import create_store, open_store
-from fastdecode.stores.tar_header import make_header, parse_header
-from fastdecode.stores.tar_stream import stream_tar
+from fastdecode.stores.tar import stream_tar
+from fastdecode.stores.tar.format import make_header, parse_header
 
 _FORMATS = {
     "ustar": tarfile.USTAR_FORMAT,

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from tars import numbered, picture, write_tar
 
 from fastdecode.errors import StoreError
-from fastdecode.stores.tar_header import make_header, parse_header
-from fastdecode.stores.tar_names import IMAGES, Names, key_of, split, stem_of
-from fastdecode.stores.tar_stream import Sample, stream_tar
+from fastdecode.stores.tar import Sample, stream_tar
+from fastdecode.stores.tar.format import make_header, parse_header
+from fastdecode.stores.tar.names import IMAGES, Names, key_of, split, stem_of
 
 
 class _Trickle(io.RawIOBase):

@@ -1,12 +1,202 @@
-"""Where the encoded pictures are: folders, lists, tar shards, LMDB, HDF5, MXNet RecordIO.
+"""Where the encoded images are: folders, lists, tar shards, LMDB, HDF5, MXNet RecordIO.
 
 All are read by one protocol, `Store`; `fastdecode.torch.StoreDataset` makes a dataset of one.
 """
 
 from __future__ import annotations
 
-from fastdecode.errors import StoreError
-from fastdecode.stores.base import Store, Writer
-from fastdecode.stores.opening import create_store, open_store
+import importlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, cast
 
-__all__ = ["Store", "StoreError", "Writer", "create_store", "open_store"]
+from fastdecode.errors import BackendUnavailable, StoreError
+from fastdecode.stores.base import Store, Writer
+
+__all__ = ["KINDS", "Store", "StoreError", "Writer", "create_store", "kind_of", "open_store"]
+
+_COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
+
+
+class Kind(NamedTuple):
+    """Where a kind of store is, before anything of it is imported."""
+
+    reader: str
+    writer: str  # ``"module:name"`` of what makes one, from a location and options by name
+    suffixes: tuple[str, ...] = ()  # how locations of it end, in lower case
+    # what pip installs its library by, ``fastdecode[extra]``; empty if it needs none
+    extra: str = ""
+
+
+KINDS: dict[str, Kind] = {
+    "folder": Kind("fastdecode.stores.folder:open_folder", "fastdecode.stores.folder:FolderWriter"),
+    "list": Kind("fastdecode.stores.file_list:open_list", "", (".csv", ".tsv")),
+    "tar": Kind("fastdecode.stores.tar:open_tar", "fastdecode.stores.tar:TarWriter", (".tar",)),
+    "lmdb": Kind(
+        "fastdecode.stores.lmdb:LmdbStore",
+        "fastdecode.stores.lmdb:LmdbWriter",
+        (".lmdb", ".mdb"),
+        "lmdb",
+    ),
+    "hdf5": Kind(
+        "fastdecode.stores.hdf5:Hdf5Store",
+        "fastdecode.stores.hdf5:Hdf5Writer",
+        (".h5", ".hdf5"),
+        "hdf5",
+    ),
+    "recordio": Kind(
+        "fastdecode.stores.recordio:RecordStore",
+        "fastdecode.stores.recordio:RecordWriter",
+        (".rec",),
+    ),
+}
+"""Every kind of store by its name. To add one: one file, and one line here."""
+
+
+def open_store(
+    location: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    kind: str | None = None,
+    **options: Any,
+) -> Store:
+    """Open a store for reading.
+
+    Parameters
+    ----------
+    location : path or URI, or several
+        A folder of images, a CSV file, a list of images, a ``.tar`` or several (a list,
+        ``train-{000..146}.tar``, or a folder of them), an ``.lmdb``, ``.h5`` or ``.rec``. URIs
+        (``s3://bucket/train.tar``), also in lists, are read through fsspec (``pip install
+        fastdecode[remote]``), but for LMDB.
+    kind : str, optional
+        A name in `KINDS`; by default what the location's suffix, or what is there, says.
+    **options
+        Of the kind: see the class that it names.
+
+    Returns
+    -------
+    Store
+
+    Raises
+    ------
+    FileNotFoundError
+        If nothing is there.
+    ImportError
+        If the library for it is missing; the message has the line that installs it.
+    StoreError
+        If it is damaged.
+    ValueError
+        If the kind is not known, or not to be seen from the location.
+
+    Examples
+    --------
+    >>> with open_store("train.tar") as store:  # doctest: +SKIP
+    ...     image = decode(store.read(0))
+    """
+    where: str | list[str]
+    if location is None or (isinstance(location, str) and not location):
+        raise ValueError(f"a store is opened by its path or URI, not {location!r}")
+    if isinstance(location, (str, os.PathLike)):
+        where = os.fspath(location)
+        chosen = kind_of(where) if kind is None else kind
+    else:
+        where = [os.fspath(each) for each in location]
+        shards = bool(where) and all(_by_suffix(each) == "tar" for each in where)
+        chosen = ("tar" if shards else "list") if kind is None else kind
+    return cast("Store", _named(chosen, "reader")(where, **options))
+
+
+def create_store(
+    location: str | os.PathLike[str],
+    kind: str | None = None,
+    *,
+    classes: Sequence[str] = (),
+    **options: Any,
+) -> Writer:
+    """Begin a store.
+
+    Parameters
+    ----------
+    location : path
+        Local; nothing may be there yet.
+    kind : str, optional
+        A name in `KINDS`; by default what the suffix says, and a folder where there is none.
+    classes : sequence of str
+        Names of the classes, if targets are class indices.
+    **options
+        Of the kind.
+
+    Returns
+    -------
+    Writer
+        A context manager.
+
+    Raises
+    ------
+    FileExistsError
+        If something is there.
+    ImportError, ValueError
+        As for `open_store`.
+
+    Examples
+    --------
+    >>> with create_store("cats.tar", classes=["cat"]) as writer:  # doctest: +SKIP
+    ...     writer.add("cat/1.jpg", data, 0)
+    """
+    where = os.fspath(location)
+    if not where:
+        raise ValueError("a store is made at a path, not ''")
+    if "://" in where:
+        raise ValueError(f"{where}: stores are written to local paths; copy it when done")
+    chosen = (_by_suffix(where) or "folder") if kind is None else kind
+    if os.path.lexists(where):
+        raise FileExistsError(f"{where} is there already: remove it, or choose another place")
+    return cast("Writer", _named(chosen, "writer")(where, classes=classes, **options))
+
+
+def kind_of(location: str) -> str:
+    """Find out of which kind a store is."""
+    kind = _by_suffix(location)
+    if kind is not None:
+        return kind
+    if location.lower().endswith(_COMPRESSED):
+        raise ValueError(
+            f"{location} is a compressed tar, in which nothing can be found without reading all "
+            "before it: decompress it; pictures are compressed as they are"
+        )
+    if "://" in location or Path(location).is_dir():
+        return "folder"  # or one that holds a store: see `open_folder`
+    if not Path(location).exists():
+        raise FileNotFoundError(f"{location}: there is no such file or folder")
+    listed = ", ".join(suffix for kind in KINDS.values() for suffix in kind.suffixes)
+    raise ValueError(
+        f"{location} is neither a folder nor ends in {listed}: say what it is by kind="
+    )
+
+
+def _by_suffix(location: str) -> str | None:
+    name = location.rstrip("/").lower()
+    for kind, entry in KINDS.items():
+        if entry.suffixes and name.endswith(entry.suffixes):
+            return kind
+    return None
+
+
+def _named(kind: str, role: str) -> Any:
+    """Import what reads or writes a kind."""
+    if kind not in KINDS:
+        raise ValueError(f"there is no kind of store {kind!r}, only {', '.join(KINDS)}")
+    entry = KINDS[kind]
+    target: str = getattr(entry, role)
+    if not target:
+        raise ValueError(f"a {kind} store can be read, but not written")
+    module, _, name = target.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except ImportError as error:
+        if not entry.extra:
+            raise
+        raise BackendUnavailable(
+            f"a {kind} store needs a library that is missing ({error}): "
+            f'pip install "fastdecode[{entry.extra}]"'
+        ) from error

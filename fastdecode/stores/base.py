@@ -1,27 +1,38 @@
-"""`Store`: encoded pictures by their index, wherever they are. `Writer`: how they get there."""
+"""`Store`: encoded images by their index, wherever they are. `Writer`: how they get there."""
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fastdecode.errors import StoreError
 from fastdecode.outages import ITEM_ERRORS, of_the_whole
-from fastdecode.stores.mapped import is_uri
+from fastdecode.stores._items import Keys
+from fastdecode.stores._mmap import is_uri
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from fastdecode.types import Buffer
 
-__all__ = ["Store", "Writer", "in_order_of"]
+__all__ = ["SelfDescribed", "Store", "Writer", "flush", "flush_folder", "in_order_of", "reserve"]
+
+_NOT_THERE = tuple(
+    getattr(errno, name) for name in ("EINVAL", "ENOSYS", "EOPNOTSUPP") if hasattr(errno, name)
+)
+"""What systems say where room cannot be set aside."""
 
 
 class Store(ABC):
-    """Encoded pictures by their index, with a key and a target each.
+    """Encoded images by their index, with a key and a target each.
 
     Any number of threads may read at once. A store can be pickled: what it has opened stays behind,
     and is opened again where it is needed, in a forked process too.
@@ -41,7 +52,7 @@ class Store(ABC):
     classes : sequence of str
         Names of the classes, if targets are class indices; else empty.
     folder : str
-        The local folder that the pictures are files in; else empty.
+        The local folder that the images are files in; else empty.
     """
 
     kind: ClassVar[str] = ""
@@ -70,11 +81,11 @@ class Store(ABC):
 
     @abstractmethod
     def __len__(self) -> int:
-        """Count the pictures."""
+        """Count the images."""
 
     @abstractmethod
     def key(self, index: int) -> str:
-        """Return the name of a picture, unique in its store, with "/" between folders.
+        """Return the name of an image, unique in its store, with "/" between folders.
 
         It has the suffix of the file's format where the store knows it.
 
@@ -85,7 +96,7 @@ class Store(ABC):
         """
 
     def target(self, index: int) -> Any:
-        """Return what goes with a picture: a class index, numbers, a text; None if nothing does.
+        """Return what goes with an image: a class index, numbers, a text; None if nothing does.
 
         Raises
         ------
@@ -97,7 +108,7 @@ class Store(ABC):
         self._check(index)
 
     def read(self, index: int) -> Buffer:
-        """Return the encoded bytes of a picture.
+        """Return the encoded bytes of an image.
 
         Parameters
         ----------
@@ -136,12 +147,12 @@ class Store(ABC):
         self._handle()
 
     def source(self, index: int) -> Buffer | str:
-        """Return a local file's path where the picture is one, else what `read` gives."""
+        """Return a local file's path where the image is one, else what `read` gives."""
         return self.read(index)
 
     @property
     def remote(self) -> bool:
-        """Whether a server is asked for each picture, so that it pays to ask for many at once."""
+        """Whether a server is asked for each image, so that it pays to ask for many at once."""
         return is_uri(self.location)
 
     def groups(self, indices: Sequence[int]) -> list[list[int]]:
@@ -231,6 +242,35 @@ class Store(ABC):
             return ""
 
 
+class SelfDescribed(Store):
+    """A store whose file says what is in it: that is read when it is made, and when unpickled.
+
+    A subclass writes `_load`, which sets `_contents` and `classes`, and calls `_reload` at the end
+    of its ``__init__``.
+    """
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        del state["_contents"], state["classes"]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._reload()
+
+    @abstractmethod
+    def _load(self, opened: Any) -> None:
+        """Read what is in the file."""
+
+    def _reload(self) -> None:
+        """Read what is in the file, also for a store that has been closed."""
+        closed, self._closed = self._closed, False
+        self.classes = ()
+        self._load(self._handle())
+        if closed:
+            self.close()
+
+
 def in_order_of(indices: Sequence[int], groups: list[list[int]]) -> list[list[int]]:
     """Put groups of items in the order in which the first of each is needed."""
     places = {index: at for at, index in enumerate(indices)}
@@ -241,6 +281,9 @@ class Writer(ABC):
     """Writes a store, item by item, in order; nothing is at its place before `close`.
 
     As a context manager it closes at the end, or leaves nothing behind after an error.
+
+    It writes to ``.NAME.RANDOM.partial`` beside the store, which takes its name at the end. A
+    subclass writes `_append`, `_finish` and `_let_go`.
 
     Parameters
     ----------
@@ -253,19 +296,25 @@ class Writer(ABC):
     kind: ClassVar[str] = ""
 
     def __init__(self, location: str, classes: Sequence[str] = ()) -> None:
+        if "://" in location:
+            raise ValueError(f"{location}: stores are written to local paths; copy it when done")
         self.location = location
         self.classes = list(classes)
+        self._final = Path(location)
+        # Not the process's number: in a container, a killed one had the same.
+        self._partial = self._final.with_name(f".{self._final.name}.{token_hex(4)}.partial")
+        self._keys: Keys | None = Keys()  # None where a subclass knows the names that it has
+        self._ended = self._broken = False
 
-    @abstractmethod
     def add(self, key: str, data: Buffer, target: Any = None) -> None:
-        """Append a picture.
+        """Append an image.
 
         Parameters
         ----------
         key : str
             See `Store.key`; the suffix is that of the format.
         data : bytes-like
-            The encoded picture, kept as it is.
+            The encoded image, kept as it is.
         target : None, int, float, str, or list or dict that JSON can hold
 
         Raises
@@ -274,14 +323,51 @@ class Writer(ABC):
             If the key is empty, no relative path or there already, or the kind of store cannot hold
             such a target.
         """
+        if self._ended:
+            raise ValueError(f"{self.location}: the writer has been closed")
+        if self._broken:
+            raise self._unfinished()
+        if self._keys is not None:
+            try:
+                self._keys.check(key)
+            except ValueError as error:
+                raise ValueError(f"{self.location}: {error}") from None
+        view = memoryview(data).cast("B")
+        try:
+            self._append(key, view, target)
+        except ValueError:
+            raise
+        except BaseException:  # a full disk, Ctrl-C: nobody knows how much of the item is there
+            self._broken = True
+            raise
+        if self._keys is not None:
+            self._keys.add(key)
 
-    @abstractmethod
     def close(self) -> None:
         """Finish, and put the store at its place by renaming. A second call does nothing."""
+        if self._ended:
+            return
+        if self._broken:
+            self.abort()
+            raise self._unfinished()
+        try:
+            self._finish()
+            self._settle()
+        except BaseException:  # Ctrl-C included: no half of a store is left behind
+            self.abort()
+            raise
+        self._ended = True
 
-    @abstractmethod
     def abort(self) -> None:
         """Remove what has been written, unless `close` has put it at its place."""
+        if self._ended:
+            return
+        self._ended = True
+        try:
+            with suppress(OSError):  # of a disk that is full, which has been told
+                self._let_go()
+        finally:
+            self._remove()
 
     def __enter__(self) -> Self:
         return self
@@ -291,3 +377,72 @@ class Writer(ABC):
             self.close()
         else:
             self.abort()
+
+    @abstractmethod
+    def _append(self, key: str, data: memoryview, target: Any) -> None:
+        """Write an item whose key is valid and new; a ValueError leaves all as it was."""
+
+    @abstractmethod
+    def _finish(self) -> None:
+        """Write the rest, and close the files."""
+
+    def _let_go(self) -> None:  # noqa: B027 - there may be nothing to close
+        """Close the files, if they are open."""
+
+    def _settle(self) -> None:
+        """Put what is finished at its place."""
+        self._refuse_what_is_there()
+        self._flush()
+        self._partial.replace(self._final)
+        flush_folder(self._final)
+
+    def _refuse_what_is_there(self) -> None:
+        if self._final.exists():
+            raise FileExistsError(f"{self.location} is there already")
+
+    def _flush(self) -> None:
+        """Wait until what is finished is on the disk."""
+        flush(self._partial)
+
+    def _remove(self) -> None:
+        self._partial.unlink(missing_ok=True)
+
+    def _unfinished(self) -> ValueError:
+        return ValueError(
+            f"{self.location}: an item before could not be written: begin the store anew"
+        )
+
+
+def reserve(path: Path, start: int, size: int) -> None:
+    """Make sure of room on the disk for a part of a file, for libraries that die without.
+
+    The file may become as long as the part needs.
+    """
+    if hasattr(os, "posix_fallocate"):
+        with path.open("rb+") as file:
+            try:
+                os.posix_fallocate(file.fileno(), start, size)
+            except OSError as error:
+                if error.errno not in _NOT_THERE:
+                    raise
+            else:
+                return
+    if shutil.disk_usage(path.parent).free < size:  # nobody else may write: all that can be known
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def flush(path: Path) -> None:
+    """Wait until a file is on the disk."""
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
+
+
+def flush_folder(path: Path) -> None:
+    """Wait until it is on the disk that a file is there."""
+    if os.name == "nt":  # folders cannot be opened there, and need not be
+        return
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

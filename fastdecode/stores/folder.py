@@ -1,31 +1,30 @@
-"""Folders of pictures: one folder a class, or all in one; and the writer of such a folder."""
+"""Folders of images: one folder a class, or all in one; and the writer of such a folder."""
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
+from fastdecode.files import NotRegular, read_regular
+from fastdecode.outages import holds_anything, of_the_whole, told_if_vanished, tried_again
+from fastdecode.stores._index import Index, IndexBuilder
+from fastdecode.stores._items import Keys, plain, relative
+from fastdecode.stores._mmap import is_uri, local_path
+from fastdecode.stores._scan import IMG_EXTENSIONS, FolderListing, found, found_remotely
 from fastdecode.stores.base import Store, Writer
-from fastdecode.stores.class_folders import IMG_EXTENSIONS
-from fastdecode.stores.file_writer import broken
-from fastdecode.stores.files import FileStore
-from fastdecode.stores.found_files import Found, found, found_remotely
-from fastdecode.stores.index import Index, IndexBuilder
-from fastdecode.stores.keys import Keys
-from fastdecode.stores.mapped import is_uri, local_path
-from fastdecode.stores.targets import plain
 
 if TYPE_CHECKING:
+    from fastdecode.stores._index import Index
     from fastdecode.types import Buffer
 
-__all__ = ["EXTENSIONS", "INDEX", "FolderWriter", "open_folder"]
+__all__ = ["EXTENSIONS", "INDEX", "FileStore", "FolderWriter", "open_folder"]
 
 EXTENSIONS = (*IMG_EXTENSIONS, ".gif", ".jfif", ".jpe", ".jp2", ".j2k", ".avif", ".heic", ".heif")
-"""What counts as a picture, in lower case: torchvision's, and what else can be decoded here."""
+"""What counts as an image, in lower case: torchvision's, and what else can be decoded here."""
 
 INDEX = "fastdecode.fdx"
 """In a folder that `FolderWriter` has made: its files in their order, and their targets."""
@@ -39,7 +38,7 @@ def open_folder(
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Store:
-    """Open a folder: of pictures, of tar shards, or one that LMDB has made.
+    """Open a folder: of images, of tar shards, or one that LMDB has made.
 
     Parameters
     ----------
@@ -47,10 +46,10 @@ def open_folder(
         Path or URI.
     targets : bool
         Each folder in it is a class, in the order of their names, with files at any depth or none.
-        If no folder has a picture, or with False, there are no targets, and all files below it
+        If no folder has an image, or with False, there are no targets, and all files below it
         are taken.
     extensions : sequence of str
-        How the names of pictures end, in lower case.
+        How the names of images end, in lower case.
     storage_options : mapping, optional
         For a URI: what its file system in fsspec is made with.
     **options
@@ -63,9 +62,9 @@ def open_folder(
     Raises
     ------
     FileNotFoundError
-        If there is no such folder, or no picture in it.
+        If there is no such folder, or no image in it.
     ValueError
-        If there are pictures beside the class folders, or beside shards.
+        If there are images beside the class folders, or beside shards.
     OSError
         If a folder in it cannot be read.
     StoreError
@@ -114,21 +113,21 @@ def _written_index(location: str, storage_options: Mapping[str, Any] | None) -> 
     if not is_uri(location):
         path = Path(location) / INDEX
         return Index.load(path) if path.exists() else None
-    from fastdecode.stores import remote
+    from fastdecode.stores._remote import Remote
 
-    there = remote.Remote(location, storage_options)
+    there = Remote(location, storage_options)
     at = f"{there.path.rstrip('/')}/{INDEX}"
     if not there.exists(at):
         return None
     return Index(there.read(at), f"{location.rstrip('/')}/{INDEX}")
 
 
-def _there(location: str, storage_options: Mapping[str, Any] | None) -> Found:
+def _there(location: str, storage_options: Mapping[str, Any] | None) -> FolderListing:
     if not is_uri(location):
         return found(location)
-    from fastdecode.stores import remote
+    from fastdecode.stores._remote import Remote
 
-    return found_remotely(remote.Remote(location, storage_options))
+    return found_remotely(Remote(location, storage_options))
 
 
 def _no_options(options: dict[str, Any]) -> None:
@@ -137,7 +136,7 @@ def _no_options(options: dict[str, Any]) -> None:
 
 
 def _indexed(location: str, pictures: Iterable[str], classes: list[str]) -> Index:
-    """Put pictures in the order of their classes, if there are any."""
+    """Put images in the order of their classes, if there are any."""
     builder = IndexBuilder(classes)
     beside = [path for path in pictures if "/" not in path] if classes else []
     if beside:
@@ -154,7 +153,7 @@ def _indexed(location: str, pictures: Iterable[str], classes: list[str]) -> Inde
 
 
 class FolderWriter(Writer):
-    """Writes pictures as files, named by their keys, and an index of them.
+    """Writes images as files, named by their keys, and an index of them.
 
     torchvision's ImageFolder reads the folder, too, if the keys begin with the names of classes.
     """
@@ -163,39 +162,12 @@ class FolderWriter(Writer):
 
     def __init__(self, location: str, classes: Sequence[str] = ()) -> None:
         super().__init__(location, classes)
-        if "://" in location:
-            raise ValueError(f"{location}: stores are written to local paths; copy it when done")
-        self._final = Path(location)
-        self._partial = self._final.with_name(f".{self._final.name}.{token_hex(4)}.partial")
         self._partial.mkdir(parents=True)
         self._builder = IndexBuilder(classes)
         self._keys = Keys(files=True, reserved=INDEX)
         self._by_class = bool(classes)
-        self._ended = self._broken = False
 
-    def add(self, key: str, data: Buffer, target: Any = None) -> None:
-        """Write a file."""
-        if self._ended:
-            raise ValueError(f"{self.location}: the writer has been closed")
-        if self._broken:
-            raise broken(self.location)
-        try:
-            self._keys.check(key)
-        except ValueError as error:
-            raise ValueError(f"{self.location}: {error}") from None
-        view = memoryview(data).cast("B")
-        try:
-            self._write(key, view, target)
-        except ValueError:
-            raise
-        except BaseException:  # a full disk, Ctrl-C: nobody knows how much of the item is there
-            self._broken = True
-            raise
-        self._keys.add(key)
-        self._by_class = self._by_class and _lies_in_class(key, target, self.classes)
-
-    def _write(self, key: str, data: Buffer, target: Any) -> None:
-        """Write an item whose key is valid and new; a ValueError leaves all as it was."""
+    def _append(self, key: str, data: memoryview, target: Any) -> None:
         path = self._partial / key
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -209,37 +181,20 @@ class FolderWriter(Writer):
         except ValueError:
             path.unlink()
             raise
-
-    def close(self) -> None:
-        """Write the index, and rename the folder."""
-        if self._ended:
-            return
-        if self._broken:
-            self.abort()
-            raise broken(self.location)
-        try:
-            self._finish()
-        except BaseException:  # Ctrl-C included: no half of a store is left behind
-            self.abort()
-            raise
-        self._ended = True
+        self._by_class = self._by_class and _lies_in_class(key, target, self.classes)
 
     def _finish(self) -> None:
-        if self._by_class:  # else torchvision would count those without pictures out
+        if self._by_class:  # else torchvision would count those without images out
             for name in filter(_is_plain, self.classes):
                 (self._partial / name).mkdir(exist_ok=True)
         self._builder.write(self._partial / INDEX)
+
+    def _flush(self) -> None:
         if hasattr(os, "sync"):  # once for all files: after a power cut none may be missing
             os.sync()
-        if self._final.exists():
-            raise FileExistsError(f"{self.location} is there already")
-        self._partial.rename(self._final)
 
-    def abort(self) -> None:
-        """Remove all that has been written, unless it is at its place."""
-        if not self._ended:
-            self._ended = True
-            shutil.rmtree(self._partial, ignore_errors=True)
+    def _remove(self) -> None:
+        shutil.rmtree(self._partial, ignore_errors=True)
 
 
 def _lies_in_class(key: str, target: Any, classes: Sequence[str]) -> bool:
@@ -252,3 +207,127 @@ def _lies_in_class(key: str, target: Any, classes: Sequence[str]) -> bool:
 def _is_plain(name: str) -> bool:
     """Whether a class can be one folder."""
     return name not in ("", ".", "..") and not any(sign in name for sign in "/\\\0")
+
+
+class FileStore(Store):
+    """Images in files of their own, below `root` or anywhere; index keys are their paths."""
+
+    def __init__(
+        self,
+        location: str,
+        root: str,
+        index: Index,
+        kind: str,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(location)
+        self.kind = kind  # type: ignore[misc]  # of the instance: two kinds share this class
+        self.classes = index.classes
+        self._root = local_path(root)
+        self._index = index
+        self._remote = is_uri(root)
+        self.folder = "" if self._remote else self._root
+        self._storage_options = storage_options
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def key(self, index: int) -> str:
+        """Return the path, with "/" between folders, and without what no relative path has."""
+        self._check(index)
+        return relative(self._index.key(index))
+
+    def target(self, index: int) -> Any:
+        """Return the class index, or what the list has; None where there is nothing."""
+        self._check(index)
+        return self._index.target(index)
+
+    def source(self, index: int) -> Buffer | str:
+        """Return the path of a local file, the bytes of any other."""
+        self._check(index)
+        if self._closed:
+            self._handle()  # which says so
+        name = self._name(index)
+        if self._remote or is_uri(name):
+            return self.read(index)
+        return self._path(name)
+
+    @property
+    def remote(self) -> bool:
+        """Whether the folder, or the first file of the list, is behind a URI."""
+        return self._remote or (len(self) > 0 and is_uri(self._index.key(0)))
+
+    def reach(self) -> None:
+        """Make sure that the folder is there, and has something in it: see `Store.reach`."""
+        super().reach()
+        if self.folder and not holds_anything(self.folder):
+            reason = "the folder is missing or empty: has a drive been unmounted?"
+            raise of_the_whole(FileNotFoundError(errno.ENOENT, reason, self.folder))
+
+    def _name(self, index: int) -> str:
+        """Return the name of a file, which for one in a folder may not lead out of it."""
+        name = self._index.key(index)
+        if self.kind == "list":  # which may name any file
+            return local_path(name)
+        if not _is_below(name):
+            raise self._damaged(
+                index,
+                f"its index names {name!r}, which does not lie in the folder",
+            )
+        return name
+
+    def _path(self, name: str) -> str:
+        if not name.isascii():
+            name = _on_disk(name)
+        # Strings: paths of pathlib cost as much as opening the file.
+        return os.path.join(self._root, name)  # noqa: PTH118
+
+    def _open(self) -> Any:
+        if not self._remote:
+            return self
+        from fastdecode.stores._remote import Remote
+
+        return Remote(self._root, self._storage_options)
+
+    def _read(self, opened: Any, index: int) -> Buffer:
+        name = self._name(index)
+        if is_uri(name) and self.kind == "list":
+            return self._fetched(name)
+        if opened is self:
+            try:
+                return _contents(self._path(name))
+            except NotRegular as error:
+                raise self._damaged(index, f"{error.filename}: {error.strerror}") from error
+            except FileNotFoundError as error:
+                told_if_vanished(error, self.folder, listed=self.kind == "folder")
+                raise
+        data: Buffer = opened.read(f"{opened.path.rstrip('/')}/{name}")
+        return data
+
+    def _fetched(self, uri: str) -> bytes:
+        from fastdecode.stores._remote import Remote
+
+        there = Remote(uri, self._storage_options)
+        data: bytes = there.read(there.path)
+        return data
+
+
+def _is_below(name: str) -> bool:
+    """Whether a relative path leads to something below where it begins."""
+    if "\0" in name or not name or os.path.isabs(name) or os.path.splitdrive(name)[0]:  # noqa: PTH117
+        return False
+    if os.name == "nt":
+        name = name.replace("\\", "/")
+    return not name.startswith("/") and (".." not in name or ".." not in name.split("/"))
+
+
+def _on_disk(name: str) -> str:
+    """Return a name as this process spells it; by its bytes, where its locale lacks a letter."""
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        return os.fsdecode(name.encode("utf-8", "surrogateescape"))
+    return name
+
+
+_contents = tried_again(read_regular)  # a network drive may be away for a moment

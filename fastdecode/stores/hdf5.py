@@ -1,18 +1,20 @@
-"""Pictures in HDF5: a dataset of byte strings of any length, and their labels.
+"""Images in HDF5: a dataset of byte strings of any length, and their labels.
 
 The store that `Hdf5Writer` makes has ``images`` (variable-length uint8), ``labels`` (int64, or JSON
-texts with the attribute ``encoding = "json"``; none if nothing goes with the pictures), ``keys``
+texts with the attribute ``encoding = "json"``; none if nothing goes with the images), ``keys``
 and ``classes`` (texts; JSON, with that attribute, where HDF5 cannot hold one of the names), so that
-``file["images"][i]`` is a picture to anybody with h5py. What this package reads instead of the
-small ones is the index (see `fastdecode.stores.index`), in ``fastdecode_index``.
+``file["images"][i]`` is an image to anybody with h5py. What this package reads instead of the
+small ones is the index (see `_index`), in ``fastdecode_index``.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple
 
 import h5py
@@ -21,20 +23,40 @@ import numpy as np
 from fastdecode.errors import StoreError
 from fastdecode.files import reopened
 from fastdecode.outages import is_the_items
-from fastdecode.stores.base import Store
-from fastdecode.stores.fingerprint import fingerprint
-from fastdecode.stores.hdf5_writer import FORMAT, INDEX, Hdf5Writer
-from fastdecode.stores.index import Index
-from fastdecode.stores.mapped import Mapped, is_uri, local_path
+from fastdecode.stores._index import Index, IndexBuilder
+from fastdecode.stores._items import fingerprint
+from fastdecode.stores._mmap import Mapped, is_uri, local_path
+from fastdecode.stores.base import SelfDescribed, Writer, reserve
 from fastdecode.types import Buffer
 
-__all__ = ["Hdf5Store", "Hdf5Writer"]
+__all__ = ["FORMAT", "INDEX", "Hdf5Store", "Hdf5Writer"]
 
 _DAMAGE = (OSError, RuntimeError, ValueError, TypeError, KeyError, IndexError, MemoryError)
 """What h5py raises of a file that is damaged."""
 
 
-class _Opened(NamedTuple):
+FORMAT = "fastdecode"
+"""Attribute of the file: the version of its layout."""
+
+INDEX = "fastdecode_index"
+_VERSION = 1
+_BATCH = 16 << 20
+_ROWS = 1024
+_ROW = 4096 + 64
+"""Bytes that a row may need besides its own: a heap collection's least size, and its reference
+(HDF5 File Format Specification 3.0, III.E)."""
+
+_MARGIN = 1 << 20
+"""Bytes that the tables' own structures need at most between two writes."""
+
+_END = slice(28, 36)
+"""Where the file says how long it is: "End of File Address" (ibid., II.A, version 3)."""
+
+_BYTES = h5py.vlen_dtype(np.uint8)
+_TEXT = h5py.string_dtype()
+
+
+class _OpenTables(NamedTuple):
     """What one process has opened."""
 
     file: Any
@@ -44,10 +66,10 @@ class _Opened(NamedTuple):
     local: Mapped | None
 
 
-class Hdf5Store(Store):
+class Hdf5Store(SelfDescribed):
     """An HDF5 file as a store.
 
-    A file that somebody else has made is read, too, if it has a dataset with an encoded picture in
+    A file that somebody else has made is read, too, if it has a dataset with an encoded image in
     each row, as variable-length uint8 or as opaque bytes: say what the datasets are called.
 
     Datasets that lie in other files (external links, external and virtual storage) are refused.
@@ -61,7 +83,7 @@ class Hdf5Store(Store):
     images : str, optional
         The dataset of a foreign file; by default ``"images"``.
     targets : str, optional
-        The dataset with a number, a text or an array for each picture; by default ``"labels"``, if
+        The dataset with a number, a text or an array for each image; by default ``"labels"``, if
         there is one.
     keys : str, optional
         The dataset with their names; by default they are numbered.
@@ -77,7 +99,7 @@ class Hdf5Store(Store):
 
     Notes
     -----
-    The index, and what it says of the size and some bytes of each picture, are compared with what
+    The index, and what it says of the size and some bytes of each image, are compared with what
     HDF5 gives, which has checksums for its metadata only. Foreign files have no such net.
     """
 
@@ -95,16 +117,7 @@ class Hdf5Store(Store):
         super().__init__(location)
         self._names = images, targets, keys
         self._storage_options = dict(storage_options or {})
-        self._load()
-
-    def __getstate__(self) -> dict[str, Any]:
-        state = super().__getstate__()
-        del state["_index"], state["classes"]
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        self._load()
+        self._reload()
 
     def __len__(self) -> int:
         return self._count
@@ -112,48 +125,43 @@ class Hdf5Store(Store):
     def key(self, index: int) -> str:
         """Return an item's key."""
         self._check(index)
-        if self._index is not None:
-            return self._index.key(index)
+        if self._contents is not None:
+            return self._contents.key(index)
         if self._names[2] is None:
             return f"{index:08d}"
         opened = self._handle()
         with self._reading(index):
-            _whole(opened)
+            _refuse_cut(opened)
             return str(_plain(opened.keys[index]))
 
     def target(self, index: int) -> Any:
         """Return an item's target."""
         self._check(index)
-        if self._index is not None:
-            return self._index.target(index)
+        if self._contents is not None:
+            return self._contents.target(index)
         if not self._has_targets:
             return None
         opened = self._handle()
         table = opened.targets
         with self._reading(index):
-            _whole(opened)
+            _refuse_cut(opened)
             value = _plain(table[index])
             return json.loads(value) if table.attrs.get("encoding") == "json" else value
 
-    def _load(self) -> None:
-        self._index: Index | None = None
-        closed, self._closed = self._closed, False
-        opened = self._handle()
+    def _load(self, opened: _OpenTables) -> None:
+        self._contents: Index | None = None
         self._count = len(opened.images)
         self._has_targets = opened.targets is not None
-        self.classes = ()
         if self._names == (None, None, None) and FORMAT in opened.file.attrs:
             with self._reading(None):
                 data, local = _index_bytes(opened, self.location), opened.local
                 guard = None if local is None else partial(local.read, local.size, 0)
-                self._index = Index(data, self.location, ("size", "fingerprint"), guard)
-            if len(self._index) != self._count:
+                self._contents = Index(data, self.location, ("size", "fingerprint"), guard)
+            if len(self._contents) != self._count:
                 raise StoreError(f"{self.location}: the index is not that of the images")
-            self.classes = self._index.classes
-        if closed:
-            self.close()
+            self.classes = self._contents.classes
 
-    def _open(self) -> _Opened:
+    def _open(self) -> _OpenTables:
         if is_uri(self.location):
             local, stream = None, _remote(self.location, self._storage_options)
         else:
@@ -167,7 +175,7 @@ class Hdf5Store(Store):
                     file = h5py.File(name, "r", locking=False)
             return self._tables(file, local)
 
-    def _tables(self, file: Any, local: Mapped | None) -> _Opened:
+    def _tables(self, file: Any, local: Mapped | None) -> _OpenTables:
         images, targets, keys = self._names
         table = _dataset(file, images or "images", self.location)
         if not _holds_bytes(table):
@@ -178,7 +186,7 @@ class Hdf5Store(Store):
             )
         if targets is None and _member(file, "labels", self.location) is not None:
             targets = "labels"
-        opened = _Opened(
+        opened = _OpenTables(
             file,
             table,
             None if targets is None else _dataset(file, targets, self.location),
@@ -192,17 +200,17 @@ class Hdf5Store(Store):
                 )
         return opened
 
-    def _read(self, opened: _Opened, index: int) -> Buffer:
+    def _read(self, opened: _OpenTables, index: int) -> Buffer:
         with self._reading(index):
-            _whole(opened)
+            _refuse_cut(opened)
             data = _row(opened.images, index)
-        if self._index is not None:
-            known = int(self._index["size"][index]), int(self._index["fingerprint"][index])
+        if self._contents is not None:
+            known = int(self._contents["size"][index]), int(self._contents["fingerprint"][index])
             if known != (len(data), fingerprint(data)):
                 raise self._damaged(index, "its bytes are not those that were written")
         return data
 
-    def _close(self, opened: _Opened) -> None:
+    def _close(self, opened: _OpenTables) -> None:
         opened.file.close()
 
     @contextmanager
@@ -221,14 +229,14 @@ class Hdf5Store(Store):
             raise StoreError(f"{what}: it is damaged or cut short ({error})") from error
 
 
-def _whole(opened: _Opened) -> None:
+def _refuse_cut(opened: _OpenTables) -> None:
     """Make sure that a local file has not been cut: HDF5 gives zeros for what is past the end."""
     if opened.local is not None:
         opened.local.read(opened.local.size, 0)
 
 
 def _remote(location: str, storage_options: Mapping[str, Any]) -> Any:
-    from fastdecode.stores.remote import Remote
+    from fastdecode.stores._remote import Remote
 
     there = Remote(location, storage_options)
     # HDF5 looks into many small places: some blocks are worth keeping.
@@ -304,7 +312,7 @@ def _row(table: Any, index: int) -> memoryview:
     return memoryview(data)
 
 
-def _index_bytes(opened: _Opened, location: str) -> Buffer:
+def _index_bytes(opened: _OpenTables, location: str) -> Buffer:
     """Return the index: of a local file mapped, so that it costs no memory."""
     table = _dataset(opened.file, INDEX, location)
     offset = table.id.get_offset()
@@ -318,3 +326,131 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (np.ndarray, np.generic)):
         value = value.tolist()
     return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
+
+
+class Hdf5Writer(Writer):
+    """Writes one HDF5 file, which HDF5 1.10 and later read.
+
+    The same items make the same bytes.
+    """
+
+    kind = "hdf5"
+
+    def __init__(self, location: str, classes: Sequence[str] = ()) -> None:
+        super().__init__(location, classes)
+        self._builder = IndexBuilder(classes, ("size", "fingerprint"))
+        self._waiting: list[bytes] = []
+        self._waiting_bytes = 0
+        self._final.parent.mkdir(parents=True, exist_ok=True)
+        self._partial.touch(exist_ok=False)
+        try:
+            reserve(self._partial, 0, _MARGIN)
+        except OSError:
+            self._partial.unlink()
+            raise
+        # Metadata of this version have checksums; nothing in the file is a time.
+        self._file: Any = h5py.File(self._partial, "w", libver=("v110", "v110"))
+        reserve(self._partial, 0, _MARGIN)  # which "w" has given back
+        self._images = self._table("images", _BYTES)
+
+    def _append(self, key: str, data: memoryview, target: Any) -> None:
+        self._builder.add(key, target, size=len(data), fingerprint=fingerprint(data))
+        self._waiting.append(bytes(data))
+        self._waiting_bytes += len(data)
+        if self._waiting_bytes >= _BATCH or len(self._waiting) == _ROWS:
+            self._write_waiting()
+
+    def _write_waiting(self) -> None:
+        images = [np.frombuffer(data, np.uint8) for data in self._waiting]
+        self._extend(self._images, images, _BYTES)
+        self._waiting.clear()
+        self._waiting_bytes = 0
+
+    def _finish(self) -> None:
+        self._write_waiting()
+        data = self._builder.to_bytes()
+        index = Index(data, self.location)
+        self._reserve(len(data))
+        self._write_texts("keys", (index.key(place) for place in range(len(index))))
+        self._write_labels(index)
+        if self.classes:
+            self._write_classes()
+        self._reserve(len(data))
+        self._file.create_dataset(INDEX, data=np.frombuffer(data, np.uint8), track_times=False)
+        self._file.attrs[FORMAT] = _VERSION
+        self._let_go()
+
+    def _write_labels(self, index: Index) -> None:
+        """Write the targets for those who read the file without this package."""
+        targets = (index.target(place) for place in range(len(index)))
+        kinds = {type(target) for target in targets}
+        if kinds <= {type(None)}:
+            return
+        targets = (index.target(place) for place in range(len(index)))
+        if kinds == {int}:
+            labels = self._table("labels", np.int64)
+            for rows in _batches(targets):
+                self._reserve(len(rows) * 8)
+                labels.resize(len(labels) + len(rows), 0)
+                labels[-len(rows) :] = rows
+            return
+        labels = self._write_texts("labels", (json.dumps(each) for each in targets))
+        labels.attrs["encoding"] = "json"
+
+    def _write_classes(self) -> None:
+        """Write the names; as JSON, like labels, where one is no text that HDF5 can hold."""
+        try:
+            plain = all("\0" not in name and name.encode() is not None for name in self.classes)
+        except UnicodeEncodeError:
+            plain = False
+        if plain:
+            self._write_texts("classes", self.classes)
+        else:
+            table = self._write_texts("classes", map(json.dumps, self.classes))
+            table.attrs["encoding"] = "json"
+
+    def _write_texts(self, name: str, texts: Iterable[str]) -> Any:
+        table = self._table(name, _TEXT)
+        for rows in _batches(iter(texts)):
+            self._extend(table, [row.encode() for row in rows], _TEXT)
+        return table
+
+    def _table(self, name: str, kind: Any) -> Any:
+        return self._file.create_dataset(
+            name, (0,), kind, maxshape=(None,), chunks=(_ROWS,), track_times=False
+        )
+
+    def _extend(self, table: Any, rows: Sequence[Any], kind: Any) -> None:
+        """Append rows of any length each."""
+        if not rows:
+            return
+        self._reserve(sum(len(row) for row in rows) + len(rows) * _ROW)
+        values = np.empty(len(rows), object)
+        for place, row in enumerate(rows):  # at once, equal lengths make two dimensions here, too
+            values[place] = row
+        start, count = len(table), len(rows)
+        table.resize(start + count, 0)
+        where = table.id.get_space()
+        where.select_hyperslab((start,), (count,))
+        # h5py's own assignment takes rows of the same length for one array with two dimensions.
+        table.id.write(h5py.h5s.create_simple((count,)), where, values, h5py.h5t.py_create(kind))
+
+    def _reserve(self, size: int) -> None:
+        """Make sure of room first: where HDF5 finds none, it may take the process with it."""
+        self._file.flush()
+        reserve(self._partial, self._file.id.get_filesize(), size + _MARGIN)
+
+    def _let_go(self) -> None:
+        """Close the file, and cut off the room that was not needed."""
+        if not self._file:
+            return
+        self._file.close()
+        with self._partial.open("rb") as file:
+            end = int.from_bytes(file.read(_END.stop)[_END], "little")
+        if self._partial.stat().st_size > end:
+            os.truncate(self._partial, end)
+
+
+def _batches(values: Iterator[Any]) -> Iterator[list[Any]]:
+    while rows := list(islice(values, _ROWS)):
+        yield rows

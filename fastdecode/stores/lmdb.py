@@ -1,37 +1,72 @@
-"""Pictures in LMDB: a B+tree in one file that is mapped, so that items are read without copies.
+"""Images in LMDB: a B+tree in one file that is mapped, so that items are read without copies.
 
 The store that `LmdbWriter` makes has the keys ``b"00000000"``, ``b"00000001"`` and so on in the
-main database, each with the encoded picture as it is, and the index (see `fastdecode.stores.index`)
+main database, each with the encoded image as it is, and the index (see `_index`)
 as the value of ``b"__fastdecode__"``.
+
+The library finds where a value lies. The bytes are then read from a mapping of our own, so that
+they stay valid whatever becomes of the environment, and that a damaged length is noticed before
+memory is touched that is not there. The layout of a page that this relies on is that of LMDB 0.9
+(``struct MDB_page`` in its mdb.c): a header of 16 bytes, which begins with the page's number (8
+bytes), padding (2) and flags (2). A value that does not fit into a leaf follows the header of a
+page of its own, whose header has the flag 0x04 and ends with how many pages (4 bytes) it takes.
 """
 
 from __future__ import annotations
 
+import ctypes
+import mmap
+import os
+import re
+import struct
+import threading
+import weakref
 from array import array
+from collections.abc import Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+import lmdb
+import numpy as np
+
 from fastdecode.errors import StoreError
-from fastdecode.stores.base import Store
-from fastdecode.stores.fingerprint import fingerprint
-from fastdecode.stores.index import Index
-from fastdecode.stores.lmdb_environment import Environment, environment
-from fastdecode.stores.lmdb_writer import INDEX, LmdbWriter, item_key
-from fastdecode.stores.mapped import is_uri, local_path
+from fastdecode.files import reopened
+from fastdecode.stores._index import Index, IndexBuilder
+from fastdecode.stores._items import fingerprint
+from fastdecode.stores._mmap import Mapped, is_uri, local_path
+from fastdecode.stores.base import SelfDescribed, Writer, reserve
 from fastdecode.types import Buffer
 
-__all__ = ["LmdbStore", "LmdbWriter"]
+__all__ = ["INDEX", "Environment", "LmdbStore", "LmdbWriter", "environment", "item_key"]
 
 
-class LmdbStore(Store):
+_PAGE = struct.Struct("=QHHI")
+_OVERFLOW = 0x04
+INDEX = b"__fastdecode__"
+"""The key of the index; it comes after all items."""
+
+_BATCH = 16 << 20
+"""Bytes in a transaction: as many are held in memory at once, or a little more."""
+
+_FIRST_MAP = 64 << 20
+_MOST_ITEMS = 10**8
+_MARGIN = 256 << 10
+"""Zeros after the last page. A damaged offset in a page leads the library up to three times 64 KiB
+astray; it then reads these, where it would else run past the end, and kill the process."""
+
+_MOST_VALUE = (1 << 32) - 1
+
+
+class LmdbStore(SelfDescribed):
     """An LMDB file, or a folder with ``data.mdb``, as a store.
 
     It is opened read-only and without LMDB's lock file, so that a read-only file system will do;
     nobody may write to it meanwhile. All stores of one file share one environment in a process.
-    Pictures of more than about 2 KB are not copied.
+    Images of more than about 2 KB are not copied.
 
     An LMDB that somebody else has made is read, too, such as LSUN's: its values in the order of
-    their keys, without targets. They must be encoded pictures. Keys that begin and end with two
+    their keys, without targets. They must be encoded images. Keys that begin and end with two
     underscores (``__len__``, ``__keys__``) are left out.
 
     Parameters
@@ -50,7 +85,7 @@ class LmdbStore(Store):
 
     Notes
     -----
-    The size and some bytes of each picture are compared with what the index says, so that damage in
+    The size and some bytes of each image are compared with what the index says, so that damage in
     LMDB's tree never gives another item's bytes; a foreign LMDB has no such net. LMDB trusts its
     file: in rare cases damage in the tree can still kill the process, as in all that reads LMDB.
     """
@@ -61,16 +96,7 @@ class LmdbStore(Store):
         if is_uri(location):
             raise ValueError(f"{location}: LMDB can only be mapped; copy it to a local disk first")
         super().__init__(location)
-        self._load()
-
-    def __getstate__(self) -> dict[str, Any]:
-        state = super().__getstate__()
-        del state["_contents"], state["classes"]
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        self._load()
+        self._reload()
 
     def __len__(self) -> int:
         return len(self._contents)
@@ -85,15 +111,11 @@ class LmdbStore(Store):
         self._check(index)
         return self._contents.target(index) if isinstance(self._contents, Index) else None
 
-    def _load(self) -> None:
-        opened = environment(local_path(self.location))
-        if not self._closed:
-            opened = self._handle()
+    def _load(self, opened: Environment) -> None:
         found = opened.get(INDEX)
         self._contents: Index | _Keys
         if found is None:
             self._contents = _Keys(opened)
-            self.classes = ()
         else:
             file = opened.file
             guard = partial(file.read, file.size, 0)
@@ -151,5 +173,250 @@ class _Keys:
 
 
 def _is_pickle(data: Buffer) -> bool:
-    """Whether it begins as pickles of protocol 2 and later do: no picture begins so."""
+    """Whether it begins as pickles of protocol 2 and later do: no image begins so."""
     return len(data) > 1 and data[0] == 0x80 and 2 <= data[1] <= 5
+
+
+class Environment:
+    """An LMDB file or folder, open for reading. Any number of threads may read at once."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        data = _data_file(path)
+        self.state = _state(data)  # tells it from another that is at the same place later
+        self.file = Mapped(data)
+        self._base: int | None = None
+        try:
+            with reopened(data) as name:
+                self._lmdb = lmdb.open(
+                    name,
+                    subdir=False,
+                    create=False,
+                    readonly=True,
+                    lock=False,
+                    readahead=True,  # an image is many pages, and the library touches each of them
+                    max_spare_txns=0,
+                    map_size=self.file.size,
+                )
+            self._page = self._lmdb.stat()["psize"]
+            needed = (self._lmdb.info()["last_pgno"] + 1) * self._page
+            # Pages past the end would kill the process when the library reads them.
+            if self.file.size < needed:
+                raise StoreError(
+                    f"{path}: the file has been cut: it has {self.file.size} bytes of {needed}"
+                )
+            # Those that no thread uses just now: a transaction is for one thread at a time.
+            self._idle = [self._lmdb.begin(buffers=True)]
+        except lmdb.Error as error:
+            raise StoreError(f"{path}: {_why(error)}") from error
+
+    def __len__(self) -> int:
+        return int(self._lmdb.stat()["entries"])
+
+    def get(self, key: bytes) -> Buffer | None:
+        """Return a value, or None if there is none."""
+        self._check()
+        try:
+            transaction = self._idle.pop()
+        except IndexError:
+            transaction = self._lmdb.begin(buffers=True)
+        try:
+            value = transaction.get(key)
+        except lmdb.Error as error:  # after which a transaction gives nothing any more
+            raise StoreError(f"{self.path}: {_why(error)}") from error
+        owned = None if value is None else self._owned(value)
+        self._idle.append(transaction)
+        return owned
+
+    def keys(self) -> Iterator[bytes]:
+        """List the keys, sorted."""
+        self._check()
+        try:
+            with self._lmdb.begin() as transaction, transaction.cursor() as cursor:
+                yield from cursor.iternext(keys=True, values=False)
+        except lmdb.Error as error:
+            raise StoreError(f"{self.path}: {_why(error)}") from error
+
+    def _check(self) -> None:
+        """Make sure that the file has not been cut since it was opened."""
+        self.file.read(self.file.size, 0)
+
+    def _owned(self, value: memoryview) -> Buffer:
+        """Return a value as bytes that depend neither on the transaction nor on the environment."""
+        size = len(value)
+        if size == 0:
+            return b""
+        address = int(np.frombuffer(value, np.uint8).__array_interface__["data"][0])
+        if self._page != mmap.PAGESIZE:
+            # Made on a machine with other pages: where it lies is not to be seen from the address.
+            if size > self.file.size:
+                raise self._damaged()
+            return bytes(value)
+        header = address - _PAGE.size
+        if header % self._page:  # inside a leaf
+            if address % self._page + size > self._page:
+                raise self._damaged()
+            return bytes(value)
+        number, _, flags, pages = _PAGE.unpack(ctypes.string_at(header, _PAGE.size))
+        base = header - number * self._page
+        if self._base is None:
+            self._base = base
+        if (
+            base != self._base
+            or not flags & _OVERFLOW
+            or _PAGE.size + size > pages * self._page
+            or (number + pages) * self._page > self.file.size
+        ):
+            raise self._damaged()
+        return self.file.read(number * self._page + _PAGE.size, size)
+
+    def _damaged(self) -> StoreError:
+        return StoreError(f"{self.path}: the file is damaged; make it anew")
+
+
+_open: weakref.WeakValueDictionary[str, Environment] = weakref.WeakValueDictionary()
+_opening = threading.Lock()
+
+
+def environment(path: str) -> Environment:
+    """Return the environment of a file or folder in this process, and open it if it is not.
+
+    A forked process goes on with what it inherits. That is sound without LMDB's lock file: reading
+    then is nothing but looking into a mapping that both processes have.
+    """
+    place = os.path.realpath(path)
+    with _opening:
+        found = _open.get(place)
+        if found is None:
+            found = _open[place] = Environment(path)
+        elif found.state != _state(_data_file(path)):
+            raise StoreError(
+                f"{path} has been replaced or written to while it is open in this process: close "
+                "the stores that read it first"
+            )
+        return found
+
+
+def _data_file(path: str) -> str:
+    return str(Path(path) / "data.mdb") if Path(path).is_dir() else path
+
+
+def _state(path: str) -> tuple[int, int, int, int]:
+    found = Path(path).stat()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _why(error: Exception) -> str:
+    """Say in words what the library says in its own."""
+    if "already open" in str(error):
+        return (
+            "the lmdb library has it open elsewhere in this process, which LMDB does not allow "
+            "twice: close that first"
+        )
+    said = re.sub("^/proc/self/fd/[0-9]+: ", "", str(error))  # the name of `reopened`
+    return f"the file is damaged, or no LMDB file ({said})"
+
+
+def _after_fork() -> None:
+    """Keep what is inherited open as long as the process lives.
+
+    The library may believe that a thread, which only the parent has, is still reading, and would
+    wait for it for ever before it closes; and it opens nothing twice.
+    """
+    global _opening
+    _opening = threading.Lock()  # whoever held it has stayed behind
+    for each in list(_open.values()):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+class LmdbWriter(Writer):
+    """Writes one LMDB file, with neither a folder nor a lock file.
+
+    The same items make the same bytes.
+    """
+
+    kind = "lmdb"
+
+    def __init__(self, location: str, classes: Sequence[str] = ()) -> None:
+        super().__init__(location, classes)
+        self._builder = IndexBuilder(classes, ("size", "fingerprint"))
+        self._waiting: list[tuple[bytes, bytes]] = []
+        self._waiting_bytes = 0
+        self._map = _FIRST_MAP
+        self._final.parent.mkdir(parents=True, exist_ok=True)
+        self._partial.touch(exist_ok=False)
+        self._lmdb: Any = lmdb.open(
+            os.fspath(self._partial),
+            subdir=False,
+            map_size=self._map,
+            lock=False,
+            sync=False,  # once, at the end
+            metasync=False,
+        )
+        self._page_size = int(self._lmdb.stat()["psize"])
+
+    def _append(self, key: str, data: memoryview, target: Any) -> None:
+        if len(self._builder) == _MOST_ITEMS:
+            raise ValueError(f"{self.location}: an LMDB store holds {_MOST_ITEMS} items at most")
+        if len(data) > _MOST_VALUE:
+            raise ValueError(f"{key}: LMDB holds no values of 4 GiB or more")
+        number = len(self._builder)
+        self._builder.add(key, target, size=len(data), fingerprint=fingerprint(data))
+        self._put(item_key(number), bytes(data))
+
+    def _put(self, key: bytes, value: bytes) -> None:
+        self._waiting.append((key, value))
+        self._waiting_bytes += len(value)
+        if self._waiting_bytes >= _BATCH:
+            self._commit()
+
+    def _commit(self) -> None:
+        """Write what waits, with a larger map as long as it does not fit."""
+        while self._waiting:
+            self._reserve()
+            try:
+                with self._lmdb.begin(write=True) as transaction:
+                    for key, value in self._waiting:
+                        transaction.put(key, value, append=True)
+                self._waiting.clear()
+                self._waiting_bytes = 0
+            except lmdb.MapFullError:
+                self._map *= 2
+                self._lmdb.set_mapsize(self._map)
+            except lmdb.Error as error:
+                raise OSError(f"{self.location} cannot be written: {error}") from error
+
+    def _reserve(self) -> None:
+        """Make sure of room first: LMDB says of a full disk only that something went wrong."""
+        page = self._page_size
+        needed = self._waiting_bytes + 2 * page * len(self._waiting) + _MARGIN
+        reserve(self._partial, self._used(), needed)
+
+    def _used(self) -> int:
+        """Return how far the pages go, in bytes."""
+        return (int(self._lmdb.info()["last_pgno"]) + 1) * self._page_size
+
+    def _finish(self) -> None:
+        self._commit()
+        index = self._builder.to_bytes()
+        if len(index) > _MOST_VALUE:
+            raise ValueError(f"{self.location}: too many items: make several stores of them")
+        self._put(INDEX, index)
+        self._commit()
+        used = self._used()
+        self._let_go()
+        os.truncate(self._partial, used)  # what was set aside may hold anything
+        reserve(self._partial, used, _MARGIN)
+        os.truncate(self._partial, used + _MARGIN)
+
+    def _let_go(self) -> None:
+        self._lmdb.close()
+
+
+def item_key(index: int) -> bytes:
+    """Return the key of an item: sorted, the keys are in the order of the items."""
+    return b"%08d" % index

@@ -36,22 +36,6 @@ _PAST_THE_END = 416
 class Remote:
     """The file system behind a URI. What goes wrong there is an OSError that names the URI.
 
-    Parameters
-    ----------
-    uri : str
-        Such as ``s3://bucket/folder``.
-    storage_options : mapping, optional
-        For the file system: credentials, ``endpoint_url``. What it understands is its own matter.
-
-    Raises
-    ------
-    ImportError
-        If the library for such URIs is missing; fsspec says which.
-    ValueError
-        If the kind of URI is not known.
-
-    Notes
-    -----
     One for each process: what talks to the network has threads of its own, which a fork leaves
     behind. fsspec hands out the same file system when asked twice in a process.
 
@@ -179,49 +163,13 @@ class _Opened(io.RawIOBase):
 
 
 def open_stream(uri: str, storage_options: Mapping[str, Any] | None = None) -> BinaryIO:
-    """Open a file to be read once from its beginning to its end.
-
-    Parameters
-    ----------
-    uri : str
-    storage_options : mapping, optional
-        See `Remote`.
-
-    Returns
-    -------
-    file
-        It can be read; it need not be possible to seek in it.
-
-    Raises
-    ------
-    OSError
-        If it cannot be opened.
-    """
+    """Open a file to be read once, from its beginning to its end; it may be unable to seek."""
     remote = Remote(uri, storage_options)
     return remote.open(remote.path, cache_type="readahead")
 
 
 class RemoteFile:
-    """Ranges of a file behind a URI, each with one request.
-
-    Parameters
-    ----------
-    uri : str
-    storage_options : mapping, optional
-        See `Remote`.
-
-    Attributes
-    ----------
-    size : int
-        In bytes.
-
-    Raises
-    ------
-    OSError
-        If it is not there, or cannot be reached.
-    StoreError
-        If nobody says how long it is.
-    """
+    """Ranges of a file behind a URI, each with one request."""
 
     def __init__(self, uri: str, storage_options: Mapping[str, Any] | None = None) -> None:
         self.location = uri
@@ -233,13 +181,7 @@ class RemoteFile:
         self.size = size
 
     def read(self, offset: int, size: int) -> bytes:
-        """Return a range, which the caller has found to lie in the file; less of it if it is cut.
-
-        Raises
-        ------
-        OSError
-            If it cannot be read, after several attempts.
-        """
+        """Return a range that the caller has found to lie in the file; less of it if it is cut."""
         if not size:
             return b""
         try:
@@ -286,8 +228,6 @@ def _may_pass(error: BaseException) -> bool:
 def _is_gone(error: FileNotFoundError) -> bool:
     """Whether a file is really missing.
 
-    Notes
-    -----
     fsspec's HTTP says so of whatever has gone wrong, and s3fs of a bucket that is missing.
     """
     cause = error.__cause__

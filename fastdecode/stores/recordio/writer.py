@@ -1,4 +1,4 @@
-"""Writing pictures to MXNet RecordIO."""
+"""Writing images to MXNet RecordIO."""
 
 from __future__ import annotations
 
@@ -9,31 +9,26 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fastdecode.stores.file_writer import FileWriter, flush
-from fastdecode.stores.index import IndexBuilder
-from fastdecode.stores.recordio_format import record
-from fastdecode.stores.targets import plain
+from fastdecode.stores._index import IndexBuilder
+from fastdecode.stores._items import plain
+from fastdecode.stores.base import Writer, flush
+from fastdecode.stores.recordio.format import record
 
 __all__ = ["COLUMNS", "RecordWriter", "index_location", "labels_of"]
 
 COLUMNS = ("offset", "length", "size")
-"""Where a record lies, how long it is, and how long the picture in it."""
+"""Where a record lies, how long it is, and how long the image in it."""
 
 _VERSION = 1
 
 
-class RecordWriter(FileWriter):
+class RecordWriter(Writer):
     """Writes ``NAME.rec``, ``NAME.idx``, and ``NAME.rec.fdx`` with what the other two cannot hold.
 
     The header of each record has a number or a list of numbers: these are the targets that can be
     written, and None, in whose place other readers find the label 0. Labels are float32 there, as
-    MXNet's are; the index (see `fastdecode.stores.index`) keeps them as they were, besides the keys
+    MXNet's are; the index (see `_index`) keeps them as they were, besides the keys
     and the names of the classes. The same items make the same bytes.
-
-    Parameters
-    ----------
-    location : str
-    classes : sequence of str
     """
 
     kind = "recordio"
@@ -41,7 +36,7 @@ class RecordWriter(FileWriter):
     def __init__(self, location: str, classes: Sequence[str] = ()) -> None:
         super().__init__(location, classes)
         self._index_at = Path(index_location(os.fspath(self._final)))
-        self._refuse_what_is_there()
+        self._check_places()
         self._builder = IndexBuilder(classes, COLUMNS)
         self._final.parent.mkdir(parents=True, exist_ok=True)
         self._lines = self._partial.with_name(f"{self._partial.name}.idx")
@@ -64,7 +59,7 @@ class RecordWriter(FileWriter):
         self._let_go()
 
     def _settle(self) -> None:
-        self._refuse_what_is_there()  # before anything is put in place
+        self._check_places()  # before anything is put in place
         flush(self._lines)
         self._lines.replace(self._index_at)
         try:
@@ -79,7 +74,7 @@ class RecordWriter(FileWriter):
             self._index_at.unlink(missing_ok=True)
             raise
 
-    def _refuse_what_is_there(self) -> None:
+    def _check_places(self) -> None:
         """Make sure that neither the records nor an ``.idx``, which may be others', are there."""
         for path in (self._final, self._index_at):
             if path.exists():
@@ -104,13 +99,7 @@ def index_location(location: str) -> str:
 
 
 def labels_of(target: Any) -> tuple[list[float], bool]:
-    """Return what the header of a record says of a target, and whether it is a list.
-
-    Raises
-    ------
-    ValueError
-        If it can say no such thing, or not exactly where it matters.
-    """
+    """Return what the header of a record says of a target, and whether it is a list."""
     target = plain(target)
     if target is None:
         return [0.0], False

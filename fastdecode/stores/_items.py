@@ -1,11 +1,18 @@
-"""`Keys`: which keys a store can hold, given those that it has."""
+"""What all kinds of stores ask of an item: a valid key, a target that JSON holds, a fingerprint."""
 
 from __future__ import annotations
 
+import json
+import math
 import os
+import zlib
+from numbers import Integral
 from pathlib import Path, PurePosixPath
+from typing import Any
 
-__all__ = ["Keys", "check_key", "relative"]
+from fastdecode.types import Buffer
+
+__all__ = ["Keys", "as_json", "check_key", "fingerprint", "from_json", "plain", "relative"]
 
 _LONGEST_NAME = 255
 """What the usual file systems hold, in bytes (NAME_MAX of POSIX on Linux and macOS)."""
@@ -14,14 +21,11 @@ _LONGEST_PATH = 3072
 """Three quarters of Linux's PATH_MAX in bytes: the rest is for where the folder itself is."""
 
 
-def check_key(key: str) -> PurePosixPath:
-    """Make sure that a key can be one, and return it as a path.
+_SAMPLE = 512
 
-    Raises
-    ------
-    ValueError
-        If it cannot.
-    """
+
+def check_key(key: str) -> PurePosixPath:
+    """Make sure that a key can be one, and return it as a path."""
     try:
         key.encode()
     except UnicodeEncodeError:
@@ -47,15 +51,7 @@ def relative(name: str) -> str:
 
 
 class Keys:
-    """The keys in a store.
-
-    Parameters
-    ----------
-    files : bool
-        Each becomes a file with that name.
-    reserved : str
-        A name that is the store's own.
-    """
+    """The keys in a store; with `files`, each becomes a file's name, and `reserved` is none."""
 
     def __init__(self, *, files: bool = False, reserved: str = "") -> None:
         self._files = files
@@ -64,13 +60,7 @@ class Keys:
         self._folders: set[str] = set()
 
     def check(self, key: str) -> None:
-        """Make sure that the store can hold a further key.
-
-        Raises
-        ------
-        ValueError
-            If it cannot, or has it already.
-        """
+        """Make sure that the store can hold a further key."""
         path = check_key(key)
         name = str(path) if self._files else key
         if name in self._taken or name in self._folders:
@@ -98,3 +88,50 @@ class Keys:
             if folder in self._folders:
                 break
             self._folders.add(folder)
+
+
+def plain(target: Any) -> Any:
+    """Return an int for any whole number, NumPy's too; what is none, and a bool, as it is."""
+    if type(target) is int or isinstance(target, bool) or not isinstance(target, Integral):
+        return target
+    return int(target)
+
+
+def as_json(target: Any) -> bytes:
+    """Write a target as JSON in UTF-8."""
+    try:
+        return json.dumps(target, allow_nan=False, ensure_ascii=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(
+            f"a target must be None, a number, a text, or a list or dict of them, not {target!r}"
+        ) from error
+
+
+def from_json(text: str | bytes) -> Any:
+    """Read a target that others have written.
+
+    What JSON cannot say (NaN), and Python writes all the same, is None.
+    """
+    return json.loads(text, parse_constant=lambda _: None, parse_float=_finite)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is beyond what a number can be")
+    return number
+
+
+def fingerprint(data: Buffer) -> int:
+    """Return the CRC-32 of the first, middle and last 512 bytes; of all, where there are no more.
+
+    It is there to notice that a store gives another item's bytes. Damage in an image itself is the
+    decoder's to notice, which reads every byte anyway.
+    """
+    size = len(data)
+    if size <= 3 * _SAMPLE:
+        return zlib.crc32(data)
+    middle = (size - _SAMPLE) // 2
+    found = zlib.crc32(data[:_SAMPLE])
+    found = zlib.crc32(data[middle : middle + _SAMPLE], found)
+    return zlib.crc32(data[-_SAMPLE:], found)

@@ -24,27 +24,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdecode.errors import StoreError
-from fastdecode.stores.index_file import MAGIC, broken, columns_of, header_of, split
-from fastdecode.stores.mapped import Mapped
-from fastdecode.stores.targets import as_json, plain
+from fastdecode.stores._items import as_json, plain
+from fastdecode.stores._mmap import Mapped
 from fastdecode.types import Buffer
 
-__all__ = ["Index", "IndexBuilder", "header_of", "text_of"]
+__all__ = [
+    "_MAGIC",
+    "Index",
+    "IndexBuilder",
+    "_broken",
+    "_columns_of",
+    "_split",
+    "header_of",
+    "text_of",
+]
 
 _ALIGNED = 8
 _INT, _OTHER, _NONE = 0, 1, 2
 """How a target is kept: as a number in its column, as JSON among the texts, or not at all."""
 
 
-class IndexBuilder:
-    """Collects items, and writes an index of them.
+_MAGIC = b"FDINDEX1"
+_CHUNK = 1 << 20
+_BEGINNING = 1 << 16
+_TYPES = {"keys": "u1", "key_ends": "<u8", "targets": "<i8", "kinds": "u1", "texts": "u1"}
+"""Columns that each index has; all others are of `_NUMBERS`."""
 
-    Parameters
-    ----------
-    classes : sequence of str
-    columns : sequence of str
-        Names of further columns of integers from 0, such as ``"offset"`` and ``"size"``.
-    """
+_NUMBERS = "<u8"
+_ANY_LENGTH = ("keys", "texts")
+
+
+class IndexBuilder:
+    """Collects items, and writes an index of them, with further columns of integers from 0."""
 
     def __init__(self, classes: Sequence[str] = (), columns: Sequence[str] = ()) -> None:
         self.classes = list(classes)
@@ -59,13 +70,7 @@ class IndexBuilder:
         return len(self._kinds)
 
     def add(self, key: str, target: Any = None, **numbers: int) -> None:
-        """Append an item.
-
-        Raises
-        ------
-        ValueError
-            If the key is no text, or the target none that JSON can hold, or infinite or no number.
-        """
+        """Append an item."""
         kind, number, text = _kept(target)
         # A name on a disk may be no UTF-8: its bytes are kept, as Python's own functions do.
         name_bytes = key.encode("utf-8", "surrogateescape")
@@ -80,13 +85,7 @@ class IndexBuilder:
         self._kinds.append(kind)
 
     def to_bytes(self, about: Mapping[str, Any] | None = None) -> bytes:
-        """Return the index as a file would hold it.
-
-        Parameters
-        ----------
-        about : mapping, optional
-            Whatever the store wants to know again; JSON can hold it.
-        """
+        """Return the index as a file would hold it; `about` is for the store."""
         columns: dict[str, tuple[str, bytearray | array[int]]] = {
             "keys": ("u1", self._keys),
             "key_ends": ("<u8", self._key_ends),
@@ -111,16 +110,10 @@ class IndexBuilder:
         words = text_of(header).encode()
         words += b" " * (-len(words) % _ALIGNED)
         rest = b"".join((len(words).to_bytes(8, "little"), words, body))
-        return b"".join((MAGIC, zlib.crc32(rest).to_bytes(8, "little"), rest))
+        return b"".join((_MAGIC, zlib.crc32(rest).to_bytes(8, "little"), rest))
 
     def write(self, path: str | os.PathLike[str], about: Mapping[str, Any] | None = None) -> None:
-        """Write the index to a file; it is there as a whole, or not at all.
-
-        Raises
-        ------
-        OSError
-            If it cannot be written.
-        """
+        """Write the index to a file; it is there as a whole, or not at all."""
         target = Path(path)
         partial = target.with_name(f".{target.name}.{token_hex(4)}")
         try:
@@ -135,29 +128,11 @@ class IndexBuilder:
 
 
 class Index:
-    """An index, as it lies in memory or in a file.
+    """An index, as it lies in memory or in a file; its data is not copied.
 
-    Parameters
-    ----------
-    data : bytes-like
-        All of it. It is not copied.
-    name : str
-        What errors call it.
-    columns : sequence of str
-        Further columns that it must have.
-    guard : callable, optional
-        Called before anything in `data` is touched: it raises a StoreError if that is a mapping of
-        a file which has been cut, for touching it would kill the process.
-
-    Attributes
-    ----------
-    classes : list of str
-    about : dict
-
-    Raises
-    ------
-    StoreError
-        If it is none, or damaged, or cut short, or has no such columns.
+    `columns` are further ones that it must have. `guard` is called before anything in `data` is
+    touched: it raises a StoreError if that is a mapping of a file that has been cut, for touching
+    it would kill the process.
     """
 
     def __init__(
@@ -170,28 +145,20 @@ class Index:
         self.name = name
         self._data, self._path, self._needed = data, "", tuple(columns)
         self._guard = guard
-        header, body = split(memoryview(data), name)
+        header, body = _split(memoryview(data), name)
         try:
             self._count = int(header["count"])
             self.classes = [str(each) for each in header["classes"]]
             self.about = dict(header["about"])
-            self._columns = columns_of(header["columns"], body, self._count)
+            self._columns = _columns_of(header["columns"], body, self._count)
             for column in columns:
                 self._columns[column]
         except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
-            raise broken(name) from error
+            raise _broken(name) from error
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], columns: Sequence[str] = ()) -> Index:
-        """Map the index in a file.
-
-        Raises
-        ------
-        OSError
-            If it cannot be read.
-        StoreError
-            See above.
-        """
+        """Map the index in a file."""
         file = Mapped(os.fspath(path))
         whole = partial(file.read, file.size, 0)
         index = cls(file.read(0, file.size), os.fspath(path), columns, whole)
@@ -216,13 +183,7 @@ class Index:
         return column in self._columns
 
     def check(self, index: int) -> None:
-        """Make sure that what the index has of an item can still be touched.
-
-        Raises
-        ------
-        StoreError
-            If its file has been cut since it was opened.
-        """
+        """Make sure that what the index has of an item can still be touched."""
         if self._guard is None:
             return
         try:
@@ -231,13 +192,7 @@ class Index:
             raise StoreError(f"{self.name}, item {index}: {error}") from error
 
     def key(self, index: int) -> str:
-        """Return an item's key.
-
-        Raises
-        ------
-        StoreError
-            If what the index says of the item cannot be.
-        """
+        """Return an item's key."""
         self.check(index)
         start, end = self["key_ends"][index : index + 2].tolist()
         if not start <= end <= len(self["keys"]):
@@ -245,13 +200,7 @@ class Index:
         return str(self["keys"][start:end].tobytes(), "utf-8", "surrogateescape")
 
     def target(self, index: int) -> Any:
-        """Return an item's target.
-
-        Raises
-        ------
-        StoreError
-            If what the index says of the item cannot be.
-        """
+        """Return an item's target."""
         self.check(index)
         kind, number = int(self["kinds"][index]), int(self["targets"][index])
         if kind == _NONE:
@@ -292,3 +241,69 @@ def _kept(target: Any) -> tuple[int, int, bytes]:
     if type(target) is int and -(1 << 63) <= target < 1 << 63:
         return _INT, target, b""
     return _OTHER, 0, as_json(target)
+
+
+def header_of(read: Callable[[int, int], Buffer], size: int, name: str) -> dict[str, Any]:
+    """Read the header of an index alone, by a function that reads so many bytes from an offset.
+
+    It is not checked: the checksum would mean reading all. What is wrong in it is found out when
+    the index is loaded.
+    """
+    start = bytes(read(0, min(size, _BEGINNING)))
+    first = len(_MAGIC) + 16
+    end = first + int.from_bytes(start[first - 8 : first], "little")
+    if start.startswith(_MAGIC) and len(start) < end <= size:
+        start = bytes(read(0, end))
+    try:
+        header = json.loads(start[first:end])
+    except (RecursionError, ValueError) as error:
+        raise _broken(name) from error
+    if not isinstance(header, dict):
+        raise _broken(name)
+    return header
+
+
+def _split(view: memoryview, name: str) -> tuple[dict[str, Any], memoryview]:
+    """Return the header of a whole index, and what its columns are in."""
+    start = len(_MAGIC) + 8
+    checksum, rest = int.from_bytes(view[len(_MAGIC) : start], "little"), view[start:]
+    if view[: len(_MAGIC)] != _MAGIC or _checksum(rest) != checksum:
+        raise _broken(name)
+    end = 8 + int.from_bytes(rest[:8], "little")
+    try:
+        header = json.loads(bytes(rest[8:end]))
+    except (RecursionError, ValueError) as error:
+        raise _broken(name) from error
+    if not isinstance(header, dict):
+        raise _broken(name)
+    return header, rest[end:]
+
+
+def _columns_of(
+    places: Mapping[str, Any], body: memoryview, count: int
+) -> Mapping[str, NDArray[Any]]:
+    """Return the columns, whatever the header says of them."""
+    found = {}
+    for name, (kind, place, size) in places.items():
+        expected = _TYPES.get(name, _NUMBERS)
+        if kind != expected or not 0 <= place <= place + size <= len(body):
+            raise ValueError(name)
+        found[name] = np.frombuffer(body[place : place + size], expected)
+        length = count + 1 if name == "key_ends" else count
+        if name not in _ANY_LENGTH and len(found[name]) != length:
+            raise ValueError(name)
+    if not found.keys() >= _TYPES.keys():
+        raise KeyError("a column is missing")
+    return found
+
+
+def _broken(name: str) -> StoreError:
+    """Return the error for an index that is damaged."""
+    return StoreError(f"{name}: the index is damaged or cut short; remove it and make it anew")
+
+
+def _checksum(data: memoryview) -> int:
+    found = 0
+    for at in range(0, len(data), _CHUNK):
+        found = zlib.crc32(data[at : at + _CHUNK], found)
+    return found

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from fastdecode.errors import StoreError
 from fastdecode.outages import ITEM_ERRORS, of_the_whole
+from fastdecode.stores._mmap import is_uri
 from fastdecode.stores.base import Store, in_order_of
-from fastdecode.stores.mapped import is_uri
-from fastdecode.stores.shard_list import shard_locations
+from fastdecode.stores.locations import shard_locations
 from fastdecode.types import Buffer
 
 try:
@@ -33,45 +33,20 @@ AT_ONCE = 16
 
 
 class Part(NamedTuple):
-    """A store that is opened when it is needed.
-
-    Attributes
-    ----------
-    location : str
-    items : int
-        How many it has; a different count once it is open is an error.
-    classes : sequence of str
-    open : callable
-        It returns the store, and can be pickled.
-    """
+    """A store that is opened when it is needed."""
 
     location: str
-    items: int
+    items: int  # how many it has; a different count once it is open is an error
     classes: Sequence[str]
-    open: Callable[[], Store]
+    open: Callable[[], Store]  # it returns the store, and can be pickled
 
 
 class Concatenated(Store):
-    """Several stores as one, opened when something of them is wanted.
+    """Several stores as one, opened when something of them is wanted; a `Store` stays open.
 
-    Parameters
-    ----------
-    location : str
-        As errors name the whole.
-    parts : sequence of Part or Store
-        A `Store` stays open.
-    kind : str
-    unique : bool, optional
-        Whether no key is in two of the parts. By default that is found out when a key is asked for
-        the first time, from all keys.
+    `unique` says whether no key is in two of the parts. By default that is found out when a key is
+    asked for the first time, from all keys.
 
-    Raises
-    ------
-    ValueError
-        If they have different classes.
-
-    Notes
-    -----
     Keys that are in two parts begin with the name of their part, "train-00007/", and then all do.
     """
 
@@ -108,7 +83,7 @@ class Concatenated(Store):
 
         All indexes are read for it. Copies that are pickled afterwards know it, and need not.
         """
-        opened: _Opened = self._handle()
+        opened: _OpenParts = self._handle()
         with opened.comparing:
             if self._unique is None:
                 self._unique = self._found_unique()
@@ -132,7 +107,7 @@ class Concatenated(Store):
 
     def groups(self, indices: Sequence[int]) -> list[list[int]]:
         """Part items by their parts, and as those do that are open already."""
-        opened: _Opened = self._handle()
+        opened: _OpenParts = self._handle()
         wanted: dict[int, list[int]] = {}
         for index in indices:
             number, place = self._place(index)
@@ -153,7 +128,7 @@ class Concatenated(Store):
         return self._part(number).read_group([index - start for index in indices])
 
     def _open(self) -> Any:
-        return _Opened()
+        return _OpenParts()
 
     def _close(self, opened: Any) -> None:
         opened.close()
@@ -175,7 +150,7 @@ class Concatenated(Store):
 
     def _part(self, number: int) -> Store:
         part = self.parts[number]
-        opened: _Opened = self._handle()
+        opened: _OpenParts = self._handle()
         return opened.store(number, part) if isinstance(part, Part) else part
 
     def _part_name(self, number: int) -> str:
@@ -204,21 +179,15 @@ class Concatenated(Store):
         return not bool((every[1:] == every[:-1]).any())
 
 
-class _Opened:
-    """The parts that one process has open, the least used of which make room.
-
-    Attributes
-    ----------
-    comparing : Lock
-        Of the thread that compares the keys of all.
-    """
+class _OpenParts:
+    """The parts that one process has open, the least used of which make room."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._most = _most_open()
         self._stores: OrderedDict[int, Store] = OrderedDict()
         self._opening: dict[int, threading.Lock] = {}
-        self.comparing = threading.Lock()
+        self.comparing = threading.Lock()  # of the thread that compares the keys of all
 
     def store(self, number: int, part: Part) -> Store:
         """Return a part, which one thread opens while others that want it wait."""
@@ -231,7 +200,7 @@ class _Opened:
         with opening:  # not the lock of all: who wants another part need not wait for a server
             store = self._stores.get(number)
             if store is None:
-                store = _whole(part)
+                store = _open_part(part)
                 self._keep(number, store)
             return store
 
@@ -256,7 +225,7 @@ class _Opened:
             self._stores.clear()
 
 
-def _whole(part: Part) -> Store:
+def _open_part(part: Part) -> Store:
     """Open a part, which must have as many items as were counted."""
     try:
         store = part.open()
@@ -292,20 +261,7 @@ def _classes_of(location: str, parts: Sequence[Part | Store]) -> Sequence[str]:
 
 
 def agreed(location: str, named: Sequence[tuple[str, Sequence[str]]]) -> Sequence[str]:
-    """Return the classes that all have.
-
-    Parameters
-    ----------
-    location : str
-        As errors name the whole.
-    named : sequence of (str, sequence of str)
-        Location and classes of each part; at least one.
-
-    Raises
-    ------
-    ValueError
-        If they are not the same.
-    """
+    """Return the classes that all have."""
     first, classes = named[0]
     for other, its in named:
         if its != classes:

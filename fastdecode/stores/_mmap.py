@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastdecode.errors import StoreError
@@ -13,9 +14,9 @@ from fastdecode.outages import of_the_whole
 from fastdecode.types import Buffer
 
 if TYPE_CHECKING:
-    from fastdecode.stores.remote import RemoteFile
+    from fastdecode.stores._remote import RemoteFile
 
-__all__ = ["Mapped", "is_uri", "local_path"]
+__all__ = ["Mapped", "exists", "is_uri", "local_path"]
 
 _LOCAL = ("file://", "local://")  # as fsspec has them
 _WILL_NEED = getattr(mmap, "MADV_WILLNEED", None)
@@ -24,28 +25,6 @@ _WILL_NEED = getattr(mmap, "MADV_WILLNEED", None)
 class Mapped:
     """Read-only ranges of a file. Any number of threads may read at once.
 
-    Parameters
-    ----------
-    location : str
-        A local path, or a URI that fsspec knows.
-    storage_options : mapping, optional
-        For the URI's file system.
-
-    Attributes
-    ----------
-    location : str
-    size : int
-        In bytes, when it was opened.
-
-    Raises
-    ------
-    OSError
-        If it is not there, or cannot be read.
-    StoreError
-        If it is neither a regular file nor behind a URI.
-
-    Notes
-    -----
     Touching a mapping where its file has been cut kills the process (SIGBUS, see mmap(2)), so each
     read first asks how long the file is now: about half a microsecond. Whoever cuts a file while
     somebody decodes from it is not helped by that; replace files by renaming.
@@ -57,7 +36,7 @@ class Mapped:
         self._remote: RemoteFile | None = None
         self._closed = False
         if is_uri(location):
-            from fastdecode.stores.remote import RemoteFile
+            from fastdecode.stores._remote import RemoteFile
 
             self._remote = RemoteFile(location, storage_options)
             self.size = self._remote.size
@@ -77,27 +56,7 @@ class Mapped:
         return self._remote is None
 
     def read(self, offset: int, size: int) -> Buffer:
-        """Return a range.
-
-        Parameters
-        ----------
-        offset, size : int
-            In bytes.
-
-        Returns
-        -------
-        memoryview or bytes
-            Of a local file a read-only view, which stays valid when this is closed.
-
-        Raises
-        ------
-        OSError
-            If it cannot be read.
-        StoreError
-            If the range does not lie in the file, or the file has been cut.
-        ValueError
-            If this has been closed.
-        """
+        """Return a range: of a local file a read-only view, which outlives `close`."""
         if offset < 0 or size < 0 or offset + size > self.size:
             places = f"bytes {offset} to {offset + size}"
             raise StoreError(f"{self.location}: {places} are past its end at {self.size}")
@@ -144,6 +103,16 @@ class Mapped:
 def is_uri(location: str) -> bool:
     """Whether a location is a URI that is not a local file."""
     return "://" in location and not location.startswith(_LOCAL)
+
+
+def exists(location: str, storage_options: Mapping[str, Any] | None = None) -> bool:
+    """Whether something is there, behind a URI or not."""
+    if not is_uri(location):
+        return Path(local_path(location)).exists()
+    from fastdecode.stores._remote import Remote
+
+    there = Remote(location, storage_options)
+    return there.exists(there.path)
 
 
 def local_path(location: str) -> str:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fastdecode.errors import StoreError
-from fastdecode.stores import found_files
-from fastdecode.stores.mapped import Mapped, is_uri, local_path
+from fastdecode.stores._mmap import Mapped, is_uri, local_path
+from fastdecode.stores._scan import matching
 
 __all__ = ["Manifest", "braces", "manifest_of", "shard_locations"]
 
@@ -27,19 +27,10 @@ _WILD = re.compile(r"[*?\[]")
 
 
 class Manifest(NamedTuple):
-    """What ``pack`` has written of its shards.
+    """What ``pack`` has written of its shards."""
 
-    Attributes
-    ----------
-    shards : list of str
-        Their locations.
-    items : list of int or None
-        How many each has.
-    classes : list of str
-    """
-
-    shards: list[str]
-    items: list[int] | None
+    shards: list[str]  # their locations
+    items: list[int] | None  # how many each has
     classes: list[str]
 
 
@@ -47,21 +38,11 @@ def shard_locations(
     location: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     storage_options: Mapping[str, Any] | None = None,
 ) -> list[str]:
-    """List the shards that a location stands for.
+    """List the shards that a location stands for, wildcards in the order of names.
 
-    Parameters
-    ----------
-    location : path, URI or sequence of them
-        A shard; ``train-{000..146}.tar``; ``train-*.tar``; or the ``train.tar`` that ``pack`` has
-        made shards of: those that its manifest, ``train.tar.json``, lists, and without one
-        ``train-00000.tar`` and those that follow. A name that is there stands for itself.
-    storage_options : mapping, optional
-        For the file system of URIs.
-
-    Returns
-    -------
-    list of str
-        In the order that is written, wildcards in the order of names.
+    A shard; ``train-{000..146}.tar``; ``train-*.tar``; or the ``train.tar`` that ``pack`` has made
+    shards of: those that its manifest, ``train.tar.json``, lists, and without one
+    ``train-00000.tar`` and those that follow. A name that is there stands for itself.
 
     Raises
     ------
@@ -106,15 +87,7 @@ def _check_finished(location: str) -> None:
 
 
 def manifest_of(location: str, storage_options: Mapping[str, Any] | None = None) -> Manifest | None:
-    """Read the manifest of shards, ``train.tar.json`` for ``train.tar``; None if there is none.
-
-    Raises
-    ------
-    FileNotFoundError
-        If one of its shards is missing.
-    StoreError
-        If it is damaged.
-    """
+    """Read the manifest of shards, ``train.tar.json`` for ``train.tar``; None if there is none."""
     name = f"{location}.json"
     places = _Places(name, storage_options)
     if not places.exists(name):
@@ -156,13 +129,7 @@ def _count(file: Mapping[str, Any]) -> int:
 
 
 def braces(pattern: str) -> list[str]:
-    """Expand ``{000..146}`` and ``{a,b}``, as a shell does.
-
-    Raises
-    ------
-    ValueError
-        If they are more than a million.
-    """
+    """Expand ``{000..146}`` and ``{a,b}``, as a shell does."""
     for start, sign in enumerate(pattern):
         inside = _inside(pattern, start) if sign == "{" else None
         if inside is None:
@@ -214,9 +181,9 @@ class _Places:
     def __init__(self, location: str, storage_options: Mapping[str, Any] | None) -> None:
         self._remote: Any = None
         if is_uri(location):
-            from fastdecode.stores import remote
+            from fastdecode.stores._remote import Remote
 
-            self._remote = remote.Remote(location, storage_options)
+            self._remote = Remote(location, storage_options)
 
     def exists(self, location: str) -> bool:
         """Whether something is there."""
@@ -228,7 +195,7 @@ class _Places:
         """List what matches wildcards, in the order of names."""
         found: list[str]
         if self._remote is None:
-            found = found_files.matching(local_path(pattern))
+            found = matching(local_path(pattern))
         else:
             found = self._remote.glob(pattern)
         if needed and not found:

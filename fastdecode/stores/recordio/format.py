@@ -1,4 +1,4 @@
-"""MXNet's RecordIO, byte by byte: records, those in several parts, and the header of a picture.
+"""MXNet's RecordIO, byte by byte: records, those in several parts, and the header of an image.
 
 Notes
 -----
@@ -9,7 +9,7 @@ for the first part, 2 for one in the middle and 3 for the last: a record is cut 
 magic number itself at a multiple of 4, which is left out, so that whoever looks for the number
 finds beginnings only. The rules are those of dmlc-core (include/dmlc/recordio.h).
 
-The header of a picture is MXNet's ``IRHeader`` (python/mxnet/recordio.py): flag (uint32), label
+The header of an image is MXNet's ``IRHeader`` (python/mxnet/recordio.py): flag (uint32), label
 (float32), id and a second id (uint64); then, if the flag is not 0, as many labels (float32).
 """
 
@@ -20,10 +20,10 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from fastdecode.errors import StoreError
-from fastdecode.stores.mapped import Mapped
+from fastdecode.stores._mmap import Mapped
 from fastdecode.types import Buffer
 
-__all__ = ["MOST", "Picture", "offsets", "picture", "read_record", "record"]
+__all__ = ["MOST", "ImageRecord", "offsets", "parse_image", "read_record", "record"]
 
 MOST = (1 << 29) - 1
 """The longest record in bytes, which dmlc-core demands of the parts of one record in all."""
@@ -35,33 +35,17 @@ _WHOLE, _FIRST, _MIDDLE, _LAST = range(4)
 _GUESS = 64 << 10
 
 
-class Picture(NamedTuple):
-    """What a record holds.
-
-    Attributes
-    ----------
-    labels : tuple of float
-    listed : bool
-        Whether the labels are a list, even if of one.
-    id : int
-    data : bytes or memoryview
-        The encoded picture.
-    """
+class ImageRecord(NamedTuple):
+    """What a record holds."""
 
     labels: tuple[float, ...]
-    listed: bool
+    listed: bool  # whether the labels are a list, even if of one
     id: int
-    data: Buffer
+    data: Buffer  # the encoded image
 
 
 def record(labels: Sequence[float], listed: bool, number: int, data: Buffer) -> bytes:
-    """Make the record of a picture.
-
-    Raises
-    ------
-    ValueError
-        If it is longer than `MOST`.
-    """
+    """Make the record of an image."""
     if listed:
         head = _IMAGE.pack(len(labels), 0, number, 0) + struct.pack(f"<{len(labels)}f", *labels)
     else:
@@ -91,29 +75,9 @@ def _magics(payload: bytes) -> Iterator[int]:
 
 
 def read_record(file: Mapped, offset: int, guess: int = _GUESS) -> tuple[Buffer, int]:
-    """Read a record.
+    """Read a record, and say where the next begins; `guess` bytes are asked for first, if remote.
 
-    Parameters
-    ----------
-    file : Mapped
-    offset : int
-        Where it begins.
-    guess : int
-        Bytes to ask for at first, if the file is a remote one.
-
-    Returns
-    -------
-    payload : bytes or memoryview
-        Of a record in one part not copied, if the file is a local one.
-    end : int
-        Where the next begins.
-
-    Raises
-    ------
-    OSError
-        If it cannot be read.
-    StoreError
-        If there is no whole record.
+    A record in one part is not copied, if the file is a local one.
     """
     rest = file.size - offset
     if rest < 0 or offset < 0:
@@ -157,14 +121,8 @@ def _parts(view: memoryview, offset: int) -> tuple[list[memoryview], int]:
             return parts, at
 
 
-def picture(payload: Buffer) -> Picture:
-    """Take a record apart.
-
-    Raises
-    ------
-    StoreError
-        If it is too short for its header.
-    """
+def parse_image(payload: Buffer) -> ImageRecord:
+    """Take a record apart."""
     if len(payload) < _IMAGE.size:
         raise StoreError("the record is too short for the header of a picture")
     flag, label, number, _ = _IMAGE.unpack_from(payload)
@@ -172,17 +130,11 @@ def picture(payload: Buffer) -> Picture:
     if len(payload) < begin:
         raise StoreError(f"the record is too short for {flag} labels")
     labels = struct.unpack_from(f"<{flag}f", payload, _IMAGE.size) if flag else (label,)
-    return Picture(labels, flag > 0, number, memoryview(payload)[begin:])
+    return ImageRecord(labels, flag > 0, number, memoryview(payload)[begin:])
 
 
 def offsets(file: Mapped) -> Iterator[int]:
-    """Find where the records of a local file begin, by going from one to the next.
-
-    Raises
-    ------
-    StoreError
-        If one is damaged, or the file ends within one.
-    """
+    """Find where the records of a local file begin, by going from one to the next."""
     view = memoryview(file.read(0, file.size))
     at = number = 0
     while at < len(view):

@@ -5,6 +5,9 @@ one another. A name that leads nowhere is a file that cannot be read, which whoe
 told, and no reason to give up a folder of a million others. A folder that has a way back to itself
 is walked once in each folder at the top (each class, that is); any other as often as links lead to
 it, as torchvision does.
+
+Classes, and the sense of the errors, are those of ``torchvision.datasets.folder`` (0.29), but where
+links lead round.
 """
 
 from __future__ import annotations
@@ -14,13 +17,24 @@ import graphlib
 import os
 import stat
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from fastdecode.stores.remote import Remote
+    from fastdecode.stores._remote import Remote
 
-__all__ = ["Found", "can_be_read", "found", "found_remotely", "is_folder", "matching", "walk"]
+__all__ = [
+    "IMG_EXTENSIONS",
+    "FolderListing",
+    "can_be_read",
+    "find_classes",
+    "found",
+    "found_remotely",
+    "is_folder",
+    "make_dataset",
+    "matching",
+    "walk",
+]
 
 _MOST_WAYS = 1000
 """Ways to one folder within a class: what has more has links that multiply one another."""
@@ -29,19 +43,15 @@ _Identity: TypeAlias = "tuple[int, int] | str"
 """By which a folder is known again: its device and number there, or its path on systems without."""
 
 
-class Found(NamedTuple):
-    """What is below a folder.
+IMG_EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
+"""torchvision's: what counts as an image unless the caller says otherwise; in lower case."""
 
-    Attributes
-    ----------
-    files : list of str
-        Relative paths with "/", by folder and name.
-    folders : list of str
-        Names of those that lie in it itself, sorted.
-    """
 
-    files: list[str]
-    folders: list[str]
+class FolderListing(NamedTuple):
+    """What is below a folder."""
+
+    files: list[str]  # relative paths with "/", by folder and name
+    folders: list[str]  # names of those that lie in it itself, sorted
 
 
 class _Folder(NamedTuple):
@@ -51,15 +61,8 @@ class _Folder(NamedTuple):
     folders: dict[str, _Identity]
 
 
-def found(location: str) -> Found:
-    """List what is below a local folder; pipes and devices are left out.
-
-    Raises
-    ------
-    OSError
-        If a folder cannot be read, what is in it would be missing; or if links that multiply one
-        another lead to it.
-    """
+def found(location: str) -> FolderListing:
+    """List what is below a local folder; pipes and devices are left out."""
     root = _identity(location)
     seen, once = _looked_at(location, root)
     listed = [("", seen[root].files)]
@@ -69,7 +72,7 @@ def found(location: str) -> Found:
     for below, names in sorted(listed):
         start = below.replace(os.sep, "/") + "/" if below else ""
         files += [start + name for name in names]
-    return Found(files, sorted(seen[root].folders))
+    return FolderListing(files, sorted(seen[root].folders))
 
 
 def walk(location: str, above: str | None = None) -> list[tuple[str, list[str]]]:
@@ -77,22 +80,7 @@ def walk(location: str, above: str | None = None) -> list[tuple[str, list[str]]]
 
     As ``sorted(os.walk(location, followlinks=True))`` does, which does not come to an end where
     links lead round: pipes and devices are among the files, and folders that cannot be read empty.
-
-    Parameters
-    ----------
-    location : str
-    above : str, optional
-        The folder that it lies in, into which no link is followed.
-
-    Returns
-    -------
-    list of (str, list of str)
-        Relative paths of the folders, "" for the first; and sorted names.
-
-    Raises
-    ------
-    OSError
-        If it is not there; or if links that multiply one another lead to a folder.
+    No link is followed into `above`, the folder that it lies in.
     """
     root = _identity(location)
     seen, once = _looked_at(location, root, all_files=True, strict=False)
@@ -204,11 +192,6 @@ def matching(pattern: str) -> list[str]:
     """List what a pattern of `glob` stands for, ``**`` included, in the order of names.
 
     As `glob.glob` with ``recursive=True``, which does not come to an end where links lead round.
-
-    Raises
-    ------
-    OSError
-        See `walk`.
     """
     return sorted(set(_matching(pattern.replace(os.sep, "/") if os.altsep else pattern)))
 
@@ -239,7 +222,7 @@ def _matching(pattern: str) -> Iterator[str]:
                 )
 
 
-def found_remotely(remote: Remote) -> Found:
+def found_remotely(remote: Remote) -> FolderListing:
     """List what is below a folder behind a URI, in one request or as many as the server wants."""
     start = len(remote.path.rstrip("/")) + 1
     files, folders = [], set()
@@ -249,4 +232,66 @@ def found_remotely(remote: Remote) -> Found:
             files.append(name)
         if about.get("type") == "directory" or "/" in name:
             folders.add(name.partition("/")[0])
-    return Found(sorted(files), sorted(folders - {""}))
+    return FolderListing(sorted(files), sorted(folders - {""}))
+
+
+def find_classes(directory: str | os.PathLike[str]) -> tuple[list[str], dict[str, int]]:
+    """List the folders in a folder: each is a class."""
+    with os.scandir(directory) as entries:
+        classes = sorted(entry.name for entry in entries if is_folder(entry))
+    if not classes:
+        raise FileNotFoundError(f"Couldn't find any class folder in {os.fspath(directory)}.")
+    return classes, {name: index for index, name in enumerate(classes)}
+
+
+def make_dataset(
+    directory: str | os.PathLike[str],
+    class_to_idx: dict[str, int] | None = None,
+    extensions: str | Sequence[str] | None = None,
+    is_valid_file: Callable[[str], bool] | None = None,
+    allow_empty: bool = False,
+) -> list[tuple[str, int]]:
+    """List the files of each class, at any depth and through links."""
+    # Paths are strings, put together as torchvision does: they come out the same.
+    directory = os.path.expanduser(directory)  # noqa: PTH111
+    if class_to_idx is None:
+        _, class_to_idx = find_classes(directory)
+    elif not class_to_idx:
+        raise ValueError("class_to_idx must have at least one entry to collect any samples.")
+    if (extensions is None) == (is_valid_file is None):
+        raise ValueError("give either extensions or is_valid_file, not both and not neither")
+    valid = is_valid_file or _ends_in(extensions or ())
+    samples: list[tuple[str, int]] = []
+    empty = []
+    for name in sorted(class_to_idx):
+        before = len(samples)
+        folder = os.path.join(directory, name)  # noqa: PTH118
+        paths = _files(folder, directory)
+        samples += [(path, class_to_idx[name]) for path in paths if valid(path)]
+        if len(samples) == before:
+            empty.append(name)
+    if empty and not allow_empty:
+        raise FileNotFoundError(_without_files(empty, extensions))
+    return samples
+
+
+def _files(folder: str, root: str) -> Iterator[str]:
+    """Yield the paths of all files below a folder; none if there is no such folder."""
+    if not os.path.isdir(folder):  # noqa: PTH112
+        return
+    for below, names in walk(folder, root):
+        parent = os.path.join(folder, below) if below else folder  # noqa: PTH118
+        yield from (os.path.join(parent, name) for name in names)  # noqa: PTH118
+
+
+def _ends_in(extensions: str | Sequence[str]) -> Callable[[str], bool]:
+    endings = extensions if isinstance(extensions, str) else tuple(extensions)
+    return lambda path: path.lower().endswith(endings)
+
+
+def _without_files(classes: list[str], extensions: str | Sequence[str] | None) -> str:
+    message = f"Found no valid file for the classes {', '.join(classes)}."
+    if extensions is None:
+        return message
+    listed = extensions if isinstance(extensions, str) else ", ".join(extensions)
+    return f"{message} Supported extensions are: {listed}"

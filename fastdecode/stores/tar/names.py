@@ -1,0 +1,278 @@
+"""How images are called in a tar: WebDataset's rule, and what is done for keys that break it."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+from fastdecode.errors import StoreError
+from fastdecode.formats import sniff
+from fastdecode.stores._items import check_key, from_json, relative
+from fastdecode.stores.tar.format import Member, Source, members
+from fastdecode.types import Buffer
+
+__all__ = [
+    "IMAGES",
+    "OWNER",
+    "ImageSample",
+    "MemberName",
+    "Names",
+    "WantedMembers",
+    "key_of",
+    "samples",
+    "split",
+    "stem_of",
+    "wanted_members",
+]
+
+IMAGES = frozenset(
+    (
+        *("apng", "avif", "avifs", "bmp", "dib", "gif", "heic", "heif", "ico", "img", "j2c"),
+        *("j2k", "jfif", "jp2", "jpe", "jpeg", "jpf", "jpg", "jpx", "jxl", "pbm", "pcx", "pgm"),
+        *("png", "pnm", "ppm", "tga", "tif", "tiff", "webp"),
+    )
+)
+"""Extensions of images, in lower case; "img" is for those of no known format."""
+
+OWNER = b"fastdecode"
+"""Who owns members whose names are escaped, so that they are told from names with a "%" in them."""
+
+_META = re.compile(r"__[^/]*__($|/)")
+_NUMBER = re.compile(r"%~\d+$")
+_NO_SUFFIX = "%-"
+_SUFFIXES = {"jpeg": "jpg", "jpeg2000": "jp2"}  # else the format's own name
+
+
+_TARGETS = ("cls", "json", "txt")
+_NUMBERS = ("cls", "cls2", "index", "inx", "id")
+"""Extensions of whole numbers, as WebDataset decodes them."""
+
+
+def split(name: str) -> tuple[str, str] | None:
+    """Split a member's name into stem and extension; None if it belongs to no sample.
+
+    That is one without a dot, or that begins with one, or is WebDataset's own.
+
+    The rule is WebDataset's (``base_plus_ext`` in its ``tariterators.py``): the first dot after
+    the last slash. Its samples keep a leading "./"; keys here are paths without.
+    """
+    if name[:1] in ("/", "."):
+        while name.startswith(("./", "/")):
+            name = name[1:] if name.startswith("/") else name[2:]
+    folder, slash, last = name.rpartition("/")
+    base, dot, extension = last.partition(".")
+    if not base or not dot or (name[:2] == "__" and _META.match(name)):
+        return None
+    return folder + slash + base, extension
+
+
+class MemberName(NamedTuple):
+    """How an image's member is called."""
+
+    stem: str
+    extension: str
+    owner: bytes  # `OWNER` if the stem is escaped, else empty
+
+
+def stem_of(key: str, data: Buffer) -> MemberName:
+    """Find the member's name for a key; the data tells the extension of a key that has none.
+
+    "dogs/a.jpg" stays as it is. Dots in the rest of the name, where WebDataset would cut it, are
+    written "%2E", and "%" then is "%25"; "%-" at the end says that the extension is not the key's.
+    `key_of` takes that back; it knows such members by their owner.
+    """
+    check_key(key)
+    folder, slash, last = key.rpartition("/")
+    base, dot, extension = last.rpartition(".")
+    end = ""
+    if not base or not dot or extension.lower() not in IMAGES:
+        base, extension, end = last, _extension(data), _NO_SUFFIX
+    stem = folder + slash + base
+    if not end and "." not in base and not _META.match(stem + "." + extension):
+        return MemberName(stem, extension, b"")
+    base = base.replace("%", "%25").replace(".", "%2E")
+    stem = folder.replace("%", "%25") + slash + base
+    if _META.match(stem + "."):
+        stem = "%5F" + stem[1:]
+    return MemberName(stem + end, extension, OWNER)
+
+
+def key_of(stem: str, extension: str, owner: bytes) -> str:
+    """Return the key of an image's member: the opposite of `stem_of`."""
+    if owner != OWNER:
+        return f"{stem}.{extension}"
+    stem = _NUMBER.sub("", stem)
+    if stem.endswith(_NO_SUFFIX):
+        return unquote(stem[: -len(_NO_SUFFIX)])
+    return f"{unquote(stem)}.{extension}"
+
+
+class Names:
+    """The names in one tar, so that none comes twice.
+
+    WebDataset takes "a.jpg" and "a.png" for two files of one sample: the second becomes "a%~2.png".
+    """
+
+    def __init__(self) -> None:
+        self._taken: dict[str, tuple[str, bytes]] = {}
+
+    def __len__(self) -> int:
+        return len(self._taken)
+
+    def take(self, key: str, data: Buffer) -> MemberName:
+        """Find a name that is not taken, and take it; see `stem_of`."""
+        stem, extension, owner = stem_of(key, data)
+        escaped = stem if owner else stem.replace("%", "%25")
+        number = 1
+        while stem in self._taken:
+            if key_of(stem, *self._taken[stem]) == key:
+                raise ValueError(f"the key {key!r} is there already")
+            number += 1
+            stem, owner = f"{escaped}%~{number}", OWNER
+        self._taken[stem] = extension, owner
+        return MemberName(stem, extension, owner)
+
+    def add(self, member: Member) -> None:
+        """Take the name of a member that is there, as when going on with a tar."""
+        parts = split(member.name)
+        if parts is not None and parts[1].lower() in IMAGES:
+            self._taken[parts[0]] = parts[1], member.owner
+
+
+def _extension(data: Buffer) -> str:
+    """Return the extension of what the bytes are."""
+    name = sniff(data) if len(data) else "other"
+    extension = _SUFFIXES.get(name, name)
+    return extension if extension in IMAGES else "img"
+
+
+class WantedMembers(NamedTuple):
+    """Which members are wanted, as the caller says it."""
+
+    # extensions of the image, the first that is there; empty for any known one
+    image: tuple[str, ...] = ()
+    # the extension of the target; empty for the first of cls, json and txt that is
+    # there
+    target: str = ""
+
+
+class ImageSample(NamedTuple):
+    """A sample that has an image."""
+
+    stem: str
+    key: str
+    member: Member  # the image's
+    data: Buffer  # the image; empty unless it was asked for
+    target: Any
+    beside: Member | None  # the target's
+    beside_check: int  # the CRC-32 of its bytes
+
+
+def wanted_members(image: str | Sequence[str] | None, target: str | None) -> WantedMembers:
+    """Make a `WantedMembers` of the options ``image`` and ``target``, with or without dots."""
+    images = [image] if isinstance(image, str) else list(image or ())
+    return WantedMembers(
+        tuple(each.lower().lstrip(".") for each in images), (target or "").lower().lstrip(".")
+    )
+
+
+def samples(
+    source: Source, wanted: WantedMembers, *, with_data: bool
+) -> Iterator[ImageSample | str]:
+    """Go through the samples of a tar, with the stem alone of one that has no image.
+
+    The rules are WebDataset's (``group_by_keys`` in its ``tariterators.py``): files of a sample
+    follow one another, and extensions are compared in lower case.
+    """
+    sample: _Sample | None = None
+    targets = (wanted.target,) if wanted.target else _TARGETS
+    for member in members(source):
+        parts = split(member.name)
+        if parts is None:
+            continue
+        stem, extension = parts
+        if sample is None or stem != sample.stem:
+            if sample is not None:
+                yield sample.finished(wanted)
+            sample = _Sample(stem, source.location)
+        lower = extension.lower()
+        if lower in sample.seen:
+            raise StoreError(f"{source.location}: member {member.name!r} comes twice in its sample")
+        sample.seen.add(lower)
+        if lower in targets:
+            sample.targets[lower] = member, bytes(_member_data(source, member))
+        elif lower in wanted.image if wanted.image else lower.rpartition(".")[2] in IMAGES:
+            data = _member_data(source, member) if with_data else b""
+            sample.pictures[lower] = (extension, member, data)
+    if sample is not None:
+        yield sample.finished(wanted)
+
+
+class _Sample:
+    """What has been found of a sample."""
+
+    __slots__ = ("location", "pictures", "seen", "stem", "targets")
+
+    def __init__(self, stem: str, location: str) -> None:
+        self.stem = stem
+        self.location = location
+        self.seen: set[str] = set()
+        self.pictures: dict[str, tuple[str, Member, Buffer]] = {}
+        self.targets: dict[str, tuple[Member, bytes]] = {}
+
+    def finished(self, wanted: WantedMembers) -> ImageSample | str:
+        """Choose the image and the target."""
+        if not self.pictures:
+            return self.stem
+        extension, member, data = self.pictures[self._chosen(wanted)]
+        target, beside, check = None, None, 0
+        for name in (wanted.target,) if wanted.target else _TARGETS:
+            if name in self.targets:
+                beside, written = self.targets[name]
+                target, check = self._parsed(name, written), zlib.crc32(written)
+                break
+        key = relative(key_of(self.stem, extension, member.owner))
+        return ImageSample(self.stem, key, member, data, target, beside, check)
+
+    def _chosen(self, wanted: WantedMembers) -> str:
+        """Return the extension of the image."""
+        if len(self.pictures) == 1:
+            return next(iter(self.pictures))
+        if wanted.image:
+            return min(self.pictures, key=wanted.image.index)
+        plain = [extension for extension in self.pictures if "." not in extension]
+        if len(plain) == 1:  # "jpg" beside "mask.png"
+            return plain[0]
+        listed = ", ".join(self.pictures)
+        raise StoreError(
+            f"{self.location}: sample {self.stem!r} has more pictures than one ({listed}): "
+            f"say which by image={next(iter(self.pictures))!r}"
+        )
+
+    def _parsed(self, extension: str, data: bytes) -> Any:
+        """Read a target."""
+        try:
+            text = data.decode()
+            if extension in _NUMBERS:
+                return int(text)
+            if extension.rpartition(".")[2] == "json":
+                return from_json(text)
+        except (ValueError, RecursionError) as error:
+            raise StoreError(
+                f"{self.location}: the .{extension} of sample {self.stem!r} cannot be read "
+                f"({error}): say which is the target by target="
+            ) from error
+        return text
+
+
+def _member_data(source: Source, member: Member) -> Buffer:
+    data = source.take(member.size)
+    if len(data) < member.size:
+        raise StoreError(
+            f"{source.location}: member {member.name!r} is cut short: {len(data)} bytes of "
+            f"{member.size} are there"
+        )
+    return data

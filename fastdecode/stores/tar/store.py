@@ -1,0 +1,662 @@
+"""Tar shards as WebDataset names them: one, or several as one store."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import zlib
+from collections.abc import Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from fastdecode.errors import StoreError
+from fastdecode.files import open_regular
+from fastdecode.outages import ITEM_ERRORS, of_the_whole
+from fastdecode.stores._index import Index, IndexBuilder, header_of
+from fastdecode.stores._items import relative
+from fastdecode.stores._mmap import Mapped, exists, is_uri, local_path
+from fastdecode.stores.base import Store, in_order_of
+from fastdecode.stores.concat import AT_ONCE, Concatenated, Part
+from fastdecode.stores.locations import Manifest, manifest_of, shard_locations
+from fastdecode.stores.tar.format import FileSource, MappedSource, Readable, Source
+from fastdecode.stores.tar.names import WantedMembers, samples, wanted_members
+from fastdecode.types import Buffer
+
+__all__ = [
+    "SUFFIX",
+    "Sample",
+    "TarStore",
+    "index_tar",
+    "open_tar",
+    "stream_tar",
+    "summary",
+]
+
+
+_GAP = 1 << 16
+"""Bytes between two images that are rather read than asked about by another request."""
+
+_MOST_AT_ONCE = 4 << 20
+"""Bytes of one request for several images: long ones hold up the first of them."""
+
+SUFFIX = ".fdx"
+_COLUMNS = ("offset", "size", "head", "check")
+"""Where an image's bytes lie; and how long its headers before them are, and their CRC-32."""
+
+_LABELS = ("label", "label_check")
+"""Where the bytes of a target lie, 0 where there is none; and how many they are, times 2**32, and
+their CRC-32."""
+
+_VERSION = 1
+_LEAST_PER_ITEM = 8
+"""Bytes of an index that each item takes at least: those of one column."""
+
+_BUFFER = 1 << 20
+_WAY_OUT = "open it yourself, and pass the open file to stream_tar()"
+
+
+def open_tar(
+    location: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    index: str | os.PathLike[str] | None = None,
+    image: str | Sequence[str] | None = None,
+    target: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Store:
+    """Open one shard, or several as one store.
+
+    Parameters
+    ----------
+    location : path, URI or sequence of them
+        See `fastdecode.stores.locations.shard_locations`.
+    index : path or URI, optional
+        For one shard its index, for several the folder of their indexes, ``SHARD.tar.fdx``; by
+        default they are beside the shards.
+    image, target, storage_options : optional
+        See `TarStore`.
+
+    Returns
+    -------
+    Store
+
+    Raises
+    ------
+    OSError
+        If a shard is not there, or cannot be read.
+    StoreError
+        If a shard, an index or a manifest is damaged, or they do not belong together.
+    ValueError
+        If the shards have different classes.
+
+    Notes
+    -----
+    Where shards have indexes, only the beginning of each is read: hundreds open at once. Those
+    without are gone through, all headers of them.
+    """
+    shards = shard_locations(location, storage_options)
+    options: dict[str, Any] = {
+        "image": image,
+        "target": target,
+        "storage_options": storage_options,
+    }
+    if isinstance(location, (str, os.PathLike)):
+        name = os.fspath(location)
+        if shards == [name]:
+            return TarStore(name, index=index, **options)
+        manifest = manifest_of(name, storage_options)
+    else:
+        more = f" and {len(shards) - 1} more" if len(shards) > 1 else ""
+        name, manifest = shards[0] + more, None
+    folder = None if index is None else os.fspath(index).rstrip("/")
+
+    def part(number: int) -> Part | Store:
+        shard = shards[number]
+        beside = None if folder is None else f"{folder}/{shard.rpartition('/')[2]}{SUFFIX}"
+        again = partial(TarStore, shard, index=beside, **options)
+        return _part(shard, beside, again, options, _counted_by(manifest, number))
+
+    if any(map(is_uri, shards)):  # each is a request or two
+        with ThreadPoolExecutor(AT_ONCE) as threads:
+            parts = list(threads.map(part, range(len(shards))))
+    else:
+        parts = [part(number) for number in range(len(shards))]
+    return Concatenated(name, parts, "tar", unique=None if manifest is None else True)
+
+
+def _part(
+    shard: str,
+    beside: str | None,
+    again: partial[TarStore],
+    options: Mapping[str, Any],
+    told: tuple[int, Sequence[str]] | None,
+) -> Part | Store:
+    """Return a shard that is opened when it is needed, if it can be known beforehand how long."""
+    wanted = wanted_members(options["image"], options["target"])
+    if told is not None and wanted == WantedMembers():
+        return Part(shard, *told, again)
+    found = _index_of(shard, beside, wanted, options["storage_options"])
+    if found is None:
+        return again()  # which goes through it
+    if not is_uri(shard) and not Path(local_path(shard)).exists():
+        raise FileNotFoundError(f"{shard}: this shard is missing")
+    first = summary(found, options["storage_options"])
+    if is_uri(shard):  # nobody need look again whether it is there
+        again = partial(TarStore, shard, index=found, **options)
+    return Part(shard, first.items, first.classes, again)
+
+
+def _counted_by(manifest: Manifest | None, number: int) -> tuple[int, Sequence[str]] | None:
+    """Return what a manifest says of a shard."""
+    if manifest is None or manifest.items is None:
+        return None
+    return manifest.items[number], manifest.classes
+
+
+class TarStore(Store):
+    """One tar shard.
+
+    Parameters
+    ----------
+    location : str
+        Path or URI.
+    index : path or URI, optional
+        Its index; by default ``SHARD.tar.fdx`` beside it. A local shard without one is gone through
+        once, from header to header, and its data is not read.
+    image : str or sequence of str, optional
+        Extensions of the image, as in ``("jpg", "png")``: the first that a sample has. By default
+        any that is known as an image's, of which a sample must have one.
+    target : str, optional
+        The extension of the target: a whole number in cls, cls2, id, index and inx; JSON; else
+        text. By default cls, or else json, or else txt; None where there is none.
+    storage_options : mapping, optional
+        For the file system of a URI.
+
+    Raises
+    ------
+    OSError
+        If it cannot be read.
+    StoreError
+        If it or its index is damaged, or they do not belong together; or if it is behind a URI and
+        has no index.
+
+    Notes
+    -----
+    Files of one sample follow one another, and are called the same up to the first dot after the
+    last slash; samples without an image are left out. A key is the image's name. Where one comes
+    twice, the second one is "name~2.jpg".
+
+    Before each image its header is looked at, and compared with the index; and so are the bytes
+    of a target, in a local shard. Behind a URI, where that would be a request more, a shard whose
+    targets have been changed without any other change is not noticed.
+    """
+
+    kind = "tar"
+
+    def __init__(
+        self,
+        location: str | os.PathLike[str],
+        *,
+        index: str | os.PathLike[str] | None = None,
+        image: str | Sequence[str] | None = None,
+        target: str | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(os.fspath(location))
+        self._wanted = wanted_members(image, target)
+        self._storage_options = dict(storage_options or {})
+        self._index_at = _index_of(self.location, index, self._wanted, storage_options)
+        self._index: Index | None = None
+        if self._index_at is None:
+            if is_uri(self.location):
+                raise self._without_index()
+            builder, about = _scanned(self.location, self._wanted)
+            self._index = Index(builder.to_bytes(about), self.location + SUFFIX)
+        self.classes = self._indexed().classes
+        self._handle()  # so that one that is missing or cut is told now
+
+    def _without_index(self) -> Exception:
+        """Return the error for a shard behind a URI that has no index, or is not there at all."""
+        if not exists(self.location, self._storage_options):
+            return FileNotFoundError(errno.ENOENT, "this shard is missing", self.location)
+        name = self.location.rpartition("/")[2] + SUFFIX
+        return StoreError(
+            f"{self.location} has no index {SUFFIX} beside it{self._other_index()}, without which "
+            "nothing is found in a shard that is not local: make one by `python -m fastdecode "
+            f"index --to FOLDER {self.location}`, or fastdecode.stores.tar.index_tar(LOCATION, "
+            f"index=FILE), and open the shard with index=FOLDER/{name}, or put it beside it; or "
+            "read it from its beginning by fastdecode.stores.tar.stream_tar"
+        )
+
+    def _other_index(self) -> str:
+        """Say of what members the index is that is there, if one is."""
+        if not exists(self.location + SUFFIX, self._storage_options):
+            return ""
+        made = _made_for(summary(self.location + SUFFIX, self._storage_options).about)
+        return (
+            f" for image={list(self._wanted.image)} and target={self._wanted.target!r}, but one "
+            f"for image={list(made.image)} and target={made.target!r}"
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What has been found out by going through the shard goes along; a file is mapped again.
+        state = super().__getstate__()
+        return state if self._index_at is None else {**state, "_index": None}
+
+    def __len__(self) -> int:
+        return len(self._indexed())
+
+    def key(self, index: int) -> str:
+        """Return the image's name in the shard."""
+        self._check(index)
+        return relative(self._indexed().key(index))
+
+    def target(self, index: int) -> Any:
+        """Return the number, the object or the text beside the image; None if there is none."""
+        self._check(index)
+        found = self._indexed()
+        if not self._closed and not is_uri(self.location) and found.has(_LABELS[0]):
+            self._compare(found, index)
+        return found.target(index)
+
+    def _compare(self, found: Index, index: int) -> None:
+        """Make sure that a target's member is still what it was when the index was made."""
+        found.check(index)
+        place, told = (found[name].item(index) for name in _LABELS)
+        if not place:
+            return
+        file = self._handle()[0]
+        try:
+            same = zlib.crc32(file.read(place, told >> 32)) == told & 0xFFFFFFFF
+        except StoreError as error:
+            raise self._damaged(index, str(error)) from error
+        if not same:
+            raise self._damaged(
+                index,
+                f"at byte {place} there is another target than when its index was made: the shard "
+                f"is damaged, or has been written anew; if it is whole, {_remedy(self.location)}",
+            )
+
+    def _indexed(self) -> Index:
+        if self._index is None:
+            with self._lock:  # one thread loads it, and the others wait
+                return self._loaded()
+        return self._index
+
+    def _loaded(self) -> Index:
+        if self._index is None:
+            if self._index_at is None:
+                raise StoreError(f"{self.location}: its index is lost")
+            try:
+                self._index = _load_index(self._index_at, self._storage_options)
+            except ITEM_ERRORS as error:
+                of_the_whole(error)
+                raise
+        return self._index
+
+    def _open(self) -> Any:
+        index = self._loaded()
+        file = Mapped(self.location, self._storage_options)
+        told = index.about.get("shard_size")
+        if file.size != told:
+            raise StoreError(
+                f"{self.location} has {file.size} bytes, but its index is of a shard of {told}: "
+                f"{_first_lost(index, file.size)}if it is whole, {_remedy(self.location)}"
+            )
+        return file, index, *(index[name] for name in _COLUMNS)
+
+    def groups(self, indices: Sequence[int]) -> list[list[int]]:
+        """Part items of a shard behind a URI into those that lie near each other."""
+        opened = self._handle()
+        if opened[0].is_local:
+            return super().groups(indices)
+        spans = sorted((*self._span(opened, index), index) for index in indices)
+        found: list[list[int]] = []
+        begin = end = 0
+        for start, size, index in spans:
+            if not found or start - end > _GAP or max(end, start + size) - begin > _MOST_AT_ONCE:
+                found.append([])
+                begin = end = start
+            found[-1].append(index)
+            end = max(end, start + size)
+        return in_order_of(indices, found)
+
+    def read_group(self, indices: Sequence[int]) -> list[Buffer | str | Exception]:
+        """Read items by one range, and compare each with the index as `read` does."""
+        if len(indices) == 1:
+            return super().read_group(indices)
+        opened = self._handle()
+        spans = [self._span(opened, index) for index in indices]
+        begin = min(start for start, _ in spans)
+        end = max(start + size for start, size in spans)
+        try:
+            data = memoryview(opened[0].read(begin, end - begin))
+        except StoreError:  # of an item that does not lie in the file: each says what of it is so
+            return super().read_group(indices)
+        found: list[Buffer | str | Exception] = []
+        for index, (start, size) in zip(indices, spans, strict=True):
+            try:
+                # A copy: else a view of one image would keep the bytes of all.
+                one = memoryview(bytes(data[start - begin : start - begin + size]))
+                found.append(self._checked(opened, index, one))
+            except StoreError as error:
+                found.append(error)
+        return found
+
+    def _span(self, opened: Any, index: int) -> tuple[int, int]:
+        """Return where an image and its headers begin in the shard, and how long they are."""
+        _, known, offsets, sizes, heads, _ = opened
+        known.check(index)
+        # item(): numbers of Python, which neither overflow nor are slow.
+        head: int = heads.item(index)
+        return offsets.item(index) - head, head + sizes.item(index)
+
+    def _read(self, opened: Any, index: int) -> Buffer:
+        file = opened[0]
+        start, size = self._span(opened, index)
+        try:
+            data = memoryview(file.read(start, size))
+        except StoreError as error:
+            raise self._damaged(index, str(error)) from error
+        file.will_need(start, size)
+        return self._checked(opened, index, data)
+
+    def _checked(self, opened: Any, index: int, data: memoryview) -> Buffer:
+        """Return the image behind its headers, which must be those that the index knows."""
+        head = opened[4].item(index)
+        if zlib.crc32(data[:head]) != opened[5].item(index):
+            start = opened[2].item(index) - head
+            raise self._damaged(
+                index,
+                f"at byte {start} there is another member than its index says: the shard is "
+                f"damaged, or the index is not of it; if it is whole, {_remedy(self.location)}",
+            )
+        return data[head:]
+
+    def _close(self, opened: Any) -> None:
+        opened[0].close()
+
+
+def _index_of(
+    shard: str,
+    index: str | os.PathLike[str] | None,
+    wanted: WantedMembers,
+    storage_options: Mapping[str, Any] | None,
+) -> str | None:
+    """Find the index of a shard; None if there is none, or none that was made for such members."""
+    where = shard + SUFFIX if index is None else os.fspath(index)
+    if index is None and not exists(where, storage_options):
+        return None
+    if wanted == WantedMembers():
+        return where
+    made = _made_for(summary(where, storage_options).about)
+    if made == wanted:
+        return where
+    if index is None:
+        return None
+    raise ValueError(
+        f"{where} was made for image={list(made.image)} and target={made.target!r}, not "
+        f"image={list(wanted.image)} and target={wanted.target!r}: make another by index_tar"
+    )
+
+
+def _first_lost(index: Index, size: int) -> str:
+    """Name the first item that is not all there."""
+    ends = index["offset"] + index["size"]
+    cut = (ends > size).nonzero()[0]
+    if not len(cut):
+        return ""
+    first = int(cut[0])
+    return f"item {first} ({index.key(first)}) and {len(cut) - 1} more are cut off; "
+
+
+class Summary(NamedTuple):
+    """What an index says first."""
+
+    items: int
+    classes: list[str]
+    about: dict[str, Any]
+
+
+def index_tar(
+    location: str | os.PathLike[str],
+    *,
+    index: str | os.PathLike[str] | None = None,
+    classes: Sequence[str] | None = None,
+    image: str | Sequence[str] | None = None,
+    target: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Index:
+    """Make the index of a shard.
+
+    Parameters
+    ----------
+    location : path or URI
+        A shard behind a URI is read once, from its beginning to its end.
+    index : path, optional
+        Where to write it; by default beside the shard, which therefore is local.
+    classes : sequence of str, optional
+        Names of the classes; by default those of the index that is there.
+    image, target : optional
+        See `TarStore`.
+    storage_options : mapping, optional
+        For a URI.
+
+    Returns
+    -------
+    Index
+
+    Raises
+    ------
+    OSError
+        If the shard cannot be read, or the index not written.
+    StoreError
+        If the shard is no tar, or damaged.
+    ValueError
+        If the shard is behind a URI, and nothing says where to write.
+
+    Examples
+    --------
+    >>> index_tar("train-00000.tar")  # doctest: +SKIP
+    """
+    where = os.fspath(location)
+    if index is None and is_uri(where):
+        raise ValueError(f"{where} is not local: say by index= where to write the index")
+    path = Path(local_path(where) + SUFFIX if index is None else index)
+    if classes is None:
+        classes = _classes_at(path)
+    builder, about = _scanned(where, wanted_members(image, target), storage_options, classes)
+    builder.write(path, about)
+    return Index.load(path)
+
+
+def _scanned(
+    location: str,
+    wanted: WantedMembers,
+    storage_options: Mapping[str, Any] | None = None,
+    classes: Sequence[str] = (),
+) -> tuple[IndexBuilder, dict[str, Any]]:
+    """Go through a shard's headers, and note what is where."""
+    if not is_uri(location):
+        file = Mapped(location)
+        builder = _built(MappedSource(file), wanted, classes)
+        return builder, _about(file.size, wanted)
+    from fastdecode.stores._remote import open_stream
+
+    with open_stream(location, storage_options) as stream:
+        source = FileSource(stream, location)
+        builder = _built(source, wanted, classes)
+        while source.take(1 << 20):
+            pass  # what follows the end counts, too
+    return builder, _about(source.position, wanted)
+
+
+def _load_index(path: str, storage_options: Mapping[str, Any] | None = None) -> Index:
+    """Open the index of a shard: a local one is mapped, one behind a URI is read."""
+    if is_uri(path):
+        file = Mapped(path, storage_options)
+        index = Index(bytes(file.read(0, file.size)), path)
+    else:
+        index = Index.load(local_path(path))
+    if index.about.get("kind") != "tar" or not all(map(index.has, _COLUMNS)):
+        raise StoreError(f"{path} is no index of a tar shard: remove it, and {_remedy('SHARD')}")
+    return index
+
+
+def summary(path: str, storage_options: Mapping[str, Any] | None = None) -> Summary:
+    """Read the beginning of an index, without its columns."""
+    file = Mapped(path, storage_options)
+    header = header_of(file.read, file.size, path)
+    try:
+        count, classes = int(header["count"]), [str(name) for name in header["classes"]]
+        about = dict(header["about"])
+    except (KeyError, OverflowError, TypeError, ValueError) as error:
+        raise StoreError(f"{path} is no index of a tar shard: {_remedy('SHARD')}") from error
+    if not 0 <= count * _LEAST_PER_ITEM <= file.size:
+        raise StoreError(f"{path} cannot hold {count} items: {_remedy('SHARD')}")
+    return Summary(count, classes, about)
+
+
+def _made_for(about: Mapping[str, Any]) -> WantedMembers:
+    """Return which members an index was made for, by what it says of itself."""
+    return WantedMembers(tuple(about.get("image") or ()), str(about.get("target") or ""))
+
+
+def _remedy(shard: str) -> str:
+    """Say how an index is made."""
+    return f"make the index by `python -m fastdecode index {shard}`"
+
+
+def _built(source: Source, wanted: WantedMembers, classes: Sequence[str]) -> IndexBuilder:
+    builder = IndexBuilder(classes, (*_COLUMNS, *_LABELS))
+    pictures: dict[int, int] = {}  # a stem's hash, and how often it came
+    others: set[int] = set()
+    for sample in samples(source, wanted, with_data=False):
+        stem = sample if isinstance(sample, str) else sample.stem
+        name = hash(stem)  # a tenth of the memory that the names take
+        if isinstance(sample, str):
+            others.add(name)
+        else:
+            times = pictures[name] = pictures.get(name, 0) + 1
+            member, beside = sample.member, sample.beside
+            key = sample.key if times == 1 else _again(sample.key, times)
+            builder.add(
+                key,
+                sample.target,
+                offset=member.offset,
+                size=member.size,
+                head=member.head,
+                check=member.check,
+                label=0 if beside is None else beside.offset,
+                label_check=0 if beside is None else beside.size << 32 | sample.beside_check,
+            )
+        if others and name in others and name in pictures:
+            raise StoreError(
+                f"{source.location}: the files of sample {stem!r} do not follow one another, so "
+                "that its target would be lost: make the tar with --sort=name"
+            )
+    if others and not pictures:
+        named = ", ".join(wanted.image) or "the extension of a picture"
+        raise StoreError(
+            f"{source.location}: none of its {len(others)} samples has a file with {named}: "
+            "say which it is by image="
+        )
+    return builder
+
+
+def _again(key: str, times: int) -> str:
+    """Make a key unique that a shard has several times."""
+    stem, _, extension = key.rpartition(".")
+    return f"{stem}~{times}.{extension}"
+
+
+def _about(size: int, wanted: WantedMembers) -> dict[str, Any]:
+    return {
+        "kind": "tar",
+        "version": _VERSION,
+        "shard_size": size,
+        "image": list(wanted.image),
+        "target": wanted.target,
+    }
+
+
+def _classes_at(path: Path) -> list[str]:
+    """Return the classes of an index that is there; none if it is damaged, or nothing is."""
+    try:
+        return summary(str(path)).classes
+    except (FileNotFoundError, StoreError):
+        return []
+
+
+class Sample(NamedTuple):
+    """An image, as a store would give it."""
+
+    key: str
+    data: Buffer
+    target: Any
+
+
+def stream_tar(
+    location: str | os.PathLike[str] | Readable,
+    *,
+    image: str | Sequence[str] | None = None,
+    target: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Generator[Sample, None, None]:
+    """Go through the images of one shard.
+
+    Parameters
+    ----------
+    location : path, URI or file
+        What has ``read`` is read as it is, a pipe or a decompressed stream too, and not closed. By
+        its name only a regular file is opened.
+    image, target : optional
+        See `TarStore`.
+    storage_options : mapping, optional
+        For the file system of a URI.
+
+    Yields
+    ------
+    Sample
+        Those that `TarStore` has, in its order. A key that comes again is not changed here.
+
+    Raises
+    ------
+    OSError
+        If it cannot be read.
+    StoreError
+        If it is no tar, or damaged, or cut short; the message names the last member before that.
+
+    Examples
+    --------
+    >>> for key, data, target in stream_tar("train-00000.tar"):  # doctest: +SKIP
+    ...     image = decode(data)
+    """
+    wanted = wanted_members(image, target)
+    file, location, own = _opened_stream(location, storage_options)
+    try:
+        for sample in samples(FileSource(file, location), wanted, with_data=True):
+            if not isinstance(sample, str):
+                yield Sample(sample.key, sample.data, sample.target)
+    finally:
+        if own is not None:
+            own.close()
+
+
+def _opened_stream(
+    location: str | os.PathLike[str] | Readable, storage_options: Mapping[str, Any] | None
+) -> tuple[Readable, str, BinaryIO | None]:
+    """Open a shard unless it is; return what errors call it, too, and what is to be closed."""
+    if not isinstance(location, (str, os.PathLike)):
+        return location, str(getattr(location, "name", "the stream")), None
+    where = os.fspath(location)
+    if is_uri(where):
+        from fastdecode.stores._remote import open_stream
+
+        file = open_stream(where, storage_options)
+    else:
+        # A buffer of this size: the next header and small files come along.
+        file = io.BufferedReader(open_regular(local_path(where), way_out=_WAY_OUT), _BUFFER)
+    return file, where, file

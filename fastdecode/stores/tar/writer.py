@@ -1,0 +1,116 @@
+"""Writing tar shards: the same bytes for the same images, whoever writes them, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from fastdecode.stores._items import as_json, plain
+from fastdecode.stores.base import Writer
+from fastdecode.stores.tar.format import END, FileSource, make_header, members, padded
+from fastdecode.stores.tar.names import Names, stem_of
+from fastdecode.stores.tar.store import SUFFIX, index_tar
+
+if TYPE_CHECKING:
+    from fastdecode.types import Buffer
+
+__all__ = ["END", "TarWriter", "append_members", "names_in"]
+
+
+class TarWriter(Writer):
+    """Writes a tar shard as WebDataset reads it, and its index.
+
+    Parameters
+    ----------
+    location : str
+        Where it is to be, ``train.tar``; the index becomes ``train.tar.fdx``.
+    classes : sequence of str
+        Kept in the index.
+    fsync : bool
+        Wait at the end until the disk has all, so that a power cut takes nothing away.
+
+    Notes
+    -----
+    An image is the member ``KEY``; its target is ``.cls`` beside it for a whole number, ``.txt``
+    for a text, ``.json`` for anything else. For keys that WebDataset would cut or mix up see
+    `fastdecode.stores.tar.names`: the store gives them back as they were.
+    """
+
+    kind = "tar"
+
+    def __init__(self, location: str, classes: Sequence[str] = (), *, fsync: bool = True) -> None:
+        super().__init__(location, classes)
+        self._fsync = fsync
+        self._keys = None
+        self._names = Names()
+        self._final.parent.mkdir(parents=True, exist_ok=True)
+        self._file = self._partial.open("xb")
+
+    def _append(self, key: str, data: memoryview, target: Any) -> None:
+        append_members(self._file, key, data, target, self._names)
+
+    def _finish(self) -> None:
+        self._file.write(END)
+        self._file.close()
+
+    def _let_go(self) -> None:
+        self._file.close()
+
+    def _settle(self) -> None:
+        self._refuse_what_is_there()
+        # The index first: one without a shard does no harm, a shard with an old one would.
+        index = self._final.with_name(self._final.name + SUFFIX)
+        index_tar(self._partial, index=index, classes=self.classes)
+        super()._settle()
+
+    def _flush(self) -> None:
+        if self._fsync:
+            super()._flush()
+
+
+def append_members(
+    file: BinaryIO, key: str, data: Buffer, target: Any = None, names: Names | None = None
+) -> tuple[int, int]:
+    """Append an image and its target to a tar, and return where the image's bytes lie.
+
+    The file is at a multiple of 512 bytes; its end (`END`) is the caller's to write. Without
+    `names`, nobody looks whether the key's is taken. After a ValueError, of the key or the target,
+    nothing is written.
+    """
+    beside = _beside(target)
+    data = memoryview(data).cast("B")
+    stem, extension, owner = stem_of(key, data) if names is None else names.take(key, data)
+    header = make_header(f"{stem}.{extension}".encode(), len(data), owner)
+    offset = file.tell() + len(header)
+    file.write(header)
+    file.write(data)
+    file.write(bytes(padded(len(data)) - len(data)))
+    if beside is not None:
+        suffix, text = beside
+        file.write(make_header(f"{stem}.{suffix}".encode(), len(text), owner))
+        file.write(text)
+        file.write(bytes(padded(len(text)) - len(text)))
+    return offset, len(data)
+
+
+def names_in(file: BinaryIO, location: str) -> Names:
+    """Return the names in a tar that is still to be gone on with.
+
+    The file is at its beginning, and afterwards where the members end; it may lack its end.
+    """
+    names = Names()
+    for member in members(FileSource(file, location), ended=False):
+        names.add(member)
+    return names
+
+
+def _beside(target: Any) -> tuple[str, bytes] | None:
+    """Return the extension and the bytes of a target's member."""
+    target = plain(target)
+    if target is None:
+        return None
+    if type(target) is int:
+        return "cls", b"%d" % target
+    if isinstance(target, str):
+        return "txt", target.encode()
+    return "json", as_json(target)
