@@ -16,8 +16,8 @@ from packed import KINDS, make_source, sums
 from fastdecode import BackendUnavailable, decode, probe
 from fastdecode.native import library
 from fastdecode.packing import BadItems, pack
-from fastdecode.packing.options import as_bytes
-from fastdecode.packing.place import kind_for
+from fastdecode.packing._output import kind_for
+from fastdecode.packing._pack_command import as_bytes
 from fastdecode.stores import create_store, open_store
 from fastdecode.testing import encode, picture
 
@@ -51,9 +51,9 @@ def test_the_result_does_not_depend_on_threads(tmp_path: Path, kind: str) -> Non
     if needed:
         pytest.importorskip(needed)
     source = make_source(tmp_path / "source")
-    for workers in (1, 5):
-        (tmp_path / str(workers)).mkdir()
-        pack(source, tmp_path / str(workers) / name, workers=workers, max_side=32)
+    for threads in (1, 5):
+        (tmp_path / str(threads)).mkdir()
+        pack(source, tmp_path / str(threads) / name, threads=threads, max_side=32)
 
     assert sums(tmp_path / "1") == sums(tmp_path / "5")
 
@@ -188,7 +188,7 @@ def test_reindexing(tmp_path: Path) -> None:
     odd = CORPUS / "jpeg_kinds" / "jpeg_decoder__extraneous-data.jpg"
     (source / "dogs" / "odd.jpg").write_bytes(odd.read_bytes())
 
-    packed = pack(source, tmp_path / "out.tar", reindex=True)
+    packed = pack(source, tmp_path / "out.tar", restart_markers=True)
 
     assert packed.notes == {"reindexed": 6, "not reindexed": 1}
     with open_store(source) as before, open_store(tmp_path / "out.tar") as after:
@@ -206,11 +206,11 @@ def test_reindexing_needs_the_core(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(library, "lib", None)
 
     with pytest.raises(BackendUnavailable):
-        pack(make_source(tmp_path / "source"), tmp_path / "out.tar", reindex=True)
+        pack(make_source(tmp_path / "source"), tmp_path / "out.tar", restart_markers=True)
     monkeypatch.undo()
     monkeypatch.setenv("FASTDECODE_DISABLE", "native")
     with pytest.raises(BackendUnavailable):
-        pack(tmp_path / "source", tmp_path / "new" / "out.tar", reindex=True)
+        pack(tmp_path / "source", tmp_path / "new" / "out.tar", restart_markers=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["source"]
 
 
@@ -222,7 +222,7 @@ def test_reindexing_needs_the_core(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ("out.tar", {"max_side": 0}, "max_side"),
         ("out.tar", {"quality": 101}, "quality"),
         ("out.tar", {"shard_size": 0}, "shard_size"),
-        ("out.tar", {"workers": 0}, "workers"),
+        ("out.tar", {"threads": 0}, "threads"),
         ("source/out.tar", {}, "lies inside"),
         ("out", {"kind": "zip"}, "no kind of store 'zip'"),
         ("out.lmdb", {"kind": "tar"}, "could open it as a tar store"),

@@ -10,9 +10,9 @@ import pytest
 from packed import KINDS, make_source, sums
 
 from fastdecode import StoreError
-from fastdecode.packing import BadItems, chunk, finish, pack
-from fastdecode.packing.place import Place
-from fastdecode.packing.results import Refused
+from fastdecode.packing import BadItems, _pack, pack
+from fastdecode.packing._lock import Refused
+from fastdecode.packing._output import Place
 from fastdecode.stores import create_store, open_store
 from fastdecode.testing import encode, picture
 
@@ -20,7 +20,7 @@ from fastdecode.testing import encode, picture
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Write every item down on its own."""
-    monkeypatch.setattr(chunk, "EVERY_S", 0)
+    monkeypatch.setattr(_pack, "EVERY_S", 0)
 
 
 class _Stop(Exception):
@@ -83,9 +83,9 @@ def test_a_picture_that_has_changed(tmp_path: Path) -> None:
         pack(source, tmp_path / "out.tar")
     (source / "cats" / "0.jpg").write_bytes(encode(picture(99, 12)))
 
-    with pytest.raises(Refused, match=r"cats/0\.jpg\) has changed since.*--restart"):
+    with pytest.raises(Refused, match=r"cats/0\.jpg\) has changed since.*--start-over"):
         pack(source, tmp_path / "out.tar", skip_bad=True)
-    assert pack(source, tmp_path / "out.tar", skip_bad=True, restart=True).items == 8
+    assert pack(source, tmp_path / "out.tar", skip_bad=True, start_over=True).items == 8
 
 
 def test_shards_that_have_changed(tmp_path: Path) -> None:
@@ -146,27 +146,27 @@ def test_beginning_again_after_half_of_the_renamings(
     before = sums(tmp_path)
 
     with pytest.raises(FileExistsError, match=r"out-00007\.tar\.fdx"):
-        pack(source, target, shard_size=8192, restart=True)
+        pack(source, target, shard_size=8192, start_over=True)
     assert sums(tmp_path) == before
     mine.unlink()
-    assert pack(source, target, restart=True).resumed == 0
+    assert pack(source, target, start_over=True).resumed == 0
     assert not list(tmp_path.glob("out-*"))
 
 
 def test_a_whole_pack_is_not_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stopped while it tidied up, a pack is whole: `restart` leaves it."""
+    """Stopped while it tidied up, a pack is whole: `start_over` leaves it."""
     source, target = make_source(tmp_path / "source"), tmp_path / "out.tar"
 
     def stopped(_place: Place) -> None:
         raise _Stop
 
     with monkeypatch.context() as patch:
-        patch.setattr(finish, "remove", stopped)
+        patch.setattr(Place, "remove", stopped)
         with pytest.raises(_Stop):
             pack(source, target)
 
     with pytest.raises(FileExistsError, match="is whole"):
-        pack(source, target, restart=True)
+        pack(source, target, start_over=True)
     assert target.exists()
     assert not list(tmp_path.glob(".*"))
 
@@ -177,9 +177,9 @@ def test_a_list_of_somebody_else(tmp_path: Path) -> None:
     mine = tmp_path / "out.tar.bad.csv"
     mine.write_text("mine")
 
-    for restart in (False, True):
+    for start_over in (False, True):
         with pytest.raises(FileExistsError, match=r"bad\.csv is there already"):
-            pack(source, tmp_path / "out.tar", restart=restart)
+            pack(source, tmp_path / "out.tar", start_over=start_over)
         assert mine.read_text() == "mine"
 
 

@@ -11,9 +11,9 @@ import pytest
 from packed import make_source
 from PIL import Image
 
-from fastdecode.packing import check_command, pack, progress
-from fastdecode.packing.ends import faults
-from fastdecode.packing.work import Work
+from fastdecode.packing import _check_command, _terminal, pack
+from fastdecode.packing._container_checks import faults
+from fastdecode.packing._rewrite import Work
 from fastdecode.stores import create_store
 from fastdecode.testing import encode, picture
 
@@ -68,7 +68,7 @@ def test_they_are_odd(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     (tmp_path / "in" / "a.gif").write_bytes(_gif()[:-1])
     (tmp_path / "in" / "b.gif").write_bytes(_gif())
 
-    assert check_command.main([str(tmp_path / "in")]) == 0
+    assert _check_command.main([str(tmp_path / "in")]) == 0
     out = capsys.readouterr().out
     assert "a.gif: it is cut short" in out
     assert "b.gif" not in out
@@ -81,7 +81,7 @@ def test_nothing_to_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         pass
 
     for name in ("a.rec", "b.tar"):
-        assert check_command.main([str(tmp_path / name)]) == 2
+        assert _check_command.main([str(tmp_path / name)]) == 2
         assert capsys.readouterr().err
 
 
@@ -89,7 +89,7 @@ def test_no_chatter(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Warnings of Python's libraries do not come between the lines."""
-    from fastdecode.packing import pack_command
+    from fastdecode.packing import _pack_command
 
     work = Work.__call__
 
@@ -100,7 +100,7 @@ def test_no_chatter(
     monkeypatch.setattr(Work, "__call__", warning)
     source = make_source(tmp_path / "source")
 
-    assert pack_command.main([str(source), str(tmp_path / "out.tar")]) == 0
+    assert _pack_command.main([str(source), str(tmp_path / "out.tar")]) == 0
     assert "unhappy" not in capsys.readouterr().err
 
 
@@ -108,11 +108,11 @@ def test_an_error_after_the_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without rich, on a terminal, an error begins on a line of its own."""
-    monkeypatch.setattr(progress, "_HAS_RICH", False)
+    monkeypatch.setattr(_terminal, "_HAS_RICH", False)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
 
     def failing() -> None:
-        with progress.progress() as notify:
+        with _terminal.progress() as notify:
             notify("packing", 1, 2)
             pack(tmp_path / "none", tmp_path / "out.tar")
 

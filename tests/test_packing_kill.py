@@ -23,8 +23,8 @@ _ROOT = str(Path(fastdecode.__file__).parents[1])
 # before or after it: these are the moments on which going on depends.
 _KILLED = """
 import os, signal, sys
-from fastdecode.packing import chunk, pack
-chunk.EVERY_S = 0
+from fastdecode.packing import _pack, pack
+_pack.EVERY_S = 0
 left, after = int(sys.argv[3]), sys.argv[4] == "after"
 whole = os.fsync
 def fsync(handle):
@@ -36,7 +36,7 @@ def fsync(handle):
     if left == 0:
         os.kill(os.getpid(), signal.SIGKILL)
 os.fsync = fsync
-pack(sys.argv[1], sys.argv[2], workers=2, max_side=32, skip_bad=True)
+pack(sys.argv[1], sys.argv[2], threads=2, max_side=32, skip_bad=True)
 """
 
 
@@ -80,15 +80,15 @@ def test_control_c(tmp_path: Path) -> None:
     source = make_source(tmp_path / "source")
     code = (
         "import os, signal, sys\n"
-        "from fastdecode.packing import chunk, job, pack_command\n"
-        "chunk.EVERY_S = 0\n"
-        "take = chunk.Chunk.take\n"
+        "from fastdecode.packing import _pack, _pack_command\n"
+        "_pack.EVERY_S = 0\n"
+        "take = _pack.Chunk.take\n"
         "def stopped(self, outcome):\n"
         "    take(self, outcome)\n"
         "    if outcome.key == 'cats/2.jpg':\n"
         "        os.kill(os.getpid(), signal.SIGINT)\n"
-        "chunk.Chunk.take = stopped\n"
-        "sys.exit(pack_command.main(sys.argv[1:]))\n"
+        "_pack.Chunk.take = stopped\n"
+        "sys.exit(_pack_command.main(sys.argv[1:]))\n"
     )
     done = _run(code, source, tmp_path / "out.tar")
 
@@ -108,11 +108,11 @@ def test_a_full_disk(tmp_path: Path, kind: str, room: int) -> None:
     source = make_source(tmp_path / "source")
     code = (
         "import resource, signal, sys\n"
-        "from fastdecode.packing import chunk, pack_command\n"
-        "chunk.EVERY_S = 0\n"
+        "from fastdecode.packing import _pack, _pack_command\n"
+        "_pack.EVERY_S = 0\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM, resource.RLIM_INFINITY))\n"
-        "sys.exit(pack_command.main(sys.argv[1:]))\n"
+        "sys.exit(_pack_command.main(sys.argv[1:]))\n"
     )
     done = _run(code.replace("ROOM", str(room)), source, tmp_path / name)
 

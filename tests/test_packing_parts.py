@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from fastdecode.packing.journal import Journal
-from fastdecode.packing.lock import Lock, Locked
-from fastdecode.packing.members import Members
-from fastdecode.packing.ordered import in_order
-from fastdecode.packing.spool import PLAIN, Spool, part
-from fastdecode.packing.tables import brief, say, shown, table
+from fastdecode.packing._journal import Journal
+from fastdecode.packing._lock import Lock, Locked
+from fastdecode.packing._spool import PLAIN, Members, Spool, part
+from fastdecode.packing._terminal import brief, say, shown, table
+from fastdecode.packing._verify import in_order
 from fastdecode.stores import open_store
 from fastdecode.testing import encode, picture
 

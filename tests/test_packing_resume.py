@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 from packed import make_source, sums
 
-from fastdecode.packing import chunk, finish, pack
-from fastdecode.packing.job import Work
-from fastdecode.packing.lock import Lock, Locked
-from fastdecode.packing.results import Refused
-from fastdecode.packing.work import Outcome
-from fastdecode.stores.files import FileStore
+from fastdecode.packing import _pack, pack
+from fastdecode.packing._lock import Lock, Locked, Refused
+from fastdecode.packing._output import Place
+from fastdecode.packing._pack import Work
+from fastdecode.packing._rewrite import Outcome
+from fastdecode.stores.folder import FileStore
 
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Write every item down on its own."""
-    monkeypatch.setattr(chunk, "EVERY_S", 0)
+    monkeypatch.setattr(_pack, "EVERY_S", 0)
 
 
 class _Stop(Exception):
@@ -57,9 +57,9 @@ def test_other_options(
     source, target = make_source(tmp_path / "source"), tmp_path / "out.tar"
     _stopped(monkeypatch, source, target)
 
-    with pytest.raises(Refused, match=f"{said}.*--restart"):
+    with pytest.raises(Refused, match=f"{said}.*--start-over"):
         pack(source, target, **options)
-    assert pack(source, target, restart=True, **options).resumed == 0
+    assert pack(source, target, start_over=True, **options).resumed == 0
     assert not list(tmp_path.glob(".*"))
 
 
@@ -85,7 +85,7 @@ def test_a_source_that_changes_meanwhile(tmp_path: Path, monkeypatch: pytest.Mon
         return work(self, index)
 
     monkeypatch.setattr(Work, "__call__", touched)
-    with pytest.raises(Refused, match=r"has changed meanwhile.*--restart"):
+    with pytest.raises(Refused, match=r"has changed meanwhile.*--start-over"):
         pack(tmp_path / "in.tar", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -138,12 +138,12 @@ def test_a_spool_that_was_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     data[100] ^= 1
     spool.write_bytes(data)
 
-    with pytest.raises(OSError, match=r"not those that were written.*--restart"):
+    with pytest.raises(OSError, match=r"not those that were written.*--start-over"):
         pack(source, target)
     spool.write_bytes(b"")
-    with pytest.raises(OSError, match=r"has become shorter.*--restart"):
+    with pytest.raises(OSError, match=r"has become shorter.*--start-over"):
         pack(source, target)
-    assert pack(source, target, restart=True).items == 8
+    assert pack(source, target, start_over=True).items == 8
 
 
 def test_what_cannot_be_read_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,7 +186,7 @@ def test_it_is_finished_only_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         raise _Stop
 
     with monkeypatch.context() as patch:
-        patch.setattr(finish, "remove", stopped)
+        patch.setattr(Place, "remove", stopped)
         with pytest.raises(_Stop):
             pack(source, target)
     before = sums(tmp_path)["out.tar"]

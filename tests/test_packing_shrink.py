@@ -13,8 +13,7 @@ from PIL import Image, ImageCms
 
 from fastdecode import DecodeError, decode, probe
 from fastdecode.packing import pack
-from fastdecode.packing.names import Names
-from fastdecode.packing.shrink import Shrunk, can_shrink, shrink, smaller_size
+from fastdecode.packing._rewrite import Names, Shrunk, can_shrink, shrink, smaller_size
 from fastdecode.stores import open_store
 from fastdecode.testing import picture
 

@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 from packed import make_source, sums
 
-from fastdecode.packing import chunk, job, lock, pack
-from fastdecode.packing.lock import Lock, Locked
-from fastdecode.packing.results import Refused
-from fastdecode.packing.work import Work
+from fastdecode.packing import _lock, _pack, pack
+from fastdecode.packing._lock import Lock, Locked, Refused
+from fastdecode.packing._rewrite import Work
 
 if not hasattr(os, "geteuid"):
     pytest.skip("needs links and owners", allow_module_level=True)
@@ -40,7 +39,7 @@ def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         return work(self, index)
 
     with monkeypatch.context() as patch:
-        patch.setattr(chunk, "EVERY_S", 0)
+        patch.setattr(_pack, "EVERY_S", 0)
         patch.setattr(Work, "__call__", some)
         with pytest.raises(_Stop):
             pack(source, tmp_path / "out.tar")
@@ -68,17 +67,17 @@ def _add(partial: Path, record: Any) -> None:
         ("out/one", "out-other"),
     ],
 )
-@pytest.mark.parametrize("restart", [False, True])
-def test_planted_renamings(begun: Path, first: str, last: str, restart: bool) -> None:
+@pytest.mark.parametrize("start_over", [False, True])
+def test_planted_renamings(begun: Path, first: str, last: str, start_over: bool) -> None:
     """A journal moves what a pack has made, to names of its store, and nothing else anywhere."""
     folder = begun.parent
     _add(begun, {"moves": [[first, last]]})
     before = sums(folder / "victim")
 
-    if restart:
-        assert pack(folder / "source", folder / "out.tar", restart=True).items == 8
+    if start_over:
+        assert pack(folder / "source", folder / "out.tar", start_over=True).items == 8
     else:
-        with pytest.raises(Refused, match=r"record 5.*not what a pack.*--restart"):
+        with pytest.raises(Refused, match=r"record 5.*not what a pack.*--start-over"):
             pack(folder / "source", folder / "out.tar")
     assert sums(folder / "victim") == before
     assert not (folder / "out-pub.tar").exists()
@@ -117,13 +116,13 @@ def _counted(**values: Any) -> dict[str, Any]:
     ],
 )
 def test_records_of_another_form(begun: Path, record: Any) -> None:
-    """They are refused in words that say the way out; --restart gets on without them."""
+    """They are refused in words that say the way out; --start-over gets on without them."""
     folder = begun.parent
     _add(begun, record)
 
-    with pytest.raises(Refused, match=r"record 5.*--restart"):
+    with pytest.raises(Refused, match=r"record 5.*--start-over"):
         pack(folder / "source", folder / "out.tar")
-    assert pack(folder / "source", folder / "out.tar", restart=True).items == 8
+    assert pack(folder / "source", folder / "out.tar", start_over=True).items == 8
     assert not list(folder.glob(".*"))
 
 
@@ -157,7 +156,7 @@ def _pipe(partial: Path, name: str) -> Path:
     return place
 
 
-@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("start_over", [False, True])
 @pytest.mark.parametrize(
     ("planted", "name"),
     [
@@ -170,7 +169,7 @@ def _pipe(partial: Path, name: str) -> Path:
     ],
 )
 def test_planted_files(
-    begun: Path, planted: Callable[[Path, str], Path], name: str, restart: bool
+    begun: Path, planted: Callable[[Path, str], Path], name: str, start_over: bool
 ) -> None:
     """A link, a second name of a file or a pipe in the place of a pack's own ends it untouched."""
     folder = begun.parent
@@ -179,7 +178,7 @@ def test_planted_files(
     before = sums(folder)
 
     with pytest.raises(Refused, match=r"(link|regular file).*remove it") as caught:
-        pack(folder / "source", folder / "out.tar", restart=restart)
+        pack(folder / "source", folder / "out.tar", start_over=start_over)
 
     assert str(place.relative_to(folder)) in str(caught.value)
     assert {**sums(folder), **before} == sums(folder)
@@ -224,13 +223,13 @@ def test_what_else_is_in_the_folder_stays(tmp_path: Path) -> None:
 def test_the_folder_is_closed_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While it is there, other users can neither look into it nor put anything there."""
     modes = []
-    run = job._Job.run
+    run = _pack._Job.run
 
     def noted(self: Any) -> Any:
         modes.append((tmp_path / ".out.tar.partial").stat().st_mode & 0o777)
         return run(self)
 
-    monkeypatch.setattr(job._Job, "run", noted)
+    monkeypatch.setattr(_pack._Job, "run", noted)
     pack(make_source(tmp_path / "source"), tmp_path / "out.tar")
 
     assert modes == [0o700]
@@ -240,13 +239,13 @@ def test_the_folder_is_closed_to_others(tmp_path: Path, monkeypatch: pytest.Monk
     not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give files away"
 )
 @pytest.mark.parametrize("name", ["", "journal", "spool-00000", "lock"])
-@pytest.mark.parametrize("restart", [False, True])
-def test_files_of_another_user(begun: Path, name: str, restart: bool) -> None:
+@pytest.mark.parametrize("start_over", [False, True])
+def test_files_of_another_user(begun: Path, name: str, start_over: bool) -> None:
     """The folder of a pack, and all that is in it, must be this user's."""
     os.chown(begun / name, 12345, -1)
 
     with pytest.raises(Refused, match="belongs to another user"):
-        pack(begun.parent / "source", begun.parent / "out.tar", restart=restart)
+        pack(begun.parent / "source", begun.parent / "out.tar", start_over=start_over)
     assert (begun / name).exists()
 
 
@@ -284,7 +283,7 @@ def test_the_folder_goes_while_it_is_being_taken(
             (folder / "lock").unlink(missing_ok=True)
             folder.rmdir()
 
-    own, locked = lock.open_own, lock._lock
+    own, locked = _lock.open_own, _lock._lock
 
     def opened(path: Path, flags: int) -> int:
         if moment.startswith("before"):
@@ -296,8 +295,8 @@ def test_the_folder_goes_while_it_is_being_taken(
         if moment.startswith("after"):
             vanish()
 
-    monkeypatch.setattr(lock, "open_own", opened)
-    monkeypatch.setattr(lock, "_lock", taken)
+    monkeypatch.setattr(_lock, "open_own", opened)
+    monkeypatch.setattr(_lock, "_lock", taken)
     with Lock(folder):
         assert left == 0
         with pytest.raises(Locked), Lock(folder):

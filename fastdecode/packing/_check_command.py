@@ -1,4 +1,4 @@
-"""``python -m fastdecode check``: find what is damaged, odd or too large among pictures."""
+"""``python -m fastdecode check``: find what is damaged, odd or too large among images."""
 
 from __future__ import annotations
 
@@ -16,11 +16,9 @@ from fastdecode import outfile
 from fastdecode.cores import usable_cores
 from fastdecode.errors import FastDecodeError, StoreError
 from fastdecode.outages import ITEM_ERRORS
-from fastdecode.packing.arguments import positive
-from fastdecode.packing.progress import progress
-from fastdecode.packing.surveying import FAILING, Finding, Limits, Status, survey
-from fastdecode.packing.tables import brief, csv_text, megabytes, say, table
-from fastdecode.packing.verify import reason
+from fastdecode.packing._check import FAILING, Finding, Limits, Status, survey
+from fastdecode.packing._terminal import brief, csv_text, megabytes, positive, progress, say, table
+from fastdecode.packing._verify import reason
 from fastdecode.stores import open_store
 from fastdecode.terminal import INTERRUPTED, Parser
 
@@ -43,7 +41,7 @@ odd          decodes, but with a warning of the codec (damaged, with --strict);
 duplicate    the bytes of an earlier one
 
 What cannot be reached (a forbidden file, a server that is down) ends the check:
-that is no verdict on a picture.
+that is no verdict on an image.
 
 exit status: 0; 1 if anything is damaged, no image, unsupported or unreadable;
 2 for a wrong argument, nothing at SRC, what cannot be reached, or a file that
@@ -74,18 +72,7 @@ class _Seen:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Check.
-
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        Instead of the command line's.
-
-    Returns
-    -------
-    int
-        The exit status.
-    """
+    """Run the command with the words given, or else the command line's; return the exit status."""
     options = _parser().parse_args(arguments)
     begun = time.monotonic()
     try:
@@ -113,11 +100,11 @@ def _looked(options: argparse.Namespace) -> _Seen:
     seen = _Seen()
     rows: list[tuple[str | int, ...]] = [_COLUMNS]
     limits = Limits(options.max_side, options.max_pixels, options.strict)
-    workers = options.workers or usable_cores()
+    threads = options.threads or usable_cores()
     with (
         open_store(options.src) as store,
         progress() as notify,
-        closing(survey(store, workers, limits)) as findings,
+        closing(survey(store, threads, limits)) as findings,
     ):
         if not len(store):
             raise StoreError(f"there is nothing in {options.src}")
@@ -161,13 +148,13 @@ def _report(seen: _Seen, seconds: float, csv_file: Path | None) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="python -m fastdecode check",
-        description="Decode every picture, and list what is damaged, odd or too large.",
+        description="Decode every image, and list what is damaged, odd or too large.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
     add("src", metavar="SRC", help="a folder, .csv, .tar, .lmdb, .h5, .rec, or a URI of one")
-    add("--csv", type=Path, metavar="FILE", help="write a line for each picture to this file")
+    add("--csv", type=Path, metavar="FILE", help="write a line for each image to this file")
     size = parser.add_mutually_exclusive_group()
     size.add_argument(
         "--max-side", type=positive, metavar="N", help="larger sides, in pixels, are oversized"
@@ -175,6 +162,6 @@ def _parser() -> argparse.ArgumentParser:
     size.add_argument(
         "--max-pixels", type=positive, metavar="N", help="more pixels than this are oversized"
     )
-    add("--workers", type=positive, metavar="N", help="threads (default: one for each core)")
+    add("--threads", type=positive, metavar="N", help="how many work (default: one for each core)")
     add("--strict", action="store_true", help="a warning of the codec counts as damage")
     return parser

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastdecode.errors import FastDecodeError
-from fastdecode.stores.shards import shard_locations
+from fastdecode.packing._lock import Refused
+from fastdecode.stores.concat import shard_locations
 
 if TYPE_CHECKING:
+    from fastdecode.packing._journal import Item
     from fastdecode.stores import Store
 
-__all__ = ["REVISION", "describe", "keys_of", "revision", "stamp"]
+__all__ = ["REVISION", "check_unchanged", "describe", "keys_of", "revision", "stamp"]
 
 REVISION = "size and time of the source"
 """What `describe` calls it."""
@@ -28,7 +30,7 @@ def keys_of(store: Store) -> Iterator[str]:
 def revision(location: str) -> list[int] | None:
     """Return what changes with local files: sizes in bytes and times; None for others.
 
-    Of a folder it is that of the shards, or the LMDB file, in it: for pictures see `stamp`.
+    Of a folder it is that of the shards, or the LMDB file, in it: for images see `stamp`.
     """
     path = Path(location)
     if "://" in location:
@@ -59,7 +61,7 @@ def _revision(path: str | Path) -> list[int]:
 
 
 def describe(store: Store, location: str) -> dict[str, Any]:
-    """Describe a source, without reading its pictures."""
+    """Describe a source, without reading its images."""
     keys = hashlib.sha256()
     for key in keys_of(store):
         keys.update(key.encode("utf-8", "surrogatepass") + b"\n")
@@ -69,3 +71,15 @@ def describe(store: Store, location: str) -> dict[str, Any]:
         "classes": list(store.classes),
         REVISION: revision(location),
     }
+
+
+def check_unchanged(store: Store, items: Iterable[Item]) -> None:
+    """Make sure that the files of what is in the spool are those that were read."""
+    for item in items:
+        if item.number >= len(store) or (
+            item.stamp is not None and stamp(store, item.number) != item.stamp
+        ):
+            raise Refused(
+                f"{store.location}, item {item.number} ({store.key(item.number)}) has changed "
+                "since an earlier run packed it: begin again with --start-over"
+            )

@@ -1,23 +1,25 @@
-"""`survey`: what is damaged, odd or too large among the pictures of a store."""
+"""`survey`: what is damaged, odd or too large among the images of a store."""
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
+from fastdecode import jpeg_stream
 from fastdecode.api import decode, probe
 from fastdecode.errors import DecodeError, FastDecodeError, UnsupportedFormat
 from fastdecode.outages import ITEM_ERRORS, is_the_items
-from fastdecode.packing.oddities import oddities
-from fastdecode.packing.ordered import in_order
-from fastdecode.packing.verify import plain, reason, verify
+from fastdecode.packing._container_checks import faults
+from fastdecode.packing._verify import in_order, plain, reason, verify
 
 if TYPE_CHECKING:
     from fastdecode.stores import Store
-    from fastdecode.types import Header
+    from fastdecode.types import Buffer, Format, Header
 
 __all__ = ["FAILING", "Finding", "Limits", "Status", "survey"]
 
@@ -27,6 +29,22 @@ Status: TypeAlias = Literal[
 
 FAILING: tuple[Status, ...] = ("damaged", "no image", "unsupported", "unreadable")
 """Those that do not decode here."""
+
+
+_SUFFIXES: dict[Format, tuple[str, ...]] = {
+    "jpeg": (".jpg", ".jpeg", ".jpe", ".jfif", ".jls", ".mpo"),
+    "png": (".png", ".apng"),
+    "webp": (".webp",),
+    "gif": (".gif",),
+    "bmp": (".bmp", ".dib"),
+    "tiff": (".tif", ".tiff"),
+    "avif": (".avif", ".avifs"),
+    "heic": (".heic", ".heif", ".hif"),
+    "jpeg2000": (".jp2", ".j2k", ".j2c", ".jpc", ".jpf", ".jpx"),
+    "jxl": (".jxl",),
+}
+_PNG_END = re.compile(rb"\x00{4}IEND\xae\x42\x60\x82")
+_JPEG_START = b"\xff\xd8\xff"
 
 
 class Finding(NamedTuple):
@@ -76,15 +94,14 @@ class Limits:
 
 
 def survey(
-    store: Store, workers: int, limits: Limits | None = None
+    store: Store, threads: int, limits: Limits | None = None
 ) -> Generator[Finding, None, None]:
     """Look at every item of a store: read it, decode it, and compare it with what is usual.
 
     Parameters
     ----------
     store : Store
-    workers : int
-        Threads.
+    threads : int
     limits : Limits, optional
 
     Yields
@@ -99,7 +116,7 @@ def survey(
     """
     look = _Look(store, limits or Limits())
     seen: dict[bytes, int] = {}
-    with closing(in_order(look, range(len(store)), workers)) as found:
+    with closing(in_order(look, range(len(store)), threads)) as found:
         for index, (finding, digest) in enumerate(found):
             first = seen.setdefault(digest, index) if digest else index
             yield finding if first == index else _repeated(finding, plain(store.key(first)))
@@ -141,7 +158,7 @@ class _Look:
             return Finding(key, status, (reason(error),), bytes=size), digest
         status, reasons = self._judged(data, header)
         if status not in FAILING:
-            odd = oddities(given, data, header)
+            odd = _oddities(given, data, header)
             reasons = [*reasons, *odd]
             status = "odd" if odd and status == "good" else status
         finding = Finding(
@@ -155,7 +172,7 @@ class _Look:
         try:
             try:
                 decode(data, strict=True)
-            except (DecodeError, UnsupportedFormat) as error:  # most pictures give none
+            except (DecodeError, UnsupportedFormat) as error:  # most images give none
                 verify(data, header)
                 if isinstance(error, DecodeError):  # else nobody tells warnings of that format
                     warning = f"it decodes with a warning: {reason(error)}"
@@ -176,3 +193,54 @@ class _Look:
         if not any(most is not None and value > most for most, value in beyond):
             return ""
         return f"{header.width} x {header.height} pixels"
+
+
+def _oddities(key: str, data: Buffer, header: Header) -> list[str]:
+    """List what may surprise whoever trains on an image that decodes, in words."""
+    suffix = PurePosixPath(key).suffix.lower()
+    fitting = _SUFFIXES.get(header.format)
+    known = any(suffix in suffixes for suffixes in _SUFFIXES.values())
+    found = []
+    if fitting is not None and known and suffix not in fitting:
+        found.append(f"named {suffix}, but its format is {header.format}")
+    if header.color == "cmyk":
+        found.append("CMYK")
+    if header.bits > 8:
+        found.append(f"{header.bits} bits a sample")
+    if header.orientation != 1:
+        found.append(f"EXIF orientation {header.orientation}")
+    if header.animated:
+        found.append("animated")
+    if header.coding not in ("", "baseline", "progressive"):
+        found.append(f"JPEG coding: {header.coding}")
+    if not key.isascii() and plain(key) != key:
+        found.append("its name is no UTF-8, and no key of a store")
+    return found + faults(data, header.format) + _trailing(data, header)
+
+
+def _trailing(data: Buffer, header: Header) -> list[str]:
+    """Say what follows the image's end, where the format shows where that is."""
+    end = _end(data, header)
+    left = len(data) - end
+    if not left:
+        return []
+    if header.format == "jpeg" and data[end : end + 3] == _JPEG_START:
+        return [f"another JPEG of {left} bytes follows it (MPO, or a preview)"]
+    return [f"{left} bytes follow its end"]
+
+
+def _end(data: Buffer, header: Header) -> int:
+    """Offset in bytes of the image's end; that of the file, where it is not known.
+
+    ITU-T T.81, B.1.1.3 (EOI) and F.1.2.3; PNG 1.2, 4.1.4 (IEND, whose length and CRC are fixed).
+    """
+    if header.format == "jpeg":
+        last = jpeg_stream.outer_scans(data, header)[-1]
+        end = last.end
+        while end < len(data) and data[end] == 0xFF:  # fill bytes belong to the marker
+            end += 1
+        return end + 1 if end < len(data) and data[end] == 0xD9 else len(data)
+    if header.format == "png":
+        found = _PNG_END.search(data)
+        return found.end() if found else len(data)
+    return len(data)

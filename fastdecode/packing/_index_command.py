@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fastdecode.errors import visible
-from fastdecode.stores.index import Index
-from fastdecode.stores.mapped import is_uri
-from fastdecode.stores.tar_index import SUFFIX, index_tar
+from fastdecode.stores._index import Index
+from fastdecode.stores._mmap import is_uri
+from fastdecode.stores.tar import index_tar
+from fastdecode.stores.tar.store import SUFFIX
 from fastdecode.terminal import INTERRUPTED, Parser
 
 __all__ = ["main"]
@@ -31,18 +32,7 @@ exit status: 0; 1 if a shard cannot be read or is damaged; 2 for a wrong argumen
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Make indexes.
-
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        Instead of the command line's.
-
-    Returns
-    -------
-    int
-        The exit status.
-    """
+    """Run the command with the words given, or else the command line's; return the exit status."""
     parser = Parser(
         prog="python -m fastdecode index",
         description="Write an index beside each tar shard.",

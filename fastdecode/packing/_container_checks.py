@@ -11,23 +11,13 @@ if TYPE_CHECKING:
 
 __all__ = ["faults"]
 
+_CUT = "it is cut short: its end is missing"
+
 
 def faults(data: Buffer, format: Format) -> list[str]:
-    """List what is wrong with a file's frame, without decoding it.
+    """List what is wrong with a file's frame, in words and without decoding it.
 
-    Parameters
-    ----------
-    data : bytes or memoryview
-    format : str
-        Others than PNG, GIF, WebP, AVIF and HEIC are not looked at here.
-
-    Returns
-    -------
-    list of str
-        In words; empty if it is as it should be.
-
-    Notes
-    -----
+    Formats other than PNG, GIF, WebP, AVIF and HEIC are not looked at here. Sources:
     PNG 1.2, 3.2 and 4.1.4; GIF89a, 15 to 27; RFC 9649, 2.4 (WebP); ISO/IEC 14496-12, 4.2 (AVIF,
     HEIC).
     """
@@ -38,9 +28,6 @@ def faults(data: Buffer, format: Format) -> list[str]:
         return look(memoryview(data).cast("B"))
     except IndexError:  # beyond the end
         return [_CUT]
-
-
-_CUT = "it is cut short: its end is missing"
 
 
 def _png(view: memoryview) -> list[str]:

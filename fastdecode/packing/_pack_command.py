@@ -1,32 +1,30 @@
-"""``python -m fastdecode pack``: copy pictures into a store, each of which decodes."""
+"""``python -m fastdecode pack``: copy images into a store, each of which decodes."""
 
 from __future__ import annotations
 
 import argparse
 import errno
+import re
 import time
 import warnings
 from collections.abc import Sequence
 
 from fastdecode.errors import FastDecodeError
-from fastdecode.packing.arguments import positive
-from fastdecode.packing.job import pack
-from fastdecode.packing.options import as_bytes
-from fastdecode.packing.progress import progress
-from fastdecode.packing.results import BadItems, Packed
-from fastdecode.packing.tables import brief, megabytes, say
-from fastdecode.packing.verify import reason
-from fastdecode.stores.opening import KINDS
+from fastdecode.packing._journal import BadItems, Packed
+from fastdecode.packing._pack import pack
+from fastdecode.packing._terminal import brief, megabytes, positive, progress, say
+from fastdecode.packing._verify import reason
+from fastdecode.stores import KINDS
 from fastdecode.terminal import INTERRUPTED, Parser
 
-__all__ = ["main"]
+__all__ = ["as_bytes", "main"]
 
 _EXAMPLES = """\
 examples:
   python -m fastdecode pack photos/ train.tar
   python -m fastdecode pack photos/ train.lmdb --max-side 512 --skip-bad
   python -m fastdecode pack s3://bucket/train.csv train.tar --shard-size 1GB
-  python -m fastdecode pack train.rec photos/ --reindex
+  python -m fastdecode pack train.rec photos/ --restart-markers
 
 Beside DST come DST.json, with counts and checksums, and DST.bad.csv, with the
 items that do not decode. Until all is done the work is in .DST.partial: after a
@@ -40,6 +38,7 @@ argument, nothing at SRC, something at DST, another pack at work there, or one
 begun with other options; 130 after Ctrl-C"""
 _KINDS = [kind for kind, entry in KINDS.items() if entry.writer]
 _SHOWN = 5
+_LARGEST = 1 << 62
 _NOTES = {
     "shrunk": "shrunk",
     "reindexed": "reindexed",
@@ -49,18 +48,7 @@ _NOTES = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Pack.
-
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        Instead of the command line's.
-
-    Returns
-    -------
-    int
-        The exit status.
-    """
+    """Run the command with the words given, or else the command line's; return the exit status."""
     parser = _parser()
     options = parser.parse_args(arguments)
     begun = time.monotonic()
@@ -89,11 +77,11 @@ def _pack(options: argparse.Namespace) -> Packed:
             kind=options.store,
             max_side=options.max_side,
             quality=options.quality,
-            reindex=options.reindex,
+            restart_markers=options.restart_markers,
             shard_size=options.shard_size,
-            workers=options.workers,
+            threads=options.threads,
             skip_bad=options.skip_bad,
-            restart=options.restart,
+            start_over=options.start_over,
             notify=notify,
         )
 
@@ -148,7 +136,7 @@ def _report(packed: Packed, seconds: float) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="python -m fastdecode pack",
-        description="Copy pictures into a store that is cheap to read and decode, and make sure\n"
+        description="Copy images into a store that is cheap to read and decode, and make sure\n"
         "that each of them decodes.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -161,7 +149,7 @@ def _parser() -> argparse.ArgumentParser:
         "--max-side",
         type=positive,
         metavar="N",
-        help="shrink pictures of a larger side than N pixels, and encode them anew",
+        help="shrink images of a larger side than N pixels, and encode them anew",
     )
     add(
         "--quality",
@@ -171,15 +159,28 @@ def _parser() -> argparse.ArgumentParser:
         help="of the JPEGs encoded anew, 1 to 100 (default: %(default)s)",
     )
     add(
-        "--reindex",
+        "--restart-markers",
         action="store_true",
         help="rewrite JPEGs, without loss, so that a part is decoded without the rest",
     )
     add("--shard-size", type=_size, metavar="SIZE", help="several .tar, each of at most 500MB, 1GB")
-    add("--workers", type=positive, metavar="N", help="threads (default: one for each core)")
+    add("--threads", type=positive, metavar="N", help="how many work (default: one for each core)")
     add("--skip-bad", action="store_true", help="leave out what does not decode, and list it")
-    add("--restart", action="store_true", help="begin again, whatever an earlier run has done")
+    add("--start-over", action="store_true", help="begin again, whatever an earlier run has done")
     return parser
+
+
+def as_bytes(text: str) -> int:
+    """Read a size: ``"500MB"`` is 500 000 000 bytes, ``"1GiB"`` 1 073 741 824."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?(?:([KMGT])(i)?)?B?", text.strip(), re.IGNORECASE)
+    if not found:
+        raise ValueError(f"{text!r} is not a size such as 500MB or 1GiB")
+    number, prefix, binary = found.groups()
+    power = 0 if not prefix else "KMGT".index(prefix.upper()) + 1
+    size = float(number) * float(1024 if binary else 1000) ** power
+    if size > _LARGEST:
+        raise ValueError(f"{text[:20]!r}... is more than any file can be")
+    return round(size)
 
 
 def _size(text: str) -> int:

@@ -15,17 +15,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fastdecode.packing.results import Refused
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["NAME", "Lock", "Locked", "Refused", "check_own", "open_own"]
+
 
 try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
-__all__ = ["NAME", "Lock", "Locked", "check_own", "open_own"]
 
 NAME = "lock"
 _TAKEN = (errno.EAGAIN, errno.EACCES, errno.EDEADLK)
@@ -36,6 +36,10 @@ _BY_FOLDER = os.open in os.supports_dir_fd and hasattr(os, "O_DIRECTORY")
 _SAFE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
+class Refused(ValueError):
+    """What is there is not a pack of this user's that can go on so."""
+
+
 class Locked(ValueError):
     """Another process works there."""
 
@@ -44,19 +48,6 @@ class Lock:
     """Makes a folder, and keeps other processes out of it for as long as the block runs.
 
     The system releases it when the process ends, in whatever way.
-
-    Parameters
-    ----------
-    folder : Path
-
-    Raises
-    ------
-    Locked
-        On entering, if another process has it.
-    Refused
-        On entering, if the folder or something in it is a link or another user's.
-    OSError
-        On entering, if the folder cannot be made.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -105,15 +96,7 @@ class Lock:
 
 
 def open_own(path: str | os.PathLike[str], flags: int) -> int:
-    """Open a file in the folder of a pack, as the ``opener`` of `open`.
-
-    Raises
-    ------
-    Refused
-        If the folder or the file is a link or another user's, or no regular file.
-    OSError
-        If it cannot be opened.
-    """
+    """Open a file in the folder of a pack, as the ``opener`` of `open`."""
     path = Path(path)
     folder = _open_folder(path.parent)
     try:
@@ -160,21 +143,7 @@ def _open_folder(path: Path) -> int:
 
 
 def check_own(path: Path, status: os.stat_result) -> None:
-    """Make sure that a file or folder is this user's alone.
-
-    Parameters
-    ----------
-    path : Path
-        As errors name it.
-    status : os.stat_result
-        Of itself, not of what a link leads to.
-
-    Raises
-    ------
-    Refused
-        If it is a link, neither a regular file nor a folder, another user's, or a second name of a
-        file.
-    """
+    """Make sure that a file or folder is this user's alone."""
     if stat.S_ISLNK(status.st_mode):
         raise _refused(path, "is a link")
     if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):

@@ -1,18 +1,44 @@
-"""Words and numbers: for the terminal in lines of at most 80 characters, and in CSV."""
+"""What `pack` and `check` share of the command line: words and tables, progress, arguments, CSV.
+
+Lines have at most 80 characters. Progress is shown where standard error is a terminal: as a bar
+where rich is installed, else as a line that is written over.
+"""
 
 from __future__ import annotations
 
+import argparse
 import csv
 import io
 import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeAlias
 
 from fastdecode.errors import visible
 
-__all__ = ["brief", "csv_text", "megabytes", "say", "shown", "table"]
+try:
+    import rich.console
+    import rich.progress
+except ImportError:
+    _HAS_RICH = False
+else:
+    _HAS_RICH = True
+
+__all__ = [
+    "Notify",
+    "brief",
+    "csv_text",
+    "megabytes",
+    "positive",
+    "progress",
+    "say",
+    "shown",
+    "table",
+]
 
 _LONGEST = 110
 _WIDEST = 80
@@ -40,29 +66,14 @@ def _width() -> int:
 
 
 def say(text: str, *, indent: str = "", error: bool = False) -> None:
-    """Print a paragraph.
-
-    Parameters
-    ----------
-    text : str
-    indent : str
-        Before every line but the first.
-    error : bool
-        To standard error.
-    """
+    """Print a paragraph."""
     wrapped = textwrap.wrap(shown(text), _width(), subsequent_indent=indent, break_on_hyphens=False)
     stream = sys.stderr if error else sys.stdout
     stream.write("\n".join(wrapped) + "\n")
 
 
 def table(rows: Sequence[tuple[str, ...]]) -> None:
-    """Print rows in columns: the first is text, those between are numbers, the last wraps.
-
-    Parameters
-    ----------
-    rows : sequence of tuple of str
-        The first is the heading; all have the same number of cells.
-    """
+    """Print rows in columns: the first is text, those between are numbers, the last wraps."""
     cells = [[shown(cell) for cell in row] for row in rows]
     widths = [max(len(row[at]) for row in cells) for at in range(len(cells[0]) - 1)]
     before = sum(widths) + 2 * len(widths)
@@ -84,11 +95,6 @@ def csv_text(rows: Iterable[Sequence[str | int]]) -> str:
 
     Keys are anybody's words: what acts on a terminal is written out, and a cell that spreadsheets
     would take for a formula begins with an apostrophe (OWASP, CSV Injection).
-
-    Parameters
-    ----------
-    rows : iterable of sequences of str or int
-        The first is the heading.
     """
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")
@@ -100,3 +106,56 @@ def csv_text(rows: Iterable[Sequence[str | int]]) -> str:
 def _cell(text: str) -> str:
     text = _ACTING.sub(lambda found: ascii(found[0])[1:-1], text)
     return f"'{text}" if text.startswith(_FORMULAS) else text
+
+
+_EVERY_S = 0.2
+
+Notify: TypeAlias = Callable[[str, int, int], None]
+"""Called with what is being done, how many items are done, and of how many."""
+
+
+class _Line:
+    """A line that is written over."""
+
+    def __init__(self) -> None:
+        self._shown = 0.0
+
+    def show(self, what: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if now - self._shown >= _EVERY_S or done == total:
+            self._shown = now
+            sys.stderr.write(f"\r{what} {done:,} of {total:,}")
+            sys.stderr.flush()
+
+
+@contextmanager
+def progress() -> Iterator[Notify]:
+    """Show progress for as long as the block runs."""
+    if not sys.stderr.isatty():
+        yield lambda _what, _done, _total: None
+        return
+    if not _HAS_RICH:
+        try:
+            yield _Line().show
+        finally:  # also before an error
+            sys.stderr.write("\n")
+        return
+    columns = (
+        rich.progress.TextColumn("{task.description}"),
+        rich.progress.BarColumn(),
+        rich.progress.MofNCompleteColumn(),
+        rich.progress.TimeRemainingColumn(),
+    )
+    console = rich.console.Console(stderr=True)
+    with rich.progress.Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("")
+        yield lambda what, done, total: bar.update(
+            task, description=what, completed=done, total=total
+        )
+
+
+def positive(text: str) -> int:
+    """Read a whole number from 1."""
+    if not (text.isascii() and text.isdecimal() and int(text)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
+    return int(text)

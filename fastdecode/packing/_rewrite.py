@@ -1,0 +1,278 @@
+"""`Work`: what is done with one item, in any thread: read, make sure that it decodes, rewrite.
+
+An image that is shrunk keeps its EXIF data and colour profile; what else it says of itself (XMP,
+comments, resolution, the EXIF data of a TIFF) is left out. A JPEG stays one. Of the others, what is
+opaque, in full colour or grey of 8 bits becomes a JPEG; what has transparency, a palette or fewer
+bits, and a PNG in 16-bit grey, becomes a PNG, which loses nothing of that. CMYK becomes RGB, and
+its profile is dropped, for it is one of inks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from PIL import Image as PillowImage
+
+from fastdecode.api import decode, probe
+from fastdecode.errors import FastDecodeError
+from fastdecode.native import reindex
+from fastdecode.outages import ITEM_ERRORS, is_the_items
+from fastdecode.packing._source import stamp
+from fastdecode.packing._verify import reason, verify
+
+if TYPE_CHECKING:
+    from fastdecode.packing._pack import Options
+    from fastdecode.stores import Store
+    from fastdecode.types import Buffer, Header, Image
+
+__all__ = ["Names", "Outcome", "Shrunk", "Work", "can_shrink", "shrink", "smaller_size"]
+
+_SAME = {".jpg": (".jpg", ".jpeg", ".jpe", ".jfif"), ".png": (".png",)}
+"""How names of one format end, in lower case."""
+_EXIF = b"Exif\0\0"
+_ORIENTATION = 0x0112
+_LONGEST_EXIF = 65533
+"""What a JPEG segment holds, in bytes (ITU-T T.81, B.1.1.4)."""
+_GAP = 2
+"""The decoder's own reduction stops at twice the size wanted, and the filter does the rest: so does
+`PIL.Image.Image.thumbnail`, whose ``reducing_gap`` this is."""
+_LANCZOS = PillowImage.Resampling.LANCZOS
+
+
+class Outcome(NamedTuple):
+    """What became of an item."""
+
+    key: str
+    target: Any = None
+    data: Buffer = b""
+    """The encoded image; empty if the item is bad."""
+    sha256: str = ""
+    notes: tuple[str, ...] = ()
+    """See `fastdecode.packing.Packed`."""
+    bytes_in: int = 0
+    bad: str = ""
+    """Why it is bad; empty if it is good."""
+    stamp: list[int] | None = None
+    """See `fastdecode.packing._source.stamp`; from before it was read."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is to be done with the items of a store."""
+
+    store: Store
+    options: Options
+    names: Names
+
+    def __call__(self, index: int) -> Outcome:
+        """Do it; what a network or a disk refuses now, and may give later, is raised."""
+        key = self.store.key(index)
+        stamped = stamp(self.store, index)
+        try:
+            given = self.store.read(index)
+        except ITEM_ERRORS as error:
+            if is_the_items(error):
+                return Outcome(key, bad=reason(error))
+            if not isinstance(error, OSError):
+                raise
+            where = f"{self.store.location}, item {index} ({key})"
+            raise OSError(f"{where}: {reason(error)}") from error
+        try:
+            target = self.store.target(index)
+            key, data, notes = self._rewritten(key, given)
+        except (FastDecodeError, ValueError) as error:
+            if isinstance(error, FastDecodeError) and not is_the_items(error):
+                raise
+            return Outcome(key, bytes_in=len(given), bad=reason(error))
+        digest = hashlib.sha256(data).hexdigest()
+        return Outcome(key, target, data, digest, notes, len(given), stamp=stamped)
+
+    def _rewritten(self, key: str, given: Buffer) -> tuple[str, Buffer, tuple[str, ...]]:
+        """Return the key, the bytes and what was done, of an item that decodes."""
+        header = probe(given)
+        most = self.options.max_side
+        large = most is not None and max(header.width, header.height) > most
+        data, notes, format = given, [], header.format
+        if most is not None and large and can_shrink(header):
+            data, suffix = shrink(given, header, most, self.options.quality)
+            key = self.names.renamed(key, suffix)
+            notes, format = ["shrunk"], "jpeg" if suffix == ".jpg" else "png"
+        else:
+            verify(given, header)
+            notes = ["too large"] if large else []
+        if self.options.restart_markers and format == "jpeg":
+            try:
+                data = reindex(data)
+                notes.append("reindexed")
+            except FastDecodeError:  # of a kind that the core leaves alone: it decodes, and stays
+                notes.append("not reindexed")
+        return key, data, tuple(notes)
+
+
+class Names:
+    """Gives names with another suffix, no two of them the same."""
+
+    def __init__(self, keys: Iterable[str]) -> None:  # all keys, remembered as 8 bytes each
+        numbers = (number for key in keys for number in _numbers(key))
+        found = np.sort(np.fromiter(numbers, np.uint64))
+        self._several = frozenset(found[1:][found[1:] == found[:-1]].tolist())
+
+    def renamed(self, key: str, suffix: str) -> str:
+        """Return a key that ends as its format's names do."""
+        stem, own = _split(key)
+        if own.lower() in _SAME[suffix]:
+            return key
+        if _number(stem) not in self._several:
+            return stem + suffix
+        # "a.png" and "a.bmp" cannot both be "a.jpg".
+        if _number(key) in self._several:
+            raise ValueError(f"there is no free name for it as {suffix}")
+        return key + suffix
+
+
+def _numbers(key: str) -> set[int]:
+    """Stand for a key, and for what comes before its suffix."""
+    return {_number(key), _number(_split(key)[0])}
+
+
+def _split(key: str) -> tuple[str, str]:
+    """Split a key before its suffix: as `PurePosixPath.suffix` does, but without making a path."""
+    folder, slash, name = key.rpartition("/")
+    stem, dot, suffix = name.rpartition(".")
+    return (folder + slash + stem, dot + suffix) if stem and suffix else (key, "")
+
+
+def _number(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(_bytes(text), digest_size=8).digest(), "little")
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")  # a name on a disk may be no UTF-8
+
+
+class Shrunk(NamedTuple):
+    """An encoded image, and how the names of its format end."""
+
+    data: bytes
+    suffix: str
+
+
+def smaller_size(width: int, height: int, max_side: int) -> tuple[int, int]:
+    """Return (width, height) whose larger side is `max_side` pixels, in the same proportion."""
+    larger = max(width, height)
+    return (
+        max(1, (width * max_side + larger // 2) // larger),
+        max(1, (height * max_side + larger // 2) // larger),
+    )
+
+
+def can_shrink(header: Header) -> bool:
+    """Whether all that the image holds can be kept.
+
+    It cannot of animations, 16-bit colour, and TIFFs of 16 bits, which may be signed.
+    """
+    deep_gray = header.bits == 16 and header.channels == 1 and header.format == "png"
+    return not header.animated and (header.bits <= 8 or deep_gray)
+
+
+def shrink(data: Buffer, header: Header, max_side: int, quality: int) -> Shrunk:
+    """Shrink an image that `can_shrink` so that its larger side has `max_side` pixels.
+
+    Pixels lie as in the file, and the EXIF orientation stays. A side of more than 65,500 pixels is
+    a ValueError: Pillow encodes no such JPEG.
+
+    First the decoder's reduction, in the DCT for JPEG; then Pillow's Lanczos filter, which averages
+    over all pixels that become one. Pillow weights colours by their alpha.
+    """
+    size = smaller_size(header.width, header.height, max_side)
+    image = _smaller(_pixels(data, header, size), size)
+    as_png = header.format != "jpeg" and _needs_png(image, header)
+    if image.mode == "RGBA":
+        # Grey stays grey: its profile, if it has one, is not one of colours.
+        mode = "L" if header.color == "gray" else "RGB"
+        image = image.convert(mode if _opaque(image) else f"{mode}A")
+    if as_png:
+        return Shrunk(_encoded(image, "png", **_said(data, header)), ".png")
+    sampling = {"subsampling": "4:2:0"} if image.mode == "RGB" else {}
+    options = {"quality": quality, "optimize": True, **sampling, **_said(data, header)}
+    return Shrunk(_encoded(image, "jpeg", **options), ".jpg")
+
+
+def _pixels(data: Buffer, header: Header, size: tuple[int, int]) -> Image:
+    """Decode at least twice the pixels wanted, in a layout that shows what is there."""
+    wanted = (size[1] * _GAP, size[0] * _GAP)
+    if header.bits == 16:
+        return decode(data, mode="native")
+    if header.format == "jpeg":
+        return decode(data, min_size=wanted, mode="L" if header.color == "gray" else "RGB")
+    return decode(data, min_size=wanted, mode="RGBA")
+
+
+def _smaller(pixels: Image, size: tuple[int, int]) -> PillowImage.Image:
+    if pixels.dtype != np.uint8:  # Pillow filters floats, where 16 bits fit without loss
+        real = PillowImage.fromarray(pixels.astype(np.float32)).resize(size, _LANCZOS)
+        return PillowImage.fromarray(np.rint(np.asarray(real)).clip(0, 65535).astype(np.uint16))
+    return PillowImage.fromarray(pixels).resize(size, _LANCZOS)
+
+
+def _needs_png(image: PillowImage.Image, header: Header) -> bool:
+    """Whether a JPEG could not hold it, or would blur what is drawn in few colours."""
+    if header.bits != 8 or header.color == "palette":
+        return True
+    return not _opaque(image)
+
+
+def _encoded(image: PillowImage.Image, format: str, **options: Any) -> bytes:
+    file = io.BytesIO()
+    try:
+        image.save(file, format, **options)
+    except (OSError, ValueError) as error:
+        sides = f"{image.width} x {image.height}"
+        raise ValueError(
+            f"smaller, it is {sides} pixels, which cannot be encoded as {format}: {error}"
+        ) from error
+    return file.getvalue()
+
+
+def _opaque(image: PillowImage.Image) -> bool:
+    least, _ = image.getchannel("A").getextrema()
+    return least == 255
+
+
+def _said(data: Buffer, header: Header) -> dict[str, bytes]:
+    """Return what the file says beside its pixels, as Pillow's encoders take it."""
+    try:
+        with PillowImage.open(io.BytesIO(data)) as image:
+            info = image.info
+    except OSError:  # a format that Pillow does not read, but another backend does
+        info = {}
+    said = {"exif": _exif(info.get("exif", b""), header.orientation)}
+    if header.color != "cmyk":
+        said["icc_profile"] = info.get("icc_profile") or b""
+    return {name: value for name, value in said.items() if value}
+
+
+def _exif(given: bytes, orientation: int) -> bytes:
+    """Return EXIF data that says this orientation, as it is if it does already.
+
+    It does not for formats whose decoders turn images upright, and for numbers that mean nothing.
+    """
+    exif = PillowImage.Exif()
+    if given and not given.startswith(_EXIF):  # WebP has it without, JPEG with: Pillow takes that
+        given = _EXIF + given
+    try:
+        exif.load(given)
+        said = exif.get(_ORIENTATION, 1)
+    except Exception:  # whatever Pillow makes of damaged metadata: the orientation is known
+        exif, given, said = PillowImage.Exif(), b"", 1
+    if said == orientation and len(given) <= _LONGEST_EXIF:
+        return given
+    if len(given) > _LONGEST_EXIF:
+        exif = PillowImage.Exif()
+    exif[_ORIENTATION] = orientation
+    return exif.tobytes()
