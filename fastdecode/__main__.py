@@ -11,9 +11,9 @@ from fastdecode.terminal import run
 
 _COMMANDS = {
     "calibrate": "fastdecode.calibrate_command",
-    "check": "fastdecode.packing.check_command",
-    "index": "fastdecode.packing.index_command",
-    "pack": "fastdecode.packing.pack_command",
+    "check": "fastdecode.packing._check_command",
+    "index": "fastdecode.packing._index_command",
+    "pack": "fastdecode.packing._pack_command",
 }
 
 

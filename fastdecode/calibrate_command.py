@@ -10,14 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fastdecode import outfile
-from fastdecode.bench import files, on_device_ranking
-from fastdecode.bench.on_device_run import place_of
-from fastdecode.bench.places import naming
-from fastdecode.bench.progress import progress
-from fastdecode.bench.tables import paragraph, width
+from fastdecode.bench import files, report
+from fastdecode.bench.files import naming
+from fastdecode.bench.on_device import place_of
+from fastdecode.bench.tables import paragraph, progress, width
 from fastdecode.calibration import calibrate
-from fastdecode.calibration.api import BATCHES, DEVICE_S
-from fastdecode.calibration.measure import FULL_S, QUICK_S
+from fastdecode.calibration.measure import BATCHES, DEVICE_S, FULL_S, QUICK_S
 from fastdecode.errors import FastDecodeError, visible
 from fastdecode.installation import device_ranking_path, ranking_path
 from fastdecode.terminal import INTERRUPTED, Parser
@@ -147,8 +145,8 @@ def _for_device(options: argparse.Namespace) -> tuple[DeviceRanking | None, str]
             notify=lambda share: notify("measuring", share),
         )
     if not ranking.order():
-        return None, on_device_ranking.no_order(ranking)
-    return ranking, "\n".join(on_device_ranking.lines(ranking))
+        return None, report.no_order(ranking)
+    return ranking, "\n".join(report.device_ranking(ranking))
 
 
 def _measure(options: argparse.Namespace) -> Ranking:

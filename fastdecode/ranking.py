@@ -323,14 +323,15 @@ def _row(cell: Cell, names: Sequence[str], speeds: Mapping[str, float]) -> tuple
     return (*("any" if value is None else str(value) for value in cell), ", ".join(told))
 
 
-# Fastest first on real photos, by the table of bench/results/default_order.json. Two departures
-# from it: PyTorch's decoders come last, because choosing one would import PyTorch into programs
-# without other use for it; kornia_rs stands behind Pillow, because it stops other Python threads.
+# Fastest first on real photos, by bench/results/default_order.json; that `native` leads for JPEG is
+# shown by decoder_px500.json beside it. Two departures from them: PyTorch's decoders come last,
+# because choosing one would import PyTorch into programs without other use for it; kornia_rs stands
+# behind Pillow, because it stops other Python threads.
 DEFAULT = Ranking(
     {
         ("jpeg", 1): (
-            "simplejpeg",
             "native",
+            "simplejpeg",
             "turbojpeg",
             "jpeg4py",
             "imagecodecs",
@@ -340,9 +341,9 @@ DEFAULT = Ranking(
             "torchcodec",
             "torchvision",
         ),
-        ("jpeg", 2): ("simplejpeg", "native", "turbojpeg", "jpeg4py", "opencv", "pillow"),
-        ("jpeg", 4): ("simplejpeg", "native", "turbojpeg", "jpeg4py", "opencv", "pillow"),
-        ("jpeg", 8): ("simplejpeg", "native", "turbojpeg", "jpeg4py", "opencv", "pillow"),
+        ("jpeg", 2): ("native", "simplejpeg", "turbojpeg", "jpeg4py", "opencv", "pillow"),
+        ("jpeg", 4): ("native", "simplejpeg", "turbojpeg", "jpeg4py", "opencv", "pillow"),
+        ("jpeg", 8): ("native", "simplejpeg", "turbojpeg", "jpeg4py", "opencv", "pillow"),
         ("png", 1): ("opencv", "pillow", "torchcodec"),
         ("webp", 1): ("opencv", "pillow"),
         ("jpeg2000", 1): ("pillow", "imagecodecs"),

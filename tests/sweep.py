@@ -32,7 +32,7 @@ import fastdecode
 from fastdecode import FastDecodeError, decode, decode_batch, decode_file, probe
 from fastdecode.child import Child, ChildDied
 from fastdecode.packing import pack
-from fastdecode.packing.surveying import survey
+from fastdecode.packing._check import survey
 from fastdecode.stores import open_store
 from fastdecode.testing import picture
 
@@ -375,10 +375,10 @@ def _pack(paths: Sequence[Path], source: Path) -> Counter[str]:
     answers: Counter[str] = Counter()
     with open_store(source) as store:  # not every suffix is a picture's
         number = len(store)
-    for options in ({}, {"max_side": 24, "reindex": True}):
+    for options in ({}, {"max_side": 24, "restart_markers": True}):
         target = source.parent / f"out{len(options)}.tar"
         try:
-            packed = pack(source, target, skip_bad=True, workers=2, **options)
+            packed = pack(source, target, skip_bad=True, threads=2, **options)
         except FastDecodeError:  # there is nothing good to pack
             answers["pack: nothing good"] += 1
             continue

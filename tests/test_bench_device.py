@@ -13,10 +13,10 @@ import pytest
 from benches import TERMINAL, WRONG_ARGUMENT, bench, fill, photo
 from results import measurement, result, spread
 
-from fastdecode.bench import compare, html, on_device_words, report
-from fastdecode.bench.answer import sentences
-from fastdecode.bench.on_device import CPU, Device, OnDevice, by_batch
-from fastdecode.bench.result import from_json, to_json
+from fastdecode.bench import compare, html, report
+from fastdecode.bench.result import CPU, Device, OnDevice, from_json, to_json
+from fastdecode.bench.summary import by_batch, device_answer, sentences
+from fastdecode.bench.text import DEVICE_COLUMNS, DEVICE_MORE
 
 DEVICE = Device(
     device="cuda:0",
@@ -94,7 +94,7 @@ def test_the_largest_batch_speaks_for_the_run() -> None:
 
 def test_nothing_on_a_device_is_no_sentence() -> None:
     """A run without a device says nothing of one."""
-    assert on_device_words.answer(result(measurement())) == []
+    assert device_answer(result(measurement())) == []
     assert sentences(found()) == ("Nothing was measured.",)
 
 
@@ -170,7 +170,7 @@ def test_the_page_has_charts_and_all_figures() -> None:
     for batch in (64, 256):
         assert f"JPEG, batches of {batch}" in page.texts
     assert "nvimgcodec 21,300; cpu 2,500." in text
-    for column in (*on_device_words.COLUMNS, *on_device_words.MORE):
+    for column in (*DEVICE_COLUMNS, *DEVICE_MORE):
         assert column.title in page.texts
     assert "cuda:0: Example GPU 9000 with a name that is long, driver 580.65.06" in text
     assert "<script" not in text

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastdecode.bench import figures, run
+from fastdecode.bench import run, stats
+from fastdecode.bench._workers import Timed
 from fastdecode.bench.check import Check
 from fastdecode.bench.files import Photo
-from fastdecode.bench.plan import Cell, Plan, blocks, cells, counts_up_to_cores
-from fastdecode.bench.protocols import Timed
 from fastdecode.bench.result import AUTOMATIC, Spread
-from fastdecode.bench.summary import measurements
+from fastdecode.bench.run import Cell, Plan, blocks, cells, counts_up_to_cores
+from fastdecode.bench.stats import measurements
 from fastdecode.cores import usable_cores
 from fastdecode.types import Header
 
@@ -40,22 +40,22 @@ def calls(*seconds: float, wall: float | None = None) -> Timed:
 
 def test_spread_of_known_values() -> None:
     """Median and quartiles are interpolated linearly."""
-    assert figures.spread([4, 1, 3, 2, 5]) == Spread(3, 2, 4)
-    assert figures.spread([1, 2]) == Spread(1.5, 1.25, 1.75)
-    assert figures.spread([7]) == Spread(7, 7, 7)
+    assert stats.spread([4, 1, 3, 2, 5]) == Spread(3, 2, 4)
+    assert stats.spread([1, 2]) == Spread(1.5, 1.25, 1.75)
+    assert stats.spread([7]) == Spread(7, 7, 7)
 
 
 def test_percentiles_of_known_values() -> None:
     """Of 0 to 200 the percentiles are the even numbers; of nothing there are none."""
-    assert figures.percentiles(list(range(200, -1, -1))) == pytest.approx(tuple(range(0, 201, 2)))
-    assert figures.percentiles([3.0]) == (3.0,) * 101
-    assert figures.percentiles([]) == ()
+    assert stats.percentiles(list(range(200, -1, -1))) == pytest.approx(tuple(range(0, 201, 2)))
+    assert stats.percentiles([3.0]) == (3.0,) * 101
+    assert stats.percentiles([]) == ()
 
 
 def test_rate_is_over_median_times() -> None:
     """One slow round does not spoil the rate; it is part of the spread."""
     rounds = [[("a", 0.1), ("b", 0.3)]] * 4 + [[("a", 9.0), ("b", 9.0)]] * 2
-    rate = figures.rate(rounds, 2)
+    rate = stats.rate(rounds, 2)
 
     assert rate.median == pytest.approx(2 / 0.4)
     assert rate.high == pytest.approx(2 / 0.4)
@@ -66,13 +66,13 @@ def test_different_blocks_are_no_spread() -> None:
     """That one block has larger files than another does not count as unsteadiness."""
     rounds = [[("small", 0.1)], [("large", 0.9)]] * 3
 
-    assert figures.rate(rounds, 2) == Spread(*[pytest.approx(2.0)] * 3)
+    assert stats.rate(rounds, 2) == Spread(*[pytest.approx(2.0)] * 3)
 
 
 @given(st.lists(st.lists(st.floats(1e-6, 10), min_size=2, max_size=2), min_size=1, max_size=9))
 def test_spread_surrounds_the_rate(times: list[list[float]]) -> None:
     """Whatever was measured, the median lies between the quartiles."""
-    rate = figures.rate([list(zip("ab", one, strict=True)) for one in times], 2)
+    rate = stats.rate([list(zip("ab", one, strict=True)) for one in times], 2)
 
     assert 0 < rate.low <= rate.median <= rate.high
 
@@ -81,8 +81,8 @@ def test_ratios_are_paired() -> None:
     """A machine that slows down for a while changes no ratio: it slows both of a round."""
     totals = [("block", {"quick": slow, "half": 2 * slow}) for slow in (1, 5, 1, 9)]
 
-    assert figures.fastest(totals, ["half", "quick"]) == "quick"
-    assert figures.ratios(totals, "quick") == {
+    assert stats.fastest(totals, ["half", "quick"]) == "quick"
+    assert stats.ratios(totals, "quick") == {
         "quick": Spread(1, 1, 1),
         "half": Spread(0.5, 0.5, 0.5),
     }
@@ -92,8 +92,8 @@ def test_one_spoilt_round_changes_no_ratio() -> None:
     """What hits one backend in one of the rounds does not count against it."""
     totals = [("block", {"quick": slow, "half": 2}) for slow in (1, 9, 1)]
 
-    assert figures.fastest(totals, ["half", "quick"]) == "quick"
-    assert figures.ratios(totals, "quick")["half"].median == pytest.approx(0.5)
+    assert stats.fastest(totals, ["half", "quick"]) == "quick"
+    assert stats.ratios(totals, "quick")["half"].median == pytest.approx(0.5)
 
 
 def test_longer_blocks_count_for_more() -> None:
@@ -101,14 +101,14 @@ def test_longer_blocks_count_for_more() -> None:
     small, large = {"best": 1.0, "other": 1.0}, {"best": 9.0, "other": 19.0}
     totals = [("small", small), ("large", large)] * 3
 
-    assert figures.ratios(totals, "best")["other"] == Spread(*[pytest.approx(10 / 20)] * 3)
+    assert stats.ratios(totals, "best")["other"] == Spread(*[pytest.approx(10 / 20)] * 3)
 
 
 def test_spread_of_ratios() -> None:
     """Rounds in which it did better or worse than usual make the quartiles."""
     totals = [("block", {"best": 1.0, "other": other}) for other in (1.6, 1.8, 2.0, 2.2, 2.4)]
 
-    assert figures.ratios(totals, "best")["other"] == Spread(
+    assert stats.ratios(totals, "best")["other"] == Spread(
         pytest.approx(1 / 2.0), pytest.approx(1 / 2.2), pytest.approx(1 / 1.8)
     )
 

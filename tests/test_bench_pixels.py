@@ -13,8 +13,8 @@ import fastdecode
 from fastdecode import registry
 from fastdecode.bench import command, files, run
 from fastdecode.bench.check import Check, Finding, examine, reference_digest
-from fastdecode.bench.plan import Plan
 from fastdecode.bench.result import AUTOMATIC, from_json
+from fastdecode.bench.run import Plan
 
 if TYPE_CHECKING:
     from fastdecode.bench.result import Measurement, Result

@@ -16,11 +16,17 @@ from fastdecode import (  # noqa: E402 - these need torch
     register,
     registry,
 )
-from fastdecode.calibration.device_clock import Clock, Lap, clock_of, steady  # noqa: E402
-from fastdecode.calibration.device_measure import _heats, batch_of  # noqa: E402
-from fastdecode.calibration.device_race import Rate, speeds_of, unread  # noqa: E402
-from fastdecode.calibration.device_trace import busy, busy_seconds  # noqa: E402
-from fastdecode.calibration.device_worker import Warm, Worker  # noqa: E402
+from fastdecode.calibration.device_measure import Rate, _heats, batch_of, speeds_of, unread  # noqa: E402  # noqa: E402
+from fastdecode.calibration.device_worker import (  # noqa: E402  # noqa: E402  # noqa: E402
+    Clock,
+    Lap,
+    Warm,
+    Worker,
+    busy,
+    busy_seconds,
+    clock_of,
+    steady,
+)
 from fastdecode.device.ranking import DeviceRanking  # noqa: E402
 from fastdecode.testing import encode, picture  # noqa: E402
 

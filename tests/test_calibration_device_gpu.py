@@ -15,8 +15,11 @@ if not torch.cuda.is_available():
     )
 
 from fastdecode import batch_backends, calibrate  # noqa: E402 - it needs torch
-from fastdecode.calibration.device_clock import CudaClock, clock_of  # noqa: E402
-from fastdecode.calibration.device_trace import busy_seconds  # noqa: E402
+from fastdecode.calibration.device_worker import (  # noqa: E402
+    CudaClock,
+    busy_seconds,
+    clock_of,
+)
 from fastdecode.device import measured as subject  # noqa: E402
 from fastdecode.device.identity import identify  # noqa: E402
 from fastdecode.device.measured import measured  # noqa: E402

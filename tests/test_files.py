@@ -17,8 +17,7 @@ from fifos import fed
 
 from fastdecode import Ranking, StoreError, calibrate, decode, decode_batch, decode_file
 from fastdecode.stores import create_store, open_store
-from fastdecode.stores.tar import index_tar
-from fastdecode.stores.tar_stream import stream_tar
+from fastdecode.stores.tar import index_tar, stream_tar
 from fastdecode.testing import encode, picture
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no FIFOs here")

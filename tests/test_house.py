@@ -23,7 +23,7 @@ _LIBRARIES = {
     "ray": "ray.data",
     "lmdb": "lmdb",
     "hdf5": "h5py",
-    "remote": "fsspec",
+    "_remote": "fsspec",
 }
 """What files and folders whose names begin so need."""
 

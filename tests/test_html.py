@@ -13,9 +13,9 @@ import results
 from results import automatic, measurement
 
 from fastdecode.bench import charts, html
-from fastdecode.bench.columns import COST, READING, SPEED
-from fastdecode.bench.groups import groups
-from fastdecode.bench.svg import log_ticks, ticks
+from fastdecode.bench.charts import log_ticks, ticks
+from fastdecode.bench.summary import groups
+from fastdecode.bench.text import COST, READING, SPEED
 
 _VOID = {"meta", "br", "link", "img"}
 _LOADS = {"src", "href", "srcset", "action", "data", "poster", "xlink:href", "background"}

@@ -11,11 +11,9 @@ from conftest import CORPUS
 from packed import make_source
 
 from fastdecode.bench import files
-from fastdecode.packing import check_command, pack, survey
-from fastdecode.packing.results import BadItems
+from fastdecode.packing import BadItems, _check_command, pack, survey
 from fastdecode.stores import open_store
-from fastdecode.stores.class_folders import find_classes, make_dataset
-from fastdecode.stores.found_files import found, matching, walk
+from fastdecode.stores._scan import find_classes, found, make_dataset, matching, walk
 
 if os.name != "posix":
     pytest.skip("making links needs rights there", allow_module_level=True)
@@ -45,7 +43,7 @@ def test_check_lists_them(looping: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert [key for key, one in seen.items() if one.status == "unreadable"] == BAD
     assert len(seen) == 8 + len(BAD)
     assert "symbolic links" in seen["cats/loop.jpg"].reasons[0]
-    assert check_command.main([str(looping)]) == 1
+    assert _check_command.main([str(looping)]) == 1
     assert "13 images" in capsys.readouterr().out
 
 

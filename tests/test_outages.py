@@ -17,7 +17,7 @@ from packed import make_source
 
 from fastdecode import decode_batch
 from fastdecode.errors import StoreError
-from fastdecode.packing import check_command, index_command, pack
+from fastdecode.packing import _check_command, _index_command, pack
 from fastdecode.stores import create_store, open_store
 from fastdecode.testing import encode, picture
 
@@ -91,8 +91,8 @@ def test_an_error_of_the_disk_ends_check_and_pack(
 
     with pytest.raises(OSError, match=r"item 7 \(dogs/9\.jpg\)"):
         pack(source, tmp_path / "out.tar", skip_bad=True)
-    status = check_command.main(
-        [str(source), "--workers", "1", "--csv", str(tmp_path / "seen.csv")]
+    status = _check_command.main(
+        [str(source), "--threads", "1", "--csv", str(tmp_path / "seen.csv")]
     )
 
     told = " ".join(capsys.readouterr().err.split())
@@ -102,7 +102,7 @@ def test_an_error_of_the_disk_ends_check_and_pack(
     with (tmp_path / "seen.csv").open(newline="") as file:
         assert [row["status"] for row in csv.DictReader(file)] == ["good"] * 7
     (source / "dogs" / "9.jpg").unlink()
-    assert pack(source, tmp_path / "out.tar", skip_bad=True, restart=True).bad == []
+    assert pack(source, tmp_path / "out.tar", skip_bad=True, start_over=True).bad == []
 
 
 def test_a_folder_that_is_gone_ends_check_and_pack(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_a_server_in_trouble_ends_check_and_pack(
         fault.always(None)
         assert bytes(store.read(0)) == good
 
-    from fastdecode.packing import chunk, job
+    from fastdecode.packing import _pack
 
     def opened(location: str) -> Any:
         store = open_store(location, storage_options=fault.options)
@@ -158,11 +158,11 @@ def test_a_server_in_trouble_ends_check_and_pack(
         return store
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chunk, "EVERY_S", 0)  # every item is written down on its own
-        patch.setattr(job, "open_store", opened)  # which has no argument for the address
+        patch.setattr(_pack, "EVERY_S", 0)  # every item is written down on its own
+        patch.setattr(_pack, "open_store", opened)  # which has no argument for the address
         with pytest.raises(OSError, match=r"item \d+"):
-            pack(place, out, skip_bad=True, workers=1)
-        patch.setattr(job, "open_store", lambda at: open_store(at, storage_options=fault.options))
+            pack(place, out, skip_bad=True, threads=1)
+        patch.setattr(_pack, "open_store", lambda at: open_store(at, storage_options=fault.options))
         fault.always(None)
         packed = pack(place, out, skip_bad=True)
     assert (packed.items, packed.bad) == (COUNT, [])
@@ -310,11 +310,11 @@ def test_the_advice_to_index_a_remote_shard_works(
     monkeypatch.setenv("AWS_ENDPOINT_URL", fault.options["client_kwargs"]["endpoint_url"])
     shard = f"{uri}/t.tar"
 
-    assert index_command.main([shard]) == 1
+    assert _index_command.main([shard]) == 1
     assert "--to FOLDER" in capsys.readouterr().err
-    assert index_command.main([f"{uri}/none.tar"]) == 1
+    assert _index_command.main([f"{uri}/none.tar"]) == 1
     assert "none.tar" in capsys.readouterr().err
-    assert index_command.main(["--to", str(tmp_path / "made"), shard, f"{uri}/none.tar"]) == 1
+    assert _index_command.main(["--to", str(tmp_path / "made"), shard, f"{uri}/none.tar"]) == 1
     assert f"{shard}: {COUNT} items" in capsys.readouterr().out
     index = tmp_path / "made" / "t.tar.fdx"
     with open_store(shard, index=index, storage_options=fault.options) as store:

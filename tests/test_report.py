@@ -10,8 +10,7 @@ import results
 from results import automatic, measurement, says
 
 from fastdecode.bench import report
-from fastdecode.bench.columns import COST, READING, SPEED
-from fastdecode.bench.words import number
+from fastdecode.bench.text import COST, READING, SPEED, number
 
 WIDE = 80
 

@@ -14,7 +14,7 @@ import pytest
 from conftest import NO_RANKING
 from packed import make_source
 
-from fastdecode.packing.tables import csv_text
+from fastdecode.packing._terminal import csv_text
 
 if os.name != "posix":
     pytest.skip("needs a POSIX shell and its devices", allow_module_level=True)
@@ -127,7 +127,7 @@ runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 def test_control_c_while_it_is_imported(folder: Path, name: str) -> None:
     """It ends with status 130, and not a word, whatever is being imported at that moment."""
     code = _INTERRUPTED_IMPORT.replace("ARGUMENTS", repr(COMMANDS[name].split()))
-    module = {"compare": "fastdecode.bench.words", "help": "fastdecode.ranking"}.get(name, "numpy")
+    module = {"compare": "fastdecode.bench.text", "help": "fastdecode.ranking"}.get(name, "numpy")
     done = subprocess.run(
         [sys.executable, "-c", code.replace("MODULE", repr(module))],
         capture_output=True,

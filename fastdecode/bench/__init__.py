@@ -1,7 +1,8 @@
 """The benchmark on the user's own images: ``python -m fastdecode.bench [PATH ...]``.
 
-`files` finds the images, `plan` says what is measured, and `run` has it done: by a `team` of
-processes, in which a `worker` answers with what `check` finds and `protocols` or `loader` times.
-`figures` and `summary` make of that a `result`, which all the rest prints, draws or compares.
-Nothing in the rest of the package imports this.
+`files` finds the images, and `run` plans what is measured and has it done by `_workers`, a process
+for each backend, which also `check` the pixels; `on_device` does so for devices. `stats` makes of
+the times a `result`. All the rest says what is in it: `summary` in sentences and `text` in figures,
+for `report` (with `tables`) in the terminal and `html` (with `charts`) on a page; `compare` takes
+two results, and `ranking` keeps one for `decode`.
 """

@@ -24,53 +24,29 @@ _REFERENCE = "pillow"
 
 
 class Finding(NamedTuple):
-    """What one backend made of one file.
+    """What one backend made of one file."""
 
-    Attributes
-    ----------
-    refused : str
-        Why it did not decode it; empty if it did.
-    fell_back : bool
-        The automatic choice's first backend refused it, and another decoded it.
-    averaged : bool
-        It is a JPEG that the backend does not reduce inside its decoder: the package averages the
-        full picture, which gives other values by design.
-    differs : bool
-        The pixels should be those of the reference, and are not.
-    difference : int
-        The largest of a sample from the reference, in levels; 255 where the shapes differ.
-    """
-
-    refused: str = ""
+    refused: str = ""  # why it did not decode it; empty if it did
+    # the automatic choice's first backend refused it, and another decoded it
     fell_back: bool = False
+    # it is a JPEG that the backend does not reduce inside its decoder: the package averages the
+    # full image, which gives other values by design
     averaged: bool = False
-    differs: bool = False
+    differs: bool = False  # the pixels should be those of the reference, and are not
+    # the largest of a sample from the reference, in levels; 255 where the shapes differ
     difference: int = 0
 
 
 @dataclass
 class Check:
-    """What one backend made of one format at one reduction.
+    """What one backend made of one format at one reduction."""
 
-    Attributes
-    ----------
-    read : set of int
-        Files that it decoded, by their index.
-    refused : dict of int to str
-        Why it did not.
-    differing, averaged : set of int
-        As in `Finding`.
-    fallbacks : int
-    max_difference : int
-        Over all files.
-    """
-
-    read: set[int] = field(default_factory=set)
-    refused: dict[int, str] = field(default_factory=dict)
-    differing: set[int] = field(default_factory=set)
+    read: set[int] = field(default_factory=set)  # files that it decoded, by their index
+    refused: dict[int, str] = field(default_factory=dict)  # why it did not
+    differing: set[int] = field(default_factory=set)  # differing, averaged: as in `Finding`
     averaged: set[int] = field(default_factory=set)
     fallbacks: int = 0
-    max_difference: int = 0
+    max_difference: int = 0  # over all files
 
     def add(self, index: int, finding: Finding) -> None:
         """Take in what became of one file."""
@@ -106,17 +82,7 @@ def reference_digest(data: bytes, reduce: Reduce) -> bytes | None:
 
 
 def examine(photo: Photo, reduce: Reduce, backend: str, right: bytes | None) -> Finding:
-    """Decode a file once, and compare the pixels with the reference.
-
-    Parameters
-    ----------
-    photo : Photo
-    reduce : {1, 2, 4, 8}
-    backend : str
-        A name, or `AUTOMATIC`.
-    right : bytes or None
-        From `reference_digest`; None where there is nothing to compare with.
-    """
+    """Decode a file once, and compare the pixels with the reference."""
     stats(reset=True)
     try:
         data = bytes(photo.read())

@@ -8,16 +8,22 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fastdecode.bench import on_device_words, words
 from fastdecode.bench.result import Spread, from_json
 from fastdecode.bench.tables import Column, Table, paragraph, show
-from fastdecode.bench.words import number
+from fastdecode.bench.text import (
+    backend_versions,
+    device_facts,
+    device_title,
+    number,
+    protocol,
+    setting,
+    visible,
+)
 from fastdecode.files import read_regular
 from fastdecode.terminal import Parser
 
 if TYPE_CHECKING:
-    from fastdecode.bench.on_device import OnDevice
-    from fastdecode.bench.result import Measurement, Result
+    from fastdecode.bench.result import Measurement, OnDevice, Result
 
 __all__ = ["main", "ratio", "verdict"]
 
@@ -46,18 +52,7 @@ Key = tuple[str, str, int, str, int, int, str, int]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compare two results and print the ratios.
-
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        Two files; instead of the command line's.
-
-    Returns
-    -------
-    int
-        The exit status.
-    """
+    """Compare two results and print the ratios."""
     parser = Parser(
         prog="python -m fastdecode.bench compare",
         description=_ABOUT,
@@ -72,11 +67,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             results.append(from_json(read_regular(path).decode()))
         except OSError as error:
             reason = error.strerror or str(error)
-            parser.exit(2, f"{parser.prog}: error: {words.visible(str(path))}: {reason}\n")
+            parser.exit(2, f"{parser.prog}: error: {visible(str(path))}: {reason}\n")
         except ValueError as error:
-            parser.exit(2, f"{parser.prog}: error: {words.visible(f'{path}: {error}')}\n")
+            parser.exit(2, f"{parser.prog}: error: {visible(f'{path}: {error}')}\n")
     for name, path, one in zip("ab", (options.a, options.b), results, strict=True):
-        print(paragraph(f"{name}: {words.visible(str(path))}, {_about(one)}"))
+        print(paragraph(f"{name}: {visible(str(path))}, {_about(one)}"))
     _print(*results)
     return 0
 
@@ -84,16 +79,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def ratio(a: Spread, b: Spread) -> Spread:
     """Divide two spreads, so that the bounds hold whichever way both were off.
 
-    Parameters
-    ----------
-    a, b : Spread
-        Of positive numbers.
-
-    Returns
-    -------
-    Spread
-        b over a: the medians' ratio; the lower quartile over the upper one; the upper quartile over
-        the lower one.
+    The bounds are the lower quartile of b over the upper one of a, and the upper one over the lower
+    one.
     """
     high = b.high / a.low if a.low > 0 else float("inf")
     return Spread(b.median / a.median, b.low / max(a.high, a.median), high)
@@ -109,7 +96,7 @@ def verdict(quotient: Spread) -> str:
 def _about(result: Result) -> str:
     stopped = ", interrupted" if result.interrupted else ""
     when = result.measured[:16].replace("T", " ")
-    return words.visible(f"{when} UTC, {result.machine.cpu}{stopped}")
+    return visible(f"{when} UTC, {result.machine.cpu}{stopped}")
 
 
 def _print(a: Result, b: Result) -> None:
@@ -135,7 +122,7 @@ def _print(a: Result, b: Result) -> None:
     for name, result in (("a", a), ("b", b)):
         wrong = dict.fromkeys(one.backend for one in result.measurements if one.differing)
         if wrong:
-            names = words.visible(", ".join(wrong))
+            names = visible(", ".join(wrong))
             print(paragraph(f"Pixels DIFFER from the reference in {name}: {names}"))
 
 
@@ -150,8 +137,8 @@ def _tables(
     found: dict[str, dict[str, list[tuple[str, ...]]]] = {}
     for key in both:
         one = a[key]
-        title = f"{one.format.upper()}, {words.protocol(one)}"
-        section = found.setdefault(title, {}).setdefault(words.setting(one), [])
+        title = f"{one.format.upper()}, {protocol(one)}"
+        section = found.setdefault(title, {}).setdefault(setting(one), [])
         section.append(_row(one, b[key]))
     return [Table(title, _COLUMNS, list(own.items())) for title, own in found.items()]
 
@@ -162,7 +149,7 @@ def _on_device(a: Result, b: Result) -> list[Table]:
     pairs = [(one, others[one.key]) for one in a.on_device if one.key in others]
     if not pairs:
         return []
-    table = Table(on_device_words.title(a), _COLUMNS)
+    table = Table(device_title(a), _COLUMNS)
     sections: dict[str, list[tuple[str, ...]]] = {}
     for one, other in pairs:
         sections.setdefault(f"batches of {one.batch}", []).append(_row(one, other))
@@ -173,7 +160,7 @@ def _on_device(a: Result, b: Result) -> list[Table]:
 def _row(one: Measurement | OnDevice, other: Measurement | OnDevice) -> tuple[str, ...]:
     quotient = ratio(one.images_per_s, other.images_per_s)
     return (
-        words.visible(one.backend),
+        visible(one.backend),
         number(one.images_per_s.median),
         number(other.images_per_s.median),
         *(f"{value:.2f}" for value in (quotient.median, quotient.low, quotient.high)),
@@ -182,8 +169,8 @@ def _row(one: Measurement | OnDevice, other: Measurement | OnDevice) -> tuple[st
 
 
 def _name(one: Measurement) -> str:
-    parts = (one.backend, one.format.upper(), words.protocol(one), words.setting(one))
-    return words.visible(", ".join(parts))
+    parts = (one.backend, one.format.upper(), protocol(one), setting(one))
+    return visible(", ".join(parts))
 
 
 def _warnings(a: Result, b: Result) -> list[str]:
@@ -192,15 +179,15 @@ def _warnings(a: Result, b: Result) -> list[str]:
     comparisons: tuple[tuple[str, Callable[[Result], dict[str, object]]], ...] = (
         ("machines", lambda one: {**asdict(one.machine), "load": None}),
         ("collections", _collection),
-        ("versions", lambda one: {**words.backends(one.backends)}),
-        ("devices", lambda one: {**on_device_words.facts(one)}),
+        ("versions", lambda one: {**backend_versions(one.backends)}),
+        ("devices", lambda one: {**device_facts(one)}),
     )
     for what, facts in comparisons:
         left, right = facts(a), facts(b)
         names = [name for name in left if name in right and left[name] != right[name]]
         if names:
             said = "; ".join(f"{name}: {left[name]} and {right[name]}" for name in names)
-            found.append(words.visible(f"the {what} differ ({said})."))
+            found.append(visible(f"the {what} differ ({said})."))
     return found
 
 

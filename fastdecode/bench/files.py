@@ -9,6 +9,7 @@ from array import array
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
@@ -19,13 +20,12 @@ from fastdecode.bench import result
 from fastdecode.calibration.samples import FOLDER
 from fastdecode.errors import DecodeError, StoreError, UnsupportedFormat
 from fastdecode.files import open_regular, read_regular
-from fastdecode.stores import Store, open_store
+from fastdecode.stores import Store, kind_of, open_store
+from fastdecode.stores._scan import can_be_read
 from fastdecode.stores.folder import EXTENSIONS
-from fastdecode.stores.found_files import can_be_read
-from fastdecode.stores.opening import kind_of
 from fastdecode.types import Buffer, Header
 
-__all__ = ["SAMPLES", "Collection", "Photo", "collect", "printable"]
+__all__ = ["SAMPLES", "Collection", "Photo", "collect", "naming", "printable"]
 
 SAMPLES = FOLDER
 """The photos that the package carries."""
@@ -35,29 +35,14 @@ _HEAD = 1 << 20  # read first, so that a film or an archive is not read whole to
 
 @dataclass(frozen=True)
 class Photo:
-    """One image; its bytes stay where they are until it is decoded.
+    """One image; its bytes stay where they are until it is decoded."""
 
-    Attributes
-    ----------
-    name : str
-        Its path as the user would say it, or its key in a store; printable.
-    path : Path
-        Of the file, or of the store.
-    header : Header
-    size : int
-        In bytes.
-    store : Store or None
-        Where it is, if it is no file of its own.
-    index : int
-        In the store.
-    """
-
-    name: str
-    path: Path
+    name: str  # its path as the user would say it, or its key in a store; printable
+    path: Path  # of the file, or of the store
     header: Header
-    size: int
-    store: Store | None = None
-    index: int = 0
+    size: int  # in bytes
+    store: Store | None = None  # where it is, if it is no file of its own
+    index: int = 0  # in the store
 
     def read(self) -> Buffer:
         """Read it: of a store whatever that gives, which need not be in memory yet."""
@@ -66,24 +51,13 @@ class Photo:
 
 @dataclass
 class Collection:
-    """What was found under the paths.
+    """What was found under the paths."""
 
-    Attributes
-    ----------
-    photos : list of Photo
-        By name.
-    unreadable : dict of str to str
-        Why a file that should be an image cannot be used, by name.
-    not_images : int
-        Files passed over because they are something else.
-    left_out : int
-        Files not looked at because `limit` images were reached.
-    """
-
-    photos: list[Photo] = field(default_factory=list)
+    photos: list[Photo] = field(default_factory=list)  # by name
+    # why a file that should be an image cannot be used, by name
     unreadable: dict[str, str] = field(default_factory=dict)
-    not_images: int = 0
-    left_out: int = 0
+    not_images: int = 0  # files passed over because they are something else
+    left_out: int = 0  # files not looked at because `limit` images were reached
 
     def summary(self) -> result.Collection:
         """Count it, as it stands in results."""
@@ -102,27 +76,9 @@ class Collection:
 def collect(paths: Sequence[str | Path], *, limit: int | None = None) -> Collection:
     """Find every image under the paths, and read its header.
 
-    Parameters
-    ----------
-    paths : sequence of str or Path
-        Folders, searched to any depth, files, and stores: whatever ends as `open_store` knows it,
-        and folders without pictures but with tar shards. Hidden files and folders are ignored.
-    limit : int, optional
-        Stop at this many images. Which ones is drawn at random, always the same: the first ones of
-        a data set are often all of one class.
-
-    Returns
-    -------
-    Collection
-
-    Raises
-    ------
-    FileNotFoundError
-        If one of the paths does not exist.
-    ImportError
-        If a store needs a library that is missing.
-    StoreError
-        If a store cannot be opened.
+    Folders are searched to any depth, but for what is hidden; a folder without images but with tar
+    shards is a store. What `limit` leaves is drawn at random, always the same: the first ones of a
+    data set are often all of one class.
     """
     found, stores = _files_and_stores(paths)
     ends = list(accumulate(len(store) for store in stores))
@@ -196,7 +152,7 @@ def _is_folder(path: str | Path) -> bool:
 
 
 def _are_shards(folder: Path, files: Sequence[Path]) -> bool:
-    """Whether there are tar files in a folder, and no pictures below it."""
+    """Whether there are tar files in a folder, and no images below it."""
     names = [str(path).lower() for path in files]
     shards = any(path.parent == folder and path.suffix.lower() == ".tar" for path in files)
     return shards and not any(name.endswith(EXTENSIONS) for name in names)
@@ -232,15 +188,7 @@ def _files(path: Path) -> Iterator[Path]:
 
 
 def _load(path: Path, name: str) -> Photo:
-    """Read the header of one image.
-
-    Raises
-    ------
-    UnsupportedFormat
-        If it is something else.
-    DecodeError, OSError
-        If it is damaged, or cannot be read.
-    """
+    """Read the header of one image."""
     with io.BufferedReader(open_regular(path)) as file:
         data = file.read(_HEAD)
         try:
@@ -253,14 +201,16 @@ def _load(path: Path, name: str) -> Photo:
 
 
 def _load_item(store: Store, index: int, name: str) -> Photo:
-    """Read the header of one image in a store.
-
-    Raises
-    ------
-    UnsupportedFormat
-        If it is something else.
-    DecodeError, OSError, StoreError
-        If it is damaged, or cannot be read.
-    """
+    """Read the header of one image in a store."""
     data = store.read(index)
     return Photo(name, Path(store.location), probe(data), len(data), store, index)
+
+
+@contextmanager
+def naming(place: str | Path) -> Iterator[None]:
+    """Have errors name the file that cannot be written: that of a full disk has no name in it."""
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror or error
+        raise OSError(f"{printable(place)} cannot be written: {why}") from error

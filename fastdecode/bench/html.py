@@ -2,42 +2,110 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import count
 from typing import TYPE_CHECKING
 
-from fastdecode.bench import columns, on_device_page, on_device_words, words
-from fastdecode.bench.answer import sentences
-from fastdecode.bench.charts import agreement, latency, throughput
-from fastdecode.bench.groups import Group, by_protocol, groups
-from fastdecode.bench.remarks import busy, listings, notes
-from fastdecode.bench.result import AUTOMATIC
-from fastdecode.bench.scaling import counts, scaling
-from fastdecode.bench.style import PAGE
-from fastdecode.bench.svg import STYLE, escape
+from fastdecode.bench.charts import (
+    STYLE,
+    agreement,
+    device_throughput,
+    escape,
+    latency,
+    row_kind,
+    scaling,
+    throughput,
+)
+from fastdecode.bench.result import OnDevice
+from fastdecode.bench.summary import (
+    Group,
+    busy,
+    by_batch,
+    by_protocol,
+    counts,
+    groups,
+    listings,
+    notes,
+    sections,
+    sentences,
+)
+from fastdecode.bench.text import (
+    COST,
+    DEVICE_COLUMNS,
+    DEVICE_MORE,
+    READING,
+    SPEED,
+    backend_versions,
+    count,
+    device_facts,
+    device_section,
+    device_title,
+    measured_files,
+    protocol,
+)
 
 if TYPE_CHECKING:
-    from fastdecode.bench.columns import Figure
-    from fastdecode.bench.result import Measurement, Result
+    from fastdecode.bench.result import Measurement, OnDevice, Result
+    from fastdecode.bench.text import Figure
 
 __all__ = ["page"]
+
+_STYLE = """
+:root { color-scheme: light dark; --panel: #f6f8fa; --accent: #2f6fb5 }
+@media (prefers-color-scheme: dark) { :root { --panel: #161b22; --accent: #5b9ee6 } }
+* { box-sizing: border-box }
+html { -webkit-text-size-adjust: 100%; text-size-adjust: 100% }
+body { margin: 0; background: var(--surface); color: var(--ink);
+  font: 16px/1.5 system-ui, -apple-system, "Segoe UI", sans-serif }
+main { max-width: 1240px; margin: 0 auto; padding: 16px }
+h1 { font-size: 1.5rem; line-height: 1.2; margin: 8px 0 }
+h2 { font-size: 1.2rem; margin: 40px 0 4px }
+h3 { font-size: 1rem; margin: 24px 0 8px }
+p { margin: 4px 0 12px; max-width: 75ch }
+.muted { color: var(--muted) }
+.answer { background: var(--panel); border-left: 4px solid var(--accent); border-radius: 6px;
+  padding: 12px 16px; margin: 16px 0; font-size: 1.05rem }
+.answer p { margin: 4px 0 }
+.warning { border-left: 4px solid var(--differ); background: var(--panel); border-radius: 6px;
+  padding: 8px 16px; font-weight: 600 }
+.charts { display: grid; gap: 32px 40px; grid-template-columns: repeat(auto-fill,
+  minmax(min(100%, 340px), 1fr)) }
+.charts svg { display: block; width: 100%; max-width: 480px; height: auto }
+.legend { display: flex; flex-wrap: wrap; gap: 4px 20px; padding: 0; margin: 8px 0 16px;
+  list-style: none; font-size: .875rem; color: var(--muted) }
+.swatch { display: inline-block; width: 14px; height: 14px; border-radius: 2px;
+  vertical-align: -2px; margin-right: 7px; background: var(--bar) }
+.swatch.auto { background: var(--auto) }
+.swatch.wrong { background: none; border: 1px dashed var(--muted) }
+.scroll { overflow-x: auto; max-width: 100%; border: 1px solid var(--grid); border-radius: 6px }
+.scroll:focus-visible { outline: 2px solid var(--accent); outline-offset: 2px }
+table { border-collapse: collapse; font-size: .8125rem; font-variant-numeric: tabular-nums;
+  width: 100% }
+th, td { padding: 4px 8px; text-align: right; white-space: nowrap }
+thead th { border-bottom: 1px solid var(--grid); color: var(--muted); font-weight: 600 }
+tbody th { font-weight: 400 }
+tbody tr + tr td, tbody tr + tr th { border-top: 1px solid var(--grid) }
+th:first-child { text-align: left; position: sticky; left: 0; background: var(--surface) }
+td.words, th.words { text-align: left }
+tr.section th { background: var(--panel); font-weight: 600; text-align: left }
+tr.auto th, tr.auto td { font-weight: 600 }
+tr.wrong td.words { color: var(--differ); font-weight: 600 }
+dl { display: grid; grid-template-columns: minmax(90px, max-content) 1fr; gap: 2px 16px;
+  font-size: .9rem; margin: 8px 0 }
+dt { color: var(--muted) }
+dd { margin: 0; overflow-wrap: anywhere }
+details { margin: 8px 0 }
+summary { cursor: pointer; font-weight: 600 }
+ul.files { font-size: .875rem; overflow-wrap: anywhere; padding-left: 24px; margin: 4px 0 }
+footer { margin: 40px 0 24px; font-size: .875rem }
+"""
 
 _MOST = 200  # names of files in a list: a page of thousands would not open on a phone
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def page(result: Result) -> str:
-    """Write the result as one self-contained HTML file.
-
-    Parameters
-    ----------
-    result : Result
-
-    Returns
-    -------
-    str
-        To be saved as UTF-8.
-    """
+    """Write the result as one self-contained HTML file."""
     here = result.machine
     every = [group for group in groups(result) if group.timed]
     title = f"fastdecode {here.fastdecode} benchmark"
@@ -45,7 +113,7 @@ def page(result: Result) -> str:
         f"<h1>{escape(title)}</h1>",
         f'<p class="muted">{escape(_facts(result))}</p>',
         *_answer(result),
-        *on_device_page.sections(result),
+        *_device(result),
         *_charts(result, every),
         *_figures(every),
         *_remarks(result),
@@ -55,7 +123,7 @@ def page(result: Result) -> str:
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>{STYLE}{PAGE}</style>\n</head>\n"
+        f"<title>{escape(title)}</title>\n<style>{STYLE}{_STYLE}</style>\n</head>\n"
         f"<body>\n<main>\n{chr(10).join(body)}\n</main>\n</body>\n</html>\n"
     )
 
@@ -63,8 +131,8 @@ def page(result: Result) -> str:
 def _facts(result: Result) -> str:
     here = result.machine
     when = result.measured[:16].replace("T", " ")  # to the minute, of ISO 8601
-    cores = words.count(here.cores, "core")
-    return f"{when} UTC · {here.cpu}, {cores} · {words.measured_files(result.collection)}"
+    cores = count(here.cores, "core")
+    return f"{when} UTC · {here.cpu}, {cores} · {measured_files(result.collection)}"
 
 
 def _answer(result: Result) -> list[str]:
@@ -76,8 +144,34 @@ def _answer(result: Result) -> list[str]:
     return found
 
 
+def _device(result: Result) -> list[str]:
+    """Draw a chart for each size of batch, and the table; nothing if there is none."""
+    if not result.on_device:
+        return []
+    own = by_batch(result.on_device)
+    charts = [device_throughput(f"device-{place}", found) for place, found in enumerate(own)]
+    text = (
+        "How many images a second come onto the device: decoded there by a batch backend, or by "
+        "all cores of the CPU and copied. Every chart has its own scale. The thin line reaches "
+        "from the lower to the upper quartile."
+    )
+    legend = (
+        '<ul class="legend"><li><span class="swatch"></span>one batch backend</li>'
+        '<li><span class="swatch auto"></span>the CPU path</li></ul>'
+    )
+    shown = (*DEVICE_COLUMNS, *DEVICE_MORE)
+    rows = [(device_section(found), found) for found in own]
+    return [
+        f"<section><h2>On a device</h2><p>{escape(text)}</p>{legend}",
+        f'<div class="charts">{"".join(charts)}</div>',
+        _table(device_title(result), shown, rows),
+        _meanings(shown),
+        "</section>",
+    ]
+
+
 def _charts(result: Result, every: Sequence[Group]) -> list[str]:
-    keys = (f"chart-{number}" for number in count())
+    keys = (f"chart-{number}" for number in itertools.count())
     legend = _legend(every)
     found: list[str] = []
     if every:
@@ -85,7 +179,7 @@ def _charts(result: Result, every: Sequence[Group]) -> list[str]:
         first = [group for group in every if group.one.protocol == every[0].one.protocol]
         found += _section(
             "Throughput",
-            f"How many images a second, {words.protocol(first[0].one)}. Every chart has its own "
+            f"How many images a second, {protocol(first[0].one)}. Every chart has its own "
             "scale. The thin line reaches from the lower to the upper quartile.",
             legend,
             (throughput(next(keys), group) for group in first),
@@ -161,36 +255,42 @@ def _of_format(result: Result, name: str) -> list[Measurement]:
 def _figures(every: Sequence[Group]) -> list[str]:
     if not every:
         return []
-    tables = [_table(own) for own in by_protocol(every)]
-    shown = {figure.title: figure.meaning for figure in (*columns.SPEED, *columns.COST)}
-    shown[columns.READING.title] = columns.READING.meaning
-    meaning = _definitions(shown)
     return [
         "<section><h2>All figures</h2>",
-        f"<details><summary>What the columns mean</summary>{meaning}</details>",
-        *tables,
+        _meanings((*SPEED, *COST, READING)),
+        *(_protocol_table(own) for own in by_protocol(every)),
         "</section>",
     ]
 
 
-def _table(own: Sequence[Group]) -> str:
+def _meanings(shown: Sequence[Figure]) -> str:
+    meaning = _definitions({figure.title: figure.meaning for figure in shown})
+    return f"<details><summary>What the columns mean</summary>{meaning}</details>"
+
+
+def _protocol_table(own: Sequence[Group]) -> str:
     one = own[0].one
-    title = escape(f"{one.format.upper()}, {words.protocol(one)}")
-    reading = (columns.READING,) if one.protocol == "file" else ()
-    shown = (*columns.SPEED, *columns.COST[1:], *reading)
+    shown = (*SPEED, *COST[1:], *((READING,) if one.protocol == "file" else ()))
+    return _table(f"{one.format.upper()}, {protocol(one)}", shown, sections(own))
+
+
+def _table(
+    title: str,
+    shown: Sequence[Figure],
+    parts: Iterable[tuple[str, Sequence[Measurement | OnDevice]]],
+) -> str:
+    name = escape(title)
     head = "".join(
         f'<th scope="col"{_words(figure)} title="{escape(figure.meaning)}">'
         f"{escape(figure.title)}</th>"
         for figure in shown
     )
     rows = []
-    for group in own:
-        files = words.count(group.timed[0].files, "file")
-        name = escape(f"{words.setting(group.one)}, {files}")
-        rows.append(f'<tr class="section"><th colspan="{len(shown)}">{name}</th></tr>')
-        rows += [_row(member, shown) for member in group.members]
+    for said, members in parts:
+        rows.append(f'<tr class="section"><th colspan="{len(shown)}">{escape(said)}</th></tr>')
+        rows += [_row(member, shown) for member in members]
     return (
-        f'<h3>{title}</h3><div class="scroll" tabindex="0" role="region" aria-label="{title}">'
+        f'<h3>{name}</h3><div class="scroll" tabindex="0" role="region" aria-label="{name}">'
         f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
     )
 
@@ -199,10 +299,9 @@ def _words(figure: Figure) -> str:
     return "" if figure.right else ' class="words"'
 
 
-def _row(one: Measurement, shown: Sequence[Figure]) -> str:
-    kind = "wrong" if one.differing else "auto" if one.backend == AUTOMATIC else ""
+def _row(one: Measurement | OnDevice, shown: Sequence[Figure]) -> str:
     cells = "".join(f"<td{_words(f)}>{escape(f.text(one))}</td>" for f in shown[1:])
-    return f'<tr class="{kind}"><th scope="row">{escape(one.backend)}</th>{cells}</tr>'
+    return f'<tr class="{row_kind(one)}"><th scope="row">{escape(one.backend)}</th>{cells}</tr>'
 
 
 def _remarks(result: Result) -> list[str]:
@@ -215,7 +314,7 @@ def _remarks(result: Result) -> list[str]:
         ]
         if len(files) > _MOST:
             names.append(f"<li>… and {len(files) - _MOST:,} more</li>")
-        summary = escape(f"{title} ({words.count(len(files), 'file')})")
+        summary = escape(f"{title} ({count(len(files), 'file')})")
         items = "".join(names)
         found.append(
             f'<details><summary>{summary}</summary><ul class="files">{items}</ul></details>'
@@ -231,8 +330,8 @@ def _machine(result: Result) -> list[str]:
         "Load": busy(here).removeprefix("Load before the run: "),
         "System": here.system,
         "Python": f"{here.python}, NumPy {here.numpy}",
-        **on_device_words.facts(result),
-        **words.backends(result.backends),
+        **device_facts(result),
+        **backend_versions(result.backends),
         **{name.capitalize(): _setting(value) for name, value in result.settings.items()},
     }
     said = _definitions({name: text for name, text in facts.items() if text})

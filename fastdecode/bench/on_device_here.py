@@ -29,13 +29,7 @@ def inventory() -> Inventory | None:
 
 
 def lines(found: Inventory | None, infos: Sequence[BackendInfo]) -> Iterator[str]:
-    """Say which devices there are, who decodes there, and what is missing for it.
-
-    Parameters
-    ----------
-    found : Inventory or None
-    infos : sequence of BackendInfo
-    """
+    """Say which devices there are, who decodes there, and what is missing for it."""
     declared = {info.name: info.devices for info in infos if info.devices}
     if found is None:
         yield paragraph(

@@ -4,27 +4,60 @@ from __future__ import annotations
 
 import copy
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from fastdecode import registry
-from fastdecode.bench.check import Check
-from fastdecode.bench.plan import Cell, able, blocks, cells
-from fastdecode.bench.result import AUTOMATIC
-from fastdecode.bench.summary import measurements
-from fastdecode.bench.team import Referee, Team
-from fastdecode.bench.work import Setup
+from fastdecode.bench._workers import Setup
+from fastdecode.bench.check import Check, reason
+from fastdecode.bench.result import AUTOMATIC, Protocol
+from fastdecode.bench.stats import measurements
+from fastdecode.bench.text import count, size
+from fastdecode.calibration.workers import Members
+from fastdecode.child import Child, ChildDied
 from fastdecode.cores import usable_cores
 
 if TYPE_CHECKING:
-    from fastdecode.bench.files import Photo
-    from fastdecode.bench.plan import Plan
-    from fastdecode.bench.protocols import Timed
-    from fastdecode.bench.result import Measurement
-    from fastdecode.types import Format, Reduce
+    from types import TracebackType
 
-__all__ = ["Found", "Group", "Notify", "Round", "compared", "measure"]
+    from typing_extensions import Self
+
+    from fastdecode.bench._workers import Timed
+    from fastdecode.bench.files import Photo
+    from fastdecode.bench.result import Measurement
+    from fastdecode.types import Format, Output, Reduce
+
+__all__ = [
+    "Cell",
+    "Found",
+    "Group",
+    "Notify",
+    "Plan",
+    "Referee",
+    "Round",
+    "Team",
+    "able",
+    "blocks",
+    "cells",
+    "compared",
+    "counts_up_to_cores",
+    "measure",
+]
+
+
+_BLOCK_FILES = 64
+_BLOCK_BYTES = 1 << 20  # a block takes about 10 ms to 100 ms for each backend
+_FEW = 16  # files: a block of fewer is over before the processor's caches are warm
+_EACH: dict[Protocol, int] = {"threads": 32, "loader": 64}
+"""Images for each thread or worker: enough to hide how they start and end (two batches)."""
+_MOST_EACH = 1024
+_MOST_WORKERS = 8
+"""Workers with which all backends are compared: each has its own, all alive at the same time."""
+
+_WORKER = "fastdecode.bench._workers:Worker"
+_REFERENCE = "fastdecode.bench._workers:Reference"
 
 _VISITS = 3  # to each file at least: the median of three passes over one interruption
 _WARM_UP = 32  # images for each thread or worker
@@ -35,49 +68,175 @@ Notify = Callable[[str, float], object]
 
 
 @dataclass(frozen=True)
-class Round:
-    """The same files, decoded by each backend, one backend right after the other.
+class Plan:
+    """What to measure."""
 
-    Attributes
-    ----------
-    block : tuple of int
-        Indexes into `Group.photos`.
-    times : dict of str to Timed
-        By backend.
+    backends: tuple[str, ...]  # usable ones, by name; `decode` by itself is always measured too
+    reduces: tuple[Reduce, ...] = (1,)
+    seconds: float = 0.5  # time each configuration is measured for at least
+    protocols: tuple[Protocol, ...] = ("decode",)
+    # threads, workers: counts to measure with; none leaves the protocol out
+    threads: tuple[int, ...] = ()
+    workers: tuple[int, ...] = ()
+    output: Output = "array"
+    size: int = 0  # side in pixels to resize to, which gives tensors; 0 leaves images as they are
+    seed: int = 0  # of the random order
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a group of backends is compared in."""
+
+    protocol: Protocol
+    format: Format
+    reduce: Reduce
+    threads: int  # threads, workers: 1 and 0 where the protocol has none
+    workers: int
+    backends: tuple[str, ...]  # `AUTOMATIC` is the last of them
+
+
+def cells(plan: Plan, photos: Sequence[Photo], reads: Mapping[str, Sequence[Format]]) -> list[Cell]:
+    """List the groups to measure; `reads` says what each backend of the plan reads.
+
+    The protocol ``decode`` has every format and reduction; the others have the commonest format at
+    the largest size alone.
     """
+    formats = [kind for kind, _ in Counter(photo.header.format for photo in photos).most_common()]
+    found: list[Cell] = []
+    if "decode" in plan.protocols:
+        found += [
+            Cell("decode", kind, reduce, 1, 0, able(plan, reads, kind))
+            for kind in formats
+            for reduce in plan.reduces
+        ]
+    if not formats:
+        return found
+    usual, reduce = formats[0], min(plan.reduces)
+    everyone = able(plan, reads, usual)
+    if "threads" in plan.protocols:
+        found += [Cell("threads", usual, reduce, n, 0, everyone) for n in plan.threads]
+    if "loader" in plan.protocols:
+        # Of the counts, one with all backends; the others show how `decode` scales.
+        all_at = max((n for n in plan.workers if n <= _MOST_WORKERS), default=0)
+        found += [
+            Cell("loader", usual, reduce, 1, n, everyone if n == all_at else (AUTOMATIC,))
+            for n in plan.workers
+        ]
+    if "file" in plan.protocols:
+        found.append(Cell("file", usual, reduce, 1, 0, everyone))
+    return found
 
-    block: tuple[int, ...]
-    times: dict[str, Timed]
+
+def able(plan: Plan, reads: Mapping[str, Sequence[Format]], format: Format) -> tuple[str, ...]:
+    """Name the backends that read a format, and `AUTOMATIC`."""
+    return (*(name for name in plan.backends if format in reads[name]), AUTOMATIC)
+
+
+def counts_up_to_cores() -> tuple[int, ...]:
+    """Return the powers of two up to the cores that are usable here, and these."""
+    cores = usable_cores()
+    return tuple(sorted({*(1 << n for n in range(cores.bit_length())), cores}))
+
+
+def blocks(cell: Cell, sizes: Mapping[int, int], chance: random.Random) -> list[tuple[int, ...]]:
+    """Deal the files, in random order, into the shares of one round each.
+
+    The same files may come more than once in a block, all of them equally often, if there are few
+    and several threads or workers share them.
+    """
+    order = chance.sample(list(sizes), len(sizes))
+    if cell.protocol in ("threads", "loader"):
+        sharers = max(cell.threads, cell.workers)
+        usual = max(1, sum(sizes.values()) / len(sizes))
+        each = min(_MOST_EACH, max(_EACH[cell.protocol], int(_BLOCK_BYTES / usual)))
+        return _equal(order, sharers * each)
+    if len(order) <= _FEW:
+        return _equal(order, _FEW)
+    dealt: list[list[int]] = []
+    room = 0
+    for index in order:
+        if not dealt or sizes[index] > room or len(dealt[-1]) == _BLOCK_FILES:
+            dealt.append([])
+            room = _BLOCK_BYTES
+        dealt[-1].append(index)
+        room -= sizes[index]
+    return [tuple(block) for block in dealt]
+
+
+def _equal(order: list[int], needed: int) -> list[tuple[int, ...]]:
+    """Make blocks of at least so many files, of the same ones again and again if there are few."""
+    count = max(1, len(order) // needed)
+    repeats = -(-needed // len(order))
+    return [tuple(order[number::count] * repeats) for number in range(count)]
+
+
+class Team(Members):
+    """One process for each configuration; one that fails leaves, and the others go on."""
+
+    def __init__(self, setups: Mapping[str, Setup], on_loss: Callable[[str, str], object]) -> None:
+        self.setup = next(iter(setups.values()))
+        super().__init__(
+            _WORKER,
+            {name: (setup,) for name, setup in setups.items()},
+            lambda name, error: on_loss(name, reason(error)),
+        )
+
+
+class Referee:
+    """The process that decodes for comparison; a new one, where a file has crashed it."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.crashes = 0
+        self._setup = setup
+        self._child = self._start()
+
+    def digest(self, index: int) -> bytes | None:
+        """Return what the right pixels of a file come to; None if there are none."""
+        try:
+            digest: bytes | None = self._child.ask("digest", index)
+        except ChildDied:
+            self.crashes += 1
+            self._child.close()
+            self._child = self._start()
+            return None
+        return digest
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._child.close()
+
+    def _start(self) -> Child:
+        child = Child(_REFERENCE, self._setup)
+        child.receive()
+        return child
+
+
+@dataclass(frozen=True)
+class Round:
+    """The same files, decoded by each backend, one backend right after the other."""
+
+    block: tuple[int, ...]  # indexes into `Group.photos`
+    times: dict[str, Timed]  # by backend
 
 
 @dataclass
 class Group:
-    """The backends that are compared in one cell, and what was measured.
-
-    Attributes
-    ----------
-    cell : Cell
-    photos : sequence of Photo
-        All files of the format.
-    checks : dict of str to Check
-        By backend; `AUTOMATIC` is one of them.
-    chosen : str
-        What `decode` chooses for most of the files; empty if it reads none.
-    compared : tuple of str
-        Backends that are timed.
-    common : tuple of int
-        Files that all of these read, by index: only they are timed.
-    rounds : list of Round
-        Complete rounds only.
-    """
+    """The backends that are compared in one cell, and what was measured."""
 
     cell: Cell
-    photos: Sequence[Photo]
-    checks: dict[str, Check]
-    chosen: str = ""
-    compared: tuple[str, ...] = ()
-    common: tuple[int, ...] = ()
-    rounds: list[Round] = field(default_factory=list)
+    photos: Sequence[Photo]  # all files of the format
+    checks: dict[str, Check]  # by backend; `AUTOMATIC` is one of them
+    chosen: str = ""  # what `decode` chooses for most of the files; empty if it reads none
+    compared: tuple[str, ...] = ()  # backends that are timed
+    common: tuple[int, ...] = ()  # files that all of these read, by index: only they are timed
+    rounds: list[Round] = field(default_factory=list)  # complete rounds only
 
     def lose(self, name: str, why: str) -> None:
         """Leave a backend out, and what was measured of it: its process has failed."""
@@ -89,17 +248,10 @@ class Group:
 
 @dataclass
 class Found:
-    """What was measured so far.
-
-    Attributes
-    ----------
-    groups : list of Group
-    notes : list of str
-        What a reader of the figures should know.
-    """
+    """What was measured so far."""
 
     groups: list[Group] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)  # what a reader of the figures should know
 
     def measurements(self, plan: Plan) -> tuple[Measurement, ...]:
         """Work out the figures."""
@@ -116,13 +268,7 @@ def measure(
 ) -> None:
     """Measure everything that the plan asks for.
 
-    Parameters
-    ----------
-    photos : sequence of Photo
-    plan : Plan
-    found : Found
-        Filled as results come, so that what was measured so far is there if this is interrupted.
-    notify : callable, optional
+    What is `found` is filled as results come, so that it is there if this is interrupted.
     """
     run = _Run(photos, plan, found)
     if any(cell.protocol in ("file", "loader") for cell in run.cells):
@@ -139,19 +285,10 @@ def measure(
 
 
 def compared(checks: Mapping[str, Check]) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Decide which backends are compared, and on which files.
+    """Decide which backends are compared, and on which files: those that all of these read.
 
-    Parameters
-    ----------
-    checks : Mapping of str to Check
-
-    Returns
-    -------
-    backends : tuple of str
-        Those that read at least half of the files that anything reads. One that reads hardly any
-        would otherwise leave hardly any to compare the others on.
-    files : tuple of int
-        Those that all of these backends read.
+    A backend that reads less than half of what anything reads is not compared: it would leave
+    hardly any files to compare the others on.
     """
     readable: set[int] = set().union(*(result.read for result in checks.values()))
     able = tuple(
@@ -233,7 +370,7 @@ class _Run:
             for index in range(len(group.photos)):
                 right = referee.digest(index)
                 for names in _portions(team.names, usable_cores()):
-                    for name, finding in team.ask(names, "examine", index, right).items():
+                    for name, finding in team.ask_all(names, "examine", index, right).items():
                         group.checks[name].add(index, finding)
                 step("checking", 0.3 * (index + 1) / len(group.photos))
         if referee.crashes:
@@ -253,14 +390,14 @@ class _Run:
         for names in _portions(group.compared, max(1, usable_cores() // busy)):
             step("warming up", 0.3)
             first = dealt[0][: _WARM_UP * busy]
-            group.chosen = team.ask(names, "warm_up", first).get(AUTOMATIC, group.chosen)
+            group.chosen = team.ask_all(names, "warm_up", first).get(AUTOMATIC, group.chosen)
         spent = 0.0
         needed = _VISITS * len(dealt)
         while group.compared and (len(group.rounds) < needed or spent < self._plan.seconds):
             block = dealt[len(group.rounds) % len(dealt)]
             times: dict[str, Timed] = {}
             for name in chance.sample(group.compared, len(group.compared)):
-                times |= team.ask([name], "time", block)
+                times |= team.ask_all([name], "time", block)
             left = {name: times[name] for name in group.compared}  # without those that failed
             if not left:
                 return
@@ -279,15 +416,10 @@ def _portions(names: Sequence[str], size: int) -> Iterator[Sequence[str]]:
 
 def _said(cell: Cell) -> str:
     """Name a cell in words."""
-    size = "full size" if cell.reduce == 1 else f"1/{cell.reduce} size"
     how = {
         "decode": "",
         "file": ", reading included",
-        "threads": f", {cell.threads} thread{_s(cell.threads)}",
-        "loader": f", {cell.workers} worker{_s(cell.workers)}",
+        "threads": f", {count(cell.threads, 'thread')}",
+        "loader": f", {count(cell.workers, 'worker')}",
     }[cell.protocol]
-    return f"{cell.format} {size}{how}"
-
-
-def _s(count: int) -> str:
-    return "" if count == 1 else "s"
+    return f"{cell.format} {size(cell.reduce)}{how}"

@@ -1,4 +1,4 @@
-"""Tables for the terminal: by rich where it is installed and has a terminal, else plain text."""
+"""Tables and progress in the terminal: by rich where it is installed, else as plain text."""
 
 from __future__ import annotations
 
@@ -6,8 +6,15 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import zip_longest
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fastdecode.bench.run import Notify
+
+__all__ = ["HAS_RICH", "Column", "Table", "paragraph", "plain", "progress", "show", "width"]
 
 try:
     import rich.box
@@ -19,44 +26,27 @@ except ImportError:
 else:
     HAS_RICH = True
 
-__all__ = ["HAS_RICH", "Column", "Table", "paragraph", "plain", "show", "width"]
-
 _GAP = "  "
 _NARROWEST = 8
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a table.
-
-    Attributes
-    ----------
-    title : str
-    right : bool
-        Numbers: aligned to the right.
-    widest : int
-        Wrap what is wider, in characters; 0 for never. The last column wraps where the line ends.
-    """
+    """One column of a table."""
 
     title: str
-    right: bool = False
+    right: bool = False  # numbers: aligned to the right
+    # wrap what is wider, in characters; 0 for never. The last column wraps where the line ends.
     widest: int = 0
 
 
 @dataclass
 class Table:
-    """Rows of text under a heading, in sections.
-
-    Attributes
-    ----------
-    title : str
-    columns : sequence of Column
-    sections : list of (str, list of rows)
-        What stands above the rows, which may be empty, and the rows.
-    """
+    """Rows of text under a heading, in sections."""
 
     title: str
     columns: Sequence[Column]
+    # what stands above the rows, which may be empty, and the rows
     sections: list[tuple[str, Sequence[tuple[str, ...]]]] = field(default_factory=list)
 
 
@@ -68,13 +58,7 @@ def width() -> int:
 def paragraph(text: str, indent: str = "", first: str | None = None) -> str:
     """Wrap text for the terminal, line by line; words that are too long are cut, not left over.
 
-    Parameters
-    ----------
-    text : str
-    indent : str
-        Before every line.
-    first : str, optional
-        Before the first line instead.
+    `indent` stands before every line, and `first` before the first one instead.
     """
     lines: list[str] = []
     for line in text.splitlines() or [""]:
@@ -120,17 +104,7 @@ def show(table: Table) -> None:
 
 
 def plain(table: Table) -> Iterator[str]:
-    """Lay a table out in columns of text.
-
-    Parameters
-    ----------
-    table : Table
-
-    Yields
-    ------
-    str
-        Its lines; none is wider than `width`, as far as columns may be wrapped.
-    """
+    """Lay a table out in lines, none wider than `width` as far as columns may be wrapped."""
     widths = _widths(table)
     if table.title:
         yield table.title
@@ -174,3 +148,26 @@ def _lines(row: Sequence[str], columns: Sequence[Column], widths: Sequence[int])
             part.rjust(size) if column.right else part.ljust(size)
             for part, column, size in zip(parts, columns, widths, strict=True)
         ).rstrip()
+
+
+@contextmanager
+def progress() -> Iterator[Notify]:
+    """Show progress for as long as the block runs."""
+    if HAS_RICH and sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task("", total=1.0)
+            yield lambda what, share: bar.update(task, description=what, completed=share)
+        return
+    last = ""
+
+    def line(what: str, _share: float) -> None:
+        nonlocal last
+        if what != last:
+            print(f"{what} ...", file=sys.stderr, flush=True)
+        last = what
+
+    yield line

@@ -1,25 +1,22 @@
-"""`calibrate` for a device: decoded there, or on the CPU and copied."""
+"""`calibrate` for a device: every way of decoding onto it at the same work, in rounds."""
 
 from __future__ import annotations
 
 import datetime as dt
+import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from statistics import median
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fastdecode.calibration.budget import Budget
-from fastdecode.calibration.device_race import (
-    PATIENCE_S,
-    Crew,
-    Heat,
-    candidates,
-    switched_off,
-    unread,
-)
+from fastdecode import batch_backends, registry, selection
+from fastdecode.calibration.device_worker import Lap
 from fastdecode.calibration.samples import Sample, built_in, grouped
+from fastdecode.calibration.timing import Budget, quartiles
+from fastdecode.calibration.workers import Members
 from fastdecode.cores import cpu_model, usable_cores
 from fastdecode.device.identity import identify
-from fastdecode.device.ranking import CPU, DeviceCell, DeviceRanking
+from fastdecode.device.ranking import CPU, DeviceCell, DeviceRanking, Speed
 from fastdecode.device.where import device_of
 from fastdecode.errors import BackendUnavailable
 from fastdecode.installation import device_libraries
@@ -27,16 +24,31 @@ from fastdecode.installation import device_libraries
 if TYPE_CHECKING:
     import torch
 
-    from fastdecode.calibration.device_worker import Source
+    from fastdecode.calibration.device_worker import Source, Warm
     from fastdecode.types import Format, SizeClass
 
-__all__ = ["batch_of", "measure_device"]
+__all__ = [
+    "PATIENCE_S",
+    "Crew",
+    "Heat",
+    "Rate",
+    "batch_of",
+    "candidates",
+    "measure_device",
+    "speeds_of",
+    "switched_off",
+    "unread",
+]
+
+_WORKER = "fastdecode.calibration.device_worker:Worker"
+PATIENCE_S = 2.0
+_TURN_S = 0.15
 
 _MOST_PIXELS = 96_000_000  # of a batch: 0.3 GB of pixels, and a second of one core
 _FIRST_ROUNDS = 3  # of which the middle one counts, if there is no time for more
 _MOST_ROUNDS = 9
 _OTHER_PICTURE_DB = 20.0
-"""Nearer come even strongly different decoders; swapped channels or another picture do not."""
+"""Nearer come even strongly different decoders; swapped channels or another image do not."""
 
 _BUILT_IN: tuple[tuple[Format, SizeClass], ...] = (
     ("jpeg", "medium"),  # of data sets most are of this size: first, if the time is short
@@ -46,6 +58,177 @@ _BUILT_IN: tuple[tuple[Format, SizeClass], ...] = (
 )
 
 
+def candidates(device: torch.device) -> list[str]:
+    """Name what may decode for a device: all batch backends but those switched off, and the CPU."""
+    off = selection.disabled()
+    return [*(name for name in batch_backends.names(device.type) if name not in off), CPU]
+
+
+def switched_off(device: torch.device, names: Sequence[str] = ()) -> dict[str, str]:
+    """Name the batch backends that are switched off, and how, but for those asked for by name."""
+    off = selection.disabled()
+    return {
+        name: "FASTDECODE_DISABLE switches it off"
+        for name in batch_backends.names(device.type)
+        if name in off and name not in names
+    }
+
+
+def unread(formats: Iterable[str], declared: Mapping[str, Iterable[str]]) -> str:
+    """Say that no batch backend reads some formats, and what each that works has declared."""
+    theirs = [f"{name} reads {_listed(read)}" for name, read in declared.items()]
+    return f"no batch backend reads {_listed(formats)}; {', '.join(theirs) or 'none works here'}"
+
+
+def _listed(formats: Iterable[str]) -> str:
+    return ", ".join(sorted(format.upper() for format in set(formats)))
+
+
+class Crew(Members):
+    """One process for each way of decoding; one that fails leaves, and the others go on."""
+
+    def __init__(self, device: torch.device, names: Sequence[str], size: int = 0) -> None:
+        self.lost = switched_off(device, names)
+        # What the errors of `batch_backends.load` begin with: whoever reads `lost` knows it.
+        self._known = f"the backend {{!r}} does not decode on {str(device)!r}: "
+        targets = _targets()
+        super().__init__(
+            _WORKER,
+            {name: (str(device), name, targets, size) for name in names},
+            lambda name, error: self._note(name, registry.reason(error)),
+        )
+
+    def take(self, sources: Sequence[Source]) -> None:
+        """Hand to all what is to be decoded."""
+        for name in self.names:
+            self.ask(name, "take", sources)
+
+    def lose(self, name: str, why: str) -> None:
+        """Let one go, for a reason that it does not know of."""
+        self.end(name)
+        self._note(name, why)
+
+    def _note(self, name: str, why: str) -> None:
+        self.lost[name] = _in_one_line(why.removeprefix(self._known.format(name)))
+
+
+def _in_one_line(text: str) -> str:
+    return ". ".join(line.strip().rstrip(".") for line in text.splitlines() if line.strip())
+
+
+def _targets() -> dict[str, tuple[str, str]]:
+    """Return what was registered in words, which other processes can register too."""
+    found = {}
+    for name, target in registry.targets().items():
+        batch = registry.entry(name).batch
+        if isinstance(batch, str):
+            found[name] = (target, batch)
+    return found
+
+
+class Rate(NamedTuple):
+    """What one image took in one round, in seconds: the median over the laps of the turn."""
+
+    wall: float
+    cpu: float
+    stream: float | None
+
+
+class Heat:
+    """One kind of work, and what was measured at it; each round has the next of the blocks."""
+
+    def __init__(
+        self, crew: Crew, blocks: Sequence[Sequence[int]], chance: random.Random | None = None
+    ) -> None:
+        self.blocks = blocks
+        self.rounds: list[dict[str, Rate]] = []
+        self.warm: dict[str, Warm] = {}
+        self.busy: dict[str, float] = {}
+        self._crew = crew
+        self._chance = chance or random.Random(0)  # noqa: S311 - of the order of turns
+
+    @property
+    def cost(self) -> float:
+        """Guess the seconds of a round."""
+        return sum(one.seconds + max(one.seconds, _TURN_S) for one in self.warm.values())
+
+    def warm_up(self, patience_s: float = PATIENCE_S) -> None:
+        """Let everyone decode the first batch until that is steady."""
+        for name in self._crew.names:
+            warm = self._crew.ask(name, "warm_up", self.blocks[0], patience_s)
+            if warm is not None:
+                self.warm[name] = warm
+
+    def play(self, turn_s: float = _TURN_S) -> None:
+        """Let everyone decode the next batch, one right after the other, in random order."""
+        block = self.blocks[len(self.rounds) % len(self.blocks)]
+        names = [name for name in self._crew.names if name in self.warm]
+        found: dict[str, Rate] = {}
+        for name in self._chance.sample(names, len(names)):
+            laps: list[Lap] | None = self._crew.ask(name, "turn", block, turn_s)
+            if laps:
+                found[name] = _rate(laps, len(block))
+        if found:
+            self.rounds.append(found)
+
+    def look(self) -> None:
+        """Find out for how long the device is at work on a batch; after all that is timed."""
+        for name in self._crew.names:
+            busy = self._crew.ask(name, "busy", self.blocks[0]) if name in self.warm else None
+            if busy is not None:
+                self.busy[name] = busy / len(self.blocks[0])
+
+    def speeds(self) -> dict[str, Speed]:
+        """Work out the figures, the fastest first, of those that took part in every round."""
+        return speeds_of(self.rounds, self.warm, self.busy)
+
+
+def _rate(laps: Sequence[Lap], images: int) -> Rate:
+    streams = [lap.stream for lap in laps if lap.stream is not None]
+    return Rate(
+        median(lap.wall for lap in laps) / images,
+        median(lap.cpu for lap in laps) / images,
+        median(streams) / images if streams else None,
+    )
+
+
+def speeds_of(
+    rounds: Sequence[Mapping[str, Rate]], warm: Mapping[str, Warm], busy: Mapping[str, float]
+) -> dict[str, Speed]:
+    """Work out the figures of those that took part in every round, the fastest first.
+
+    Ratios are paired within rounds, where a machine whose speed drifts was about as fast for all.
+    """
+    if not rounds:
+        return {}
+    found = {}
+    for name, one in warm.items():
+        if all(name in times for times in rounds):
+            pairs = [(times[name], times.get(CPU)) for times in rounds]
+            found[name] = _speed(pairs, one, busy.get(name))
+    return dict(sorted(found.items(), key=lambda item: -item[1].images_per_s))
+
+
+def _speed(pairs: Sequence[tuple[Rate, Rate | None]], warm: Warm, busy: float | None) -> Speed:
+    low, middle, high = quartiles([1 / rate.wall for rate, _ in pairs])
+    ratios = [cpu.wall / rate.wall for rate, cpu in pairs if cpu]
+    few, ratio, many = quartiles(ratios) if len(ratios) == len(pairs) else (0.0, 0.0, 0.0)
+    streams = [rate.stream for rate, _ in pairs if rate.stream is not None]
+    return Speed(
+        images_per_s=middle,
+        low=low,
+        high=high,
+        ratio=ratio,
+        ratio_low=few,
+        ratio_high=many,
+        cpu_s_per_1000=1000 * median(rate.cpu for rate, _ in pairs),
+        gpu_ms_per_1000=None if busy is None else 1e6 * busy,
+        stream_ms_per_1000=1e6 * median(streams) if streams else None,
+        on_cpu=warm.on_cpu,
+        psnr=warm.psnr,
+    )
+
+
 def measure_device(
     samples: Iterable[Any] | None,
     device: str | int | torch.device,
@@ -53,32 +236,7 @@ def measure_device(
     seconds: float,
     notify: Callable[[float], object],
 ) -> DeviceRanking:
-    """Measure every batch backend that works for a device beside the CPU path.
-
-    Parameters
-    ----------
-    samples : iterable of encoded bytes or paths, or None
-    device : str, int or torch.device
-    batches : sequence of int
-        Pictures of a batch; of large pictures there are fewer, so that they fit into memory.
-    seconds : float
-    notify : callable
-
-    Returns
-    -------
-    DeviceRanking
-
-    Raises
-    ------
-    DeviceUnavailable
-        If the device cannot be used.
-    RuntimeError
-        If the CPU path fails.
-    BackendUnavailable
-        If there is no batch backend that works there; the message says why of each.
-    ValueError
-        If no batch backend reads any of the samples.
-    """
+    """Measure every batch backend that works for a device beside the CPU path."""
     place = device_of(device)
     budget = Budget(seconds)
     found = built_in(_BUILT_IN) if samples is None else grouped(samples)
@@ -106,7 +264,7 @@ def measure_device(
 
 
 def batch_of(batch: int, pixels: float) -> int:
-    """Return how many pictures of so many pixels make a batch."""
+    """Return how many images of so many pixels make a batch."""
     return max(1, min(batch, int(_MOST_PIXELS / pixels)))
 
 

@@ -1,4 +1,4 @@
-"""The CPU's backends: what to measure, in which processes, and a ranking out of it."""
+"""`calibrate`: which backend is fastest here, or what is for a device; a ranking out of it."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import product
 from statistics import fmean, median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from fastdecode import registry, selection
-from fastdecode.calibration.budget import Budget
+from fastdecode.arguments import is_int
 from fastdecode.calibration.race import Contest, run
 from fastdecode.calibration.samples import Sample, built_in, common, grouped
+from fastdecode.calibration.timing import Budget
 from fastdecode.child import Child, ChildDied
 from fastdecode.cores import cpu_model, usable_cores
-from fastdecode.errors import FastDecodeError
+from fastdecode.errors import BackendUnavailable, FastDecodeError
 from fastdecode.installation import libraries
 from fastdecode.ranking import Cell, Ranking, known_order
 from fastdecode.types import CONTEXTS, OUTPUTS, REDUCES
@@ -24,10 +25,18 @@ from fastdecode.types import CONTEXTS, OUTPUTS, REDUCES
 if TYPE_CHECKING:
     import os
 
+    import torch
+
     from fastdecode.api import Data
+    from fastdecode.device.ranking import DeviceRanking
+    from fastdecode.ranking import Ranking
     from fastdecode.types import Context, Format, Output, Reduce, SizeClass
 
-__all__ = ["FULL_S", "QUICK_S", "measure"]
+__all__ = ["BATCHES", "DEVICE_S", "FULL_S", "QUICK_S", "calibrate", "measure"]
+
+DEVICE_S = 60.0
+BATCHES = (64, 256)
+_OUTPUTS: tuple[Output, ...] = ("array", "pil")
 
 FULL_S = 18.0
 QUICK_S = 2.2
@@ -45,6 +54,141 @@ _BUILT_IN: tuple[tuple[Format, tuple[SizeClass, ...]], ...] = (
 )
 
 
+@overload
+def calibrate(
+    samples: Iterable[Data | str | os.PathLike[str]] | None = None,
+    *,
+    contexts: Sequence[Context] = CONTEXTS,
+    outputs: Sequence[Output] = _OUTPUTS,
+    seconds: float | None = None,
+    notify: Callable[[float], object] = ...,
+) -> Ranking: ...
+
+
+@overload
+def calibrate(
+    samples: Iterable[Data | str | os.PathLike[str]] | None = None,
+    *,
+    device: str | int | torch.device,
+    batches: Sequence[int] = BATCHES,
+    seconds: float | None = None,
+    notify: Callable[[float], object] = ...,
+) -> DeviceRanking: ...
+
+
+def calibrate(
+    samples: Iterable[Data | str | os.PathLike[str]] | None = None,
+    *,
+    device: str | int | torch.device | None = None,
+    batches: Sequence[int] = BATCHES,
+    contexts: Sequence[Context] = CONTEXTS,
+    outputs: Sequence[Output] = _OUTPUTS,
+    seconds: float | None = None,
+    notify: Callable[[float], object] = lambda _share: None,
+) -> Ranking | DeviceRanking:
+    """Measure which backend is fastest here, for every kind of work, or what is for a device.
+
+    Parameters
+    ----------
+    samples : iterable of encoded bytes or paths, optional
+        What to decode. By default, images of four sizes made of the package's own photos, as
+        JPEG, PNG, WebP and JPEG 2000; for a device as JPEG alone.
+    device : str, int or torch.device, optional
+        Measure how fast images come onto this device, such as ``"cuda:0"``: decoded there by each
+        batch backend, or by the CPU with all cores and copied, as `decode_batch` does it. Needs
+        PyTorch.
+    batches : sequence of int
+        With a device: images of a batch; fewer if they are large.
+    contexts : sequence of {"one", "threads", "processes"}
+        Alone; in as many threads at once as there are usable cores; in as many processes, but 16
+        at most. Not with a device.
+    outputs : sequence of {"array", "tensor", "pil"}
+        What to make of the pixels; the first is measured in full, others for medium images. A
+        tensor shares the array's memory, so that what holds for arrays holds for it, and it is not
+        measured by default. `decode` gives arrays, and goes by these. Not with a device.
+    seconds : float, optional
+        About how long it may take; by default 18, and 60 for a device. Starting takes its time in
+        any case, and so does one kind of work; with little time others are not measured, and what
+        is nearest stands in for them.
+    notify : callable, optional
+        Told the share of the time that has gone, from 0 to 1.
+
+    Returns
+    -------
+    Ranking, or DeviceRanking with a device
+        Either to `save` for every later process of this user; a `Ranking` also to `use`.
+
+    Raises
+    ------
+    FastDecodeError, OSError
+        If a sample cannot be read; the message says which.
+    BackendUnavailable
+        If no batch backend works on the device, or PyTorch is missing.
+    TypeError, ValueError
+        If an argument is wrong, or no batch backend reads any of the samples.
+    RuntimeError
+        If a backend crashes, and the message says how to leave it out; a DeviceUnavailable if the
+        device cannot be used.
+    ImportError
+        If tensors are asked for without PyTorch.
+
+    Notes
+    -----
+    The default order stands but for those whose lead is larger than what lies between their own
+    times: other work on the machine changes nothing by chance, though it may hide who is faster.
+    `Ranking.busy` says whether it was so, and `Ranking.remark`, or `print`, what follows from that.
+
+    Only backends whose pixels are the same are measured, in fresh processes of their own, through
+    `decode`. Those of PyTorch take part if the caller has imported it. Backends that were
+    registered as classes, and not as ``"module:Class"``, exist in the caller's process alone, and
+    cannot take part.
+
+    For a device each has a process of its own, too. All decode the same batches in rounds of random
+    order, after a warm-up; a batch is done when the device is. One that crashes leaves, and stands
+    in `lost`, as does one whose pixels are not even near those of `decode`.
+    """
+    _check(samples, seconds)
+    if device is None:
+        if batches is not BATCHES:
+            raise ValueError("batches are for a device: give device, such as 'cuda', too")
+        return measure(
+            samples,
+            contexts=contexts,
+            outputs=outputs,
+            seconds=FULL_S if seconds is None else seconds,
+            notify=notify,
+        )
+    if contexts is not CONTEXTS or outputs is not _OUTPUTS:
+        raise ValueError("contexts and outputs are not for a device")
+    if isinstance(batches, str) or not batches or not all(is_int(n) and n > 0 for n in batches):
+        raise ValueError(f"batches must be positive whole numbers, not {batches!r}")
+    limit = DEVICE_S if seconds is None else seconds
+    return _for_device()(samples, device, batches, limit, notify)
+
+
+def _check(samples: object, seconds: float | None) -> None:
+    if seconds is not None and not (
+        isinstance(seconds, (int, float)) and 0 < seconds < float("inf")
+    ):
+        raise ValueError(f"seconds must be a positive number, not {seconds!r}")
+    if isinstance(samples, (str, bytes)):
+        raise TypeError("samples are several files: pass a list of paths, or of encoded bytes")
+
+
+def _for_device() -> Callable[..., DeviceRanking]:
+    """Return what measures for devices; only here is PyTorch needed."""
+    try:
+        from fastdecode.calibration.device_measure import measure_device
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise BackendUnavailable(
+            "device= needs PyTorch, which is not installed\n"
+            "Install it with: pip install 'fastdecode[torch]'"
+        ) from error
+    return measure_device
+
+
 def measure(
     samples: Iterable[Data | str | os.PathLike[str]] | None,
     *,
@@ -54,8 +198,8 @@ def measure(
     notify: Callable[[float], object],
 ) -> Ranking:
     """Measure the CPU's backends; what all this means, and raises, says `calibrate`."""
-    _check(contexts, CONTEXTS, "contexts")
-    _check(outputs, OUTPUTS, "outputs")
+    _check_some(contexts, CONTEXTS, "contexts")
+    _check_some(outputs, OUTPUTS, "outputs")
     own = None if samples is None else grouped(samples)
     clock = Budget(seconds)
     with ExitStack() as stack:
@@ -84,7 +228,7 @@ def _disturbance(contests: Mapping[Cell, Contest]) -> float:
     return round(median(found), 4) if found else 0.0
 
 
-def _check(given: Sequence[str], known: Sequence[str], name: str) -> None:
+def _check_some(given: Sequence[str], known: Sequence[str], name: str) -> None:
     if isinstance(given, str) or not given or not all(word in known for word in given):
         raise ValueError(f"{name} must be some of {', '.join(known)}, not {given!r}")
 
@@ -109,7 +253,7 @@ class _Bench:
         wide = "processes" in contexts and cores > 1
         extra = registry.targets()
         self._workers = [
-            stack.enter_context(Child("fastdecode.calibration.worker:Worker", extra))
+            stack.enter_context(Child("fastdecode.calibration.workers:Worker", extra))
             for _ in range(min(cores, _MOST_PROCESSES) if wide else 1)
         ]
         _gather(self._workers)

@@ -31,16 +31,10 @@ _MOST_ROUNDS = 24
 
 
 class Contest:
-    """One kind of work, and the backends that compete at it.
+    """One kind of work, and the backends that compete at it, in the order known before.
 
-    Parameters
-    ----------
-    names : sequence of str
-        The order known before, best first.
-    time_one : callable
-        Given a name, does the work once and returns the seconds; None if it cannot.
-    cost : float
-        A guess of one turn's seconds: cheap contests go first.
+    `time_one` does the work once by a backend's name and returns the seconds, or None if it cannot.
+    `cost` is a guess of a turn's seconds: cheap contests go first.
     """
 
     def __init__(
@@ -118,14 +112,7 @@ def run(
 ) -> None:
     """Play until all is decided or the time is up; the cheapest is played once in any case.
 
-    Parameters
-    ----------
-    contests : iterable of Contest
-        The cheap ones first, some rounds each; then in turn, so that all get as many rounds.
-    time_left : callable
-        Seconds.
-    notify : callable
-        Called after each round.
+    The cheap ones go first, some rounds each; then in turn, so that all get as many rounds.
     """
     chance = random.Random(0)  # noqa: S311 - of the order of turns
     open_ones = [contest for contest in contests if not contest.is_decided()]

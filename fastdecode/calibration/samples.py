@@ -1,4 +1,4 @@
-"""What is decoded to find the fastest: the user's own files, or pictures made of the package's."""
+"""What is decoded to find the fastest: the user's own files, or images made of the package's."""
 
 from __future__ import annotations
 
@@ -34,42 +34,23 @@ _SIZES: dict[SizeClass, tuple[int, int]] = {
 }
 _SLOW_TO_ENCODE = (1184, 888)  # "large" for the formats that take Pillow longest to write
 _OPTIONS: dict[str, dict[str, Any]] = {"jpeg": {"quality": 92}, "webp": {"quality": 80}}
-_FEW = 1  # pictures of the formats that take longest
+_FEW = 1  # images of the formats that take longest
 _BLOCK = 16  # pixels: side of a JPEG's MCU with 4:2:0
 
 
 class Sample(NamedTuple):
-    """Encoded pictures of one format and size class, which are decoded one after the other.
-
-    Attributes
-    ----------
-    format : Format
-    size : SizeClass
-    items : tuple of bytes
-    pixels : int
-        Of all of them, full size.
-    """
+    """Encoded images of one format and size class, which are decoded one after the other."""
 
     format: Format
     size: SizeClass
     items: tuple[bytes, ...]
-    pixels: int
+    pixels: int  # of all of them, full size
 
 
 def built_in(wanted: Iterable[tuple[Format, SizeClass]]) -> list[Sample]:
     """Make samples of the photos that the package carries.
 
-    Parameters
-    ----------
-    wanted : iterable of (Format, SizeClass)
-
-    Returns
-    -------
-    list of Sample
-
-    Notes
-    -----
-    Large pictures are mosaics, not enlargements: an enlarged photo has less detail for its size
+    Large images are mosaics, not enlargements: an enlarged photo has less detail for its size
     than a large one, and is decoded faster.
     """
     photos = [PillowImage.open(path).convert("RGB") for path in _photos()]
@@ -80,10 +61,10 @@ def built_in(wanted: Iterable[tuple[Format, SizeClass]]) -> list[Sample]:
             width, height = _SLOW_TO_ENCODE
         if size in ("small", "medium"):
             few = photos if format == "jpeg" else photos[:_FEW]
-            pictures = [photo.resize((width, height)) for photo in few]
+            images = [photo.resize((width, height)) for photo in few]
         else:
-            pictures = [_mosaic(photos, width, height)]
-        items = tuple(_encode(picture, format) for picture in pictures)
+            images = [_mosaic(photos, width, height)]
+        items = tuple(_encode(image, format) for image in images)
         made.append(Sample(format, size, items, width * height * len(items)))
     return made
 
@@ -105,7 +86,7 @@ def _mosaic(photos: list[PillowImage.Image], width: int, height: int) -> PillowI
 
 
 def _encode(image: PillowImage.Image, format: Format) -> bytes:
-    """Write a picture that ends in white.
+    """Write an image that ends in white.
 
     One that happens to end in mid-grey, as one photo in fifty does, could have lost its end: a
     decoder that reports no warnings is then asked twice, which would mislead about all others.
@@ -118,24 +99,7 @@ def _encode(image: PillowImage.Image, format: Format) -> bytes:
 
 
 def grouped(samples: Iterable[Any]) -> list[Sample]:
-    """Sort the user's files into samples.
-
-    Parameters
-    ----------
-    samples : iterable of encoded bytes or paths
-        At most eight of each format and size class are taken, evenly from all.
-
-    Returns
-    -------
-    list of Sample
-
-    Raises
-    ------
-    FastDecodeError, OSError
-        If one cannot be read or is no image; the message says which.
-    ValueError
-        If there are none.
-    """
+    """Sort the user's files into samples: at most eight of each format and size class."""
     groups: dict[tuple[Format, SizeClass], list[tuple[bytes, int]]] = {}
     for data, header in _headers(samples):
         pixels = header.width * header.height
@@ -153,19 +117,10 @@ def grouped(samples: Iterable[Any]) -> list[Sample]:
 
 
 def common(sample: Sample, read: Mapping[str, set[int]]) -> Sample | None:
-    """Keep the items on which backends can be compared.
+    """Keep the items on which backends can be compared; None if none is left.
 
-    Parameters
-    ----------
-    sample : Sample
-    read : Mapping of str to set of int
-        Items that each backend reads, by their index.
-
-    Returns
-    -------
-    Sample or None
-        What those backends all read that read at least half of what anything reads: one odd file
-        must not put a fast backend out of the race. None if nothing is left.
+    They are what those backends all read that read at least half of what anything reads: one odd
+    file must not put a fast backend out of the race.
     """
     readable = set().union(*read.values())
     able = [found for found in read.values() if 2 * len(found) >= len(readable)]

@@ -17,10 +17,10 @@ from fastdecode.ray.errors import is_the_pictures
 from fastdecode.ray.options import OnError, Options
 from fastdecode.ray.tables import label_type
 from fastdecode.ray.tasks import Read
+from fastdecode.stores import KINDS, open_store
+from fastdecode.stores._scan import can_be_read, matching
 from fastdecode.stores.base import Store
-from fastdecode.stores.found_files import can_be_read, matching
-from fastdecode.stores.opening import KINDS, open_store
-from fastdecode.stores.shards import Concatenated
+from fastdecode.stores.concat import Concatenated
 
 if TYPE_CHECKING:
     from fastdecode.ray.dropped import Dropped
@@ -200,7 +200,7 @@ def _store_of(source: Any, options: dict[str, Any]) -> Store:
 
 def _listed(paths: list[str], options: dict[str, Any]) -> Store:
     """Open a list of shards, of files, or of URIs below one place."""
-    from fastdecode.stores.listed import open_list
+    from fastdecode.stores.file_list import open_list
 
     kind = options.pop("kind", None)
     shards = bool(paths) and all(path.lower().endswith(KINDS["tar"].suffixes) for path in paths)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fastdecode.outages import told_if_vanished
-from fastdecode.stores import class_folders
-from fastdecode.stores.class_folders import IMG_EXTENSIONS
+from fastdecode.stores import _scan
+from fastdecode.stores._scan import IMG_EXTENSIONS
 from fastdecode.torch.dataset import DecodeDataset
 from fastdecode.torch.dataset_options import DatasetOptions
 from fastdecode.torch.standard import standard_transform
@@ -122,7 +122,7 @@ class ImageFolder(DecodeDataset):
         FileNotFoundError
             If there are no class folders.
         """
-        return class_folders.find_classes(directory)
+        return _scan.find_classes(directory)
 
     @staticmethod
     def make_dataset(
@@ -157,9 +157,7 @@ class ImageFolder(DecodeDataset):
         """
         if class_to_idx is None:  # or a subclass's find_classes would be passed over
             raise ValueError("The class_to_idx parameter cannot be None.")
-        return class_folders.make_dataset(
-            directory, class_to_idx, extensions, is_valid_file, allow_empty
-        )
+        return _scan.make_dataset(directory, class_to_idx, extensions, is_valid_file, allow_empty)
 
     def __len__(self) -> int:
         return len(self.samples)

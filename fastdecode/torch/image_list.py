@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fastdecode.stores.table import Table, as_targets, read_table
+from fastdecode.stores.file_list import Table, as_targets, read_table
 from fastdecode.torch.dataset import DecodeDataset
 from fastdecode.torch.dataset_options import DatasetOptions
 

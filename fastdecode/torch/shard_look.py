@@ -8,10 +8,10 @@ from itertools import islice
 from typing import Any
 
 from fastdecode.errors import StoreError
-from fastdecode.stores.mapped import is_uri, local_path
-from fastdecode.stores.shards import agreed
-from fastdecode.stores.tar_index import SUFFIX, summary
-from fastdecode.stores.tar_stream import stream_tar
+from fastdecode.stores._mmap import is_uri, local_path
+from fastdecode.stores.concat import agreed
+from fastdecode.stores.tar import stream_tar
+from fastdecode.stores.tar.store import SUFFIX, summary
 
 __all__ = ["agreed_classes", "have_targets"]
 

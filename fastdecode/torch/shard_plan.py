@@ -15,8 +15,8 @@ import torch
 from fastdecode.arguments import is_int
 from fastdecode.errors import StoreError
 from fastdecode.stores import open_store
-from fastdecode.stores.shard_list import manifest_of, shard_locations
-from fastdecode.stores.tar_stream import stream_tar
+from fastdecode.stores.locations import manifest_of, shard_locations
+from fastdecode.stores.tar import stream_tar
 from fastdecode.torch.order import sample_seed
 from fastdecode.torch.shard_deal import (
     Consumer,

@@ -9,7 +9,7 @@ from itertools import islice, repeat
 from typing import Any, NamedTuple, TypeVar
 
 from fastdecode.errors import StoreError
-from fastdecode.stores.tar_stream import Sample, stream_tar
+from fastdecode.stores.tar import Sample, stream_tar
 from fastdecode.torch.shard_deal import Piece
 
 __all__ = ["Entry", "Share", "shuffled"]

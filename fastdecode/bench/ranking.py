@@ -14,8 +14,7 @@ from fastdecode.ranking import Cell, Ranking, known_order, reordered
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from fastdecode.bench.result import Measurement, Protocol, Result
-    from fastdecode.bench.spread import Spread
+    from fastdecode.bench.result import Measurement, Protocol, Result, Spread
     from fastdecode.types import Context, Format, Output, Reduce
 
 __all__ = ["merged", "ranking_of"]
@@ -30,16 +29,9 @@ _CONTEXTS: dict[Protocol, Context] = {
 def ranking_of(result: Result) -> Ranking:
     """Make a ranking of what was measured on the user's images.
 
-    Parameters
-    ----------
-    result : Result
-
-    Returns
-    -------
-    Ranking
-        Its cells are for pictures of any size: those of the user are what they are. A backend whose
-        pixels differ from the reference, or which is averaged, is in none. The default order stands
-        but for those whose lead is larger than what lies between their own rounds.
+    Its cells are for images of any size: those of the user are what they are. A backend whose
+    pixels differ from the reference, or which is averaged, is in none. The default order stands but
+    for those whose lead is larger than what lies between their own rounds.
     """
     speeds: dict[Cell, dict[str, Spread]] = {}
     most: dict[Cell, int] = {}
