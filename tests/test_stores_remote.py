@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import multiprocessing
 import pickle
+import subprocess
+import sys
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -194,6 +196,33 @@ def test_uris_of_no_known_kind_are_told() -> None:
     """Fsspec's own words say what is missing."""
     with pytest.raises(ValueError, match="nonsense"):
         open_store("nonsense://bucket/t.tar")
+
+
+def test_an_interrupted_import_leaves_nothing_half_done() -> None:
+    """Ctrl-C, or a task that Ray cancels, while s3fs is imported: the next import is whole."""
+    pytest.importorskip("s3fs")
+    program = """if True:
+        import signal, sys
+        from fastdecode.stores._remote import Remote
+
+        class Interrupt:
+            def find_spec(self, name, path=None, target=None):
+                if name == "aiohttp.cookiejar":  # in the middle of aiohttp
+                    sys.meta_path.remove(self)
+                    signal.raise_signal(signal.SIGINT)
+
+        sys.meta_path.insert(0, Interrupt())
+        try:
+            Remote("s3://bucket/photos")
+        except KeyboardInterrupt:
+            print("interrupted")
+        print(Remote("s3://bucket/photos").path)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=100
+    )
+
+    assert done.stdout.split() == ["interrupted", "bucket/photos"], done.stderr
 
 
 def test_secrets_in_a_uri_are_not_shown() -> None:

@@ -7,6 +7,9 @@ import io
 import re
 import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import cache
 from typing import Any, BinaryIO, TypeVar, cast
 from urllib.parse import urlsplit
 
@@ -15,6 +18,7 @@ from fastdecode.outages import http_status, of_the_whole, passes, retried
 
 try:
     import fsspec
+    from fsspec.core import split_protocol
 except ImportError as error:
     raise BackendUnavailable(
         'a URI is read through fsspec, which is missing: pip install "fastdecode[remote]"'
@@ -47,6 +51,8 @@ class Remote:
     def __init__(self, uri: str, storage_options: Mapping[str, Any] | None = None) -> None:
         with _LOOKING_UP:
             # fsspec's table of file systems is not made for threads that all begin with one.
+            for link in uri.split("::"):
+                _import_filesystem(split_protocol(link)[0] or link)
             found, path = fsspec.core.url_to_fs(uri, **_options_for(uri, storage_options))
         self._filesystem = found
         self.uri = uri
@@ -193,6 +199,18 @@ class RemoteFile:
 def without_query(uri: str) -> str:
     """Drop what follows a question mark: signed URIs have their secret there."""
     return urlsplit(uri)._replace(query="", fragment="").geturl() if "?" in uri else uri
+
+
+@cache
+def _import_filesystem(protocol: str) -> None:
+    """Import what fsspec needs for a protocol, in a thread, which nothing can interrupt.
+
+    Ctrl-C, and Ray when it cancels a task, raise KeyboardInterrupt in the main thread. In the
+    middle of an import it would leave half of aiohttp behind, and every later import of s3fs in
+    the process would fail.
+    """
+    with ThreadPoolExecutor(1) as thread, suppress(ValueError):  # `url_to_fs` names what it wants
+        thread.submit(fsspec.get_filesystem_class, protocol).result()
 
 
 def _options_for(uri: str, given: Mapping[str, Any] | None) -> dict[str, Any]:
