@@ -12,8 +12,9 @@ import torch
 
 from fastdecode import probe
 from fastdecode.native import library
+from fastdecode.native.single import Resize
 from fastdecode.torch.order import Sharding
-from fastdecode.torch.transforms import direct
+from fastdecode.torch.transforms.base import stored_as
 
 _RGB = library.LAYOUTS["RGB"]
 _SCRATCH_A_THREAD = 4  # pictures: nobody meets a neighbour's, and all stay in the caches
@@ -28,21 +29,22 @@ class Picture(NamedTuple):
     data : bytes
         The file.
     size : (width, height)
-    numbers : tuple of 16 numbers
-        What becomes of it: see `fastdecode.native.single`.
+    resize : Resize
+        What becomes of it.
     """
 
     data: bytes
     size: tuple[int, int]
-    numbers: tuple[float, ...]
+    resize: Resize
 
     @property
     def window(self) -> tuple[int, int, int, int]:
         """The part that has to be decoded: left, top, right, bottom in reduced pixels."""
-        _, left, top, right, bottom, *rest = self.numbers
-        in_left, in_top, in_right, in_bottom, canvas_width, canvas_height, x, y, *size, _flip = rest
-        columns = _needed((left, right), (in_left, in_right), canvas_width, (x, x + size[0]))
-        rows = _needed((top, bottom), (in_top, in_bottom), canvas_height, (y, y + size[1]))
+        of = self.resize
+        made = (of.x, of.x + of.width), (of.y, of.y + of.height)
+        readable = (of.in_left, of.in_right), (of.in_top, of.in_bottom)
+        columns = _needed((of.left, of.right), readable[0], of.canvas_width, made[0])
+        rows = _needed((of.top, of.bottom), readable[1], of.canvas_height, made[1])
         return columns[0], rows[0], columns[1], rows[1]
 
 
@@ -73,10 +75,10 @@ def pictures_of(loader: Any, epoch: int = 0) -> list[Picture]:
             data = files[path]
             header = probe(data)
             plan = transform.seeded_plan(header.width, header.height, seed)
-            numbers = transform.numbers(plan, header.width, header.height)
-            if header.format != "jpeg" or numbers is None:
+            resize = transform.core_resize(plan, header.width, header.height)
+            if header.format != "jpeg" or resize is None:
                 raise SystemExit(f"{path.name} is nothing for the native core")
-            found.append(Picture(data, (header.width, header.height), numbers))
+            found.append(Picture(data, (header.width, header.height), resize))
     return found
 
 
@@ -108,11 +110,11 @@ class Work:
         self._decoder = decoder
         self._pool = ffi.gc(lib.fd_pool_create(threads), lib.fd_pool_destroy)
         self._items = ffi.new("fd_item[]", len(pictures))
-        self._pixels = direct.pixels_of(normalize, channels_first=True)
+        self._pixels = stored_as(normalize, channels_first=True)
         self._kept = [ffi.from_buffer("uint8_t[]", picture.data) for picture in pictures]
         self.slots = torch.empty(0)
         if what == "resized":
-            height, width = (int(side) for side in pictures[0].numbers[14:12:-1])
+            height, width = pictures[0].resize.height, pictures[0].resize.width
             self.slots = torch.empty((_SLOTS, 3, height, width))
         largest = max(3 * picture.size[0] * picture.size[1] for picture in pictures)
         scratch = np.empty((_SCRATCH_A_THREAD * threads, largest), np.uint8)
@@ -124,11 +126,11 @@ class Work:
             place = scratch[at % len(scratch)].ctypes.data
             if what == "resized":
                 item.resized = 1
-                fill(item, picture.numbers)
+                fill(item, picture.resize)
                 place = self.slots[at % _SLOTS].data_ptr()
             elif what == "regions":
                 request = item.request
-                request.reduce = int(picture.numbers[0])
+                request.reduce = int(picture.resize.reduce)
                 request.left, request.top, request.right, request.bottom = picture.window
                 item.stride = 3 * (request.right - request.left)
             else:
@@ -149,11 +151,7 @@ class Work:
         return count / seconds
 
 
-def fill(item: Any, numbers: Sequence[float]) -> None:
-    """Write the sixteen numbers into an ``fd_item``."""
-    resize = item.resize
-    item.request.reduce = int(numbers[0])
-    resize.left, resize.top, resize.right, resize.bottom = numbers[1:5]
-    names = "in_left in_top in_right in_bottom canvas_width canvas_height x y width height flip"
-    for name, value in zip(names.split(), numbers[5:], strict=True):
-        setattr(resize, name, int(value))
+def fill(item: Any, wanted: Resize) -> None:
+    """Write a resize into an ``fd_item``."""
+    for name, value in wanted._asdict().items():
+        setattr(item.request if name == "reduce" else item.resize, name, value)

@@ -44,10 +44,10 @@ def resident() -> int:
     return pages * os.sysconf("SC_PAGE_SIZE") // 1024
 
 
-def plan(width: int, height: int) -> tuple[float, ...]:
-    """Ask for the middle of a picture as a small flipped square; see `single`."""
+def plan(width: int, height: int) -> single.Resize:
+    """Ask for the middle of an image as a small flipped square."""
     box = (width / 5, height / 5, width * 0.9, height * 0.8)
-    return (1, *box, 0, 0, width, height, _SIDE, _SIDE, 0, 0, _SIDE, _SIDE, 1)
+    return single.Resize(1, *box, 0, 0, width, height, _SIDE, _SIDE, 0, 0, _SIDE, _SIDE, flip=True)
 
 
 class Calls:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fastdecode.adapters.base import Backend, Support
     from fastdecode.adapters.batch_base import BatchBackend, BatchItem
-    from fastdecode.api import DEFAULT_MAX_PIXELS, decode, decode_file, probe
-    from fastdecode.arguments import reduce_for
+    from fastdecode.api import decode, decode_file, probe
     from fastdecode.batch import decode_batch
     from fastdecode.calibration import calibrate
     from fastdecode.errors import (
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
         UnsupportedFormat,
     )
     from fastdecode.geometry import Geometry
+    from fastdecode.plan import reduce_for
     from fastdecode.preference import use
     from fastdecode.ranking import Ranking
     from fastdecode.registry import backends, register
@@ -39,7 +39,7 @@ __version__ = "0.1.0"
 # Public name -> module. They are imported on first use (PEP 562), so that ``import fastdecode``
 # costs nothing: no NumPy, Pillow, OpenCV or PyTorch before they are needed.
 _HOMES = {
-    "DEFAULT_MAX_PIXELS": "api",
+    "DEFAULT_MAX_PIXELS": "plan",
     "Backend": "adapters.base",
     "BackendInfo": "types",
     "BackendUnavailable": "errors",
@@ -63,7 +63,7 @@ _HOMES = {
     "decode_batch": "batch",
     "decode_file": "api",
     "probe": "api",
-    "reduce_for": "arguments",
+    "reduce_for": "plan",
     "register": "registry",
     "stats": "statistics",
     "use": "preference",

@@ -6,17 +6,12 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from fastdecode import engine, formats, orientation
-from fastdecode.arguments import (
-    check_options,
-    check_out,
-    reduce_for,
-    too_large,
-    window_of,
-)
+from fastdecode.arguments import check_options, check_out
 from fastdecode.buffers import as_buffer
 from fastdecode.errors import FastDecodeError
 from fastdecode.files import read_regular
 from fastdecode.outages import tried_again
+from fastdecode.plan import DEFAULT_MAX_PIXELS, plan_decode
 from fastdecode.selection import Want
 from fastdecode.types import MODES, REDUCES
 
@@ -31,10 +26,7 @@ if TYPE_CHECKING:
 
     Data = bytes | bytearray | memoryview | mmap.mmap | NDArray[np.uint8] | torch.Tensor
 
-__all__ = ["DEFAULT_MAX_PIXELS", "decode", "decode_file", "decode_part", "probe", "read_file"]
-
-DEFAULT_MAX_PIXELS = 178_956_970
-"""Pixels that a header may promise: Pillow's limit for its DecompressionBombError."""
+__all__ = ["decode", "decode_file", "decode_part", "probe", "read_file"]
 
 
 def decode(
@@ -126,14 +118,12 @@ def decode(
         check_options(mode, reduce, min_size, region, max_pixels, backend)
         reduce = int(reduce)  # type: ignore[assignment]  # of NumPy
     header = formats.probe(data)
-    if max_pixels is not None and header.width * header.height > max_pixels:
-        raise too_large(header, max_pixels)
-    applied = header.orientation if orient else 1
-    if min_size is not None:
-        reduce = reduce_for(header, min_size, region=region, orient=orient)
-    window = None if region is None else window_of(region, header, reduce, applied)
+    plan = plan_decode(
+        header, reduce, min_size=min_size, region=region, orient=orient, max_pixels=max_pixels
+    )
+    reduce, window, applied = plan
     if out is not None:
-        check_out(out, data, header, mode, reduce, window, applied)
+        check_out(out, data, mode, plan.shape(header))
     return engine.run(
         engine.Request(
             data,
@@ -181,9 +171,7 @@ def decode_part(
     FastDecodeError
         As from `decode`.
     """
-    if header.width * header.height > DEFAULT_MAX_PIXELS:
-        raise too_large(header, DEFAULT_MAX_PIXELS)
-    applied = header.orientation if orient else 1
+    applied = plan_decode(header, orient=orient).orientation
     if window is not None and applied != 1:
         width, height = orientation.seen_size(header.width, header.height, applied)
         window = orientation.stored_box(window, -(-width // reduce), -(-height // reduce), applied)

@@ -8,76 +8,16 @@ from typing import cast
 
 import numpy as np
 
-from fastdecode import orientation
-from fastdecode.errors import ImageTooLarge
-from fastdecode.types import MODES, REDUCES, Box, Buffer, Header, Image, Mode, Reduce
+from fastdecode.types import MODES, REDUCES, Box, Buffer, Image, Mode
 
 __all__ = [
     "check_disjoint",
     "check_options",
     "check_out",
     "check_sides",
+    "checked_region",
     "is_int",
-    "reduce_for",
-    "too_large",
-    "window_of",
 ]
-
-
-def reduce_for(
-    header: Header,
-    min_size: int | tuple[int, int],
-    *,
-    region: Box | None = None,
-    orient: bool = False,
-) -> Reduce:
-    """Find the largest reduction whose result still has at least the wanted sides.
-
-    It is what ``decode(data, min_size=…)`` uses: `Geometry.of_decode` maps boxes by it.
-
-    Parameters
-    ----------
-    header : Header
-        From `probe`.
-    min_size : int or (height, width)
-        In pixels; an int stands for both.
-    region : (left, top, right, bottom), optional
-        Measure the result of this part instead of the whole.
-    orient : bool
-        Height, width and region are those of the picture as seen.
-
-    Returns
-    -------
-    {1, 2, 4, 8}
-        1 where even the full picture is smaller.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If `header` is none, `min_size` is not one or two positive integers, or `region` lies
-        outside.
-    """
-    if not isinstance(header, Header):
-        raise TypeError(f"header must be what probe() returns, not {type(header).__name__}")
-    sides = check_sides(min_size)
-    applied = header.orientation if orient else 1
-    width, height = orientation.seen_size(header.width, header.height, applied)
-    box = (0, 0, width, height) if region is None else _checked_region(region, width, height)
-    factors: tuple[Reduce, ...] = (8, 4, 2)
-    for reduce in factors:
-        left, top, right, bottom = _reduced(box, reduce)
-        if bottom - top >= sides[0] and right - left >= sides[1]:
-            return reduce
-    return 1
-
-
-def too_large(header: Header, max_pixels: int) -> ImageTooLarge:
-    """Say what the header promises, what is allowed, and the way out."""
-    return ImageTooLarge(
-        f"the {header.format} header promises {header.width} x {header.height} = "
-        f"{header.width * header.height:,} pixels, over max_pixels={max_pixels:,}; if the file can "
-        "be trusted, pass a larger max_pixels, or None"
-    )
 
 
 def check_options(
@@ -150,7 +90,7 @@ def _checked_edges(region: object) -> Box:
     return left, top, right, bottom
 
 
-def _checked_region(region: Sequence[int], width: int, height: int) -> Box:
+def checked_region(region: Sequence[int], width: int, height: int) -> Box:
     """Refuse a region that is empty or reaches outside."""
     left, top, right, bottom = _checked_edges(region)
     if not (0 <= left < right <= width and 0 <= top < bottom <= height):
@@ -161,29 +101,8 @@ def _checked_region(region: Sequence[int], width: int, height: int) -> Box:
     return left, top, right, bottom
 
 
-def _reduced(box: Box, reduce: int) -> Box:
-    """Pixels of the reduced picture that show any of the box."""
-    left, top, right, bottom = box
-    return left // reduce, top // reduce, -(-right // reduce), -(-bottom // reduce)
-
-
-def window_of(region: Box, header: Header, reduce: int, applied: int) -> Box:
-    """Turn a region of the full picture as seen into pixels of the reduced stored one."""
-    width, height = orientation.seen_size(header.width, header.height, applied)
-    box = _reduced(_checked_region(region, width, height), reduce)
-    return orientation.stored_box(box, -(-width // reduce), -(-height // reduce), applied)
-
-
-def check_out(
-    out: Image,
-    data: Buffer,
-    header: Header,
-    mode: Mode,
-    reduce: int,
-    window: Box | None,
-    applied: int,
-) -> None:
-    """Refuse an array that the result cannot go into, before anything is decoded."""
+def check_out(out: Image, data: Buffer, mode: Mode, sides: tuple[int, int]) -> None:
+    """Refuse an array that a result of these sides cannot go into, before anything is decoded."""
     if not isinstance(out, np.ndarray):
         raise TypeError(f"out must be a NumPy array, not {type(out).__name__}")
     out = np.asarray(out)  # what a subclass says of itself may be wrong: backends trust it
@@ -193,9 +112,7 @@ def check_out(
         raise ValueError("out must be C-contiguous and writable")
     if mode == "native":
         return  # only the file knows its shape and type: `deliver` checks
-    left, top, right, bottom = window or _reduced((0, 0, header.width, header.height), reduce)
-    width, height = orientation.seen_size(right - left, bottom - top, applied)
-    shape = (height, width) if mode == "L" else (height, width, 3 if mode == "RGB" else 4)
+    shape = sides if mode == "L" else (*sides, 3 if mode == "RGB" else 4)
     if out.shape != shape or out.dtype != np.uint8:
         raise ValueError(
             f"out must have shape {shape} and dtype uint8, not {out.shape} and {out.dtype}"

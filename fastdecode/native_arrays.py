@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fastdecode import formats, selection
-from fastdecode.api import DEFAULT_MAX_PIXELS, read_file
-from fastdecode.arguments import check_out, reduce_for, window_of
+from fastdecode.api import read_file
+from fastdecode.arguments import check_out
 from fastdecode.buffers import as_buffer
 from fastdecode.errors import FastDecodeError
 from fastdecode.native import library
 from fastdecode.native.batch import Items
 from fastdecode.native.pool import Pool
+from fastdecode.plan import plan_options
 from fastdecode.selection import Want
 
 if TYPE_CHECKING:
-    from fastdecode.types import Box, Buffer, Image
+    from fastdecode.types import Buffer, Image
 
 __all__ = ["Arrays", "can"]
 
@@ -124,15 +125,11 @@ class Arrays:
     def _part(self, data: Buffer, out: Any) -> _Part | None:
         """Do what `decode` does before it decodes; errors are left to it, too."""
         options = self._options
-        mode, reduce = options.get("mode", "RGB"), options.get("reduce", 1)
-        region, most = options.get("region"), options.get("max_pixels", DEFAULT_MAX_PIXELS)
+        mode = options.get("mode", "RGB")
         try:
             header = formats.probe(data)
-            if most is not None and header.width * header.height > most:
-                return None
-            if options.get("min_size") is not None:
-                reduce = reduce_for(header, options["min_size"], region=region)
-            window = None if region is None else window_of(region, header, reduce, 1)
+            plan = plan_options(header, options)
+            reduce, window, _ = plan
             part = window is not None
             want = Want(mode, reduce, strict=False, complete=True, part=part)
             choice = selection.first(options.get("backend"), header, want)
@@ -140,19 +137,16 @@ class Arrays:
                 return None
             if header.coding == "arithmetic":  # which cannot run out of data, so more is to be done
                 return None
+            sides = plan.shape(header)
             if out is not None:
-                check_out(out, data, header, mode, reduce, window, 1)
+                check_out(out, data, mode, sides)
         except (FastDecodeError, TypeError, ValueError):
             return None
-        left, top, right, bottom = window or _whole(header, reduce)
         if out is None:
             channels = () if mode == "L" else (3,)
-            out = np.empty((bottom - top, right - left, *channels), np.uint8)
-        return _Part((left, top, right, bottom, reduce, library.LAYOUTS[mode]), out)
-
-
-def _whole(header: Any, reduce: int) -> Box:
-    return 0, 0, -(-header.width // reduce), -(-header.height // reduce)
+            out = np.empty((*sides, *channels), np.uint8)
+        window = window or (0, 0, sides[1], sides[0])
+        return _Part((*window, reduce, library.LAYOUTS[mode]), out)
 
 
 def _as_source(source: Any) -> Any:

@@ -54,6 +54,7 @@ _LAYERS = (
     ("preference",),
     ("selection",),
     ("engine", "arguments"),
+    ("plan",),
     ("api",),
     ("arrays", "native_arrays", "outputs"),
     ("device",),

@@ -36,10 +36,10 @@ def _pool() -> Any:
     pool.close()
 
 
-def numbers_of(headers: Headers, at: int) -> tuple[float, ...]:
+def resize_of(headers: Headers, at: int) -> single.Resize:
     """Ask for the whole picture as a small square, from the left edge of a larger one."""
     whole = (0, 0, int(headers.width[at]), int(headers.height[at]))
-    return (1, *whole, *whole, 2 * SIDE, SIDE, 0, 0, SIDE, SIDE, 0)
+    return single.Resize(1, *whole, *whole, 2 * SIDE, SIDE, 0, 0, SIDE, SIDE, flip=False)
 
 
 def made(pool: Pool, items: Items, sources: list[Any]) -> tuple[list[bool], np.ndarray]:
@@ -47,8 +47,8 @@ def made(pool: Pool, items: Items, sources: list[Any]) -> tuple[list[bool], np.n
     headers = items.read(pool, sources)
     out = np.zeros((len(sources), SIDE, SIDE, 3), np.uint8)
     wanted = np.flatnonzero(headers.readable).tolist()
-    numbers = [numbers_of(headers, at) for at in wanted]
-    return items.resize(pool, wanted, numbers, BYTES, out.ctypes.data, out.strides[0]), out
+    resizes = [resize_of(headers, at) for at in wanted]
+    return items.resize(pool, wanted, resizes, BYTES, out.ctypes.data, out.strides[0]), out
 
 
 def test_headers_are_read_from_paths_and_bytes(pool: Pool) -> None:
@@ -102,9 +102,9 @@ def test_a_batch_is_what_single_pictures_are(pool: Pool) -> None:
         data = path.read_bytes()
         header = single.probe(data)
         whole = (0, 0, header.width, header.height)
-        numbers = (1, *whole, *whole, 2 * SIDE, SIDE, 0, 0, SIDE, SIDE, 0)
+        resize = single.Resize(1, *whole, *whole, 2 * SIDE, SIDE, 0, 0, SIDE, SIDE, flip=False)
         out = np.zeros((SIDE, SIDE, 3), np.uint8)
-        assert single.decode_resized(data, numbers, BYTES, out.ctypes.data)
+        assert single.decode_resized(data, resize, BYTES, out.ctypes.data)
         expected.append(out)
     items = Items()
 
@@ -126,7 +126,7 @@ def test_only_what_is_wanted_is_decoded(pool: Pool) -> None:
     out = np.full((len(FILES), SIDE, SIDE, 3), 7, np.uint8)
     place, stride = out.ctypes.data, out.strides[0]
 
-    done = items.resize(pool, [2], [numbers_of(headers, 2)], BYTES, place, stride)
+    done = items.resize(pool, [2], [resize_of(headers, 2)], BYTES, place, stride)
 
     assert done == [True]
     assert len(np.unique(out[2])) > 7
@@ -159,8 +159,8 @@ def test_what_can_be_planned_is_made_in_one_call(pool: Pool, tmp_path: Path) -> 
 
     assert (list(made_of), left) == ([0, 3, 6], [2])  # without an end marker
     for at in made_of:
-        alone, numbers = np.zeros((SIDE, SIDE, 3), np.uint8), items.numbers(at)
-        assert single.decode_resized(bytes(items.data(at)), numbers, BYTES, alone.ctypes.data)
+        alone, resize = np.zeros((SIDE, SIDE, 3), np.uint8), items.resize_of(at)
+        assert single.decode_resized(bytes(items.data(at)), resize, BYTES, alone.ctypes.data)
         np.testing.assert_array_equal(out[at], alone)
     assert not out[[1, 2, 5]].any()
     before = resident()

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from fastdecode import formats, jpeg_stream
 from fastdecode.adapters.batch_base import BatchBackend, BatchItem
-from fastdecode.api import DEFAULT_MAX_PIXELS
-from fastdecode.arguments import reduce_for, window_of
 from fastdecode.buffers import as_buffer
 from fastdecode.errors import FastDecodeError
+from fastdecode.plan import plan_options
 
 if TYPE_CHECKING:
     from fastdecode.adapters.base import Support
@@ -78,10 +77,9 @@ def request_of(
         if header is None:
             header = formats.probe(whole)
         support = _support_for(backend, whole, header, mode)
-        if support is None or not _plain(header, options):
+        reduce, window, orientation = plan_options(header, options)
+        if support is None or (reduce, orientation) != (1, 1):
             return None
-        region = options.get("region")
-        window = None if region is None else window_of(region, header, 1, 1)
     except (FastDecodeError, TypeError, ValueError):
         return None
     if windows and support.region:
@@ -99,19 +97,6 @@ def _support_for(
         if layout in support.layouts and not support.refusal(header):
             return support
     return None
-
-
-def _plain(header: Header, options: dict[str, Any]) -> bool:
-    """Whether nothing is asked for but pixels as they are stored, of a size that is allowed."""
-    most = options.get("max_pixels", DEFAULT_MAX_PIXELS)
-    if most is not None and header.width * header.height > most:
-        return False
-    if options.get("orient") and header.orientation != 1:
-        return False
-    reduce = options.get("reduce", 1)
-    if options.get("min_size") is not None:
-        reduce = reduce_for(header, options["min_size"], region=options.get("region"))
-    return bool(reduce == 1)
 
 
 def _is_whole(data: Buffer, header: Header) -> bool:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fastdecode.native import library
+from fastdecode.native.single import Resize
 from fastdecode.native.sources import addresses
 
 if TYPE_CHECKING:
@@ -156,17 +157,17 @@ class Items:
                 (made if planned else left).append(at)
         return made, left
 
-    def numbers(self, at: int) -> tuple[float, ...]:
-        """Return what an item was resized by, see `fastdecode.native.single`, until `clear`."""
+    def resize_of(self, at: int) -> Resize:
+        """Return what an item was resized by, until `clear`."""
         item = self._items[at]
         resize = item.resize
-        return (item.request.reduce, *(getattr(resize, name) for name in _resize_names()))
+        return Resize(item.request.reduce, *(getattr(resize, name) for name in Resize._fields[1:]))
 
     def resize(
         self,
         pool: Pool,
         wanted: Sequence[int],
-        plans: Sequence[Sequence[float]],
+        resizes: Sequence[Resize],
         pixels: Any,
         out: int,
         stride: int,
@@ -178,8 +179,8 @@ class Items:
         pool : Pool
         wanted : sequence of int
             Which; at least one.
-        plans : sequence of 16 numbers each
-            See `fastdecode.native.single`.
+        resizes : sequence of Resize
+            One for each of `wanted`.
         pixels : cffi's ``fd_pixels *``
         out : int
             Address of the first item's result, be it wanted or not.
@@ -191,7 +192,7 @@ class Items:
         list of bool
             For each of `wanted`, whether it was made, without any complaint of the codec.
         """
-        which, numbers = np.array(wanted, np.int32), np.array(plans, np.float64)
+        which, numbers = np.array(wanted, np.int32), np.array(resizes, np.float64)
         pool.resize(self._items, self._count, which, numbers, pixels, out, stride)
         status = self._rows["status"][: self._count].tolist()
         return [status[at] == 0 for at in wanted]
@@ -261,12 +262,6 @@ class Items:
         self._owner = ffi.gc(made, lambda items: lib.fd_items_free(items, count))
         self._rows = np.frombuffer(ffi.buffer(made), _layout())
         self._rows["scans"] = library.MAX_SCANS
-
-
-@cache
-def _resize_names() -> list[str]:
-    """List the members of ``fd_resize`` in their order."""
-    return [name for name, _ in library.ffi.typeof("fd_resize").fields]
 
 
 @cache

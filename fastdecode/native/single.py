@@ -1,30 +1,60 @@
-"""One picture at a time, in the calling thread: resized and finished by the core.
-
-A resize is sixteen numbers, here and in `Items.resize`: the reduction; the box (left, top, right,
-bottom), in pixels of the reduced picture; the pixels that may be read (left, top, right, bottom);
-the canvas (width, height) that the box becomes; the part of it that is made (x, y, width, height);
-and whether that is flipped.
-"""
+"""One image at a time, in the calling thread: resized and finished by the core."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fastdecode.native import library
 
 if TYPE_CHECKING:
-    from fastdecode.types import Buffer, Image
+    from fastdecode.types import Buffer, Image, Reduce
 
-__all__ = ["LARGEST_SIDE", "decode_resized", "probe", "resize", "stored"]
+__all__ = ["LARGEST_SIDE", "Resize", "decode_resized", "probe", "resize_pixels", "stored"]
 
 LARGEST_SIDE = 65500
-"""Of a picture, or of a canvas, in pixels: libjpeg's limit, and the core's."""
+"""Of an image, or of a canvas, in pixels: libjpeg's limit, and the core's."""
 
 _FLOAT32, _UINT8 = 3, 1
 _RGB = 2
+
+
+class Resize(NamedTuple):
+    """A reduction and a resize, as in ``fd_resize``.
+
+    Attributes
+    ----------
+    reduce : {1, 2, 4, 8}
+    left, top, right, bottom : float
+        The box that is resized, in pixels of the reduced image.
+    in_left, in_top, in_right, in_bottom : int
+        The pixels of it that may be read.
+    canvas_width, canvas_height : int
+        What the box becomes.
+    x, y, width, height : int
+        The part of the canvas that is made.
+    flip : bool
+        Whether that is flipped from left to right.
+    """
+
+    reduce: Reduce
+    left: float
+    top: float
+    right: float
+    bottom: float
+    in_left: int
+    in_top: int
+    in_right: int
+    in_bottom: int
+    canvas_width: int
+    canvas_height: int
+    x: int
+    y: int
+    width: int
+    height: int
+    flip: bool
 
 
 class _Kept(threading.local):
@@ -60,18 +90,17 @@ def probe(data: Buffer) -> Any:
     return None if failed else kept.header
 
 
-def decode_resized(data: Buffer, numbers: Sequence[float], pixels: Any, out: int) -> bool:
-    """Decode, resize and finish one picture.
+def decode_resized(data: Buffer, resize: Resize, pixels: Any, out: int) -> bool:
+    """Decode, resize and finish one image.
 
     Parameters
     ----------
     data : bytes or memoryview
-    numbers : sequence of 16 numbers
-        See above.
+    resize : Resize
     pixels : cffi's ``fd_pixels *``
         From `stored`.
     out : int
-        Address of the result's memory, which has the size that `numbers` and `pixels` make.
+        Address of the result's memory, which has the size that `resize` and `pixels` make.
 
     Returns
     -------
@@ -79,7 +108,7 @@ def decode_resized(data: Buffer, numbers: Sequence[float], pixels: Any, out: int
         False if it failed, or if the codec complained of anything.
     """
     kept: Any = _kept
-    _fill(kept, numbers)
+    _fill(kept, resize)
     ffi = library.ffi
     view = ffi.from_buffer("uint8_t[]", data)
     status: int = library.lib.fd_decode_resized(
@@ -94,14 +123,14 @@ def decode_resized(data: Buffer, numbers: Sequence[float], pixels: Any, out: int
     return status == 0
 
 
-def resize(image: Image, numbers: Sequence[float], pixels: Any, out: int) -> bool:
+def resize_pixels(image: Image, resize: Resize, pixels: Any, out: int) -> bool:
     """Resize and finish pixels that some library has decoded.
 
     Parameters
     ----------
     image : ndarray of uint8, (H, W, 3)
         With no gaps inside a row.
-    numbers, pixels, out
+    resize, pixels, out
         As for `decode_resized`; the reduction does not count.
 
     Returns
@@ -110,7 +139,7 @@ def resize(image: Image, numbers: Sequence[float], pixels: Any, out: int) -> boo
         False if such a resize is not possible; then nothing is written.
     """
     kept: Any = _kept
-    _fill(kept, numbers)
+    _fill(kept, resize)
     ffi = library.ffi
     height, width = image.shape[:2]
     status: int = library.lib.fd_resize_rgb(
@@ -126,7 +155,7 @@ def resize(image: Image, numbers: Sequence[float], pixels: Any, out: int) -> boo
     return status == 0
 
 
-def _fill(kept: Any, numbers: Sequence[float]) -> None:
+def _fill(kept: Any, wanted: Resize) -> None:
     resize = kept.resize
     (
         kept.request.reduce,
@@ -145,7 +174,7 @@ def _fill(kept: Any, numbers: Sequence[float]) -> None:
         resize.width,
         resize.height,
         resize.flip,
-    ) = numbers
+    ) = wanted
 
 
 @cache

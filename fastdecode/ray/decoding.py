@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from fastdecode.api import DEFAULT_MAX_PIXELS
+from fastdecode.plan import DEFAULT_MAX_PIXELS
 from fastdecode.ray.options import OnError, Options
 from fastdecode.ray.tasks import Decode
 

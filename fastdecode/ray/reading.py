@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 import ray
 
-from fastdecode.api import DEFAULT_MAX_PIXELS
 from fastdecode.arguments import is_int
 from fastdecode.outages import ITEM_ERRORS
+from fastdecode.plan import DEFAULT_MAX_PIXELS
 from fastdecode.ray.errors import is_the_pictures
 from fastdecode.ray.options import OnError, Options
 from fastdecode.ray.tables import label_type

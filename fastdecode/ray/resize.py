@@ -12,39 +12,41 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from math import ceil
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from PIL import Image as PillowImage
 
 from fastdecode import formats
 from fastdecode.api import decode, read_file
-from fastdecode.arguments import reduce_for
-from fastdecode.errors import BackendUnavailable, FastDecodeError, UnknownBackend
+from fastdecode.arguments import check_sides
+from fastdecode.errors import FastDecodeError
 from fastdecode.geometry import Geometry
-from fastdecode.native import library, single
+from fastdecode.native import single
 from fastdecode.native.batch import Items
 from fastdecode.native.pool import Pool
 from fastdecode.orientation import seen_size
-from fastdecode.preference import preferred
+from fastdecode.plan import (
+    FloatBox,
+    ResizePlan,
+    by_core,
+    by_pillow,
+    core_is_on,
+    core_may_decode,
+    core_takes,
+    reduce_for,
+    reduce_for_box,
+)
 from fastdecode.ray.errors import is_the_pictures, with_path
-from fastdecode.selection import disabled
-from fastdecode.types import REDUCES, Reduce
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fastdecode.native.batch import Headers
     from fastdecode.ray.options import Options
-    from fastdecode.types import Box, Buffer, Header, Image
+    from fastdecode.types import Buffer, Header, Image, Reduce
 
 __all__ = ["Resizer"]
 
-_FloatBox: TypeAlias = "tuple[float, float, float, float]"
-_LARGEST_FIRST = tuple(sorted(REDUCES, reverse=True))
-_NATIVE = "native"
-_HUFFMAN = (0xC0, 0xC1, 0xC2)  # baseline, extended, progressive
 _pool = cache(Pool)
 _executor = cache(ThreadPoolExecutor)
 
@@ -62,7 +64,9 @@ class Resizer:
         self._options = options
         self._size = cast("tuple[int, int]", options.size)
         self._least = options.min_size or self._size
-        self._items = Items() if options.mode == "RGB" and _core_decodes(options.backend) else None
+        self._items = (
+            Items() if options.mode == "RGB" and core_may_decode(options.backend) else None
+        )
 
     def make(
         self, sources: Sequence[str | Buffer | Exception], names: Sequence[str]
@@ -113,31 +117,27 @@ class Resizer:
             headers = items.read(
                 pool, [None if isinstance(each, Exception) else each for each in sources]
             )
-            wanted = np.flatnonzero(self._fits(headers)).tolist()
-            if not wanted:
-                return set()
             widths, heights = headers.width.tolist(), headers.height.tolist()
-            plans = [self._numbers(widths[at], heights[at]) for at in wanted]
+            plans = {
+                at: plan
+                for at in np.flatnonzero(self._fits(headers)).tolist()
+                if (plan := self._plan(widths[at], heights[at])) is not None
+            }
+            if not plans:
+                return set()
             pixels = single.stored(None, channels_first=False)
-            done = items.resize(pool, wanted, plans, pixels, out.ctypes.data, out.strides[0])
+            wanted = list(plans)
+            done = items.resize(
+                pool, wanted, list(plans.values()), pixels, out.ctypes.data, out.strides[0]
+            )
             return {at for at, whole in zip(wanted, done, strict=True) if whole}
         finally:
             items.clear()
 
     def _fits(self, headers: Headers) -> NDArray[np.bool_]:
-        """Say which files the core decodes as every other backend would.
-
-        Left to the others are four inks, arithmetic coding, files without an end marker, and those
-        that Exif data may turn.
-        """
+        """Say which files the core decodes as every other backend would, as they are stored."""
         options = self._options
-        good = (
-            headers.readable & np.isin(headers.sof, _HUFFMAN) & np.isin(headers.components, (1, 3))
-        )
-        good &= (headers.bits == 8) & (headers.ended == 1)
-        if options.max_pixels is not None:
-            # No side is over 65535, but their product need not fit 32 bits.
-            good &= headers.width * 1.0 * headers.height <= options.max_pixels
+        good: NDArray[np.bool_] = headers.readable & core_takes(headers, options.max_pixels)
         if options.orient:
             good &= headers.has_exif == 0
         if options.region is not None:  # one that lies outside is refused elsewhere
@@ -146,21 +146,15 @@ class Resizer:
             good &= 0 <= left < right and 0 <= top < bottom
         return good
 
-    def _numbers(self, width: int, height: int) -> tuple[float, ...]:
-        """Return what the core is to do, see `fastdecode.native.single`."""
+    def _plan(self, width: int, height: int) -> single.Resize | None:
+        """Say what the core is to do of an image of that size."""
         box = self._options.region or (0, 0, width, height)
         reduce = self._options.reduce
         if reduce == 1:
-            reduce = _reduction(box, self._least)
-        left, top, right, bottom = box
-        down, across = self._size
-        # fmt: off
-        return (
-            reduce, left / reduce, top / reduce, right / reduce, bottom / reduce,
-            left // reduce, top // reduce, ceil(right / reduce), ceil(bottom / reduce),
-            across, down, 0, 0, across, down, 0,
+            reduce = reduce_for_box(box, check_sides(self._least))
+        return ResizePlan(box, self._size, 0, 0, self._size, flip=False).for_core(
+            width, height, reduce
         )
-        # fmt: on
 
     def _one(self, source: str | Buffer, out: NDArray[np.uint8]) -> Exception | None:
         """Decode one by whatever backend there is; return what is wrong with it."""
@@ -183,7 +177,7 @@ class Resizer:
         _resize(image, self._box(header, asked["reduce"], image), out)
         return None
 
-    def _box(self, header: Header, reduce: Reduce, image: Image) -> _FloatBox:
+    def _box(self, header: Header, reduce: Reduce, image: Image) -> FloatBox:
         """Say what of a decoded picture is wanted: its outermost pixels may reach further."""
         orient = self._options.orient
         seen = seen_size(header.width, header.height, header.orientation if orient else 1)
@@ -194,42 +188,14 @@ class Resizer:
         return max(left, 0.0), max(top, 0.0), min(right, width), min(bottom, height)
 
 
-def _core_decodes(backend: str | None) -> bool:
-    """Whether the core may decode for somebody who asked for this backend, or for none."""
-    if library.lib is None:
-        return False
-    try:
-        asked = preferred() if backend is None else backend
-    except (BackendUnavailable, UnknownBackend):
-        return False  # `decode` says so
-    return asked == _NATIVE if isinstance(asked, str) else _NATIVE not in disabled()
-
-
-def _reduction(box: Box, least: int | tuple[int, int]) -> Reduce:
-    """Choose the largest reduction that leaves a box these sides, as `reduce_for` does."""
-    down, across = least if isinstance(least, (tuple, list)) else (least, least)
-    for reduce in _LARGEST_FIRST:
-        left, top, right, bottom = box
-        enough = -(-bottom // reduce) - top // reduce >= down
-        if enough and -(-right // reduce) - left // reduce >= across:
-            return reduce
-    return 1
-
-
-def _resize(image: Image, box: _FloatBox, out: NDArray[np.uint8]) -> None:
-    """Resize a box of a picture into an array."""
-    down, across = out.shape[:2]
-    if box == (0, 0, across, down) == (0, 0, image.shape[1], image.shape[0]):
+def _resize(image: Image, box: FloatBox, out: NDArray[np.uint8]) -> None:
+    """Resize a box of an image into an array."""
+    canvas = out.shape[:2]
+    whole = (0, 0, canvas[1], canvas[0])
+    if box == whole == (0, 0, image.shape[1], image.shape[0]):
         out[...] = image
         return
-    core = library.lib is not None and _NATIVE not in disabled()
-    if core and image.ndim == 3 and image.shape[2] == 3:
-        whole = (0, 0, image.shape[1], image.shape[0])
-        numbers = (1, *box, *whole, across, down, 0, 0, across, down, 0)
-        image = np.ascontiguousarray(image)
-        pixels = single.stored(None, channels_first=False)
-        if single.resize(image, numbers, pixels, out.ctypes.data):
-            return
-    picture = PillowImage.fromarray(image)
-    resized = picture.resize((across, down), PillowImage.Resampling.BILINEAR, box=box)
-    out[...] = np.asarray(resized)
+    resized = None
+    if core_is_on() and image.ndim == 3 and image.shape[2] == 3:
+        resized = by_core(image, box, canvas, whole)
+    out[...] = by_pillow(image, box, canvas, whole) if resized is None else resized

@@ -10,10 +10,9 @@ import numpy as np
 
 from fastdecode import formats
 from fastdecode.api import read_file
-from fastdecode.arguments import reduce_for, window_of
 from fastdecode.batch import decode_batch
 from fastdecode.errors import FastDecodeError
-from fastdecode.orientation import seen_size
+from fastdecode.plan import plan_decode
 from fastdecode.ray.errors import is_the_pictures, reason_of, with_path
 from fastdecode.ray.resize import Resizer
 
@@ -179,11 +178,12 @@ class _AsTheyAre:
 
 def _size(header: Header, options: Options) -> tuple[int, int]:
     """Return (height, width) of what `decode` will give; ValueError for a region outside."""
-    applied = header.orientation if options.orient else 1
-    reduce, region = options.reduce, options.region
-    if options.min_size is not None:
-        reduce = reduce_for(header, options.min_size, region=region, orient=options.orient)
-    if region is None:
-        region = (0, 0, *seen_size(header.width, header.height, applied))
-    left, top, right, bottom = window_of(region, header, reduce, applied)
-    return bottom - top, right - left
+    plan = plan_decode(
+        header,
+        options.reduce,
+        min_size=options.min_size,
+        region=options.region,
+        orient=options.orient,
+        max_pixels=None,
+    )
+    return plan.shape(header)

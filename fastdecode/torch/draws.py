@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fastdecode.torch.transforms.base import Plan
+    from fastdecode.plan import ResizePlan
     from fastdecode.torch.way import Way
 
 __all__ = ["Draws"]
@@ -35,7 +35,7 @@ class Draws:
     def begin(self, at: int) -> None:
         """Prepare for code of the user's, which may draw from wherever it likes."""
 
-    def plan(self, way: Way, at: int, width: int, height: int) -> Plan:
+    def plan(self, way: Way, at: int, width: int, height: int) -> ResizePlan:
         """Draw for the item at that place of the batch."""
         return way.crop.seeded_plan(width, height, self._seeds[at])
 

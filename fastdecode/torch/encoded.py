@@ -14,13 +14,14 @@ from fastdecode.buffers import as_buffer
 from fastdecode.device.ask import ask, finish_with
 from fastdecode.device.resize import resized
 from fastdecode.device.routing import Request, request_of
+from fastdecode.plan import ResizePlan
 from fastdecode.torch.assembly import Assembly, AtOnce, Recipe, stopped_early
 from fastdecode.torch.collating import Ready, collate
 from fastdecode.torch.crew import Crew
 from fastdecode.torch.failures import SKIPPED
 from fastdecode.torch.found import Found, finished
 from fastdecode.torch.order import Item
-from fastdecode.torch.transforms.base import Plan, geometry_of
+from fastdecode.torch.transforms.base import geometry_of
 from fastdecode.types import Box, Buffer, Header
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ class EncodedBatch(Assembly):
             return None
         return asked
 
-    def _asked_for(self, data: Buffer, header: Header, plan: Plan) -> _Asked | None:
+    def _asked_for(self, data: Buffer, header: Header, plan: ResizePlan) -> _Asked | None:
         """Ask for what a plan shows of a picture, if the backend may be asked for that."""
         loaded, orient = self._how.loaded, self._recipe.source.ours.orient
         part = _part_of(plan)
@@ -244,13 +245,13 @@ class EncodedBatch(Assembly):
         return ready._replace(skipped=skipped, normalize=self._recipe.normalize)
 
 
-def _part_of(plan: Plan) -> Box:
+def _part_of(plan: ResizePlan) -> Box:
     """Return the whole pixels that are resized."""
     left, top, right, bottom = plan.box
     return int(left), int(top), math.ceil(right), math.ceil(bottom)
 
 
-def _shown(plan: Plan, part: Box) -> tuple[float, float, float, float]:
+def _shown(plan: ResizePlan, part: Box) -> tuple[float, float, float, float]:
     """Return where the result lies in these pixels; it may stick out, and is black there."""
     left, top, right, bottom = geometry_of(plan).box
     return left - part[0], top - part[1], right - part[0], bottom - part[1]

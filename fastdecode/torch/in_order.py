@@ -11,8 +11,8 @@ from fastdecode.torch.draws import Draws
 from fastdecode.torch.lane import LEFT
 
 if TYPE_CHECKING:
+    from fastdecode.plan import ResizePlan
     from fastdecode.torch.lane import Lane
-    from fastdecode.torch.transforms.base import Plan
     from fastdecode.torch.way import Way
 
 __all__ = ["fetch_in_order"]
@@ -47,7 +47,7 @@ class _InOrder(Draws):
         """Only torch's generator can be put back to an earlier state here."""
         return not way.crop.from_python
 
-    def plan(self, way: Way, at: int, width: int, height: int) -> Plan:
+    def plan(self, way: Way, at: int, width: int, height: int) -> ResizePlan:
         self._come_to(at)
         plan = way.crop.plan(width, height, None)
         for _ in range(way.draws):

@@ -19,20 +19,23 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
+from fastdecode import formats
 from fastdecode.native.batch import Items
 from fastdecode.native.sources import as_source
+from fastdecode.plan import core_takes
 from fastdecode.torch.as_bytes import as_bytes
 from fastdecode.torch.draws import Draws
-from fastdecode.torch.transforms import direct
-from fastdecode.torch.transforms.base import Crop, Plan, geometry_of
+from fastdecode.torch.transforms.base import Crop, geometry_of, stored_as
 from fastdecode.torch.transforms.described import plan_of
 from fastdecode.torch.way import Way, way_of
 
 if TYPE_CHECKING:
     from fastdecode.native.pool import Pool
+    from fastdecode.native.single import Resize
+    from fastdecode.plan import ResizePlan
     from fastdecode.torch.read_ahead import Read
 
-    _Plans: TypeAlias = dict[int, tuple[Plan, Sequence[float]]]
+    _Plans: TypeAlias = dict[int, tuple[ResizePlan, Resize]]
 
 __all__ = ["LEFT", "Lane"]
 
@@ -172,7 +175,7 @@ class _Call:
         self._images = images
         self._targets: list[Any] = [None] * len(indices)
         self._rows: Sequence[Any] | None = None
-        self._done: list[tuple[int, Plan | None]] = []
+        self._done: list[tuple[int, ResizePlan | None]] = []
         self.samples: list[Any] = [LEFT] * len(indices)
         self.made = 0
         self.python_s = 0.0
@@ -219,7 +222,7 @@ class _Call:
             return range(len(sources))
         made, left = items.crop(pool, sources, seeds, crop, *self._place())
         maps = self._way.maps
-        self._done = [(at, plan_of(items.numbers(at)) if maps else None) for at in made]
+        self._done = [(at, plan_of(items.resize_of(at)) if maps else None) for at in made]
         return left
 
     def _plan(self, items: Items, left: Sequence[int]) -> _Plans:
@@ -228,7 +231,7 @@ class _Call:
         orient = self._dataset.orient
         sides = way.crop.shape[1:]  # type: ignore[index]  # there is one: see `way_of`
         columns = (
-            (headers.readable & direct.fits(headers)).tolist(),
+            (headers.readable & core_takes(headers)).tolist(),
             headers.width.tolist(),
             headers.height.tolist(),
             headers.has_exif.tolist(),
@@ -237,22 +240,22 @@ class _Call:
         plans: _Plans = {}
         for at in left:
             fits, width, height, exif = rows[at]
-            if fits and not (orient and exif and not direct.upright(items.data(at))):
+            if fits and not (orient and exif and formats.probe(items.data(at)).orientation != 1):
                 try:
                     plan = draws.plan(way, at, width, height)
-                    numbers = way.crop.numbers(plan, width, height)
+                    resize = way.crop.core_resize(plan, width, height)
                 except Exception:  # likewise
-                    numbers = None
-                if numbers is not None and plan.size == sides:
-                    plans[at] = plan, numbers
+                    resize = None
+                if resize is not None and plan.size == sides:
+                    plans[at] = plan, resize
                     continue
             draws.left(at)
         return plans
 
     def _resize(self, pool: Pool, items: Items, plans: _Plans) -> None:
         """Let the core make those that are planned."""
-        numbers = [numbers for _, numbers in plans.values()]
-        done = items.resize(pool, list(plans), numbers, *self._place())
+        resizes = [resize for _, resize in plans.values()]
+        done = items.resize(pool, list(plans), resizes, *self._place())
         self._done += [(at, plans[at][0]) for at, whole in zip(plans, done, strict=True) if whole]
         self._done.sort(key=itemgetter(0))
 
@@ -268,7 +271,7 @@ class _Call:
             rows: Sequence[torch.Tensor] = images.unbind(0)
             image = self._way.image
             self._rows = rows if image is None else [row.as_subclass(image) for row in rows]
-        pixels = direct.pixels_of(crop.normalize, channels_first=images.is_contiguous())
+        pixels = stored_as(crop.normalize, channels_first=images.is_contiguous())
         return pixels, images.data_ptr(), images.stride(0) * images.element_size()
 
     def finish(self) -> None:
@@ -283,7 +286,7 @@ class _Call:
             self.made += 1
         self.python_s += time.perf_counter() - began
 
-    def _target(self, at: int, plan: Plan | None) -> Any:
+    def _target(self, at: int, plan: ResizePlan | None) -> Any:
         target, transform = self._targets[at], self._dataset.target_transform
         if self._way.maps or transform is not None:
             self._draws.begin(at)

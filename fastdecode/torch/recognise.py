@@ -21,10 +21,10 @@ from typing import Any, Literal, TypeAlias
 
 import torch
 
+from fastdecode.plan import Interpolation
 from fastdecode.torch.transforms import Normalize
 from fastdecode.torch.transforms.base import Layout, interpolation_name
 from fastdecode.torch.transforms.normalize import three_values
-from fastdecode.torch.transforms.resample import Interpolation
 
 __all__ = [
     "Recipe",

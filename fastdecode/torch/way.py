@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from fastdecode.plan import core_may_decode
 from fastdecode.torch.fusing import Fused
-from fastdecode.torch.transforms import direct
 from fastdecode.torch.transforms.base import Crop
 from fastdecode.torch.transforms.normalize import Normalize
 
@@ -16,7 +16,7 @@ __all__ = ["Way", "crop_of", "way_of"]
 
 # What a subclass may not have changed.
 _OF_DATASET = ("__getitem__", "fetch", "load", "_encoded", "_image", "_made")
-_OF_CROP = ("__call__", "with_geometry", "reduce_for", "_checked", "_pixels", "numbers")
+_OF_CROP = ("__call__", "with_geometry", "reduce_for", "_checked", "_pixels", "core_resize")
 
 
 class Way(NamedTuple):
@@ -74,7 +74,7 @@ def way_of(dataset: Any, ours: type) -> Way | None:
         None where the dataset, its transform or the choice of a backend speak against it.
     """
     found = crop_of(dataset, ours)
-    return found if isinstance(found, Way) and direct.usable(dataset.backend) else None
+    return found if isinstance(found, Way) and core_may_decode(dataset.backend) else None
 
 
 def crop_of(dataset: Any, ours: type) -> Way | str:

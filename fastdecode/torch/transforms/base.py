@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+import numpy as np
 import torch
 from PIL import Image as PillowImage
 
@@ -14,37 +15,49 @@ from fastdecode import formats
 from fastdecode.api import decode_part
 from fastdecode.buffers import as_buffer
 from fastdecode.geometry import Geometry
+from fastdecode.native import single
 from fastdecode.orientation import seen_size
-from fastdecode.torch.transforms import direct
+from fastdecode.plan import (
+    FloatBox,
+    Interpolation,
+    ResizePlan,
+    by_core,
+    by_pillow,
+    core_is_on,
+    core_may_decode,
+    core_takes,
+    reduce_for_resize,
+)
 from fastdecode.torch.transforms.normalize import Normalize
-from fastdecode.torch.transforms.resample import Interpolation, resample
 from fastdecode.torch.transforms.seeded import generator_of
-from fastdecode.types import REDUCES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fastdecode.types import Box, Header, Image, Reduce
+    from fastdecode.native.single import Resize
+    from fastdecode.types import Box, Buffer, Header, Image, Reduce
 
 __all__ = [
     "Crop",
     "EncodedTransform",
     "Layout",
-    "Plan",
     "Quality",
     "geometry_of",
     "interpolation_name",
     "is_number",
+    "stored_as",
 ]
 
 Quality = Literal["default", "exact"]
+_LARGEST_CANVAS = 16
+"""How many times the window's size a canvas may have that is made as a whole."""
+
 _INTERPOLATIONS: dict[Any, Interpolation] = {
     "bilinear": "bilinear",
     "bicubic": "bicubic",
     int(PillowImage.Resampling.BILINEAR): "bilinear",
     int(PillowImage.Resampling.BICUBIC): "bicubic",
 }
-_LARGEST_FIRST = tuple(sorted(REDUCES, reverse=True))
 
 
 class EncodedTransform(ABC):
@@ -114,32 +127,6 @@ class EncodedTransform(ABC):
         """
 
 
-class Plan(NamedTuple):
-    """What is to become of one picture.
-
-    Attributes
-    ----------
-    box : (left, top, right, bottom)
-        The part that is resized, in pixels of the picture.
-    canvas : (height, width)
-        What it is resized to.
-    top, left : int
-        Where the result begins on the canvas; negative where it is padded.
-    size : (height, width)
-        Of the result.
-    flip : bool
-    interpolation : {"bilinear", "bicubic"}
-    """
-
-    box: Box
-    canvas: tuple[int, int]
-    top: int
-    left: int
-    size: tuple[int, int]
-    flip: bool
-    interpolation: Interpolation = "bilinear"
-
-
 class Layout(NamedTuple):
     """How the values of a new result lie in memory: as torchvision would leave them.
 
@@ -160,7 +147,7 @@ class Layout(NamedTuple):
     resized_by: int = 0
     cropped: bool = False
 
-    def is_last(self, plan: Plan, width: int) -> bool:
+    def is_last(self, plan: ResizePlan, width: int) -> bool:
         """Tell how the result of a plan lies, for an image of that width."""
         left, top, right, bottom = plan.box
         (down, across), (rows, columns) = plan.canvas, plan.size
@@ -240,10 +227,10 @@ class Crop(EncodedTransform):
         self.normalize = Normalize(mean, std) if dtype == torch.float32 else None
 
     @abstractmethod
-    def plan(self, width: int, height: int, generator: torch.Generator | None) -> Plan:
+    def plan(self, width: int, height: int, generator: torch.Generator | None) -> ResizePlan:
         """Decide, and draw, what is to become of a picture of that size in pixels."""
 
-    def seeded_plan(self, width: int, height: int, seed: int) -> Plan:
+    def seeded_plan(self, width: int, height: int, seed: int) -> ResizePlan:
         """Plan with the numbers of a generator of that seed."""
         return self.plan(width, height, generator_of(seed))
 
@@ -258,11 +245,11 @@ class Crop(EncodedTransform):
     ) -> tuple[torch.Tensor, Geometry]:
         """Decode and transform, and tell where the result lies. Parameters as for a call."""
         data = data if type(data) is bytes else as_buffer(data)
-        sides = direct.sides(data, backend, orient=orient)
+        sides = _cores_sides(data, backend, orient=orient)
         if sides is not None:
             plan = self.plan(*sides, generator)
             out = self._checked(out, plan, sides[0])
-            if direct.write(data, self.numbers(plan, *sides), self.normalize, out):
+            if _write_by_core(data, self.core_resize(plan, *sides), self.normalize, out):
                 return out, geometry_of(plan)
             header = formats.probe(data)
         else:
@@ -279,7 +266,7 @@ class Crop(EncodedTransform):
             self.normalize(pixels, out=out)
         return out, geometry_of(plan)
 
-    def _checked(self, out: torch.Tensor | None, plan: Plan, width: int) -> torch.Tensor:
+    def _checked(self, out: torch.Tensor | None, plan: ResizePlan, width: int) -> torch.Tensor:
         shape = (3, *plan.size)
         if out is None and self.layout.is_last(plan, width):
             last = torch.empty((*plan.size, 3), dtype=self.dtype, device="cpu")
@@ -296,7 +283,7 @@ class Crop(EncodedTransform):
         return out
 
     def _pixels(
-        self, data: Any, header: Header, plan: Plan, backend: str | None, *, orient: bool
+        self, data: Any, header: Header, plan: ResizePlan, backend: str | None, *, orient: bool
     ) -> torch.Tensor:
         """Decode the box at the best reduction and resize it; uint8 (3, H, W)."""
         reduce = self.reduce_for(header, plan)
@@ -314,7 +301,7 @@ class Crop(EncodedTransform):
         box = (left - x, top - y, right - x, bottom - y)
         return _on_canvas(image, box, plan)
 
-    def reduce_for(self, header: Header, plan: Plan) -> Reduce:
+    def reduce_for(self, header: Header, plan: ResizePlan) -> Reduce:
         """Choose the largest reduction that leaves the box `headroom` times the canvas.
 
         Only a JPEG is ever reduced: its decoder does less work then, where any other format is
@@ -322,19 +309,12 @@ class Crop(EncodedTransform):
         """
         return self._jpegs_reduction(plan) if header.format == "jpeg" else 1
 
-    def _jpegs_reduction(self, plan: Plan) -> Reduce:
-        if self.quality == "exact":
-            return 1
-        left, top, right, bottom = plan.box
-        height, width = plan.canvas[0] * self.headroom, plan.canvas[1] * self.headroom
-        for reduce in _LARGEST_FIRST:
-            if bottom - top >= height * reduce and right - left >= width * reduce:
-                return reduce
-        return 1
+    def _jpegs_reduction(self, plan: ResizePlan) -> Reduce:
+        return 1 if self.quality == "exact" else reduce_for_resize(plan, self.headroom)
 
-    def numbers(self, plan: Plan, width: int, height: int) -> tuple[float, ...] | None:
-        """Return the plan for a JPEG of that size as the native core's numbers, if it has any."""
-        return direct.numbers_of(plan, width, height, self._jpegs_reduction(plan))
+    def core_resize(self, plan: ResizePlan, width: int, height: int) -> Resize | None:
+        """Return the plan for a JPEG of that size in the core's terms; None if it has none."""
+        return plan.for_core(width, height, self._jpegs_reduction(plan))
 
     def described(self, *, orient: bool) -> Any:  # noqa: ARG002 - for subclasses
         """Describe what is done with a seed to the native core; None if it cannot do the same."""
@@ -367,14 +347,50 @@ def _seen_size(header: Header, *, orient: bool) -> tuple[int, int]:
     return seen_size(header.width, header.height, header.orientation if orient else 1)
 
 
-def _on_canvas(image: Image, box: tuple[float, float, float, float], plan: Plan) -> torch.Tensor:
+def _cores_sides(data: Buffer, backend: str | None, *, orient: bool) -> tuple[int, int] | None:
+    """Return (width, height) of a file that the core is to decode; None for any other."""
+    if not core_may_decode(backend):
+        return None
+    header = single.probe(data)
+    if header is None or not core_takes(header):
+        return None
+    if orient and header.has_exif and formats.probe(data).orientation != 1:
+        return None
+    return header.width, header.height
+
+
+def stored_as(normalize: Normalize | None, *, channels_first: bool) -> Any:
+    """Tell the core how values are stored: as `normalize` has them, or as bytes."""
+    affine = None if normalize is None else normalize.affine
+    return single.stored(affine, channels_first=channels_first)
+
+
+def _write_by_core(
+    data: Buffer, resize: Resize | None, normalize: Normalize | None, out: torch.Tensor
+) -> bool:
+    """Write one image; False where it is for others to do, and to say what is wrong."""
+    if resize is None or out.requires_grad:
+        return False
+    written = out
+    first = out.is_contiguous()
+    if not first and not out.permute(1, 2, 0).is_contiguous():
+        written, first = out.new_empty(out.shape), True
+    pixels = stored_as(normalize, channels_first=first)
+    if not single.decode_resized(data, resize, pixels, written.data_ptr()):
+        return False
+    if written is not out:
+        out.copy_(written)
+    return True
+
+
+def _on_canvas(image: Image, box: FloatBox, plan: ResizePlan) -> torch.Tensor:
     """Resize, and pad with black where the result is larger than the canvas."""
     height, width = plan.size
     top, left = max(0, plan.top), max(0, plan.left)
     bottom = min(plan.canvas[0], plan.top + height)
     right = min(plan.canvas[1], plan.left + width)
     window = (left, top, right, bottom)
-    pixels = resample(image, box, plan.canvas, window, plan.interpolation)
+    pixels = _resample(image, box, plan.canvas, window, plan.interpolation)
     if pixels.shape[1:] == plan.size:
         return pixels
     padded = torch.zeros((3, height, width), dtype=torch.uint8, device="cpu")
@@ -383,7 +399,51 @@ def _on_canvas(image: Image, box: tuple[float, float, float, float], plan: Plan)
     return padded
 
 
-def geometry_of(plan: Plan) -> Geometry:
+def _resample(
+    image: Image, box: FloatBox, canvas: tuple[int, int], window: Box, interpolation: Interpolation
+) -> torch.Tensor:
+    """Resize a box of an image to a canvas by whichever library does it best.
+
+    The filter is a triangle whose half-width is the scale, but at least one pixel: what Pillow
+    calls BILINEAR, and torch and torchvision ``antialias=True``. Pillow, torch and the native core
+    agree to one level. ``"bicubic"`` is Pillow's BICUBIC, and torch's; the core does not have it.
+
+    Returns
+    -------
+    tensor of uint8, (3, h, w)
+        The window of the canvas. It may share the image's memory if there is nothing to resize.
+    """
+    whole = box == (0, 0, image.shape[1], image.shape[0])
+    as_it_is = whole and image.shape[:2] == canvas
+    resized = None
+    if interpolation == "bilinear" and core_is_on() and not as_it_is:
+        resized = by_core(image, box, canvas, window)
+    left, top, right, bottom = window
+    # Of a strip one pixel wide the canvas may be gigabytes, of which hardly any is shown.
+    huge = canvas[0] * canvas[1] > _LARGEST_CANVAS * (right - left) * (bottom - top)
+    if resized is None and whole and not huge:
+        return _by_torch(image, canvas, window, interpolation)
+    if resized is None:
+        resized = by_pillow(image, box, canvas, window, interpolation)
+    return torch.from_numpy(resized).permute(2, 0, 1)
+
+
+def _by_torch(
+    image: Image, canvas: tuple[int, int], window: Box, interpolation: Interpolation
+) -> torch.Tensor:
+    """Resize all of it: torch's kernel is the fastest for bytes, but knows no box."""
+    if min(image.strides) < 0:  # turned by the EXIF orientation, which torch cannot view
+        image = np.ascontiguousarray(image)
+    source = torch.from_numpy(image).permute(2, 0, 1)
+    left, top, right, bottom = window
+    if image.shape[:2] != canvas:
+        source = torch.nn.functional.interpolate(
+            source[None], size=canvas, mode=interpolation, antialias=True
+        )[0]
+    return source[:, top:bottom, left:right]
+
+
+def geometry_of(plan: ResizePlan) -> Geometry:
     """Tell where the result of a plan lies in the picture."""
     left, top, right, bottom = plan.box
     across, down = (right - left) / plan.canvas[1], (bottom - top) / plan.canvas[0]

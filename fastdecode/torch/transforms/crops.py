@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from fastdecode.arguments import is_int
+from fastdecode.plan import ResizePlan
 from fastdecode.torch.transforms import seeded
-from fastdecode.torch.transforms.base import Crop, Plan, Quality, is_number
+from fastdecode.torch.transforms.base import Crop, Quality, is_number
 from fastdecode.torch.transforms.boxes import (
     center_crop,
     draw_box,
@@ -28,7 +29,7 @@ from fastdecode.torch.transforms.described import (
 from fastdecode.torch.transforms.normalize import IMAGENET_MEAN, IMAGENET_STD
 
 if TYPE_CHECKING:
-    from fastdecode.torch.transforms.resample import Interpolation
+    from fastdecode.plan import Interpolation
     from fastdecode.types import Box
 
 __all__ = [
@@ -105,12 +106,12 @@ class RandomResizedCrop(Crop):
         self.flip = _probability(flip)
         self.shape = (3, *self.size)
 
-    def plan(self, width: int, height: int, generator: torch.Generator | None) -> Plan:
+    def plan(self, width: int, height: int, generator: torch.Generator | None) -> ResizePlan:
         """Draw a box, then whether to flip."""
         box, interpolation = self._drawn(width, height, generator)
         return self._plan(box, interpolation, flip=draw_flip(self.flip, generator))
 
-    def seeded_plan(self, width: int, height: int, seed: int) -> Plan:
+    def seeded_plan(self, width: int, height: int, seed: int) -> ResizePlan:
         """Draw the same as `plan` with a generator of that seed."""
         usual = getattr(self.plan, "__func__", None) is RandomResizedCrop.plan
         if usual and not self.either:
@@ -124,8 +125,8 @@ class RandomResizedCrop(Crop):
     ) -> tuple[Box, Interpolation]:
         return draw_box(width, height, self.scale, self.ratio, generator), self.interpolation
 
-    def _plan(self, box: Box, interpolation: Interpolation, *, flip: bool) -> Plan:
-        return Plan(box, self.size, 0, 0, self.size, flip, interpolation)
+    def _plan(self, box: Box, interpolation: Interpolation, *, flip: bool) -> ResizePlan:
+        return ResizePlan(box, self.size, 0, 0, self.size, flip, interpolation)
 
     def described(self, *, orient: bool) -> Any:
         """Describe what is done with a seed to the native core; None if it cannot do the same."""
@@ -265,13 +266,13 @@ class ResizeCenterCrop(Crop):
         self.flip = _probability(flip)
         self.shape = (3, *self.size)
 
-    def plan(self, width: int, height: int, generator: torch.Generator | None) -> Plan:
+    def plan(self, width: int, height: int, generator: torch.Generator | None) -> ResizePlan:
         """Resize the whole, keep the centre."""
         canvas = resized(width, height, self.resize)
         top, left = center_crop(canvas, self.size)
         flip = draw_flip(self.flip, generator)
         box = _whole(width, height)
-        return Plan(box, canvas, top, left, self.size, flip, self.interpolation)
+        return ResizePlan(box, canvas, top, left, self.size, flip, self.interpolation)
 
     def described(self, *, orient: bool) -> Any:
         """Describe what is done with a seed to the native core; None if it cannot do the same."""
@@ -366,11 +367,11 @@ class Resize(Crop):
         self.flip = _probability(flip)
         self.shape = (3, *self.size) if isinstance(self.size, tuple) else None
 
-    def plan(self, width: int, height: int, generator: torch.Generator | None) -> Plan:
+    def plan(self, width: int, height: int, generator: torch.Generator | None) -> ResizePlan:
         """Resize the whole."""
         canvas = resized(width, height, self.size, self.max_size)
         flip = draw_flip(self.flip, generator)
-        return Plan(_whole(width, height), canvas, 0, 0, canvas, flip, self.interpolation)
+        return ResizePlan(_whole(width, height), canvas, 0, 0, canvas, flip, self.interpolation)
 
     def described(self, *, orient: bool) -> Any:
         """Describe what is done with a seed to the native core; None if it cannot do the same."""

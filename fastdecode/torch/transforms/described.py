@@ -1,7 +1,7 @@
 """The package's own crops in the native core's words: it then draws and decides by itself.
 
 What the core is told is plain numbers, see ``fd_crop``. It decides as `Crop.seeded_plan` and
-`Crop.numbers` do, or not at all.
+`Crop.core_resize` do, or not at all.
 """
 
 from __future__ import annotations
@@ -9,20 +9,18 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from fastdecode.api import DEFAULT_MAX_PIXELS
 from fastdecode.native import library
+from fastdecode.plan import DEFAULT_MAX_PIXELS, ResizePlan
 from fastdecode.torch.transforms import seeded
-from fastdecode.torch.transforms.base import Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from fastdecode.native.single import Resize
     from fastdecode.torch.transforms.base import Crop
 
 __all__ = ["central_crop", "decides_as", "headroom_of", "plan_of", "random_crop"]
 
 _RANDOM, _CENTRAL = 1, 2
-_DECIDE = ("plan", "seeded_plan", "numbers", "_jpegs_reduction", "described")
+_DECIDE = ("plan", "seeded_plan", "core_resize", "_jpegs_reduction", "described")
 
 
 def decides_as(crop: Crop, kind: type[Crop]) -> bool:
@@ -119,9 +117,12 @@ def _made(kind: int, size: tuple[int, int], flip: float, headroom: float, *, upr
     return made
 
 
-def plan_of(numbers: Sequence[float]) -> Plan:
-    """Return the plan of which `direct.numbers_of` makes these numbers."""
-    reduce, *rest = numbers
-    left, top, right, bottom = (int(side * reduce) for side in rest[:4])
-    across, down, x, y, columns, rows, flip = (int(number) for number in rest[8:])
-    return Plan((left, top, right, bottom), (down, across), y, x, (rows, columns), bool(flip))
+def plan_of(resize: Resize) -> ResizePlan:
+    """Return the plan of which `ResizePlan.for_core` makes this."""
+    edges = (resize.left, resize.top, resize.right, resize.bottom)
+    left, top, right, bottom = (int(edge * resize.reduce) for edge in edges)
+    canvas = (resize.canvas_height, resize.canvas_width)
+    size = (resize.height, resize.width)
+    return ResizePlan(
+        (left, top, right, bottom), canvas, resize.y, resize.x, size, bool(resize.flip)
+    )
