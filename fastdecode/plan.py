@@ -104,6 +104,15 @@ class ResizePlan(NamedTuple):
     flip: bool
     interpolation: Interpolation = "bilinear"
 
+    @classmethod
+    def of_core(cls, resize: single.Resize) -> ResizePlan:
+        """Return the plan of which `for_core` makes this."""
+        edges = (resize.left, resize.top, resize.right, resize.bottom)
+        left, top, right, bottom = (int(edge * resize.reduce) for edge in edges)
+        canvas = (resize.canvas_height, resize.canvas_width)
+        size = (resize.height, resize.width)
+        return cls((left, top, right, bottom), canvas, resize.y, resize.x, size, bool(resize.flip))
+
     def for_core(self, width: int, height: int, reduce: Reduce) -> single.Resize | None:
         """Return the plan for an image of that size, reduced so, in the core's terms.
 

@@ -21,8 +21,8 @@ from fastdecode.torch.transforms import (  # noqa: E402
     Resize,
     ResizeCenterCropNormalize,
 )
-from fastdecode.torch.transforms.boxes import center_crop as place  # noqa: E402
-from fastdecode.torch.transforms.boxes import draw_box, draw_flip, resized  # noqa: E402
+from fastdecode.torch.transforms._random_crop import center_crop as place  # noqa: E402
+from fastdecode.torch.transforms._random_crop import draw_box, draw_flip, resized  # noqa: E402
 
 USUAL = ((0.08, 1.0), (3 / 4, 4 / 3))
 PHOTO = PHOTOS[0].read_bytes()

@@ -13,10 +13,15 @@ from fastdecode.torch.transforms import (  # noqa: E402
     RandomResizedCropFlipNormalize,
     Resize,
     ResizeCenterCropNormalize,
-    seeded,
 )
-from fastdecode.torch.transforms.boxes import draw_box, draw_flip  # noqa: E402
+from fastdecode.torch.transforms._random_crop import (  # noqa: E402
+    box_and_flip,
+    draw_box,
+    draw_flip,
+    same_as_torch,
+)
 
+_RANDOM_CROP = "fastdecode.torch.transforms._random_crop"
 SCALES = [(0.08, 1.0), (0.5, 1.0), (1.0, 1.0), (0.01, 0.02), (0.08, 3.0)]
 RATIOS = [(3 / 4, 4 / 3), (1.0, 1.0), (0.5, 2.0), (0.01, 100.0), (3.0, 4.0)]
 SIDES = [(500, 375), (1, 1), (1, 900), (4000, 3000), (65500, 3), (300, 301)]
@@ -31,7 +36,7 @@ def test_draws_are_torchs(scale: Any, ratio: Any) -> None:
     for _ in range(300):
         width, height = some.choice(SIDES)
         flip, seed = some.choice([0.0, 0.3, 0.5, 1.0]), some.getrandbits(63)
-        found = seeded.box_and_flip(width, height, scale, ratio, flip, seed)
+        found = box_and_flip(width, height, scale, ratio, flip, seed)
         generator = torch.Generator().manual_seed(seed)
         box = draw_box(width, height, scale, ratio, generator)
         if found is not None:
@@ -43,10 +48,7 @@ def test_draws_are_torchs(scale: Any, ratio: Any) -> None:
 
 def test_an_answer_is_the_rule() -> None:
     """Of pictures of a usual size hardly one in a hundred needs torch."""
-    found = [
-        seeded.box_and_flip(500, 375, (0.08, 1.0), (3 / 4, 4 / 3), 0.5, seed)
-        for seed in range(1000)
-    ]
+    found = [box_and_flip(500, 375, (0.08, 1.0), (3 / 4, 4 / 3), 0.5, seed) for seed in range(1000)]
 
     assert found.count(None) < 10
 
@@ -67,7 +69,7 @@ def test_a_plan_of_a_seed_is_that_of_a_seeded_generator(
 ) -> None:
     """Also where a version of torch or NumPy should draw in another way."""
     if not agree:
-        monkeypatch.setattr(seeded, "same_as_torch", lambda: False)
+        monkeypatch.setattr(f"{_RANDOM_CROP}.same_as_torch", lambda: False)
     for seed in (0, 7, 2**32 + 7, 2**63 - 1):
         expected = transform.plan(500, 375, torch.Generator().manual_seed(seed))
 
@@ -76,4 +78,4 @@ def test_a_plan_of_a_seed_is_that_of_a_seeded_generator(
 
 def test_torch_and_numpy_draw_alike() -> None:
     """These versions do."""
-    assert seeded.same_as_torch()
+    assert same_as_torch()

@@ -22,17 +22,15 @@ import torch
 from fastdecode import formats
 from fastdecode.native.batch import Items
 from fastdecode.native.sources import as_source
-from fastdecode.plan import core_takes
+from fastdecode.plan import ResizePlan, core_takes
 from fastdecode.torch.as_bytes import as_bytes
 from fastdecode.torch.draws import Draws
 from fastdecode.torch.transforms.base import Crop, geometry_of, stored_as
-from fastdecode.torch.transforms.described import plan_of
 from fastdecode.torch.way import Way, way_of
 
 if TYPE_CHECKING:
     from fastdecode.native.pool import Pool
     from fastdecode.native.single import Resize
-    from fastdecode.plan import ResizePlan
     from fastdecode.torch.read_ahead import Read
 
     _Plans: TypeAlias = dict[int, tuple[ResizePlan, Resize]]
@@ -222,7 +220,9 @@ class _Call:
             return range(len(sources))
         made, left = items.crop(pool, sources, seeds, crop, *self._place())
         maps = self._way.maps
-        self._done = [(at, plan_of(items.resize_of(at)) if maps else None) for at in made]
+        self._done = [
+            (at, ResizePlan.of_core(items.resize_of(at)) if maps else None) for at in made
+        ]
         return left
 
     def _plan(self, items: Items, left: Sequence[int]) -> _Plans:

@@ -28,8 +28,8 @@ from fastdecode.plan import (
     core_takes,
     reduce_for_resize,
 )
+from fastdecode.torch.transforms._random_crop import generator_of
 from fastdecode.torch.transforms.normalize import Normalize
-from fastdecode.torch.transforms.seeded import generator_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,27 +5,26 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from fastdecode.arguments import is_int
-from fastdecode.plan import ResizePlan
-from fastdecode.torch.transforms import seeded
-from fastdecode.torch.transforms.base import Crop, Quality, is_number
-from fastdecode.torch.transforms.boxes import (
+from fastdecode.native import library
+from fastdecode.plan import DEFAULT_MAX_PIXELS, ResizePlan
+from fastdecode.torch.transforms._random_crop import (
+    as_float32,
+    box_and_flip,
     center_crop,
+    constants,
     draw_box,
     draw_box_by_python,
     draw_flip,
     resized,
+    same_as_torch,
 )
-from fastdecode.torch.transforms.described import (
-    central_crop,
-    decides_as,
-    headroom_of,
-    random_crop,
-)
+from fastdecode.torch.transforms.base import Crop, Quality, is_number
 from fastdecode.torch.transforms.normalize import IMAGENET_MEAN, IMAGENET_STD
 
 if TYPE_CHECKING:
@@ -41,6 +40,8 @@ __all__ = [
     "ResizeCenterCropNormalize",
 ]
 
+_RANDOM, _CENTRAL = 1, 2  # of ``fd_crop``
+_DECIDE = ("plan", "seeded_plan", "core_resize", "_jpegs_reduction", "described")
 _Size = int | Sequence[int]
 _EITHER: tuple[Interpolation, Interpolation] = ("bilinear", "bicubic")
 
@@ -115,7 +116,7 @@ class RandomResizedCrop(Crop):
         """Draw the same as `plan` with a generator of that seed."""
         usual = getattr(self.plan, "__func__", None) is RandomResizedCrop.plan
         if usual and not self.either:
-            drawn = seeded.box_and_flip(width, height, self.scale, self.ratio, self.flip, seed)
+            drawn = box_and_flip(width, height, self.scale, self.ratio, self.flip, seed)
             if drawn is not None:
                 return self._plan(drawn[0], self.interpolation, flip=drawn[1])
         return super().seeded_plan(width, height, seed)
@@ -130,10 +131,10 @@ class RandomResizedCrop(Crop):
 
     def described(self, *, orient: bool) -> Any:
         """Describe what is done with a seed to the native core; None if it cannot do the same."""
-        if not (decides_as(self, RandomResizedCrop) and seeded.same_as_torch()):
+        if not (_decides_as(self, RandomResizedCrop) and same_as_torch()):
             return None
-        how = (self.scale, self.ratio, self.flip, headroom_of(self))
-        return random_crop(self.size, *how, upright=orient)
+        how = (self.scale, self.ratio, self.flip, _headroom(self))
+        return _core_random_crop(self.size, *how, upright=orient)
 
     def __repr__(self) -> str:
         return (
@@ -276,10 +277,10 @@ class ResizeCenterCrop(Crop):
 
     def described(self, *, orient: bool) -> Any:
         """Describe what is done with a seed to the native core; None if it cannot do the same."""
-        if not (decides_as(self, ResizeCenterCrop) and seeded.same_as_torch()):
+        if not (_decides_as(self, ResizeCenterCrop) and same_as_torch()):
             return None
-        how = (self.flip, headroom_of(self))
-        return central_crop(self.resize, self.size, *how, upright=orient)
+        how = (self.flip, _headroom(self))
+        return _core_central_crop(self.resize, self.size, *how, upright=orient)
 
     def __repr__(self) -> str:
         return (
@@ -375,11 +376,11 @@ class Resize(Crop):
 
     def described(self, *, orient: bool) -> Any:
         """Describe what is done with a seed to the native core; None if it cannot do the same."""
-        ours = decides_as(self, Resize) and seeded.same_as_torch()
+        ours = _decides_as(self, Resize) and same_as_torch()
         if not ours or not isinstance(self.size, tuple):
             return None
-        how = (self.flip, headroom_of(self))
-        return central_crop(self.size, self.size, *how, upright=orient)
+        how = (self.flip, _headroom(self))
+        return _core_central_crop(self.size, self.size, *how, upright=orient)
 
     def __repr__(self) -> str:
         longest = "" if self.max_size is None else f"max_size={self.max_size}, "
@@ -440,3 +441,97 @@ def _probability(value: Any) -> float:
 
 def _short(ratio: tuple[float, float]) -> str:
     return f"({ratio[0]:.4g}, {ratio[1]:.4g})"
+
+
+def _decides_as(crop: Crop, kind: type[Crop]) -> bool:
+    """Whether a transform does as its class, and the core: it may be of a subclass.
+
+    Parameters
+    ----------
+    crop : Crop
+    kind : type
+        The package's own.
+    """
+    own = type(crop)
+    if crop.interpolation != "bilinear":  # the core knows no other
+        return False
+    return crop.__dict__.keys().isdisjoint(_DECIDE) and all(
+        getattr(own, name) is getattr(kind, name) for name in _DECIDE
+    )
+
+
+def _headroom(crop: Crop) -> float:
+    """Return the least headroom after a reduction; 0 where there is to be none."""
+    return 0.0 if crop.quality == "exact" else crop.headroom
+
+
+@cache
+def _core_random_crop(
+    size: tuple[int, int],
+    scale: tuple[float, float],
+    ratio: tuple[float, float],
+    flip: float,
+    headroom: float,
+    *,
+    upright: bool,
+) -> Any:
+    """Describe what draws a box: the core then decides as the transform does with a seed.
+
+    Parameters
+    ----------
+    size : (height, width)
+    scale, ratio, flip
+        As of `RandomResizedCrop`.
+    headroom : float
+        From `_headroom`.
+    upright : bool
+        Leave files alone that Exif data might turn.
+
+    Returns
+    -------
+    cffi's ``fd_crop *``
+        Not to be changed: it is the same one for the same arguments.
+    """
+    drawn = constants(scale, ratio)
+    made = _made(_RANDOM, size, flip, headroom, upright=upright)
+    made.area, made.area_step, made.aspect, made.aspect_step, made.unsure = drawn
+    made.narrowest, made.widest = min(ratio), max(ratio)
+    return made
+
+
+@cache
+def _core_central_crop(
+    resize: int | tuple[int, int],
+    size: tuple[int, int],
+    flip: float,
+    headroom: float,
+    *,
+    upright: bool,
+) -> Any:
+    """Describe what shows the centre, or all, of the resized image, to the native core.
+
+    Parameters
+    ----------
+    resize : int or (height, width)
+        An int is the shorter side.
+    size, flip, headroom, upright
+        As for `_core_random_crop`.
+
+    Returns
+    -------
+    cffi's ``fd_crop *``
+        As from `_core_random_crop`.
+    """
+    made = _made(_CENTRAL, size, flip, headroom, upright=upright)
+    made.resize_height, made.resize_width = (0, resize) if isinstance(resize, int) else resize
+    return made
+
+
+def _made(kind: int, size: tuple[int, int], flip: float, headroom: float, *, upright: bool) -> Any:
+    made = library.ffi.new("fd_crop *")
+    made.kind, made.upright = kind, upright
+    made.height, made.width = size
+    made.flip = as_float32(flip)
+    made.headroom = headroom
+    made.pixels = DEFAULT_MAX_PIXELS
+    return made

@@ -4,6 +4,12 @@ Notes
 -----
 The rules are those of torchvision 0.29: `RandomResizedCrop.get_params`, the size that `Resize`
 computes from one side, and the margins of `CenterCrop`.
+
+With a seed, what torch's generator would draw is computed without asking torch each time. NumPy's
+legacy seeding and torch's ``manual_seed`` start the same Mersenne twister (torch with the lower 32
+bits). Of its numbers torch makes floats from 24 bits, and integers by a remainder. Each of torch's
+functions takes microseconds and releases the GIL; here none is called, but in the rare case that
+rounding might decide. The native core does the same once more (``crop.c``).
 """
 
 from __future__ import annotations
@@ -12,6 +18,7 @@ import math
 import random
 import threading
 from functools import cache
+from math import exp, sqrt
 
 import numpy as np
 import torch
@@ -19,18 +26,29 @@ import torch
 from fastdecode.types import Box
 
 __all__ = [
-    "ATTEMPTS",
+    "as_float32",
+    "box_and_flip",
     "center_crop",
+    "constants",
     "draw_box",
     "draw_box_by_python",
     "draw_flip",
-    "logarithms",
-    "nearest_box",
+    "generator_of",
     "resized",
+    "same_as_torch",
 ]
 
-ATTEMPTS = 10
+_ATTEMPTS = 10
 """How often a box is drawn before the central one is taken."""
+
+_BITS = (1 << 32) - 1
+_FRACTION = (1 << 24) - 1
+_STEP = 2.0**-24
+_TOLERANCE = 3e-7
+"""How much, relatively, a product of two float32 draws may differ from what is computed here."""
+
+_LARGEST_SIDE = 1 << 24
+_CHECKED = 0x1234_5678_9ABC_DEF0
 
 
 def draw_box(
@@ -45,9 +63,9 @@ def draw_box(
     Parameters
     ----------
     width, height : int
-        Of the picture, in pixels.
+        Of the image, in pixels.
     scale : (low, high)
-        Of the box's area, as a share of the picture's.
+        Of the box's area, as a share of the image's.
     ratio : (low, high)
         Of the box's width to its height.
     generator : torch.Generator or None
@@ -73,7 +91,7 @@ def draw_box(
     def draw_below(limit: int) -> int:
         return int(torch.randint(0, limit, (1,), generator=generator, device=where).item())
 
-    for _ in range(ATTEMPTS):
+    for _ in range(_ATTEMPTS):
         target = area * number.uniform_(scale[0], scale[1], generator=generator).item()
         aspect = torch.exp(number.uniform_(low, high, generator=generator)).item()
         across = round(math.sqrt(target * aspect))
@@ -95,7 +113,7 @@ def draw_box_by_python(
     """
     area = width * height
     low, high = math.log(ratio[0]), math.log(ratio[1])
-    for _ in range(ATTEMPTS):
+    for _ in range(_ATTEMPTS):
         target = random.uniform(*scale) * area  # noqa: S311 - timm's draws, as those that follow
         aspect = math.exp(random.uniform(low, high))  # noqa: S311
         across = round(math.sqrt(target * aspect))
@@ -201,3 +219,113 @@ def center_crop(canvas: tuple[int, int], size: tuple[int, int]) -> tuple[int, in
 
 def _margin(whole: int, part: int) -> int:
     return round((whole - part) / 2.0) if part <= whole else -((part - whole) // 2)
+
+
+class _Twister(threading.local):
+    """Generators of each thread, seeded anew for each image: torch's own, and NumPy's."""
+
+    def __init__(self) -> None:
+        self.generator = torch.Generator("cpu")
+        numbers = np.random.MT19937(0)
+        self.seed_and_draw = np.random.RandomState(numbers).seed, numbers.random_raw
+
+
+_twister = _Twister()
+
+
+def generator_of(seed: int) -> torch.Generator:
+    """Return a CPU generator of that seed: this thread's, until its next call."""
+    return _twister.generator.manual_seed(seed)
+
+
+def box_and_flip(
+    width: int,
+    height: int,
+    scale: tuple[float, float],
+    ratio: tuple[float, float],
+    flip: float,
+    seed: int,
+) -> tuple[Box, bool] | None:
+    """Draw what `draw_box` and then `draw_flip` draw with a CPU generator of that seed.
+
+    Parameters
+    ----------
+    width, height, scale, ratio
+        As for `draw_box`.
+    flip : float
+        Probability; 0 draws nothing.
+    seed : int
+        Of 64 bits, not negative.
+
+    Returns
+    -------
+    tuple of box and bool, or None
+        None where it takes torch to be sure: about once in 300 images.
+    """
+    if not same_as_torch() or width >= _LARGEST_SIDE or height >= _LARGEST_SIDE:
+        return None
+    start, draw = _twister.seed_and_draw
+    start(seed & _BITS)
+    smallest, scale_step, low, ratio_step, unsure = constants(scale, ratio)
+    area = height * width
+    for _ in range(_ATTEMPTS):
+        target = area * (smallest + scale_step * (draw() & _FRACTION))
+        aspect = exp(low + ratio_step * (draw() & _FRACTION))
+        exact_across, exact_down = sqrt(target * aspect), sqrt(target / aspect)
+        across, down = int(exact_across + 0.5), int(exact_down + 0.5)
+        if (
+            abs(exact_across - across) >= 0.5 - unsure * exact_across
+            or abs(exact_down - down) >= 0.5 - unsure * exact_down
+        ):
+            return None
+        if 0 < across <= width and 0 < down <= height:
+            top = draw() % (height - down + 1)
+            left = draw() % (width - across + 1)
+            box = left, top, left + across, top + down
+            break
+    else:
+        box = nearest_box(width, height, ratio)
+    return box, bool(flip) and (draw() & _FRACTION) * _STEP < as_float32(flip)
+
+
+@cache
+def constants(
+    scale: tuple[float, float], ratio: tuple[float, float]
+) -> tuple[float, float, float, float, float]:
+    """Return what boxes are drawn with.
+
+    Parameters
+    ----------
+    scale, ratio : (low, high)
+
+    Returns
+    -------
+    tuple of 5 floats
+        Where the scale begins and the step of a draw, the same of the logarithm of the ratio, and
+        how much of a side, relatively, is unsure.
+    """
+    low, high = logarithms(ratio)
+    unsure = _TOLERANCE * (1 + abs(low) + abs(high))
+    return scale[0], (scale[1] - scale[0]) * _STEP, low, (high - low) * _STEP, unsure
+
+
+@cache
+def as_float32(probability: float) -> float:
+    """Return a probability as torch compares with it."""
+    return float(np.float32(probability))
+
+
+@cache
+def same_as_torch() -> bool:
+    """Whether this torch and this NumPy draw alike: in each process it is looked at once."""
+    generator = torch.Generator("cpu").manual_seed(_CHECKED)
+    number = torch.empty(1, dtype=torch.float32, device="cpu")
+    theirs = [
+        number.uniform_(generator=generator).item(),
+        torch.randint(0, 999_983, (1,), generator=generator, device="cpu").item(),
+        number.uniform_(generator=generator).item(),
+    ]
+    start, draw = _twister.seed_and_draw
+    start(_CHECKED & _BITS)
+    first, second, third = draw(), draw(), draw()
+    return theirs == [(first & _FRACTION) * _STEP, second % 999_983, (third & _FRACTION) * _STEP]
