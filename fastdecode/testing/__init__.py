@@ -26,19 +26,8 @@ does not declare is skipped, with the reason.
 
 from __future__ import annotations
 
-from fastdecode.testing.batch import BatchBackendContract
-from fastdecode.testing.pictures import encode, photo, picture
-from fastdecode.testing.pixels import PixelContract
-from fastdecode.testing.safety import SafetyContract
+from fastdecode.testing._backend import BackendContract
+from fastdecode.testing._batch import BatchBackendContract
+from fastdecode.testing._images import encode, photo, picture
 
 __all__ = ["BackendContract", "BatchBackendContract", "encode", "photo", "picture"]
-
-
-class BackendContract(PixelContract, SafetyContract):
-    """What `decode` promises of each backend; subclass it and set `name`.
-
-    Attributes
-    ----------
-    name : str
-        The backend's registered name.
-    """

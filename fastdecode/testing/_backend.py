@@ -1,0 +1,364 @@
+"""The contract of backends: what `decode` promises of each, as tests to subclass."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from PIL import Image as PillowImage
+
+from fastdecode import registry
+from fastdecode.adapters.base import Backend, Support
+from fastdecode.api import decode, probe
+from fastdecode.errors import BackendUnavailable, DecodeError, FastDecodeError, UnsupportedFormat
+from fastdecode.testing._images import KINDS, LOSSLESS, SIZES, encode, picture
+from fastdecode.types import FORMATS, MODES, REDUCES, Format, Image, Mode, Reduce
+
+__all__ = ["BackendContract"]
+
+_LAYOUTS = {"RGB", "L", "RGBA", "CMYK", "native"}
+
+
+class _DeclarationContract:
+    """A backend declares in the known words what it does."""
+
+    name: ClassVar[str]
+
+    @pytest.fixture
+    def backend(self) -> Backend:
+        """Load the backend, or skip with the reason why it cannot be used here."""
+        try:
+            return registry.load(self.name)
+        except BackendUnavailable as error:
+            pytest.skip(str(error))
+
+    def support(self, backend: Backend, format: Format) -> Support:
+        """Return what the backend declares first for a format, or skip."""
+        if format not in backend.supports:
+            pytest.skip(f"{self.name} does not declare {format}")
+        return backend.supports[format][0]
+
+    def reference(self, data: bytes, reduce: Reduce = 1, mode: Mode = "RGB") -> Image:
+        """Decode by Pillow, the one backend that is always there."""
+        return decode(data, reduce, mode=mode, backend="pillow")
+
+    def test_declarations_use_the_known_words(self, backend: Backend) -> None:
+        """Formats, layouts and reductions are those of `fastdecode.types`."""
+        assert backend.supports
+        assert set(backend.supports) <= set(FORMATS)
+        for supports in backend.supports.values():
+            assert supports
+            for support in supports:
+                assert support.layouts
+                assert support.layouts <= _LAYOUTS
+                assert 1 in support.reduces
+                assert support.reduces <= set(REDUCES)
+
+    def test_it_names_its_version(self, backend: Backend) -> None:
+        """`version` and `codec` give text, and do not raise."""
+        assert isinstance(backend.version(), str)
+        assert isinstance(backend.codec(), str)
+
+
+class _PixelContract(_DeclarationContract):
+    """The same pixels, of the promised size, whichever backend gives them."""
+
+    @pytest.mark.parametrize("size", SIZES, ids=str)
+    @pytest.mark.parametrize("reduce", REDUCES)
+    def test_size_is_the_ceiling(
+        self, backend: Backend, size: tuple[int, int], reduce: Reduce
+    ) -> None:
+        """Every reduction of every size gives ceil(side / reduce), 1x1 included."""
+        format = next(f for f in ("jpeg", *backend.supports) if f in backend.supports)
+        if format not in ("jpeg", *LOSSLESS, "webp"):
+            pytest.skip(f"Pillow does not write {format}")
+        data = encode(picture(*size), format)
+
+        image = decode(data, reduce, backend=self.name)
+
+        assert image.shape == (-(-size[1] // reduce), -(-size[0] // reduce), 3)
+
+    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize("reduce", REDUCES)
+    @pytest.mark.parametrize("mode", MODES)
+    def test_jpeg_pixels_are_the_same(
+        self, backend: Backend, kind: str, reduce: Reduce, mode: Mode
+    ) -> None:
+        """An exact backend gives Pillow's pixels at every reduction that it makes itself."""
+        support = self.support(backend, "jpeg")
+        if not backend.exact or reduce not in support.reduces:
+            pytest.skip(f"{self.name} does not declare exact JPEG at reduce {reduce}")
+        data = encode(picture(101, 67), **KINDS[kind])
+
+        image = decode(data, reduce, mode=mode, backend=self.name)
+
+        np.testing.assert_array_equal(image, self.reference(data, reduce, mode))
+
+    @pytest.mark.parametrize("reduce", REDUCES)
+    @pytest.mark.parametrize("mode", MODES)
+    def test_grey_jpeg(self, backend: Backend, reduce: Reduce, mode: Mode) -> None:
+        """A grey JPEG repeats its channel in RGB, and is (H, W) as L and native."""
+        support = self.support(backend, "jpeg")
+        if not backend.exact or reduce not in support.reduces:
+            pytest.skip(f"{self.name} does not declare exact JPEG at reduce {reduce}")
+        data = encode(picture(50, 30, "L"))
+
+        image = decode(data, reduce, mode=mode, backend=self.name)
+
+        np.testing.assert_array_equal(image, self.reference(data, reduce, mode))
+
+    def test_cmyk_jpeg(self, backend: Backend) -> None:
+        """A CMYK JPEG becomes RGB within 1 level of Pillow, or is refused in clear words."""
+        self.support(backend, "jpeg")
+        data = encode(picture(50, 30, "CMYK"))
+        if not any("CMYK" in support.layouts for support in backend.supports["jpeg"]):
+            with pytest.raises(UnsupportedFormat, match=self.name):
+                decode(data, backend=self.name)
+            return
+
+        image = decode(data, backend=self.name)
+
+        difference = np.abs(image.astype(int) - self.reference(data).astype(int))
+
+        assert difference.max() <= 1
+
+    @pytest.mark.parametrize("format", LOSSLESS)
+    @pytest.mark.parametrize("source", ["RGB", "L", "P"])
+    def test_lossless_formats_are_exact(
+        self, backend: Backend, format: Format, source: str
+    ) -> None:
+        """Formats that lose nothing come back as they were written."""
+        self.support(backend, format)
+        if format == "gif" and source == "RGB":
+            source = "P"
+        original = picture(37, 23, source)
+
+        image = decode(encode(original, format), backend=self.name)
+
+        np.testing.assert_array_equal(image, np.asarray(original.convert("RGB")))
+
+    @pytest.mark.parametrize("orientation", range(1, 9))
+    def test_orientation_is_applied_only_when_asked(
+        self, backend: Backend, orientation: int
+    ) -> None:
+        """Stored pixels by default; with orient=True the picture as Pillow shows it upright."""
+        self.support(backend, "jpeg")
+        exif = PillowImage.Exif()
+        exif[0x0112] = orientation
+        plain = encode(picture(40, 24))
+        data = encode(picture(40, 24), exif=exif)
+        stored = decode(plain, backend=self.name)
+
+        seen = decode(data, backend=self.name, orient=True)
+
+        np.testing.assert_array_equal(decode(data, backend=self.name), stored)
+        np.testing.assert_array_equal(seen, _upright(stored, orientation))
+
+    @pytest.mark.parametrize("reduce", REDUCES)
+    @pytest.mark.parametrize("orient", [False, True])
+    def test_region_equals_a_slice(self, backend: Backend, reduce: Reduce, orient: bool) -> None:
+        """A region is the slice of the whole result, of the picture as seen with orient=True."""
+        self.support(backend, "jpeg")
+        exif = PillowImage.Exif()
+        exif[0x0112] = 6
+        data = encode(picture(101, 67), exif=exif)
+        whole = decode(data, reduce, orient=orient, backend=self.name)
+        for region in _regions(67, 101) if orient else _regions(101, 67):
+            left, top, right, bottom = region
+
+            part = decode(data, reduce, orient=orient, region=region, backend=self.name)
+
+            rows = slice(top // reduce, -(-bottom // reduce))
+            columns = slice(left // reduce, -(-right // reduce))
+            np.testing.assert_array_equal(part, whole[rows, columns])
+
+
+def _upright(stored: Image, orientation: int) -> Image:
+    """Turn pixels as `PIL.ImageOps.exif_transpose` turns pictures."""
+    turns = {
+        2: PillowImage.Transpose.FLIP_LEFT_RIGHT,
+        3: PillowImage.Transpose.ROTATE_180,
+        4: PillowImage.Transpose.FLIP_TOP_BOTTOM,
+        5: PillowImage.Transpose.TRANSPOSE,
+        6: PillowImage.Transpose.ROTATE_270,
+        7: PillowImage.Transpose.TRANSVERSE,
+        8: PillowImage.Transpose.ROTATE_90,
+    }
+    image = PillowImage.fromarray(stored)
+    return np.asarray(image.transpose(turns[orientation]) if orientation in turns else image)
+
+
+def _regions(width: int, height: int) -> Sequence[tuple[int, int, int, int]]:
+    """Choose the whole, a corner, a pixel, and parts that begin and end between blocks."""
+    return (
+        (0, 0, width, height),
+        (width - 1, height - 1, width, height),
+        (0, 0, 1, 1),
+        (13, 9, 54, 41),
+        (width // 2, 3, width, 8),
+    )
+
+
+def _decode_in_process(data: bytes, name: str) -> Image:
+    return decode(data, 2, backend=name)
+
+
+class _SafetyContract(_DeclarationContract):
+    """Results are the caller's own, damage is an error, and nothing is shared by accident."""
+
+    def test_result_is_the_callers_own(self, backend: Backend) -> None:
+        """The result is C-contiguous and writable, and writing to it changes nothing else."""
+        self.support(backend, "jpeg")
+        data = encode(picture(40, 24))
+        first = decode(data, backend=self.name)
+        before = first.copy()
+
+        decode(data, backend=self.name)[:] = 0
+
+        assert first.flags.c_contiguous
+        assert first.flags.writeable
+        np.testing.assert_array_equal(first, before)
+
+    @pytest.mark.parametrize("mode", ["RGB", "L", "RGBA"])
+    @pytest.mark.parametrize("reduce", [1, 4])
+    def test_out_receives_the_pixels(self, backend: Backend, mode: Mode, reduce: Reduce) -> None:
+        """With out= the caller's array is filled and returned."""
+        self.support(backend, "jpeg")
+        data = encode(picture(40, 24))
+        expected = decode(data, reduce, mode=mode, backend=self.name)
+        out = np.full_like(expected, 77)
+
+        image = decode(data, reduce, mode=mode, out=out, backend=self.name)
+
+        assert image is out
+        np.testing.assert_array_equal(out, expected)
+
+    @pytest.mark.parametrize("wrap", [bytearray, memoryview, lambda d: np.frombuffer(d, np.uint8)])
+    def test_every_buffer_will_do(self, backend: Backend, wrap: Any) -> None:
+        """All kinds of input give the same pixels, and are left as they were."""
+        self.support(backend, "jpeg")
+        data = encode(picture(40, 24))
+        given = wrap(data)
+
+        image = decode(given, backend=self.name)
+
+        np.testing.assert_array_equal(image, decode(data, backend=self.name))
+        assert bytes(given) == data
+
+    # Damage
+
+    def test_missing_pixels_are_an_error(self, backend: Backend) -> None:
+        """A JPEG cut anywhere in its data is a DecodeError, never a grey or stale picture."""
+        self.support(backend, "jpeg")
+        data = encode(picture(101, 67))
+        start = probe(data).scan_offset
+        for end in np.linspace(start, len(data) - 8, 9).astype(int):
+            with pytest.raises(DecodeError):
+                decode(data[:end], backend=self.name)
+
+    def test_missing_pixels_are_an_error_even_behind_an_end_marker(self, backend: Backend) -> None:
+        """Nor does an end marker put behind the cut hide it.
+
+        Only a codec that reports warnings notices when no more than the last block is affected.
+        """
+        support = self.support(backend, "jpeg")
+        data = encode(picture(101, 67))
+        start = probe(data).scan_offset
+        spare = 8 if support.warnings else len(data) // 8
+        for end in np.linspace(start, len(data) - spare, 9).astype(int):
+            with pytest.raises(DecodeError):
+                decode(data[:end] + b"\xff\xd9", backend=self.name)
+
+    def test_missing_end_marker_alone_is_no_error(self, backend: Backend) -> None:
+        """A JPEG that lacks nothing but its EOI decodes; with strict=True it does not."""
+        support = self.support(backend, "jpeg")
+        data = encode(picture(40, 24))
+
+        image = decode(data[:-2], backend=self.name)
+
+        np.testing.assert_array_equal(image, decode(data, backend=self.name))
+        if support.warnings:
+            with pytest.raises(DecodeError):
+                decode(data[:-2], strict=True, backend=self.name)
+
+    def test_trailing_garbage_is_ignored(self, backend: Backend) -> None:
+        """Bytes after the end of a JPEG change nothing."""
+        self.support(backend, "jpeg")
+        data = encode(picture(40, 24))
+
+        image = decode(data + b"garbage" * 9, backend=self.name)
+
+        np.testing.assert_array_equal(image, decode(data, backend=self.name))
+
+    def test_strict_is_promised_only_where_it_can_be_kept(self, backend: Backend) -> None:
+        """strict=True decodes a sound JPEG, or says that this backend cannot report warnings."""
+        support = self.support(backend, "jpeg")
+        data = encode(picture(40, 24))
+        if support.warnings:
+            assert decode(data, strict=True, backend=self.name).shape == (24, 40, 3)
+        else:
+            with pytest.raises(UnsupportedFormat, match="cannot report warnings"):
+                decode(data, strict=True, backend=self.name)
+
+    def test_flipped_bits_never_escape(self, backend: Backend) -> None:
+        """Damaged bytes give an array or a FastDecodeError, whatever the library raises."""
+        format = next(f for f in ("jpeg", *backend.supports) if f in backend.supports)
+        if format not in ("jpeg", *LOSSLESS, "webp"):
+            pytest.skip(f"Pillow does not write {format}")
+        data = encode(picture(40, 24), format)
+        random = np.random.default_rng(5)
+        for _ in range(60):
+            damaged = bytearray(data)
+            for position in random.integers(2, len(data), 3):
+                damaged[position] ^= 1 << int(random.integers(8))
+            try:
+                image = decode(bytes(damaged), backend=self.name, max_pixels=10**7)
+            except FastDecodeError:
+                continue
+            assert image.ndim == 3
+
+    # Threads and processes
+
+    def test_eight_threads_at_once(self, backend: Backend) -> None:
+        """Threads that decode different pictures at once do not mix them up."""
+        self.support(backend, "jpeg")
+        items = [encode(picture(60 + i, 40 + i)) for i in range(24)]
+        expected = [decode(item, backend=self.name) for item in items]
+
+        with ThreadPoolExecutor(8) as pool:
+            images = list(pool.map(lambda item: decode(item, backend=self.name), items * 4))
+
+        for image, right in zip(images, expected * 4, strict=True):
+            np.testing.assert_array_equal(image, right)
+
+    @pytest.mark.parametrize("method", ["fork", "spawn"])
+    def test_in_another_process(self, backend: Backend, method: str) -> None:
+        """It works in a child process that was forked after use, and in a spawned one."""
+        self.support(backend, "jpeg")
+        if method not in multiprocessing.get_all_start_methods():
+            pytest.skip(f"this system cannot {method}")
+        if method == "fork" and not backend.fork_safe:
+            pytest.skip(f"{self.name} declares that it does not survive a fork")
+        if self.name not in registry.BUILTIN and method == "spawn":
+            pytest.skip("a backend registered in this process alone is unknown in a new one")
+        data = encode(picture(40, 24))
+        expected = decode(data, 2, backend=self.name)
+
+        with multiprocessing.get_context(method).Pool(1) as pool:
+            image = pool.apply_async(_decode_in_process, (data, self.name)).get(timeout=120)
+
+        np.testing.assert_array_equal(image, expected)
+
+
+class BackendContract(_PixelContract, _SafetyContract):
+    """What `decode` promises of each backend; subclass it and set `name`.
+
+    Attributes
+    ----------
+    name : str
+        The backend's registered name.
+    """
