@@ -23,9 +23,8 @@ from record import record
 
 import fastdecode
 from fastdecode import FastDecodeError, decode, registry
-from fastdecode.native import library, reindex, single
-from fastdecode.native.batch import Items
-from fastdecode.native.pool import Pool
+from fastdecode.native import add_restart_markers, library, single
+from fastdecode.native.batch import Items, Pool
 
 _KINDS = Path(__file__).parents[1] / "tests" / "data" / "jpeg_kinds"
 _SAMPLES = Path(fastdecode.__file__).parent / "samples"
@@ -80,7 +79,7 @@ class Calls:
             single.decode_resized(data, numbers, _TENSOR, self.out.ctypes.data)
 
     def reindexed(self, data: bytes) -> None:
-        reindex(data)
+        add_restart_markers(data)
 
     def cut(self, data: bytes) -> None:
         decode(data[: len(data) // 2], backend="native")

@@ -125,7 +125,7 @@ def region_figures() -> str:
         result["fastest_other"]: f"full decode by {fastest}, and slice",
         "native: full": "full decode by the core, and slice",
         "native: region": "`decode(data, region=...)`",
-        "native: region, reindexed": "the same after `reindex`",
+        "native: region, reindexed": "the same with restart markers",
     }
     rows = [
         [title, f"{one['images_per_s']:.1f}", f"{one['to_fastest_other']:.2f}"]
@@ -139,7 +139,7 @@ def region_figures() -> str:
     return (
         f"{table([f'{side} x {side} pixels', 'images/s', f'to {fastest}'], rows)}\n\n"
         f"One thread, from memory, {len(files)} photos of {megapixels:.0f} megapixels on average; "
-        f"{fastest} is the fastest of the other backends here. `reindex` took "
+        f"{fastest} is the fastest of the other backends here. `add_restart_markers` took "
         f"{1000 * result['reindex_s']:.0f} ms a photo, and changed their bytes by "
         f"{min(changes):+.1f} % to {max(changes):+.1f} %, together by "
         f"{100 * result['bytes_ratio'] - 100:+.1f} %. Measured {where(content)}, "

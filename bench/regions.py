@@ -8,7 +8,7 @@ thread cuts random squares out of them, from bytes in memory, in these ways:
 - full decode and slice, by each other backend whose pixels are the same, and by the native core,
   into memory that is used again where the library can do that;
 - `decode(region=...)` by the native core, of the file as it is;
-- the same after `fastdecode.native.reindex`, which was done before the clock started.
+- the same after `fastdecode.native.add_restart_markers`, which was done before the clock started.
 
 All ways cut the same square, one after the other, in an order drawn anew for each. Their pixels
 must be the same. images/s are those of all squares of a round, medians of the rounds; ratios are
@@ -34,7 +34,7 @@ from reference import photos_in
 
 import fastdecode
 from fastdecode import decode, probe
-from fastdecode.native import library, reindex
+from fastdecode.native import add_restart_markers, library
 from fastdecode.types import Box
 
 _Pixels = NDArray[np.uint8]
@@ -69,7 +69,7 @@ def photo_of(path: Path) -> Photo:
     times = []
     for _ in range(3):
         start = perf_counter()
-        again = reindex(data)
+        again = add_restart_markers(data)
         times.append(perf_counter() - start)
     return Photo(path.name, data, again, header.width, header.height, min(times))
 

@@ -16,8 +16,7 @@ from fastdecode.arguments import check_out
 from fastdecode.buffers import as_buffer
 from fastdecode.errors import FastDecodeError
 from fastdecode.native import library
-from fastdecode.native.batch import Items
-from fastdecode.native.pool import Pool
+from fastdecode.native.batch import Items, Pool
 from fastdecode.plan import plan_options
 from fastdecode.selection import Want
 

@@ -55,6 +55,7 @@ _LAYERS = (
     ("selection",),
     ("engine", "arguments"),
     ("plan",),
+    ("resizing",),
     ("api",),
     ("arrays", "native_arrays", "outputs"),
     ("device",),

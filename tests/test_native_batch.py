@@ -18,8 +18,7 @@ from processes import resident
 
 import fastdecode
 from fastdecode.native import library, single
-from fastdecode.native.batch import Headers, Items
-from fastdecode.native.pool import Pool
+from fastdecode.native.batch import Headers, Items, Pool
 from fastdecode.testing import encode, picture
 
 native_core()
@@ -293,7 +292,7 @@ def test_threads_are_started_late_and_end() -> None:
     code = """
 import os, time
 from fastdecode.native.batch import Items
-from fastdecode.native.pool import Pool
+from fastdecode.native.batch import Pool
 count = lambda: len(os.listdir("/proc/self/task"))
 pool, before = Pool(3), count()
 Items().read(pool, [None])

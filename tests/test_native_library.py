@@ -1,4 +1,4 @@
-"""The core's library: its errors in the package's words, `reindex`, and what is said without it."""
+"""The core's library: its errors, `add_restart_markers`, and what is said where it is missing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from processes import answers
 import fastdecode
 from fastdecode import DecodeError, ImageTooLarge, UnsupportedFormat, decode, registry
 from fastdecode.errors import BackendUnavailable
-from fastdecode.native import reindex
+from fastdecode.native import add_restart_markers
 from fastdecode.testing import encode, picture
 
 PHOTO = (Path(fastdecode.__file__).parent / "samples" / "canyon-wren.jpg").read_bytes()
@@ -65,32 +65,33 @@ def test_it_says_what_it_is(native: Any) -> None:
 
 
 @pytest.mark.usefixtures("native")
-def test_reindex_takes_any_buffer() -> None:
+def test_restart_markers_takes_any_buffer() -> None:
     """Bytes, a bytearray, a view and an array give the same new file, of the same pixels."""
-    new = reindex(PHOTO)
+    new = add_restart_markers(PHOTO)
 
     for given in (bytearray(PHOTO), memoryview(PHOTO), np.frombuffer(PHOTO, np.uint8)):
-        assert reindex(given) == new
+        assert add_restart_markers(given) == new
     np.testing.assert_array_equal(decode(new), decode(PHOTO))
 
 
 @pytest.mark.usefixtures("native")
-def test_reindex_refuses_in_the_packages_words(tmp_path: Path) -> None:
+def test_restart_markers_refuses_in_the_packages_words(tmp_path: Path) -> None:
     """What is no JPEG, too large, damaged or no bytes at all has the error that `decode` gives."""
     with pytest.raises(UnsupportedFormat):
-        reindex(encode(picture(13, 7), "png"))
+        add_restart_markers(encode(picture(13, 7), "png"))
     with pytest.raises(ImageTooLarge):
-        reindex(PHOTO, max_pixels=500 * 333 - 1)
+        add_restart_markers(PHOTO, max_pixels=500 * 333 - 1)
     with pytest.raises(DecodeError):
-        reindex(PHOTO[: len(PHOTO) // 2])
+        add_restart_markers(PHOTO[: len(PHOTO) // 2])
     for wrong in (str(tmp_path), tmp_path, 3, None, np.zeros(9, np.float32)):
         with pytest.raises(TypeError):
-            reindex(wrong)  # type: ignore[arg-type]
+            add_restart_markers(wrong)  # type: ignore[arg-type]
     for limit, kind in ((0, ValueError), (True, TypeError), ("many", TypeError)):
         with pytest.raises(kind, match="max_pixels"):
-            reindex(PHOTO, max_pixels=limit)  # type: ignore[arg-type]
+            add_restart_markers(PHOTO, max_pixels=limit)  # type: ignore[arg-type]
+    unlimited = add_restart_markers(PHOTO, max_pixels=None)
     for enough in (500 * 333, np.int64(500 * 333), 1 << 70):
-        assert reindex(PHOTO, max_pixels=enough) == reindex(PHOTO, max_pixels=None)
+        assert add_restart_markers(PHOTO, max_pixels=enough) == unlimited
 
 
 MISSING = {
@@ -107,10 +108,10 @@ def test_without_it_all_else_works(module: str, reason: str, line: str) -> None:
     found = answers(
         f"""
 sys.modules[{module}] = None
-from fastdecode.native import reindex
+from fastdecode.native import add_restart_markers
 answers["chosen"] = said(decode, encode(image)) == said(decode, encode(image), backend="pillow")
 answers["named"] = said(decode, encode(image), backend="native")
-answers["reindex"] = said(reindex, encode(image))
+answers["add_restart_markers"] = said(add_restart_markers, encode(image))
 answers["info"] = next(vars(info) for info in backends() if info.name == "native")
 """
     )
@@ -119,7 +120,7 @@ answers["info"] = next(vars(info) for info in backends() if info.name == "native
     assert not found["info"]["usable"]
     assert reason in found["info"]["reason"]
     assert line in found["info"]["install"]
-    for kind, message in (found["named"], found["reindex"]):
+    for kind, message in (found["named"], found["add_restart_markers"]):
         assert kind == BackendUnavailable.__name__
         assert reason in message
         assert f"Install it with: {found['info']['install']}" in message

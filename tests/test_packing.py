@@ -182,7 +182,7 @@ def test_nothing_but_bad_items(tmp_path: Path) -> None:
 
 
 @needs_core
-def test_reindexing(tmp_path: Path) -> None:
+def test_restart_markers(tmp_path: Path) -> None:
     """JPEGs get restart markers and keep their pixels; those that are refused stay, and count."""
     source = make_source(tmp_path / "source")
     odd = CORPUS / "jpeg_kinds" / "jpeg_decoder__extraneous-data.jpg"
@@ -190,7 +190,7 @@ def test_reindexing(tmp_path: Path) -> None:
 
     packed = pack(source, tmp_path / "out.tar", restart_markers=True)
 
-    assert packed.notes == {"reindexed": 6, "not reindexed": 1}
+    assert packed.notes == {"restart markers": 6, "no restart markers": 1}
     with open_store(source) as before, open_store(tmp_path / "out.tar") as after:
         for index in range(len(after)):
             old, new = before.read(index), after.read(index)
@@ -201,7 +201,7 @@ def test_reindexing(tmp_path: Path) -> None:
                 assert probe(new).restart_interval
 
 
-def test_reindexing_needs_the_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_restart_markers_needs_the_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without it that is said before any work."""
     monkeypatch.setattr(library, "lib", None)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-__all__ = ["install_line", "reindex"]
+__all__ = ["add_restart_markers", "install_line"]
 
 _LARGEST = (1 << 63) - 1
 
@@ -22,7 +22,7 @@ def install_line() -> str:
     return library.install_line()
 
 
-def reindex(jpeg: Any, *, max_pixels: int | None = 178_956_970) -> bytes:
+def add_restart_markers(jpeg: Any, *, max_pixels: int | None = 178_956_970) -> bytes:
     """Rewrite a JPEG so that any part of it can be decoded without what comes before.
 
     Nothing is lost: the coefficients are the same, and so is every pixel. They are written anew as
@@ -62,13 +62,14 @@ def reindex(jpeg: Any, *, max_pixels: int | None = 178_956_970) -> bytes:
 
     Examples
     --------
-    >>> from fastdecode.native import reindex
-    >>> again = reindex(data)  # doctest: +SKIP
+    >>> from fastdecode.native import add_restart_markers
+    >>> again = add_restart_markers(data)  # doctest: +SKIP
     """
     from fastdecode.buffers import as_buffer
     from fastdecode.native import library
 
-    given = as_buffer(jpeg, paths="reindex() takes the bytes of a JPEG, not a path: {path!r}")
+    taken = "add_restart_markers() takes the bytes of a JPEG, not a path: {path!r}"
+    given = as_buffer(jpeg, paths=taken)
     most = _checked(max_pixels)
     library.require()
     ffi, lib = library.ffi, library.lib

@@ -1,30 +1,34 @@
-"""The pictures of a batch as the core sees them: an array of ``fd_item``, filled column by column.
+"""The images of a batch as the core sees them, and the core's threads, which make them.
 
-A picture costs Python a few microseconds so. Taken one by one, each of an item's thirty numbers
-would cost a tenth of that. What `Loader` needs is put together from Python's lists and in C: NumPy
-lets go of Python's lock in many of its operations, and may then have to wait for it.
+The core takes an array of ``fd_item``, filled column by column: an image costs Python a few
+microseconds so. Taken one by one, each of an item's thirty numbers would cost a tenth of that. What
+`Loader` needs is put together from Python's lists and in C: NumPy releases the GIL in many of its
+operations, and may then have to wait for it.
 """
 
 from __future__ import annotations
 
+import os
 from array import array
 from collections.abc import Sequence
-from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cache, partial
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from fastdecode.buffers import as_buffer
 from fastdecode.native import library
 from fastdecode.native.single import Resize
-from fastdecode.native.sources import addresses
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fastdecode.native.pool import Pool
     from fastdecode.types import Buffer
 
-__all__ = ["Headers", "Items"]
+__all__ = ["Headers", "Items", "Pool", "as_source"]
+
+_Columns: TypeAlias = "tuple[list[int], list[int] | int, list[int] | int]"
 
 _MOST_KEPT = 64 << 20
 
@@ -68,7 +72,7 @@ class Headers(NamedTuple):
 
 
 class Items:
-    """Pictures of one batch after another, in memory that is used again.
+    """Images of one batch after another, in memory that is used again.
 
     It serves one thread at a time: `read`, then `resize` or `decode`, then `clear`. What `crop` is
     asked for in one call is `read` and most of `resize`.
@@ -235,7 +239,7 @@ class Items:
         return made
 
     def clear(self) -> None:
-        """Let go of the sources, and of what large files have been read into."""
+        """Release the sources, and of what large files have been read into."""
         self._sources = ()
         if self._items is None:
             return
@@ -248,7 +252,7 @@ class Items:
         self._make_room(len(sources))
         self._held = None
         rows = self._rows[: self._count]
-        columns, self._sources = addresses(sources)
+        columns, self._sources = _addresses(sources)
         rows["path"], rows["data"], rows["size"] = columns
 
     def _make_room(self, count: int) -> None:
@@ -276,3 +280,225 @@ def _layout() -> np.dtype[Any]:
             "itemsize": ffi.sizeof("fd_item"),
         }
     )
+
+
+class _Threads(NamedTuple):
+    """Those of one process; they end with the last reference to them.
+
+    Reading has threads of its own: while those of one batch decode, the next one is read, and
+    nobody waits for the other.
+    """
+
+    process: int
+    reading: Any
+    decoding: Any
+
+
+class Pool:
+    """Threads that are started when they are first needed, and again in a forked child.
+
+    Any number of Python threads may use it at once.
+
+    Parameters
+    ----------
+    threads : int
+        How many decode; as many read.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        self._threads: _Threads | None = None
+
+    def read(self, items: Any, count: int) -> None:
+        """Read the files and the headers of items; the GIL is released meanwhile.
+
+        Parameters
+        ----------
+        items : cffi's ``fd_item *``
+        count : int
+            How many.
+
+        Raises
+        ------
+        MemoryError
+            If there are no threads to be had.
+        """
+        threads = self._running()
+        library.lib.fd_pool_open(threads.reading, items, count)
+
+    def decode(self, items: Any, count: int) -> None:
+        """Decode the items that are wanted, likewise.
+
+        Parameters
+        ----------
+        items : cffi's ``fd_item *``
+        count : int
+            How many.
+        """
+        threads = self._running()  # which lives, though somebody may close the pool meanwhile
+        library.lib.fd_pool_decode(threads.decoding, items, count, library.ffi.NULL)
+
+    def resize(
+        self, items: Any, count: int, which: Any, plans: Any, pixels: Any, out: int, stride: int
+    ) -> None:
+        """Decode and resize some of the items, likewise; see ``fd_pool_resize``.
+
+        Parameters
+        ----------
+        items : cffi's ``fd_item *``
+        count : int
+            How many.
+        which : ndarray of int32, (M,)
+        plans : ndarray of float64, (M, 16)
+        pixels : cffi's ``fd_pixels *``
+        out : int
+            An address.
+        stride : int
+            Bytes.
+        """
+        threads, ffi = self._running(), library.ffi
+        library.lib.fd_pool_resize(
+            threads.decoding,
+            items,
+            count,
+            ffi.from_buffer("int32_t[]", which),
+            ffi.from_buffer("double[]", plans),
+            len(which),
+            pixels,
+            ffi.cast("void *", out),
+            stride,
+        )
+
+    def crop(
+        self, items: Any, count: int, seeds: Any, crop: Any, pixels: Any, out: int, stride: int
+    ) -> Any:
+        """Read all items, and make those that the core can plan, likewise; see ``fd_pool_crop``.
+
+        Parameters
+        ----------
+        items : cffi's ``fd_item *``
+        count : int
+            How many.
+        seeds : array of uint64, (count,)
+        crop : cffi's ``fd_crop *``
+        pixels, out, stride
+            As for `resize`.
+
+        Returns
+        -------
+        cffi's ``fd_cropped``
+        """
+        threads, ffi = self._running(), library.ffi
+        return library.lib.fd_pool_crop(
+            threads.reading,
+            threads.decoding,
+            items,
+            count,
+            ffi.from_buffer("uint64_t[]", seeds),
+            crop,
+            pixels,
+            ffi.cast("void *", out),
+            stride,
+        )
+
+    def close(self) -> None:
+        """End the threads, as soon as they have done what they are at. A later call starts anew."""
+        self._threads = None
+
+    def _running(self) -> _Threads:
+        threads, process = self._threads, os.getpid()
+        if threads is None or threads.process != process:
+            threads = _Threads(process, _started(self.threads), _started(self.threads))
+            self._threads = threads
+        return threads
+
+
+def _started(count: int) -> Any:
+    made = library.lib.fd_pool_create(count)
+    if made == library.ffi.NULL:
+        raise MemoryError(f"there are no {count} threads to be had")
+    return library.ffi.gc(made, partial(_end, os.getpid(), os.getpid, library.lib))
+
+
+def _end(process: int, current: Any, lib: Any, made: Any) -> None:
+    """End threads where they are: in a forked child there is nothing to wait for."""
+    if current() == process:
+        lib.fd_pool_destroy(made)
+
+
+def as_source(source: Any) -> Any:
+    """Return the bytes, or the path as a string.
+
+    Parameters
+    ----------
+    source : bytes-like or path
+    """
+    if type(source) is bytes or type(source) is str:
+        return source
+    if isinstance(source, (str, os.PathLike)):
+        return os.fsdecode(source)
+    return as_buffer(source)
+
+
+def _addresses(sources: Sequence[Any]) -> tuple[_Columns, tuple[Any, ...]]:
+    """Say where files are.
+
+    Parameters
+    ----------
+    sources : sequence
+        For each item a path, or the bytes of the file, or None for neither.
+
+    Returns
+    -------
+    columns : (paths, data, sizes)
+        For each item the address of its path, or that of its bytes and how many there are. 0 is
+        none, and a 0 alone is none for all.
+    alive : tuple
+        What they point to, for as long as this lives.
+    """
+    named = [source for source in sources if isinstance(source, str)]
+    paths, view = _paths(named)
+    if len(named) == len(sources):
+        return (paths, 0, 0), (view,)
+    rest = iter(paths)
+    views: list[Any] = [view]
+    columns = []
+    for source in sources:
+        if isinstance(source, str):
+            columns.append((next(rest), 0, 0))
+        elif source is None:
+            columns.append((0, 0, 0))
+        else:
+            views.append(library.ffi.from_buffer(source))
+            columns.append((0, _address(views[-1]), len(views[-1])))
+    paths, places, sizes = map(list, zip(*columns, strict=True))
+    return (paths, places, sizes), (*views, sources)
+
+
+def _paths(paths: Sequence[str]) -> tuple[list[int], Any]:
+    """Return the addresses of names, and what they lie in: one after another, a zero after each."""
+    text = "\0".join(paths)
+    if text.isascii() and text.count("\0") == len(paths) - 1:
+        names, lengths = text.encode(), map(len, paths)
+    else:
+        encoded = [_file_name(path) for path in paths]
+        names, lengths = b"\0".join(encoded), map(len, encoded)
+    view = library.ffi.from_buffer(names)  # bytes end with a zero of their own
+    return list(accumulate(lengths, _next_address, initial=_address(view)))[:-1], view
+
+
+def _next_address(address: int, length: int) -> int:
+    return address + length + 1
+
+
+def _address(view: Any) -> int:
+    return int(library.ffi.cast("uintptr_t", view))
+
+
+def _file_name(path: str) -> bytes:
+    """Encode a path; what can be no file's name becomes empty, which is no file's name either."""
+    try:
+        name = os.fsencode(path)
+    except UnicodeEncodeError:
+        return b""
+    return b"" if b"\0" in name else name

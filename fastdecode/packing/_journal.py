@@ -75,8 +75,9 @@ class Packed:
     bytes_in, bytes_out : int
         Of the encoded images that were read, and of those in the store.
     notes : Counter
-        How many were ``"shrunk"`` and ``"reindexed"``; how many are ``"too large"`` because they
-        hold what cannot be shrunk here, or ``"not reindexed"`` because the core refused them.
+        How many were ``"shrunk"``, and given ``"restart markers"``; how many are ``"too large"``
+        because they hold what cannot be shrunk here, or have ``"no restart markers"`` because the
+        core refused them.
     bad : list of (key, reason)
         Items that do not decode, or cannot be read.
     resumed : int

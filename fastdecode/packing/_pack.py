@@ -78,8 +78,8 @@ def pack(
     quality : int
         Of the JPEGs encoded anew, 1 to 100.
     restart_markers : bool
-        Rewrite JPEGs by `fastdecode.native.reindex`, without loss, with a restart marker for each
-        row of blocks. Those that it refuses stay as they are.
+        Rewrite JPEGs by `fastdecode.native.add_restart_markers`, without loss, with a restart
+        marker for each row of blocks. Those that it refuses stay as they are.
     shard_size : int, optional
         Tar only: several shards of at most so many bytes (an item that is larger has its own):
         ``train-00000.tar`` and so on for ``train.tar``.

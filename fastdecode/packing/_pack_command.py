@@ -41,9 +41,9 @@ _SHOWN = 5
 _LARGEST = 1 << 62
 _NOTES = {
     "shrunk": "shrunk",
-    "reindexed": "reindexed",
+    "restart markers": "given restart markers",
     "too large": "larger than --max-side, but of a kind that stays as it is",
-    "not reindexed": "JPEGs that cannot be reindexed, and stay as they are",
+    "no restart markers": "JPEGs that cannot be given restart markers, and stay as they are",
 }
 
 

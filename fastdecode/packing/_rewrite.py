@@ -20,7 +20,7 @@ from PIL import Image as PillowImage
 
 from fastdecode.api import decode, probe
 from fastdecode.errors import FastDecodeError
-from fastdecode.native import reindex
+from fastdecode.native import add_restart_markers
 from fastdecode.outages import ITEM_ERRORS, is_the_items
 from fastdecode.packing._source import stamp
 from fastdecode.packing._verify import reason, verify
@@ -107,10 +107,10 @@ class Work:
             notes = ["too large"] if large else []
         if self.options.restart_markers and format == "jpeg":
             try:
-                data = reindex(data)
-                notes.append("reindexed")
+                data = add_restart_markers(data)
+                notes.append("restart markers")
             except FastDecodeError:  # of a kind that the core leaves alone: it decodes, and stays
-                notes.append("not reindexed")
+                notes.append("no restart markers")
         return key, data, tuple(notes)
 
 

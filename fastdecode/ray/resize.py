@@ -22,10 +22,11 @@ from fastdecode.arguments import check_sides
 from fastdecode.errors import FastDecodeError
 from fastdecode.geometry import Geometry
 from fastdecode.native import single
-from fastdecode.native.batch import Items
-from fastdecode.native.pool import Pool
+from fastdecode.native.batch import Items, Pool
 from fastdecode.orientation import seen_size
-from fastdecode.plan import (
+from fastdecode.plan import reduce_for, reduce_for_box
+from fastdecode.ray.errors import is_the_pictures, with_path
+from fastdecode.resizing import (
     FloatBox,
     ResizePlan,
     by_core,
@@ -33,10 +34,7 @@ from fastdecode.plan import (
     core_is_on,
     core_may_decode,
     core_takes,
-    reduce_for,
-    reduce_for_box,
 )
-from fastdecode.ray.errors import is_the_pictures, with_path
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

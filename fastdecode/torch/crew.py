@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable
 from typing import TypeAlias
 
-from fastdecode.native.pool import Pool
+from fastdecode.native.batch import Pool
 from fastdecode.torch.threads import settle_here, single_thread_here
 
 __all__ = ["Crew"]

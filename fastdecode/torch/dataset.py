@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastdecode import api
 from fastdecode.native import library
-from fastdecode.native.pool import Pool
+from fastdecode.native.batch import Pool
 from fastdecode.outages import ITEM_ERRORS, is_the_items
 from fastdecode.torch.as_bytes import for_slot, put
 from fastdecode.torch.chosen import Chosen, Settings, choose

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fastdecode.plan import ResizePlan
+    from fastdecode.resizing import ResizePlan
     from fastdecode.torch.way import Way
 
 __all__ = ["Draws"]

@@ -14,7 +14,7 @@ from fastdecode.buffers import as_buffer
 from fastdecode.device.ask import ask, finish_with
 from fastdecode.device.resize import resized
 from fastdecode.device.routing import Request, request_of
-from fastdecode.plan import ResizePlan
+from fastdecode.resizing import ResizePlan
 from fastdecode.torch.assembly import Assembly, AtOnce, Recipe, stopped_early
 from fastdecode.torch.collating import Ready, collate
 from fastdecode.torch.crew import Crew

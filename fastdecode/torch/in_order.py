@@ -11,7 +11,7 @@ from fastdecode.torch.draws import Draws
 from fastdecode.torch.lane import LEFT
 
 if TYPE_CHECKING:
-    from fastdecode.plan import ResizePlan
+    from fastdecode.resizing import ResizePlan
     from fastdecode.torch.lane import Lane
     from fastdecode.torch.way import Way
 

@@ -20,16 +20,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 
 from fastdecode import formats
-from fastdecode.native.batch import Items
-from fastdecode.native.sources import as_source
-from fastdecode.plan import ResizePlan, core_takes
+from fastdecode.native.batch import Items, as_source
+from fastdecode.resizing import ResizePlan, core_takes
 from fastdecode.torch.as_bytes import as_bytes
 from fastdecode.torch.draws import Draws
 from fastdecode.torch.transforms.base import Crop, geometry_of, stored_as
 from fastdecode.torch.way import Way, way_of
 
 if TYPE_CHECKING:
-    from fastdecode.native.pool import Pool
+    from fastdecode.native.batch import Pool
     from fastdecode.native.single import Resize
     from fastdecode.torch.read_ahead import Read
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
-from fastdecode.native.pool import Pool
+from fastdecode.native.batch import Pool
 from fastdecode.torch.assembly import Recipe, closed_error, stopped_early, too_late
 from fastdecode.torch.collating import Ready, collate
 from fastdecode.torch.draws import Draws

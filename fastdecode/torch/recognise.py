@@ -21,7 +21,7 @@ from typing import Any, Literal, TypeAlias
 
 import torch
 
-from fastdecode.plan import Interpolation
+from fastdecode.resizing import Interpolation
 from fastdecode.torch.transforms import Normalize
 from fastdecode.torch.transforms.base import Layout, interpolation_name
 from fastdecode.torch.transforms.normalize import three_values

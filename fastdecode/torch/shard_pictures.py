@@ -29,7 +29,7 @@ from fastdecode.torch.shard_share import Entry
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
-    from fastdecode.native.pool import Pool
+    from fastdecode.native.batch import Pool
 
 __all__ = ["TOGETHER", "Pictures", "decoded"]
 

@@ -10,7 +10,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from fastdecode.arguments import is_int
 from fastdecode.cores import usable_cores
-from fastdecode.native.pool import Pool
+from fastdecode.native.batch import Pool
 from fastdecode.torch.dataset_options import DatasetOptions
 from fastdecode.torch.failures import SKIPPED, Failure
 from fastdecode.torch.loader_arguments import Threads

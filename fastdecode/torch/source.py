@@ -12,7 +12,7 @@ from torch.utils.data import IterableDataset, Subset
 
 from fastdecode.errors import BackendUnavailable, UnknownBackend
 from fastdecode.native import library
-from fastdecode.native.pool import Pool
+from fastdecode.native.batch import Pool
 from fastdecode.preference import load_named, preferred
 from fastdecode.torch.dataset import DecodeDataset
 from fastdecode.torch.failures import SKIPPED, Failures

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from fastdecode.plan import core_may_decode
+from fastdecode.resizing import core_may_decode
 from fastdecode.torch.fusing import Fused
 from fastdecode.torch.transforms.base import Crop
 from fastdecode.torch.transforms.normalize import Normalize

@@ -17,7 +17,8 @@ from fastdecode.buffers import as_buffer
 from fastdecode.geometry import Geometry
 from fastdecode.native import single
 from fastdecode.orientation import seen_size
-from fastdecode.plan import (
+from fastdecode.plan import reduce_for_resize
+from fastdecode.resizing import (
     FloatBox,
     Interpolation,
     ResizePlan,
@@ -26,7 +27,6 @@ from fastdecode.plan import (
     core_is_on,
     core_may_decode,
     core_takes,
-    reduce_for_resize,
 )
 from fastdecode.torch.transforms._random_crop import generator_of
 from fastdecode.torch.transforms.normalize import Normalize
@@ -310,7 +310,9 @@ class Crop(EncodedTransform):
         return self._jpegs_reduction(plan) if header.format == "jpeg" else 1
 
     def _jpegs_reduction(self, plan: ResizePlan) -> Reduce:
-        return 1 if self.quality == "exact" else reduce_for_resize(plan, self.headroom)
+        if self.quality == "exact":
+            return 1
+        return reduce_for_resize(plan.box, plan.canvas, self.headroom)
 
     def core_resize(self, plan: ResizePlan, width: int, height: int) -> Resize | None:
         """Return the plan for a JPEG of that size in the core's terms; None if it has none."""

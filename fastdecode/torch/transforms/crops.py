@@ -12,7 +12,8 @@ import torch
 
 from fastdecode.arguments import is_int
 from fastdecode.native import library
-from fastdecode.plan import DEFAULT_MAX_PIXELS, ResizePlan
+from fastdecode.plan import DEFAULT_MAX_PIXELS
+from fastdecode.resizing import ResizePlan
 from fastdecode.torch.transforms._random_crop import (
     as_float32,
     box_and_flip,
@@ -28,7 +29,7 @@ from fastdecode.torch.transforms.base import Crop, Quality, is_number
 from fastdecode.torch.transforms.normalize import IMAGENET_MEAN, IMAGENET_STD
 
 if TYPE_CHECKING:
-    from fastdecode.plan import Interpolation
+    from fastdecode.resizing import Interpolation
     from fastdecode.types import Box
 
 __all__ = [

@@ -14,7 +14,7 @@ from PIL import Image
 
 import fastdecode
 from fastdecode import DecodeError, FastDecodeError, ImageTooLarge, UnsupportedFormat, decode
-from fastdecode.native import reindex
+from fastdecode.native import add_restart_markers
 from fastdecode.testing import encode, picture
 
 _core = native_core()
@@ -82,7 +82,7 @@ def pixels(data: bytes) -> np.ndarray:
 
 def check(data: bytes) -> bytes:
     """Repack a file, and see to all that is promised of the result."""
-    result = reindex(data)
+    result = add_restart_markers(data)
     marker, across, down = shape(result)
     intervals = [s.body for s in segments(result) if s.marker == 0xDD]
     scan = list(segments(result))[-1].start
@@ -93,7 +93,7 @@ def check(data: bytes) -> bytes:
     assert sum(result.count(bytes((0xFF, 0xD0 + i)), scan) for i in range(8)) == down - 1
     assert kept(result) == kept(data)
     assert result.endswith(EOI)
-    assert reindex(result) == result
+    assert add_restart_markers(result) == result
     return result
 
 
@@ -119,7 +119,7 @@ def test_file_is_repacked_or_refused(sample) -> None:
         check(data)
     else:
         with pytest.raises((DecodeError, ImageTooLarge, UnsupportedFormat)):
-            reindex(data, max_pixels=10_000_000)
+            add_restart_markers(data, max_pixels=10_000_000)
 
 
 @pytest.mark.parametrize("kind", OPTIONS)
@@ -147,7 +147,7 @@ def test_metadata_keeps_its_bytes_and_its_order() -> None:
     before = kept(check(data))
 
     assert [marker for marker, _ in before] == [0xFE, 0xE0, 0xE1, 0xE2, 0xE2, 0xFE]
-    assert fastdecode.probe(reindex(data)).orientation == 6
+    assert fastdecode.probe(add_restart_markers(data)).orientation == 6
 
 
 def test_no_segment_is_added() -> None:
@@ -171,7 +171,7 @@ def test_size_changes_little() -> None:
         large = photo.resize((2 * photo.width, 2 * photo.height))
     for options in ({}, {"optimize": True}, {"progressive": True}):
         data = encode(large, **options)
-        result = reindex(data)
+        result = add_restart_markers(data)
 
         assert len(data) > 100_000
         assert len(result) < 1.06 * len(data)
@@ -182,7 +182,7 @@ def test_size_changes_little() -> None:
 def test_any_part_decodes_alike() -> None:
     """Regions of the repacked file are those of the file, whoever decodes them."""
     data = PHOTOS[1].read_bytes()
-    result, whole = reindex(data), decode(data)
+    result, whole = add_restart_markers(data), decode(data)
     generator = np.random.default_rng(5)
     height, width = whole.shape[:2]
     for _ in range(60):
@@ -199,9 +199,9 @@ def test_cut_file_is_an_error(kind: str) -> None:
     data = encode(picture(80, 64), **OPTIONS[kind])
     for cut in np.linspace(0, len(data) - 3, 60).astype(int):
         with pytest.raises((DecodeError, UnsupportedFormat)):
-            reindex(data[:cut])
+            add_restart_markers(data[:cut])
         with pytest.raises((DecodeError, UnsupportedFormat)):
-            reindex(data[:cut] + EOI)
+            add_restart_markers(data[:cut] + EOI)
 
 
 @pytest.mark.parametrize("kind", OPTIONS)
@@ -215,7 +215,7 @@ def test_damage_is_not_hidden(kind: str) -> None:
     ):
         damaged = data[:at] + bytes((int(value),)) + data[at + 1 :]
         try:
-            result = reindex(damaged, max_pixels=1_000_000)
+            result = add_restart_markers(damaged, max_pixels=1_000_000)
         except FastDecodeError:
             refused += 1
         else:
@@ -228,7 +228,7 @@ def test_what_follows_the_end_is_dropped() -> None:
     """Bytes behind the end marker, such as an MPO's second picture, do not stay."""
     data = encode(picture(40, 30))
 
-    assert reindex(data + b"\0" * 100 + data) == reindex(data)
+    assert add_restart_markers(data + b"\0" * 100 + data) == add_restart_markers(data)
 
 
 def test_late_adobe_segment_is_refused() -> None:
@@ -238,7 +238,7 @@ def test_late_adobe_segment_is_refused() -> None:
     adobe = b"\xff\xee\x00\x0eAdobe\0\x64\0\0\0\0\0"
 
     with pytest.raises(UnsupportedFormat, match="Adobe"):
-        reindex(data[:second] + adobe + data[second:])
+        add_restart_markers(data[:second] + adobe + data[second:])
 
 
 def test_components_that_need_several_scans_are_refused() -> None:
@@ -249,15 +249,15 @@ def test_components_that_need_several_scans_are_refused() -> None:
     factors[start + 11 : start + 22 : 3] = b"\x22" * 4
 
     with pytest.raises(UnsupportedFormat, match="one scan"):
-        reindex(bytes(factors))
+        add_restart_markers(bytes(factors))
 
 
 def test_limits_are_kept() -> None:
     """Too many pixels or scans are refused, and so is a picture that takes too much memory."""
     data = encode(picture(80, 64), progressive=True)
     with pytest.raises(ImageTooLarge, match="pixels"):
-        reindex(data, max_pixels=80 * 64 - 1)
-    assert reindex(data, max_pixels=80 * 64)
+        add_restart_markers(data, max_pixels=80 * 64 - 1)
+    assert add_restart_markers(data, max_pixels=80 * 64)
     for limits, words in (({"scans": 3}, "scans"), ({"memory": 9_000}, "memory")):
         decoder = ffi.gc(lib.fd_decoder_create(), lib.fd_decoder_destroy)
         out, size = ffi.new("uint8_t **"), ffi.new("size_t *")
@@ -275,4 +275,4 @@ def test_limits_are_kept() -> None:
 def test_what_is_no_jpeg_is_refused(data: bytes) -> None:
     """Anything else is an error that fastdecode knows."""
     with pytest.raises((UnsupportedFormat, DecodeError)):
-        reindex(data)
+        add_restart_markers(data)

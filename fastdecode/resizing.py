@@ -1,0 +1,204 @@
+"""Resize a part of an image, by the native core or by Pillow, and tell what the core may do."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from PIL import Image as PillowImage
+
+from fastdecode.errors import BackendUnavailable, UnknownBackend
+from fastdecode.native import library, single
+from fastdecode.plan import DEFAULT_MAX_PIXELS
+from fastdecode.preference import preferred
+from fastdecode.selection import disabled
+
+if TYPE_CHECKING:
+    from fastdecode.types import Box, Image, Reduce
+
+__all__ = [
+    "FloatBox",
+    "Interpolation",
+    "ResizePlan",
+    "by_core",
+    "by_pillow",
+    "core_is_on",
+    "core_may_decode",
+    "core_takes",
+]
+
+Interpolation: TypeAlias = Literal["bilinear", "bicubic"]
+FloatBox: TypeAlias = tuple[float, float, float, float]
+
+_NATIVE = "native"
+_HUFFMAN_SOFS = (0xC0, 0xC1, 0xC2)  # baseline, extended, progressive
+
+
+class ResizePlan(NamedTuple):
+    """What is resized of an image, and what is kept of the result.
+
+    Attributes
+    ----------
+    box : (left, top, right, bottom)
+        The part that is resized, in pixels of the image.
+    canvas : (height, width)
+        What it is resized to.
+    top, left : int
+        Where the result begins on the canvas; negative where it is padded.
+    size : (height, width)
+        Of the result.
+    flip : bool
+    interpolation : {"bilinear", "bicubic"}
+    """
+
+    box: Box
+    canvas: tuple[int, int]
+    top: int
+    left: int
+    size: tuple[int, int]
+    flip: bool
+    interpolation: Interpolation = "bilinear"
+
+    @classmethod
+    def of_core(cls, resize: single.Resize) -> ResizePlan:
+        """Return the plan of which `for_core` makes this."""
+        edges = (resize.left, resize.top, resize.right, resize.bottom)
+        left, top, right, bottom = (int(edge * resize.reduce) for edge in edges)
+        canvas = (resize.canvas_height, resize.canvas_width)
+        size = (resize.height, resize.width)
+        return cls((left, top, right, bottom), canvas, resize.y, resize.x, size, bool(resize.flip))
+
+    def for_core(self, width: int, height: int, reduce: Reduce) -> single.Resize | None:
+        """Return the plan for an image of that size, reduced so, in the core's terms.
+
+        Returns
+        -------
+        Resize or None
+            None where the plan is not for the core: it is bicubic, pads, reaches out of the image,
+            or makes a giant of it.
+        """
+        left, top, right, bottom = self.box
+        down, across = self.canvas
+        rows, columns = self.size
+        if (
+            self.interpolation != "bilinear"
+            or self.top < 0
+            or self.left < 0
+            or self.top + rows > down
+            or self.left + columns > across
+            or max(self.canvas) > single.LARGEST_SIDE
+            or not (0 <= left < right <= width and 0 <= top < bottom <= height)
+        ):
+            return None
+        # fmt: off
+        return single.Resize(
+            reduce, left / reduce, top / reduce, right / reduce, bottom / reduce,
+            int(left // reduce), int(top // reduce), ceil(right / reduce), ceil(bottom / reduce),
+            across, down, self.left, self.top, columns, rows, self.flip,
+        )
+        # fmt: on
+
+
+def core_is_on() -> bool:
+    """Whether the core is there, and not left out by ``FASTDECODE_DISABLE``."""
+    return library.lib is not None and _NATIVE not in disabled()
+
+
+def core_may_decode(backend: str | None) -> bool:
+    """Whether the core may decode for somebody who asked for this backend, or for none."""
+    if library.lib is None:
+        return False
+    try:
+        asked = preferred() if backend is None else backend
+    except (BackendUnavailable, UnknownBackend):
+        return False  # whoever decodes in another way says so
+    return asked == _NATIVE if isinstance(asked, str) else _NATIVE not in disabled()
+
+
+def core_takes(header: Any, max_pixels: int | None = DEFAULT_MAX_PIXELS) -> Any:
+    """Whether the core decodes such a JPEG as every other backend would.
+
+    Parameters
+    ----------
+    header : cffi's ``fd_header``, or Headers
+        Of one file, or of many.
+    max_pixels : int or None
+
+    Returns
+    -------
+    bool, or ndarray of bool
+
+    Notes
+    -----
+    Left to the others are four inks, arithmetic coding (which cannot run out of data, so that what
+    is missing has to be searched for), and files without an end marker.
+    """
+    sof, components = header.sof, header.components
+    taken = (
+        ((sof == _HUFFMAN_SOFS[0]) | (sof == _HUFFMAN_SOFS[1]) | (sof == _HUFFMAN_SOFS[2]))
+        & ((components == 1) | (components == 3))
+        & (header.bits == 8)
+        & (header.ended == 1)
+    )
+    if max_pixels is None:
+        return taken
+    # No side is over 65535, but their product need not fit 32 bits.
+    return taken & (header.width * 1.0 * header.height <= max_pixels)
+
+
+def by_core(image: Image, box: FloatBox, canvas: tuple[int, int], window: Box) -> Image | None:
+    """Resize pixels in the way in which the core resizes JPEGs, so that a file's kind is no matter.
+
+    Parameters
+    ----------
+    image : ndarray of uint8, (H, W, 3)
+    box : (left, top, right, bottom)
+        In pixels of the image; edges may be fractions.
+    canvas : (height, width)
+        What the box is resized to.
+    window : (left, top, right, bottom)
+        Which pixels of the canvas to return.
+
+    Returns
+    -------
+    ndarray of uint8, (h, w, 3), or None
+        None where the core cannot.
+    """
+    if max(*image.shape[:2], *canvas) > single.LARGEST_SIDE:
+        return None
+    if image.strides[1:] != (3, 1):  # turned by the EXIF orientation
+        image = np.ascontiguousarray(image)
+    left, top, right, bottom = window
+    result = np.empty((bottom - top, right - left, 3), np.uint8)
+    height, width = image.shape[:2]
+    # fmt: off
+    resize = single.Resize(
+        1, *box, 0, 0, width, height, canvas[1], canvas[0], left, top, right - left, bottom - top,
+        False,
+    )
+    # fmt: on
+    pixels = single.stored(None, channels_first=False)
+    return result if single.resize_pixels(image, resize, pixels, result.ctypes.data) else None
+
+
+def by_pillow(
+    image: Image,
+    box: FloatBox,
+    canvas: tuple[int, int],
+    window: Box,
+    interpolation: Interpolation = "bilinear",
+) -> Image:
+    """Resize by Pillow, and only what the window shows. Parameters are those of `by_core`."""
+    across, down = (box[2] - box[0]) / canvas[1], (box[3] - box[1]) / canvas[0]
+    left, top, right, bottom = window
+    part = (
+        max(0.0, box[0] + left * across),
+        max(0.0, box[1] + top * down),
+        min(float(image.shape[1]), box[0] + right * across),
+        min(float(image.shape[0]), box[1] + bottom * down),
+    )
+    resized = PillowImage.fromarray(image).resize(
+        (right - left, bottom - top), PillowImage.Resampling[interpolation.upper()], box=part
+    )
+    return np.array(resized)
