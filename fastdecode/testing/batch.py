@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from fastdecode.api import decode, probe
-from fastdecode.batch_backends import Loaded
 from fastdecode.errors import DecodeError, FastDecodeError
+from fastdecode.gpu._backends import Loaded
 from fastdecode.testing.batch_base import BatchDeclarationContract
 from fastdecode.testing.pictures import KINDS, SIZES, encode, photo, picture
 from fastdecode.types import Box

@@ -11,9 +11,8 @@ import torch
 
 from fastdecode import formats
 from fastdecode.buffers import as_buffer
-from fastdecode.device.ask import ask, finish_with
-from fastdecode.device.resize import resized
-from fastdecode.device.routing import Request, request_of
+from fastdecode.gpu._batch import Request, decode_items, release, request_of
+from fastdecode.gpu._resize import resized
 from fastdecode.torch.assembly import Assembly, AtOnce, Recipe, stopped_early
 from fastdecode.torch.collating import Ready, collate
 from fastdecode.torch.crew import Crew
@@ -164,12 +163,12 @@ class EncodedBatch(Assembly):
         self._looked = True
         places = sorted(self._asked)
         items = [self._asked[at].request.item for at in places]
-        images = ask(self._how.loaded, items, "RGB", device)
+        images = decode_items(self._how.loaded, items, "RGB", device)
         made = {at: image for at, image in zip(places, images, strict=True) if image is not None}
         try:
             pictures = self._resized(made) if made else None
         finally:
-            finish_with(self._how.loaded, list(made.values()))
+            release(self._how.loaded, list(made.values()))
         self._make_others([at for at in places if at not in made])
         try:
             self._raise_first()

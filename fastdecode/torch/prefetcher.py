@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from fastdecode.arguments import is_int
-from fastdecode.device.where import named
+from fastdecode.gpu._devices import parse_device
 from fastdecode.torch.drawer import PATIENCE_S, Drawer, Drawn, closed_error, state_of
 from fastdecode.torch.transfer import Transfer, transfer_to
 
@@ -98,7 +98,7 @@ class DevicePrefetcher:
     ) -> None:
         if not is_int(depth) or depth < 1:
             raise ValueError(f"depth must be a positive integer, not {depth!r}")
-        device = named(device)
+        device = parse_device(device)
         self.loader: Any = loader
         self.depth = int(depth)
         self._transfer = None if device.type == "cpu" else transfer_to(device, self.depth)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from fastdecode.device.where import device_of
+from fastdecode.gpu._devices import device_of
 from fastdecode.errors import DeviceUnavailable
 from fastdecode.torch.nested import map_leaves, moved
 
