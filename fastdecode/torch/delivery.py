@@ -9,12 +9,12 @@ import torch
 
 from fastdecode.gpu import _backends
 from fastdecode.gpu._devices import device_of
+from fastdecode.torch._device_batches import DecodingTransfer
+from fastdecode.torch._transfer import PinningTransfer, Transfer, transfer_to
 from fastdecode.torch.assembly import Assembly, AtOnce
 from fastdecode.torch.collating import Ready
-from fastdecode.torch.decoding_transfer import DecodingTransfer
 from fastdecode.torch.epochs import Relay
 from fastdecode.torch.prefetcher import DevicePrefetcher
-from fastdecode.torch.transfer import PinningTransfer, Transfer, transfer_to
 
 if TYPE_CHECKING:
     from fastdecode.torch.way import Way

@@ -16,9 +16,9 @@ from torch.utils.data import (
 
 from fastdecode.arguments import is_int
 from fastdecode.gpu._devices import parse_device
+from fastdecode.torch._decoding import NormalizeOn, Plan, plan_of, settle
 from fastdecode.torch.assembly import Recipe
 from fastdecode.torch.collating import Ready
-from fastdecode.torch.decoding import NormalizeOn, Plan, plan_of, settle
 from fastdecode.torch.delivery import Delivery
 from fastdecode.torch.epochs import Epoch
 from fastdecode.torch.loader_arguments import (
