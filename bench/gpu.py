@@ -48,7 +48,7 @@ from record import RESULTS
 from reference import photos_in
 
 from fastdecode.cores import usable_cores
-from fastdecode.device.where import device_of
+from fastdecode.gpu._devices import device_of
 
 _MERCY_S = 60
 _EPOCH = 4  # batches of a short one

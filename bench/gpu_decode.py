@@ -23,9 +23,9 @@ from gpu_windows import window_lanes, window_summary
 from reference import SIZE
 
 import fastdecode
-from fastdecode import batch_backends
 from fastdecode.calibration.device_worker import busy_seconds
-from fastdecode.device.routing import request_of
+from fastdecode.gpu import _backends
+from fastdecode.gpu._batch import request_of
 
 ARRAYS = "arrays"
 _AT_MOST_DB = 60.0
@@ -100,9 +100,9 @@ def lanes_of(
 ) -> dict[str, Lane]:
     """List the ways that work here; `left_out` gets the others, and why."""
     lanes = []
-    for name in batch_backends.names(device.type):
+    for name in _backends.names(device.type):
         try:
-            batch_backends.load(name, device)
+            _backends.load(name, device)
         except fastdecode.BackendUnavailable as error:
             left_out[name] = str(error).partition("\n")[0]
         else:
@@ -151,7 +151,7 @@ def summary(
 
 def fallen_back(work: Work, name: str) -> dict[str, int]:
     """Count what a batch backend does not decode itself: by its declaration, or by refusing it."""
-    backend = batch_backends.load(name, work.device).backend
+    backend = _backends.load(name, work.device).backend
     declared = sum(request_of(data, backend, {}) is None for data in work.files)
     fastdecode.stats(reset=True)
     for files in work.batches():

@@ -21,8 +21,9 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from fastdecode import BackendUnavailable, batch_backends, decode_batch
-from fastdecode.device.where import device_of
+from fastdecode import BackendUnavailable, decode_batch
+from fastdecode.gpu import _backends
+from fastdecode.gpu._devices import device_of
 from fastdecode.testing import encode, photo
 
 _WIDTH, _HEIGHT = 500, 375
@@ -49,7 +50,7 @@ def libraries() -> Iterator[str]:
 def decode(device: str, kind: str) -> None:
     """Decode some pictures, between two lines of its own in what the library writes."""
     place, files = device_of(device), [encode(photo(_WIDTH, _HEIGHT))] * _COUNT
-    batch_backends.load("nvimgcodec", place)
+    _backends.load("nvimgcodec", place)
     for mark in (_BEGIN, _END):
         os.write(2, f"{mark}\n".encode())
         if mark == _BEGIN:
@@ -82,7 +83,7 @@ def main() -> None:
         decode(options.device, options.kind)
         return
     try:
-        loaded = batch_backends.load("nvimgcodec", device_of(options.device))
+        loaded = _backends.load("nvimgcodec", device_of(options.device))
     except (BackendUnavailable, RuntimeError) as error:
         sys.exit(str(error))
     print(f"nvImageCodec {loaded.backend.version()} on {options.device}")

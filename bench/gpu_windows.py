@@ -17,10 +17,10 @@ import torch
 from gpu_clock import Clock
 from gpu_race import middle, ratio
 
-from fastdecode import batch_backends, formats
-from fastdecode.batch_backends import Loaded
-from fastdecode.device.ask import ask, finish_with
-from fastdecode.device.routing import Request, request_of
+from fastdecode import formats
+from fastdecode.gpu import _backends
+from fastdecode.gpu._backends import Loaded
+from fastdecode.gpu._batch import Request, decode_items, release, request_of
 
 _WHOLE, _WINDOW = "whole", "window"
 
@@ -50,7 +50,7 @@ def window_lanes(
     """List what can be measured: two lanes for each batch backend that takes windows."""
     lanes: dict[str, Any] = {}
     for name in names:
-        loaded = batch_backends.load(name, clock.device)
+        loaded = _backends.load(name, clock.device)
         for way in (_WHOLE, _WINDOW):
             requests = _requests(loaded, files, windows=way == _WINDOW)
             if way == _WINDOW and all(request.item.window is None for request in requests):
@@ -80,12 +80,12 @@ def _run(loaded: Loaded, batches: list[list[Request]], clock: Clock) -> Turn:
     clock.wait()
     cpu, start = process_time(), perf_counter()
     for requests in batches:
-        images = ask(loaded, [request.item for request in requests], "RGB", clock.device)
+        images = decode_items(loaded, [request.item for request in requests], "RGB", clock.device)
         made = [image for image in images if image is not None]
         for image, request in zip(images, requests, strict=True):
             if image is not None:
                 _part(image, request).clone(memory_format=torch.contiguous_format)
-        finish_with(loaded, made)
+        release(loaded, made)
         count += len(images)
         refused += len(images) - len(made)
     clock.wait()

@@ -138,7 +138,7 @@ def decode_batch(
 def _decode_on() -> Callable[..., Any]:
     """Return what decodes onto devices; only here is PyTorch needed."""
     try:
-        from fastdecode.device.together import decode_on
+        from fastdecode.gpu._decode_batch import decode_on
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise

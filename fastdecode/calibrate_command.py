@@ -24,7 +24,7 @@ from fastdecode.types import CONTEXTS
 if TYPE_CHECKING:
     import torch
 
-    from fastdecode.device.ranking import DeviceRanking
+    from fastdecode.gpu._policy import DeviceRanking
     from fastdecode.ranking import Ranking
     from fastdecode.types import Buffer, Context, Output
 
@@ -108,7 +108,7 @@ def _usual_place(device: torch.device | None) -> Path:
     """Return where later processes look for the result."""
     if device is None:
         return ranking_path()
-    from fastdecode.device.identity import identify
+    from fastdecode.gpu._devices import identify
 
     return device_ranking_path(identify(device).name)
 

@@ -22,7 +22,7 @@ from fastdecode.terminal import Parser
 from fastdecode.types import FORMATS, BackendInfo, Format, Header
 
 if TYPE_CHECKING:
-    from fastdecode.device.inventory import Inventory
+    from fastdecode.gpu._diagnostics import Inventory
 
 __all__ = ["Facts", "faster", "gather", "main"]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
+from fastdecode.torch._transfer import Transfer
 from fastdecode.torch.prefetcher import DevicePrefetcher
-from fastdecode.torch.transfer import Transfer
 
 THREAD = "fastdecode-prefetch"
 

@@ -6,8 +6,9 @@ import pkgutil
 
 import pytest
 
-from fastdecode import batch_backends, registry
+from fastdecode import registry
 from fastdecode.errors import BackendUnavailable
+from fastdecode.gpu import _backends
 from fastdecode.testing import BatchBackendContract
 
 _DECLARED = [(name, d) for name, it in registry.BUILTIN.items() for d in it.devices.split()]
@@ -47,4 +48,4 @@ def test_a_missing_device_is_named(name: str) -> None:
         pytest.skip(str(error))
 
     with pytest.raises(BackendUnavailable, match="no CUDA device"):
-        batch_backends.load(name, torch.device("cuda", 0))
+        _backends.load(name, torch.device("cuda", 0))

@@ -15,10 +15,11 @@ from benches import TERMINAL, environment, photo
 
 torch = pytest.importorskip("torch")
 
-from fastdecode import BackendUnavailable, batch_backends  # noqa: E402 - they need torch
+from fastdecode import BackendUnavailable  # noqa: E402 - they need torch
+from fastdecode.gpu import _backends  # noqa: E402 - they need torch
 
 try:
-    batch_backends.load("nvimgcodec", torch.device("cpu"))
+    _backends.load("nvimgcodec", torch.device("cpu"))
 except BackendUnavailable as error:
     reason = f"nvimgcodec decodes on the CPU what a GPU would: {error}"
     pytest.skip(reason, allow_module_level=True)

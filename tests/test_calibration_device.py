@@ -27,7 +27,7 @@ from fastdecode.calibration.device_worker import (  # noqa: E402  # noqa: E402  
     clock_of,
     steady,
 )
-from fastdecode.device.ranking import DeviceRanking  # noqa: E402
+from fastdecode.gpu._policy import DeviceRanking  # noqa: E402
 from fastdecode.testing import encode, picture  # noqa: E402
 
 HOST = torch.device("cpu")

@@ -14,17 +14,17 @@ if not torch.cuda.is_available():
         "needs a CUDA device, and a PyTorch that is built with CUDA", allow_module_level=True
     )
 
-from fastdecode import batch_backends, calibrate  # noqa: E402 - it needs torch
+from fastdecode import calibrate  # noqa: E402 - it needs torch
 from fastdecode.calibration.device_worker import (  # noqa: E402
     CudaClock,
     busy_seconds,
     clock_of,
 )
-from fastdecode.device import measured as subject  # noqa: E402
-from fastdecode.device.identity import identify  # noqa: E402
-from fastdecode.device.measured import measured  # noqa: E402
-from fastdecode.device.where import device_of  # noqa: E402
 from fastdecode.errors import BackendUnavailable  # noqa: E402
+from fastdecode.gpu import _backends  # noqa: E402 - it needs torch
+from fastdecode.gpu import _policy as subject  # noqa: E402
+from fastdecode.gpu._devices import device_of, identify  # noqa: E402
+from fastdecode.gpu._policy import measured  # noqa: E402
 
 CYCLES = 50_000_000
 """Some 25 milliseconds."""
@@ -87,9 +87,9 @@ def test_calibrate_finds_an_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def _usable(device: Any) -> list[str]:
     usable = []
-    for name in batch_backends.names("cuda"):
+    for name in _backends.names("cuda"):
         try:
-            batch_backends.load(name, device)
+            _backends.load(name, device)
         except BackendUnavailable:
             continue
         usable.append(name)

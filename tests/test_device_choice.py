@@ -13,10 +13,11 @@ torch = pytest.importorskip("torch")
 from device_doubles import NoSingle, batch_double  # noqa: E402
 from doubles import own_registry  # noqa: E402, F401
 
-from fastdecode import DeviceUnavailable, batch_backends, decode_batch, register  # noqa: E402
-from fastdecode.device.choice import Choice, choose  # noqa: E402
-from fastdecode.device.where import device_of  # noqa: E402
+from fastdecode import DeviceUnavailable, decode_batch, register  # noqa: E402
 from fastdecode.errors import BackendUnavailable, UnknownBackend  # noqa: E402
+from fastdecode.gpu import _backends  # noqa: E402
+from fastdecode.gpu._devices import device_of  # noqa: E402
+from fastdecode.gpu._policy import DeviceChoice, choose  # noqa: E402
 from fastdecode.testing import encode, picture  # noqa: E402
 
 PHOTO = encode(picture(40, 30))
@@ -81,7 +82,7 @@ def test_an_unknown_name() -> None:
 def test_the_order_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """The measured order decides; without one the first batch backend that works; else the CPU."""
     known: list[tuple[str, ...]] = [()]
-    monkeypatch.setattr("fastdecode.device.choice.measured", lambda device: known[0])
+    monkeypatch.setattr("fastdecode.gpu._policy.measured", lambda device: known[0])
     assert choose(CUDA).batch is None
     register("one", NoSingle, batch=batch_double())
     register("two", NoSingle, batch=batch_double())
@@ -93,8 +94,8 @@ def test_the_order_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     known[0] = ("cpu", "two")
     assert choose(CUDA).batch is None
     assert choose(CUDA, "gpu").batch == "two"
-    assert choose(CUDA, "cpu") == Choice(None, None, "the CPU decodes, as asked")
-    assert choose(CUDA, "auto", "three") == Choice(
+    assert choose(CUDA, "cpu") == DeviceChoice(None, None, "the CPU decodes, as asked")
+    assert choose(CUDA, "auto", "three") == DeviceChoice(
         None, "three", "three decodes on the CPU, as asked"
     )
 
@@ -102,7 +103,7 @@ def test_the_order_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("own_registry")
 def test_gpu_without_a_backend_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     """decode="gpu" with nothing usable names each that could, and the way out."""
-    monkeypatch.setattr("fastdecode.device.choice.measured", lambda device: ())
+    monkeypatch.setattr("fastdecode.gpu._policy.measured", lambda device: ())
 
     class Broken(batch_double()):  # type: ignore[misc]
         """A test double."""
@@ -124,9 +125,9 @@ def test_one_instance_a_device() -> None:
     """A batch backend is made once for each device, and again after another `register`."""
     register("one", NoSingle, batch=batch_double())
 
-    assert batch_backends.load("one", CPU) is batch_backends.load("one", CPU)
-    assert batch_backends.load("one", CPU) is not batch_backends.load("one", CUDA)
-    assert "one" in batch_backends.names("cpu")
+    assert _backends.load("one", CPU) is _backends.load("one", CPU)
+    assert _backends.load("one", CPU) is not _backends.load("one", CUDA)
+    assert "one" in _backends.names("cpu")
 
 
 @pytest.mark.usefixtures("own_registry")
@@ -136,7 +137,7 @@ def test_what_is_no_batch_backend(batch: Any) -> None:
     register("none", NoSingle, batch=batch)
 
     with pytest.raises(BackendUnavailable, match="is not a fastdecode BatchBackend"):
-        batch_backends.load("none", CPU)
+        _backends.load("none", CPU)
 
 
 @pytest.mark.usefixtures("own_registry")
@@ -146,9 +147,9 @@ def test_a_device_that_it_does_not_know() -> None:
     register("single", NoSingle, distribution="single")
 
     with pytest.raises(BackendUnavailable, match=r"'meta': it decodes on cpu, cuda$"):
-        batch_backends.load("one", torch.device("meta"))
-    with pytest.raises(BackendUnavailable, match=r"one picture at a time, on the CPU$"):
-        batch_backends.load("single", CPU)
+        _backends.load("one", torch.device("meta"))
+    with pytest.raises(BackendUnavailable, match=r"one image at a time, on the CPU$"):
+        _backends.load("single", CPU)
 
 
 def test_the_cpu_has_no_number() -> None:
@@ -172,7 +173,7 @@ def test_what_may_pass_is_not_remembered() -> None:
 
     for _ in range(2):
         with pytest.raises(torch.cuda.OutOfMemoryError):
-            batch_backends.load("short", CPU)
+            _backends.load("short", CPU)
     assert len(tried) == 2
 
 

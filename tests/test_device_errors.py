@@ -33,7 +33,7 @@ from fastdecode import (  # noqa: E402
     stats,
     use,
 )
-from fastdecode.device.choice import choose  # noqa: E402
+from fastdecode.gpu._policy import choose  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("with_the_others")
 
@@ -126,7 +126,7 @@ def test_options_are_checked_before_anything_is_taken(
 
 def test_the_preferred_backend_is_heeded(monkeypatch: pytest.MonkeyPatch) -> None:
     """`use` decides who decodes, also with decode="gpu"; one that cannot is passed over there."""
-    monkeypatch.setattr("fastdecode.device.choice.measured", lambda device: ())
+    monkeypatch.setattr("fastdecode.gpu._policy.measured", lambda device: ())
     monkeypatch.setenv("FASTDECODE_DISABLE", "nvimgcodec,dali,torchvision,torchcodec")
     register("one", NoSingle, batch=batch_double())
     register("two", NoSingle, batch=batch_double())
@@ -142,7 +142,7 @@ def test_the_preferred_backend_is_heeded(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_what_is_left_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """With all switched off the error says by what."""
-    monkeypatch.setattr("fastdecode.device.choice.measured", lambda device: ())
+    monkeypatch.setattr("fastdecode.gpu._policy.measured", lambda device: ())
     monkeypatch.setenv("FASTDECODE_DISABLE", "nvimgcodec,dali,torchvision,torchcodec")
 
     with pytest.raises(ImportError, match="'nvimgcodec' is left out by FASTDECODE_DISABLE"):

@@ -25,8 +25,8 @@ from device_cases import (  # noqa: E402, F401
 from device_doubles import honest, is_marked  # noqa: E402
 
 from fastdecode import DecodeError, decode, decode_batch  # noqa: E402
-from fastdecode.device.routing import request_of  # noqa: E402
 from fastdecode.errors import ImageTooLarge  # noqa: E402
+from fastdecode.gpu._batch import request_of  # noqa: E402
 from fastdecode.testing import encode, picture  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("with_the_others")
@@ -188,7 +188,7 @@ def test_it_is_done_in_parts(limit: str, monkeypatch: pytest.MonkeyPatch) -> Non
     double = register_double(honest)
     items = [*MIXED, *PHOTOS, CUT]
     whole = decode_batch(items[:-1], device="cpu", backend="double", size=16)
-    monkeypatch.setattr(f"fastdecode.device.together.{limit}", 3)
+    monkeypatch.setattr(f"fastdecode.gpu._decode_batch.{limit}", 3)
 
     batch = decode_batch(items[:-1], device="cpu", backend="double", size=16)
     with pytest.raises(DecodeError, match=f"^item {len(items) - 1}: "):

@@ -13,8 +13,8 @@ from PIL import Image
 
 torch = pytest.importorskip("torch")
 
-from fastdecode.device import resize  # noqa: E402 - it needs torch
-from fastdecode.device.resize import resized  # noqa: E402
+from fastdecode.gpu import _resize  # noqa: E402 - it needs torch
+from fastdecode.gpu._resize import resized  # noqa: E402
 from fastdecode.testing import encode  # noqa: E402
 from fastdecode.torch.transforms import RandomResizedCrop, ResizeCenterCrop  # noqa: E402
 
@@ -35,7 +35,7 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     """Use each device, and on the CPU also the numbers that CUDA computes with."""
     name, _, half = request.param.partition(" in ")
     if half:
-        monkeypatch.setitem(resize._DTYPES, "cpu", torch.float16)
+        monkeypatch.setitem(_resize._DTYPES, "cpu", torch.float16)
     return str(name)
 
 

@@ -13,9 +13,8 @@ torch = pytest.importorskip("torch")
 
 from torch.overrides import TorchFunctionMode  # noqa: E402 - it is torch
 
-from fastdecode.device import groups, resize  # noqa: E402 - they need torch
-from fastdecode.device.groups import grouped, in_parts  # noqa: E402
-from fastdecode.device.resize import resized  # noqa: E402
+from fastdecode.gpu import _resize  # noqa: E402 - they need torch
+from fastdecode.gpu._resize import grouped, in_parts, resized  # noqa: E402
 
 NEEDS_CUDA = pytest.mark.skipif(
     not torch.cuda.is_available(),
@@ -49,7 +48,7 @@ def test_padding_at_most_doubles_the_pixels(sides: list[tuple[int, int]]) -> Non
         heights, widths = zip(*(sides[index] for index in group), strict=True)
         padded = len(group) * max(heights) * max(widths)
         own = sum(height * width for height, width in zip(heights, widths, strict=True))
-        assert padded <= max(2 * own, groups._NOTHING)
+        assert padded <= max(2 * own, _resize._NOTHING)
 
 
 def test_one_large_picture_does_not_make_the_others_large() -> None:
@@ -82,8 +81,8 @@ def test_results_come_in_order(monkeypatch: pytest.MonkeyPatch, channels_last: b
     flips = [index % 2 == 0 for index in range(len(images))]
     alone = [resized([i], (20, 30), flips=[f]) for i, f in zip(images, flips, strict=True)]
     for nothing, most in ((1 << 22, 1 << 28), (0, 1 << 28), (0, 1), (1 << 22, 300_000)):
-        monkeypatch.setattr(groups, "_NOTHING", nothing)
-        monkeypatch.setattr(resize, "_MOST", most)
+        monkeypatch.setattr(_resize, "_NOTHING", nothing)
+        monkeypatch.setattr(_resize, "_MOST", most)
 
         result = resized(images, (20, 30), flips=flips, channels_last=channels_last)
 
@@ -100,7 +99,7 @@ def test_results_are_written_where_one_wants_them(
     monkeypatch: pytest.MonkeyPatch, nothing: int
 ) -> None:
     """`out` may have any strides; it is returned, and nothing beside it is written."""
-    monkeypatch.setattr(groups, "_NOTHING", nothing)
+    monkeypatch.setattr(_resize, "_NOTHING", nothing)
     images = [ramp(*sides) for sides in MIXED]
     room = torch.full((len(images) + 2, 31, 22, 4), 77, dtype=torch.uint8)
     out = room[1:-1, :30, 1:-1, :3].permute(0, 3, 2, 1)

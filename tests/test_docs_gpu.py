@@ -11,7 +11,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from fastdecode import BackendUnavailable, batch_backends  # noqa: E402 - it needs torch
+from fastdecode import BackendUnavailable  # noqa: E402 - it needs torch
+from fastdecode.gpu import _backends  # noqa: E402 - it needs torch
 
 _ROOT = Path(__file__).parent.parent
 _SAMPLES = sorted((_ROOT / "fastdecode" / "samples").glob("*.jpg"))
@@ -25,7 +26,7 @@ def test_every_example_runs(block: str, tmp_path: Path, monkeypatch: pytest.Monk
     """Each example of the page runs, in batches that the package's few photos fill."""
     for name in re.findall(r'backend="(\w+)"', block):
         try:
-            batch_backends.load(name, torch.device("cpu"))
+            _backends.load(name, torch.device("cpu"))
         except BackendUnavailable as error:
             pytest.skip(str(error))
     if not torch.cuda.is_available():

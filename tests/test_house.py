@@ -19,7 +19,7 @@ _TESTS = sorted(Path(__file__).parent.glob("test_*.py"))
 # A module imports only from rows above its own (and, in the lowest, from its neighbours).
 _LIBRARIES = {
     "torch": "torch",
-    "device": "torch",
+    "gpu": "torch",
     "ray": "ray.data",
     "lmdb": "lmdb",
     "hdf5": "h5py",
@@ -48,7 +48,6 @@ _LAYERS = (
     ("pixels", "geometry"),
     ("adapters",),
     ("registry", "child", "context"),
-    ("batch_backends",),
     ("installation",),
     ("ranking",),
     ("preference",),
@@ -58,7 +57,7 @@ _LAYERS = (
     ("resizing",),
     ("api",),
     ("arrays", "native_arrays", "outputs"),
-    ("device",),
+    ("gpu",),
     ("batch",),
     ("testing",),
     ("stores",),

@@ -94,7 +94,7 @@ def test_the_bench_names_them(looping: Path) -> None:
 def test_ray_reads_the_others(looping: Path) -> None:
     """A pattern has them, and their rows are dropped or in the column of errors."""
     pytest.importorskip("ray")
-    from fastdecode.ray.reading import _store_of
+    from fastdecode.ray.read import _store_of
 
     store = _store_of(f"{looping}/**/*.jpg", {})
 

@@ -12,9 +12,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from fastdecode.cores import cpu_model, usable_cores  # noqa: E402 - these need torch
-from fastdecode.device.identity import Identity, driver_version, identify  # noqa: E402
-from fastdecode.device.measured import look_up, measured  # noqa: E402
-from fastdecode.device.ranking import DeviceCell, DeviceRanking, Speed  # noqa: E402
+from fastdecode.gpu._devices import Identity, driver_version, identify  # noqa: E402
+from fastdecode.gpu._policy import DeviceCell, DeviceRanking, Speed, look_up, measured  # noqa: E402  # noqa: E402
 from fastdecode.installation import (  # noqa: E402
     device_libraries,
     device_ranking_path,

@@ -17,8 +17,7 @@ from fastdecode.testing import encode, picture
 pytest.importorskip("ray.data")
 
 
-from fastdecode.ray import rows
-from fastdecode.ray.options import Options
+from fastdecode.ray import _rows
 
 Y, X = np.mgrid[:200, :320]
 SMOOTH = np.stack([X * 0.7, Y + 20 * np.sin(X / 9), 127 + 99 * np.cos(Y / 11)], 2).astype(np.uint8)
@@ -27,11 +26,11 @@ CUT = PHOTO[: len(PHOTO) // 2]
 UNREADABLE = Path("/proc/self/mem")
 
 
-def made(sources: list[Any], size: Any = None, **options: Any) -> list[rows.Portion]:
+def made(sources: list[Any], size: Any = None, **options: Any) -> list[_rows.Portion]:
     """Return all portions."""
     names = [f"picture {at}" for at in range(len(sources))]
-    checked = Options.checked(size, options.pop("num_cpus", 1), **options)
-    return list(rows.portions(sources, names, checked))
+    checked = _rows.Options.checked(size, options.pop("num_cpus", 1), **options)
+    return list(_rows.portions(sources, names, checked))
 
 
 def resized(data: bytes, size: tuple[int, int], **options: Any) -> Any:

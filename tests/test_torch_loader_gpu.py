@@ -20,12 +20,12 @@ if not torch.cuda.is_available():
 
 from loader_cases import Files, psnr  # noqa: E402
 
-from fastdecode.device.choice import choose  # noqa: E402
-from fastdecode.device.where import device_of  # noqa: E402
 from fastdecode.errors import BackendUnavailable  # noqa: E402
+from fastdecode.gpu._devices import device_of  # noqa: E402
+from fastdecode.gpu._policy import choose  # noqa: E402
 from fastdecode.testing import encode, photo  # noqa: E402
+from fastdecode.torch._transfer import CudaTransfer  # noqa: E402
 from fastdecode.torch.loader import Loader  # noqa: E402
-from fastdecode.torch.transfer import CudaTransfer  # noqa: E402
 from fastdecode.torch.transforms import RandomResizedCrop  # noqa: E402
 
 LATE = 20_000_000

@@ -13,14 +13,14 @@ from conftest import samples  # noqa: E402
 from loader_cases import Files, psnr  # noqa: E402
 from loading import copies  # noqa: E402
 
-from fastdecode import batch_backends  # noqa: E402
 from fastdecode.errors import BackendUnavailable  # noqa: E402
+from fastdecode.gpu import _backends  # noqa: E402
 from fastdecode.testing import encode, picture  # noqa: E402
 from fastdecode.torch.loader import Loader  # noqa: E402
 from fastdecode.torch.transforms import RandomResizedCrop, ResizeCenterCrop  # noqa: E402
 
 try:
-    batch_backends.load("nvimgcodec", torch.device("cpu"))
+    _backends.load("nvimgcodec", torch.device("cpu"))
 except BackendUnavailable as error:
     pytest.skip(str(error), allow_module_level=True)
 

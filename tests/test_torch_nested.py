@@ -11,7 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from fastdecode.torch.nested import map_leaves, moved  # noqa: E402 - it needs torch
+from fastdecode.torch._transfer import map_leaves, moved  # noqa: E402 - it needs torch
 
 
 class Pair(NamedTuple):

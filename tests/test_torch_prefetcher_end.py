@@ -113,7 +113,7 @@ class Stuck:
 
 def test_close_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bug 16: a loader that hangs is left behind with a warning, and its thread ends later."""
-    monkeypatch.setattr(prefetcher, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(prefetcher, "_PATIENCE_S", 0.01)
     loader = Stuck()
     batches = threaded(loader)
     epoch = iter(batches)
@@ -128,7 +128,7 @@ def test_close_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_close_wakes_a_consumer_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bug 16: a consumer in another thread gets an error, although the loader gives nothing."""
-    monkeypatch.setattr(prefetcher, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(prefetcher, "_PATIENCE_S", 0.01)
     loader = Stuck()
     batches = threaded(loader)
     got_one = threading.Event()
@@ -155,7 +155,7 @@ def test_close_wakes_a_consumer_that_waits(monkeypatch: pytest.MonkeyPatch) -> N
 
 SCRIPT = """
 import time, torch
-from fastdecode.torch import drawer
+from fastdecode.torch import prefetcher
 from fastdecode.torch.prefetcher import DevicePrefetcher
 
 class Loader:
@@ -168,7 +168,7 @@ class Loader:
         finally:
             print("closed", flush=True)
 
-drawer.PATIENCE_S = {patience}
+prefetcher._PATIENCE_S = {patience}
 batches = iter(DevicePrefetcher(Loader(), "meta"))
 next(batches)
 {last}

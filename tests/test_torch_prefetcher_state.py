@@ -12,8 +12,8 @@ torch = pytest.importorskip("torch")
 
 from prefetching import Numbers, eventually, threaded, threads, values  # noqa: E402 - needs torch
 
+from fastdecode.torch._transfer import _dense  # noqa: E402
 from fastdecode.torch.prefetcher import DevicePrefetcher  # noqa: E402
-from fastdecode.torch.transfer import _dense  # noqa: E402
 
 
 @pytest.fixture(autouse=True)

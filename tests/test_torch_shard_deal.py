@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")  # which the package around the module imports
 
-from fastdecode.torch.shard_deal import (  # noqa: E402
+from fastdecode.torch.shards._assignment import (  # noqa: E402
     Consumer,
-    Piece,
-    deal_counted,
-    deal_uncounted,
-    rank_share,
+    ShardSlice,
+    assign_counted,
+    assign_uncounted,
+    rank_range,
 )
 
 COUNTS = st.lists(st.integers(0, 30), min_size=1, max_size=9)
@@ -34,7 +34,7 @@ def consumers(ranks: int, workers: int) -> list[list[Consumer]]:
     return [[Consumer(r, ranks, w, workers) for w in range(workers)] for r in range(ranks)]
 
 
-def samples(pieces: list[Piece], counts: list[int]) -> list[tuple[int, int, int]]:
+def samples(pieces: list[ShardSlice], counts: list[int]) -> list[tuple[int, int, int]]:
     """List shard, position and time of each sample."""
     return [
         (piece.shard, at, piece.time)
@@ -56,7 +56,7 @@ def test_uncounted_shards_are_dealt_whole_or_shared(
 ) -> None:
     """Each sample goes to one consumer; all have as many whole shards, and at most one to share."""
     order = shuffled(counts, draw)
-    dealt = [deal_uncounted(order, each) for rank in consumers(ranks, workers) for each in rank]
+    dealt = [assign_uncounted(order, each) for rank in consumers(ranks, workers) for each in rank]
 
     assert sorted(one for pieces in dealt for one in samples(pieces, counts)) == every(counts)
     assert len({sum(piece.step == 1 for piece in pieces) for pieces in dealt}) <= 2
@@ -69,7 +69,9 @@ def test_no_rank_has_half_a_shard_too_much() -> None:
     for ranks, workers, count in product(range(1, 9), range(1, 6), range(1, 41)):
         shares = [
             sum(
-                piece.count(length) for each in rank for piece in deal_uncounted(range(count), each)
+                piece.count(length)
+                for each in rank
+                for piece in assign_uncounted(range(count), each)
             )
             for rank in consumers(ranks, workers)
         ]
@@ -86,7 +88,7 @@ def test_counted_shards_are_dealt_by_stretches(
     """Each sample goes to one consumer, and ranks differ by one sample at most."""
     order = shuffled(counts, draw)
     shares = [
-        [one for each in rank for one in samples(deal_counted(order, counts, each), counts)]
+        [one for each in rank for one in samples(assign_counted(order, counts, each), counts)]
         for rank in consumers(ranks, workers)
     ]
     lengths = [len(share) for share in shares]
@@ -105,7 +107,7 @@ def test_even_shares_are_equal(
     order = shuffled(counts, draw)
     total = sum(counts)
     shares = [
-        [one for each in rank for one in samples(deal_counted(order, counts, each, even), counts)]
+        [one for each in rank for one in samples(assign_counted(order, counts, each, even), counts)]
         for rank in consumers(ranks, workers)
     ]
     given_out = [one for share in shares for one in share]
@@ -130,7 +132,7 @@ def test_the_first_workers_have_more(
         lengths = [
             sum(
                 piece.count(counts[piece.shard])
-                for piece in deal_counted(order, counts, each, even)
+                for piece in assign_counted(order, counts, each, even)
             )
             for each in rank
         ]
@@ -141,22 +143,26 @@ def test_the_first_workers_have_more(
 
 def test_more_consumers_than_shards_share_them() -> None:
     """Three consumers of two shards: one reads the second alone, the others each second sample."""
-    dealt = [deal_uncounted([0, 1], Consumer(rank, 3)) for rank in range(3)]
+    dealt = [assign_uncounted([0, 1], Consumer(rank, 3)) for rank in range(3)]
 
-    assert dealt == [[Piece(0, 0, None, 2)], [Piece(1, 0, None, 1)], [Piece(0, 1, None, 2)]]
+    assert dealt == [
+        [ShardSlice(0, 0, None, 2)],
+        [ShardSlice(1, 0, None, 1)],
+        [ShardSlice(0, 1, None, 2)],
+    ]
 
 
 def test_a_few_samples_are_repeated_more_than_once() -> None:
     """With more ranks than samples some come again and again, and each time is counted."""
-    shares = [deal_counted([0], [2], Consumer(rank, 5), "repeat") for rank in range(5)]
+    shares = [assign_counted([0], [2], Consumer(rank, 5), "repeat") for rank in range(5)]
 
     assert [pieces[0] for pieces in shares] == [
-        Piece(0, 0, 1, 1, 0),
-        Piece(0, 1, 2, 1, 0),
-        Piece(0, 0, 1, 1, 1),
-        Piece(0, 1, 2, 1, 1),
-        Piece(0, 0, 1, 1, 2),
+        ShardSlice(0, 0, 1, 1, 0),
+        ShardSlice(0, 1, 2, 1, 0),
+        ShardSlice(0, 0, 1, 1, 1),
+        ShardSlice(0, 1, 2, 1, 1),
+        ShardSlice(0, 0, 1, 1, 2),
     ]
-    assert [rank_share(7, rank, 2, "drop") for rank in range(2)] == [(0, 3), (3, 6)]
-    assert rank_share(0, 1, 2, "repeat") == (0, 0)
-    assert deal_counted([0], [0], Consumer(), "repeat") == []
+    assert [rank_range(7, rank, 2, "drop") for rank in range(2)] == [(0, 3), (3, 6)]
+    assert rank_range(0, 1, 2, "repeat") == (0, 0)
+    assert assign_counted([0], [0], Consumer(), "repeat") == []

@@ -16,7 +16,7 @@ from shards import numbers, write_shards  # noqa: E402
 from torch.utils.data import DataLoader  # noqa: E402
 
 from fastdecode.torch import ShardStream  # noqa: E402
-from fastdecode.torch.shard_place import Place, after_batches  # noqa: E402
+from fastdecode.torch.shards._state import StreamState, after_batches  # noqa: E402
 from fastdecode.torch.transforms import RandomResizedCropFlipNormalize  # noqa: E402
 
 SIZES = [9, 31, 0, 24, 16]
@@ -234,13 +234,13 @@ def test_damaged_states_are_refused(shards: Path, change: Any) -> None:
 
 def test_batches_are_counted_by_turns() -> None:
     """Workers are asked in turn, from the one whose turn it was; no share is exceeded."""
-    place = Place(1, 3, 2, {2: 4}, {})
+    place = StreamState(1, 3, 2, {2: 4}, {})
     after = after_batches(place, 5, 4, {0: 9, 1: 8, 2: 11})
 
     assert (after.given, after.turn) == ({0: 8, 1: 4, 2: 11}, 1)
     with pytest.raises(ValueError, match="more than worker 2 has had"):
         after_batches(place, 8, 4, {0: 99, 1: 99, 2: 11})
-    assert after_batches(Place(), 0, 4, None) == Place()
+    assert after_batches(StreamState(), 0, 4, None) == StreamState()
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # it calls what torch has deprecated

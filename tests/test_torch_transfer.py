@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch")
 
 from loading import PROCESSES, Plain  # noqa: E402
 
-from fastdecode.torch import prefetcher, transfer  # noqa: E402
+from fastdecode.torch import _transfer, prefetcher  # noqa: E402
 from fastdecode.torch.loader import Loader  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings(*PROCESSES)
@@ -90,7 +90,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.setattr(
         prefetcher,
         "transfer_to",
-        lambda device, depth: transfer.CudaTransfer(device, 2 * depth),
+        lambda device, depth: _transfer.CudaTransfer(device, 2 * depth),
     )
 
     def copied(target: Any, source: Any, *, non_blocking: bool) -> Any:

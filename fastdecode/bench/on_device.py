@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from fastdecode import batch_backends, registry
+from fastdecode import registry
 from fastdecode.bench.result import CPU, Device, OnDevice, Spread
 from fastdecode.errors import BackendUnavailable
+from fastdecode.gpu import _backends
 
 if TYPE_CHECKING:
     import argparse
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from fastdecode.bench.files import Photo
     from fastdecode.bench.run import Notify
     from fastdecode.calibration.device_measure import Crew, Heat
-    from fastdecode.device.ranking import Speed
+    from fastdecode.gpu._policy import Speed
 
 __all__ = ["FoundOnDevice", "PlanOnDevice", "check", "measure", "measurement_of", "place_of"]
 
@@ -69,7 +70,7 @@ def check(command: argparse.ArgumentParser, options: argparse.Namespace) -> None
         options.device = place_of(options.device)
     except (RuntimeError, ValueError) as error:
         command.error(str(error))
-    able = batch_backends.names(options.device.type)
+    able = _backends.names(options.device.type)
     for name in options.backend or ():
         if name not in able:
             command.error(
@@ -81,7 +82,7 @@ def check(command: argparse.ArgumentParser, options: argparse.Namespace) -> None
 def place_of(device: str) -> torch.device:
     """Look a device up by PyTorch's name for it, or by the number of a CUDA device."""
     try:
-        from fastdecode.device.where import device_of
+        from fastdecode.gpu._devices import device_of
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
@@ -132,14 +133,14 @@ def _device(device: torch.device, crew: Crew, about: dict[str, Any]) -> Device:
     """Describe the device, and who could not be measured there."""
     import torch
 
-    from fastdecode.device.identity import identify
+    from fastdecode.gpu._devices import identify
 
     here = identify(device)
     versions = {name: " ".join(filter(None, one[:2])) for name, one in about.items() if name != CPU}
     elsewhere = [
         name
         for name in registry.names()
-        if registry.entry(name).batch and name not in batch_backends.names(device.type)
+        if registry.entry(name).batch and name not in _backends.names(device.type)
     ]
     missing = {**crew.lost, **{name: _where_else(name) for name in elsewhere}}
     return Device(

@@ -9,7 +9,7 @@ from fastdecode.bench.tables import paragraph
 from fastdecode.selection import disabled
 
 if TYPE_CHECKING:
-    from fastdecode.device.inventory import Inventory
+    from fastdecode.gpu._diagnostics import Inventory
     from fastdecode.types import BackendInfo
 
 __all__ = ["inventory", "lines"]
@@ -20,12 +20,12 @@ _NAME = 12
 def inventory() -> Inventory | None:
     """Look what is here; None without PyTorch."""
     try:
-        from fastdecode.device.inventory import take
+        from fastdecode.gpu._diagnostics import take_inventory
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
         return None
-    return take()
+    return take_inventory()
 
 
 def lines(found: Inventory | None, infos: Sequence[BackendInfo]) -> Iterator[str]:

@@ -41,7 +41,7 @@ from fastdecode.bench.text import (
 
 if TYPE_CHECKING:
     from fastdecode.bench.result import Result
-    from fastdecode.device.ranking import DeviceRanking
+    from fastdecode.gpu._policy import DeviceRanking
 
 __all__ = ["count", "device_ranking", "heading", "listing", "no_order", "show_result", "tables"]
 

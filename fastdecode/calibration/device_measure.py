@@ -9,16 +9,16 @@ from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fastdecode import batch_backends, registry, selection
+from fastdecode import registry, selection
 from fastdecode.calibration.device_worker import Lap
 from fastdecode.calibration.samples import Sample, built_in, grouped
 from fastdecode.calibration.timing import Budget, quartiles
 from fastdecode.calibration.workers import Members
 from fastdecode.cores import cpu_model, usable_cores
-from fastdecode.device.identity import identify
-from fastdecode.device.ranking import CPU, DeviceCell, DeviceRanking, Speed
-from fastdecode.device.where import device_of
 from fastdecode.errors import BackendUnavailable
+from fastdecode.gpu import _backends
+from fastdecode.gpu._devices import device_of, identify
+from fastdecode.gpu._policy import CPU, DeviceCell, DeviceRanking, Speed
 from fastdecode.installation import device_libraries
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ _BUILT_IN: tuple[tuple[Format, SizeClass], ...] = (
 def candidates(device: torch.device) -> list[str]:
     """Name what may decode for a device: all batch backends but those switched off, and the CPU."""
     off = selection.disabled()
-    return [*(name for name in batch_backends.names(device.type) if name not in off), CPU]
+    return [*(name for name in _backends.names(device.type) if name not in off), CPU]
 
 
 def switched_off(device: torch.device, names: Sequence[str] = ()) -> dict[str, str]:
@@ -69,7 +69,7 @@ def switched_off(device: torch.device, names: Sequence[str] = ()) -> dict[str, s
     off = selection.disabled()
     return {
         name: "FASTDECODE_DISABLE switches it off"
-        for name in batch_backends.names(device.type)
+        for name in _backends.names(device.type)
         if name in off and name not in names
     }
 
@@ -89,7 +89,7 @@ class Crew(Members):
 
     def __init__(self, device: torch.device, names: Sequence[str], size: int = 0) -> None:
         self.lost = switched_off(device, names)
-        # What the errors of `batch_backends.load` begin with: whoever reads `lost` knows it.
+        # What the errors of `_backends.load` begin with: whoever reads `lost` knows it.
         self._known = f"the backend {{!r}} does not decode on {str(device)!r}: "
         targets = _targets()
         super().__init__(

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 import torch.profiler
 
-from fastdecode import batch_backends, registry
+from fastdecode import registry
 from fastdecode.batch import decode_batch
 from fastdecode.calibration.timing import no_garbage_collection
-from fastdecode.device.ranking import CPU
-from fastdecode.device.where import device_of
 from fastdecode.errors import FastDecodeError, StoreError
+from fastdecode.gpu import _backends
+from fastdecode.gpu._devices import device_of
+from fastdecode.gpu._policy import CPU
 from fastdecode.statistics import stats
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ class Worker:
             registry.register(known, target, batch=batch, replace=True)
         self._device = device_of(device)
         self._name = name
-        self._backend = None if name == CPU else batch_backends.load(name, self._device).backend
+        self._backend = None if name == CPU else _backends.load(name, self._device).backend
         self._options: dict[str, Any] = {"device": self._device, "size": size or None}
         self._clock = clock_of(self._device)
         self._sources: Sequence[Source] = ()

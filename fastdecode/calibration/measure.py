@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import torch
 
     from fastdecode.api import Data
-    from fastdecode.device.ranking import DeviceRanking
+    from fastdecode.gpu._policy import DeviceRanking
     from fastdecode.ranking import Ranking
     from fastdecode.types import Context, Format, Output, Reduce, SizeClass
 

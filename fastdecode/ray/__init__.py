@@ -1,6 +1,6 @@
-"""Ray Data: read and decode pictures on a cluster, into an ordinary `ray.data.Dataset`.
+"""Ray Data: read and decode images on a cluster, into an ordinary `ray.data.Dataset`.
 
-`pip install "fastdecode[ray]"`. Nothing of PyTorch is needed where pictures are decoded.
+`pip install "fastdecode[ray]"`. Nothing of PyTorch is needed where images are decoded.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ except ModuleNotFoundError as error:
         "Install it with: pip install 'fastdecode[ray]'"
     ) from error
 
-from fastdecode.ray.decoding import decode_images
+from fastdecode.ray.decode import decode_images
 from fastdecode.ray.dropped import Dropped
-from fastdecode.ray.reading import read_images
+from fastdecode.ray.read import read_images
 
 __all__ = ["Dropped", "decode_images", "read_images"]

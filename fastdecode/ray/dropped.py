@@ -1,4 +1,4 @@
-"""`Dropped`: which pictures a job has left out, wherever on the cluster."""
+"""`Dropped`: which images a job has left out, wherever on the cluster."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _MOST = 10_000
 
 
 class Dropped:
-    """Counts the pictures that ``on_error="drop"`` leaves out, over the whole cluster.
+    """Counts the images that ``on_error="drop"`` leaves out, over the whole cluster.
 
-    Make one, give it to `read_images` or `decode_images`, consume the dataset, then ask it. A
-    picture counts once, however often Ray runs its task again, and however many epochs there are.
+    Make one, give it to `read_images` or `decode_images`, consume the dataset, then ask it. An
+    image counts once, however often Ray runs its task again, and however many epochs there are.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ class Dropped:
     Notes
     -----
     It is an actor without a CPU of its own, on the node of whoever makes it and on no other: nodes
-    of workers may come and go. A task tells it of its bad pictures before it hands on the rows
+    of workers may come and go. A task tells it of its bad images before it hands on the rows
     beside them: the count is complete when the dataset has been consumed.
 
     Examples
@@ -51,11 +51,11 @@ class Dropped:
         self._actor = log.options(num_cpus=0, scheduling_strategy=place).remote(most)
 
     def add(self, reasons: Mapping[str, str]) -> None:
-        """Note pictures by their path, and return when that is done."""
+        """Note images by their path, and return when that is done."""
         ray.get(self._actor.add.remote(dict(reasons)))
 
     def count(self) -> int:
-        """Return how many different pictures have been left out so far."""
+        """Return how many different images have been left out so far."""
         found: int = ray.get(self._actor.count.remote())
         return found
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 import pytest
 
-from fastdecode import batch_backends, registry
+from fastdecode import registry
 from fastdecode.adapters.base import Support
 from fastdecode.adapters.batch_base import BatchItem
 from fastdecode.api import decode, probe
-from fastdecode.batch_backends import Loaded
 from fastdecode.errors import BackendUnavailable, DecodeError, FastDecodeError
+from fastdecode.gpu import _backends
+from fastdecode.gpu._backends import Loaded
 from fastdecode.testing._images import KINDS, SIZES, encode, photo, picture
 from fastdecode.types import FORMATS, Box, Image
 
@@ -52,7 +53,7 @@ class _BatchDeclarationContract:
             pytest.fail(f"{self.name} is registered without a batch backend")
         index = torch.cuda.current_device() if self.device == "cuda" else None
         try:
-            return batch_backends.load(self.name, torch.device(self.device, index))
+            return _backends.load(self.name, torch.device(self.device, index))
         except BackendUnavailable as error:
             if not isinstance(error.__cause__, ImportError):  # of which it is one, if it says so
                 raise

@@ -27,7 +27,7 @@ from fastdecode.torch.image_list import ImageList
 from fastdecode.torch.loader import Loader
 from fastdecode.torch.mixin import DecodeMixin
 from fastdecode.torch.prefetcher import DevicePrefetcher
-from fastdecode.torch.shard_stream import ShardStream
+from fastdecode.torch.shards.stream import ShardStream
 from fastdecode.torch.store_dataset import StoreDataset
 from fastdecode.torch.threads import limit_threads
 from fastdecode.torch.transforms import EncodedTransform, Normalize

@@ -19,7 +19,7 @@ from fastdecode.torch.order import Item
 from fastdecode.torch.source import Source
 
 if TYPE_CHECKING:
-    from fastdecode.batch_backends import Loaded
+    from fastdecode.gpu._backends import Loaded
     from fastdecode.torch.read_ahead import Read
     from fastdecode.torch.transforms import Normalize
     from fastdecode.torch.way import Way

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, cast
 
 import torch
 
-from fastdecode import batch_backends
-from fastdecode.device.where import device_of
+from fastdecode.gpu import _backends
+from fastdecode.gpu._devices import device_of
+from fastdecode.torch._device_batches import DecodingTransfer
+from fastdecode.torch._transfer import PinningTransfer, Transfer, transfer_to
 from fastdecode.torch.assembly import Assembly, AtOnce
 from fastdecode.torch.collating import Ready
-from fastdecode.torch.decoding_transfer import DecodingTransfer
 from fastdecode.torch.epochs import Relay
 from fastdecode.torch.prefetcher import DevicePrefetcher
-from fastdecode.torch.transfer import PinningTransfer, Transfer, transfer_to
 
 if TYPE_CHECKING:
     from fastdecode.torch.way import Way
@@ -57,7 +57,7 @@ class Delivery:
         self._prefetcher: DevicePrefetcher | None = None
         if decoder is not None:
             place = device_of(device)
-            batch_backends.load(decoder, place)
+            _backends.load(decoder, place)
             inner = Transfer(place) if place.type == "cpu" else transfer_to(place, _DEPTH)
             self._prefetcher = _OwnPrefetcher(Relay(), DecodingTransfer(inner, 2 * _DEPTH))
         elif device.type != "cpu":
@@ -70,7 +70,7 @@ class Delivery:
         if way is None or self._decoder is None or self._prefetcher is None:
             return None
         # Asked for anew: what a library holds does not come along into a forked process.
-        return AtOnce(batch_backends.load(self._decoder, self._prefetcher.device), way)
+        return AtOnce(_backends.load(self._decoder, self._prefetcher.device), way)
 
     def begin(self, batches: Iterator[Ready | Assembly]) -> Iterator[Ready]:
         """Deliver the batches of an epoch, decoded; one that is under way ends."""

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+from fastdecode.torch._device_batches import EncodedBatch
 from fastdecode.torch.assembly import Assembly, Recipe, closed_error, stopped_early
 from fastdecode.torch.collating import Ready, handed_out
 from fastdecode.torch.crew import Crew
-from fastdecode.torch.encoded import EncodedBatch
 from fastdecode.torch.order import Item, Order
 from fastdecode.torch.position import Position
 from fastdecode.torch.read_ahead import ReadAhead

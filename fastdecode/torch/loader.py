@@ -15,10 +15,10 @@ from torch.utils.data import (
 )
 
 from fastdecode.arguments import is_int
-from fastdecode.device.where import named
+from fastdecode.gpu._devices import parse_device
+from fastdecode.torch._decoding import NormalizeOn, Plan, plan_of, settle
 from fastdecode.torch.assembly import Recipe
 from fastdecode.torch.collating import Ready
-from fastdecode.torch.decoding import NormalizeOn, Plan, plan_of, settle
 from fastdecode.torch.delivery import Delivery
 from fastdecode.torch.epochs import Epoch
 from fastdecode.torch.loader_arguments import (
@@ -199,7 +199,7 @@ class Loader:
         self.timeout = timeout or 0
         self.progress = progress
         self._take(options, seed)
-        self.device = named("cpu" if device is None else device)
+        self.device = parse_device("cpu" if device is None else device)
         self.decode = decode
         self.normalize_on: NormalizeOn = normalize_on
         self.skipped = 0

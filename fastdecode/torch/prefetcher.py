@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import atexit
+import copy
 import os
+import threading
 import warnings
 import weakref
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
 from fastdecode.arguments import is_int
-from fastdecode.device.where import named
-from fastdecode.torch.drawer import PATIENCE_S, Drawer, Drawn, closed_error, state_of
-from fastdecode.torch.transfer import Transfer, transfer_to
+from fastdecode.gpu._devices import parse_device
+from fastdecode.torch._transfer import Transfer, transfer_to
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 __all__ = ["DevicePrefetcher"]
+
+_PATIENCE_S = 5.0
+"""How long to wait for a loader that is busy with a batch when that batch is no longer wanted."""
 
 _READ = frozenset(
     (
@@ -98,13 +104,13 @@ class DevicePrefetcher:
     ) -> None:
         if not is_int(depth) or depth < 1:
             raise ValueError(f"depth must be a positive integer, not {depth!r}")
-        device = named(device)
+        device = parse_device(device)
         self.loader: Any = loader
         self.depth = int(depth)
         self._transfer = None if device.type == "cpu" else transfer_to(device, self.depth)
         self.device = device if self._transfer is None else self._transfer.device
         self._epoch: weakref.ref[_Epoch] | None = None
-        self._drawer: Drawer | None = None
+        self._thread: _PrefetchThread | None = None
         self._state: Any = None
         """The loader's state at the batch last handed out; None while the loader is not ahead."""
 
@@ -125,9 +131,9 @@ class DevicePrefetcher:
         if self._transfer is None:
             epoch = _PassThrough(batches)
         else:
-            self._state = state_of(self.loader)
-            self._drawer = Drawer(self.loader, batches, self._transfer, self.depth)
-            epoch = _Ahead(self, self._drawer, self._transfer)
+            self._state = _state_of(self.loader)
+            self._thread = _PrefetchThread(self.loader, batches, self._transfer, self.depth)
+            epoch = _Ahead(self, self._thread, self._transfer)
         self._epoch = weakref.ref(epoch)
         return epoch
 
@@ -178,8 +184,8 @@ class DevicePrefetcher:
         A loader that is busy with a batch is waited for, for 5 seconds at most: then there is a
         RuntimeWarning, and the thread ends once the loader returns.
         """
-        self._end(patience=PATIENCE_S)
-        if self._drawer is not None and self._drawer.is_alive():
+        self._end(patience=_PATIENCE_S)
+        if self._thread is not None and self._thread.is_alive():
             warnings.warn(
                 "the loader is still busy with a batch; its thread ends when that is done",
                 RuntimeWarning,
@@ -190,9 +196,9 @@ class DevicePrefetcher:
         epoch = None if self._epoch is None else self._epoch()
         if epoch is not None:
             epoch.close()
-        if self._drawer is not None:  # its consumer may be gone without it
-            self._drawer.stop()
-            self._drawer.join(patience)
+        if self._thread is not None:  # its consumer may be gone without it
+            self._thread.stop()
+            self._thread.join(patience)
 
     def __enter__(self) -> Self:
         return self
@@ -211,7 +217,7 @@ class _Epoch(Iterator[Any]):
         if self._ended:
             raise StopIteration
         if self._closed:
-            raise closed_error()
+            raise _closed_error()
         try:
             return self._next()
         except StopIteration:
@@ -237,55 +243,57 @@ class _PassThrough(_Epoch):
 
 
 class _Ahead(_Epoch):
-    """Batches that a thread has drawn, some of them already being copied.
+    """Batches that a thread has made, some of them already being copied.
 
-    What is drawn and what is being copied are `depth` together, because a permit to draw one more
+    What is made and what is being copied are `depth` together, because a permit to make one more
     is given when one is handed out.
     """
 
-    def __init__(self, prefetcher: DevicePrefetcher, drawer: Drawer, transfer: Transfer) -> None:
+    def __init__(
+        self, prefetcher: DevicePrefetcher, thread: _PrefetchThread, transfer: Transfer
+    ) -> None:
         self._prefetcher = prefetcher
-        self._drawer = drawer
+        self._thread = thread
         self._transfer = transfer
-        self._moving: deque[Drawn] = deque()
+        self._moving: deque[_Step] = deque()
         self._process = os.getpid()
 
     def _next(self) -> Any:
         if self._process != os.getpid():
             raise RuntimeError("this iterator belongs to the process that this one was forked from")
         # All that is there begins to be copied before the consumer gets on with its work.
-        while (drawn := self._drawer.take(wait=not self._moving)) is not None:
-            self._moving.append(self._begun(drawn))
-        drawn = self._moving.popleft()
-        self._drawer.permit()
-        if drawn.ended:
+        while (step := self._thread.take(wait=not self._moving)) is not None:
+            self._moving.append(self._begun(step))
+        step = self._moving.popleft()
+        self._thread.permit()
+        if step.ended:
             self.close()
-        if drawn.error is not None:
+        if step.error is not None:
             try:
-                raise drawn.error
+                raise step.error
             finally:
-                del drawn  # the error's traceback would hold it, and that the error
-        self._prefetcher._state = drawn.state
-        if drawn.ended:
-            self._drawer.join(PATIENCE_S)
+                del step  # the error's traceback would hold it, and that the error
+        self._prefetcher._state = step.state
+        if step.ended:
+            self._thread.join(_PATIENCE_S)
             raise StopIteration
-        return self._transfer.finish(drawn.batch)
+        return self._transfer.finish(step.batch)
 
-    def _begun(self, drawn: Drawn) -> Drawn:
+    def _begun(self, step: _Step) -> _Step:
         """Begin to copy a batch; an error of that is raised in its place, not before."""
-        if drawn.ended or drawn.error is not None:
-            return drawn
+        if step.ended or step.error is not None:
+            return step
         try:
-            return drawn._replace(batch=self._transfer.start(drawn.batch))
+            return step._replace(batch=self._transfer.start(step.batch))
         except Exception as error:
-            return Drawn(error=error)
+            return _Step(error=error)
 
     def close(self) -> None:
         """Let the thread end, and give up what is under way; without waiting for the loader."""
         if self._closed or self._process != os.getpid():
             return
         super().close()
-        self._drawer.stop()
+        self._thread.stop()
         given_up = [one.batch for one in self._moving if one.error is None and not one.ended]
         self._moving.clear()
         self._transfer.settle(given_up)
@@ -294,3 +302,132 @@ class _Ahead(_Epoch):
         # A consumer that left the loop early, or failed, does not say so.
         if hasattr(self, "_process"):
             self.close()
+
+
+class _Step(NamedTuple):
+    """What one step of the loader gave: a staged batch, or an error to be raised in its place.
+
+    `state` is the loader's, after this step; `ended` says that nothing more comes.
+    """
+
+    batch: Any = None
+    error: BaseException | None = None
+    state: Any = None
+    ended: bool = False
+
+
+class _PrefetchThread:
+    """Makes the loader's batches in a thread, one for each permit: so many ahead and no more.
+
+    It takes the loader's state after each batch, and closes the iterator at the end, if it can be
+    closed and is not the loader itself. It begins with `depth` permits.
+
+    It knows nothing of its consumer, which can therefore be garbage while a batch is being made.
+    Neither side polls, and a finalizer may put to both queues at any moment.
+    """
+
+    def __init__(self, loader: Any, batches: Iterator[Any], transfer: Transfer, depth: int) -> None:
+        self._loader = loader
+        self._transfer = transfer
+        self._permits: SimpleQueue[None] = SimpleQueue()
+        self._steps: SimpleQueue[_Step] = SimpleQueue()
+        self._stopped = False
+        self._thread = threading.Thread(
+            target=self._run, args=(batches,), name="fastdecode-prefetch", daemon=True
+        )
+        for _ in range(depth):
+            self.permit()
+        _running.add(self)
+        self._thread.start()
+
+    def permit(self) -> None:
+        """Allow one more batch to be made."""
+        self._permits.put(None)
+
+    def take(self, *, wait: bool) -> _Step | None:
+        """Return the next step; None if nothing is there and nobody wants to wait."""
+        try:
+            return self._steps.get(block=wait)
+        except Empty:
+            return None
+
+    def stop(self) -> None:
+        """Let the thread end after the batch under way. A consumer that waits gets an error."""
+        if self._stopped:
+            return
+        self._stopped = True
+        self.permit()
+        while self.take(wait=False) is not None:
+            pass  # batches hold memory
+        self._steps.put(_Step(error=_closed_error(), ended=True))
+
+    def join(self, patience: float | None) -> None:
+        """Wait for the thread to end, for so many seconds; None waits until it does."""
+        if self._thread is not threading.current_thread():
+            self._thread.join(patience)
+
+    def is_alive(self) -> bool:
+        """Whether the thread still runs."""
+        return self._thread.is_alive()
+
+    def _run(self, batches: Iterator[Any]) -> None:
+        try:
+            self._transfer.enter_thread()
+            while self._permitted() and self._step(batches):
+                pass
+        except BaseException as error:  # the consumer is who can do something about it
+            self._steps.put(_Step(error=error, ended=True))
+        finally:
+            if batches is not self._loader and hasattr(batches, "close"):
+                batches.close()
+
+    def _permitted(self) -> bool:
+        self._permits.get()
+        return not self._stopped
+
+    def _step(self, batches: Iterator[Any]) -> bool:
+        """Make one batch; apart, so that nothing of a batch is left while waiting."""
+        step = self._made(batches)
+        try:
+            if not self._stopped:
+                self._steps.put(step)
+            return not step.ended
+        finally:
+            del step  # an error's traceback leads here, and would be held by this in turn
+
+    def _made(self, batches: Iterator[Any]) -> _Step:
+        try:
+            try:
+                batch = next(batches)
+            except StopIteration:
+                return _Step(state=_state_of(self._loader), ended=True)
+            return _Step(self._transfer.stage(batch), state=_state_of(self._loader))
+        except BaseException as error:
+            return _Step(error=error, ended=not isinstance(error, Exception))
+
+
+def _state_of(loader: Any) -> Any:
+    """Copy the loader's state, if it has any: it may be a live object that goes on changing."""
+    return copy.deepcopy(loader.state_dict()) if hasattr(loader, "state_dict") else None
+
+
+def _closed_error() -> RuntimeError:
+    """Return what an iterator raises that was closed before its end."""
+    return RuntimeError(
+        "this iterator was closed, by close() or by a newer iterator of the same prefetcher"
+    )
+
+
+_running: weakref.WeakSet[_PrefetchThread] = weakref.WeakSet()
+
+
+def _stop_all() -> None:
+    """End the threads before the interpreter goes: a thread inside CUDA must not outlive it."""
+    left = list(_running)
+    for thread in left:
+        thread.stop()
+    for thread in left:
+        thread.join(_PATIENCE_S)
+
+
+atexit.register(_stop_all)

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import array
+import copy
+import dataclasses
+import inspect
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, MutableSequence, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 
-from fastdecode.device.where import device_of
 from fastdecode.errors import DeviceUnavailable
-from fastdecode.torch.nested import map_leaves, moved
+from fastdecode.gpu._devices import device_of
 
-__all__ = ["CudaTransfer", "PinningTransfer", "Transfer", "recorded", "transfer_to"]
+__all__ = [
+    "CudaTransfer",
+    "PinningTransfer",
+    "Transfer",
+    "map_leaves",
+    "moved",
+    "recorded",
+    "transfer_to",
+]
+
+# Sequences that hold no tensors, and may be long.
+_FLAT = (str, bytes, bytearray, memoryview, range, array.array)
 
 _cuda: Any = torch.cuda  # which is annotated only in part
 
@@ -21,12 +35,6 @@ _cuda: Any = torch.cuda  # which is annotated only in part
 class Transfer:
     """The four steps of a transfer, for any device: it is copied in the consumer's thread.
 
-    Parameters
-    ----------
-    device : torch.device
-
-    Notes
-    -----
     The copy is a plain, blocking ``to``: only for CUDA does PyTorch keep the memory that is copied
     from safe until an asynchronous copy has read it, and the loader may use it again at once.
     """
@@ -88,21 +96,14 @@ class _Moving(NamedTuple):
 class CudaTransfer(Transfer):
     """Pins in the background thread, and copies on a stream of its own.
 
-    Parameters
-    ----------
-    device : torch.device
-        With its index.
-    most : int
-        For how many batches whose copies may still run the host's memory is held.
+    The host's memory is held for `most` batches whose copies may still run.
 
-    Notes
-    -----
     The batch is allocated on the consumer's stream and copied on this one, ordered by events both
     ways. The copy waits for all that the consumer had asked for when its memory was allocated, so
     it cannot overwrite what a kernel still reads; the consumer's stream waits for the copy. Memory
-    that the consumer lets go returns to its own stream's pool, in the order of that stream, however
-    long it was kept: nothing needs ``record_stream``, whose late frees leave the peak to chance,
-    unless the consumer changes its stream between asking and getting.
+    that the consumer releases returns to its own stream's pool, in the order of that stream,
+    however long it was kept: nothing needs ``record_stream``, whose late frees leave the peak to
+    chance, unless the consumer changes its stream between asking and getting.
     """
 
     def __init__(self, device: torch.device, most: int) -> None:
@@ -129,7 +130,7 @@ class CudaTransfer(Transfer):
 
     def start(self, staged: _Staged) -> _Moving:
         """Allocate on the consumer's stream, and copy on this one."""
-        self._let_go()
+        self._release_copied()
         consumer = torch.cuda.current_stream(self.device)
         for device, ready in staged.made_on:
             torch.cuda.current_stream(device).wait_event(ready)
@@ -189,7 +190,7 @@ class CudaTransfer(Transfer):
             self._reading[0][0].synchronize()
             self._reading.popleft()
 
-    def _let_go(self) -> None:
+    def _release_copied(self) -> None:
         """Drop the host's memory of copies that are done; wait for the oldest if it is too much."""
         while self._reading:
             copied = self._reading[0][0]
@@ -232,21 +233,7 @@ def _dense(leaf: torch.Tensor) -> torch.Tensor:
 def transfer_to(device: torch.device, depth: int) -> Transfer:
     """Choose how batches get onto a device, after a look whether there is one.
 
-    Parameters
-    ----------
-    device : torch.device
-        ``"cuda"`` without an index is the current device.
-    depth : int
-        How many batches are ahead.
-
-    Returns
-    -------
-    Transfer
-
-    Raises
-    ------
-    DeviceUnavailable
-        If it cannot be used; the message says what is missing.
+    There are `depth` batches ahead. The message of a DeviceUnavailable says what is missing.
     """
     if device.type != "cuda":
         try:
@@ -256,3 +243,128 @@ def transfer_to(device: torch.device, depth: int) -> Transfer:
             raise DeviceUnavailable(f"device {str(device)!r} cannot be used: {reason}") from error
         return Transfer(device)
     return CudaTransfer(device_of(device), 2 * depth)
+
+
+def map_leaves(data: Any, method: str, change: Callable[[Any], Any]) -> Any:
+    """Rebuild a batch with every tensor in it replaced; all containers keep their types.
+
+    Parameters
+    ----------
+    data : object
+        A tensor, an object with a method of that name, or a mapping, sequence, named tuple or
+        dataclass instance of such, to any depth. Strings, bytes and everything else stay.
+    method : str
+        ``"pin_memory"`` or ``"to"``. An object that has it is handed to `change` as a whole,
+        although it may be a container as well, such as a PackedSequence.
+    change : callable
+        Gets each tensor and each such object, and returns what takes its place, which may be the
+        same object.
+
+    Returns
+    -------
+    object
+        Of the same structure. A container in which nothing was replaced is the very same object;
+        any other is a copy, so that the loader's own is left as it was.
+    """
+    # The order of the cases is that of PyTorch's `pin_memory`, which knows no dataclasses.
+    if isinstance(data, torch.Tensor) or _has(data, method):
+        return change(data)
+    if isinstance(data, _FLAT):
+        return data
+
+    def inner(item: Any) -> Any:
+        return map_leaves(item, method, change)
+
+    if isinstance(data, Mapping):
+        return _with_items(data, _replaced(data.items(), inner))
+    if isinstance(data, Sequence):
+        return _with_elements(data, _replaced(enumerate(data), inner))
+    if dataclasses.is_dataclass(data):
+        return _with_fields(data, _replaced(_fields(data), inner))
+    return data
+
+
+def moved(thing: Any, device: torch.device, *, non_blocking: bool) -> Any:
+    """Call the ``to`` of a tensor, or of an object that has one of its own.
+
+    `non_blocking` is passed on to tensors, and to methods that have a parameter of that name. What
+    changes in place, and returns None, is returned itself.
+    """
+    if not non_blocking:
+        result = thing.to(device)
+    elif isinstance(thing, torch.Tensor) or _takes(thing.to, "non_blocking"):
+        result = thing.to(device, non_blocking=True)
+    else:
+        result = thing.to(device)
+    return thing if result is None else result
+
+
+def _has(data: Any, method: str) -> bool:
+    return not isinstance(data, type) and callable(getattr(data, method, None))
+
+
+def _takes(function: Callable[..., Any], parameter: str) -> bool:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # of a compiled one that does not tell
+        return False
+    return any(one.name == parameter or one.kind is one.VAR_KEYWORD for one in parameters)
+
+
+def _replaced(items: Iterable[tuple[Any, Any]], change: Callable[[Any], Any]) -> dict[Any, Any]:
+    """Collect by key, index or field what is not the same object as before."""
+    found = {}
+    for key, value in items:
+        changed = change(value)
+        if changed is not value:
+            found[key] = changed
+    return found
+
+
+def _with_items(data: Mapping[Any, Any], replaced: dict[Any, Any]) -> Any:
+    if not replaced:
+        return data
+    if isinstance(data, MutableMapping):
+        clone = copy.copy(data)  # the type may hold more than its items
+        for key, value in replaced.items():
+            clone[key] = value
+        return clone
+    return _rebuilt(data, {key: replaced.get(key, value) for key, value in data.items()})
+
+
+def _with_elements(data: Sequence[Any], replaced: dict[int, Any]) -> Any:
+    if not replaced:
+        return data
+    if isinstance(data, MutableSequence):
+        clone = copy.copy(data)
+        for index, value in replaced.items():
+            clone[index] = value
+        return clone
+    elements = [replaced.get(index, value) for index, value in enumerate(data)]
+    if isinstance(data, tuple) and hasattr(data, "_make"):  # a named tuple
+        return data._make(elements)
+    return _rebuilt(data, elements)
+
+
+def _rebuilt(data: Any, contents: Any) -> Any:
+    """Make another of the same type; a type that cannot be made so becomes a plain dict or list."""
+    try:
+        return type(data)(contents)
+    except TypeError:
+        return contents
+
+
+def _fields(data: Any) -> list[tuple[str, Any]]:
+    names = [field.name for field in dataclasses.fields(data)]
+    return [(name, getattr(data, name)) for name in names if hasattr(data, name)]
+
+
+def _with_fields(data: Any, replaced: dict[str, Any]) -> Any:
+    if not replaced:
+        return data
+    # Neither `replace`, which runs the constructor again, nor plain assignment, which a frozen
+    # class refuses.
+    clone = copy.copy(data)
+    for name, value in replaced.items():
+        object.__setattr__(clone, name, value)
+    return clone

@@ -1,22 +1,32 @@
-"""`read_images`: from a folder, a list or a store to a dataset of pictures."""
+"""`read_images`: from a folder, a list or a store to a dataset of images."""
 
 from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
+import pyarrow as pa
 import ray
 
 from fastdecode.arguments import is_int
-from fastdecode.outages import ITEM_ERRORS
+from fastdecode.errors import FastDecodeError
+from fastdecode.outages import ITEM_ERRORS, is_the_items
 from fastdecode.plan import DEFAULT_MAX_PIXELS
-from fastdecode.ray.errors import is_the_pictures
-from fastdecode.ray.options import OnError, Options
-from fastdecode.ray.tables import label_type
-from fastdecode.ray.tasks import Read
+from fastdecode.ray._rows import (
+    OnError,
+    Options,
+    Portion,
+    image_column,
+    or_empty,
+    portions,
+    rows_at_once,
+)
 from fastdecode.stores import KINDS, open_store
 from fastdecode.stores._scan import can_be_read, matching
 from fastdecode.stores.base import Store
@@ -32,6 +42,9 @@ _BLOCK = 64 << 20
 """Bytes of pixels that a task makes, where their size is known: half of Ray's own limit."""
 
 _ROWS, _TASKS_PER_CORE = 256, 4
+
+_opened: dict[str, Store] = {}
+"""The store that this process has read last, by the reference to its description."""
 
 # Each task costs Ray some milliseconds before the first one runs.
 _FEW_TASKS, _MANY_PER_CORE, _MOST_TASKS = 1000, 20, 10_000
@@ -60,7 +73,7 @@ def read_images(
     override_num_blocks: int | None = None,
     ray_remote_args: Mapping[str, Any] | None = None,
 ) -> ray.data.Dataset:
-    """Read and decode pictures on a Ray cluster.
+    """Read and decode images on a Ray cluster.
 
     Parameters
     ----------
@@ -74,9 +87,9 @@ def read_images(
     reduce, min_size, region, mode, orient, max_pixels, backend
         As for `fastdecode.decode`; of modes ``"RGB"``, ``"L"`` and ``"RGBA"``. With `size`, the
         region is what is resized, a `reduce` other than 1 is used as it is, and ``min_size`` of
-        twice the size comes closer to resizing the full picture.
+        twice the size comes closer to resizing the full image.
     on_error : {"raise", "drop", "column"}
-        ``"raise"``: a picture that is damaged or missing ends the job. ``"drop"``: it is
+        ``"raise"``: an image that is damaged or missing ends the job. ``"drop"``: it is
         left out, and noted by `dropped`, else in the log. ``"column"``: there is a column
         ``error``, a text for a bad row, null for a good one; a bad row's image is black, or of
         shape (0, 0, 3) without `size`. What cannot be reached (permission, connection, time-out,
@@ -125,7 +138,7 @@ def read_images(
     them on as they are done.
 
     One core a task is the default because it fits on every node, and processes never wait for each
-    other's interpreter. More make fewer tasks at a time, and so less memory: useful for pictures of
+    other's interpreter. More make fewer tasks at a time, and so less memory: useful for images of
     tens of megapixels.
 
     Examples
@@ -168,7 +181,7 @@ def read_images(
 
 def _task(
     store: Store, options: Options, labels: bool | None, threads: int | None, *, paths: bool
-) -> Read:
+) -> _Read:
     """Decide what the tasks read of a store, and send it to where they find it."""
     first = _first_target(store)
     labelled = first is not None if labels is None else labels
@@ -178,7 +191,7 @@ def _task(
     if isinstance(store, Concatenated):
         store.compare_keys()  # or each process would, by reading the index of every shard
     # `put` starts Ray, if that has not been done.
-    return Read(ray.put(store), options, columns, label_type(first), threads)
+    return _Read(ray.put(store), options, columns, _label_type(first), threads)
 
 
 def _store_of(source: Any, options: dict[str, Any]) -> Store:
@@ -224,7 +237,7 @@ def _first_target(store: Store) -> Any:
         try:
             target = store.target(index)
         except ITEM_ERRORS as error:
-            if not is_the_pictures(error):
+            if not is_the_items(error):
                 raise
             continue
         if target is not None:
@@ -239,3 +252,142 @@ def _tasks(count: int, options: Options) -> int:
     wanted = max(-(-count // rows), min(count, cores * _TASKS_PER_CORE))
     most = min(max(_FEW_TASKS, cores * _MANY_PER_CORE), _MOST_TASKS)
     return max(1, min(wanted, most, count))
+
+
+class _Item(NamedTuple):
+    """An item of a store, as it was read."""
+
+    number: int
+    source: Any
+    path: str
+    label: Any
+
+
+class _Read:
+    """Reads and decodes items of a store: what each task does.
+
+    The store is a reference: it is sent to each node once, and opened once in each process.
+    `threads` is how many read while the images before are decoded; 0 reads when it is time.
+    """
+
+    def __init__(
+        self, store: Any, options: Options, columns: Sequence[str], labels: Any, threads: int
+    ) -> None:
+        self._store = store
+        self._options = options
+        self._columns = list(columns)
+        self._labels = labels
+        self._threads = threads
+
+    def __call__(self, batch: Any) -> Iterator[Any]:
+        """Yield tables of the items with the numbers in the column ``"id"``."""
+        made = self._tables(batch["id"].tolist())
+        yield from or_empty(made, lambda nothing: self._table(nothing, ()))
+
+    def _tables(self, indices: list[int]) -> Iterator[Any]:
+        for items in self._read(indices):
+            sources, names = [item.source for item in items], [item.path for item in items]
+            for portion in portions(sources, names, self._options):
+                if portion.kept:
+                    yield self._table(portion, items)
+
+    def _read(self, indices: list[int]) -> Iterator[list[_Item]]:
+        store, rows = _store(self._store), rows_at_once(self._options)
+        portions = [indices[at : at + rows] for at in range(0, len(indices), rows)]
+        if not self._threads:
+            for portion in portions:
+                read = (self._items(store, group) for group in _groups(store, portion))
+                yield _joined(portion, read)
+            return
+        with ThreadPoolExecutor(self._threads) as pool:
+            ahead: list[tuple[list[int], list[Any]]] = []
+            for portion in portions:
+                # Asking for all keys opens all shards: else their neighbours are not known yet.
+                list(pool.map(partial(_key, store), portion))
+                groups = _groups(store, portion)
+                begun = [pool.submit(self._items, store, group) for group in groups]
+                ahead.append((portion, begun))
+                if len(ahead) > 1:
+                    done, reads = ahead.pop(0)
+                    yield _joined(done, (each.result() for each in reads))
+            for done, reads in ahead:
+                yield _joined(done, (each.result() for each in reads))
+
+    def _items(self, store: Store, indices: list[int]) -> list[_Item]:
+        sources = store.read_group(indices)
+        return [self._item(store, *one) for one in zip(indices, sources, strict=True)]
+
+    def _item(self, store: Store, index: int, source: Any) -> _Item:
+        path, label = f"item {index}", None
+        try:
+            path = store.key(index)
+            if isinstance(source, Exception):
+                raise source
+            if "label" in self._columns:
+                label = store.target(index)
+        except (FastDecodeError, OSError) as error:
+            if not is_the_items(error):
+                raise
+            return _Item(index, error, path, None)
+        return _Item(index, source, source if isinstance(source, str) else path, label)
+
+    def _table(self, portion: Portion, items: Sequence[_Item]) -> Any:
+        columns = {"image": image_column(portion.images, self._options)}
+        if "label" in self._columns:
+            labels = [items[at].label for at in portion.kept]
+            columns["label"] = _label_column(labels, self._labels)
+        if "path" in self._columns:
+            columns["path"] = pa.array([items[at].path for at in portion.kept], pa.string())
+        if self._options.on_error == "column":
+            columns["error"] = pa.array(portion.errors, pa.string())
+        return pa.table(columns)
+
+
+def _key(store: Store, index: int) -> None:
+    """Let the store know an item's key; if it cannot, whoever reads the item is told."""
+    with suppress(FastDecodeError, OSError):
+        store.key(index)
+
+
+def _groups(store: Store, indices: list[int]) -> list[list[int]]:
+    """Part items into those that one request reads."""
+    try:
+        return store.groups(indices)
+    except ITEM_ERRORS:  # whoever reads such an item is told
+        return [[index] for index in indices]
+
+
+def _joined(indices: list[int], groups: Iterable[list[_Item]]) -> list[_Item]:
+    """Put items that were read in groups into their order."""
+    found = {item.number: item for group in groups for item in group}
+    return [found[index] for index in indices]
+
+
+def _store(reference: Any) -> Store:
+    """Return the store of a job, opened in this process."""
+    name = reference.hex()
+    if name not in _opened:
+        for other in list(_opened):
+            _opened.pop(other).close()
+        _opened[name] = ray.get(reference)
+    store = _opened[name]
+    store.reach()  # on a node without its drive every image would be missing
+    return store
+
+
+def _label_type(target: Any) -> Any:
+    """Choose the type of a label column by its first target; None, for lists, is for pyarrow."""
+    # A bool is an int to Python.
+    kinds = ((bool, pa.bool_()), (int, pa.int64()), (float, pa.float64()), (str, pa.string()))
+    return next((arrow for kind, arrow in kinds if isinstance(target, kind)), None)
+
+
+def _label_column(targets: Sequence[Any], kind: Any) -> Any:
+    """Make a label column; ValueError if a target is of another kind than the first of all."""
+    try:
+        return pa.array(targets, kind)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise ValueError(
+            f"the targets are of several kinds, and a column has one ({error}): "
+            "include_labels=False leaves them out"
+        ) from error

@@ -7,10 +7,11 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
-from fastdecode import batch_backends, registry
-from fastdecode.device.choice import Choice, choose
-from fastdecode.device.where import device_of
+from fastdecode import registry
 from fastdecode.errors import BackendUnavailable, UnknownBackend
+from fastdecode.gpu import _backends
+from fastdecode.gpu._devices import device_of
+from fastdecode.gpu._policy import DeviceChoice, choose
 from fastdecode.torch.source import Source
 from fastdecode.torch.transforms import Normalize
 from fastdecode.torch.way import Way
@@ -111,11 +112,11 @@ def settle(
     return Decoding(choice.batch, choice.why)
 
 
-def _named(device: torch.device, asked: str) -> Choice:
+def _named(device: torch.device, asked: str) -> DeviceChoice:
     """Choose whom the caller wants."""
     if asked == "gpu":
         return choose(device, "gpu")
-    able = batch_backends.names(device.type)
+    able = _backends.names(device.type)
     if asked in able:
         return choose(device, "auto", asked)
     if asked in registry.names():

@@ -2,31 +2,52 @@
 
 from __future__ import annotations
 
-import os
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
 from fastdecode.arguments import is_int
 from fastdecode.cores import usable_cores
+from fastdecode.errors import DecodeError, FastDecodeError
+from fastdecode.native import library
 from fastdecode.native.batch import Pool
+from fastdecode.outages import ITEM_ERRORS, is_the_items
+from fastdecode.torch.dataset import DecodeDataset
 from fastdecode.torch.dataset_options import DatasetOptions
-from fastdecode.torch.failures import SKIPPED, Failure
+from fastdecode.torch.draws import Draws
+from fastdecode.torch.failures import (
+    SKIPPED,
+    Failure,
+    failure_of,
+    naming,
+    others,
+    record,
+    several,
+)
+from fastdecode.torch.lane import LEFT, Lane
 from fastdecode.torch.loader_arguments import Threads
 from fastdecode.torch.order import world
-from fastdecode.torch.shard_deal import Consumer, Even
-from fastdecode.torch.shard_epochs import Epochs
-from fastdecode.torch.shard_look import agreed_classes, have_targets
-from fastdecode.torch.shard_pictures import TOGETHER, Pictures, decoded
-from fastdecode.torch.shard_place import Place, after_batches
-from fastdecode.torch.shard_plan import plan_of
-from fastdecode.torch.shard_share import Entry
+from fastdecode.torch.shards._assignment import (
+    Consumer,
+    Even,
+    Locations,
+    ShardSample,
+    agreed_classes,
+    assignment_of,
+    have_targets,
+)
+from fastdecode.torch.shards._state import Progress, StreamState, after_batches
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing_extensions import Self, Unpack
 
 __all__ = ["ShardStream"]
+
+_CHUNK = 32
+"""Samples that are decoded in one go."""
 
 
 class ShardStream(IterableDataset[Any]):
@@ -59,12 +80,12 @@ class ShardStream(IterableDataset[Any]):
         How many samples each of `shards` has. By default they are counted if `even` is given: that
         is fast where shards have indexes beside them, and else reads each once.
     has_targets : bool, optional
-        Without targets a sample is the picture alone. By default samples have one if any of the
+        Without targets a sample is the image alone. By default samples have one if any of the
         first 64 in one of the first 8 shards has: that is read when the stream is made.
     threads : int or "auto"
         That decode; ``"auto"``: one in a worker process, else one for each usable core.
     image, target : optional
-        Which files of a sample are the picture and the target: see `fastdecode.stores.tar`.
+        Which files of a sample are the image and the target: see `fastdecode.stores.tar`.
     storage_options : mapping, optional
         For the file system of URIs.
     **options
@@ -108,7 +129,7 @@ class ShardStream(IterableDataset[Any]):
 
     def __init__(
         self,
-        shards: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        shards: Locations,
         transform: Callable[..., Any] | None = None,
         target_transform: Callable[..., Any] | None = None,
         *,
@@ -129,7 +150,7 @@ class ShardStream(IterableDataset[Any]):
         if threads != "auto" and not (is_int(threads) and threads > 0):
             raise ValueError(f"threads must be 'auto' or an integer from 1, not {threads!r}")
         world(rank, world_size)
-        self._plan = plan_of(
+        self._assignment = assignment_of(
             shards,
             counts,
             shuffle=shuffle,
@@ -138,16 +159,16 @@ class ShardStream(IterableDataset[Any]):
             even=even,
             reading={"image": image, "target": target, "storage_options": storage_options},
         )
-        self.shards = self._plan.shards
-        self._pictures = Pictures(self.shards, transform, target_transform, **options)
+        self.shards = self._assignment.shards
+        self._images = _ShardImages(self.shards, transform, target_transform, **options)
         self.classes = agreed_classes(self.shards)
         if has_targets is None:
-            has_targets = have_targets(self.shards, self._plan.reading)
-        self._pictures.has_targets = has_targets
+            has_targets = have_targets(self.shards, self._assignment.reading)
+        self._images.has_targets = has_targets
         self._threads = threads
         self._ranks = rank, world_size
         self._world = 0, 1
-        self._epochs = Epochs()
+        self._progress = Progress()
 
     def __getstate__(self) -> dict[str, Any]:
         # A worker process that is not forked knows nothing of torch.distributed.
@@ -156,17 +177,17 @@ class ShardStream(IterableDataset[Any]):
     @property
     def counts(self) -> list[int] | None:
         """Samples of each shard, if they are counted."""
-        return self._plan.counts
+        return self._assignment.counts
 
     @property
     def errors(self) -> list[Failure]:
         """Damaged samples that this process has met."""
-        return self._pictures.errors
+        return self._images.errors
 
     @property
     def epoch(self) -> int:
         """The epoch that the next iterator gives."""
-        return self._epochs.epoch
+        return self._progress.epoch
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next iterators give this epoch.
@@ -177,36 +198,36 @@ class ShardStream(IterableDataset[Any]):
             From 0. If it is the one that `load_state_dict` brought back, what was given before is
             still left out.
         """
-        self._epochs.go_to(epoch)
+        self._progress.set_epoch(epoch)
 
     def __len__(self) -> int:
         """Count the samples that this rank gives in an epoch, where shards are counted."""
-        length = self._plan.length(*self._world_now())
+        length = self._assignment.rank_length(*self._world_now())
         if length is None:
             raise TypeError("nobody has counted these shards: give even= or counts=")
         return length
 
     def __iter__(self) -> Iterator[Any]:
         """Begin an epoch, or what is left of it after `load_state_dict`."""
-        place, number = self._epochs.begin()
-        return self._samples(place, number)
+        state, number = self._progress.begin()
+        return self._samples(state, number)
 
-    def _samples(self, place: Place, number: int) -> Iterator[Any]:
-        consumer = Consumer(*self._world_now(), number, place.workers)
-        share = self._plan.share(consumer, place.epoch, place.counts)
-        given = place.given.get(number, 0)
-        skip = given % TOGETHER  # so that the same samples are together as without a break
-        pictures = self._pictures.copy()  # for one iterator alone
-        entries = share.entries(given - skip)
+    def _samples(self, state: StreamState, number: int) -> Iterator[Any]:
+        consumer = Consumer(*self._world_now(), number, state.workers)
+        share = self._assignment.share(consumer, state.epoch, state.counts)
+        given = state.given.get(number, 0)
+        skip = given % _CHUNK  # so that the same samples are together as without a break
+        images = self._images.copy()  # for one iterator alone
+        samples = share.samples(given - skip)
 
-        def seed_of(entry: Entry) -> int:
-            return self._plan.sample_seed(entry, place.epoch)
+        def seed_of(sample: ShardSample) -> int:
+            return self._assignment.sample_seed(sample, state.epoch)
 
-        for sample in decoded(pictures, entries, seed_of, Pool(self._how_many()), skip):
+        for made in _decoded(images, samples, seed_of, Pool(self._how_many()), skip):
             given += 1
-            place.given[number] = given
-            if sample is not SKIPPED:
-                yield sample if pictures.has_targets else sample[0]
+            state.given[number] = given
+            if made is not SKIPPED:
+                yield made if images.has_targets else made[0]
 
     def _how_many(self) -> int:
         """Return how many threads are to decode."""
@@ -232,7 +253,7 @@ class ShardStream(IterableDataset[Any]):
         RuntimeError
             If worker processes read: they are ahead, and only `state_after` can tell.
         """
-        return self._epochs.now().state(self._plan.settings(*self._world_now()))
+        return self._progress.current().as_dict(self._assignment.settings(*self._world_now()))
 
     def state_after(self, batches: int, batch_size: int, workers: int = 0) -> dict[str, Any]:
         """Return where PyTorch's DataLoader over this stream stands, from what it has handed out.
@@ -260,11 +281,11 @@ class ShardStream(IterableDataset[Any]):
         It is exact as long as every worker has more: with `even` or `counts` until the epoch ends,
         without until the first worker is done. With ``on_error="skip"`` it is not.
         """
-        begun = self._epochs.begun(max(1, workers))
+        begun = self._progress.begun(max(1, workers))
         ranks = self._world_now()
-        most = self._plan.most(*ranks, begun.workers, begun.epoch)
-        place = after_batches(begun, batches, batch_size, most)
-        return place.state(self._plan.settings(*ranks))
+        most = self._assignment.worker_lengths(*ranks, begun.workers, begun.epoch)
+        state = after_batches(begun, batches, batch_size, most)
+        return state.as_dict(self._assignment.settings(*ranks))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Let the next iterators give exactly the samples that were left.
@@ -280,13 +301,128 @@ class ShardStream(IterableDataset[Any]):
         ValueError
             If the state is of a stream whose samples would be others.
         """
-        self._epochs.resume(Place.of_state(state, self._plan.settings(*self._world_now())))
+        settings = self._assignment.settings(*self._world_now())
+        self._progress.resume(StreamState.from_dict(state, settings))
 
     def __repr__(self) -> str:
-        plan = self._plan
-        counted = "" if plan.counts is None else f" with {sum(plan.counts)} samples"
+        assigned = self._assignment
+        counted = "" if assigned.counts is None else f" with {sum(assigned.counts)} samples"
         where = self.shards[0] if len(self.shards) == 1 else f"{self.shards[0]} and on"
         return (
-            f"ShardStream({len(self.shards)} shards{counted}: {where}; shuffle={plan.shuffle}, "
-            f"buffer={plan.buffer}, seed={plan.seed}, even={plan.even!r})"
+            f"ShardStream({len(self.shards)} shards{counted}: {where}; shuffle={assigned.shuffle}, "
+            f"buffer={assigned.buffer}, seed={assigned.seed}, even={assigned.even!r})"
         )
+
+
+class _ShardImages(DecodeDataset):
+    """A few samples out of shards, as a dataset; the shards are named in errors."""
+
+    def __init__(
+        self,
+        shards: Sequence[str],
+        transform: Callable[..., Any] | None,
+        target_transform: Callable[..., Any] | None,
+        **options: Unpack[DatasetOptions],
+    ) -> None:
+        super().__init__(transform, target_transform, **options)
+        self.shards = shards
+        self.samples: Sequence[ShardSample] = ()
+        self.errors = []
+
+    def copy(self) -> Self:
+        """Return one with the same options and the same list of errors, and samples of its own."""
+        return copy.copy(self)
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def read(self, index: int) -> tuple[Any, Any]:
+        """Return the bytes of a sample, and its target."""
+        sample = self.samples[index].sample
+        return sample.data, sample.target
+
+    def make(self, index: int, seed: int) -> Any:
+        """Make one sample, or what `on_error` puts in its place; all draws follow from `seed`."""
+        try:
+            return self.load(index, generator=_generator(seed))
+        except ITEM_ERRORS as error:
+            if not is_the_items(error):
+                raise
+            failure = self._noted(index, error)
+            if self.on_error == "raise":
+                raise
+            if self.on_error == "skip":
+                return SKIPPED
+            if callable(self.on_error):
+                return self._supplied(self.on_error(failure.index, error), None)
+            return self._another(index, seed, failure)
+
+    def _another(self, index: int, seed: int, failure: Failure) -> Any:
+        """Try the other samples that are here, each once, until one can be made."""
+        failed = [failure]
+        for other in others(index, range(len(self))):
+            try:
+                return self.load(other, generator=_generator(seed))
+            except ITEM_ERRORS as error:
+                if not is_the_items(error):
+                    raise
+                failed.append(self._noted(other, error))
+        raise DecodeError(
+            f"nothing can replace {failure.path}: {len(failed)} samples that were read together "
+            f"are damaged: {several(failed)}"
+        )
+
+    def _naming(self, error: Exception, index: int, source: object) -> None:  # noqa: ARG002
+        found = self.samples[index]
+        naming(error, found.position, f"{self.shards[found.shard]}, {found.sample.key}")
+
+    def _noted(self, index: int, error: Exception) -> Failure:
+        failure = failure_of(error, self.samples[index].position)
+        record(self.errors, failure, self.on_error)  # type: ignore[arg-type]
+        return failure
+
+
+def _decoded(
+    images: _ShardImages,
+    samples: Iterator[ShardSample],
+    seed_of: Callable[[ShardSample], int],
+    pool: Pool,
+    skip: int = 0,
+) -> Iterator[Any]:
+    """Decode samples, `_CHUNK` at a time: each an (image, target) or SKIPPED.
+
+    The first `skip` of them are only at hand, for others to be replaced by. `images` is for nobody
+    else meanwhile.
+    """
+    lane = Lane(images, DecodeDataset, pool) if library.lib is not None else None
+    for chunk in _chunks(samples):
+        images.samples = chunk
+        wanted = range(skip, len(chunk))
+        skip = 0
+        seeds = [seed_of(chunk[at]) for at in wanted]
+        made = [LEFT] * len(wanted)
+        if lane is not None and lane.fits:
+            made = lane.make(wanted, Draws(seeds))
+        for at, seed, sample in zip(wanted, seeds, made, strict=True):
+            yield images.make(at, seed) if sample is LEFT else sample
+
+
+def _chunks(samples: Iterator[ShardSample]) -> Iterator[list[ShardSample]]:
+    """Gather samples; those before a damaged place come before its error."""
+    chunk: list[ShardSample] = []
+    try:
+        for sample in samples:
+            chunk.append(sample)
+            if len(chunk) == _CHUNK:
+                yield chunk
+                chunk = []
+    except (FastDecodeError, OSError):
+        if chunk:
+            yield chunk
+        raise
+    if chunk:
+        yield chunk
+
+
+def _generator(seed: int) -> torch.Generator:
+    return torch.Generator("cpu").manual_seed(seed)

@@ -7,13 +7,13 @@ from typing import Any
 
 import torch
 
-from fastdecode import batch_backends, registry
-from fastdecode.device.identity import identify
-from fastdecode.device.measured import look_up
-from fastdecode.device.where import device_of
+from fastdecode import registry
 from fastdecode.errors import BackendUnavailable
+from fastdecode.gpu import _backends
+from fastdecode.gpu._devices import device_of, identify
+from fastdecode.gpu._policy import look_up
 
-__all__ = ["Inventory", "take"]
+__all__ = ["Inventory", "take_inventory"]
 
 _cuda: Any = torch.cuda  # which is annotated only in part
 
@@ -40,7 +40,7 @@ class Inventory:
     measured: dict[str, str]
 
 
-def take() -> Inventory:
+def take_inventory() -> Inventory:
     """Look what is here. This imports the libraries of all batch backends that are installed."""
     names = [name for name in registry.names() if registry.entry(name).batch]
     devices, problem = _devices()
@@ -71,12 +71,12 @@ def _devices() -> tuple[list[torch.device], str]:
 
 def _works_on(name: str, devices: list[torch.device]) -> tuple[list[str], str]:
     found, why = [], "no such device is here"
-    here = [device for device in devices if name in batch_backends.names(device.type)]
+    here = [device for device in devices if name in _backends.names(device.type)]
     # With a device that is not here: the first that is missing may be the library.
     elsewhere = [torch.device(kind, 0) for kind in registry.entry(name).devices.split()]
     for device in here or elsewhere:
         try:
-            batch_backends.load(name, device)
+            _backends.load(name, device)
         except BackendUnavailable as error:
             why = str(error).partition(f" does not decode on {str(device)!r}: ")[2] or str(error)
         else:

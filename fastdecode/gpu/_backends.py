@@ -23,14 +23,7 @@ __all__ = ["Loaded", "load", "names"]
 class Loaded:
     """A batch backend on a device.
 
-    Attributes
-    ----------
-    name : str
-    backend : BatchBackend
-    device : torch.device
-        Where it decodes.
-    lock : threading.Lock
-        Whoever calls it holds this: the decoders of these libraries are not safe in threads.
+    Whoever calls it holds `lock`: the decoders of these libraries are not safe in threads.
     """
 
     def __init__(self, name: str, backend: BatchBackend, device: torch.device) -> None:
@@ -57,21 +50,10 @@ def names(device_type: str) -> list[str]:
 
 
 def load(name: str, device: torch.device) -> Loaded:
-    """Return the one instance of a batch backend for a device in this process.
+    """Return the one instance of a batch backend for a device, with its index, in this process.
 
-    Parameters
-    ----------
-    name : str
-    device : torch.device
-        With its index for CUDA.
-
-    Raises
-    ------
-    UnknownBackend
-        If there is no such name.
-    BackendUnavailable
-        If it does not decode there, or its library is missing or broken; the message has the
-        reason and the install line.
+    It is an UnknownBackend if there is no such name, and a BackendUnavailable if it does not decode
+    there, or its library is missing or broken; the message has the reason and the install line.
     """
     registry.entry(name)  # UnknownBackend
     key = (registry.generation, name, str(device))
@@ -97,7 +79,7 @@ def _construct(name: str, device: torch.device) -> BatchBackend:
 
     target = registry.entry(name).batch
     if not target:
-        raise BackendUnavailable("it decodes one picture at a time, on the CPU")
+        raise BackendUnavailable("it decodes one image at a time, on the CPU")
     kind: Any = pkgutil.resolve_name(target) if isinstance(target, str) else target
     if not (isinstance(kind, type) and issubclass(kind, BatchBackend)):
         raise TypeError(f"{target!r} is not a fastdecode BatchBackend but {kind!r}")

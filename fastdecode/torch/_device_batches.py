@@ -1,9 +1,13 @@
-"""A batch whose pictures are read, and drawn for, by many threads, and then decoded all at once."""
+"""Batches that a device decodes: read and drawn for by many threads, then decoded all at once."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import os
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,12 +15,12 @@ import torch
 
 from fastdecode import formats
 from fastdecode.buffers import as_buffer
-from fastdecode.device.ask import ask, finish_with
-from fastdecode.device.resize import resized
-from fastdecode.device.routing import Request, request_of
+from fastdecode.gpu._batch import Request, decode_items, release, request_of
+from fastdecode.gpu._resize import resized
 from fastdecode.resizing import ResizePlan
+from fastdecode.torch._transfer import Transfer, recorded
 from fastdecode.torch.assembly import Assembly, AtOnce, Recipe, stopped_early
-from fastdecode.torch.collating import Ready, collate
+from fastdecode.torch.collating import Ready, collate, with_pictures
 from fastdecode.torch.crew import Crew
 from fastdecode.torch.failures import SKIPPED
 from fastdecode.torch.found import Found, finished
@@ -27,9 +31,12 @@ from fastdecode.types import Box, Buffer, Header
 if TYPE_CHECKING:
     from fastdecode.torch.read_ahead import Read
 
-__all__ = ["EncodedBatch"]
+__all__ = ["DecodingTransfer", "EncodedBatch"]
 
 _DECODED = object()
+_cuda: Any = torch.cuda  # which is annotated only in part
+_streams: dict[torch.device, torch.cuda.Stream] = {}
+_lock = threading.Lock()
 
 
 class _Asked(NamedTuple):
@@ -165,12 +172,12 @@ class EncodedBatch(Assembly):
         self._looked = True
         places = sorted(self._asked)
         items = [self._asked[at].request.item for at in places]
-        images = ask(self._how.loaded, items, "RGB", device)
+        images = decode_items(self._how.loaded, items, "RGB", device)
         made = {at: image for at, image in zip(places, images, strict=True) if image is not None}
         try:
             pictures = self._resized(made) if made else None
         finally:
-            finish_with(self._how.loaded, list(made.values()))
+            release(self._how.loaded, list(made.values()))
         self._make_others([at for at in places if at not in made])
         try:
             self._raise_first()
@@ -268,3 +275,134 @@ def _put(batch: torch.Tensor, rows: list[int], pictures: torch.Tensor) -> None:
     """Write some rows of a batch, in the order of the current stream."""
     index = _on_device(torch.tensor(rows, dtype=torch.int64, device="cpu"), batch.device)
     batch.index_copy_(0, index, pictures)
+
+
+class _Placeholder:
+    """Stands for the images in a batch that is copied without them."""
+
+
+_PLACEHOLDER = _Placeholder()
+
+
+class _Decoded(NamedTuple):
+    rest: Any
+    """The batch without its images, as the other transfer has it."""
+    images: torch.Tensor | None
+    ready: torch.cuda.Event | None
+    """When they are decoded; None where there are no streams."""
+
+
+class DecodingTransfer(Transfer):
+    """Decodes an `EncodedBatch` in the background, and copies what else is in a batch.
+
+    Another transfer copies everything but images. `most` batches of images are kept while the
+    consumer's copy of them may still run.
+
+    All decoding is done on one stream for each device, by one thread of this object at a time. What
+    is allocated meanwhile, the images included, belongs to that stream's pool, and is used again
+    in its order. The consumer's own stream waits until a batch is decoded, and copies it to
+    memory of its own: that is the consumer's, as any other tensor. The images are released when the
+    host has seen that this copy is done. So decoding never waits for the consumer's kernels, as it
+    would if the copy ran on the decoding stream; and nothing needs ``record_stream``.
+
+    Loaders of one process share that stream. PyTorch keeps what it has freed for the stream that it
+    was allocated on, and gives cuBLAS a workspace for each (32 MB on a H100) that it never takes
+    back: a stream for each loader would cost all that anew. What they are asked for at the same
+    time is done one after another; the decoder is called by one thread at a time in any case.
+    """
+
+    def __init__(self, inner: Transfer, most: int) -> None:
+        super().__init__(inner.device)
+        self._inner = inner
+        self._most = most
+        self._stream: torch.cuda.Stream | None = None
+        self._read: deque[tuple[Any, torch.Tensor]] = deque()
+
+    def enter_thread(self) -> None:
+        self._inner.enter_thread()
+        if self.device.type == "cuda" and self._stream is None:
+            self._stream = _stream_on(self.device)
+
+    def stage(self, batch: Any) -> Any:
+        """Decode; the rest is staged by the other transfer."""
+        if not isinstance(batch, EncodedBatch):
+            return self._inner.stage(batch)
+        with self._on_stream():
+            ready = batch.decoded(self.device)
+        event = None if self._stream is None else recorded(self._stream)
+        images: list[torch.Tensor] = []
+
+        def taken_out(found: torch.Tensor) -> _Placeholder:
+            images.append(found)
+            return _PLACEHOLDER
+
+        rest = ready.batch if ready.batch is None else with_pictures(ready.batch, taken_out)
+        staged = self._inner.stage(ready._replace(batch=rest))
+        return _Decoded(staged, images[0] if images else None, event)
+
+    def _on_stream(self) -> AbstractContextManager[Any]:
+        return nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
+
+    def start(self, staged: Any) -> Any:
+        if not isinstance(staged, _Decoded):
+            return self._inner.start(staged)
+        return staged._replace(rest=self._inner.start(staged.rest))
+
+    def finish(self, moving: Any) -> Any:
+        """Let the consumer's stream, as it is now, wait for the images, and copy them."""
+        if not isinstance(moving, _Decoded):
+            return self._inner.finish(moving)
+        ready: Ready = self._inner.finish(moving.rest)
+        images = moving.images
+        if images is None:
+            return ready
+        own = images if moving.ready is None else self._copied(images, moving.ready)
+        return ready._replace(batch=with_pictures(ready.batch, lambda _: own))
+
+    def _copied(self, images: torch.Tensor, ready: torch.cuda.Event) -> torch.Tensor:
+        self._release_copied()
+        consumer = torch.cuda.current_stream(self.device)
+        consumer.wait_event(ready)
+        with torch.inference_mode(mode=False), torch.no_grad():
+            own = torch.empty_like(images)
+            own.copy_(images)
+        self._read.append((recorded(consumer), images))
+        return own
+
+    def settle(self, given_up: Iterable[Any]) -> None:
+        """Wait for the copies. What is given up returns to the decoding stream's pool by itself."""
+        self._inner.settle(
+            [moving.rest if isinstance(moving, _Decoded) else moving for moving in given_up]
+        )
+        while self._read:
+            self._read[0][0].synchronize()
+            self._read.popleft()
+
+    def _release_copied(self) -> None:
+        """Drop images whose copies are done; wait for the oldest if they are too many."""
+        while self._read:
+            read = self._read[0][0]
+            if len(self._read) >= self._most:
+                read.synchronize()
+            elif not read.query():
+                break
+            self._read.popleft()
+
+
+def _stream_on(device: torch.device) -> torch.cuda.Stream:
+    """Return the stream of this process on which loaders decode on a device."""
+    with _lock:
+        if device not in _streams:
+            _streams[device] = _cuda.Stream(device)
+        return _streams[device]
+
+
+def _forget() -> None:
+    """Start over in a forked child: a lock may be held there by nobody, and streams are no good."""
+    global _lock
+    _lock = threading.Lock()
+    _streams.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

@@ -1,0 +1,180 @@
+"""`decode_images`: encoded images that some dataset has already as bytes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from fastdecode.errors import FastDecodeError
+from fastdecode.plan import DEFAULT_MAX_PIXELS
+from fastdecode.ray._rows import OnError, Options, Portion, image_column, or_empty, portions
+
+if TYPE_CHECKING:
+    import ray.data
+
+    from fastdecode.ray.dropped import Dropped
+    from fastdecode.types import Box, Mode, Reduce
+
+__all__ = ["decode_images"]
+
+
+def decode_images(
+    dataset: ray.data.Dataset,
+    column: str = "bytes",
+    *,
+    output: str = "image",
+    name: str | None = None,
+    keep_bytes: bool = False,
+    size: int | tuple[int, int] | None = None,
+    reduce: Reduce = 1,
+    min_size: int | tuple[int, int] | None = None,
+    region: Box | None = None,
+    mode: Mode = "RGB",
+    orient: bool = False,
+    max_pixels: int | None = DEFAULT_MAX_PIXELS,
+    backend: str | None = None,
+    on_error: OnError = "raise",
+    dropped: Dropped | None = None,
+    num_cpus: int = 1,
+    batch_size: int | None = None,
+    concurrency: int | None = None,
+    ray_remote_args: Mapping[str, Any] | None = None,
+) -> ray.data.Dataset:
+    """Decode a column of encoded images, of Parquet files or of any other source.
+
+    Parameters
+    ----------
+    dataset : ray.data.Dataset
+    column : str
+        Of bytes. A null is a damaged image.
+    output : str
+        Column for the images.
+    name : str, optional
+        Column that errors, and `dropped`, call a row by; else it is by a digest of its bytes, and
+        equal ones are counted once.
+    keep_bytes : bool
+        Leave `column` in.
+    batch_size : int, optional
+        Rows that a task takes at once; by default a whole block.
+    size, reduce, min_size, region, mode, orient, max_pixels, backend, on_error, dropped, num_cpus
+        As for `read_images`.
+    concurrency, ray_remote_args
+        Likewise.
+
+    Returns
+    -------
+    ray.data.Dataset
+        With the columns of the one given, but `column`; and `output`, last.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is wrong. A column that is not there, or holds no bytes, shows when the
+        dataset is consumed.
+
+    Examples
+    --------
+    >>> rows = ray.data.read_parquet("s3://bucket/table")  # doctest: +SKIP
+    >>> dataset = decode_images(rows, "jpeg", size=224, name="url")  # doctest: +SKIP
+    """
+    options = Options.checked(
+        size,
+        num_cpus,
+        reduce=reduce,
+        min_size=min_size,
+        region=region,
+        mode=mode,
+        orient=orient,
+        max_pixels=max_pixels,
+        backend=backend,
+        on_error=on_error,
+        dropped=dropped,
+    )
+    if output == column and keep_bytes:
+        raise ValueError("output must be another column than that of the bytes, which are kept")
+    return dataset.map_batches(
+        _Decode(column, name, output, keep_bytes, options),
+        batch_size=batch_size,
+        batch_format="pyarrow",
+        zero_copy_batch=True,
+        num_cpus=options.threads,
+        concurrency=concurrency,
+        **(ray_remote_args or {}),
+    )
+
+
+class _Decode:
+    """Decodes a column of encoded bytes: what each task does."""
+
+    def __init__(
+        self, column: str, name: str | None, output: str, keep: bool, options: Options
+    ) -> None:
+        self._column, self._name, self._output = column, name, output
+        self._keep = keep
+        self._options = options
+
+    def __call__(self, table: Any) -> Iterator[Any]:
+        """Yield tables of the rows of one."""
+        sources = [_encoded(value) for value in _column(table, self._column)]
+        names = self._names(table, sources)
+        made = (
+            self._table(portion, table)
+            for portion in portions(sources, names, self._options)
+            if portion.kept
+        )
+        yield from or_empty(made, lambda nothing: self._table(nothing, table))
+
+    def _names(self, table: Any, sources: Sequence[Any]) -> Sequence[str]:
+        if self._name is not None:
+            return [str(name) for name in _column(table, self._name).to_pylist()]
+        return _Digests(sources)
+
+    def _table(self, portion: Portion, table: Any) -> Any:
+        kept = portion.kept
+        whole = len(kept) == portion.stop - portion.start
+        rows = table.slice(portion.start, len(kept)) if whole else table.take(kept)
+        if not self._keep:
+            rows = rows.drop_columns([self._column])
+        columns = {self._output: image_column(portion.images, self._options)}
+        if self._options.on_error == "column":
+            columns["error"] = pa.array(portion.errors, pa.string())
+        for name, column in columns.items():
+            if name in rows.column_names:
+                rows = rows.drop_columns([name])
+            rows = rows.append_column(name, column)
+        return rows
+
+
+class _Digests(Sequence[str]):
+    """Names for bytes that have none, made when they are asked for."""
+
+    def __init__(self, sources: Sequence[Any]) -> None:
+        self._sources = sources
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+    def __getitem__(self, at: Any) -> Any:
+        if isinstance(at, slice):
+            return _Digests(self._sources[at])
+        source = self._sources[at]
+        given = b"" if isinstance(source, Exception) else source
+        return f"image {hashlib.blake2b(given, digest_size=8).hexdigest()}"
+
+
+def _column(table: Any, name: str) -> Any:
+    if name not in table.column_names:
+        raise ValueError(f"there is no column {name!r}, only {', '.join(table.column_names)}")
+    return table.column(name)
+
+
+def _encoded(value: Any) -> Any:
+    """Return an Arrow value as encoded bytes, without a copy."""
+    if not value.is_valid:
+        return FastDecodeError("there is nothing in the row")
+    if not hasattr(value, "as_buffer"):
+        raise TypeError(f"the column must hold bytes, not {value.type}")
+    return memoryview(value.as_buffer())
