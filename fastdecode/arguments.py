@@ -9,7 +9,7 @@ from typing import cast
 import numpy as np
 
 from fastdecode import orientation
-from fastdecode.errors import ImageTooLarge
+from fastdecode.errors import ImageTooLarge, advised
 from fastdecode.types import MODES, REDUCES, Box, Buffer, Header, Image, Mode, Reduce
 
 __all__ = [
@@ -73,11 +73,11 @@ def reduce_for(
 
 def too_large(header: Header, max_pixels: int) -> ImageTooLarge:
     """Say what the header promises, what is allowed, and the way out."""
-    return ImageTooLarge(
+    error = ImageTooLarge(
         f"the {header.format} header promises {header.width} x {header.height} = "
-        f"{header.width * header.height:,} pixels, over max_pixels={max_pixels:,}; if the file can "
-        "be trusted, pass a larger max_pixels, or None"
+        f"{header.width * header.height:,} pixels, over max_pixels={max_pixels:,}"
     )
+    return advised(error, "; if the file can be trusted, pass a larger max_pixels, or None")
 
 
 def check_options(

@@ -62,7 +62,7 @@ _LAYERS = (
     ("stores",),
     ("torch", "packing", "ray"),
     ("calibration",),
-    ("bench", "calibrate_command", "doctor_command", "__main__"),
+    ("bench", "_calibrate_command", "_info_command", "cli", "__main__"),
 )
 
 
