@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fastdecode import outfile
+from fastdecode import _files
+from fastdecode._system import device_ranking_path, ranking_path
 from fastdecode.bench import files, report
 from fastdecode.bench.files import naming
 from fastdecode.bench.on_device import place_of
@@ -17,7 +18,6 @@ from fastdecode.bench.tables import paragraph, progress, width
 from fastdecode.calibration import calibrate
 from fastdecode.calibration.measure import BATCHES, DEVICE_S, FULL_S, QUICK_S
 from fastdecode.errors import FastDecodeError, visible
-from fastdecode.installation import device_ranking_path, ranking_path
 from fastdecode.terminal import INTERRUPTED, Parser, counts, seconds
 from fastdecode.types import CONTEXTS
 
@@ -71,7 +71,7 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
         place = None if options.no_save else options.to or _usual_place(options.device)
         if place:
             with naming(place):
-                outfile.check(place, parents=True)
+                _files.check_writable(place, parents=True)
         found, text = _for_decode(options) if options.device is None else _for_device(options)
         # Before anything is printed, because the reader may be gone.
         problem = _keep(found, place) if found and place else ""

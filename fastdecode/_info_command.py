@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import fastdecode
 from fastdecode import preference, ranking, selection
+from fastdecode._system import ranking_path, usable_cores
 from fastdecode.bench.tables import Column, Table, paragraph, plain
-from fastdecode.cores import usable_cores
 from fastdecode.errors import FastDecodeError, visible
-from fastdecode.installation import ranking_path
 from fastdecode.terminal import Parser
 from fastdecode.types import FORMATS, BackendInfo, Format, Header
 

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from fastdecode import engine, formats, orientation
+from fastdecode._files import read_regular
 from fastdecode.arguments import (
     check_options,
     check_out,
@@ -15,7 +16,6 @@ from fastdecode.arguments import (
 )
 from fastdecode.buffers import as_buffer
 from fastdecode.errors import FastDecodeError
-from fastdecode.files import read_regular
 from fastdecode.outages import tried_again
 from fastdecode.selection import Want
 from fastdecode.types import MODES, REDUCES

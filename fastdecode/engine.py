@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fastdecode import completeness, jpeg_stream, orientation, pixels, scratch, selection
+from fastdecode._stats import count_failure, count_fallback
 from fastdecode.adapters.base import CodecWarning
 from fastdecode.completeness import Final
 from fastdecode.errors import DecodeError, FastDecodeError, ImageTooLarge
 from fastdecode.resample import box_reduce
-from fastdecode.statistics import count_failure, count_fallback
 
 if TYPE_CHECKING:
     from fastdecode.selection import Choice, Want

@@ -11,15 +11,16 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from fastdecode.cores import cpu_model, usable_cores  # noqa: E402 - these need torch
-from fastdecode.device.identity import Identity, driver_version, identify  # noqa: E402
-from fastdecode.device.measured import look_up, measured  # noqa: E402
-from fastdecode.device.ranking import DeviceCell, DeviceRanking, Speed  # noqa: E402
-from fastdecode.installation import (  # noqa: E402
+from fastdecode._system import (  # noqa: E402 - these need torch  # noqa: E402
+    cpu_model,
     device_libraries,
     device_ranking_path,
     ranking_path,
+    usable_cores,
 )
+from fastdecode.device.identity import Identity, driver_version, identify  # noqa: E402
+from fastdecode.device.measured import look_up, measured  # noqa: E402
+from fastdecode.device.ranking import DeviceCell, DeviceRanking, Speed  # noqa: E402
 
 HOST = torch.device("cpu")
 MEDIUM = DeviceCell("jpeg", "medium", 64)

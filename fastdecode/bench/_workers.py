@@ -1,4 +1,4 @@
-"""What runs in the processes that measure; `fastdecode.child.Child` makes one of these in each."""
+"""What runs in the processes that measure; `fastdecode._process.Child` makes one in each."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fastdecode import decode, selection, stats
+from fastdecode._process import ChildDied
 from fastdecode.bench.result import AUTOMATIC
-from fastdecode.child import ChildDied
 from fastdecode.errors import FastDecodeError, without_advice
 
 if TYPE_CHECKING:

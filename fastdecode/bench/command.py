@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import fastdecode
-from fastdecode import outfile, preference, selection
+from fastdecode import _files, preference, selection
+from fastdecode._system import ranking_path
 from fastdecode.bench import files, html, on_device, report, summary
 from fastdecode.bench import run as measuring
 from fastdecode.bench.files import naming
@@ -22,7 +23,6 @@ from fastdecode.bench.run import Plan, counts_up_to_cores
 from fastdecode.bench.tables import progress
 from fastdecode.bench.text import count
 from fastdecode.errors import StoreError, UnknownBackend
-from fastdecode.installation import ranking_path
 from fastdecode.terminal import INTERRUPTED, Parser, counts, positive, seconds
 from fastdecode.types import OUTPUTS, REDUCES
 
@@ -332,7 +332,7 @@ def _check_arguments(parser: Parser, options: argparse.Namespace) -> None:
             continue
         try:
             with naming(path):
-                outfile.check(path)
+                _files.check_writable(path)
         except OSError as error:
             parser.error(str(error))
 
@@ -348,7 +348,7 @@ def _check_saving(parser: Parser, options: argparse.Namespace) -> None:
             parser.error(f"--save keeps what decode() goes by: not with {flag}")
     try:
         with naming(ranking_path()):
-            outfile.check(ranking_path(), parents=True)
+            _files.check_writable(ranking_path(), parents=True)
     except OSError as error:
         parser.error(str(error))
 
@@ -408,10 +408,10 @@ def _keep(parser: Parser, options: argparse.Namespace, result: Result) -> None:
     try:
         if options.json not in (None, "-"):
             with naming(options.json):
-                outfile.write(options.json, to_json(result))
+                _files.write_text(options.json, to_json(result))
         if options.html:
             with naming(options.html):
-                outfile.write(options.html, html.page(result))
+                _files.write_text(options.html, html.page(result))
         if options.save and result.interrupted:
             print("The ranking is not saved: it would be of half a run.", file=sys.stderr)
         elif options.save:

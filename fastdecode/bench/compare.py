@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fastdecode._files import read_regular
 from fastdecode.bench.result import Spread, from_json
 from fastdecode.bench.tables import Column, Table, paragraph, show
 from fastdecode.bench.text import (
@@ -19,7 +20,6 @@ from fastdecode.bench.text import (
     setting,
     visible,
 )
-from fastdecode.files import read_regular
 from fastdecode.terminal import Parser
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from itertools import accumulate
 from pathlib import Path
 
 from fastdecode import probe
+from fastdecode._files import open_regular, read_regular
 from fastdecode.bench import result
 from fastdecode.calibration.samples import FOLDER
 from fastdecode.errors import DecodeError, StoreError, UnsupportedFormat, without_advice
-from fastdecode.files import open_regular, read_regular
 from fastdecode.stores import Store, kind_of, open_store
 from fastdecode.stores._scan import can_be_read
 from fastdecode.stores.folder import EXTENSIONS

@@ -13,12 +13,12 @@ import torch
 import torch.profiler
 
 from fastdecode import batch_backends, registry
+from fastdecode._stats import stats
 from fastdecode.batch import decode_batch
 from fastdecode.calibration.timing import no_garbage_collection
 from fastdecode.device.ranking import CPU
 from fastdecode.device.where import device_of
 from fastdecode.errors import FastDecodeError, StoreError
-from fastdecode.statistics import stats
 
 if TYPE_CHECKING:
     from fastdecode.types import Buffer, Format

@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from fastdecode import registry
+from fastdecode._process import Child
 from fastdecode.api import decode
 from fastdecode.calibration.timing import drain, no_garbage_collection
-from fastdecode.child import Child
 from fastdecode.errors import BackendUnavailable, FastDecodeError
 from fastdecode.outputs import converter
 

@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 import torch
 
+from fastdecode._stats import count_fallback
 from fastdecode.adapters.batch_base import BatchItem, is_of_the_device
 from fastdecode.batch_backends import Loaded
 from fastdecode.device.doubt import doubtful
-from fastdecode.statistics import count_fallback
 
 __all__ = ["ask", "finish_with"]
 

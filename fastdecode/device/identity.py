@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from fastdecode.cores import cpu_model
+from fastdecode._system import cpu_model
 
 __all__ = ["Identity", "driver_version", "identify"]
 

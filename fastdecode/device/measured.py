@@ -7,11 +7,10 @@ import threading
 import warnings
 from typing import TYPE_CHECKING
 
-from fastdecode.context import speaks_for_all
+from fastdecode._system import device_ranking_path, ranking_is_named, speaks_for_all
 from fastdecode.device import ranking
 from fastdecode.device.identity import identify
 from fastdecode.device.ranking import DeviceRanking
-from fastdecode.installation import device_ranking_path, ranking_is_named
 
 if TYPE_CHECKING:
     import torch

@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from fastdecode import outfile
-from fastdecode.cores import cpu_model, usable_cores
+from fastdecode import _files
+from fastdecode._system import cpu_model, device_libraries, device_ranking_path, usable_cores
 from fastdecode.device.identity import Identity
-from fastdecode.installation import device_libraries, device_ranking_path
 from fastdecode.types import FORMATS, SIZE_CLASSES
 
 if TYPE_CHECKING:
@@ -180,8 +179,8 @@ class DeviceRanking:
         """
         global generation
         target = device_ranking_path(self.device.name) if path is None else Path(path)
-        outfile.check(target, parents=True)
-        outfile.write(target, self._to_json())
+        _files.check_writable(target, parents=True)
+        _files.write_text(target, self._to_json())
         generation += 1
         return target
 
@@ -202,7 +201,7 @@ class DeviceRanking:
         ValueError
             If it is damaged, or another user's.
         """
-        return outfile.read(path, cls._from_json, _DAMAGED, own=own)
+        return _files.read_text(path, cls._from_json, _DAMAGED, own=own)
 
     def _to_json(self) -> str:
         cells = [

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import torch
 
 from fastdecode import batch_backends
+from fastdecode._stats import count_fallback
 from fastdecode.arrays import decode_arrays, in_threads, named
 from fastdecode.device.ask import ask, finish_with
 from fastdecode.device.choice import CPU, Decode, choose
@@ -17,7 +18,6 @@ from fastdecode.device.reading import Read, read
 from fastdecode.device.routing import Request, request_of
 from fastdecode.device.where import device_of
 from fastdecode.outages import is_the_items
-from fastdecode.statistics import count_fallback
 
 if TYPE_CHECKING:
     from fastdecode.batch_backends import Loaded

@@ -11,8 +11,8 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fastdecode import outfile
-from fastdecode.cores import usable_cores
+from fastdecode import _files
+from fastdecode._system import usable_cores
 from fastdecode.errors import FastDecodeError, StoreError
 from fastdecode.outages import ITEM_ERRORS
 from fastdecode.packing._check import FAILING, Finding, Limits, Status, survey
@@ -75,7 +75,7 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
     begun = time.monotonic()
     try:
         if options.csv:
-            outfile.check(options.csv)
+            _files.check_writable(options.csv)
         with warnings.catch_warnings():  # Pillow's, which would come between the lines
             warnings.simplefilter("ignore")
             seen = _looked(options)
@@ -117,7 +117,7 @@ def _looked(options: argparse.Namespace) -> _Seen:
                 raise
             seen.ended = f"{reason(error)} (after {seen.total:,} of {len(store):,} images)"
     if options.csv:
-        outfile.write(options.csv, csv_text(rows))
+        _files.write_text(options.csv, csv_text(rows))
     return seen
 
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fastdecode._files import NotRegular, read_regular
 from fastdecode.errors import advised
-from fastdecode.files import NotRegular, read_regular
 from fastdecode.outages import holds_anything, of_the_whole, told_if_vanished, tried_again
 from fastdecode.stores._index import Index, IndexBuilder
 from fastdecode.stores._items import Keys, plain, relative

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 import h5py
 import numpy as np
 
+from fastdecode._files import reopened
 from fastdecode.errors import StoreError, advised
-from fastdecode.files import reopened
 from fastdecode.outages import is_the_items
 from fastdecode.stores._index import Index, IndexBuilder
 from fastdecode.stores._items import fingerprint

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from torch.utils.data import get_worker_info
 
 from fastdecode import api, preference
+from fastdecode._system import context
 from fastdecode.arguments import check_options, reduce_for
-from fastdecode.context import context
 from fastdecode.errors import BackendUnavailable, UnknownBackend
 from fastdecode.geometry import Geometry
 from fastdecode.outputs import converter

@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+from fastdecode._files import open_regular
 from fastdecode.errors import StoreError, advised
-from fastdecode.files import open_regular
 from fastdecode.outages import ITEM_ERRORS, of_the_whole
 from fastdecode.stores._index import Index, IndexBuilder, header_of
 from fastdecode.stores._items import relative
