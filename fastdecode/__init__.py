@@ -11,11 +11,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fastdecode._arguments import reduce_for
     from fastdecode._stats import Stats, stats
     from fastdecode.adapters.base import Backend, Support
     from fastdecode.adapters.batch_base import BatchBackend, BatchItem
     from fastdecode.api import DEFAULT_MAX_PIXELS, decode, decode_file, probe
-    from fastdecode.arguments import reduce_for
     from fastdecode.batch import decode_batch
     from fastdecode.calibration import calibrate
     from fastdecode.errors import (
@@ -63,7 +63,7 @@ _HOMES = {
     "decode_batch": "batch",
     "decode_file": "api",
     "probe": "api",
-    "reduce_for": "arguments",
+    "reduce_for": "_arguments",
     "register": "registry",
     "stats": "_stats",
     "use": "preference",

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from fastdecode import engine, formats, orientation
-from fastdecode._files import read_regular
-from fastdecode.arguments import (
+from fastdecode import _engine, _pixels, formats
+from fastdecode._arguments import (
     check_options,
     check_out,
     reduce_for,
     too_large,
     window_of,
 )
-from fastdecode.buffers import as_buffer
+from fastdecode._buffers import as_buffer
+from fastdecode._files import read_regular
 from fastdecode.errors import FastDecodeError
 from fastdecode.outages import tried_again
 from fastdecode.selection import Want
@@ -134,8 +134,8 @@ def decode(
     window = None if region is None else window_of(region, header, reduce, applied)
     if out is not None:
         check_out(out, data, header, mode, reduce, window, applied)
-    return engine.run(
-        engine.Request(
+    return _engine.run(
+        _engine.Request(
             data,
             header,
             tuple.__new__(Want, (mode, reduce, strict, True, window is not None)),
@@ -185,11 +185,11 @@ def decode_part(
         raise too_large(header, DEFAULT_MAX_PIXELS)
     applied = header.orientation if orient else 1
     if window is not None and applied != 1:
-        width, height = orientation.seen_size(header.width, header.height, applied)
-        window = orientation.stored_box(window, -(-width // reduce), -(-height // reduce), applied)
+        width, height = _pixels.seen_size(header.width, header.height, applied)
+        window = _pixels.stored_box(window, -(-width // reduce), -(-height // reduce), applied)
     want = Want("RGB", reduce, strict=False, complete=True, part=window is not None)
-    return engine.run(
-        engine.Request(data, header, want, window, applied, None, backend, borrow=True)
+    return _engine.run(
+        _engine.Request(data, header, want, window, applied, None, backend, borrow=True)
     )
 
 

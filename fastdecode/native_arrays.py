@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fastdecode import formats, selection
+from fastdecode._arguments import check_out, reduce_for, window_of
+from fastdecode._buffers import as_buffer
 from fastdecode.api import DEFAULT_MAX_PIXELS, read_file
-from fastdecode.arguments import check_out, reduce_for, window_of
-from fastdecode.buffers import as_buffer
 from fastdecode.errors import FastDecodeError
 from fastdecode.native import library
 from fastdecode.native.batch import Items

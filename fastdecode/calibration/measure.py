@@ -11,9 +11,9 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING, Any, overload
 
 from fastdecode import registry, selection
+from fastdecode._arguments import is_int
 from fastdecode._process import Child, ChildDied
 from fastdecode._system import cpu_model, libraries, usable_cores
-from fastdecode.arguments import is_int
 from fastdecode.calibration.race import Contest, run
 from fastdecode.calibration.samples import Sample, built_in, common, grouped
 from fastdecode.calibration.timing import Budget

@@ -13,8 +13,8 @@ from PIL import Image as PillowImage
 
 import fastdecode
 from fastdecode import formats
+from fastdecode._buffers import as_buffer
 from fastdecode.api import read_file
-from fastdecode.buffers import as_buffer
 from fastdecode.errors import FastDecodeError
 from fastdecode.ranking import size_class
 

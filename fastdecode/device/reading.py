@@ -6,8 +6,8 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fastdecode import formats
+from fastdecode._buffers import as_buffer
 from fastdecode.api import read_file
-from fastdecode.buffers import as_buffer
 from fastdecode.errors import FastDecodeError
 
 if TYPE_CHECKING:

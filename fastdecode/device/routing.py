@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fastdecode import formats, jpeg_stream
+from fastdecode._arguments import reduce_for, window_of
+from fastdecode._buffers import as_buffer
 from fastdecode.adapters.batch_base import BatchBackend, BatchItem
 from fastdecode.api import DEFAULT_MAX_PIXELS
-from fastdecode.arguments import reduce_for, window_of
-from fastdecode.buffers import as_buffer
 from fastdecode.errors import FastDecodeError
 
 if TYPE_CHECKING:

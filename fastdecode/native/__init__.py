@@ -65,7 +65,7 @@ def reindex(jpeg: Any, *, max_pixels: int | None = 178_956_970) -> bytes:
     >>> from fastdecode.native import reindex
     >>> again = reindex(data)  # doctest: +SKIP
     """
-    from fastdecode.buffers import as_buffer
+    from fastdecode._buffers import as_buffer
     from fastdecode.native import library
 
     given = as_buffer(jpeg, paths="reindex() takes the bytes of a JPEG, not a path: {path!r}")

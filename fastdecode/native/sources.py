@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any, TypeAlias
 
-from fastdecode.buffers import as_buffer
+from fastdecode._buffers import as_buffer
 from fastdecode.native import library
 
 __all__ = ["addresses", "as_source"]

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from fastdecode._arguments import check_options, is_int
 from fastdecode.api import DEFAULT_MAX_PIXELS
-from fastdecode.arguments import check_options, is_int
 
 if TYPE_CHECKING:
     from fastdecode.ray.dropped import Dropped

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 import ray
 
+from fastdecode._arguments import is_int
 from fastdecode.api import DEFAULT_MAX_PIXELS
-from fastdecode.arguments import is_int
 from fastdecode.outages import ITEM_ERRORS
 from fastdecode.ray.errors import is_the_pictures
 from fastdecode.ray.options import OnError, Options

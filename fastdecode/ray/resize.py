@@ -19,14 +19,14 @@ import numpy as np
 from PIL import Image as PillowImage
 
 from fastdecode import formats
+from fastdecode._arguments import reduce_for
+from fastdecode._pixels import seen_size
 from fastdecode.api import decode, read_file
-from fastdecode.arguments import reduce_for
 from fastdecode.errors import BackendUnavailable, FastDecodeError, UnknownBackend
 from fastdecode.geometry import Geometry
 from fastdecode.native import library, single
 from fastdecode.native.batch import Items
 from fastdecode.native.pool import Pool
-from fastdecode.orientation import seen_size
 from fastdecode.preference import preferred
 from fastdecode.ray.errors import is_the_pictures, with_path
 from fastdecode.selection import disabled

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fastdecode import formats
+from fastdecode._arguments import reduce_for, window_of
+from fastdecode._pixels import seen_size
 from fastdecode.api import read_file
-from fastdecode.arguments import reduce_for, window_of
 from fastdecode.batch import decode_batch
 from fastdecode.errors import FastDecodeError
-from fastdecode.orientation import seen_size
 from fastdecode.ray.errors import is_the_pictures, reason_of, with_path
 from fastdecode.ray.resize import Resizer
 

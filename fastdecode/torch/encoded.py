@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from fastdecode import formats
-from fastdecode.buffers import as_buffer
+from fastdecode._buffers import as_buffer
 from fastdecode.device.ask import ask, finish_with
 from fastdecode.device.resize import resized
 from fastdecode.device.routing import Request, request_of

@@ -14,7 +14,7 @@ from torch.utils.data import (
     default_collate,
 )
 
-from fastdecode.arguments import is_int
+from fastdecode._arguments import is_int
 from fastdecode.device.where import named
 from fastdecode.torch.assembly import Recipe
 from fastdecode.torch.collating import Ready

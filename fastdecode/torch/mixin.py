@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from torch.utils.data import get_worker_info
 
 from fastdecode import api, preference
+from fastdecode._arguments import check_options, reduce_for
+from fastdecode._pixels import converter
 from fastdecode._system import context
-from fastdecode.arguments import check_options, reduce_for
 from fastdecode.errors import BackendUnavailable, UnknownBackend
 from fastdecode.geometry import Geometry
-from fastdecode.outputs import converter
 from fastdecode.preference import Preference, load_named
 from fastdecode.torch.chosen import Settings, choose
 from fastdecode.torch.threads import limit_threads

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from fastdecode.arguments import is_int
+from fastdecode._arguments import is_int
 from fastdecode.device.where import named
 from fastdecode.torch.drawer import PATIENCE_S, Drawer, Drawn, closed_error, state_of
 from fastdecode.torch.transfer import Transfer, transfer_to

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fastdecode.arguments import is_int
+from fastdecode._arguments import is_int
 
 __all__ = ["Place", "after_batches"]
 

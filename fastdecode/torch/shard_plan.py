@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from fastdecode.arguments import is_int
+from fastdecode._arguments import is_int
 from fastdecode.errors import StoreError
 from fastdecode.stores import open_store
 from fastdecode.stores.locations import manifest_of, shard_locations

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import IterableDataset, get_worker_info
 
+from fastdecode._arguments import is_int
 from fastdecode._system import usable_cores
-from fastdecode.arguments import is_int
 from fastdecode.native.pool import Pool
 from fastdecode.torch.dataset_options import DatasetOptions
 from fastdecode.torch.failures import SKIPPED, Failure

@@ -11,10 +11,10 @@ import torch
 from PIL import Image as PillowImage
 
 from fastdecode import formats
+from fastdecode._buffers import as_buffer
+from fastdecode._pixels import seen_size
 from fastdecode.api import decode_part
-from fastdecode.buffers import as_buffer
 from fastdecode.geometry import Geometry
-from fastdecode.orientation import seen_size
 from fastdecode.torch.transforms import direct
 from fastdecode.torch.transforms.normalize import Normalize
 from fastdecode.torch.transforms.resample import Interpolation, resample

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from fastdecode.arguments import is_int
+from fastdecode._arguments import is_int
 from fastdecode.torch.transforms import seeded
 from fastdecode.torch.transforms.base import Crop, Plan, Quality, is_number
 from fastdecode.torch.transforms.boxes import (

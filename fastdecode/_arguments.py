@@ -8,7 +8,7 @@ from typing import cast
 
 import numpy as np
 
-from fastdecode import orientation
+from fastdecode import _pixels
 from fastdecode.errors import ImageTooLarge, advised
 from fastdecode.types import MODES, REDUCES, Box, Buffer, Header, Image, Mode, Reduce
 
@@ -61,7 +61,7 @@ def reduce_for(
         raise TypeError(f"header must be what probe() returns, not {type(header).__name__}")
     sides = check_sides(min_size)
     applied = header.orientation if orient else 1
-    width, height = orientation.seen_size(header.width, header.height, applied)
+    width, height = _pixels.seen_size(header.width, header.height, applied)
     box = (0, 0, width, height) if region is None else _checked_region(region, width, height)
     factors: tuple[Reduce, ...] = (8, 4, 2)
     for reduce in factors:
@@ -169,9 +169,9 @@ def _reduced(box: Box, reduce: int) -> Box:
 
 def window_of(region: Box, header: Header, reduce: int, applied: int) -> Box:
     """Turn a region of the full picture as seen into pixels of the reduced stored one."""
-    width, height = orientation.seen_size(header.width, header.height, applied)
+    width, height = _pixels.seen_size(header.width, header.height, applied)
     box = _reduced(_checked_region(region, width, height), reduce)
-    return orientation.stored_box(box, -(-width // reduce), -(-height // reduce), applied)
+    return _pixels.stored_box(box, -(-width // reduce), -(-height // reduce), applied)
 
 
 def check_out(
@@ -194,7 +194,7 @@ def check_out(
     if mode == "native":
         return  # only the file knows its shape and type: `deliver` checks
     left, top, right, bottom = window or _reduced((0, 0, header.width, header.height), reduce)
-    width, height = orientation.seen_size(right - left, bottom - top, applied)
+    width, height = _pixels.seen_size(right - left, bottom - top, applied)
     shape = (height, width) if mode == "L" else (height, width, 3 if mode == "RGB" else 4)
     if out.shape != shape or out.dtype != np.uint8:
         raise ValueError(
