@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdecode import completeness, jpeg_stream, selection
+from fastdecode import completeness, selection
+from fastdecode._headers import jpeg_stream
 from fastdecode._pixels import apply_orientation, box_reduce, convert, crop, deliver
 from fastdecode._stats import count_failure, count_fallback
 from fastdecode.adapters.base import CodecWarning

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from fastdecode import _engine, _pixels, formats
+from fastdecode import _engine, _headers, _pixels
 from fastdecode._arguments import (
     check_options,
     check_out,
@@ -125,7 +125,7 @@ def decode(
     ):
         check_options(mode, reduce, min_size, region, max_pixels, backend)
         reduce = int(reduce)  # type: ignore[assignment]  # of NumPy
-    header = formats.probe(data)
+    header = _headers.probe(data)
     if max_pixels is not None and header.width * header.height > max_pixels:
         raise too_large(header, max_pixels)
     applied = header.orientation if orient else 1
@@ -250,4 +250,4 @@ def probe(data: Data) -> Header:
     UnsupportedFormat
         This is not an image that fastdecode or Pillow knows.
     """
-    return formats.probe(data if type(data) is bytes else as_buffer(data))
+    return _headers.probe(data if type(data) is bytes else as_buffer(data))

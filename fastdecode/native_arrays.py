@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fastdecode import formats, selection
+from fastdecode import _headers, selection
 from fastdecode._arguments import check_out, reduce_for, window_of
 from fastdecode._buffers import as_buffer
 from fastdecode.api import DEFAULT_MAX_PIXELS, read_file
@@ -127,7 +127,7 @@ class Arrays:
         mode, reduce = options.get("mode", "RGB"), options.get("reduce", 1)
         region, most = options.get("region"), options.get("max_pixels", DEFAULT_MAX_PIXELS)
         try:
-            header = formats.probe(data)
+            header = _headers.probe(data)
             if most is not None and header.width * header.height > most:
                 return None
             if options.get("min_size") is not None:

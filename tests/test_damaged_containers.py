@@ -15,8 +15,8 @@ from encoded import box, heif, ispe, with_orientation
 from PIL import Image
 
 from fastdecode import DecodeError, FastDecodeError, UnsupportedFormat, decode
+from fastdecode._headers import isobmff, tiff
 from fastdecode.cli import main
-from fastdecode.headers import isobmff, tiff
 from fastdecode.testing import encode, picture
 
 SHORT, LONG, ASCII = 3, 4, 2

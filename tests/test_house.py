@@ -30,10 +30,8 @@ _LIBRARIES = {
 _LAYERS = (
     ("errors", "types"),
     ("outages",),
-    ("headers", "_buffers"),
+    ("_headers", "_buffers"),
     (
-        "formats",
-        "jpeg_stream",
         "completeness",
         "_stats",
         "_files",

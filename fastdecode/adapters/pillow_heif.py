@@ -8,9 +8,9 @@ import numpy as np
 import pillow_heif
 
 from fastdecode import _pixels
+from fastdecode._headers import isobmff
 from fastdecode.adapters.base import Backend, Support
 from fastdecode.errors import DecodeError
-from fastdecode.headers import isobmff
 from fastdecode.types import Box, Buffer, Header, Image, Mode, PixelLayout, Reduce
 
 __all__ = ["PillowHeif"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fastdecode import formats
+from fastdecode import _headers
 from fastdecode._buffers import as_buffer
 from fastdecode.api import read_file
 from fastdecode.errors import FastDecodeError
@@ -64,6 +64,6 @@ def read(item: Any) -> Read:
     except (OSError, TypeError, ValueError):
         return Read(item)
     try:
-        return Read(item, data, formats.probe(data))
+        return Read(item, data, _headers.probe(data))
     except (FastDecodeError, ValueError):
         return Read(item, data)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fastdecode import formats, jpeg_stream
+from fastdecode import _headers
 from fastdecode._arguments import reduce_for, window_of
 from fastdecode._buffers import as_buffer
+from fastdecode._headers import jpeg_stream
 from fastdecode.adapters.batch_base import BatchBackend, BatchItem
 from fastdecode.api import DEFAULT_MAX_PIXELS
 from fastdecode.errors import FastDecodeError
@@ -76,7 +77,7 @@ def request_of(
     try:
         whole = as_buffer(data)
         if header is None:
-            header = formats.probe(whole)
+            header = _headers.probe(whole)
         support = _support_for(backend, whole, header, mode)
         if support is None or not _plain(header, options):
             return None

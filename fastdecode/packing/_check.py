@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from fastdecode import jpeg_stream
+from fastdecode._headers import jpeg_stream
 from fastdecode.api import decode, probe
 from fastdecode.errors import DecodeError, FastDecodeError, UnsupportedFormat
 from fastdecode.outages import ITEM_ERRORS, is_the_items

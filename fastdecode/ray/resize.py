@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 from PIL import Image as PillowImage
 
-from fastdecode import formats
+from fastdecode import _headers
 from fastdecode._arguments import reduce_for
 from fastdecode._pixels import seen_size
 from fastdecode.api import decode, read_file
@@ -168,7 +168,7 @@ class Resizer:
         try:
             data = read_file(source) if isinstance(source, str) else source
             asked = options.decoding() | {"min_size": None}
-            header = formats.probe(data)
+            header = _headers.probe(data)
             if header.format != "jpeg":
                 asked["reduce"] = 1
             elif options.reduce == 1:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fastdecode import formats
+from fastdecode import _headers
 from fastdecode._arguments import reduce_for, window_of
 from fastdecode._pixels import seen_size
 from fastdecode.api import read_file
@@ -151,7 +151,7 @@ class _AsTheyAre:
         options = self._options
         try:
             data = read_file(source) if isinstance(source, str) else source
-            header = formats.probe(data)
+            header = _headers.probe(data)
         except (FastDecodeError, OSError) as error:
             if not is_the_pictures(error):
                 raise

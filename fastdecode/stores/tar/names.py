@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
+from fastdecode._headers import sniff
 from fastdecode.errors import StoreError, advised
-from fastdecode.formats import sniff
 from fastdecode.stores._items import check_key, from_json, relative
 from fastdecode.stores.tar.format import Member, Source, members
 from fastdecode.types import Buffer

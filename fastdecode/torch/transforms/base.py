@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import torch
 from PIL import Image as PillowImage
 
-from fastdecode import formats
+from fastdecode import _headers
 from fastdecode._buffers import as_buffer
 from fastdecode._pixels import seen_size
 from fastdecode.api import decode_part
@@ -264,9 +264,9 @@ class Crop(EncodedTransform):
             out = self._checked(out, plan, sides[0])
             if direct.write(data, self.numbers(plan, *sides), self.normalize, out):
                 return out, geometry_of(plan)
-            header = formats.probe(data)
+            header = _headers.probe(data)
         else:
-            header = formats.probe(data)
+            header = _headers.probe(data)
             sides = _seen_size(header, orient=orient)
             plan = self.plan(*sides, generator)
             out = self._checked(out, plan, sides[0])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
-from fastdecode import formats
+from fastdecode import _headers
 from fastdecode.api import DEFAULT_MAX_PIXELS
 from fastdecode.errors import BackendUnavailable, UnknownBackend
 from fastdecode.native import library, single
@@ -75,7 +75,7 @@ def fits(header: Any) -> Any:
 
 def upright(data: Buffer) -> bool:
     """Whether a JPEG's Exif data leaves it as it is stored."""
-    return formats.probe(data).orientation == 1
+    return _headers.probe(data).orientation == 1
 
 
 def sides(data: Buffer, backend: str | None, *, orient: bool) -> tuple[int, int] | None:
