@@ -43,7 +43,7 @@ from record import record
 from reference import photos_in
 from typing_extensions import Self
 
-from fastdecode.cores import usable_cores
+from fastdecode._system import usable_cores
 from fastdecode.native import library
 
 _AIM = 0.05

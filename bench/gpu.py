@@ -47,7 +47,7 @@ from pipeline import linked
 from record import RESULTS
 from reference import photos_in
 
-from fastdecode.cores import usable_cores
+from fastdecode._system import usable_cores
 from fastdecode.gpu._devices import device_of
 
 _MERCY_S = 60

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from gpu_clock import Clock
 
-from fastdecode import outfile
+from fastdecode import _files
 from fastdecode.bench.result import machine
 
 _T = TypeVar("_T")
@@ -95,7 +95,7 @@ class Keeper:
         if self.path is not None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             content = {**self._content, "result": self._parts}
-            outfile.write(self.path, json.dumps(content, indent=1) + "\n")
+            _files.write_text(self.path, json.dumps(content, indent=1) + "\n")
 
 
 def versions(names: Sequence[str]) -> dict[str, str]:

@@ -17,7 +17,7 @@ import torch
 from gpu_clock import Clock
 from gpu_race import middle, ratio
 
-from fastdecode import formats
+from fastdecode import _headers
 from fastdecode.gpu import _backends
 from fastdecode.gpu._backends import Loaded
 from fastdecode.gpu._batch import Request, decode_items, release, request_of
@@ -65,7 +65,7 @@ def _requests(loaded: Loaded, files: Sequence[bytes], *, windows: bool) -> list[
     """Ask for the middle of each that the batch backend declares."""
     requests = []
     for data in files:
-        header = formats.probe(data)
+        header = _headers.probe(data)
         x, y = header.width // 4, header.height // 4
         region = {"region": (x, y, header.width - x, header.height - y)}
         request = request_of(data, loaded.backend, region, windows=windows)

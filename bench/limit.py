@@ -44,7 +44,7 @@ from pipeline_peers import OwnLoader, Setup
 from record import record
 from reference import photos_in
 
-from fastdecode.cores import usable_cores
+from fastdecode._system import usable_cores
 from fastdecode.native import library
 
 _LANES = {

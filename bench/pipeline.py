@@ -69,7 +69,7 @@ from reference import evaluation, photos_in, pixels
 from typing_extensions import Self
 
 import fastdecode
-from fastdecode.child import Child
+from fastdecode._process import Child
 
 PEERS: dict[str, type[Peer]] = {
     "loader": OwnLoader,

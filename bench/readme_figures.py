@@ -74,7 +74,7 @@ def photo_figures(result: Result) -> str:
         f"{' '.join(result.answer)}\n\n"
         f"Pixels: {'they differ for ' + ', '.join(wrong) if wrong else 'the same from all'}, where "
         "the decoder reduces by itself. "
-        f"Measured {result.measured[:10]} by `python -m fastdecode.bench`, {here.cpu}, "
+        f"Measured {result.measured[:10]} by `fastdecode bench`, {here.cpu}, "
         f"{here.cores} cores, {here.system}, {here.python}, NumPy {here.numpy}, load before "
         f"{here.load}. {versions}. All figures: `bench/results/photos.json`."
     )

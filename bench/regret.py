@@ -34,10 +34,10 @@ from PIL import Image
 from record import record
 
 from fastdecode import Ranking, calibrate, probe
+from fastdecode._process import Child
+from fastdecode._system import usable_cores
 from fastdecode.calibration.measure import QUICK_S
 from fastdecode.calibration.samples import Sample
-from fastdecode.child import Child
-from fastdecode.cores import usable_cores
 from fastdecode.ranking import DEFAULT, known_order, size_class
 from fastdecode.registry import BUILTIN
 from fastdecode.testing import encode

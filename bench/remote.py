@@ -34,7 +34,7 @@ from record import record
 from reference import photos_in
 from torch.utils.data import DataLoader
 
-from fastdecode.cores import usable_cores
+from fastdecode._system import usable_cores
 from fastdecode.stores import Store, create_store, open_store
 from fastdecode.torch import Loader, ShardStream, StoreDataset
 from fastdecode.torch.transforms import RandomResizedCropFlipNormalize

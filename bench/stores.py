@@ -34,7 +34,7 @@ from typing import Any
 from record import record
 from reference import photos_in
 
-from fastdecode.cores import usable_cores
+from fastdecode._system import usable_cores
 from fastdecode.stores import Store, create_store, open_store
 from fastdecode.stores.tar import stream_tar
 from fastdecode.torch import Loader, StoreDataset

@@ -11,6 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fastdecode._stats import Stats, stats
     from fastdecode.adapters.base import Backend, Support
     from fastdecode.adapters.batch_base import BatchBackend, BatchItem
     from fastdecode.api import decode, decode_file, probe
@@ -27,11 +28,10 @@ if TYPE_CHECKING:
         UnsupportedFormat,
     )
     from fastdecode.geometry import Geometry
-    from fastdecode.plan import reduce_for
+    from fastdecode.plan import DEFAULT_MAX_PIXELS, reduce_for
     from fastdecode.preference import use
     from fastdecode.ranking import Ranking
     from fastdecode.registry import backends, register
-    from fastdecode.statistics import Stats, stats
     from fastdecode.types import BackendInfo, Header
 
 __version__ = "0.1.0"
@@ -52,7 +52,7 @@ _HOMES = {
     "Header": "types",
     "ImageTooLarge": "errors",
     "Ranking": "ranking",
-    "Stats": "statistics",
+    "Stats": "_stats",
     "StoreError": "errors",
     "Support": "adapters.base",
     "UnknownBackend": "errors",
@@ -65,7 +65,7 @@ _HOMES = {
     "probe": "api",
     "reduce_for": "plan",
     "register": "registry",
-    "stats": "statistics",
+    "stats": "_stats",
     "use": "preference",
 }
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from fastdecode import engine, formats, orientation
-from fastdecode.arguments import check_options, check_out
-from fastdecode.buffers import as_buffer
+from fastdecode import _engine, _headers, _pixels
+from fastdecode._arguments import check_options, check_out
+from fastdecode._buffers import as_buffer
+from fastdecode._files import read_regular
 from fastdecode.errors import FastDecodeError
-from fastdecode.files import read_regular
 from fastdecode.outages import tried_again
 from fastdecode.plan import DEFAULT_MAX_PIXELS, plan_decode
 from fastdecode.selection import Want
@@ -117,15 +117,15 @@ def decode(
     ):
         check_options(mode, reduce, min_size, region, max_pixels, backend)
         reduce = int(reduce)  # type: ignore[assignment]  # of NumPy
-    header = formats.probe(data)
+    header = _headers.probe(data)
     plan = plan_decode(
         header, reduce, min_size=min_size, region=region, orient=orient, max_pixels=max_pixels
     )
     reduce, window, applied = plan
     if out is not None:
         check_out(out, data, mode, plan.shape(header))
-    return engine.run(
-        engine.Request(
+    return _engine.run(
+        _engine.Request(
             data,
             header,
             tuple.__new__(Want, (mode, reduce, strict, True, window is not None)),
@@ -173,11 +173,11 @@ def decode_part(
     """
     applied = plan_decode(header, orient=orient).orientation
     if window is not None and applied != 1:
-        width, height = orientation.seen_size(header.width, header.height, applied)
-        window = orientation.stored_box(window, -(-width // reduce), -(-height // reduce), applied)
+        width, height = _pixels.seen_size(header.width, header.height, applied)
+        window = _pixels.stored_box(window, -(-width // reduce), -(-height // reduce), applied)
     want = Want("RGB", reduce, strict=False, complete=True, part=window is not None)
-    return engine.run(
-        engine.Request(data, header, want, window, applied, None, backend, borrow=True)
+    return _engine.run(
+        _engine.Request(data, header, want, window, applied, None, backend, borrow=True)
     )
 
 
@@ -238,4 +238,4 @@ def probe(data: Data) -> Header:
     UnsupportedFormat
         This is not an image that fastdecode or Pillow knows.
     """
-    return formats.probe(data if type(data) is bytes else as_buffer(data))
+    return _headers.probe(data if type(data) is bytes else as_buffer(data))

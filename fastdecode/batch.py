@@ -7,10 +7,10 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from fastdecode._arguments import check_disjoint, check_options, check_sides, is_int
+from fastdecode._system import usable_cores
 from fastdecode.api import decode as _decode
-from fastdecode.arguments import check_disjoint, check_options, check_sides, is_int
 from fastdecode.arrays import decode_arrays
-from fastdecode.cores import usable_cores
 from fastdecode.errors import BackendUnavailable
 from fastdecode.preference import load_named
 

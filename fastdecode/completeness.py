@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fastdecode import jpeg_stream
+from fastdecode._headers import jpeg_stream
 from fastdecode.errors import DecodeError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ __all__ = [
     "verify",
 ]
 
-# Modules under `fastdecode.headers` that say what is missing.
+# Modules under `fastdecode._headers` that say what is missing.
 _MODULES: dict[Format, str] = {
     "tiff": "tiff",
     "avif": "isobmff",
@@ -80,7 +80,7 @@ def check_container(data: Buffer, header: Header) -> None:
         return
     try:
         # `probe` has imported it already; a JPEG needs none of them.
-        words: str = importlib.import_module(f"fastdecode.headers.{module}").missing(data)
+        words: str = importlib.import_module(f"fastdecode._headers.{module}").missing(data)
     except (IndexError, OverflowError, struct.error):
         words = f"what it says of its own parts is cut short ({len(data)} bytes)"
     if words:

@@ -18,6 +18,7 @@ A wrong argument (a path instead of bytes, ``reduce=3``, a region outside the pi
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 __all__ = [
     "BackendUnavailable",
@@ -28,13 +29,33 @@ __all__ = [
     "StoreError",
     "UnknownBackend",
     "UnsupportedFormat",
+    "advised",
     "visible",
+    "without_advice",
 ]
+
+_Error = TypeVar("_Error", bound=BaseException)
 
 
 def visible(text: str) -> str:
     """Write out what acts on a terminal, or has no picture there; names of files may have both."""
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+
+
+def advised(error: _Error, advice: str) -> _Error:
+    """Add to a message what a caller can do by keywords, which a command line does not have."""
+    error.args = (f"{error.args[0]}{advice}", *error.args[1:])
+    error.advice = advice  # type: ignore[attr-defined]
+    return error
+
+
+def without_advice(error: BaseException) -> str:
+    """Return the message as a command line says it; the advice may be of what caused the error."""
+    text, one = str(error), error
+    while one is not None:
+        text = text.replace(getattr(one, "advice", ""), "")
+        one = one.__cause__  # type: ignore[assignment]
+    return text
 
 
 class FastDecodeError(Exception):

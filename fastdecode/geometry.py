@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fastdecode import orientation
+from fastdecode import _pixels
 
 if TYPE_CHECKING:
     from fastdecode.types import Box, Header, Reduce
@@ -70,7 +70,7 @@ class Geometry:
         zero.
         """
         applied = header.orientation if orient else 1
-        width, height = orientation.seen_size(header.width, header.height, applied)
+        width, height = _pixels.seen_size(header.width, header.height, applied)
         left, top, right, bottom = region or (0, 0, width, height)
         left, top, right, bottom = (
             left // reduce,
@@ -180,7 +180,7 @@ def _first_block(header: Header, reduce: Reduce, applied: int) -> tuple[int, int
     blocks = (0, 0, -(-width // reduce) * reduce, -(-height // reduce) * reduce)
     # From the stored picture to the one as seen: the way of `stored_box`, backwards.
     back = {6: 8, 8: 6}.get(applied, applied)
-    return orientation.stored_box(blocks, width, height, back)[:2]
+    return _pixels.stored_box(blocks, width, height, back)[:2]
 
 
 def _as_floats(values: Any, last: int) -> Any:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fastdecode import formats, selection
+from fastdecode import _headers, selection
+from fastdecode._arguments import check_out
+from fastdecode._buffers import as_buffer
 from fastdecode.api import read_file
-from fastdecode.arguments import check_out
-from fastdecode.buffers import as_buffer
 from fastdecode.errors import FastDecodeError
 from fastdecode.native import library
 from fastdecode.native.batch import Items, Pool
@@ -126,7 +126,7 @@ class Arrays:
         options = self._options
         mode = options.get("mode", "RGB")
         try:
-            header = formats.probe(data)
+            header = _headers.probe(data)
             plan = plan_options(header, options)
             reduce, window, _ = plan
             part = window is not None

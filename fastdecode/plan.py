@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fastdecode import orientation
-from fastdecode.arguments import check_sides, checked_region
-from fastdecode.errors import ImageTooLarge
+from fastdecode import _pixels
+from fastdecode._arguments import check_sides, checked_region
+from fastdecode.errors import ImageTooLarge, advised
 from fastdecode.types import REDUCES, Header
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class DecodePlan(NamedTuple):
         left, top, right, bottom = self.window or _reduced(
             (0, 0, header.width, header.height), self.reduce
         )
-        width, height = orientation.seen_size(right - left, bottom - top, self.orientation)
+        width, height = _pixels.seen_size(right - left, bottom - top, self.orientation)
         return height, width
 
 
@@ -78,19 +78,19 @@ def plan_decode(
         The region is empty, or lies outside the image.
     """
     if max_pixels is not None and header.width * header.height > max_pixels:
-        raise ImageTooLarge(
+        error = ImageTooLarge(
             f"the {header.format} header promises {header.width} x {header.height} = "
-            f"{header.width * header.height:,} pixels, over max_pixels={max_pixels:,}; if the file "
-            "can be trusted, pass a larger max_pixels, or None"
+            f"{header.width * header.height:,} pixels, over max_pixels={max_pixels:,}"
         )
+        raise advised(error, "; if the file can be trusted, pass a larger max_pixels, or None")
     applied = header.orientation if orient else 1
     if min_size is not None:
         reduce = reduce_for(header, min_size, region=region, orient=orient)
     window = None
     if region is not None:
-        width, height = orientation.seen_size(header.width, header.height, applied)
+        width, height = _pixels.seen_size(header.width, header.height, applied)
         seen = _reduced(checked_region(region, width, height), reduce)
-        window = orientation.stored_box(seen, -(-width // reduce), -(-height // reduce), applied)
+        window = _pixels.stored_box(seen, -(-width // reduce), -(-height // reduce), applied)
     return tuple.__new__(DecodePlan, (reduce, window, applied))  # `decode` has no time to lose
 
 
@@ -143,7 +143,7 @@ def reduce_for(
         raise TypeError(f"header must be what probe() returns, not {type(header).__name__}")
     sides = check_sides(min_size)
     applied = header.orientation if orient else 1
-    width, height = orientation.seen_size(header.width, header.height, applied)
+    width, height = _pixels.seen_size(header.width, header.height, applied)
     box = (0, 0, width, height) if region is None else checked_region(region, width, height)
     return reduce_for_box(box, sides)
 

@@ -13,7 +13,7 @@ import warnings
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from fastdecode import registry
-from fastdecode.context import speaks_for_all
+from fastdecode._system import speaks_for_all
 from fastdecode.errors import BackendUnavailable, UnknownBackend
 from fastdecode.ranking import Ranking
 

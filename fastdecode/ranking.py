@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
-from fastdecode import outfile
-from fastdecode.cores import cpu_model
-from fastdecode.installation import libraries, ranking_is_named, ranking_path
+from fastdecode import _files
+from fastdecode._system import cpu_model, libraries, ranking_is_named, ranking_path
 from fastdecode.types import (
     CONTEXTS,
     FORMATS,
@@ -167,8 +166,8 @@ class Ranking:
             If it cannot be written.
         """
         target = ranking_path() if path is None else Path(path)
-        outfile.check(target, parents=True)
-        outfile.write(target, self._to_json())
+        _files.check_writable(target, parents=True)
+        _files.write_text(target, self._to_json())
         return target
 
     @classmethod
@@ -189,7 +188,7 @@ class Ranking:
         """
         own = path is None and not ranking_is_named()
         place = ranking_path() if path is None else path
-        return outfile.read(place, cls._from_json, _DAMAGED, own=own)
+        return _files.read_text(place, cls._from_json, _DAMAGED, own=own)
 
     def __str__(self) -> str:
         """Draw a table: a line for each cell, the backends in order, and `remark` below it."""

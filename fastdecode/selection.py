@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from fastdecode import preference, ranking, registry
-from fastdecode.context import context
+from fastdecode._system import context
 from fastdecode.errors import BackendUnavailable, UnknownBackend, UnsupportedFormat
 from fastdecode.ranking import SIZE_LIMITS, size_class
 

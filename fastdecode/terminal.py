@@ -1,24 +1,33 @@
-"""What every command line does about its terminal: Ctrl-C, output that nobody reads, odd letters.
+"""What all subcommands share: their parser, kinds of arguments, and how they end.
 
-A command is a module with a function ``main(arguments)`` that returns an exit status.
+They end in good order on Ctrl-C, and where nobody reads what they print; no letter of anybody's
+names acts on the terminal.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
 import io
 import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from fastdecode.errors import visible
+from fastdecode.errors import visible, without_advice
 
-__all__ = ["INTERRUPTED", "Parser", "run"]
+__all__ = [
+    "INTERRUPTED",
+    "Parser",
+    "counts",
+    "ending_at_once",
+    "guarded",
+    "near_miss",
+    "positive",
+    "seconds",
+]
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it: 128 and the signal's number."""
@@ -27,11 +36,73 @@ _LOST = 1
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors may quote anybody's names: none of their letters acts on a terminal."""
+    """A parser of which every message is plain text, whatever names it quotes."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, **arguments)
+
+    def parse_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: None = None
+    ) -> argparse.Namespace:
+        """Parse the words; of an unknown option, say which one it resembles."""
+        options, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            named = next((word.partition("=")[0] for word in unknown if word[:1] == "-"), "")
+            alike = near_miss(named, self._option_string_actions)
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{alike}")
+        return options
+
+    def complain(self, problem: BaseException | str) -> None:
+        """Say on standard error what is wrong."""
+        words = problem if isinstance(problem, str) else without_advice(problem)
+        self._print_message(_plain(f"{self.prog}: error: {words}\n"), sys.stderr)
+
+    def fail(self, problem: BaseException | str) -> NoReturn:
+        """End the command with exit status 2, and say why."""
+        self.complain(problem)
+        self.exit(2)
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         """End the command, with a message on standard error."""
-        super().exit(status, message and "\n".join(map(visible, message.split("\n"))))
+        super().exit(status, message and _plain(message))
+
+
+def _plain(message: str) -> str:
+    return "\n".join(map(visible, message.split("\n")))
+
+
+def near_miss(word: str, known: Iterable[str]) -> str:
+    """Ask whether one of the words was meant that are known; empty if none is alike."""
+    import difflib  # only over a mistake
+
+    alike = difflib.get_close_matches(word, known, 1)
+    return f"; did you mean {alike[0]}?" if alike else ""
+
+
+def positive(text: str) -> int:
+    """Read a whole number from 1."""
+    if not (text.isascii() and text.isdecimal() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
+    return int(text)
+
+
+def counts(text: str) -> tuple[int, ...]:
+    """Read whole numbers from 1, with commas between them; sort them."""
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if not words or not all(word.isascii() and word.isdecimal() and int(word) for word in words):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of positive whole numbers")
+    return tuple(sorted({int(word) for word in words}))
+
+
+def seconds(text: str) -> float:
+    """Read a finite number from 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+    return value
 
 
 class _Output(io.FileIO):
@@ -62,26 +133,24 @@ class _Output(io.FileIO):
         return len(data)
 
 
-def run(module: str, arguments: Sequence[str]) -> int:
-    """Import a command, and run it.
+def guarded(command: Callable[[], int]) -> int:
+    """Run a command, and end in good order however that ends.
 
     Parameters
     ----------
-    module : str
-    arguments : sequence of str
+    command : callable
+        Returns an exit status, or raises SystemExit with one.
 
     Returns
     -------
     int
-        Its exit status; 130 after Ctrl-C; 1 if standard output is closed, full, or read no more.
+        The exit status; 130 after Ctrl-C; 1 if standard output is closed, full, or read no more.
     """
     _open_what_is_closed()
     output = _replaced("stdout", 1)
     _replaced("stderr", 2)
     try:
-        with _ending_at_once():
-            command = importlib.import_module(module)
-        status = _status(command, arguments)
+        status = _status(command)
         sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -109,15 +178,15 @@ def _replaced(name: str, number: int) -> _Output:
     return raw
 
 
-def _status(command: Any, arguments: Sequence[str]) -> int:
+def _status(command: Callable[[], int]) -> int:
     try:
-        return int(command.main(arguments))
+        return command()
     except SystemExit as end:  # argparse's, after --help or a wrong argument
         return end.code if isinstance(end.code, int) else 0
 
 
 @contextmanager
-def _ending_at_once() -> Iterator[None]:
+def ending_at_once() -> Iterator[None]:
     """End the process on Ctrl-C, without a word, for as long as modules are imported.
 
     Nothing has been done yet that would be lost; and libraries in C make other errors of it.

@@ -30,7 +30,7 @@ from test_depth import FILES as DEEP
 
 import fastdecode
 from fastdecode import FastDecodeError, decode, decode_batch, decode_file, probe
-from fastdecode.child import Child, ChildDied
+from fastdecode._process import Child, ChildDied
 from fastdecode.packing import pack
 from fastdecode.packing._check import survey
 from fastdecode.stores import open_store

@@ -13,7 +13,8 @@ import pytest
 from benches import TERMINAL, WRONG_ARGUMENT, bench, fill, photo
 from results import measurement, result, spread
 
-from fastdecode.bench import compare, html, report
+from fastdecode import cli
+from fastdecode.bench import html, report
 from fastdecode.bench.result import CPU, Device, OnDevice, from_json, to_json
 from fastdecode.bench.summary import by_batch, device_answer, sentences
 from fastdecode.bench.text import DEVICE_COLUMNS, DEVICE_MORE
@@ -189,7 +190,7 @@ def test_two_runs_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str
     for name, whole in (("a", found(*FULL)), ("b", other)):
         (tmp_path / name).write_text(to_json(whole))
 
-    compare.main([str(tmp_path / "a"), str(tmp_path / "b")])
+    cli.main(["compare", str(tmp_path / "a"), str(tmp_path / "b")])
     text = capsys.readouterr().out
 
     row = next(line.split() for line in text.splitlines() if line.startswith("nvimgcodec"))
@@ -267,10 +268,10 @@ def test_bad_arguments(
 ) -> None:
     """A wrong argument ends with status 2, before anything is measured."""
     pytest.importorskip("torch")
-    from fastdecode.bench.command import main
+    from fastdecode.cli import main
 
     with pytest.raises(SystemExit) as ended:
-        main(arguments)
+        main(["bench", *arguments])
 
     assert ended.value.code == WRONG_ARGUMENT
     assert words in " ".join(capsys.readouterr().err.split())
@@ -283,14 +284,14 @@ def test_without_cuda_the_command_says_what_is_missing(
     torch = pytest.importorskip("torch")
     if torch.cuda.is_available():
         pytest.skip("there is a CUDA device here")
-    from fastdecode.bench.command import main
+    from fastdecode.cli import main
 
     with pytest.raises(SystemExit) as ended:
-        main(["--device", "cuda"])
+        main(["bench", "--device", "cuda"])
 
     assert ended.value.code == WRONG_ARGUMENT
     assert "device 'cuda' cannot be used: " in " ".join(capsys.readouterr().err.split())
 
     with pytest.raises(SystemExit):
-        main(["--device", "1"])
+        main(["bench", "--device", "1"])
     assert "device 'cuda:1' cannot be used: " in " ".join(capsys.readouterr().err.split())

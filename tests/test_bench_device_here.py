@@ -9,8 +9,7 @@ import pytest
 from benches import TERMINAL
 from results import MACHINE
 
-from fastdecode import BackendInfo
-from fastdecode.bench import on_device_here
+from fastdecode import BackendInfo, _info_command
 
 
 def test_what_is_here_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -18,14 +17,14 @@ def test_what_is_here_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(TERMINAL))
     infos = [BackendInfo("nvimgcodec", True, "", "", devices=("cpu", "cuda"))]
 
-    (line,) = on_device_here.lines(None, infos)
+    (line,) = _info_command.on_devices(None, infos)
     assert "nvimgcodec need PyTorch" in line
 
     pytest.importorskip("torch")
     monkeypatch.setenv("FASTDECODE_DISABLE", "nvimgcodec")
-    here = on_device_here.inventory()
+    here = _info_command.inventory()
     assert here is not None
-    text = "\n".join(on_device_here.lines(here, infos))
+    text = "\n".join(_info_command.on_devices(here, infos))
     assert max(map(len, text.splitlines())) <= TERMINAL
     assert MACHINE.cpu not in text
     assert re.search(r"^  cpu ", text, re.MULTILINE)
@@ -43,7 +42,7 @@ def test_the_library_is_missing_before_the_device_is(name: str) -> None:
     pytest.importorskip("torch")
     if importlib.util.find_spec(name) is not None:
         pytest.skip(f"{name} is installed")
-    here = on_device_here.inventory()
+    here = _info_command.inventory()
 
     assert here is not None
     assert f"the Python package '{name}' is not installed" in here.reasons[name]

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fastdecode._system import usable_cores
 from fastdecode.bench import run, stats
 from fastdecode.bench._workers import Timed
 from fastdecode.bench.check import Check
@@ -18,7 +19,6 @@ from fastdecode.bench.files import Photo
 from fastdecode.bench.result import AUTOMATIC, Spread
 from fastdecode.bench.run import Cell, Plan, blocks, cells, counts_up_to_cores
 from fastdecode.bench.stats import measurements
-from fastdecode.cores import usable_cores
 from fastdecode.types import Header
 
 PHOTOS = [Photo(name, Path(name), Header("jpeg", 1000, 500), 2_000_000) for name in "ab"]

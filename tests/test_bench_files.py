@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from benches import fill, photo
 
-from fastdecode import outfile
+from fastdecode import _files
 from fastdecode.bench import files
 
 
@@ -88,11 +88,11 @@ def test_results_replace_files_whole(tmp_path: Path) -> None:
     target, link = tmp_path / "real.json", tmp_path / "link.json"
     target.write_text("old")
     link.symlink_to(target)
-    outfile.check(link)
+    _files.check_writable(link)
 
     assert target.read_text() == "old"
 
-    outfile.write(link, "new")
+    _files.write_text(link, "new")
     (tmp_path / "plain").write_text("")
 
     assert target.read_text() == "new"
@@ -106,7 +106,7 @@ def test_links_that_lead_round_are_no_place(tmp_path: Path) -> None:
     link = tmp_path / "round.json"
     link.symlink_to(link)
 
-    for write in (outfile.check, lambda path: outfile.write(path, "new")):
+    for write in (_files.check_writable, lambda path: _files.write_text(path, "new")):
         with pytest.raises(OSError, match="symbolic links") as caught:
             write(link)
         assert caught.value.errno == errno.ELOOP
@@ -125,13 +125,13 @@ def test_links_of_another_user_are_not_followed(tmp_path: Path) -> None:
     (tmp_path / "round.json").symlink_to(link)  # one's own that leads to it
 
     for place in (link, tmp_path / "round.json"):
-        for write in (outfile.check, lambda path: outfile.write(path, "new")):
+        for write in (_files.check_writable, lambda path: _files.write_text(path, "new")):
             with pytest.raises(PermissionError, match="another user has put there"):
                 write(place)
     assert (tmp_path / "victim").read_text() == "private"
 
     os.chown(tmp_path, 12345, -1)  # a folder of that user's own: its links are part of it
-    outfile.write(link, "new")
+    _files.write_text(link, "new")
     assert (tmp_path / "victim").read_text() == "new"
 
 
@@ -141,7 +141,7 @@ def test_a_result_may_replace_a_link_itself(tmp_path: Path) -> None:
     link = tmp_path / "result.json"
     link.symlink_to(tmp_path / "victim")
 
-    outfile.write(link, "new", follow=False)
+    _files.write_text(link, "new", follow=False)
 
     assert (tmp_path / "victim").read_text() == "private"
     assert not link.is_symlink()
@@ -152,7 +152,7 @@ def test_what_is_read_back_is_a_file_of_a_sane_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A folder, a pipe, a device and an endless file are refused, without waiting for anything."""
-    monkeypatch.setattr(outfile, "_MOST_BYTES", 1000)
+    monkeypatch.setattr(_files, "_MOST_BYTES", 1000)
     (tmp_path / "large").write_bytes(b"x" * 1001)
     for name in ("large", "folder", "pipe", "device"):
         place = tmp_path / name
@@ -168,13 +168,13 @@ def test_what_is_read_back_is_a_file_of_a_sane_size(
             place.symlink_to("/dev/zero")
         why = {"large": "it has more", "folder": "Is a directory"}.get(name, "it is a")
         with pytest.raises(ValueError, match=f"{name} is wrong: {why}"):
-            outfile.read(place, str, "is wrong")
+            _files.read_text(place, str, "is wrong")
 
 
 def test_devices_are_written_to() -> None:
     """A device is not replaced by a file."""
-    outfile.check(os.devnull)
-    outfile.write(os.devnull, "anything")
+    _files.check_writable(os.devnull)
+    _files.write_text(os.devnull, "anything")
 
     assert not Path(os.devnull).is_file()
 
@@ -182,6 +182,6 @@ def test_devices_are_written_to() -> None:
 def test_what_cannot_be_written_is_found_out(tmp_path: Path) -> None:
     """A folder, and a file in a folder that does not exist, are refused beforehand."""
     with pytest.raises(IsADirectoryError):
-        outfile.check(tmp_path)
+        _files.check_writable(tmp_path)
     with pytest.raises(FileNotFoundError):
-        outfile.check(tmp_path / "nowhere" / "file")
+        _files.check_writable(tmp_path / "nowhere" / "file")

@@ -11,10 +11,11 @@ from doubles import forget_what_is_registered
 
 import fastdecode
 from fastdecode import registry
-from fastdecode.bench import command, files, run
+from fastdecode.bench import files, run
 from fastdecode.bench.check import Check, Finding, examine, reference_digest
 from fastdecode.bench.result import AUTOMATIC, from_json
 from fastdecode.bench.run import Plan
+from fastdecode.cli import main
 
 if TYPE_CHECKING:
     from fastdecode.bench.result import Measurement, Result
@@ -42,7 +43,7 @@ def bench(folder: Path, *arguments: str, status: int = 0) -> Result:
     kept = folder.parent / "result.json"
     asked = [str(folder), "--seconds", "0", "--json", str(kept), *arguments]
 
-    assert command.main(asked) == status
+    assert main(["bench", *asked]) == status
 
     return from_json(kept.read_text(encoding="utf-8"))
 

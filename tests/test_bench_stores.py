@@ -9,8 +9,8 @@ import pytest
 from benches import DECODE, QUICK, WRONG_ARGUMENT, bench, measured, photo
 from conftest import usable_backends
 
-from fastdecode import calibrate_command
 from fastdecode.bench import files
+from fastdecode.cli import main
 from fastdecode.errors import StoreError
 from fastdecode.stores import create_store
 
@@ -138,9 +138,9 @@ def test_calibrating_with_a_store(
     """`calibrate` measures with its items; one that cannot be opened is an error."""
     arguments = ["--quick", "--seconds", "0.01", "--no-save"]
 
-    assert calibrate_command.main([*arguments, str(tar)]) == 0
+    assert main(["calibrate", *arguments, str(tar)]) == 0
     assert "jpeg" in capsys.readouterr().out
     with pytest.raises(SystemExit) as ended:
-        calibrate_command.main([*arguments, str(tmp_path / "none.tar")])
+        main(["calibrate", *arguments, str(tmp_path / "none.tar")])
     assert ended.value.code == WRONG_ARGUMENT
     assert "none.tar" in capsys.readouterr().err

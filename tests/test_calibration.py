@@ -10,9 +10,9 @@ import pytest
 from conftest import usable_backends
 
 from fastdecode import DecodeError, Ranking, calibrate, probe, register
+from fastdecode._system import cpu_model, usable_cores
 from fastdecode.calibration.race import Contest, run
 from fastdecode.calibration.samples import FOLDER, Sample, built_in, common, grouped
-from fastdecode.cores import cpu_model, usable_cores
 from fastdecode.testing import encode, picture
 
 SMALL = [encode(picture(80, 64)), encode(picture(96, 64), "png")]

@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from fastdecode import calibrate_command  # noqa: E402 - these need torch
+from fastdecode.cli import main  # noqa: E402 - these need torch
 from fastdecode.gpu._policy import DeviceRanking  # noqa: E402
 from fastdecode.testing import encode, picture  # noqa: E402
 
@@ -28,8 +28,8 @@ def test_the_command_keeps_it_beside_the_ranking(
     (tmp_path / "ranking.json").write_text("mine")
     (tmp_path / "one.jpg").write_bytes(encode(picture(80, 64)))
 
-    status = calibrate_command.main(
-        ["--device", "cpu", "--batch", "2", *SHORT, str(tmp_path / "one.jpg")]
+    status = main(
+        ["calibrate", "--device", "cpu", "--batch", "2", *SHORT, str(tmp_path / "one.jpg")]
     )
     said = capsys.readouterr().out
 
@@ -60,7 +60,7 @@ def test_chance_is_not_kept(
     file.write_bytes(encode(picture(80, 64), kind, **options))
 
     with pytest.raises(SystemExit) as ended:
-        calibrate_command.main(["--device", "cpu", "--batch", "2", *SHORT, str(file)])
+        main(["calibrate", "--device", "cpu", "--batch", "2", *SHORT, str(file)])
 
     assert ended.value.code == 2
     assert "nothing was compared: the CPU" in capsys.readouterr().err
@@ -93,7 +93,7 @@ def test_wrong_arguments_of_the_command(
 ) -> None:
     """Exit status 2, and a message."""
     with pytest.raises(SystemExit) as ended:
-        calibrate_command.main(arguments)
+        main(["calibrate", *arguments])
 
     assert ended.value.code == 2
     assert said in capsys.readouterr().err

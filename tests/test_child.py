@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fastdecode.child import Child, ChildDied
+from fastdecode._process import Child, ChildDied
 from fastdecode.errors import DecodeError
 
 SUBJECT = """
@@ -140,7 +140,7 @@ def test_the_end_of_the_parent_is_the_end_of_the_child(tmp_path: Path) -> None:
     ended = tmp_path / "ended"
     code = (
         "import os, signal\n"
-        "from fastdecode.child import Child\n"
+        "from fastdecode._process import Child\n"
         "one = Child('subject_of_a_child:Subject', 1)\n"
         "one.receive()\n"
         f"one.ask('tell_the_end', {str(ended)!r})\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fastdecode import cores
+from fastdecode import _system
 
 MACHINE = 16
 
@@ -18,8 +18,8 @@ MACHINE = 16
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Stand in for a machine of 16 processors; the folder has its cgroup files, none at first."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(MACHINE)), raising=False)
-    monkeypatch.setattr(cores, "_CGROUP_V2", str(tmp_path / "cpu.max"))
-    monkeypatch.setattr(cores, "_CGROUP_V1", (str(tmp_path / "quota"), str(tmp_path / "period")))
+    monkeypatch.setattr(_system, "_CGROUP_V2", str(tmp_path / "cpu.max"))
+    monkeypatch.setattr(_system, "_CGROUP_V1", (str(tmp_path / "quota"), str(tmp_path / "period")))
     return tmp_path
 
 
@@ -28,7 +28,7 @@ def test_affinity_is_respected() -> None:
     """A process that is tied to one processor counts one, whatever the machine has."""
     code = (
         "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
-        "from fastdecode.cores import usable_cores; print(usable_cores())"
+        "from fastdecode._system import usable_cores; print(usable_cores())"
     )
 
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout
@@ -38,12 +38,12 @@ def test_affinity_is_respected() -> None:
 
 def test_this_machine_has_some() -> None:
     """Here and now there is at least one, and no more than the machine has."""
-    assert 1 <= cores.usable_cores() <= (os.cpu_count() or 1)
+    assert 1 <= _system.usable_cores() <= (os.cpu_count() or 1)
 
 
 def test_without_quota_all_count(machine: Path) -> None:
     """Where there is no cgroup file the affinity mask alone decides."""
-    assert cores.usable_cores() == MACHINE
+    assert _system.usable_cores() == MACHINE
 
 
 def test_without_affinity_mask_the_machine_counts(
@@ -53,7 +53,7 @@ def test_without_affinity_mask_the_machine_counts(
     monkeypatch.delattr(os, "sched_getaffinity")
     monkeypatch.setattr(os, "cpu_count", lambda: 3)
 
-    assert cores.usable_cores() == 3
+    assert _system.usable_cores() == 3
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_cgroup_v2_quota(machine: Path, cpu_max: str, expected: int) -> None:
     """The quota of cpu.max, rounded up, bounds the count; it is never below 1."""
     (machine / "cpu.max").write_text(cpu_max)
 
-    assert cores.usable_cores() == expected
+    assert _system.usable_cores() == expected
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_cgroup_v1_quota(machine: Path, quota: str, period: str, expected: int) 
     (machine / "quota").write_text(quota)
     (machine / "period").write_text(period)
 
-    assert cores.usable_cores() == expected
+    assert _system.usable_cores() == expected
 
 
 def test_v2_goes_before_v1(machine: Path) -> None:
@@ -93,7 +93,7 @@ def test_v2_goes_before_v1(machine: Path) -> None:
     (machine / "quota").write_text("100000")
     (machine / "period").write_text("100000")
 
-    assert cores.usable_cores() == 3
+    assert _system.usable_cores() == 3
 
 
 @pytest.mark.parametrize("cpu_max", ["", "nonsense", "many 100000", "1 2 3", "100000 0"])
@@ -101,4 +101,4 @@ def test_unreadable_quota_is_no_quota(machine: Path, cpu_max: str) -> None:
     """A file that cannot be understood stops nothing."""
     (machine / "cpu.max").write_text(cpu_max)
 
-    assert cores.usable_cores() == MACHINE
+    assert _system.usable_cores() == MACHINE

@@ -15,8 +15,8 @@ from encoded import box, heif, ispe, with_orientation
 from PIL import Image
 
 from fastdecode import DecodeError, FastDecodeError, UnsupportedFormat, decode
-from fastdecode.headers import isobmff, tiff
-from fastdecode.packing import _check_command
+from fastdecode._headers import isobmff, tiff
+from fastdecode.cli import main
 from fastdecode.testing import encode, picture
 
 SHORT, LONG, ASCII = 3, 4, 2
@@ -120,7 +120,7 @@ def test_check_finds_a_cut_heic_grid(tmp_path: Path, capsys: pytest.CaptureFixtu
     """`check` calls it damaged, and exits with 1."""
     (tmp_path / "photo.heic").write_bytes(grid("RGB")[:-300])
 
-    assert _check_command.main([str(tmp_path)]) == 1
+    assert main(["check", str(tmp_path)]) == 1
     assert "damaged" in capsys.readouterr().out
 
 

@@ -14,9 +14,8 @@ from encoded import chunk, with_orientation
 from PIL import Image
 
 from fastdecode import decode, decode_batch, probe
+from fastdecode._pixels import box_reduce, converter
 from fastdecode.errors import DecodeError, UnsupportedFormat
-from fastdecode.outputs import converter
-from fastdecode.resample import box_reduce
 from fastdecode.types import REDUCES
 
 WIDTH, HEIGHT = 13, 9

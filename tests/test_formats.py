@@ -19,9 +19,8 @@ import pytest
 from encoded import CHANNELS, SAVED, WIDTH, box, gif, png, saved, tiff
 from PIL import Image
 
+from fastdecode._headers import exif, probe, sniff
 from fastdecode.errors import DecodeError, FastDecodeError, UnsupportedFormat
-from fastdecode.formats import probe, sniff
-from fastdecode.headers import exif
 from fastdecode.types import Header
 
 
@@ -130,7 +129,7 @@ def test_a_cut_header_says_how_long_it_is() -> None:
 def test_importing_formats_imports_no_numpy_and_no_pillow() -> None:
     """Reading a JPEG's header costs a process neither library."""
     script = (
-        "import sys; from fastdecode import formats; formats.sniff(b'GIF89a');"
+        "import sys; from fastdecode import _headers; _headers.sniff(b'GIF89a');"
         "sys.exit(bool({'numpy', 'PIL'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

@@ -10,7 +10,7 @@ import pytest
 from encoded import with_orientation
 from PIL import Image
 
-from fastdecode import Geometry, decode, orientation, probe, reduce_for
+from fastdecode import Geometry, _pixels, decode, probe, reduce_for
 
 REDUCES = (1, 2, 4, 8)
 CROP = Geometry((100, 50, 300, 250), (100, 400))
@@ -168,7 +168,7 @@ def drawn(width: int, height: int, box: tuple[int, int, int, int], value: int) -
     seen = np.zeros((height, width, 3), np.uint8)
     seen[box[1] : box[3], box[0] : box[2]] = 255
     stream = io.BytesIO()
-    stored = np.ascontiguousarray(orientation.undo(seen, value))
+    stored = np.ascontiguousarray(_pixels.undo_orientation(seen, value))
     Image.fromarray(stored).save(stream, "JPEG", quality=95, exif=with_orientation(value))
     return stream.getvalue()
 

@@ -10,8 +10,8 @@ import pytest
 from encoded import HEIGHT, WIDTH, JxlBits, box, heif, ispe, saved, with_orientation
 from PIL import Image
 
+from fastdecode._headers import probe
 from fastdecode.errors import DecodeError
-from fastdecode.formats import probe
 
 
 @pytest.mark.parametrize("value", range(1, 9))

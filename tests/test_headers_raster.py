@@ -9,8 +9,8 @@ import pytest
 from encoded import HEIGHT, WIDTH, bmp, chunk, gif, gif_picture, png, saved, tiff, with_orientation
 from PIL import Image
 
+from fastdecode._headers import probe
 from fastdecode.errors import DecodeError
-from fastdecode.formats import probe
 
 
 @pytest.mark.parametrize(

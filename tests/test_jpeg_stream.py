@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fastdecode import jpeg_stream, probe
+from fastdecode import probe
+from fastdecode._headers import jpeg_stream
 from fastdecode.testing import encode, picture
 from fastdecode.types import Header
 

@@ -11,7 +11,8 @@ from conftest import CORPUS
 from packed import make_source
 
 from fastdecode.bench import files
-from fastdecode.packing import BadItems, _check_command, pack, survey
+from fastdecode.cli import main
+from fastdecode.packing import BadItems, pack, survey
 from fastdecode.stores import open_store
 from fastdecode.stores._scan import find_classes, found, make_dataset, matching, walk
 
@@ -43,7 +44,7 @@ def test_check_lists_them(looping: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert [key for key, one in seen.items() if one.status == "unreadable"] == BAD
     assert len(seen) == 8 + len(BAD)
     assert "symbolic links" in seen["cats/loop.jpg"].reasons[0]
-    assert _check_command.main([str(looping)]) == 1
+    assert main(["check", str(looping)]) == 1
     assert "13 images" in capsys.readouterr().out
 
 

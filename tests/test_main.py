@@ -14,7 +14,8 @@ from doubles import forget_what_is_registered
 
 import fastdecode
 from fastdecode import Ranking
-from fastdecode import doctor_command as command
+from fastdecode import _info_command as command
+from fastdecode.cli import main
 from fastdecode.errors import BackendUnavailable
 
 TERMINAL = 80
@@ -88,7 +89,7 @@ def test_ways_out_are_printed_whole(
 ) -> None:
     """A reason of several lines keeps them, and no general line contradicts it."""
     monkeypatch.setenv("COLUMNS", str(TERMINAL))
-    status = command.main([])
+    status = main(["info"])
     output = capsys.readouterr().out
 
     assert status == 0

@@ -11,14 +11,15 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from fastdecode.cores import cpu_model, usable_cores  # noqa: E402 - these need torch
-from fastdecode.gpu._devices import Identity, driver_version, identify  # noqa: E402
-from fastdecode.gpu._policy import DeviceCell, DeviceRanking, Speed, look_up, measured  # noqa: E402  # noqa: E402
-from fastdecode.installation import (  # noqa: E402
+from fastdecode._system import (  # noqa: E402 - these need torch
+    cpu_model,
     device_libraries,
     device_ranking_path,
     ranking_path,
+    usable_cores,
 )
+from fastdecode.gpu._devices import Identity, driver_version, identify  # noqa: E402
+from fastdecode.gpu._policy import DeviceCell, DeviceRanking, Speed, look_up, measured  # noqa: E402
 
 HOST = torch.device("cpu")
 MEDIUM = DeviceCell("jpeg", "medium", 64)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
-from fastdecode import decode, orientation
+from fastdecode import _pixels, decode
 
 ORIENTATIONS = range(1, 9)
 WIDTH, HEIGHT = 5, 3
@@ -35,7 +35,7 @@ def test_apply_is_what_pillow_shows(value: int, channels: int) -> None:
     """Stored pixels become the picture that `PIL.ImageOps.exif_transpose` makes of them."""
     stored = numbered(channels=channels)
 
-    np.testing.assert_array_equal(orientation.apply(stored, value), upright(stored, value))
+    np.testing.assert_array_equal(_pixels.apply_orientation(stored, value), upright(stored, value))
 
 
 @pytest.mark.parametrize("value", ORIENTATIONS)
@@ -43,7 +43,7 @@ def test_apply_takes_no_copy(value: int) -> None:
     """Turning gives a view, and leaves the stored pixels as they were."""
     stored = numbered()
 
-    assert np.shares_memory(orientation.apply(stored, value), stored)
+    assert np.shares_memory(_pixels.apply_orientation(stored, value), stored)
     np.testing.assert_array_equal(stored, numbered())
 
 
@@ -53,8 +53,8 @@ def test_undo_is_the_inverse(value: int, channels: int) -> None:
     """Undoing what was applied gives the stored pixels, and the other way round."""
     stored = numbered(channels=channels)
 
-    there_and_back = orientation.undo(orientation.apply(stored, value), value)
-    back_and_there = orientation.apply(orientation.undo(stored, value), value)
+    there_and_back = _pixels.undo_orientation(_pixels.apply_orientation(stored, value), value)
+    back_and_there = _pixels.apply_orientation(_pixels.undo_orientation(stored, value), value)
 
     np.testing.assert_array_equal(there_and_back, stored)
     np.testing.assert_array_equal(back_and_there, stored)
@@ -63,9 +63,9 @@ def test_undo_is_the_inverse(value: int, channels: int) -> None:
 @pytest.mark.parametrize("value", ORIENTATIONS)
 def test_seen_size_is_that_of_the_turned_picture(value: int) -> None:
     """Width and height change places exactly where the pixels do."""
-    height, width = orientation.apply(numbered(), value).shape[:2]
+    height, width = _pixels.apply_orientation(numbered(), value).shape[:2]
 
-    assert orientation.seen_size(WIDTH, HEIGHT, value) == (width, height)
+    assert _pixels.seen_size(WIDTH, HEIGHT, value) == (width, height)
 
 
 @given(
@@ -77,19 +77,17 @@ def test_stored_box_holds_the_same_pixels(
 ) -> None:
     """A box of the picture as seen, cut from the stored one and turned, shows the same pixels."""
     stored = numbered(width, height, 0)
-    seen = orientation.apply(stored, value)
+    seen = _pixels.apply_orientation(stored, value)
     left = data.draw(st.integers(0, seen.shape[1] - 1))
     top = data.draw(st.integers(0, seen.shape[0] - 1))
     right = data.draw(st.integers(left + 1, seen.shape[1]))
     bottom = data.draw(st.integers(top + 1, seen.shape[0]))
 
-    a, b, c, d = orientation.stored_box(
-        (left, top, right, bottom), seen.shape[1], seen.shape[0], value
-    )
+    a, b, c, d = _pixels.stored_box((left, top, right, bottom), seen.shape[1], seen.shape[0], value)
 
     assert 0 <= a < c <= width
     assert 0 <= b < d <= height
-    turned = orientation.apply(stored[b:d, a:c], value)
+    turned = _pixels.apply_orientation(stored[b:d, a:c], value)
     np.testing.assert_array_equal(turned, seen[top:bottom, left:right])
 
 

@@ -16,8 +16,9 @@ import pytest
 from packed import make_source
 
 from fastdecode import decode_batch
+from fastdecode.cli import main
 from fastdecode.errors import StoreError
-from fastdecode.packing import _check_command, _index_command, pack
+from fastdecode.packing import pack
 from fastdecode.stores import create_store, open_store
 from fastdecode.testing import encode, picture
 
@@ -91,9 +92,7 @@ def test_an_error_of_the_disk_ends_check_and_pack(
 
     with pytest.raises(OSError, match=r"item 7 \(dogs/9\.jpg\)"):
         pack(source, tmp_path / "out.tar", skip_bad=True)
-    status = _check_command.main(
-        [str(source), "--threads", "1", "--csv", str(tmp_path / "seen.csv")]
-    )
+    status = main(["check", str(source), "--threads", "1", "--csv", str(tmp_path / "seen.csv")])
 
     told = " ".join(capsys.readouterr().err.split())
     assert status == 2
@@ -310,11 +309,11 @@ def test_the_advice_to_index_a_remote_shard_works(
     monkeypatch.setenv("AWS_ENDPOINT_URL", fault.options["client_kwargs"]["endpoint_url"])
     shard = f"{uri}/t.tar"
 
-    assert _index_command.main([shard]) == 1
+    assert main(["index", shard]) == 1
     assert "--to FOLDER" in capsys.readouterr().err
-    assert _index_command.main([f"{uri}/none.tar"]) == 1
+    assert main(["index", f"{uri}/none.tar"]) == 1
     assert "none.tar" in capsys.readouterr().err
-    assert _index_command.main(["--to", str(tmp_path / "made"), shard, f"{uri}/none.tar"]) == 1
+    assert main(["index", "--to", str(tmp_path / "made"), shard, f"{uri}/none.tar"]) == 1
     assert f"{shard}: {COUNT} items" in capsys.readouterr().out
     index = tmp_path / "made" / "t.tar.fdx"
     with open_store(shard, index=index, storage_options=fault.options) as store:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image as PillowImage
 
-from fastdecode.outputs import converter
+from fastdecode._pixels import converter
 from fastdecode.testing import picture
 
 

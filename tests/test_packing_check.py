@@ -11,7 +11,8 @@ import pytest
 from conftest import CORPUS, usable_backends
 from packed import make_source
 
-from fastdecode.packing import _check_command, _pack_command, survey
+from fastdecode.cli import main
+from fastdecode.packing import survey
 from fastdecode.packing._check import Limits
 from fastdecode.stores import open_store
 from fastdecode.testing import encode, picture
@@ -107,7 +108,7 @@ def test_the_check_command(
     monkeypatch.setenv("COLUMNS", "200")
     listed = tmp_path / "found.csv"
 
-    status = _check_command.main([str(mixed), "--csv", str(listed), "--max-pixels", "5000"])
+    status = main(["check", str(mixed), "--csv", str(listed), "--max-pixels", "5000"])
 
     lines = capsys.readouterr().out.splitlines()
     assert status == 1
@@ -130,23 +131,23 @@ def test_the_check_command(
 
 def test_check_of_good_pictures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The exit status is 0 where everything decodes, whatever is odd about it."""
-    assert _check_command.main([str(make_source(tmp_path / "source")), "--threads", "2"]) == 0
+    assert main(["check", str(make_source(tmp_path / "source")), "--threads", "2"]) == 0
     assert "8 images" in capsys.readouterr().out
 
 
 def test_wrong_arguments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Nothing there, or a number that is none: exit status 2, and words that say so."""
-    assert _check_command.main([str(tmp_path / "none")]) == 2
-    assert _pack_command.main([str(tmp_path / "none"), str(tmp_path / "out.tar")]) == 2
+    assert main(["check", str(tmp_path / "none")]) == 2
+    assert main(["pack", str(tmp_path / "none"), str(tmp_path / "out.tar")]) == 2
     assert "no such file" in " ".join(capsys.readouterr().err.split())  # whatever the width
-    for command, arguments in [
-        (_check_command, ["x", "--max-side", "0"]),
-        (_check_command, ["x", "--max-side", "1", "--max-pixels", "1"]),
-        (_pack_command, ["x", "y", "--shard-size", "many"]),
-        (_pack_command, ["x", "y", "--store", "list"]),
+    for arguments in [
+        ["check", "x", "--max-side", "0"],
+        ["check", "x", "--max-side", "1", "--max-pixels", "1"],
+        ["pack", "x", "y", "--shard-size", "many"],
+        ["pack", "x", "y", "--store", "list"],
     ]:
         with pytest.raises(SystemExit) as caught:
-            command.main(arguments)
+            main(arguments)
         assert caught.value.code == 2
     assert not list(tmp_path.iterdir())
 
@@ -156,16 +157,16 @@ def test_the_pack_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     source, target = make_source(tmp_path / "source", damaged=True), tmp_path / "out.tar"
     command = [str(source), str(target), "--max-side", "32", "--quality", "80"]
 
-    assert _pack_command.main(command) == 1
+    assert main(["pack", *command]) == 1
     said = capsys.readouterr().err
     assert "bad: cats/1-cut.jpg: " in said
     assert "--skip-bad leaves them out" in " ".join(said.split())
 
-    assert _pack_command.main([*command, "--skip-bad"]) == 0
+    assert main(["pack", *command, "--skip-bad"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "8 images in" in said
     assert "8 shrunk" in said
     assert "10 of an earlier run kept" in said
 
-    assert _pack_command.main(command) == 2
+    assert main(["pack", *command]) == 2
     assert "has been packed already, and is whole" in " ".join(capsys.readouterr().err.split())

@@ -11,7 +11,8 @@ import pytest
 from packed import make_source
 from PIL import Image
 
-from fastdecode.packing import _check_command, _terminal, pack
+from fastdecode.cli import main
+from fastdecode.packing import _terminal, pack
 from fastdecode.packing._container_checks import faults
 from fastdecode.packing._rewrite import Work
 from fastdecode.stores import create_store
@@ -68,7 +69,7 @@ def test_they_are_odd(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     (tmp_path / "in" / "a.gif").write_bytes(_gif()[:-1])
     (tmp_path / "in" / "b.gif").write_bytes(_gif())
 
-    assert _check_command.main([str(tmp_path / "in")]) == 0
+    assert main(["check", str(tmp_path / "in")]) == 0
     out = capsys.readouterr().out
     assert "a.gif: it is cut short" in out
     assert "b.gif" not in out
@@ -81,7 +82,7 @@ def test_nothing_to_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         pass
 
     for name in ("a.rec", "b.tar"):
-        assert _check_command.main([str(tmp_path / name)]) == 2
+        assert main(["check", str(tmp_path / name)]) == 2
         assert capsys.readouterr().err
 
 
@@ -89,8 +90,6 @@ def test_no_chatter(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Warnings of Python's libraries do not come between the lines."""
-    from fastdecode.packing import _pack_command
-
     work = Work.__call__
 
     def warning(self: Work, index: int) -> object:
@@ -100,7 +99,7 @@ def test_no_chatter(
     monkeypatch.setattr(Work, "__call__", warning)
     source = make_source(tmp_path / "source")
 
-    assert _pack_command.main([str(source), str(tmp_path / "out.tar")]) == 0
+    assert main(["pack", str(source), str(tmp_path / "out.tar")]) == 0
     assert "unhappy" not in capsys.readouterr().err
 
 

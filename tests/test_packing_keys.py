@@ -13,7 +13,8 @@ import pytest
 from packed import KINDS, make_source
 from PIL import Image
 
-from fastdecode.packing import BadItems, _check_command, _pack_command, pack
+from fastdecode.cli import main
+from fastdecode.packing import BadItems, pack
 from fastdecode.packing._spool import Rules
 from fastdecode.stores import create_store, open_store
 from fastdecode.stores._items import Keys
@@ -83,15 +84,15 @@ def test_names_that_are_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[st
     name = os.fsencode(source / "cats") + b"/\xff.jpg"
     Path(os.fsdecode(name)).write_bytes(encode(picture(20, 20)))
 
-    assert _check_command.main([str(source), "--csv", str(tmp_path / "found.csv")]) == 0
+    assert main(["check", str(source), "--csv", str(tmp_path / "found.csv")]) == 0
     with (tmp_path / "found.csv").open(newline="", encoding="utf-8") as file:
         found = {row["key"]: row for row in csv.DictReader(file)}
     assert found["cats/\\udcff.jpg"]["status"] == "odd"
     assert "no UTF-8" in found["cats/\\udcff.jpg"]["reason"]
     for target in ("out.tar", "out", "out.rec"):
         command = [str(source), str(tmp_path / target), "--max-side", "30"]
-        assert _pack_command.main(command) == 1
-        assert _pack_command.main([*command, "--skip-bad"]) == 0
+        assert main(["pack", *command]) == 1
+        assert main(["pack", *command, "--skip-bad"]) == 0
         (bad,) = json.loads((tmp_path / f"{target}.json").read_text("utf-8"))["bad"]
         assert bad["key"] == "cats/\\udcff.jpg"
     capsys.readouterr()
@@ -120,7 +121,7 @@ def test_a_class_without_pictures(tmp_path: Path, capsys: pytest.CaptureFixture[
     for path in (source / "cats").iterdir():
         path.write_bytes(b"no picture")
 
-    assert _pack_command.main([str(source), str(tmp_path / "out"), "--skip-bad"]) == 0
+    assert main(["pack", str(source), str(tmp_path / "out"), "--skip-bad"]) == 0
 
     assert "no picture is left of 1 classes: cats" in capsys.readouterr().out
     assert sorted(path.name for path in (tmp_path / "out").iterdir() if path.is_dir()) == [

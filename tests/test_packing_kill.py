@@ -80,7 +80,8 @@ def test_control_c(tmp_path: Path) -> None:
     source = make_source(tmp_path / "source")
     code = (
         "import os, signal, sys\n"
-        "from fastdecode.packing import _pack, _pack_command\n"
+        "from fastdecode.cli import main\n"
+        "from fastdecode.packing import _pack\n"
         "_pack.EVERY_S = 0\n"
         "take = _pack.Chunk.take\n"
         "def stopped(self, outcome):\n"
@@ -88,7 +89,7 @@ def test_control_c(tmp_path: Path) -> None:
         "    if outcome.key == 'cats/2.jpg':\n"
         "        os.kill(os.getpid(), signal.SIGINT)\n"
         "_pack.Chunk.take = stopped\n"
-        "sys.exit(_pack_command.main(sys.argv[1:]))\n"
+        "sys.exit(main(['pack', *sys.argv[1:]]))\n"
     )
     done = _run(code, source, tmp_path / "out.tar")
 
@@ -108,11 +109,12 @@ def test_a_full_disk(tmp_path: Path, kind: str, room: int) -> None:
     source = make_source(tmp_path / "source")
     code = (
         "import resource, signal, sys\n"
-        "from fastdecode.packing import _pack, _pack_command\n"
+        "from fastdecode.cli import main\n"
+        "from fastdecode.packing import _pack\n"
         "_pack.EVERY_S = 0\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM, resource.RLIM_INFINITY))\n"
-        "sys.exit(_pack_command.main(sys.argv[1:]))\n"
+        "sys.exit(main(['pack', *sys.argv[1:]]))\n"
     )
     done = _run(code.replace("ROOM", str(room)), source, tmp_path / name)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fastdecode import decode, pixels
+from fastdecode import _pixels, decode
 from fastdecode.testing import encode
 from fastdecode.types import MODES, Header, Mode
 
@@ -32,7 +32,7 @@ def test_convert_is_pillows(layout: str, mode: Mode) -> None:
     image = noise(layout)
     source = image.convert("RGB") if layout == "CMYK" else image
 
-    converted = pixels.convert(np.array(image), layout, mode, header())
+    converted = _pixels.convert(np.array(image), layout, mode, header())
 
     assert converted.dtype == np.uint8
     np.testing.assert_array_equal(converted, np.array(source.convert(mode)))
@@ -44,7 +44,7 @@ def test_native_pixels_are_converted_by_their_channels(source: str, mode: Mode) 
     """What a file holds is grey, grey and alpha, RGB or RGBA by the number of its channels."""
     image = noise(source)
 
-    converted = pixels.convert(np.array(image), "native", mode, header())
+    converted = _pixels.convert(np.array(image), "native", mode, header())
 
     np.testing.assert_array_equal(converted, np.array(image.convert(mode)))
 
@@ -54,7 +54,7 @@ def test_native_inks_are_converted_as_inks(mode: Mode) -> None:
     """Four native channels that the header calls CMYK are inks, not RGBA."""
     image = noise("CMYK")
 
-    converted = pixels.convert(np.array(image), "native", mode, header(color="cmyk"))
+    converted = _pixels.convert(np.array(image), "native", mode, header(color="cmyk"))
 
     np.testing.assert_array_equal(converted, np.array(image.convert("RGB").convert(mode)))
 
@@ -64,7 +64,7 @@ def test_native_is_handed_through(layout: str) -> None:
     """For mode "native" nothing is converted, whatever the layout and the type."""
     image = np.zeros((HEIGHT, WIDTH, 4), np.uint16)
 
-    assert pixels.convert(image, layout, "native", header(16)) is image
+    assert _pixels.convert(image, layout, "native", header(16)) is image
 
 
 @pytest.mark.parametrize("mode", ["L", "RGB", "RGBA"])
@@ -72,7 +72,7 @@ def test_one_channel_may_have_an_axis_of_its_own(mode: Mode) -> None:
     """(H, W, 1) native pixels are grey."""
     image = noise("L")
 
-    converted = pixels.convert(np.array(image)[:, :, None], "native", mode, header())
+    converted = _pixels.convert(np.array(image)[:, :, None], "native", mode, header())
 
     np.testing.assert_array_equal(converted, np.array(image.convert(mode)))
 
@@ -102,7 +102,7 @@ def test_other_depths_become_eight_bits(format, bits, dtype, samples, expected, 
     """
     image = np.array([samples], dtype)
 
-    converted = pixels.convert(image, "native", mode, header(bits, format))
+    converted = _pixels.convert(image, "native", mode, header(bits, format))
 
     assert converted.dtype == np.uint8
     assert (converted if mode == "L" else converted[:, :, 1]).tolist() == [expected]
@@ -113,9 +113,9 @@ def test_picture_that_is_a_view_is_converted(mode: Mode) -> None:
     """A mirrored or cropped picture is converted like its copy."""
     image = np.array(noise("RGBA"))[::-1, 2:5]
 
-    converted = pixels.convert(image, "RGBA", mode, header())
+    converted = _pixels.convert(image, "RGBA", mode, header())
 
-    np.testing.assert_array_equal(converted, pixels.convert(image.copy(), "RGBA", mode, header()))
+    np.testing.assert_array_equal(converted, _pixels.convert(image.copy(), "RGBA", mode, header()))
 
 
 @pytest.mark.parametrize("source", ["L", "LA", "RGB", "RGBA", "CMYK"])
@@ -135,7 +135,7 @@ def test_crop_then_reduce_equals_reduce_then_crop(reduce: int) -> None:
     """A window speaks of the reduced picture; its blocks are those of the whole."""
     image = np.arange(40 * 24).reshape(24, 40)
 
-    part = pixels.crop(image, (1, 0, 4, 2), reduce)
+    part = _pixels.crop(image, (1, 0, 4, 2), reduce)
 
     np.testing.assert_array_equal(part[::reduce, ::reduce], image[::reduce, ::reduce][0:2, 1:4])
 
@@ -155,7 +155,7 @@ def test_deliver_writes_nothing_into_a_wrong_array(out: np.ndarray) -> None:
     image = np.array(noise("RGB"))
 
     with pytest.raises(ValueError, match=r"\(5, 7, 3\) and dtype uint8, not .*" + str(out.dtype)):
-        pixels.deliver(image, out)
+        _pixels.deliver(image, out)
 
     assert (out == 9).all()
 
@@ -165,7 +165,7 @@ def test_deliver_fills_and_returns_out() -> None:
     image = np.array(noise("RGB"))
     out = np.zeros_like(image)
 
-    assert pixels.deliver(image, out) is out
+    assert _pixels.deliver(image, out) is out
     np.testing.assert_array_equal(out, image)
 
 
@@ -189,7 +189,7 @@ def test_deliver_gives_the_caller_an_array_of_his_own(view) -> None:
     """The result is C-contiguous and writable, and keeps no larger picture in memory."""
     image = view(np.array(noise("RGB")))
 
-    result = pixels.deliver(image, None)
+    result = _pixels.deliver(image, None)
 
     assert result.flags.c_contiguous
     assert result.flags.writeable

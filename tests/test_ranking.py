@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from fastdecode import Ranking
-from fastdecode.cores import cpu_model
-from fastdecode.installation import libraries, ranking_path
+from fastdecode._system import cpu_model, libraries, ranking_path
 from fastdecode.ranking import Cell, size_class
 
 FULL = Ranking(
@@ -114,7 +113,7 @@ def test_the_usual_place_is_the_users_cache(monkeypatch: pytest.MonkeyPatch) -> 
     """Where no variable says otherwise, it is the user's cache directory, one file a processor."""
     monkeypatch.delenv("FASTDECODE_RANKING")
     here = ranking_path()
-    monkeypatch.setattr("fastdecode.installation.cpu_model", lambda: "another")
+    monkeypatch.setattr("fastdecode._system.cpu_model", lambda: "another")
 
     assert "fastdecode" in here.parts
     assert ranking_path().parent == here.parent

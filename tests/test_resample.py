@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 from PIL import Image
 
 from fastdecode import decode
-from fastdecode.resample import box_reduce, sample_reduce
+from fastdecode._pixels import box_reduce, sample_reduce
 from fastdecode.testing import encode
 from fastdecode.types import REDUCES, Reduce
 

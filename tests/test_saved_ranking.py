@@ -13,8 +13,7 @@ from conftest import usable_backends
 from processes import answers
 
 from fastdecode import Ranking, decode, preference, use
-from fastdecode.cores import cpu_model
-from fastdecode.installation import libraries
+from fastdecode._system import cpu_model, libraries
 from fastdecode.selection import Want, first
 from fastdecode.testing import encode, picture
 from fastdecode.types import Header

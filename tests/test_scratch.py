@@ -13,7 +13,7 @@ from encoded import with_orientation
 from PIL import Image
 
 import fastdecode
-from fastdecode import decode, scratch
+from fastdecode import _engine, decode
 
 PHOTOS = sorted((Path(fastdecode.__file__).parent / "samples").glob("*.jpg"))
 SAME_SIZE = ("canyon-wren", "roman-colosseum_422")
@@ -22,7 +22,10 @@ MEBIBYTE = 1 << 20
 
 def test_two_purposes_never_overlap() -> None:
     """Arrays for two purposes may be in use at the same time."""
-    one, two = scratch.borrow("test one", (40, 30, 3)), scratch.borrow("test two", (50, 30, 3))
+    one, two = (
+        _engine.borrow_memory("test one", (40, 30, 3)),
+        _engine.borrow_memory("test two", (50, 30, 3)),
+    )
     one[:], two[:] = 1, 2
 
     assert (one.shape, two.shape) == ((40, 30, 3), (50, 30, 3))
@@ -32,9 +35,9 @@ def test_two_purposes_never_overlap() -> None:
 
 def test_one_purpose_uses_its_memory_again() -> None:
     """A second array of the same or a smaller size lies in the first one's memory."""
-    first = scratch.borrow("test", (40, 30, 3))
-    same = scratch.borrow("test", (30, 40, 3))
-    smaller = scratch.borrow("test", (7,))
+    first = _engine.borrow_memory("test", (40, 30, 3))
+    same = _engine.borrow_memory("test", (30, 40, 3))
+    smaller = _engine.borrow_memory("test", (7,))
 
     assert same.ctypes.data == first.ctypes.data == smaller.ctypes.data
     assert smaller.shape == (7,)
@@ -45,23 +48,23 @@ def test_one_purpose_uses_its_memory_again() -> None:
 
 def test_a_larger_array_is_not_cut_short() -> None:
     """What was kept for a small picture does not limit a large one, which is kept from then on."""
-    scratch.borrow("test growing", (10,))
-    large = scratch.borrow("test growing", (1000, 1000))
+    _engine.borrow_memory("test growing", (10,))
+    large = _engine.borrow_memory("test growing", (1000, 1000))
     large[:] = 3
 
     assert large.shape == (1000, 1000)
-    assert scratch.borrow("test growing", (10,)).ctypes.data == large.ctypes.data
+    assert _engine.borrow_memory("test growing", (10,)).ctypes.data == large.ctypes.data
 
 
 def test_huge_arrays_are_not_kept() -> None:
     """Up to 64 MiB are kept; of more, each array is a new one and the kept one stays as it is."""
-    kept = scratch.borrow("test huge", (64 * MEBIBYTE,))
-    huge = scratch.borrow("test huge", (64 * MEBIBYTE + 1,))
-    another = scratch.borrow("test huge", (64 * MEBIBYTE + 1,))
+    kept = _engine.borrow_memory("test huge", (64 * MEBIBYTE,))
+    huge = _engine.borrow_memory("test huge", (64 * MEBIBYTE + 1,))
+    another = _engine.borrow_memory("test huge", (64 * MEBIBYTE + 1,))
 
     assert not np.shares_memory(huge, another)
     assert not np.shares_memory(huge, kept)
-    assert scratch.borrow("test huge", (64 * MEBIBYTE,)).ctypes.data == kept.ctypes.data
+    assert _engine.borrow_memory("test huge", (64 * MEBIBYTE,)).ctypes.data == kept.ctypes.data
 
 
 def test_threads_do_not_share() -> None:
@@ -69,7 +72,7 @@ def test_threads_do_not_share() -> None:
     together = threading.Barrier(4)
 
     def fill(number: int) -> bool:
-        array = scratch.borrow("test", (100, 100))
+        array = _engine.borrow_memory("test", (100, 100))
         array[:] = number
         together.wait(30)
         return bool((array == number).all())

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 from encoded import with_orientation  # noqa: E402 - they need torch
 from torch_reference import encoded, seeded  # noqa: E402
 
-from fastdecode import orientation, probe  # noqa: E402
+from fastdecode import _pixels, probe  # noqa: E402
 from fastdecode.torch.transforms import (  # noqa: E402
     RandomResizedCrop,
     Resize,
@@ -34,7 +34,7 @@ def mask() -> np.ndarray:
 def picture(value: int = 1) -> bytes:
     """Draw a white mark on black, to be seen so once turned upright."""
     seen = np.repeat(mask()[:, :, None] * np.uint8(255), 3, axis=2)
-    stored = np.ascontiguousarray(orientation.undo(seen, value))
+    stored = np.ascontiguousarray(_pixels.undo_orientation(seen, value))
     return encoded(stored, quality=95, exif=with_orientation(value))
 
 

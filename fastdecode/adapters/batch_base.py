@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from PIL import Image as PillowImage
 
-from fastdecode import formats
+from fastdecode import _headers
 from fastdecode.errors import BackendUnavailable
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def try_out(backend: BatchBackend) -> None:
     stream = io.BytesIO()
     PillowImage.new("RGB", (96, 96)).save(stream, "jpeg", subsampling="4:2:0")
     data = stream.getvalue()
-    whole = BatchItem(data, formats.probe(data), None)
+    whole = BatchItem(data, _headers.probe(data), None)
     if reason := _refusal(backend, whole):
         raise BackendUnavailable(f"it decodes nothing{reason}")
     declared = backend.supports.get("jpeg", ())

@@ -11,10 +11,10 @@ try:
 except OSError as error:  # pragma: no cover - cffi could not load what it was built against
     raise ImportError(str(error)) from error
 
+from fastdecode._headers.jpeg import with_plain_size
+from fastdecode._headers.jpeg_stream import is_recoverable
 from fastdecode.adapters.base import JPEG_TURBO_SUBSAMPLINGS, Backend, CodecWarning, Support
 from fastdecode.errors import BackendUnavailable
-from fastdecode.headers.jpeg import with_plain_size
-from fastdecode.jpeg_stream import is_recoverable
 from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
 
 __all__ = ["Jpeg4py"]

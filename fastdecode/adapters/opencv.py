@@ -8,9 +8,9 @@ import re
 import cv2
 import numpy as np
 
+from fastdecode._headers import png
 from fastdecode.adapters.base import Backend, Support
 from fastdecode.errors import DecodeError
-from fastdecode.headers import png
 from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
 
 __all__ = ["Opencv"]

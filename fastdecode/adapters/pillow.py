@@ -23,9 +23,9 @@ from PIL import (
 )
 from PIL import Image as PillowImage
 
+from fastdecode._headers import other
 from fastdecode.adapters.base import Backend, Support
 from fastdecode.errors import DecodeError
-from fastdecode.headers import other
 from fastdecode.types import Box, Buffer, Format, Header, Image, PixelLayout, Reduce
 
 __all__ = ["Pillow"]

@@ -7,10 +7,10 @@ from typing import cast
 import numpy as np
 import pillow_heif
 
-from fastdecode import pixels
+from fastdecode import _pixels
+from fastdecode._headers import isobmff
 from fastdecode.adapters.base import Backend, Support
 from fastdecode.errors import DecodeError
-from fastdecode.headers import isobmff
 from fastdecode.types import Box, Buffer, Header, Image, Mode, PixelLayout, Reduce
 
 __all__ = ["PillowHeif"]
@@ -48,7 +48,7 @@ class PillowHeif(Backend):
         grid = isobmff.grid(data)
         if grid is not None and _may_lack_a_tile(image, grid):
             _check_tiles(data, grid)
-        return pixels.convert(image, "native", cast("Mode", layout), header)
+        return _pixels.convert(image, "native", cast("Mode", layout), header)
 
     def codec(self) -> str:
         return f"libheif {pillow_heif.libheif_version()}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import simplejpeg
 
+from fastdecode._headers.jpeg import with_plain_size
 from fastdecode.adapters.base import JPEG_TURBO_SUBSAMPLINGS, Backend, CodecWarning, Support
-from fastdecode.headers.jpeg import with_plain_size
 from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
 
 __all__ = ["Simplejpeg"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import torchcodec.decoders
 
-from fastdecode import orientation
+from fastdecode import _pixels
 from fastdecode.adapters.base import Backend, Support
 from fastdecode.adapters.batch_base import BatchBackend, BatchItem, need_device, try_out
 from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
@@ -50,7 +50,7 @@ class Torchcodec(Backend):
         decoder = decoders.decode_jpeg if header.format == "jpeg" else decoders.decode_png
         tensor = decoder(bytes(data), mode=_MODE[layout])
         # It always applies the EXIF orientation: take it back.
-        image = orientation.undo(tensor.permute(1, 2, 0).numpy(), header.orientation)
+        image = _pixels.undo_orientation(tensor.permute(1, 2, 0).numpy(), header.orientation)
         return image[:, :, 0] if layout == "L" else image
 
 

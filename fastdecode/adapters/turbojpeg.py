@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 import turbojpeg
 
+from fastdecode._headers.jpeg import with_plain_size
+from fastdecode._headers.jpeg_stream import is_recoverable
 from fastdecode.adapters.base import JPEG_TURBO_SUBSAMPLINGS, Backend, CodecWarning, Support
 from fastdecode.errors import BackendUnavailable
-from fastdecode.headers.jpeg import with_plain_size
-from fastdecode.jpeg_stream import is_recoverable
 from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
 
 __all__ = ["Turbojpeg"]

@@ -1,19 +1,10 @@
-"""``python -m fastdecode.bench``: see `fastdecode.bench.command` and `fastdecode.bench.compare`."""
+"""``python -m fastdecode.bench``, which is ``fastdecode bench``: see `fastdecode.cli`."""
 
 from __future__ import annotations
 
 import sys
 
-from fastdecode.terminal import run
-
-
-def main() -> int:
-    """Run the benchmark, or compare two results of it."""
-    words = sys.argv[1:]
-    if words[:1] == ["compare"]:
-        return run("fastdecode.bench.compare", words[1:])
-    return run("fastdecode.bench.command", words)
-
+from fastdecode.cli import BENCH, run
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(BENCH, ["bench"]))

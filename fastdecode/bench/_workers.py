@@ -1,4 +1,4 @@
-"""What runs in the processes that measure; `fastdecode.child.Child` makes one of these in each."""
+"""What runs in the processes that measure; `fastdecode._process.Child` makes one in each."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fastdecode import decode, registry, selection
+from fastdecode._pixels import converter
 from fastdecode.bench import check
 from fastdecode.bench.check import named
 from fastdecode.bench.result import AUTOMATIC
 from fastdecode.calibration.timing import drain, no_garbage_collection
 from fastdecode.errors import FastDecodeError, StoreError
-from fastdecode.outputs import converter
 
 if TYPE_CHECKING:
     from fastdecode.bench.check import Finding

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fastdecode import decode, selection, stats
+from fastdecode._process import ChildDied
 from fastdecode.bench.result import AUTOMATIC
-from fastdecode.child import ChildDied
-from fastdecode.errors import FastDecodeError
+from fastdecode.errors import FastDecodeError, without_advice
 
 if TYPE_CHECKING:
     from fastdecode.bench.files import Photo
@@ -103,7 +103,7 @@ def examine(photo: Photo, reduce: Reduce, backend: str, right: bytes | None) -> 
 def reason(error: Exception) -> str:
     """Say in words why something was refused."""
     if isinstance(error, (FastDecodeError, ChildDied)):
-        return str(error)
+        return without_advice(error)
     if "Original Traceback" in str(error):  # PyTorch's, from a worker process: the end says what
         return str(error).strip().splitlines()[-1]
     return f"{type(error).__name__}: {error}"

@@ -1,4 +1,4 @@
-"""``python -m fastdecode.bench``: how fast every decoder is here, on the user's own images."""
+"""``fastdecode bench``: how fast every decoder is here, on the user's own images."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import fastdecode
-from fastdecode import outfile, preference, selection
-from fastdecode.bench import files, html, on_device, report, run, summary
+from fastdecode import _files, preference, selection
+from fastdecode._system import ranking_path
+from fastdecode.bench import files, html, on_device, report, summary
+from fastdecode.bench import run as measuring
 from fastdecode.bench.files import naming
 from fastdecode.bench.ranking import merged, ranking_of
 from fastdecode.bench.result import PROTOCOLS, Backend, Result, machine, to_json
@@ -21,8 +23,7 @@ from fastdecode.bench.run import Plan, counts_up_to_cores
 from fastdecode.bench.tables import progress
 from fastdecode.bench.text import count
 from fastdecode.errors import StoreError, UnknownBackend
-from fastdecode.installation import ranking_path
-from fastdecode.terminal import INTERRUPTED, Parser
+from fastdecode.terminal import INTERRUPTED, Parser, counts, positive, seconds
 from fastdecode.types import OUTPUTS, REDUCES
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from fastdecode.ranking import Ranking
     from fastdecode.types import BackendInfo, Reduce
 
-__all__ = ["USUAL_BATCHES", "USUAL_LIMIT", "main", "parser"]
+__all__ = ["USUAL_BATCHES", "USUAL_LIMIT", "add_arguments", "run"]
 
 USUAL_BATCHES = (64, 256)
 """Images of a batch on a device: few for a large network, many for a small one."""
@@ -42,14 +43,14 @@ _MOST_AT_ONCE = 1024  # threads or workers: what is more is a slip of the finger
 
 _EXAMPLES = """\
 examples:
-  python -m fastdecode.bench                      the six photos of the package
-  python -m fastdecode.bench photos/              every image under a folder
-  python -m fastdecode.bench photos/ --limit 200 --reduce 1,8
-  python -m fastdecode.bench train.tar            what fastdecode.stores reads
-  python -m fastdecode.bench a.jpg b.png --backend pillow,opencv --seconds 3
-  python -m fastdecode.bench photos/ --protocol loader --workers 2,4 --size 224
-  python -m fastdecode.bench photos/ --device cuda --batch 64,256
-  python -m fastdecode.bench compare old.json new.json
+  %(prog)s                      the six photos of the package
+  %(prog)s photos/              every image under a folder
+  %(prog)s photos/ --limit 200 --reduce 1,8
+  %(prog)s train.tar            what fastdecode.stores reads
+  %(prog)s a.jpg b.png --backend pillow,opencv --seconds 3
+  %(prog)s photos/ --protocol loader --workers 2,4 --size 224
+  %(prog)s photos/ --device cuda --batch 64,256
+  python -m fastdecode compare old.json new.json
 
 protocols:
   decode   from memory, one thread; every format and every --reduce
@@ -72,32 +73,24 @@ images; 130 after Ctrl-C, with what was measured so far"""
 _PYTORCH = "pip install 'fastdecode[torch]'"
 
 
-def parser() -> argparse.ArgumentParser:
-    """Make the parser of the command line."""
-    result = Parser(
-        prog="python -m fastdecode.bench",
-        description="Decode images with every usable backend, and compare speed and pixels.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    result.add_argument(
+def add_arguments(parser: Parser) -> None:
+    """Declare the arguments of the command."""
+    parser.description = "Decode images with every usable backend, and compare speed and pixels."
+    parser.epilog = _EXAMPLES
+    parser.add_argument(
         "paths",
         nargs="*",
         metavar="PATH",
         help="folders, image files and stores (.tar, .lmdb, .h5, .rec, .csv, or a URI)",
     )
-    _add_what(result)
-    _add_how(result)
-    _add_device(result)
-    _add_where(result)
-    result.add_argument(
-        "--version", action="version", version=f"fastdecode {fastdecode.__version__}"
-    )
-    return result
+    _add_what(parser)
+    _add_how(parser)
+    _add_device(parser)
+    _add_where(parser)
 
 
-def _add_what(result: argparse.ArgumentParser) -> None:
-    group = result.add_argument_group("what is measured")
+def _add_what(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("what is measured")
     group.add_argument(
         "--reduce",
         type=_reduces,
@@ -122,15 +115,15 @@ def _add_what(result: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--size",
-        type=_positive,
+        type=positive,
         default=0,
         metavar="N",
         help="also resize to N x N and normalise, to a float tensor; needs PyTorch",
     )
 
 
-def _add_how(result: argparse.ArgumentParser) -> None:
-    group = result.add_argument_group("how it is measured")
+def _add_how(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("how it is measured")
     group.add_argument(
         "--protocol",
         type=_protocols,
@@ -139,7 +132,7 @@ def _add_how(result: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--seconds",
-        type=_seconds,
+        type=seconds,
         default=0.5,
         metavar="S",
         help="time each backend for at least S seconds in each table (default: 0.5)",
@@ -155,8 +148,8 @@ def _add_how(result: argparse.ArgumentParser) -> None:
         )
 
 
-def _add_device(result: argparse.ArgumentParser) -> None:
-    group = result.add_argument_group("on a device")
+def _add_device(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("on a device")
     group.add_argument(
         "--device",
         metavar="DEVICE",
@@ -172,8 +165,8 @@ def _add_device(result: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_where(result: argparse.ArgumentParser) -> None:
-    group = result.add_argument_group("what becomes of it")
+def _add_where(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("what becomes of it")
     group.add_argument("--json", metavar="FILE", help="write the result; - for standard output")
     group.add_argument("--html", metavar="FILE", help="write a page with charts")
     group.add_argument(
@@ -198,10 +191,9 @@ def _protocols(text: str) -> tuple[Protocol, ...]:
 
 
 def _counts(text: str) -> tuple[int, ...]:
-    words = _names(text)
-    if words == ("0",):
+    if text.strip() == "0":
         return ()
-    found = tuple(sorted({_positive(word) for word in words}))
+    found = counts(text)
     if found[-1] > _MOST_AT_ONCE:
         raise argparse.ArgumentTypeError(f"{found[-1]:,} at once are too many: {_MOST_AT_ONCE:,}")
     return found
@@ -215,29 +207,11 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _count(text: str) -> int:
-    return 0 if text == "0" else _positive(text)
+    return 0 if text == "0" else positive(text)
 
 
-def _positive(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
-    return int(text)
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
-    return value
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark."""
-    command = parser()
-    options = command.parse_args(arguments)
+def run(options: argparse.Namespace, parser: Parser) -> int:
+    """Run the benchmark; return the exit status."""
     try:
         if options.limit is None and not options.list:
             options.limit = USUAL_LIMIT
@@ -245,23 +219,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not options.paths:
             collection.not_images = 0  # the licence of the samples lies beside them
         if not collection.photos:
-            _fail_without_images(command, options, collection)
+            _fail_without_images(parser, options, collection)
         if options.list:
             _list(collection)
             return 0
-        _check_arguments(command, options)
+        _check_arguments(parser, options)
         if options.device:
-            on_device.check(command, options)
+            on_device.check(parser, options)
         infos = _backends(None if options.device else options.backend)
     except (FileNotFoundError, ImportError, StoreError, UnknownBackend) as error:
-        command.exit(2, f"{command.prog}: error: {error}\n")
+        parser.fail(error)
     if options.json == "-":  # nothing else may stand on standard output then
         with redirect_stdout(sys.stderr):
             result = _measure(options, infos, collection)
         print(to_json(result))
     else:
         result = _measure(options, infos, collection)
-    _keep(command, options, result)
+    _keep(parser, options, result)
     if result.interrupted:
         return INTERRUPTED
     timed = [one.files for one in result.measurements] + [one.files for one in result.on_device]
@@ -272,7 +246,7 @@ def _measure(
     options: argparse.Namespace, infos: Sequence[BackendInfo], collection: files.Collection
 ) -> Result:
     """Measure and print; after Ctrl-C, what there is so far."""
-    found, there = run.Found(), on_device.FoundOnDevice()
+    found, there = measuring.Found(), on_device.FoundOnDevice()
     plan = _plan(options, infos, found)
     result = Result(
         measured=dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
@@ -286,7 +260,7 @@ def _measure(
     interrupted = False
     try:
         with progress() as notify:
-            run.measure(collection.photos, plan, found, notify)
+            measuring.measure(collection.photos, plan, found, notify)
             if options.device:
                 on_device.measure(collection.photos, _plan_there(options), there, notify)
     except KeyboardInterrupt:
@@ -304,7 +278,9 @@ def _measure(
     return result
 
 
-def _plan(options: argparse.Namespace, infos: Sequence[BackendInfo], found: run.Found) -> Plan:
+def _plan(
+    options: argparse.Namespace, infos: Sequence[BackendInfo], found: measuring.Found
+) -> Plan:
     """Put together what is to be measured; what cannot be is noted."""
     protocols = options.protocol or (() if options.device else PROTOCOLS)
     if "loader" in protocols and options.workers and not _has_torch():
@@ -339,29 +315,29 @@ def _settings(plan: Plan, options: argparse.Namespace) -> dict[str, object]:
     return {**settings, **lists, "limit": options.limit}
 
 
-def _check_arguments(command: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+def _check_arguments(parser: Parser, options: argparse.Namespace) -> None:
     """End with status 2 if what is asked for cannot be done."""
     if options.size and options.output not in (None, "tensor"):
-        command.error(f"--size gives tensors, not --output {options.output}")
+        parser.error(f"--size gives tensors, not --output {options.output}")
     for flag in ("size", "output"):
         if getattr(options, flag) in (0, None, "array", "pil") or _has_torch():
             continue
-        command.error(f"--{flag} needs PyTorch, which is not installed: {_PYTORCH}")
+        parser.error(f"--{flag} needs PyTorch, which is not installed: {_PYTORCH}")
     if options.save:
-        _check_saving(command, options)
+        _check_saving(parser, options)
     if options.json and options.json == options.html:
-        command.error("--json and --html are the same file")
+        parser.error("--json and --html are the same file")
     for path in (None if options.json == "-" else options.json, options.html):
         if path is None:
             continue
         try:
             with naming(path):
-                outfile.check(path)
+                _files.check_writable(path)
         except OSError as error:
-            command.error(str(error))
+            parser.error(str(error))
 
 
-def _check_saving(command: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+def _check_saving(parser: Parser, options: argparse.Namespace) -> None:
     """Refuse to keep a ranking of anything but what `decode` does, with all backends."""
     for flag, given in (
         ("--backend", options.backend),
@@ -369,12 +345,12 @@ def _check_saving(command: argparse.ArgumentParser, options: argparse.Namespace)
         ("--output pil", options.output == "pil"),
     ):
         if given:
-            command.error(f"--save keeps what decode() goes by: not with {flag}")
+            parser.error(f"--save keeps what decode() goes by: not with {flag}")
     try:
         with naming(ranking_path()):
-            outfile.check(ranking_path(), parents=True)
+            _files.check_writable(ranking_path(), parents=True)
     except OSError as error:
-        command.error(str(error))
+        parser.error(str(error))
 
 
 def _has_torch() -> bool:
@@ -382,13 +358,13 @@ def _has_torch() -> bool:
 
 
 def _fail_without_images(
-    command: argparse.ArgumentParser, options: argparse.Namespace, collection: files.Collection
+    parser: Parser, options: argparse.Namespace, collection: files.Collection
 ) -> None:
     where = ", ".join(files.printable(path) for path in options.paths)
-    lines = [f"{command.prog}: error: no readable images in {where}", *_unreadable(collection)]
+    lines = [f"no readable images in {where}", *_unreadable(collection)]
     if collection.not_images:
         lines.append(f"Passed over, not images: {collection.not_images}")
-    command.exit(2, "\n".join(lines) + "\n")
+    parser.fail("\n".join(lines))
 
 
 def _unreadable(collection: files.Collection) -> list[str]:
@@ -427,18 +403,18 @@ def _save(ranking: Ranking) -> None:
     print(f"decode() chooses by this result from now on: {place}", file=sys.stderr)
 
 
-def _keep(command: argparse.ArgumentParser, options: argparse.Namespace, result: Result) -> None:
+def _keep(parser: Parser, options: argparse.Namespace, result: Result) -> None:
     """Write the files and the ranking that were asked for; end with status 2 if that fails."""
     try:
         if options.json not in (None, "-"):
             with naming(options.json):
-                outfile.write(options.json, to_json(result))
+                _files.write_text(options.json, to_json(result))
         if options.html:
             with naming(options.html):
-                outfile.write(options.html, html.page(result))
+                _files.write_text(options.html, html.page(result))
         if options.save and result.interrupted:
             print("The ranking is not saved: it would be of half a run.", file=sys.stderr)
         elif options.save:
             _save(ranking_of(result))
     except OSError as error:
-        command.exit(2, f"{command.prog}: error: {error}\n")
+        parser.fail(error)

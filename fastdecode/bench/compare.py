@@ -1,4 +1,4 @@
-"""``python -m fastdecode.bench compare A B``: how two results differ, and whether that is sure."""
+"""``fastdecode compare A B``: how two results differ, and whether that is sure."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fastdecode._files import read_regular
 from fastdecode.bench.result import Spread, from_json
 from fastdecode.bench.tables import Column, Table, paragraph, show
 from fastdecode.bench.text import (
@@ -19,16 +20,15 @@ from fastdecode.bench.text import (
     setting,
     visible,
 )
-from fastdecode.files import read_regular
 from fastdecode.terminal import Parser
 
 if TYPE_CHECKING:
     from fastdecode.bench.result import Measurement, OnDevice, Result
 
-__all__ = ["main", "ratio", "verdict"]
+__all__ = ["add_arguments", "ratio", "run", "verdict"]
 
 _ABOUT = """\
-Compare two results that `python -m fastdecode.bench --json FILE` wrote.
+Compare two results that `python -m fastdecode bench --json FILE` wrote.
 
 b/a is the images/s of the second file over that of the first, by their
 medians. "from" and "to" bound it with care: the lower quartile of b over the
@@ -51,25 +51,23 @@ _COLUMNS = (
 Key = tuple[str, str, int, str, int, int, str, int]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Compare two results and print the ratios."""
-    parser = Parser(
-        prog="python -m fastdecode.bench compare",
-        description=_ABOUT,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: Parser) -> None:
+    """Declare the arguments of the command."""
+    parser.description = _ABOUT
     parser.add_argument("a", type=Path, metavar="A.json", help="the result to compare with")
     parser.add_argument("b", type=Path, metavar="B.json", help="the result that is compared")
-    options = parser.parse_args(arguments)
+
+
+def run(options: argparse.Namespace, parser: Parser) -> int:
+    """Compare two results and print the ratios; return the exit status."""
     results = []
     for path in (options.a, options.b):
         try:
             results.append(from_json(read_regular(path).decode()))
         except OSError as error:
-            reason = error.strerror or str(error)
-            parser.exit(2, f"{parser.prog}: error: {visible(str(path))}: {reason}\n")
+            parser.fail(f"{path}: {error.strerror or error}")
         except ValueError as error:
-            parser.exit(2, f"{parser.prog}: error: {visible(f'{path}: {error}')}\n")
+            parser.fail(f"{path}: {error}")
     for name, path, one in zip("ab", (options.a, options.b), results, strict=True):
         print(paragraph(f"{name}: {visible(str(path))}, {_about(one)}"))
     _print(*results)

@@ -16,10 +16,10 @@ from itertools import accumulate
 from pathlib import Path
 
 from fastdecode import probe
+from fastdecode._files import open_regular, read_regular
 from fastdecode.bench import result
 from fastdecode.calibration.samples import FOLDER
-from fastdecode.errors import DecodeError, StoreError, UnsupportedFormat
-from fastdecode.files import open_regular, read_regular
+from fastdecode.errors import DecodeError, StoreError, UnsupportedFormat, without_advice
 from fastdecode.stores import Store, kind_of, open_store
 from fastdecode.stores._scan import can_be_read
 from fastdecode.stores.folder import EXTENSIONS
@@ -116,7 +116,7 @@ def _take(collection: Collection, name: str, load: Callable[[], Photo]) -> None:
     except UnsupportedFormat:
         collection.not_images += 1
     except (DecodeError, StoreError, OSError) as error:
-        collection.unreadable[name] = getattr(error, "strerror", None) or str(error)
+        collection.unreadable[name] = getattr(error, "strerror", None) or without_advice(error)
 
 
 def _files_and_stores(paths: Sequence[str | Path]) -> tuple[list[Path], list[Store]]:

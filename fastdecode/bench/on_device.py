@@ -58,22 +58,22 @@ class FoundOnDevice:
         )
 
 
-def check(command: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """End with status 2 if what is asked for cannot be done; else look the device up."""
     if options.save:
-        command.error("--save keeps what decode() goes by: not with --device")
+        parser.error("--save keeps what decode() goes by: not with --device")
     if options.output and not options.protocol:
-        command.error("--output is of no use with --device, which gives tensors")
+        parser.error("--output is of no use with --device, which gives tensors")
     if not options.batch:
-        command.error("--batch 0 leaves nothing to measure")
+        parser.error("--batch 0 leaves nothing to measure")
     try:
         options.device = place_of(options.device)
     except (RuntimeError, ValueError) as error:
-        command.error(str(error))
+        parser.error(str(error))
     able = _backends.names(options.device.type)
     for name in options.backend or ():
         if name not in able:
-            command.error(
+            parser.error(
                 f"no batch backend for {options.device} is called {name!r}; there are: "
                 f"{', '.join(able) or 'none'}"
             )

@@ -6,9 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from fastdecode import preference
+from fastdecode._system import cpu_model, libraries
 from fastdecode.bench.result import AUTOMATIC
-from fastdecode.cores import cpu_model
-from fastdecode.installation import libraries
 from fastdecode.ranking import Cell, Ranking, known_order, reordered
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import fastdecode
-from fastdecode.cores import cpu_model, usable_cores
+from fastdecode._system import cpu_model, usable_cores
 
 __all__ = [
     "AUTOMATIC",

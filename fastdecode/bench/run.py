@@ -10,14 +10,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from fastdecode import registry
+from fastdecode._process import Child, ChildDied
+from fastdecode._system import usable_cores
 from fastdecode.bench._workers import Setup
 from fastdecode.bench.check import Check, reason
 from fastdecode.bench.result import AUTOMATIC, Protocol
 from fastdecode.bench.stats import measurements
 from fastdecode.bench.text import count, size
 from fastdecode.calibration.workers import Members
-from fastdecode.child import Child, ChildDied
-from fastdecode.cores import usable_cores
 
 if TYPE_CHECKING:
     from types import TracebackType

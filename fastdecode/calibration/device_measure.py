@@ -10,16 +10,15 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fastdecode import registry, selection
+from fastdecode._system import cpu_model, device_libraries, usable_cores
 from fastdecode.calibration.device_worker import Lap
 from fastdecode.calibration.samples import Sample, built_in, grouped
 from fastdecode.calibration.timing import Budget, quartiles
 from fastdecode.calibration.workers import Members
-from fastdecode.cores import cpu_model, usable_cores
 from fastdecode.errors import BackendUnavailable
 from fastdecode.gpu import _backends
 from fastdecode.gpu._devices import device_of, identify
 from fastdecode.gpu._policy import CPU, DeviceCell, DeviceRanking, Speed
-from fastdecode.installation import device_libraries
 
 if TYPE_CHECKING:
     import torch

@@ -13,13 +13,13 @@ import torch
 import torch.profiler
 
 from fastdecode import registry
+from fastdecode._stats import stats
 from fastdecode.batch import decode_batch
 from fastdecode.calibration.timing import no_garbage_collection
 from fastdecode.errors import FastDecodeError, StoreError
 from fastdecode.gpu import _backends
 from fastdecode.gpu._devices import device_of
 from fastdecode.gpu._policy import CPU
-from fastdecode.statistics import stats
 
 if TYPE_CHECKING:
     from fastdecode.types import Buffer, Format

@@ -11,14 +11,13 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING, Any, overload
 
 from fastdecode import registry, selection
-from fastdecode.arguments import is_int
+from fastdecode._arguments import is_int
+from fastdecode._process import Child, ChildDied
+from fastdecode._system import cpu_model, libraries, usable_cores
 from fastdecode.calibration.race import Contest, run
 from fastdecode.calibration.samples import Sample, built_in, common, grouped
 from fastdecode.calibration.timing import Budget
-from fastdecode.child import Child, ChildDied
-from fastdecode.cores import cpu_model, usable_cores
 from fastdecode.errors import BackendUnavailable, FastDecodeError
-from fastdecode.installation import libraries
 from fastdecode.ranking import Cell, Ranking, known_order
 from fastdecode.types import CONTEXTS, OUTPUTS, REDUCES
 

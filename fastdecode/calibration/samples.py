@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from PIL import Image as PillowImage
 
 import fastdecode
-from fastdecode import formats
+from fastdecode import _headers
+from fastdecode._buffers import as_buffer
 from fastdecode.api import read_file
-from fastdecode.buffers import as_buffer
 from fastdecode.errors import FastDecodeError
 from fastdecode.ranking import size_class
 
@@ -101,7 +101,7 @@ def _encode(image: PillowImage.Image, format: Format) -> bytes:
 def grouped(samples: Iterable[Any]) -> list[Sample]:
     """Sort the user's files into samples: at most eight of each format and size class."""
     groups: dict[tuple[Format, SizeClass], list[tuple[bytes, int]]] = {}
-    for data, header in _headers(samples):
+    for data, header in _with_headers(samples):
         pixels = header.width * header.height
         groups.setdefault((header.format, size_class(pixels)), []).append((data, pixels))
     if not groups:
@@ -126,17 +126,17 @@ def common(sample: Sample, read: Mapping[str, set[int]]) -> Sample | None:
     able = [found for found in read.values() if 2 * len(found) >= len(readable)]
     kept = sorted(readable.intersection(*able))
     items = tuple(sample.items[index] for index in kept)
-    headers = [formats.probe(item) for item in items]
+    headers = [_headers.probe(item) for item in items]
     pixels = sum(header.width * header.height for header in headers)
     return sample._replace(items=items, pixels=pixels) if items else None
 
 
-def _headers(samples: Iterable[Any]) -> Iterator[tuple[bytes, Any]]:
+def _with_headers(samples: Iterable[Any]) -> Iterator[tuple[bytes, Any]]:
     for index, sample in enumerate(samples):
         is_path = isinstance(sample, (str, os.PathLike))
         data = read_file(os.fspath(sample)) if is_path else bytes(as_buffer(sample))
         try:
-            yield data, formats.probe(data)
+            yield data, _headers.probe(data)
         except FastDecodeError as error:
             name = os.fspath(sample) if is_path else f"sample {index}"
             error.args = (f"{name}: {error.args[0]}", *error.args[1:])

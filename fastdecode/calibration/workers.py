@@ -9,11 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from fastdecode import registry
+from fastdecode._pixels import converter
+from fastdecode._process import Child
 from fastdecode.api import decode
 from fastdecode.calibration.timing import drain, no_garbage_collection
-from fastdecode.child import Child
 from fastdecode.errors import BackendUnavailable, FastDecodeError
-from fastdecode.outputs import converter
 
 if TYPE_CHECKING:
     from types import TracebackType

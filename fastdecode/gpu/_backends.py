@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fastdecode import registry
-from fastdecode.cores import usable_cores
+from fastdecode._system import usable_cores
 from fastdecode.errors import BackendUnavailable
 
 if TYPE_CHECKING:

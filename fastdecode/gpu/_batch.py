@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 
-from fastdecode import formats, jpeg_stream
+from fastdecode import _headers
+from fastdecode._buffers import as_buffer
+from fastdecode._headers import jpeg_stream
+from fastdecode._stats import count_fallback
 from fastdecode.adapters.batch_base import BatchBackend, BatchItem, is_of_the_device
-from fastdecode.buffers import as_buffer
 from fastdecode.completeness import is_filling
 from fastdecode.errors import FastDecodeError
 from fastdecode.plan import plan_options
-from fastdecode.statistics import count_fallback
 
 if TYPE_CHECKING:
     from fastdecode.adapters.base import Support
@@ -61,7 +62,7 @@ def request_of(
     try:
         whole = as_buffer(data)
         if header is None:
-            header = formats.probe(whole)
+            header = _headers.probe(whole)
         support = _support_for(backend, whole, header, mode)
         reduce, window, orientation = plan_options(header, options)
         if support is None or (reduce, orientation) != (1, 1):

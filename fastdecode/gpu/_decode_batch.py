@@ -17,10 +17,11 @@ import numpy as np
 import torch
 from PIL import Image as PillowImage
 
-from fastdecode import formats
+from fastdecode import _headers
+from fastdecode._buffers import as_buffer
+from fastdecode._stats import count_fallback
 from fastdecode.api import read_file
 from fastdecode.arrays import decode_arrays, in_threads, named
-from fastdecode.buffers import as_buffer
 from fastdecode.errors import FastDecodeError
 from fastdecode.gpu import _backends
 from fastdecode.gpu._batch import Request, decode_items, release, request_of
@@ -28,7 +29,6 @@ from fastdecode.gpu._devices import device_of
 from fastdecode.gpu._policy import CPU, Decode, choose
 from fastdecode.gpu._resize import resized
 from fastdecode.outages import is_the_items
-from fastdecode.statistics import count_fallback
 
 if TYPE_CHECKING:
     from fastdecode.gpu._backends import Loaded
@@ -90,7 +90,7 @@ def _read(item: Any) -> _Read:
     except (OSError, TypeError, ValueError):
         return _Read(item)
     try:
-        return _Read(item, data, formats.probe(data))
+        return _Read(item, data, _headers.probe(data))
     except (FastDecodeError, ValueError):
         return _Read(item, data)
 

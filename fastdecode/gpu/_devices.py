@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from fastdecode.cores import cpu_model
+from fastdecode._system import cpu_model
 from fastdecode.errors import DeviceUnavailable
 
 __all__ = ["Identity", "device_of", "driver_version", "identify", "parse_device"]

@@ -12,13 +12,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
-from fastdecode import outfile, preference, registry
-from fastdecode.context import speaks_for_all
-from fastdecode.cores import cpu_model, usable_cores
+from fastdecode import _files, preference, registry
+from fastdecode._system import (
+    cpu_model,
+    device_libraries,
+    device_ranking_path,
+    ranking_is_named,
+    speaks_for_all,
+    usable_cores,
+)
 from fastdecode.errors import BackendUnavailable
 from fastdecode.gpu import _backends
 from fastdecode.gpu._devices import Identity, identify
-from fastdecode.installation import device_libraries, device_ranking_path, ranking_is_named
 from fastdecode.selection import disabled
 from fastdecode.types import FORMATS, SIZE_CLASSES
 
@@ -309,8 +314,8 @@ class DeviceRanking:
         """Write all of it or nothing; by default where ``decode="auto"`` looks for it."""
         global _generation
         target = device_ranking_path(self.device.name) if path is None else Path(path)
-        outfile.check(target, parents=True)
-        outfile.write(target, self._to_json())
+        _files.check_writable(target, parents=True)
+        _files.write_text(target, self._to_json())
         _generation += 1
         return target
 
@@ -321,7 +326,7 @@ class DeviceRanking:
         `own` says that nobody named the file: it is believed only if it is this user's, or the
         system's.
         """
-        return outfile.read(path, cls._from_json, _DAMAGED, own=own)
+        return _files.read_text(path, cls._from_json, _DAMAGED, own=own)
 
     def _to_json(self) -> str:
         cells = [

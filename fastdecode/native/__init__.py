@@ -65,7 +65,7 @@ def add_restart_markers(jpeg: Any, *, max_pixels: int | None = 178_956_970) -> b
     >>> from fastdecode.native import add_restart_markers
     >>> again = add_restart_markers(data)  # doctest: +SKIP
     """
-    from fastdecode.buffers import as_buffer
+    from fastdecode._buffers import as_buffer
     from fastdecode.native import library
 
     taken = "add_restart_markers() takes the bytes of a JPEG, not a path: {path!r}"

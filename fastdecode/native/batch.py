@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from fastdecode.buffers import as_buffer
+from fastdecode._buffers import as_buffer
 from fastdecode.native import library
 from fastdecode.native.single import Resize
 

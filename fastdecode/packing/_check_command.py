@@ -1,4 +1,4 @@
-"""``python -m fastdecode check``: find what is damaged, odd or too large among images."""
+"""``fastdecode check``: find what is damaged, odd or too large among images."""
 
 from __future__ import annotations
 
@@ -7,27 +7,26 @@ import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fastdecode import outfile
-from fastdecode.cores import usable_cores
+from fastdecode import _files
+from fastdecode._system import usable_cores
 from fastdecode.errors import FastDecodeError, StoreError
 from fastdecode.outages import ITEM_ERRORS
 from fastdecode.packing._check import FAILING, Finding, Limits, Status, survey
-from fastdecode.packing._terminal import brief, csv_text, megabytes, positive, progress, say, table
+from fastdecode.packing._terminal import brief, csv_text, megabytes, progress, say, table
 from fastdecode.packing._verify import reason
 from fastdecode.stores import open_store
-from fastdecode.terminal import INTERRUPTED, Parser
+from fastdecode.terminal import INTERRUPTED, Parser, positive
 
-__all__ = ["main"]
+__all__ = ["add_arguments", "run"]
 
 _EXAMPLES = """\
 examples:
-  python -m fastdecode check photos/
-  python -m fastdecode check train.tar --csv findings.csv --max-side 4096
+  %(prog)s photos/
+  %(prog)s train.tar --csv findings.csv --max-side 4096
 
 damaged      does not decode, all of it
 no image     of no format that is known
@@ -36,8 +35,8 @@ unreadable   it is missing, or the store has no bytes of it
 oversized    beyond --max-side or --max-pixels
 odd          decodes, but with a warning of the codec (damaged, with --strict);
              or CMYK, 16 bit, turned by EXIF, animated, with a suffix that is
-             not its format's, with something behind its end, without its end, or
-             with a wrong checksum (PNG)
+             not its format's, with something behind its end, without its end,
+             or with a wrong checksum (PNG)
 duplicate    the bytes of an earlier one
 
 What cannot be reached (a forbidden file, a server that is down) ends the check:
@@ -71,13 +70,12 @@ class _Seen:
             some.append(brief(f"{finding.key}: {finding.reasons[0]}"))
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command with the words given, or else the command line's; return the exit status."""
-    options = _parser().parse_args(arguments)
+def run(options: argparse.Namespace, parser: Parser) -> int:
+    """Look at every image and say what was found; return the exit status."""
     begun = time.monotonic()
     try:
         if options.csv:
-            outfile.check(options.csv)
+            _files.check_writable(options.csv)
         with warnings.catch_warnings():  # Pillow's, which would come between the lines
             warnings.simplefilter("ignore")
             seen = _looked(options)
@@ -85,12 +83,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         say("Interrupted: nothing is written.", error=True)
         return INTERRUPTED
     except (FastDecodeError, OSError, ValueError, ImportError) as error:
-        say(f"python -m fastdecode check: error: {reason(error)}", error=True)
+        parser.complain(reason(error))
         return 2
     _report(seen, time.monotonic() - begun, options.csv)
     if seen.ended:
         sys.stdout.flush()
-        say(f"python -m fastdecode check: error: {seen.ended}", error=True)
+        parser.complain(seen.ended)
         return 2
     return int(any(seen.counts[status] for status in FAILING))
 
@@ -119,7 +117,7 @@ def _looked(options: argparse.Namespace) -> _Seen:
                 raise
             seen.ended = f"{reason(error)} (after {seen.total:,} of {len(store):,} images)"
     if options.csv:
-        outfile.write(options.csv, csv_text(rows))
+        _files.write_text(options.csv, csv_text(rows))
     return seen
 
 
@@ -145,13 +143,10 @@ def _report(seen: _Seen, seconds: float, csv_file: Path | None) -> None:
         say(f"All of them: {csv_file}")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="python -m fastdecode check",
-        description="Decode every image, and list what is damaged, odd or too large.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: Parser) -> None:
+    """Declare the arguments of the command."""
+    parser.description = "Decode every image, and list what is damaged, odd or too large."
+    parser.epilog = _EXAMPLES
     add = parser.add_argument
     add("src", metavar="SRC", help="a folder, .csv, .tar, .lmdb, .h5, .rec, or a URI of one")
     add("--csv", type=Path, metavar="FILE", help="write a line for each image to this file")
@@ -164,4 +159,3 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--threads", type=positive, metavar="N", help="how many work (default: one for each core)")
     add("--strict", action="store_true", help="a warning of the codec counts as damage")
-    return parser

@@ -1,57 +1,56 @@
-"""``python -m fastdecode index``: make the index beside tar shards, for random access."""
+"""``fastdecode index``: make the index beside tar shards, for random access."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
-from fastdecode.errors import visible
+from fastdecode.errors import visible, without_advice
 from fastdecode.stores._index import Index
 from fastdecode.stores._mmap import is_uri
 from fastdecode.stores.tar import index_tar
 from fastdecode.stores.tar.store import SUFFIX
 from fastdecode.terminal import INTERRUPTED, Parser
 
-__all__ = ["main"]
+__all__ = ["add_arguments", "run"]
 
 _EXAMPLES = """\
 examples:
-  python -m fastdecode index train.tar
-  python -m fastdecode index shards/*.tar
-  python -m fastdecode index --to indexes s3://bucket/train.tar
+  %(prog)s train.tar
+  %(prog)s shards/*.tar
+  %(prog)s --to indexes s3://bucket/train.tar
 
 Each index is a file beside its shard, SHARD.tar.fdx, or in the folder --to,
-where index= of open_store finds it. Shards that pack has made
-have one already. With it, a store of any size opens at once; without it, all
-headers of the shard are read first. Reading a shard from its beginning to its
-end needs none.
+where programs find it by open_store(SHARD, index=FILE). Shards that pack has
+made have one already. With it, a store of any size opens at once; without it,
+all headers of the shard are read first. Reading a shard from its beginning to
+its end needs none.
 
-exit status: 0; 1 if a shard cannot be read or is damaged; 2 for a wrong argument"""
+exit status: 0; 1 if a shard cannot be read or is damaged; 2 for a wrong
+argument"""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command with the words given, or else the command line's; return the exit status."""
-    parser = Parser(
-        prog="python -m fastdecode index",
-        description="Write an index beside each tar shard.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: Parser) -> None:
+    """Declare the arguments of the command."""
+    parser.description = "Write an index beside each tar shard."
+    parser.epilog = _EXAMPLES
     parser.add_argument("shards", nargs="+", metavar="SHARD", help="a .tar file, or a URI of one")
     parser.add_argument(
         "--to", type=Path, metavar="FOLDER", help="where the indexes of shards behind URIs go"
     )
-    options = parser.parse_args(arguments)
+
+
+def run(options: argparse.Namespace, parser: Parser) -> int:
+    """Make the indexes, each as far as possible; return the exit status."""
     failed = False
     for shard in options.shards:
         try:
             count = len(_indexed(shard, options.to))
         except (OSError, ValueError, ImportError) as error:
             failed = True
-            words = str(error)
-            print(visible(words if shard in words else f"{shard}: {words}"), file=sys.stderr)
+            words = without_advice(error)
+            parser.complain(words if shard in words else f"{shard}: {words}")
             continue
         except KeyboardInterrupt:
             print("stopped; the shards before it have their index", file=sys.stderr)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import fastdecode
-from fastdecode import outfile
+from fastdecode import _files
 from fastdecode.errors import StoreError
 from fastdecode.packing._journal import items_of
 from fastdecode.packing._lock import NAME, check_own
@@ -297,4 +297,4 @@ def _manifest(
 
 def write_bad(path: Path, bad: Sequence[tuple[str, str]]) -> None:
     """Write the bad items as CSV, key and reason: see `csv_text`."""
-    outfile.write(path, csv_text([("key", "reason"), *bad]), follow=False)
+    _files.write_text(path, csv_text([("key", "reason"), *bad]), follow=False)

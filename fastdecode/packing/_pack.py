@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import PIL
 
 import fastdecode
-from fastdecode.cores import usable_cores
+from fastdecode._system import usable_cores
 from fastdecode.errors import BackendUnavailable, StoreError
 from fastdecode.native import library
 from fastdecode.packing._journal import Bad, BadItems, Item, Journal, Packed, State, items_of

@@ -1,4 +1,4 @@
-"""``python -m fastdecode pack``: copy images into a store, each of which decodes."""
+"""``fastdecode pack``: copy images into a store, each of which decodes."""
 
 from __future__ import annotations
 
@@ -7,24 +7,23 @@ import errno
 import re
 import time
 import warnings
-from collections.abc import Sequence
 
 from fastdecode.errors import FastDecodeError
 from fastdecode.packing._journal import BadItems, Packed
 from fastdecode.packing._pack import pack
-from fastdecode.packing._terminal import brief, megabytes, positive, progress, say
+from fastdecode.packing._terminal import brief, megabytes, progress, say
 from fastdecode.packing._verify import reason
 from fastdecode.stores import KINDS
-from fastdecode.terminal import INTERRUPTED, Parser
+from fastdecode.terminal import INTERRUPTED, Parser, positive
 
-__all__ = ["as_bytes", "main"]
+__all__ = ["add_arguments", "as_bytes", "run"]
 
 _EXAMPLES = """\
 examples:
-  python -m fastdecode pack photos/ train.tar
-  python -m fastdecode pack photos/ train.lmdb --max-side 512 --skip-bad
-  python -m fastdecode pack s3://bucket/train.csv train.tar --shard-size 1GB
-  python -m fastdecode pack train.rec photos/ --restart-markers
+  %(prog)s photos/ train.tar
+  %(prog)s photos/ train.lmdb --max-side 512 --skip-bad
+  %(prog)s s3://bucket/train.csv train.tar --shard-size 1GB
+  %(prog)s train.rec photos/ --restart-markers
 
 Beside DST come DST.json, with counts and checksums, and DST.bad.csv, with the
 items that do not decode. Until all is done the work is in .DST.partial: after a
@@ -47,10 +46,8 @@ _NOTES = {
 }
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command with the words given, or else the command line's; return the exit status."""
-    parser = _parser()
-    options = parser.parse_args(arguments)
+def run(options: argparse.Namespace, parser: Parser) -> int:
+    """Pack, and say what was done; return the exit status."""
     begun = time.monotonic()
     try:
         with warnings.catch_warnings():  # Pillow's, which would come between the lines
@@ -60,11 +57,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         say("Interrupted: the same command goes on from here.", error=True)
         return INTERRUPTED
     except (FileExistsError, FileNotFoundError, ImportError) as error:
-        return _failed(error, options.dst, 2)
+        return _failed(parser, error, options.dst, 2)
     except (FastDecodeError, OSError, MemoryError) as error:
-        return _failed(error, options.dst, 1)
+        return _failed(parser, error, options.dst, 1)
     except ValueError as error:
-        return _failed(error, options.dst, 2)
+        return _failed(parser, error, options.dst, 2)
     _report(packed, time.monotonic() - begun)
     return 0
 
@@ -86,14 +83,14 @@ def _pack(options: argparse.Namespace) -> Packed:
         )
 
 
-def _failed(error: Exception, target: str, status: int) -> int:
+def _failed(parser: Parser, error: Exception, target: str, status: int) -> int:
     """Say why there is no result, and what is wrong with the first items that are."""
     if isinstance(error, BadItems) and error.packed is not None:
         _name_bad(error.packed)
     words = reason(error)
     if isinstance(error, OSError) and error.strerror and not error.filename:
         words = f"{target}: {error.strerror}"
-    say(f"python -m fastdecode pack: error: {words}", error=True)
+    parser.complain(words)
     full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     if full:
         say("What is done is kept: with more room the same command goes on.", error=True)
@@ -133,14 +130,13 @@ def _report(packed: Packed, seconds: float) -> None:
     say(f"Counts and checksums: {packed.manifest}")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="python -m fastdecode pack",
-        description="Copy images into a store that is cheap to read and decode, and make sure\n"
-        "that each of them decodes.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+def add_arguments(parser: Parser) -> None:
+    """Declare the arguments of the command."""
+    parser.description = (
+        "Copy images into a store that is cheap to read and decode, and make sure\n"
+        "that each of them decodes."
     )
+    parser.epilog = _EXAMPLES
     add = parser.add_argument
     add("src", metavar="SRC", help="a folder, .csv, .tar, .lmdb, .h5, .rec, or a URI of one")
     add("dst", metavar="DST", help="where the store is to be; nothing may be there yet")
@@ -153,7 +149,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add(
         "--quality",
-        type=positive,
+        type=_quality,
         default=90,
         metavar="Q",
         help="of the JPEGs encoded anew, 1 to 100 (default: %(default)s)",
@@ -167,7 +163,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--threads", type=positive, metavar="N", help="how many work (default: one for each core)")
     add("--skip-bad", action="store_true", help="leave out what does not decode, and list it")
     add("--start-over", action="store_true", help="begin again, whatever an earlier run has done")
-    return parser
 
 
 def as_bytes(text: str) -> int:
@@ -185,6 +180,16 @@ def as_bytes(text: str) -> int:
 
 def _size(text: str) -> int:
     try:
-        return as_bytes(text)
+        size = as_bytes(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
+    if not size:
+        raise argparse.ArgumentTypeError("a shard has at least 1 byte")
+    return size
+
+
+def _quality(text: str) -> int:
+    quality = positive(text)
+    if quality > 100:
+        raise argparse.ArgumentTypeError(f"{text} is beyond 100, the best quality of a JPEG")
+    return quality

@@ -1,4 +1,4 @@
-"""What `pack` and `check` share of the command line: words and tables, progress, arguments, CSV.
+"""What `pack` and `check` share of the command line: words and tables, progress, CSV.
 
 Lines have at most 80 characters. Progress is shown where standard error is a terminal: as a bar
 where rich is installed, else as a line that is written over.
@@ -6,7 +6,6 @@ where rich is installed, else as a line that is written over.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import io
 import re
@@ -33,7 +32,6 @@ __all__ = [
     "brief",
     "csv_text",
     "megabytes",
-    "positive",
     "progress",
     "say",
     "shown",
@@ -152,10 +150,3 @@ def progress() -> Iterator[Notify]:
         yield lambda what, done, total: bar.update(
             task, description=what, completed=done, total=total
         )
-
-
-def positive(text: str) -> int:
-    """Read a whole number from 1."""
-    if not (text.isascii() and text.isdecimal() and int(text)):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
-    return int(text)

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
 from fastdecode.api import decode_part
-from fastdecode.errors import FastDecodeError
+from fastdecode.errors import FastDecodeError, without_advice
 
 if TYPE_CHECKING:
     from fastdecode.types import Buffer, Header
@@ -29,7 +29,7 @@ def verify(data: Buffer, header: Header) -> None:
 
 def reason(error: BaseException) -> str:
     """Say in one line why an item is bad."""
-    words = plain(" ".join(str(error).split()))
+    words = plain(" ".join(without_advice(error).split()))
     known = isinstance(error, (FastDecodeError, OSError, ValueError))
     return words if known and words else f"{type(error).__name__}: {words}".rstrip(": ")
 

@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 import numpy as np
 from ray.data.extensions import ArrowTensorArray, ArrowVariableShapedTensorArray
 
-from fastdecode import formats
+from fastdecode import _headers
+from fastdecode._arguments import check_options, check_sides, is_int
+from fastdecode._pixels import seen_size
 from fastdecode.api import decode, read_file
-from fastdecode.arguments import check_options, check_sides, is_int
 from fastdecode.batch import decode_batch
 from fastdecode.errors import FastDecodeError
 from fastdecode.geometry import Geometry
 from fastdecode.native import single
 from fastdecode.native.batch import Items, Pool
-from fastdecode.orientation import seen_size
 from fastdecode.outages import is_the_items
 from fastdecode.plan import DEFAULT_MAX_PIXELS, plan_options, reduce_for, reduce_for_box
 from fastdecode.resizing import (
@@ -265,7 +265,7 @@ class _AsTheyAre:
         options = self._options
         try:
             data = read_file(source) if isinstance(source, str) else source
-            header = formats.probe(data)
+            header = _headers.probe(data)
         except (FastDecodeError, OSError) as error:
             if not is_the_items(error):
                 raise
@@ -386,7 +386,7 @@ class _Resized:
         region, orient = options.region, options.orient
         try:
             data = read_file(source) if isinstance(source, str) else source
-            header = formats.probe(data)
+            header = _headers.probe(data)
             reduce: Reduce = 1
             if header.format == "jpeg":
                 reduce = options.reduce

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 import ray
 
-from fastdecode.arguments import is_int
+from fastdecode._arguments import is_int
 from fastdecode.errors import FastDecodeError
 from fastdecode.outages import ITEM_ERRORS, is_the_items
 from fastdecode.plan import DEFAULT_MAX_PIXELS

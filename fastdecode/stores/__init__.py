@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from fastdecode.errors import BackendUnavailable, StoreError
+from fastdecode.errors import BackendUnavailable, StoreError, advised
 from fastdecode.stores.base import Store, Writer
 
 __all__ = ["KINDS", "Store", "StoreError", "Writer", "create_store", "kind_of", "open_store"]
@@ -169,9 +169,8 @@ def kind_of(location: str) -> str:
     if not Path(location).exists():
         raise FileNotFoundError(f"{location}: there is no such file or folder")
     listed = ", ".join(suffix for kind in KINDS.values() for suffix in kind.suffixes)
-    raise ValueError(
-        f"{location} is neither a folder nor ends in {listed}: say what it is by kind="
-    )
+    error = ValueError(f"{location} is neither a folder nor ends in {listed}")
+    raise advised(error, ": say what it is by kind=")
 
 
 def _by_suffix(location: str) -> str | None:

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fastdecode._files import NotRegular, open_regular
 from fastdecode.errors import StoreError
-from fastdecode.files import NotRegular, open_regular
 from fastdecode.outages import of_the_whole
 from fastdecode.types import Buffer
 

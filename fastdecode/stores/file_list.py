@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
-from fastdecode.files import open_regular
+from fastdecode._files import open_regular
 from fastdecode.stores._index import Index, IndexBuilder
 from fastdecode.stores._mmap import is_uri, local_path
 from fastdecode.stores.folder import FileStore

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fastdecode.files import NotRegular, read_regular
+from fastdecode._files import NotRegular, read_regular
+from fastdecode.errors import advised
 from fastdecode.outages import holds_anything, of_the_whole, told_if_vanished, tried_again
 from fastdecode.stores._index import Index, IndexBuilder
 from fastdecode.stores._items import Keys, plain, relative
@@ -90,11 +91,11 @@ def open_folder(
     shards = [path for path in there.files if path.lower().endswith(".tar") and "/" not in path]
     loose = all("/" not in path for path in pictures)
     if shards and pictures and loose and targets:
-        raise ValueError(
-            f"{location}: there are tar shards such as {shards[0]} in it, and pictures such as "
-            f"{pictures[0]}: for the shards open {location.rstrip('/')}/*.tar by kind='tar', for "
-            "the pictures open it with targets=False"
+        error = ValueError(
+            f"{location}: there are tar shards such as {shards[0]} in it, and images such as "
+            f"{pictures[0]}: for the shards open {location.rstrip('/')}/*.tar"
         )
+        raise advised(error, " by kind='tar', for the images open it with targets=False")
     if not pictures:
         if not shards:
             raise FileNotFoundError(f"{location}: no picture in it ends in {', '.join(extensions)}")
@@ -140,10 +141,11 @@ def _indexed(location: str, pictures: Iterable[str], classes: list[str]) -> Inde
     builder = IndexBuilder(classes)
     beside = [path for path in pictures if "/" not in path] if classes else []
     if beside:
-        raise ValueError(
-            f"{location}: pictures such as {beside[0]} lie beside the folders of classes such "
-            f"as {classes[0]}: move them, or open it with targets=False to take all without"
+        error = ValueError(
+            f"{location}: images such as {beside[0]} lie beside the folders of classes such as "
+            f"{classes[0]}: move them"
         )
+        raise advised(error, ", or open it with targets=False to take all without")
     places = {name: index for index, name in enumerate(builder.classes)}
     # Sorted by class first: as a string, "cat-big/x" comes before "cat/x".
     ordered = sorted(pictures, key=lambda path: path.partition("/")[0]) if places else pictures

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 import h5py
 import numpy as np
 
-from fastdecode.errors import StoreError
-from fastdecode.files import reopened
+from fastdecode._files import reopened
+from fastdecode.errors import StoreError, advised
 from fastdecode.outages import is_the_items
 from fastdecode.stores._index import Index, IndexBuilder
 from fastdecode.stores._items import fingerprint
@@ -250,10 +250,8 @@ def _dataset(file: Any, name: str, location: str) -> Any:
             raise _elsewhere(location, name)
         return found
     there = ", ".join(key for key in file if _is_here(file, key))
-    raise StoreError(
-        f"{location}: there is no dataset {name!r}, only: {there or 'none'}; name it by "
-        "images=, targets= or keys="
-    )
+    error = StoreError(f"{location}: there is no dataset {name!r}, only: {there or 'none'}")
+    raise advised(error, "; name it by images=, targets= or keys=")
 
 
 def _member(group: Any, path: str, location: str, most_links: int = 16) -> Any:

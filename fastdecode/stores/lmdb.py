@@ -30,8 +30,8 @@ from typing import Any
 import lmdb
 import numpy as np
 
+from fastdecode._files import reopened
 from fastdecode.errors import StoreError
-from fastdecode.files import reopened
 from fastdecode.stores._index import Index, IndexBuilder
 from fastdecode.stores._items import fingerprint
 from fastdecode.stores._mmap import Mapped, is_uri, local_path

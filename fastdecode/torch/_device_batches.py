@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from fastdecode import formats
-from fastdecode.buffers import as_buffer
+from fastdecode import _headers
+from fastdecode._buffers import as_buffer
 from fastdecode.gpu._batch import Request, decode_items, release, request_of
 from fastdecode.gpu._resize import resized
 from fastdecode.resizing import ResizePlan
@@ -110,7 +110,7 @@ class EncodedBatch(Assembly):
             place, target = dataset.read(source.place(index)) if before is None else before
             found = self._found[at] = Found(place, dataset._encoded(place), target)
             data = as_buffer(found.data)
-            header = formats.probe(data)
+            header = _headers.probe(data)
             plan = self._how.way.crop.seeded_plan(header.width, header.height, seed)
             asked = self._asked_for(data, header, plan) if plan.size == self._size else None
             if asked is not None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
-from fastdecode import formats
+from fastdecode import _headers
 from fastdecode.native.batch import Items, as_source
 from fastdecode.resizing import ResizePlan, core_takes
 from fastdecode.torch.as_bytes import as_bytes
@@ -239,7 +239,7 @@ class _Call:
         plans: _Plans = {}
         for at in left:
             fits, width, height, exif = rows[at]
-            if fits and not (orient and exif and formats.probe(items.data(at)).orientation != 1):
+            if fits and not (orient and exif and _headers.probe(items.data(at)).orientation != 1):
                 try:
                     plan = draws.plan(way, at, width, height)
                     resize = way.crop.core_resize(plan, width, height)

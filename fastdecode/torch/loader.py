@@ -14,7 +14,7 @@ from torch.utils.data import (
     default_collate,
 )
 
-from fastdecode.arguments import is_int
+from fastdecode._arguments import is_int
 from fastdecode.gpu._devices import parse_device
 from fastdecode.torch._decoding import NormalizeOn, Plan, plan_of, settle
 from fastdecode.torch.assembly import Recipe

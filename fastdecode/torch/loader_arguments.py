@@ -10,8 +10,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict
 
 import torch
 
-from fastdecode.arguments import is_int
-from fastdecode.cores import usable_cores
+from fastdecode._arguments import is_int
+from fastdecode._system import usable_cores
 from fastdecode.torch.read_ahead import READ_THREADS
 from fastdecode.torch.source import Source
 

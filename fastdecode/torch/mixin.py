@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from torch.utils.data import get_worker_info
 
 from fastdecode import api, preference
-from fastdecode.arguments import check_options
-from fastdecode.context import context
+from fastdecode._arguments import check_options
+from fastdecode._pixels import converter
+from fastdecode._system import context
 from fastdecode.errors import BackendUnavailable, UnknownBackend
 from fastdecode.geometry import Geometry
-from fastdecode.outputs import converter
 from fastdecode.plan import reduce_for
 from fastdecode.preference import Preference, load_named
 from fastdecode.torch.chosen import Settings, choose

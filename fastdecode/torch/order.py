@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from fastdecode.arguments import is_int
+from fastdecode._arguments import is_int
 
 __all__ = ["Item", "Order", "Sharding", "sample_seed", "world"]
 

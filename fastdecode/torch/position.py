@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from fastdecode.arguments import is_int
+from fastdecode._arguments import is_int
 from fastdecode.torch.order import Order, Sharding
 from fastdecode.torch.tolerant import plain_index
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from fastdecode.arguments import is_int
+from fastdecode._arguments import is_int
 from fastdecode.gpu._devices import parse_device
 from fastdecode.torch._transfer import Transfer, transfer_to
 

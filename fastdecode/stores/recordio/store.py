@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdecode.errors import StoreError
+from fastdecode.errors import StoreError, advised
 from fastdecode.stores._index import Index
 from fastdecode.stores._mmap import Mapped, is_uri, local_path
 from fastdecode.stores.base import SelfDescribed
@@ -241,10 +241,11 @@ def read_lines(lines: Mapped, records: Mapped, *, all_of_it: bool) -> Places:
 def scan(records: Mapped) -> Places:
     """Find the records of a file that has no ``.idx``."""
     if not records.is_local:
-        raise StoreError(
+        error = StoreError(
             f"{records.location}: there is no .idx beside it, without which all of it would have "
-            "to be fetched; copy the file, or name the index by index="
+            "to be fetched; copy the file"
         )
+        raise advised(error, ", or name the index by index=")
     places = np.array(array("q", offsets(records)), np.int64)
     return Places(np.arange(len(places)), places, has_ids=False)
 
@@ -273,11 +274,11 @@ def _check_end(lines: Mapped, records: Mapped, last: int) -> None:
             "to another file"
         ) from error
     if end != records.size:
-        raise StoreError(
+        wrong = StoreError(
             f"{lines.location} ends at {end}, but {records.location} at {records.size}: it has "
-            "been cut, or belongs to another file; if it names some records on purpose, say so by "
-            "index="
+            "been cut, or belongs to another file"
         )
+        raise advised(wrong, "; if it names some records on purpose, say so by index=")
 
 
 def _has_ids(records: Mapped, keys: NDArray[Any], places: NDArray[Any]) -> bool:

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from fastdecode.errors import StoreError
-from fastdecode.formats import sniff
+from fastdecode._headers import sniff
+from fastdecode.errors import StoreError, advised
 from fastdecode.stores._items import check_key, from_json, relative
 from fastdecode.stores.tar.format import Member, Source, members
 from fastdecode.types import Buffer
@@ -261,10 +261,11 @@ class _Sample:
             if extension.rpartition(".")[2] == "json":
                 return from_json(text)
         except (ValueError, RecursionError) as error:
-            raise StoreError(
+            wrong = StoreError(
                 f"{self.location}: the .{extension} of sample {self.stem!r} cannot be read "
-                f"({error}): say which is the target by target="
-            ) from error
+                f"({error})"
+            )
+            raise advised(wrong, ": say which is the target by target=") from error
         return text
 
 

@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from fastdecode.errors import StoreError
-from fastdecode.files import open_regular
+from fastdecode._files import open_regular
+from fastdecode.errors import StoreError, advised
 from fastdecode.outages import ITEM_ERRORS, of_the_whole
 from fastdecode.stores._index import Index, IndexBuilder, header_of
 from fastdecode.stores._items import relative
@@ -222,12 +222,16 @@ class TarStore(Store):
         if not exists(self.location, self._storage_options):
             return FileNotFoundError(errno.ENOENT, "this shard is missing", self.location)
         name = self.location.rpartition("/")[2] + SUFFIX
-        return StoreError(
+        error = StoreError(
             f"{self.location} has no index {SUFFIX} beside it{self._other_index()}, without which "
             "nothing is found in a shard that is not local: make one by `python -m fastdecode "
-            f"index --to FOLDER {self.location}`, or fastdecode.stores.tar.index_tar(LOCATION, "
-            f"index=FILE), and open the shard with index=FOLDER/{name}, or put it beside it; or "
-            "read it from its beginning by fastdecode.stores.tar.stream_tar"
+            f"index --to FOLDER {self.location}`, and put it beside the shard"
+        )
+        return advised(
+            error,
+            ", or by fastdecode.stores.tar.index_tar(LOCATION, index=FILE), and open the shard "
+            f"with index=FOLDER/{name}; or read it from its beginning by "
+            "fastdecode.stores.tar.stream_tar",
         )
 
     def _other_index(self) -> str:
@@ -463,7 +467,8 @@ def index_tar(
     """
     where = os.fspath(location)
     if index is None and is_uri(where):
-        raise ValueError(f"{where} is not local: say by index= where to write the index")
+        error = ValueError(f"{where} is not local")
+        raise advised(error, ": say by index= where to write the index")
     path = Path(local_path(where) + SUFFIX if index is None else index)
     if classes is None:
         classes = _classes_at(path)

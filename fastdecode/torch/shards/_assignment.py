@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import torch
 
-from fastdecode.arguments import is_int
+from fastdecode._arguments import is_int
 from fastdecode.errors import StoreError
 from fastdecode.stores import open_store
 from fastdecode.stores._mmap import is_uri, local_path

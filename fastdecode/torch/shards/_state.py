@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils.data import get_worker_info
 
-from fastdecode.arguments import is_int
+from fastdecode._arguments import is_int
 
 __all__ = ["Progress", "StreamState", "after_batches"]
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
-from fastdecode.arguments import is_int
-from fastdecode.cores import usable_cores
+from fastdecode._arguments import is_int
+from fastdecode._system import usable_cores
 from fastdecode.errors import DecodeError, FastDecodeError
 from fastdecode.native import library
 from fastdecode.native.batch import Pool

@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from PIL import Image as PillowImage
 
-from fastdecode import formats
+from fastdecode import _headers
+from fastdecode._buffers import as_buffer
+from fastdecode._pixels import seen_size
 from fastdecode.api import decode_part
-from fastdecode.buffers import as_buffer
 from fastdecode.geometry import Geometry
 from fastdecode.native import single
-from fastdecode.orientation import seen_size
 from fastdecode.plan import reduce_for_resize
 from fastdecode.resizing import (
     FloatBox,
@@ -251,9 +251,9 @@ class Crop(EncodedTransform):
             out = self._checked(out, plan, sides[0])
             if _write_by_core(data, self.core_resize(plan, *sides), self.normalize, out):
                 return out, geometry_of(plan)
-            header = formats.probe(data)
+            header = _headers.probe(data)
         else:
-            header = formats.probe(data)
+            header = _headers.probe(data)
             sides = _seen_size(header, orient=orient)
             plan = self.plan(*sides, generator)
             out = self._checked(out, plan, sides[0])
@@ -356,7 +356,7 @@ def _cores_sides(data: Buffer, backend: str | None, *, orient: bool) -> tuple[in
     header = single.probe(data)
     if header is None or not core_takes(header):
         return None
-    if orient and header.has_exif and formats.probe(data).orientation != 1:
+    if orient and header.has_exif and _headers.probe(data).orientation != 1:
         return None
     return header.width, header.height
 

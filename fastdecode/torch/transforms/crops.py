@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from fastdecode.arguments import is_int
+from fastdecode._arguments import is_int
 from fastdecode.native import library
 from fastdecode.plan import DEFAULT_MAX_PIXELS
 from fastdecode.resizing import ResizePlan

@@ -1,4 +1,4 @@
-"""``python -m fastdecode``: which backends work here, what `decode` chooses, what is missing."""
+"""``fastdecode info``: which backends work here, what `decode` chooses, what is missing."""
 
 from __future__ import annotations
 
@@ -13,25 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import fastdecode
 from fastdecode import preference, ranking, selection
-from fastdecode.bench import on_device_here
+from fastdecode._system import ranking_path, usable_cores
 from fastdecode.bench.tables import Column, Table, paragraph, plain
-from fastdecode.cores import usable_cores
 from fastdecode.errors import FastDecodeError, visible
-from fastdecode.installation import ranking_path
 from fastdecode.terminal import Parser
 from fastdecode.types import FORMATS, BackendInfo, Format, Header
 
 if TYPE_CHECKING:
     from fastdecode.gpu._diagnostics import Inventory
 
-__all__ = ["Facts", "faster", "gather", "main"]
+__all__ = ["Facts", "add_arguments", "faster", "gather", "inventory", "on_devices", "run"]
 
-_EPILOG = """\
-python -m fastdecode calibrate       measure which is fastest on this machine
-python -m fastdecode check SRC       find damaged, odd and oversized images
-python -m fastdecode pack SRC DST    put images into tar, LMDB, HDF5, RecordIO
-python -m fastdecode index SHARD     make the index of a tar shard
-python -m fastdecode.bench           compare the backends on your own images"""
+_DEVICE_NAME = 12
 _VARIABLES = ("FASTDECODE_BACKEND", "FASTDECODE_DISABLE")
 _COLUMNS = (
     Column("backend", widest=16),
@@ -110,7 +103,7 @@ def gather() -> Facts:
         backends=infos,
         choices=choices,
         faster=faster(infos, choices.get("jpeg", [])),
-        devices=on_device_here.inventory(),
+        devices=inventory(),
     )
 
 
@@ -159,7 +152,7 @@ def _report(facts: Facts) -> Iterator[str]:
     yield from _chosen(facts)
     yield ""
     yield "On a device, in batches"
-    yield from on_device_here.lines(facts.devices, facts.backends)
+    yield from on_devices(facts.devices, facts.backends)
     yield ""
     if facts.faster:
         yield "What would make JPEG faster"
@@ -229,36 +222,61 @@ def _ranking(facts: Facts) -> str:
     return f"Nothing was measured here yet: the default order serves. {how}"
 
 
+def inventory() -> Inventory | None:
+    """Look what is here; None without PyTorch."""
+    try:
+        from fastdecode.gpu._diagnostics import take_inventory
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        return None
+    return take_inventory()
+
+
+def on_devices(found: Inventory | None, infos: Sequence[BackendInfo]) -> Iterator[str]:
+    """Say which devices there are, who decodes there, and what is missing for it."""
+    declared = {info.name: info.devices for info in infos if info.devices}
+    if found is None:
+        yield paragraph(
+            f"{', '.join(declared)} need PyTorch, which is not installed: "
+            "pip install 'fastdecode[torch]'",
+            indent="  ",
+        )
+        return
+    left_out = selection.disabled()
+    for device, what in found.devices.items():
+        yield _device_line(device, what)
+    for name, places in found.usable.items():
+        if places:
+            off = ", but FASTDECODE_DISABLE leaves it out of the choice" if name in left_out else ""
+            yield _device_line(name, f"decodes on {', '.join(places)}{off}")
+        else:
+            yield _device_line(name, f"({', '.join(declared.get(name, ()))}) {found.reasons[name]}")
+    for device, what in found.measured.items():
+        yield _device_line("measured", f"{device}: {what}")
+
+
+def _device_line(name: str, text: str) -> str:
+    first = f"  {name:<{_DEVICE_NAME}}"
+    return paragraph(". ".join(text.splitlines()), indent=" " * len(first), first=first)
+
+
 def _json(facts: Facts) -> str:
     values: dict[str, Any] = asdict(facts)
     return json.dumps(values, indent=2)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Print what is installed, what is missing, and what would be chosen.
-
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        Instead of the command line's.
-
-    Returns
-    -------
-    int
-        The exit status.
-    """
-    parser = Parser(
-        prog="python -m fastdecode",
-        description="Show which decoding libraries work here, which of them decode() chooses\nfor "
-        "each format, and how to install what is missing.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+def add_arguments(parser: Parser) -> None:
+    """Declare the arguments of the command."""
+    parser.description = (
+        "Show which decoding libraries work here, which of them decode() chooses\nfor each format, "
+        "and how to install what is missing."
     )
     parser.add_argument("--json", action="store_true", help="print the same as JSON")
-    parser.add_argument(
-        "--version", action="version", version=f"fastdecode {fastdecode.__version__}"
-    )
-    options = parser.parse_args(arguments)
+
+
+def run(options: argparse.Namespace, _parser: Parser) -> int:
+    """Print what is installed, what is missing, and what would be chosen."""
     facts = gather()
     lines = (line for part in _report(facts) for line in part.split("\n"))
     print(_json(facts) if options.json else "\n".join(map(visible, lines)))

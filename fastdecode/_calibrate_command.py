@@ -1,4 +1,4 @@
-"""``python -m fastdecode calibrate``: measure the backends here, and keep the ranking."""
+"""``fastdecode calibrate``: measure the backends here, and keep the ranking."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fastdecode import outfile
+from fastdecode import _files
+from fastdecode._system import device_ranking_path, ranking_path
 from fastdecode.bench import files, report
 from fastdecode.bench.files import naming
 from fastdecode.bench.on_device import place_of
@@ -17,8 +18,7 @@ from fastdecode.bench.tables import paragraph, progress, width
 from fastdecode.calibration import calibrate
 from fastdecode.calibration.measure import BATCHES, DEVICE_S, FULL_S, QUICK_S
 from fastdecode.errors import FastDecodeError, visible
-from fastdecode.installation import device_ranking_path, ranking_path
-from fastdecode.terminal import INTERRUPTED, Parser
+from fastdecode.terminal import INTERRUPTED, Parser, counts, seconds
 from fastdecode.types import CONTEXTS
 
 if TYPE_CHECKING:
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from fastdecode.ranking import Ranking
     from fastdecode.types import Buffer, Context, Output
 
-__all__ = ["QUICK_DEVICE_S", "main"]
+__all__ = ["QUICK_DEVICE_S", "add_arguments", "run"]
 
 _EXAMPLES = f"""\
 examples:
-  python -m fastdecode calibrate              about {FULL_S:.0f} seconds
-  python -m fastdecode calibrate --quick      about {QUICK_S:.0f} seconds, coarser
-  python -m fastdecode calibrate photos/      on your own images
-  python -m fastdecode calibrate --device cuda    about {DEVICE_S:.0f} seconds
+  %(prog)s              about {FULL_S:.0f} seconds
+  %(prog)s --quick      about {QUICK_S:.0f} seconds, coarser
+  %(prog)s photos/      on your own images
+  %(prog)s --device cuda    about {DEVICE_S:.0f} seconds
 
 The ranking is kept in a file that decode() reads from then on, in every new
 process of yours on this machine; the environment variable FASTDECODE_RANKING
@@ -56,21 +56,8 @@ _MOST_FILES = 200  # drawn at random: a data set has millions
 _QUICK_CONTEXTS: tuple[Context, ...] = ("one", "threads")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and keep.
-
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        Instead of the command line's.
-
-    Returns
-    -------
-    int
-        The exit status.
-    """
-    parser = _parser()
-    options = parser.parse_args(arguments)
+def run(options: argparse.Namespace, parser: Parser) -> int:
+    """Measure and keep; return the exit status."""
     if options.batch and options.device is None:
         parser.error("--batch is for --device")
     if options.to and options.device is not None:
@@ -84,23 +71,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         place = None if options.no_save else options.to or _usual_place(options.device)
         if place:
             with naming(place):
-                outfile.check(place, parents=True)
+                _files.check_writable(place, parents=True)
         found, text = _for_decode(options) if options.device is None else _for_device(options)
         # Before anything is printed, because the reader may be gone.
         problem = _keep(found, place) if found and place else ""
     except (FastDecodeError, OSError, ImportError, ValueError, RuntimeError) as error:
-        parser.exit(2, f"{parser.prog}: error: {error}\n")
+        parser.fail(error)
     except KeyboardInterrupt:
         print("\nInterrupted: nothing is kept.", file=sys.stderr)
         return INTERRUPTED
     if not found:
-        parser.exit(2, f"{parser.prog}: error: {text}\n")
+        parser.fail(text)
     kept = paragraph(visible(f"Kept in {place}")) if place and not problem else "Not kept."
     print(text)
     print(f"\nMeasured in {time.monotonic() - begun:.1f} s.")
     print(kept, flush=True)
     if problem:
-        parser.exit(2, f"{parser.prog}: error: {problem}\n")
+        parser.fail(problem)
     return 0
 
 
@@ -163,16 +150,15 @@ def _measure(options: argparse.Namespace) -> Ranking:
         )
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="python -m fastdecode calibrate",
-        description="Measure which decoding library is fastest on this machine, for each format,\n"
+def add_arguments(parser: Parser) -> None:
+    """Declare the arguments of the command."""
+    parser.description = (
+        "Measure which decoding library is fastest on this machine, for each format,\n"
         "size and reduction, alone and with all cores busy; decode() goes by that\nafterwards. "
         "With --device: whether pictures come onto a device faster if\nthey are decoded there, or "
-        "on the CPU; decode_batch() and the Loader go by that.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "on the CPU; decode_batch() and the Loader go by that."
     )
+    parser.epilog = _EXAMPLES
     parser.add_argument(
         "paths",
         nargs="*",
@@ -193,20 +179,19 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--batch",
-        type=_batches,
+        type=counts,
         metavar="N,...",
         help="pictures of a batch there; fewer if they are large (default: "
         f"{','.join(map(str, BATCHES))})",
     )
     parser.add_argument(
         "--seconds",
-        type=_seconds,
+        type=_some_seconds,
         metavar="S",
         help="about how long it may take; starting, and one kind of work, take their time in any "
         "case",
     )
     _add_places(parser)
-    return parser
 
 
 def _add_places(parser: argparse.ArgumentParser) -> None:
@@ -220,21 +205,10 @@ def _add_places(parser: argparse.ArgumentParser) -> None:
     target.add_argument("--no-save", action="store_true", help="print it, keep nothing")
 
 
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
-    return value
-
-
-def _batches(text: str) -> tuple[int, ...]:
-    words = [word.strip() for word in text.split(",")]
-    if not all(word.isascii() and word.isdigit() and int(word) > 0 for word in words):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a list of positive whole numbers")
-    return tuple(sorted({int(word) for word in words}))
+def _some_seconds(text: str) -> float:
+    if seconds(text) == 0:
+        raise argparse.ArgumentTypeError("in 0 seconds nothing can be measured")
+    return seconds(text)
 
 
 def _fitted(line: str) -> str:

@@ -31,7 +31,7 @@ _PROGRAM = """
 import sys
 if not sys.path[0]:
     del sys.path[0]
-from fastdecode.child import serve
+from fastdecode._process import serve
 serve()
 """
 _PATIENCE_S = 2.0  # for a child that was told to end

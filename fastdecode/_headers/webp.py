@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import struct
 
+from fastdecode._headers import exif
 from fastdecode.errors import DecodeError
-from fastdecode.headers import exif
 from fastdecode.types import Buffer, Color, Header
 
 __all__ = ["parse"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
+from fastdecode._headers.isobmff import IsoBox, boxes, find
 from fastdecode.errors import DecodeError
-from fastdecode.headers.isobmff import IsoBox, boxes, find
 from fastdecode.types import Buffer, Coding, Color, Header
 
 __all__ = ["parse"]

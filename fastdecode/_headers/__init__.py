@@ -1,4 +1,8 @@
-"""What the bytes are, and what their header says: `sniff` and `probe`."""
+"""What the bytes are, and what their header says, without decoding: `sniff` and `probe`.
+
+There is a module for each format, whose ``parse(data)`` reads the header; `jpeg_stream` knows what
+follows a JPEG's.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +71,7 @@ def sniff(data: Buffer) -> Format:
     if start[:4] == b"RIFF" and start[8:12] == b"WEBP":
         return "webp"
     if start[4:8] == b"ftyp":
-        from fastdecode.headers import isobmff
+        from fastdecode._headers import isobmff
 
         return isobmff.sniff(data) or "other"
     return "other"
@@ -97,7 +101,7 @@ def probe(data: Buffer) -> Header:
 
     Notes
     -----
-    Each format's module under ``fastdecode.headers`` names its specification.
+    Each format's module under ``fastdecode._headers`` names its specification.
     """
     name: Format = "jpeg"
     try:
@@ -121,8 +125,8 @@ def probe(data: Buffer) -> Header:
 
 @cache
 def _parser(module: str) -> _Parser:
-    """Import a header module on first use: `parse` of a module under ``fastdecode.headers``."""
-    parse: _Parser = importlib.import_module(f"fastdecode.headers.{module}").parse
+    """Import a header module on first use: `parse` of a module under ``fastdecode._headers``."""
+    parse: _Parser = importlib.import_module(f"fastdecode._headers.{module}").parse
     return parse
 
 

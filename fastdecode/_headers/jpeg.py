@@ -10,8 +10,8 @@ import re
 import struct
 from functools import lru_cache
 
+from fastdecode._headers import exif
 from fastdecode.errors import DecodeError
-from fastdecode.headers import exif
 from fastdecode.types import Buffer, Coding, Color, Header, Reduce
 
 __all__ = ["parse", "with_plain_size"]

@@ -1,7 +1,12 @@
-"""Results in files: found out beforehand whether they can be written, then all or nothing.
+"""Files that others have named: opened only if they are regular, and written all or nothing.
 
-A place may be in a folder that others write to. A link that another user has put there is not
-followed: it would have this process replace a file of its own user's that nobody named.
+A FIFO holds up whoever opens it until somebody writes to it, a device may have no end, and either
+may have taken the place of a file since that was listed. So files are opened without waiting, and
+what was opened is asked what it is, not the name.
+
+Whether a result can be written is found out beforehand. Its place may be in a folder that others
+write to: a link that another user has put there is not followed, because it would have this process
+replace a file of its own user's that nobody named.
 """
 
 from __future__ import annotations
@@ -11,13 +16,101 @@ import io
 import os
 import stat
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from fastdecode.files import NotRegular, open_regular
+__all__ = [
+    "NotRegular",
+    "check_writable",
+    "open_regular",
+    "read_regular",
+    "read_text",
+    "reopened",
+    "write_text",
+]
 
-__all__ = ["check", "read", "write"]
+_NONBLOCK = getattr(os, "O_NONBLOCK", 0)
+_NOCTTY = getattr(os, "O_NOCTTY", 0)
+_KINDS = {
+    stat.S_IFIFO: "a FIFO (a pipe)",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+_WAY_OUT = "save what it gives to a file, and name that"
+
+
+class NotRegular(OSError):
+    """What has that name is a FIFO, a socket or a device."""
+
+
+def open_regular(path: str | os.PathLike[str], *, way_out: str = _WAY_OUT) -> io.FileIO:
+    """Open a regular file for reading, without a buffer.
+
+    Parameters
+    ----------
+    path : str or PathLike
+        Links are followed.
+    way_out : str
+        What somebody is to do who has named a FIFO on purpose, in the words of an order.
+
+    Returns
+    -------
+    file
+
+    Raises
+    ------
+    NotRegular
+        If it is a FIFO, a socket or a device.
+    OSError
+        If it cannot be opened (a folder cannot), or there can be no file of that name.
+    """
+    name = os.fspath(path)
+    try:
+        file = io.FileIO(name, "rb", opener=_without_waiting)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # what a socket answers
+            raise _irregular(name, os.stat(name).st_mode, way_out) from error  # noqa: PTH116
+        raise
+    except ValueError as error:  # a NUL byte, or letters that no file name can have here
+        raise OSError(errno.EINVAL, str(error), name) from error
+    mode = os.fstat(file.fileno()).st_mode
+    if not stat.S_ISREG(mode):
+        file.close()
+        raise _irregular(name, mode, way_out)
+    if _NONBLOCK:
+        os.set_blocking(file.fileno(), True)  # else one on a tape may answer "try again"
+    return file
+
+
+def read_regular(path: str | os.PathLike[str], *, way_out: str = _WAY_OUT) -> bytes:
+    """Read all of a regular file; see `open_regular`."""
+    with open_regular(path, way_out=way_out) as file:
+        return file.readall()
+
+
+@contextmanager
+def reopened(path: str | os.PathLike[str]) -> Iterator[str]:
+    """Hold a regular file open, and give a name for it to a library that opens files by name.
+
+    Under that name the library finds the very file that was looked at, where the system has such
+    names (Linux has), whatever becomes of `path` meanwhile.
+    """
+    with open_regular(path) as file:
+        name = f"/proc/self/fd/{file.fileno()}"
+        yield name if os.path.exists(name) else os.fspath(path)  # noqa: PTH110 - as in `path`
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | _NONBLOCK | _NOCTTY)
+
+
+def _irregular(name: str, mode: int, way_out: str) -> NotRegular:
+    kind = _KINDS.get(stat.S_IFMT(mode), "something else")
+    return NotRegular(errno.EINVAL, f"it is {kind}, not a regular file: {way_out}", name)
+
 
 _T = TypeVar("_T")
 
@@ -26,7 +119,7 @@ _MOST_BYTES = 64 << 20
 """No result is so large; reading more would only fill the memory."""
 
 
-def check(path: str | os.PathLike[str], *, parents: bool = False) -> None:
+def check_writable(path: str | os.PathLike[str], *, parents: bool = False) -> None:
     """Make sure that a file can be written, without touching what is there.
 
     Parameters
@@ -52,7 +145,7 @@ def check(path: str | os.PathLike[str], *, parents: bool = False) -> None:
         pass
 
 
-def write(path: str | os.PathLike[str], text: str, *, follow: bool = True) -> None:
+def write_text(path: str | os.PathLike[str], text: str, *, follow: bool = True) -> None:
     """Write a file: all of it, or nothing.
 
     Parameters
@@ -86,10 +179,10 @@ def write(path: str | os.PathLike[str], text: str, *, follow: bool = True) -> No
         raise
 
 
-def read(
+def read_text(
     path: str | os.PathLike[str], make: Callable[[str], _T], damaged: str, *, own: bool = False
 ) -> _T:
-    """Read what `write` wrote.
+    """Read what `write_text` wrote.
 
     Parameters
     ----------

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import math
+import threading
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fastdecode import completeness, jpeg_stream, orientation, pixels, scratch, selection
+from fastdecode import completeness, selection
+from fastdecode._headers import jpeg_stream
+from fastdecode._pixels import apply_orientation, box_reduce, convert, crop, deliver
+from fastdecode._stats import count_failure, count_fallback
 from fastdecode.adapters.base import CodecWarning
 from fastdecode.completeness import Final
 from fastdecode.errors import DecodeError, FastDecodeError, ImageTooLarge
-from fastdecode.resample import box_reduce
-from fastdecode.statistics import count_failure, count_fallback
 
 if TYPE_CHECKING:
     from fastdecode.selection import Choice, Want
     from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
 
-__all__ = ["Request", "run"]
+__all__ = ["Request", "borrow_memory", "run"]
 
 _UINT8 = np.dtype(np.uint8)
 # What may leave the package. Libraries raise whatever they like at damaged data (a panic in Rust is
@@ -161,15 +165,15 @@ def _decode(choice: Choice, request: Request) -> Image:
         If `Request.out` does not fit, which for mode ``"native"`` only the pixels can tell.
     """
     try:
-        image, borrowed = _pixels(choice, request)
+        image, borrowed = _decoded(choice, request)
     except _OURS:
         raise
     except BaseException as error:
         raise _as_ours(error) from error
-    return image if borrowed else pixels.deliver(image, request.out)
+    return image if borrowed else deliver(image, request.out)
 
 
-def _pixels(choice: Choice, request: Request) -> tuple[Image, bool]:
+def _decoded(choice: Choice, request: Request) -> tuple[Image, bool]:
     """Decode by one backend, and say whether the pixels lie in memory that the thread keeps."""
     header, want, window, support = request.header, request.want, request.window, choice.support
     borrowed: Image | None = None
@@ -189,7 +193,7 @@ def _pixels(choice: Choice, request: Request) -> tuple[Image, bool]:
     passing = request.borrow or (window is not None and inside is None)
     if passing and support.out and choice.layout in _CHANNELS:
         # What is to be cut, or looked at and forgotten, needs no fresh memory.
-        into = borrowed = scratch.borrow("whole", (height, width, _CHANNELS[choice.layout]))
+        into = borrowed = borrow_memory("whole", (height, width, _CHANNELS[choice.layout]))
     image, warned = _ask(choice, request, inside, into)
     _check_form(image, height, width, choice.layout, header.bits)
     # A codec that reports warnings would have said so, had it filled anything in; but for the
@@ -210,12 +214,12 @@ def _finish(image: Image, choice: Choice, request: Request, inside: Box | None) 
     header, want = request.header, request.want
     left: Reduce = 1 if choice.reduce == want.reduce else want.reduce
     if request.window is not None and inside is None:
-        image = pixels.crop(image, request.window, left)
-    image = pixels.convert(image, choice.layout, want.mode, header)
+        image = crop(image, request.window, left)
+    image = convert(image, choice.layout, want.mode, header)
     if left != 1:
         color = header.color if want.mode == "native" else "rgb"
         image = box_reduce(image, left, color=color)
-    return orientation.apply(image, request.orientation)
+    return apply_orientation(image, request.orientation)
 
 
 def _ask(
@@ -314,3 +318,42 @@ def _check_complete(
             return _ask(choice, other, window, None)[0]
 
         completeness.verify(image, request.data, header, again)
+
+
+# Fresh memory is fresh pages from the system, which cost as much as a good part of the decoding;
+# the same memory used again costs nothing.
+_MOST_KEPT = 64 << 20
+
+
+class _Kept(threading.local):
+    def __init__(self) -> None:
+        self.buffers: dict[str, NDArray[np.uint8]] = {}
+
+
+_kept = _Kept()
+
+
+def borrow_memory(purpose: str, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    """Return an array that is overwritten when this thread next asks for the same purpose.
+
+    Parameters
+    ----------
+    purpose : str
+        What it is for: two arrays in use at once need two names.
+    shape : tuple of int
+
+    Returns
+    -------
+    ndarray of uint8
+        Not initialised. Of more than 64 MiB it is new each time, so that a thread that met one
+        huge picture does not hold its memory for ever.
+    """
+    needed = math.prod(shape)
+    if needed > _MOST_KEPT:
+        return np.empty(shape, np.uint8)
+    buffer = _kept.buffers.get(purpose)
+    if buffer is None or buffer.size < needed:
+        # A little more, so that pictures that grow slowly do not each need a new one.
+        buffer = np.empty(min(_MOST_KEPT, needed + needed // 4), np.uint8)
+        _kept.buffers[purpose] = buffer
+    return buffer[:needed].reshape(shape)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from fastdecode._headers.isobmff import boxes
 from fastdecode.errors import DecodeError
-from fastdecode.headers.isobmff import boxes
 from fastdecode.types import Buffer, Color, Header
 
 __all__ = ["parse"]

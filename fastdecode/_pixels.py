@@ -1,0 +1,362 @@
+"""What is done to pixels once they are decoded: colours, size, orientation, and in what they come.
+
+Notes
+-----
+EXIF orientation is that of CIPA DC-008 (Exif 2.3), 4.6.4.A, tag 0x0112: the value says on which
+side of the image as seen the stored first row and first column lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from PIL import Image as PillowImage
+
+from fastdecode.errors import DecodeError, UnsupportedFormat
+
+if TYPE_CHECKING:
+    from fastdecode.types import Box, Color, Header, Image, Mode, Output, PixelLayout, Reduce
+
+__all__ = [
+    "apply_orientation",
+    "box_reduce",
+    "convert",
+    "converter",
+    "crop",
+    "deliver",
+    "sample_reduce",
+    "seen_size",
+    "stored_box",
+    "undo_orientation",
+]
+
+
+def convert(image: Image, layout: PixelLayout, mode: Mode, header: Header) -> Image:
+    """Convert a backend's pixel layout into a mode.
+
+    Parameters
+    ----------
+    image : ndarray, (H, W) or (H, W, C)
+        As the backend gave it.
+    layout : PixelLayout
+        What the backend was asked for.
+    mode : Mode
+        What the caller asked for.
+    header : Header
+        Its bits say which value is white.
+
+    Returns
+    -------
+    ndarray
+        uint8 (H, W, 3), (H, W) or (H, W, 4) for ``"RGB"``, ``"L"``, ``"RGBA"``; for ``"native"``
+        the image itself.
+
+    Raises
+    ------
+    DecodeError
+        If there are more channels than make a colour.
+
+    Notes
+    -----
+    Conversions are Pillow's own: CMYK without a profile, grey by ITU-R 601-2. More than 8 bits are
+    cut to the high 8, as libpng's ``png_set_strip_16`` and Pillow's 16-bit colour do.
+    """
+    if mode == "native" or layout == mode:
+        return image
+    if layout == "native" and image.ndim == 3 and image.shape[2] > 4:
+        raise DecodeError(f"{image.shape[2]} channels make no {mode}: mode='native' gives them")
+    if layout == "native":
+        image = _eight_bits(image, header)
+        if image.ndim == 3 and image.shape[2] == 1:
+            image = image[:, :, 0]
+    source = _pillow_mode(image, layout, header)
+    if mode == "RGBA" and source == "RGB":
+        return np.dstack([image, np.full(image.shape[:2], 255, np.uint8)])
+    if source == mode:
+        return image
+    if source == "CMYK" and mode == "L":
+        return np.array(_pillow(image, "CMYK").convert("RGB").convert("L"))
+    return np.array(_pillow(image, source).convert(mode))
+
+
+def _pillow_mode(image: Image, layout: PixelLayout, header: Header) -> str:
+    if layout != "native":
+        return layout
+    if header.color == "cmyk" and image.ndim == 3 and image.shape[2] == 4:
+        return "CMYK"
+    return "L" if image.ndim == 2 else {2: "LA", 3: "RGB", 4: "RGBA"}[image.shape[2]]
+
+
+def _pillow(image: Image, mode: str) -> PillowImage.Image:
+    height, width = image.shape[:2]
+    return PillowImage.frombytes(mode, (width, height), np.ascontiguousarray(image).data)
+
+
+def _eight_bits(image: Image, header: Header) -> Image:
+    """Scale samples of any type to uint8."""
+    if image.dtype == np.uint8 and (header.bits >= 8 or header.format == "jxl"):
+        return image
+    if image.dtype.kind == "f":
+        scaled: Image = np.clip(image * 255 + 0.5, 0, 255)
+        return scaled.astype(np.uint8)
+    if image.dtype == np.bool_:
+        white: Image = np.where(image, np.uint8(255), np.uint8(0))
+        return white
+    # Samples keep the file's own range, unless its header says less than they can hold.
+    bits = header.bits if header.bits > 8 or image.dtype == np.uint8 else 8 * image.dtype.itemsize
+    if bits < 8:
+        spread: Image = image.astype(np.uint16) * 255 // ((1 << bits) - 1)
+        return spread.astype(np.uint8)
+    high: Image = image >> (bits - 8)
+    return high.astype(np.uint8)
+
+
+def crop(image: Image, window: Box, reduce: Reduce) -> Image:
+    """Cut out what a window of the reduced picture is made from.
+
+    Parameters
+    ----------
+    image : ndarray, (H, W) or (H, W, C)
+        The whole picture, not yet reduced.
+    window : tuple
+        (left, top, right, bottom) in pixels of the *reduced* picture.
+    reduce : {1, 2, 4, 8}
+        By how much it will still be reduced: blocks start at multiples of it, so that reducing
+        this equals slicing the reduced whole.
+
+    Returns
+    -------
+    ndarray
+        A view.
+    """
+    left, top, right, bottom = (edge * reduce for edge in window)
+    return image[top:bottom, left:right]
+
+
+def deliver(image: Image, out: Image | None) -> Image:
+    """Hand the pixels over: in the caller's array, or in one that nobody else holds.
+
+    Parameters
+    ----------
+    image : ndarray
+    out : ndarray or None
+        Where they are to go; it may be `image` itself.
+
+    Returns
+    -------
+    ndarray
+        `out`, or a C-contiguous, writable array.
+
+    Raises
+    ------
+    ValueError
+        If `out` has another shape or dtype; nothing is written then.
+    """
+    if out is None:
+        flags = image.flags
+        base = image.base
+        # A view that is much smaller than what it views would keep all of that alive.
+        spare = 0 if base is None else getattr(base, "nbytes", 0) - image.nbytes
+        if flags.c_contiguous and flags.writeable and spare <= 0:
+            return image
+        return np.array(image, order="C")
+    if out is not image:
+        if out.shape != image.shape or out.dtype != image.dtype:
+            raise ValueError(
+                f"out must have shape {image.shape} and dtype {image.dtype}, "
+                f"not {out.shape} and {out.dtype}"
+            )
+        np.copyto(out, image)
+    return out
+
+
+def box_reduce(image: Image, reduce: Reduce, *, color: Color = "rgb") -> Image:
+    """Average blocks of `reduce` x `reduce` pixels; blocks at the far edges may be smaller.
+
+    Parameters
+    ----------
+    image : ndarray, (H, W) or (H, W, C)
+        uint8 with 1 to 4 channels is averaged by Pillow itself, other types by its filter for each
+        channel.
+    reduce : {1, 2, 4, 8}
+    color : Color
+        With ``"cmyk"`` a fourth channel is ink, else it is alpha; so is a second one. With
+        ``"palette"`` the values are indices, which cannot be averaged.
+
+    Returns
+    -------
+    ndarray, (ceil(H / reduce), ceil(W / reduce)[, C])
+        Same dtype.
+
+    Notes
+    -----
+    Equal to `PIL.Image.Image.reduce`, which weights colours by their alpha.
+    """
+    if reduce == 1:
+        return image
+    if image.dtype == np.bool_ or color == "palette":
+        return sample_reduce(image, reduce)
+    if image.ndim == 2:
+        return _reduce_plane(image, reduce)
+    if image.dtype == np.uint8 and image.shape[2] in (2, 3, 4):
+        mode = "CMYK" if color == "cmyk" else {2: "LA", 3: "RGB", 4: "RGBA"}[image.shape[2]]
+        height, width = image.shape[:2]
+        source = PillowImage.frombytes(mode, (width, height), np.ascontiguousarray(image).data)
+        return np.array(source.reduce(reduce))
+    if image.shape[2] in (2, 4) and color != "cmyk" and image.dtype.kind in "uf":
+        return _reduce_by_alpha(image, reduce)
+    planes = [_reduce_plane(image[:, :, c], reduce) for c in range(image.shape[2])]
+    return np.stack(planes, axis=2)
+
+
+def _reduce_by_alpha(image: Image, reduce: Reduce) -> Image:
+    """Weight each colour by its alpha, the last channel, as Pillow does in 8 bits."""
+    alpha = image[:, :, -1].astype(np.float32)
+    covered = _reduce_plane(alpha, reduce)
+    planes = []
+    for channel in range(image.shape[2] - 1):
+        weighted = _reduce_plane(image[:, :, channel] * alpha, reduce)
+        planes.append(np.divide(weighted, covered, out=weighted, where=covered > 0))
+    reduced: Image = np.stack([*planes, covered], axis=2)
+    if image.dtype.kind == "u":
+        reduced += np.float32(0.5)
+    return reduced.astype(image.dtype)
+
+
+def _reduce_plane(plane: Image, reduce: Reduce) -> Image:
+    """One channel, in a type that Pillow's filter computes in: uint8, int32 or float32."""
+    working = (
+        np.uint8 if plane.dtype == np.uint8 else np.float32 if plane.dtype.kind == "f" else np.int32
+    )
+    image = PillowImage.fromarray(np.ascontiguousarray(plane, dtype=working))
+    return np.array(image.reduce(reduce)).astype(plane.dtype, copy=False)
+
+
+def sample_reduce(image: Image, reduce: Reduce) -> Image:
+    """Take the middle pixel of each block: what is left of palette indices and masks.
+
+    An average of two class numbers would be a third class. Parameters as in `box_reduce`.
+    """
+    height, width = image.shape[:2]
+    rows = np.minimum(np.arange(0, height, reduce) + reduce // 2, height - 1)
+    columns = np.minimum(np.arange(0, width, reduce) + reduce // 2, width - 1)
+    return image[np.ix_(rows, columns)]
+
+
+# How the picture as seen follows from the stored one: transpose, then flip rows, flip columns.
+_STEPS = {
+    1: (False, False, False),
+    2: (False, False, True),
+    3: (False, True, True),
+    4: (False, True, False),
+    5: (True, False, False),
+    6: (True, False, True),
+    7: (True, True, True),
+    8: (True, True, False),
+}
+
+
+def apply_orientation(image: Image, orientation: int) -> Image:
+    """Turn stored pixels into the picture as seen.
+
+    Parameters
+    ----------
+    image : ndarray, (H, W) or (H, W, C)
+    orientation : int
+        EXIF value, 1-8.
+
+    Returns
+    -------
+    ndarray
+        A view, (H, W, …) or (W, H, …).
+    """
+    transpose, rows, columns = _STEPS[orientation]
+    if transpose:
+        image = image.swapaxes(0, 1)
+    return image[:: -1 if rows else 1, :: -1 if columns else 1]
+
+
+def undo_orientation(image: Image, orientation: int) -> Image:
+    """Turn an image as seen back into stored pixels: a view, too."""
+    transpose, rows, columns = _STEPS[orientation]
+    image = image[:: -1 if rows else 1, :: -1 if columns else 1]
+    return image.swapaxes(0, 1) if transpose else image
+
+
+def seen_size(width: int, height: int, orientation: int) -> tuple[int, int]:
+    """(width, height) in pixels of the picture as seen, from those of the stored one."""
+    return (height, width) if _STEPS[orientation][0] else (width, height)
+
+
+def stored_box(box: Box, width: int, height: int, orientation: int) -> Box:
+    """Find the stored pixels behind a box of the picture as seen.
+
+    Parameters
+    ----------
+    box : tuple
+        (left, top, right, bottom) in pixels of the picture as seen.
+    width, height : int
+        Size of the picture as seen, in pixels.
+    orientation : int
+        EXIF value, 1-8.
+
+    Returns
+    -------
+    tuple
+        (left, top, right, bottom) in pixels of the stored picture.
+    """
+    left, top, right, bottom = box
+    transpose, rows, columns = _STEPS[orientation]
+    if rows:
+        top, bottom = height - bottom, height - top
+    if columns:
+        left, right = width - right, width - left
+    return (top, left, bottom, right) if transpose else (left, top, right, bottom)
+
+
+def converter(output: Output) -> Callable[[Image], Any]:
+    """Return what makes the output of decoded pixels.
+
+    Parameters
+    ----------
+    output : {"array", "tensor", "pil"}
+
+    Returns
+    -------
+    callable
+        From (H, W, C) or (H, W): the ndarray itself; a tensor (C, H, W) or (H, W) that shares its
+        memory; a Pillow image of its own memory. Of pixels for which Pillow has no mode, such as
+        16-bit colour, it raises `UnsupportedFormat`.
+
+    Raises
+    ------
+    ImportError
+        If tensors are asked for and PyTorch is not installed.
+    """
+    if output == "array":
+        return _same
+    if output == "pil":
+        return _pillow_image
+    import torch
+
+    def tensor(image: Image) -> Any:
+        shared = torch.from_numpy(image)
+        return shared.permute(2, 0, 1) if image.ndim == 3 else shared
+
+    return tensor
+
+
+def _same(image: Image) -> Image:
+    return image
+
+
+def _pillow_image(image: Image) -> Any:
+    try:
+        return PillowImage.fromarray(image)
+    except TypeError as error:
+        raise UnsupportedFormat(
+            f"Pillow has no mode for pixels {image.shape} of {image.dtype}: take output='array', "
+            "or mode='RGB'"
+        ) from error

@@ -1,0 +1,106 @@
+"""The command line: ``fastdecode``, or ``python -m fastdecode``, which is the same.
+
+A subcommand is a module with two functions, ``add_arguments(parser)`` and ``run(options, parser)``;
+the second returns the exit status. Only the module of the one that runs is imported, because some
+need PyTorch. Nothing heavy is imported here: from `run` on, Ctrl-C and a closed terminal end a
+command in good order.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import fastdecode
+from fastdecode.terminal import Parser, ending_at_once, guarded, near_miss
+
+__all__ = ["BENCH", "COMMANDS", "Command", "main", "run"]
+
+
+class Command(NamedTuple):
+    """A subcommand: its module, and in a few words what it is for."""
+
+    module: str
+    purpose: str
+
+
+COMMANDS = {
+    "info": Command("fastdecode._info_command", "show which decoders work here (the default)"),
+    "bench": Command("fastdecode.bench.command", "compare the decoders on your own images"),
+    "compare": Command("fastdecode.bench.compare", "compare two results of bench"),
+    "calibrate": Command(
+        "fastdecode._calibrate_command", "measure which decoder is fastest on this machine"
+    ),
+    "check": Command("fastdecode.packing._check_command", "find damaged, odd and oversized images"),
+    "pack": Command(
+        "fastdecode.packing._pack_command", "put images into tar, LMDB, HDF5 or RecordIO"
+    ),
+    "index": Command("fastdecode.packing._index_command", "make the index of tar shards"),
+}
+
+BENCH = "python -m fastdecode.bench"
+"""How the benchmark is called without the word ``bench``."""
+
+
+def main(arguments: Sequence[str], prog: str = "fastdecode") -> int:
+    """Run the subcommand that the first word names.
+
+    Parameters
+    ----------
+    arguments : sequence of str
+        The words of the command line, without the program's name.
+    prog : str
+        How the command was called, for its messages.
+
+    Returns
+    -------
+    int
+        The exit status.
+
+    Raises
+    ------
+    SystemExit
+        After ``--help``, and over a wrong argument.
+    """
+    words = list(arguments)
+    if words[:1] in (["-h"], ["--help"]):
+        _overview(prog).print_help()
+        return 0
+    if not words or words[0].startswith("-"):
+        words.insert(0, "info")
+    elif words[:2] == ["bench", "compare"]:  # as after `python -m fastdecode.bench`
+        del words[0]
+    name = words.pop(0)
+    if name not in COMMANDS:
+        way_out = near_miss(name, COMMANDS) or f"; the commands are {', '.join(COMMANDS)}"
+        _overview(prog).error(f"there is no command {name!r}{way_out}")
+    with ending_at_once():
+        command = importlib.import_module(COMMANDS[name].module)
+    parser = _parser(prog if (prog, name) == (BENCH, "bench") else f"{prog} {name}")
+    command.add_arguments(parser)
+    return int(command.run(parser.parse_args(words), parser))
+
+
+def _overview(prog: str) -> Parser:
+    """Make the parser that speaks where no subcommand does."""
+    listed = "\n".join(f"  {name:<11}{command.purpose}" for name, command in COMMANDS.items())
+    parser = _parser(prog, usage="%(prog)s [COMMAND] [ARGUMENT ...]")
+    parser.description = "Decode images by the fastest decoder on this machine."
+    parser.epilog = f"commands:\n{listed}\n\n%(prog)s COMMAND --help says more of each."
+    return parser
+
+
+def _parser(prog: str, **arguments: Any) -> Parser:
+    parser = Parser(prog=prog, **arguments)
+    version = f"fastdecode {fastdecode.__version__}"
+    parser.add_argument(
+        "--version", action="version", version=version, help="show the version and exit"
+    )
+    return parser
+
+
+def run(prog: str = "fastdecode", before: Sequence[str] = ()) -> int:
+    """Run the process's own command line, for which `before` stands; return the exit status."""
+    return guarded(lambda: main([*before, *sys.argv[1:]], prog))
