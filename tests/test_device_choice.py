@@ -17,10 +17,7 @@ from fastdecode import DeviceUnavailable, decode_batch, register  # noqa: E402
 from fastdecode.errors import BackendUnavailable, UnknownBackend  # noqa: E402
 from fastdecode.gpu import _backends  # noqa: E402
 from fastdecode.gpu._devices import device_of  # noqa: E402
-from fastdecode.gpu._policy import (
-    DeviceChoice,
-    choose,
-)
+from fastdecode.gpu._policy import DeviceChoice, choose  # noqa: E402
 from fastdecode.testing import encode, picture  # noqa: E402
 
 PHOTO = encode(picture(40, 30))
