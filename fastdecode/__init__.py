@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fastdecode._arguments import reduce_for
+    from fastdecode._preference import use
     from fastdecode._stats import Stats, stats
     from fastdecode.adapters.base import Backend, Support
     from fastdecode.adapters.batch_base import BatchBackend, BatchItem
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
         UnsupportedFormat,
     )
     from fastdecode.geometry import Geometry
-    from fastdecode.preference import use
     from fastdecode.ranking import Ranking
     from fastdecode.registry import backends, register
     from fastdecode.types import BackendInfo, Header
@@ -66,7 +66,7 @@ _HOMES = {
     "reduce_for": "_arguments",
     "register": "registry",
     "stats": "_stats",
-    "use": "preference",
+    "use": "_preference",
 }
 
 __all__ = [

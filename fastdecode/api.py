@@ -15,9 +15,9 @@ from fastdecode._arguments import (
 )
 from fastdecode._buffers import as_buffer
 from fastdecode._files import read_regular
+from fastdecode._selection import Want
 from fastdecode.errors import FastDecodeError
 from fastdecode.outages import tried_again
-from fastdecode.selection import Want
 from fastdecode.types import MODES, REDUCES
 
 if TYPE_CHECKING:

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fastdecode import _headers, selection
+from fastdecode import _headers, _selection
 from fastdecode._arguments import check_out, reduce_for, window_of
 from fastdecode._buffers import as_buffer
+from fastdecode._selection import Want
 from fastdecode.api import DEFAULT_MAX_PIXELS, read_file
 from fastdecode.errors import FastDecodeError
 from fastdecode.native import library
 from fastdecode.native.batch import Items
 from fastdecode.native.pool import Pool
-from fastdecode.selection import Want
 
 if TYPE_CHECKING:
     from fastdecode.types import Box, Buffer, Image
@@ -135,7 +135,7 @@ class Arrays:
             window = None if region is None else window_of(region, header, reduce, 1)
             part = window is not None
             want = Want(mode, reduce, strict=False, complete=True, part=part)
-            choice = selection.first(options.get("backend"), header, want)
+            choice = _selection.first(options.get("backend"), header, want)
             if (choice.name, choice.layout, choice.reduce) != (_NAME, mode, reduce):
                 return None
             if header.coding == "arithmetic":  # which cannot run out of data, so more is to be done

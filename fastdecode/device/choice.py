@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from fastdecode import batch_backends, preference, registry
+from fastdecode import _preference, batch_backends, registry
+from fastdecode._selection import disabled
 from fastdecode.device.measured import measured
 from fastdecode.errors import BackendUnavailable
-from fastdecode.selection import disabled
 
 if TYPE_CHECKING:
     import torch
@@ -75,7 +75,7 @@ def choose(device: torch.device, decode: Decode = "auto", backend: str | None = 
         raise ValueError("decode='gpu' needs a GPU as device, not 'cpu'")
     if backend is not None:
         return _named(device, decode, backend)
-    preferred = preference.preferred()
+    preferred = _preference.preferred()
     if isinstance(preferred, str) and (
         decode != "gpu" or preferred in batch_backends.names(device.type)
     ):
@@ -95,7 +95,7 @@ def _named(device: torch.device, decode: Decode, name: str) -> Choice:
         raise ValueError(
             f"the backend {name!r} does not decode on {str(device)!r}; these do: {', '.join(able)}"
         )
-    preference.load_named(name)
+    _preference.load_named(name)
     return Choice(None, name, f"{name} decodes on the CPU, as asked")
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import torch
 
+from fastdecode._truncation import is_filling
 from fastdecode.adapters.batch_base import BatchItem
-from fastdecode.completeness import is_filling
 
 __all__ = ["doubtful"]
 

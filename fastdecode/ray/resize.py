@@ -21,15 +21,15 @@ from PIL import Image as PillowImage
 from fastdecode import _headers
 from fastdecode._arguments import reduce_for
 from fastdecode._pixels import seen_size
+from fastdecode._preference import preferred
+from fastdecode._selection import disabled
 from fastdecode.api import decode, read_file
 from fastdecode.errors import BackendUnavailable, FastDecodeError, UnknownBackend
 from fastdecode.geometry import Geometry
 from fastdecode.native import library, single
 from fastdecode.native.batch import Items
 from fastdecode.native.pool import Pool
-from fastdecode.preference import preferred
 from fastdecode.ray.errors import is_the_pictures, with_path
-from fastdecode.selection import disabled
 from fastdecode.types import REDUCES, Reduce
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from fastdecode import _headers
+from fastdecode._preference import preferred
+from fastdecode._selection import disabled
 from fastdecode.api import DEFAULT_MAX_PIXELS
 from fastdecode.errors import BackendUnavailable, UnknownBackend
 from fastdecode.native import library, single
-from fastdecode.preference import preferred
-from fastdecode.selection import disabled
 
 if TYPE_CHECKING:
     import torch
