@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fastdecode._arguments import reduce_for
+    from fastdecode._batch import decode_batch
     from fastdecode._preference import use
     from fastdecode._stats import Stats, stats
     from fastdecode.adapters.base import Backend, Support
     from fastdecode.adapters.batch_base import BatchBackend, BatchItem
     from fastdecode.api import DEFAULT_MAX_PIXELS, decode, decode_file, probe
-    from fastdecode.batch import decode_batch
     from fastdecode.calibration import calibrate
     from fastdecode.errors import (
         BackendUnavailable,
@@ -60,7 +60,7 @@ _HOMES = {
     "backends": "registry",
     "calibrate": "calibration",
     "decode": "api",
-    "decode_batch": "batch",
+    "decode_batch": "_batch",
     "decode_file": "api",
     "probe": "api",
     "reduce_for": "_arguments",

@@ -13,8 +13,8 @@ import torch
 import torch.profiler
 
 from fastdecode import batch_backends, registry
+from fastdecode._batch import decode_batch
 from fastdecode._stats import stats
-from fastdecode.batch import decode_batch
 from fastdecode.calibration.timing import no_garbage_collection
 from fastdecode.device.ranking import CPU
 from fastdecode.device.where import device_of

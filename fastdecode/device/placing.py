@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from PIL import Image as PillowImage
 
-from fastdecode.arrays import in_threads
+from fastdecode._arrays import in_threads
 from fastdecode.device.resize import resized
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import torch
 
 from fastdecode import batch_backends
+from fastdecode._arrays import decode_arrays, in_threads, named
 from fastdecode._stats import count_fallback
-from fastdecode.arrays import decode_arrays, in_threads, named
 from fastdecode.device.ask import ask, finish_with
 from fastdecode.device.choice import CPU, Decode, choose
 from fastdecode.device.placing import from_host, on_device, stacked, tensor_of

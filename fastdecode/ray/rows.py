@@ -10,9 +10,9 @@ import numpy as np
 
 from fastdecode import _headers
 from fastdecode._arguments import reduce_for, window_of
+from fastdecode._batch import decode_batch
 from fastdecode._pixels import seen_size
 from fastdecode.api import read_file
-from fastdecode.batch import decode_batch
 from fastdecode.errors import FastDecodeError
 from fastdecode.ray.errors import is_the_pictures, reason_of, with_path
 from fastdecode.ray.resize import Resizer
