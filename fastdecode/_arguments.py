@@ -44,12 +44,12 @@ def reduce_for(
     region : (left, top, right, bottom), optional
         Measure the result of this part instead of the whole.
     orient : bool
-        Height, width and region are those of the picture as seen.
+        Height, width and region are those of the image as seen.
 
     Returns
     -------
     {1, 2, 4, 8}
-        1 where even the full picture is smaller.
+        1 where even the full image is smaller.
 
     Raises
     ------
@@ -155,20 +155,20 @@ def _checked_region(region: Sequence[int], width: int, height: int) -> Box:
     left, top, right, bottom = _checked_edges(region)
     if not (0 <= left < right <= width and 0 <= top < bottom <= height):
         raise ValueError(
-            f"region {tuple(region)} (left, top, right, bottom) is empty or outside the picture, "
+            f"region {tuple(region)} (left, top, right, bottom) is empty or outside the image, "
             f"which is {width} wide and {height} high"
         )
     return left, top, right, bottom
 
 
 def _reduced(box: Box, reduce: int) -> Box:
-    """Pixels of the reduced picture that show any of the box."""
+    """Pixels of the reduced image that show any of the box."""
     left, top, right, bottom = box
     return left // reduce, top // reduce, -(-right // reduce), -(-bottom // reduce)
 
 
 def window_of(region: Box, header: Header, reduce: int, applied: int) -> Box:
-    """Turn a region of the full picture as seen into pixels of the reduced stored one."""
+    """Turn a region of the full image as seen into pixels of the reduced stored one."""
     width, height = _pixels.seen_size(header.width, header.height, applied)
     box = _reduced(_checked_region(region, width, height), reduce)
     return _pixels.stored_box(box, -(-width // reduce), -(-height // reduce), applied)

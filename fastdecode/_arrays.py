@@ -44,7 +44,7 @@ def decode_arrays(
     on_error: Literal["raise", "return", "return all"] = "raise",
     targets: Sequence[Any] | None = None,
 ) -> list[Any]:
-    """Decode many pictures, in order.
+    """Decode many images, in order.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def _by_core(
 
 
 def without_frames(error: Exception) -> Exception:
-    """Let go of where an error came from: that holds all pictures of the batch, and they it."""
+    """Let go of where an error came from: that holds all images of the batch, and they it."""
     one: BaseException | None = error
     while one is not None:
         one.__traceback__ = None
@@ -149,7 +149,7 @@ def _in_order(futures: list[Future[_T]]) -> list[_T]:
 
 
 def _pool(threads: int) -> ThreadPoolExecutor:
-    """Return the pool of that size. It lasts: starting threads costs more than small pictures."""
+    """Return the pool of that size. It lasts: starting threads costs more than small images."""
     with _pools_lock:
         if threads not in _pools:
             _pools[threads] = ThreadPoolExecutor(threads, thread_name_prefix="fastdecode")

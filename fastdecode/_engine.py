@@ -32,7 +32,7 @@ _CHANNELS: dict[PixelLayout, int] = {"RGB": 3, "RGBA": 4, "CMYK": 4}
 
 
 class Request:
-    """One picture to decode, all arguments checked.
+    """One image to decode, all arguments checked.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Request:
     header : Header
     want : Want
     window : tuple or None
-        (left, top, right, bottom) in pixels of the reduced stored picture.
+        (left, top, right, bottom) in pixels of the reduced stored image.
     orientation : int
         EXIF orientation to apply; 1 to leave the pixels as stored.
     out : ndarray or None
@@ -50,7 +50,7 @@ class Request:
         The result is gone before this thread decodes again: it may lie in the thread's own memory,
         and be a view.
     suspect : bool
-        A picture is no proof that all of its data was there.
+        An image is no proof that all of its data was there.
     """
 
     __slots__ = (
@@ -177,7 +177,7 @@ def _decoded(choice: Choice, request: Request) -> tuple[Image, bool]:
     """Decode by one backend, and say whether the pixels lie in memory that the thread keeps."""
     header, want, window, support = request.header, request.want, request.window, choice.support
     borrowed: Image | None = None
-    # Pixels that are missing may lie outside the window: a suspect picture is decoded whole.
+    # Pixels that are missing may lie outside the window: a suspect image is decoded whole.
     within = support.region and not request.suspect and choice.reduce == want.reduce
     inside = window if within else None
     as_wanted = (
@@ -346,14 +346,14 @@ def borrow_memory(purpose: str, shape: tuple[int, ...]) -> NDArray[np.uint8]:
     -------
     ndarray of uint8
         Not initialised. Of more than 64 MiB it is new each time, so that a thread that met one
-        huge picture does not hold its memory for ever.
+        huge image does not hold its memory for ever.
     """
     needed = math.prod(shape)
     if needed > _MOST_KEPT:
         return np.empty(shape, np.uint8)
     buffer = _kept.buffers.get(purpose)
     if buffer is None or buffer.size < needed:
-        # A little more, so that pictures that grow slowly do not each need a new one.
+        # A little more, so that images that grow slowly do not each need a new one.
         buffer = np.empty(min(_MOST_KEPT, needed + needed // 4), np.uint8)
         _kept.buffers[purpose] = buffer
     return buffer[:needed].reshape(shape)

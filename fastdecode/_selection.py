@@ -41,7 +41,7 @@ class Want(NamedTuple):
     complete : bool
         All scans of a progressive JPEG are there.
     part : bool
-        Only a part of the picture is wanted.
+        Only a part of the image is wanted.
     """
 
     mode: Mode
@@ -149,7 +149,7 @@ def disabled() -> list[str]:
 def _ordered(first: Ranking | None, header: Header, want: Want) -> Iterator[str]:
     """Yield the names to try; installed packages are scanned only when it comes to that.
 
-    Who decodes only the part that is wanted comes first: rankings are of whole pictures.
+    Who decodes only the part that is wanted comes first: rankings are of whole images.
     """
     size = size_class(header.width * header.height)
     seen = set(disabled())

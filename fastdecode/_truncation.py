@@ -35,7 +35,7 @@ _MODULES: dict[Format, str] = {
     "other": "other",
 }
 _NO_END = "the JPEG has no end marker (EOI)"
-_MISSING = "pixels are missing: the compressed data ends before the picture does"
+_MISSING = "pixels are missing: the compressed data ends before the image does"
 _SCANS = "pixels are missing: there is no scan of one of the colour components"
 _RESTARTS = "pixels are missing: restart markers are out of turn"
 # Blocks for which there was no data come out as luma 128; conversion may round it.
@@ -56,7 +56,7 @@ class CheckedJpeg(NamedTuple):
     complete : bool
         All scans of a progressive file are there.
     suspect : bool
-        All of the data may not be there, so a picture is no proof of it.
+        All of the data may not be there, so an image is no proof of it.
     """
 
     data: Buffer
@@ -73,7 +73,7 @@ def check_container(data: Buffer, header: Header) -> None:
     Raises
     ------
     DecodeError
-        If something of the picture is not there.
+        If something of the image is not there.
     """
     module = _MODULES.get(header.format)
     if module is None:
@@ -110,11 +110,11 @@ def check_jpeg(data: Buffer, header: Header, *, strict: bool) -> CheckedJpeg:
     if strict:
         raise DecodeError(_NO_END)
     if not complete:
-        raise DecodeError(f"{_NO_END}, and the last scans of the picture are missing")
+        raise DecodeError(f"{_NO_END}, and the last scans of the image are missing")
     if len(data) <= header.scan_offset:
         raise DecodeError(f"{_NO_END}, and no compressed data")
     if header.coding == "arithmetic":
-        raise DecodeError(f"{_NO_END}, and any beginning of arithmetic data decodes to a picture")
+        raise DecodeError(f"{_NO_END}, and any beginning of arithmetic data decodes to an image")
     ended = jpeg_stream.without_half_marker(data) + jpeg_stream.EOI
     return CheckedJpeg(ended, complete, suspect=True)
 

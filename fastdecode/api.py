@@ -67,7 +67,7 @@ def decode(
         what the file holds: palette indices, CMYK as four inks, samples of more than 8 bits as
         uint16 in the file's own range (0 to 1023 of 10 bits; `probe` says how many) …
     region : (left, top, right, bottom), optional
-        Part of the picture, in pixels at full size (of the picture as seen, if `orient`). The
+        Part of the image, in pixels at full size (of the image as seen, if `orient`). The
         result is rows ``top // reduce`` to ``ceil(bottom / reduce)`` of the whole result, columns
         likewise.
     orient : bool
@@ -167,7 +167,7 @@ def decode_part(
         Of `data`.
     reduce : {1, 2, 4, 8}
     window : (left, top, right, bottom) or None
-        In pixels of the reduced picture (as seen, if `orient`); None is all of it.
+        In pixels of the reduced image (as seen, if `orient`); None is all of it.
     orient : bool
     backend : str or None
 

@@ -97,7 +97,7 @@ def _construct(name: str, device: torch.device) -> BatchBackend:
 
     target = registry.entry(name).batch
     if not target:
-        raise BackendUnavailable("it decodes one picture at a time, on the CPU")
+        raise BackendUnavailable("it decodes one image at a time, on the CPU")
     kind: Any = pkgutil.resolve_name(target) if isinstance(target, str) else target
     if not (isinstance(kind, type) and issubclass(kind, BatchBackend)):
         raise TypeError(f"{target!r} is not a fastdecode BatchBackend but {kind!r}")

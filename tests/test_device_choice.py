@@ -147,7 +147,7 @@ def test_a_device_that_it_does_not_know() -> None:
 
     with pytest.raises(BackendUnavailable, match=r"'meta': it decodes on cpu, cuda$"):
         batch_backends.load("one", torch.device("meta"))
-    with pytest.raises(BackendUnavailable, match=r"one picture at a time, on the CPU$"):
+    with pytest.raises(BackendUnavailable, match=r"one image at a time, on the CPU$"):
         batch_backends.load("single", CPU)
 
 

@@ -153,14 +153,14 @@ def _add_device(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--device",
         metavar="DEVICE",
-        help="measure how fast pictures come onto it: cuda, cuda:1 or 1, cpu; needs PyTorch",
+        help="measure how fast images come onto it: cuda, cuda:1 or 1, cpu; needs PyTorch",
     )
     group.add_argument(
         "--batch",
         type=_counts,
         default=USUAL_BATCHES,
         metavar="N,...",
-        help="pictures of a batch there; fewer if they are large (default: "
+        help="images of a batch there; fewer if they are large (default: "
         f"{','.join(map(str, USUAL_BATCHES))})",
     )
 
