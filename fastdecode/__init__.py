@@ -11,11 +11,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fastdecode._batch import decode_batch
+    from fastdecode._preference import use
     from fastdecode._stats import Stats, stats
     from fastdecode.adapters.base import Backend, Support
     from fastdecode.adapters.batch_base import BatchBackend, BatchItem
     from fastdecode.api import decode, decode_file, probe
-    from fastdecode.batch import decode_batch
     from fastdecode.calibration import calibrate
     from fastdecode.errors import (
         BackendUnavailable,
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     )
     from fastdecode.geometry import Geometry
     from fastdecode.plan import DEFAULT_MAX_PIXELS, reduce_for
-    from fastdecode.preference import use
     from fastdecode.ranking import Ranking
     from fastdecode.registry import backends, register
     from fastdecode.types import BackendInfo, Header
@@ -60,13 +60,13 @@ _HOMES = {
     "backends": "registry",
     "calibrate": "calibration",
     "decode": "api",
-    "decode_batch": "batch",
+    "decode_batch": "_batch",
     "decode_file": "api",
     "probe": "api",
     "reduce_for": "plan",
     "register": "registry",
     "stats": "_stats",
-    "use": "preference",
+    "use": "_preference",
 }
 
 __all__ = [

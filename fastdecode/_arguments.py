@@ -95,7 +95,7 @@ def checked_region(region: Sequence[int], width: int, height: int) -> Box:
     left, top, right, bottom = _checked_edges(region)
     if not (0 <= left < right <= width and 0 <= top < bottom <= height):
         raise ValueError(
-            f"region {tuple(region)} (left, top, right, bottom) is empty or outside the picture, "
+            f"region {tuple(region)} (left, top, right, bottom) is empty or outside the image, "
             f"which is {width} wide and {height} high"
         )
     return left, top, right, bottom

@@ -41,7 +41,7 @@ The ranking is kept in a file that decode() reads from then on, in every new
 process of yours on this machine; the environment variable FASTDECODE_RANKING
 names another file. It is ignored, with a warning, once a library has changed.
 
-With --device it measures how fast pictures come onto that device: decoded there
+With --device it measures how fast images come onto that device: decoded there
 by each batch backend, or by all cores of the CPU and copied. decode_batch() and
 the Loader go by that with decode="auto". It is kept beside the ranking, in a
 file for each model of device: with FASTDECODE_RANKING=FOLDER/NAME.json that is
@@ -155,7 +155,7 @@ def add_arguments(parser: Parser) -> None:
     parser.description = (
         "Measure which decoding library is fastest on this machine, for each format,\n"
         "size and reduction, alone and with all cores busy; decode() goes by that\nafterwards. "
-        "With --device: whether pictures come onto a device faster if\nthey are decoded there, or "
+        "With --device: whether images come onto a device faster if\nthey are decoded there, or "
         "on the CPU; decode_batch() and the Loader go by that."
     )
     parser.epilog = _EXAMPLES
@@ -175,13 +175,13 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--device",
         metavar="DEVICE",
-        help="measure how fast pictures come onto it: cuda, cuda:1 or 1; needs PyTorch",
+        help="measure how fast images come onto it: cuda, cuda:1 or 1; needs PyTorch",
     )
     parser.add_argument(
         "--batch",
         type=counts,
         metavar="N,...",
-        help="pictures of a batch there; fewer if they are large (default: "
+        help="images of a batch there; fewer if they are large (default: "
         f"{','.join(map(str, BATCHES))})",
     )
     parser.add_argument(

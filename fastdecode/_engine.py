@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdecode import completeness, selection
+from fastdecode import _selection, _truncation
 from fastdecode._headers import jpeg_stream
 from fastdecode._pixels import apply_orientation, box_reduce, convert, crop, deliver
 from fastdecode._stats import count_failure, count_fallback
+from fastdecode._truncation import NoFallback
 from fastdecode.adapters.base import CodecWarning
-from fastdecode.completeness import Final
 from fastdecode.errors import DecodeError, FastDecodeError, ImageTooLarge
 
 if TYPE_CHECKING:
-    from fastdecode.selection import Choice, Want
+    from fastdecode._selection import Choice, Want
     from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
 
 __all__ = ["Request", "borrow_memory", "run"]
@@ -32,7 +32,7 @@ _CHANNELS: dict[PixelLayout, int] = {"RGB": 3, "RGBA": 4, "CMYK": 4}
 
 
 class Request:
-    """One picture to decode, all arguments checked.
+    """One image to decode, all arguments checked.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Request:
     header : Header
     want : Want
     window : tuple or None
-        (left, top, right, bottom) in pixels of the reduced stored picture.
+        (left, top, right, bottom) in pixels of the reduced stored image.
     orientation : int
         EXIF orientation to apply; 1 to leave the pixels as stored.
     out : ndarray or None
@@ -49,18 +49,18 @@ class Request:
     borrow : bool
         The result is gone before this thread decodes again: it may lie in the thread's own memory,
         and be a view.
-    doubtful : bool
-        A picture is no proof that all of its data was there.
+    suspect : bool
+        An image is no proof that all of its data was there.
     """
 
     __slots__ = (
         "backend",
         "borrow",
         "data",
-        "doubtful",
         "header",
         "orientation",
         "out",
+        "suspect",
         "want",
         "window",
     )
@@ -84,7 +84,7 @@ class Request:
         self.out = out
         self.backend = backend
         self.borrow = borrow
-        self.doubtful = False
+        self.suspect = False
 
 
 def run(request: Request) -> Image:
@@ -112,7 +112,7 @@ def run(request: Request) -> Image:
     ):
         strict = request.want.strict
         try:
-            request.data, complete, request.doubtful = completeness.prepare(
+            request.data, complete, request.suspect = _truncation.check_jpeg(
                 request.data, header, strict=strict
             )
         except _OURS:
@@ -121,8 +121,8 @@ def run(request: Request) -> Image:
             raise _as_ours(error) from error
         request.want = request.want._replace(complete=complete)
     elif header.format != "jpeg":
-        completeness.check_container(request.data, header)
-    choice = selection.first(request.backend, header, request.want)
+        _truncation.check_container(request.data, header)
+    choice = _selection.first(request.backend, header, request.want)
     try:
         return _decode(choice, request)
     except DecodeError as error:
@@ -132,16 +132,16 @@ def run(request: Request) -> Image:
 def _fall_back(tried: Choice, error: DecodeError, request: Request) -> Image:
     """Ask the others after the first refused; raise what they said if they refuse too."""
     refused = {tried.name: str(error)}
-    if not isinstance(error, Final):
-        request.doubtful = True  # what one refuses, another may show in part
-        for choice in selection.candidates(request.backend, request.header, request.want):
+    if not isinstance(error, NoFallback):
+        request.suspect = True  # what one refuses, another may show in part
+        for choice in _selection.candidates(request.backend, request.header, request.want):
             if choice.name in refused:
                 continue
             try:
                 image = _decode(choice, request)
             except DecodeError as another:
                 refused[choice.name] = str(another)
-                if isinstance(another, Final):
+                if isinstance(another, NoFallback):
                     break
             else:
                 count_fallback(refused, choice.name)
@@ -177,8 +177,8 @@ def _decoded(choice: Choice, request: Request) -> tuple[Image, bool]:
     """Decode by one backend, and say whether the pixels lie in memory that the thread keeps."""
     header, want, window, support = request.header, request.want, request.window, choice.support
     borrowed: Image | None = None
-    # Pixels that are missing may lie outside the window: a doubtful picture is decoded whole.
-    within = support.region and not request.doubtful and choice.reduce == want.reduce
+    # Pixels that are missing may lie outside the window: a suspect image is decoded whole.
+    within = support.region and not request.suspect and choice.reduce == want.reduce
     inside = window if within else None
     as_wanted = (
         choice.layout == want.mode
@@ -248,11 +248,11 @@ def _ask(
         except CodecWarning as warning:
             message = str(warning)
             if jpeg_stream.says_missing_pixels(message):
-                raise Final(message) from warning
+                raise NoFallback(message) from warning
             if not jpeg_stream.is_recoverable(message):
                 raise
             if request.want.strict:
-                raise Final(message) from warning
+                raise NoFallback(message) from warning
             return choice.backend.decode(
                 request.data,
                 request.header,
@@ -303,21 +303,21 @@ def _check_complete(
     header = request.header
     # Of several warnings a library may tell only the first, which need not be the worst.
     if warned or not choice.support.warnings:
-        completeness.check_restarts(request.data, header)
+        _truncation.check_restarts(request.data, header)
     if (
         warned
         or header.coding == "arithmetic"
-        or request.doubtful
-        or completeness.looks_filled_in(image)
+        or request.suspect
+        or _truncation.looks_filled_in(image)
     ):
 
-        def again(data: bytes) -> Image:
+        def decode_again(data: bytes) -> Image:
             other = Request(
                 data, header, request.want._replace(strict=False), window, 1, None, choice.name
             )
             return _ask(choice, other, window, None)[0]
 
-        completeness.verify(image, request.data, header, again)
+        _truncation.verify(image, request.data, header, decode_again)
 
 
 # Fresh memory is fresh pages from the system, which cost as much as a good part of the decoding;
@@ -346,14 +346,14 @@ def borrow_memory(purpose: str, shape: tuple[int, ...]) -> NDArray[np.uint8]:
     -------
     ndarray of uint8
         Not initialised. Of more than 64 MiB it is new each time, so that a thread that met one
-        huge picture does not hold its memory for ever.
+        huge image does not hold its memory for ever.
     """
     needed = math.prod(shape)
     if needed > _MOST_KEPT:
         return np.empty(shape, np.uint8)
     buffer = _kept.buffers.get(purpose)
     if buffer is None or buffer.size < needed:
-        # A little more, so that pictures that grow slowly do not each need a new one.
+        # A little more, so that images that grow slowly do not each need a new one.
         buffer = np.empty(min(_MOST_KEPT, needed + needed // 4), np.uint8)
         _kept.buffers[purpose] = buffer
     return buffer[:needed].reshape(shape)

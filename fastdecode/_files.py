@@ -19,15 +19,19 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from secrets import token_hex
 from typing import TypeVar
 
 __all__ = [
     "NotRegular",
     "check_writable",
+    "flush",
+    "flush_folder",
     "open_regular",
     "read_regular",
     "read_text",
     "reopened",
+    "write_bytes",
     "write_text",
 ]
 
@@ -40,6 +44,11 @@ _KINDS = {
     stat.S_IFBLK: "a device",
 }
 _WAY_OUT = "save what it gives to a file, and name that"
+_MOST_LINKS = 40
+_MOST_BYTES = 64 << 20
+"""No result is so large; reading more would only fill the memory."""
+
+_T = TypeVar("_T")
 
 
 class NotRegular(OSError):
@@ -112,13 +121,6 @@ def _irregular(name: str, mode: int, way_out: str) -> NotRegular:
     return NotRegular(errno.EINVAL, f"it is {kind}, not a regular file: {way_out}", name)
 
 
-_T = TypeVar("_T")
-
-_MOST_LINKS = 40
-_MOST_BYTES = 64 << 20
-"""No result is so large; reading more would only fill the memory."""
-
-
 def check_writable(path: str | os.PathLike[str], *, parents: bool = False) -> None:
     """Make sure that a file can be written, without touching what is there.
 
@@ -146,15 +148,24 @@ def check_writable(path: str | os.PathLike[str], *, parents: bool = False) -> No
 
 
 def write_text(path: str | os.PathLike[str], text: str, *, follow: bool = True) -> None:
+    """Write a file in UTF-8: all of it, or nothing; see `write_bytes`."""
+    write_bytes(path, text.encode(), follow=follow)
+
+
+def write_bytes(
+    path: str | os.PathLike[str], data: bytes, *, follow: bool = True, durable: bool = False
+) -> None:
     """Write a file: all of it, or nothing.
 
     Parameters
     ----------
     path : path
-    text : str
+    data : bytes
     follow : bool
         A link stays one, and what it leads to is replaced; a device or a pipe is written to.
         Otherwise whatever is there is replaced itself.
+    durable : bool
+        It is on the disk before it takes its place: a crash of the machine leaves no half, either.
 
     Raises
     ------
@@ -165,18 +176,37 @@ def write_text(path: str | os.PathLike[str], text: str, *, follow: bool = True) 
     if follow:
         place = _followed(target)
         if _is_special(target):
-            target.write_text(text, encoding="utf-8")
+            target.write_bytes(data)
             return
         target = place
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    partial = target.with_name(f".{target.name}.{token_hex(4)}")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(name).chmod(0o666 & ~_umask())  # as open() would; mkstemp lets nobody else read
-        Path(name).replace(target)
+        with partial.open("xb") as file:
+            file.write(data)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        partial.replace(target)
     except BaseException:  # Ctrl-C included: no half of a file is left behind
-        Path(name).unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
         raise
+
+
+def flush(path: Path) -> None:
+    """Wait until a file is on the disk."""
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
+
+
+def flush_folder(path: Path) -> None:
+    """Wait until it is on the disk that a file is there."""
+    if os.name == "nt":  # folders cannot be opened there, and need not be
+        return
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def read_text(
@@ -260,10 +290,3 @@ def _is_trusted(user: int) -> bool:
 def _is_special(path: Path) -> bool:
     """Whether it is a device or a pipe: these are written to, not replaced."""
     return path.exists() and not path.is_file() and not path.is_dir()
-
-
-def _umask() -> int:
-    """Return the bits of permission that new files lack; asking means setting."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import fastdecode
-from fastdecode import preference, ranking, selection
+from fastdecode import _preference, _selection, ranking
 from fastdecode._system import ranking_path, usable_cores
 from fastdecode.bench.tables import Column, Table, paragraph, plain
 from fastdecode.errors import FastDecodeError, visible
@@ -81,7 +81,7 @@ def gather() -> Facts:
     """Ask every backend. This imports every library that is installed."""
     problem = ""
     choices: dict[Format, list[str]] = {}
-    saved, ranking_problem = preference.look_up()
+    saved, ranking_problem = _preference.look_up()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of the saved ranking: the report says it
@@ -112,8 +112,8 @@ def _choices(kind: Format) -> list[str]:
     header = Header(kind, 500, 375)
     if kind == "jpeg":
         header = header._replace(color="ycc", coding="baseline", subsampling="4:2:0")
-    want = selection.Want("RGB", 1, strict=False, complete=True)
-    return [choice.name for choice in selection.candidates(None, header, want)]
+    want = _selection.Want("RGB", 1, strict=False, complete=True)
+    return [choice.name for choice in _selection.candidates(None, header, want)]
 
 
 def faster(infos: Sequence[BackendInfo], chosen: Sequence[str]) -> dict[str, str]:
@@ -243,7 +243,7 @@ def on_devices(found: Inventory | None, infos: Sequence[BackendInfo]) -> Iterato
             indent="  ",
         )
         return
-    left_out = selection.disabled()
+    left_out = _selection.disabled()
     for device, what in found.devices.items():
         yield _device_line(device, what)
     for name, places in found.usable.items():

@@ -114,14 +114,14 @@ def _eight_bits(image: Image, header: Header) -> Image:
 
 
 def crop(image: Image, window: Box, reduce: Reduce) -> Image:
-    """Cut out what a window of the reduced picture is made from.
+    """Cut out what a window of the reduced image is made from.
 
     Parameters
     ----------
     image : ndarray, (H, W) or (H, W, C)
-        The whole picture, not yet reduced.
+        The whole image, not yet reduced.
     window : tuple
-        (left, top, right, bottom) in pixels of the *reduced* picture.
+        (left, top, right, bottom) in pixels of the *reduced* image.
     reduce : {1, 2, 4, 8}
         By how much it will still be reduced: blocks start at multiples of it, so that reducing
         this equals slicing the reduced whole.
@@ -245,7 +245,7 @@ def sample_reduce(image: Image, reduce: Reduce) -> Image:
     return image[np.ix_(rows, columns)]
 
 
-# How the picture as seen follows from the stored one: transpose, then flip rows, flip columns.
+# How the image as seen follows from the stored one: transpose, then flip rows, flip columns.
 _STEPS = {
     1: (False, False, False),
     2: (False, False, True),
@@ -259,7 +259,7 @@ _STEPS = {
 
 
 def apply_orientation(image: Image, orientation: int) -> Image:
-    """Turn stored pixels into the picture as seen.
+    """Turn stored pixels into the image as seen.
 
     Parameters
     ----------
@@ -286,26 +286,26 @@ def undo_orientation(image: Image, orientation: int) -> Image:
 
 
 def seen_size(width: int, height: int, orientation: int) -> tuple[int, int]:
-    """(width, height) in pixels of the picture as seen, from those of the stored one."""
+    """(width, height) in pixels of the image as seen, from those of the stored one."""
     return (height, width) if _STEPS[orientation][0] else (width, height)
 
 
 def stored_box(box: Box, width: int, height: int, orientation: int) -> Box:
-    """Find the stored pixels behind a box of the picture as seen.
+    """Find the stored pixels behind a box of the image as seen.
 
     Parameters
     ----------
     box : tuple
-        (left, top, right, bottom) in pixels of the picture as seen.
+        (left, top, right, bottom) in pixels of the image as seen.
     width, height : int
-        Size of the picture as seen, in pixels.
+        Size of the image as seen, in pixels.
     orientation : int
         EXIF value, 1-8.
 
     Returns
     -------
     tuple
-        (left, top, right, bottom) in pixels of the stored picture.
+        (left, top, right, bottom) in pixels of the stored image.
     """
     left, top, right, bottom = box
     transpose, rows, columns = _STEPS[orientation]

@@ -26,9 +26,9 @@ class Stats:
     Attributes
     ----------
     fallbacks : Mapping[tuple[str, str], int]
-        ``(refused, decoded)``: pictures that the first backend refused and the second decoded.
+        ``(refused, decoded)``: images that the first backend refused and the second decoded.
     failures : Mapping[str, int]
-        Pictures that nothing decoded, by the backend that was tried first.
+        Images that nothing decoded, by the backend that was tried first.
     recent : tuple of str
         The last 20 refusals in words, oldest first.
     left_to_libjpeg : int
@@ -70,7 +70,7 @@ def stats(*, reset: bool = False) -> Stats:
 
 
 def count_fallback(refused: Mapping[str, str], decoded: str) -> None:
-    """Count a picture that `decoded` gave after the others refused it, each with its reason."""
+    """Count an image that `decoded` gave after the others refused it, each with its reason."""
     with _lock:
         for name, reason in refused.items():
             _fallbacks[name, decoded] += 1
@@ -78,7 +78,7 @@ def count_fallback(refused: Mapping[str, str], decoded: str) -> None:
 
 
 def count_failure(refused: Mapping[str, str]) -> None:
-    """Count a picture that nothing decoded."""
+    """Count an image that nothing decoded."""
     with _lock:
         _failures[next(iter(refused), "")] += 1
         _recent.extend(f"{name}: {reason}" for name, reason in refused.items())

@@ -9,10 +9,10 @@ from fastdecode import _engine, _headers, _pixels
 from fastdecode._arguments import check_options, check_out
 from fastdecode._buffers import as_buffer
 from fastdecode._files import read_regular
+from fastdecode._selection import Want
 from fastdecode.errors import FastDecodeError
 from fastdecode.outages import tried_again
 from fastdecode.plan import DEFAULT_MAX_PIXELS, plan_decode
-from fastdecode.selection import Want
 from fastdecode.types import MODES, REDUCES
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def decode(
         what the file holds: palette indices, CMYK as four inks, samples of more than 8 bits as
         uint16 in the file's own range (0 to 1023 of 10 bits; `probe` says how many) …
     region : (left, top, right, bottom), optional
-        Part of the picture, in pixels at full size (of the picture as seen, if `orient`). The
+        Part of the image, in pixels at full size (of the image as seen, if `orient`). The
         result is rows ``top // reduce`` to ``ceil(bottom / reduce)`` of the whole result, columns
         likewise.
     orient : bool
@@ -157,7 +157,7 @@ def decode_part(
         Of `data`.
     reduce : {1, 2, 4, 8}
     window : (left, top, right, bottom) or None
-        In pixels of the reduced picture (as seen, if `orient`); None is all of it.
+        In pixels of the reduced image (as seen, if `orient`); None is all of it.
     orient : bool
     backend : str or None
 

@@ -11,7 +11,7 @@
     ├── BackendUnavailable (ImportError)    the library behind it is missing or broken
     └── DeviceUnavailable (RuntimeError)    there is no such device here, or no driver for it
 
-A wrong argument (a path instead of bytes, ``reduce=3``, a region outside the picture) is a plain
+A wrong argument (a path instead of bytes, ``reduce=3``, a region outside the image) is a plain
 `TypeError` or `ValueError`, as in NumPy: it is the caller's mistake, not the file's.
 """
 
@@ -38,7 +38,7 @@ _Error = TypeVar("_Error", bound=BaseException)
 
 
 def visible(text: str) -> str:
-    """Write out what acts on a terminal, or has no picture there; names of files may have both."""
+    """Write out what acts on a terminal, or has no letter there; names of files may have both."""
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
@@ -63,7 +63,7 @@ class FastDecodeError(Exception):
 
 
 class DecodeError(FastDecodeError, ValueError):
-    """The bytes are damaged, or end before the picture does.
+    """The bytes are damaged, or end before the image does.
 
     Attributes
     ----------

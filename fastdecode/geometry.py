@@ -1,4 +1,4 @@
-"""Where a reduced or cropped picture lies in the full one: mapping boxes, points and masks."""
+"""Where a reduced or cropped image lies in the full one: mapping boxes, points and masks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Geometry"]
 
 @dataclass(frozen=True)
 class Geometry:
-    """How the pixels of a result lie in the full-size picture.
+    """How the pixels of a result lie in the full-size image.
 
     Coordinates are continuous: the left edge of the first pixel is 0, its centre 0.5, its right
     edge 1, as for the boxes of COCO, Pascal VOC and torchvision.
@@ -25,8 +25,8 @@ class Geometry:
     Attributes
     ----------
     box : (left, top, right, bottom)
-        What the result shows, in pixels of the full-size picture. It may reach beyond it: the last
-        column of a reduced picture stands for fewer pixels, and a crop may be padded.
+        What the result shows, in pixels of the full-size image. It may reach beyond it: the last
+        column of a reduced image stands for fewer pixels, and a crop may be padded.
     size : (height, width)
         Of the result, in pixels.
     flipped : bool
@@ -64,9 +64,9 @@ class Geometry:
 
         Notes
         -----
-        Pictures are reduced as they are stored, in blocks from their first pixel on. Where a side
-        is no multiple of `reduce`, the last block reaches beyond the picture; once the EXIF
-        orientation has turned the picture round, that block comes first, and the box begins below
+        Images are reduced as they are stored, in blocks from their first pixel on. Where a side
+        is no multiple of `reduce`, the last block reaches beyond the image; once the EXIF
+        orientation has turned the image round, that block comes first, and the box begins below
         zero.
         """
         applied = header.orientation if orient else 1
@@ -89,17 +89,17 @@ class Geometry:
 
     @property
     def scale(self) -> tuple[float, float]:
-        """(vertical, horizontal): pixels of the result for each pixel of the full-size picture."""
+        """(vertical, horizontal): pixels of the result for each pixel of the full-size image."""
         left, top, right, bottom = self.box
         return self.size[0] / (bottom - top), self.size[1] / (right - left)
 
     @property
     def offset(self) -> tuple[float, float]:
-        """(top, left): where the result begins, in pixels of the full-size picture."""
+        """(top, left): where the result begins, in pixels of the full-size image."""
         return self.box[1], self.box[0]
 
     def points(self, points: Any) -> Any:
-        """Map points of the full-size picture into the result.
+        """Map points of the full-size image into the result.
 
         Parameters
         ----------
@@ -120,7 +120,7 @@ class Geometry:
         return mapped
 
     def boxes(self, boxes: Any, *, clip: bool = True) -> Any:
-        """Map boxes of the full-size picture into the result.
+        """Map boxes of the full-size image into the result.
 
         Parameters
         ----------
@@ -146,15 +146,15 @@ class Geometry:
         return mapped
 
     def mask(self, mask: Any, *, fill: int = 0) -> Any:
-        """Crop, shrink and flip a mask as the picture was.
+        """Crop, shrink and flip a mask as the image was.
 
         Parameters
         ----------
         mask : ndarray or tensor, (H, W)
-            Class numbers at the picture's full size. They are picked, never averaged: the mean of
+            Class numbers at the image's full size. They are picked, never averaged: the mean of
             two class numbers would be a third class.
         fill : int
-            For what lies outside the picture.
+            For what lies outside the image.
 
         Returns
         -------
@@ -175,10 +175,10 @@ class Geometry:
 
 
 def _first_block(header: Header, reduce: Reduce, applied: int) -> tuple[int, int]:
-    """Where the first block of the picture as seen begins: (left, top), each 0 or negative."""
+    """Where the first block of the image as seen begins: (left, top), each 0 or negative."""
     width, height = header.width, header.height
     blocks = (0, 0, -(-width // reduce) * reduce, -(-height // reduce) * reduce)
-    # From the stored picture to the one as seen: the way of `stored_box`, backwards.
+    # From the stored image to the one as seen: the way of `stored_box`, backwards.
     back = {6: 8, 8: 6}.get(applied, applied)
     return _pixels.stored_box(blocks, width, height, back)[:2]
 
@@ -190,7 +190,7 @@ def _as_floats(values: Any, last: int) -> Any:
     else:
         array = np.asarray(values)
         floats = np.array(array, np.float32 if array.dtype == np.float32 else np.float64)
-    if floats.shape == (0,):  # an empty list, of a picture in which there is nothing
+    if floats.shape == (0,):  # an empty list, of an image in which there is nothing
         return floats.reshape(0, last)
     if floats.ndim == 0 or floats.shape[-1] != last:
         shape = tuple(floats.shape)

@@ -41,7 +41,7 @@ class Cell(NamedTuple):
     format : Format
     reduce : {1, 2, 4, 8}
     size : {"small", "medium", "large", "huge"} or None
-        Of the stored picture.
+        Of the stored image.
     output : {"array", "tensor", "pil"} or None
     context : {"one", "threads", "processes"} or None
     """
@@ -54,7 +54,7 @@ class Cell(NamedTuple):
 
 
 def size_class(pixels: int) -> SizeClass:
-    """Name the class of a picture with that many stored pixels."""
+    """Name the class of an image with that many stored pixels."""
     return SIZE_CLASSES[bisect(SIZE_LIMITS, pixels)]
 
 

@@ -163,7 +163,7 @@ def register(
     distribution : str, optional
         What pip calls the library behind it, for the install line.
     batch : str or type, optional
-        Its `BatchBackend`, likewise, if it also decodes many pictures at once on a device.
+        Its `BatchBackend`, likewise, if it also decodes many images at once on a device.
     replace : bool, default False
         Allow a name that is taken.
 

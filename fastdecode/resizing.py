@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from PIL import Image as PillowImage
 
+from fastdecode._preference import preferred
+from fastdecode._selection import disabled
 from fastdecode.errors import BackendUnavailable, UnknownBackend
 from fastdecode.native import library, single
 from fastdecode.plan import DEFAULT_MAX_PIXELS
-from fastdecode.preference import preferred
-from fastdecode.selection import disabled
 
 if TYPE_CHECKING:
     from fastdecode.types import Box, Image, Reduce

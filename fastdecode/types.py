@@ -52,7 +52,7 @@ Coding = Literal["baseline", "progressive", "arithmetic", "lossless", "jpeg-ls",
 """How a JPEG's samples are coded (sequential Huffman is ``"baseline"``); empty otherwise."""
 
 SizeClass = Literal["small", "medium", "large", "huge"]
-"""How many pixels the stored picture has: below 0.1, 1 and 6 million, and beyond."""
+"""How many pixels the stored image has: below 0.1, 1 and 6 million, and beyond."""
 
 Output = Literal["array", "tensor", "pil"]
 """What the caller gets: an ndarray (H, W, C), a PyTorch tensor (C, H, W), a Pillow image."""

@@ -101,6 +101,20 @@ def test_results_replace_files_whole(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 3
 
 
+def test_the_mask_of_permissions_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new file has the permissions of any other; finding them out changes no other thread's."""
+    (tmp_path / "usual").touch()
+    monkeypatch.setattr(os, "umask", lambda _: pytest.fail("the mask is the whole process's"))
+
+    _files.write_text(tmp_path / "new", "text")
+    _files.write_bytes(tmp_path / "sure", b"bytes", durable=True)
+
+    modes = {(tmp_path / name).stat().st_mode for name in ("usual", "new", "sure")}
+    assert len(modes) == 1
+
+
 def test_links_that_lead_round_are_no_place(tmp_path: Path) -> None:
     """It is an error of writing, and the link stays."""
     link = tmp_path / "round.json"

@@ -13,7 +13,7 @@ import pytest
 from conftest import CORPUS, usable_backends
 
 from fastdecode import DecodeError, ImageTooLarge, decode, use
-from fastdecode.selection import Choice
+from fastdecode._selection import Choice
 from fastdecode.testing import encode, picture
 
 

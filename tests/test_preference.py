@@ -17,8 +17,8 @@ from fastdecode import (
     BackendUnavailable,
     Ranking,
     UnknownBackend,
+    _preference,
     decode,
-    preference,
     register,
     registry,
     use,
@@ -229,7 +229,7 @@ def test_what_was_concluded_meanwhile_is_forgotten(change: Callable[[], object])
     meanwhile = []
 
     def at_each_line(frame: FrameType, event: str, argument: object) -> Any:
-        if frame.f_globals.get("__name__") != preference.__name__:
+        if frame.f_globals.get("__name__") != _preference.__name__:
             return None
         meanwhile.append(asked())
         return at_each_line

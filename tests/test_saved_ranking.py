@@ -12,9 +12,9 @@ import pytest
 from conftest import usable_backends
 from processes import answers
 
-from fastdecode import Ranking, decode, preference, use
+from fastdecode import Ranking, _preference, decode, use
+from fastdecode._selection import Want, first
 from fastdecode._system import cpu_model, libraries
-from fastdecode.selection import Want, first
 from fastdecode.testing import encode, picture
 from fastdecode.types import Header
 
@@ -44,7 +44,7 @@ answers.update((method, children(method)) for method in METHODS)
 """
 CHOOSER = """
 from fastdecode import probe
-from fastdecode.selection import Want, first
+from fastdecode._selection import Want, first
 from fastdecode.testing import encode, picture
 
 def chosen():
@@ -60,10 +60,10 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Give an empty place for the saved ranking, which this test and the next read anew."""
     path = tmp_path / "ranking.json"
     monkeypatch.setenv("FASTDECODE_RANKING", str(path))
-    preference.forget_saved()
+    _preference.forget_saved()
     yield path
     monkeypatch.undo()
-    preference.forget_saved()
+    _preference.forget_saved()
 
 
 def fitting(orders: Any) -> Ranking:
@@ -84,7 +84,7 @@ def test_decode_goes_by_the_saved_ranking(place: Path) -> None:
     fitting({("jpeg", 1): others[:1]}).save()
     assert chosen() == before, "a running process goes on as it began"
 
-    preference.forget_saved()
+    _preference.forget_saved()
 
     assert chosen() == others[0]
     assert decode(JPEG).shape == (64, 80, 3)
@@ -94,14 +94,14 @@ def test_precedence_over_the_saved_ranking(place: Path, monkeypatch: pytest.Monk
     """The environment goes before the saved ranking, and `use` before both."""
     usual = chosen()
     fitting({("jpeg", 1): ("pillow",)}).save()
-    preference.forget_saved()
+    _preference.forget_saved()
     assert chosen() == "pillow"
 
     with use(Ranking()):
         assert chosen() == usual
 
     monkeypatch.setenv("FASTDECODE_BACKEND", "nobody")
-    preference.forget_saved()
+    _preference.forget_saved()
     with pytest.raises(LookupError, match="FASTDECODE_BACKEND=nobody"):
         chosen()
 
@@ -128,7 +128,7 @@ def test_what_is_no_good_is_ignored_with_one_warning(
         content.save()
     else:
         place.write_text(content)
-    preference.forget_saved()
+    _preference.forget_saved()
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -143,7 +143,7 @@ def test_what_is_no_good_is_ignored_with_one_warning(
 def test_an_unreadable_file_is_ignored(place: Path) -> None:
     """A directory in its place is a warning, not an error."""
     place.mkdir()
-    preference.forget_saved()
+    _preference.forget_saved()
 
     with pytest.warns(UserWarning, match="the saved ranking of the backends is ignored"):
         decode(JPEG)
@@ -223,12 +223,12 @@ def test_a_ranking_that_nobody_named_is_ones_own(
     pytest.importorskip("platformdirs")
     place = fitting({("jpeg", 1): ("pillow",)}).save()
     assert place.is_relative_to(tmp_path)
-    assert preference.look_up()[0] is not None
+    assert _preference.look_up()[0] is not None
     os.chown(place, 12345, -1)
 
-    assert preference.look_up() == (
+    assert _preference.look_up() == (
         None,
         f"{place} belongs to another user, and nobody named it: remove it",
     )
     monkeypatch.setenv("FASTDECODE_RANKING", str(place))
-    assert preference.look_up()[0] is not None
+    assert _preference.look_up()[0] is not None

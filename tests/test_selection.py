@@ -11,12 +11,12 @@ from processes import answers
 from fastdecode import (
     Ranking,
     UnsupportedFormat,
+    _selection,
     decode,
     probe,
     ranking,
     register,
     registry,
-    selection,
     stats,
     use,
 )
@@ -222,10 +222,10 @@ def test_a_region_goes_to_who_decodes_no_more() -> None:
     native_core()
     pytest.importorskip("simplejpeg")
     header = probe(JPEG)
-    want = selection.Want("RGB", 1, strict=False, complete=True)
+    want = _selection.Want("RGB", 1, strict=False, complete=True)
 
     with use(Ranking({("jpeg", 1): ("simplejpeg", "native")})):
-        whole = selection.first(None, header, want)
-        part = selection.first(None, header, want._replace(part=True))
+        whole = _selection.first(None, header, want)
+        part = _selection.first(None, header, want._replace(part=True))
 
     assert (whole.name, part.name) == ("simplejpeg", "native")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fastdecode import decode, registry, selection
+from fastdecode import _selection, decode, registry
 from fastdecode._pixels import converter
 from fastdecode.bench import check
 from fastdecode.bench.check import named
@@ -96,9 +96,9 @@ class Work:
 
     def choice(self, index: int) -> str:
         """Name the backend that is tried first for an image; empty if there is none."""
-        want = selection.Want("RGB", self.setup.reduce, strict=False, complete=True)
+        want = _selection.Want("RGB", self.setup.reduce, strict=False, complete=True)
         try:
-            return selection.first(self._backend, self.setup.photos[index].header, want).name
+            return _selection.first(self._backend, self.setup.photos[index].header, want).name
         except FastDecodeError:  # the check says why
             return ""
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fastdecode import decode, selection, stats
+from fastdecode import _selection, decode, stats
 from fastdecode._process import ChildDied
 from fastdecode.bench.result import AUTOMATIC
 from fastdecode.errors import FastDecodeError, without_advice
@@ -136,8 +136,8 @@ def _native(name: str, header: Header, reduce: Reduce) -> bool:
     """Whether the backend makes this reduction itself, if that changes the pixels."""
     if reduce == 1 or header.format != "jpeg":
         return True
-    want = selection.Want("RGB", reduce, strict=False, complete=True)
-    return selection.first(named(name), header, want).reduce == reduce
+    want = _selection.Want("RGB", reduce, strict=False, complete=True)
+    return _selection.first(named(name), header, want).reduce == reduce
 
 
 def _difference(image: Image, reference: Image) -> int:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import fastdecode
-from fastdecode import _files, preference, selection
+from fastdecode import _files, _preference, _selection
 from fastdecode._system import ranking_path
 from fastdecode.bench import files, html, on_device, report, summary
 from fastdecode.bench import run as measuring
@@ -153,14 +153,14 @@ def _add_device(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--device",
         metavar="DEVICE",
-        help="measure how fast pictures come onto it: cuda, cuda:1 or 1, cpu; needs PyTorch",
+        help="measure how fast images come onto it: cuda, cuda:1 or 1, cpu; needs PyTorch",
     )
     group.add_argument(
         "--batch",
         type=_counts,
         default=USUAL_BATCHES,
         metavar="N,...",
-        help="pictures of a batch there; fewer if they are large (default: "
+        help="images of a batch there; fewer if they are large (default: "
         f"{','.join(map(str, USUAL_BATCHES))})",
     )
 
@@ -384,12 +384,12 @@ def _list(collection: files.Collection) -> None:
 
 def _backends(names: Sequence[str] | None) -> list[BackendInfo]:
     """Those that were named, else all that are usable and not switched off."""
-    preference.preferred()
+    _preference.preferred()
     if names is None:
-        off = selection.disabled()
+        off = _selection.disabled()
         return [info for info in fastdecode.backends() if info.usable and info.name not in off]
     for name in names:
-        preference.load_named(name)
+        _preference.load_named(name)
     known = {info.name: info for info in fastdecode.backends()}
     return [known[name] for name in names]
 

@@ -9,7 +9,7 @@ from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fastdecode import registry, selection
+from fastdecode import _selection, registry
 from fastdecode._system import cpu_model, device_libraries, usable_cores
 from fastdecode.calibration.device_worker import Lap
 from fastdecode.calibration.samples import Sample, built_in, grouped
@@ -59,13 +59,13 @@ _BUILT_IN: tuple[tuple[Format, SizeClass], ...] = (
 
 def candidates(device: torch.device) -> list[str]:
     """Name what may decode for a device: all batch backends but those switched off, and the CPU."""
-    off = selection.disabled()
+    off = _selection.disabled()
     return [*(name for name in _backends.names(device.type) if name not in off), CPU]
 
 
 def switched_off(device: torch.device, names: Sequence[str] = ()) -> dict[str, str]:
     """Name the batch backends that are switched off, and how, but for those asked for by name."""
-    off = selection.disabled()
+    off = _selection.disabled()
     return {
         name: "FASTDECODE_DISABLE switches it off"
         for name in _backends.names(device.type)

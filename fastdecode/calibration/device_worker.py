@@ -13,8 +13,8 @@ import torch
 import torch.profiler
 
 from fastdecode import registry
+from fastdecode._batch import decode_batch
 from fastdecode._stats import stats
-from fastdecode.batch import decode_batch
 from fastdecode.calibration.timing import no_garbage_collection
 from fastdecode.errors import FastDecodeError, StoreError
 from fastdecode.gpu import _backends

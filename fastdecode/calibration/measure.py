@@ -10,7 +10,7 @@ from itertools import product
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any, overload
 
-from fastdecode import registry, selection
+from fastdecode import _selection, registry
 from fastdecode._arguments import is_int
 from fastdecode._process import Child, ChildDied
 from fastdecode._system import cpu_model, libraries, usable_cores
@@ -361,7 +361,7 @@ def _gather(workers: Sequence[Child]) -> list[Any]:
 
 def _names() -> list[str]:
     """Name the backends that may take part."""
-    off = set(selection.disabled())
+    off = set(_selection.disabled())
     if "torch" not in sys.modules:
         off.update(_NEED_PYTORCH)
     return [name for name in registry.names() if name not in off]

@@ -16,8 +16,8 @@ from fastdecode import _headers
 from fastdecode._buffers import as_buffer
 from fastdecode._headers import jpeg_stream
 from fastdecode._stats import count_fallback
+from fastdecode._truncation import is_filling
 from fastdecode.adapters.batch_base import BatchBackend, BatchItem, is_of_the_device
-from fastdecode.completeness import is_filling
 from fastdecode.errors import FastDecodeError
 from fastdecode.plan import plan_options
 

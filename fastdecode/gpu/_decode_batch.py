@@ -18,10 +18,10 @@ import torch
 from PIL import Image as PillowImage
 
 from fastdecode import _headers
+from fastdecode._arrays import decode_arrays, in_threads, named
 from fastdecode._buffers import as_buffer
 from fastdecode._stats import count_fallback
 from fastdecode.api import read_file
-from fastdecode.arrays import decode_arrays, in_threads, named
 from fastdecode.errors import FastDecodeError
 from fastdecode.gpu import _backends
 from fastdecode.gpu._batch import Request, decode_items, release, request_of

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
-from fastdecode import _files, preference, registry
+from fastdecode import _files, _preference, registry
+from fastdecode._selection import disabled
 from fastdecode._system import (
     cpu_model,
     device_libraries,
@@ -24,7 +25,6 @@ from fastdecode._system import (
 from fastdecode.errors import BackendUnavailable
 from fastdecode.gpu import _backends
 from fastdecode.gpu._devices import Identity, identify
-from fastdecode.selection import disabled
 from fastdecode.types import FORMATS, SIZE_CLASSES
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def choose(
         raise ValueError("decode='gpu' needs a GPU as device, not 'cpu'")
     if backend is not None:
         return _named(device, decode, backend)
-    preferred = preference.preferred()
+    preferred = _preference.preferred()
     if isinstance(preferred, str) and (
         decode != "gpu" or preferred in _backends.names(device.type)
     ):
@@ -120,7 +120,7 @@ def _named(device: torch.device, decode: Decode, name: str) -> DeviceChoice:
         raise ValueError(
             f"the backend {name!r} does not decode on {str(device)!r}; these do: {', '.join(able)}"
         )
-    preference.load_named(name)
+    _preference.load_named(name)
     return DeviceChoice(None, name, f"{name} decodes on the CPU, as asked")
 
 

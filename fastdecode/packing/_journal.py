@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, TypeVar
 
+from fastdecode._files import flush_folder
 from fastdecode.errors import StoreError
 from fastdecode.packing._lock import Refused, open_own
-from fastdecode.stores.base import flush_folder
 
 __all__ = ["Bad", "BadItems", "Item", "Journal", "Packed", "State", "items_of"]
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import fastdecode
-from fastdecode import _files
+from fastdecode._files import flush, flush_folder, write_text
 from fastdecode.errors import StoreError
 from fastdecode.packing._journal import items_of
 from fastdecode.packing._lock import NAME, check_own
@@ -28,7 +28,6 @@ from fastdecode.packing._spool import PIECE, Spooled, part, parts
 from fastdecode.packing._terminal import csv_text
 from fastdecode.stores import KINDS, create_store
 from fastdecode.stores._index import text_of
-from fastdecode.stores.base import flush, flush_folder
 from fastdecode.stores.folder import INDEX
 from fastdecode.stores.tar import index_tar
 
@@ -297,4 +296,4 @@ def _manifest(
 
 def write_bad(path: Path, bad: Sequence[tuple[str, str]]) -> None:
     """Write the bad items as CSV, key and reason: see `csv_text`."""
-    _files.write_text(path, csv_text([("key", "reason"), *bad]), follow=False)
+    write_text(path, csv_text([("key", "reason"), *bad]), follow=False)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import PIL
 
 import fastdecode
+from fastdecode._selection import disabled
 from fastdecode._system import usable_cores
 from fastdecode.errors import BackendUnavailable, StoreError
 from fastdecode.native import library
@@ -30,7 +31,6 @@ from fastdecode.packing._rewrite import Names, Work
 from fastdecode.packing._source import REVISION, check_unchanged, describe, keys_of, revision
 from fastdecode.packing._spool import PLAIN, Members, Rules, Spool
 from fastdecode.packing._verify import in_order, plain
-from fastdecode.selection import disabled
 from fastdecode.stores import open_store
 
 if TYPE_CHECKING:

@@ -118,7 +118,7 @@ def _report(packed: Packed, seconds: float) -> None:
         say(f"{len(packed.bad):,} bad, left out: listed in {packed.location}.bad.csv")
     if packed.empty_classes:
         names = ", ".join(packed.empty_classes)
-        say(brief(f"no picture is left of {len(packed.empty_classes)} classes: {names}"))
+        say(brief(f"no image is left of {len(packed.empty_classes)} classes: {names}"))
     now = packed.items + len(packed.bad) - packed.resumed
     earlier = f", {packed.resumed:,} of an earlier run kept" if packed.resumed else ""
     rate = (

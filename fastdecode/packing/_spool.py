@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
+from fastdecode._files import flush_folder
 from fastdecode.packing._lock import open_own
 from fastdecode.stores._items import Keys
 from fastdecode.stores._mmap import Mapped
-from fastdecode.stores.base import flush_folder
 from fastdecode.stores.folder import INDEX
 from fastdecode.stores.recordio.writer import labels_of
 from fastdecode.stores.tar import END, append_members

@@ -22,9 +22,9 @@ from ray.data.extensions import ArrowTensorArray, ArrowVariableShapedTensorArray
 
 from fastdecode import _headers
 from fastdecode._arguments import check_options, check_sides, is_int
+from fastdecode._batch import decode_batch
 from fastdecode._pixels import seen_size
 from fastdecode.api import decode, read_file
-from fastdecode.batch import decode_batch
 from fastdecode.errors import FastDecodeError
 from fastdecode.geometry import Geometry
 from fastdecode.native import single

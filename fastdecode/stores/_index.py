@@ -16,13 +16,12 @@ import zlib
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
-from secrets import token_hex
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdecode._files import write_bytes
 from fastdecode.errors import StoreError
 from fastdecode.stores._items import as_json, plain
 from fastdecode.stores._mmap import Mapped
@@ -114,17 +113,7 @@ class IndexBuilder:
 
     def write(self, path: str | os.PathLike[str], about: Mapping[str, Any] | None = None) -> None:
         """Write the index to a file; it is there as a whole, or not at all."""
-        target = Path(path)
-        partial = target.with_name(f".{target.name}.{token_hex(4)}")
-        try:
-            with partial.open("xb") as file:
-                file.write(self.to_bytes(about))
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(target)
-        except BaseException:  # Ctrl-C included: no half of a file is left behind
-            partial.unlink(missing_ok=True)
-            raise
+        write_bytes(path, self.to_bytes(about), follow=False, durable=True)
 
 
 class Index:

@@ -13,6 +13,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from fastdecode._files import flush, flush_folder
 from fastdecode.errors import StoreError
 from fastdecode.outages import ITEM_ERRORS, of_the_whole
 from fastdecode.stores._items import Keys
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from fastdecode.types import Buffer
 
-__all__ = ["SelfDescribed", "Store", "Writer", "flush", "flush_folder", "in_order_of", "reserve"]
+__all__ = ["SelfDescribed", "Store", "Writer", "in_order_of", "reserve"]
 
 _NOT_THERE = tuple(
     getattr(errno, name) for name in ("EINVAL", "ENOSYS", "EOPNOTSUPP") if hasattr(errno, name)
@@ -429,20 +430,3 @@ def reserve(path: Path, start: int, size: int) -> None:
                 return
     if shutil.disk_usage(path.parent).free < size:  # nobody else may write: all that can be known
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def flush(path: Path) -> None:
-    """Wait until a file is on the disk."""
-    with path.open("rb+") as file:
-        os.fsync(file.fileno())
-
-
-def flush_folder(path: Path) -> None:
-    """Wait until it is on the disk that a file is there."""
-    if os.name == "nt":  # folders cannot be opened there, and need not be
-        return
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

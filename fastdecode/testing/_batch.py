@@ -323,7 +323,7 @@ class BatchBackendContract(_BatchDeclarationContract):
             assert isinstance(image, FastDecodeError) or image.ndim == 3
 
     def _decode_batch(self, encoded: list[bytes], **options: Any) -> list[Any]:
-        from fastdecode.batch import decode_batch  # which loads the native core
+        from fastdecode._batch import decode_batch  # which loads the native core
 
         made: list[Any] = decode_batch(encoded, device=self.device, backend=self.name, **options)
         return made

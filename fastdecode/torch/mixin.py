@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch.utils.data import get_worker_info
 
-from fastdecode import api, preference
+from fastdecode import _preference, api
 from fastdecode._arguments import check_options
 from fastdecode._pixels import converter
+from fastdecode._preference import Preference, load_named
 from fastdecode._system import context
 from fastdecode.errors import BackendUnavailable, UnknownBackend
 from fastdecode.geometry import Geometry
 from fastdecode.plan import reduce_for
-from fastdecode.preference import Preference, load_named
 from fastdecode.torch.chosen import Settings, choose
 from fastdecode.torch.threads import limit_threads
 from fastdecode.torch.transforms import EncodedTransform
@@ -111,7 +111,7 @@ class DecodeMixin:
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(self.__dict__)
-        used = preference.used_here()  # not what the environment says
+        used = _preference.used_here()  # not what the environment says
         if used is not None:
             state[_CARRIED] = _Carried(os.getpid(), used)
         return state
@@ -241,10 +241,10 @@ def _adopt(carried: _Carried | None) -> None:
     """Let what `use` had set in the parent decide here, if this is a worker without its own."""
     if carried is None or carried.process == os.getpid() or context() != "processes":
         return
-    if preference.used_here() is not None:
+    if _preference.used_here() is not None:
         return
     try:
-        preference.use(carried.preference)
+        _preference.use(carried.preference)
     except (UnknownBackend, BackendUnavailable) as error:
         raise type(error)(
             f"the parent process called use({carried.preference!r}), but here: {error}"

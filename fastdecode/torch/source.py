@@ -10,10 +10,10 @@ from typing import Any, TypeAlias
 import torch
 from torch.utils.data import IterableDataset, Subset
 
+from fastdecode._preference import load_named, preferred
 from fastdecode.errors import BackendUnavailable, UnknownBackend
 from fastdecode.native import library
 from fastdecode.native.batch import Pool
-from fastdecode.preference import load_named, preferred
 from fastdecode.torch.dataset import DecodeDataset
 from fastdecode.torch.failures import SKIPPED, Failures
 from fastdecode.torch.found import Found

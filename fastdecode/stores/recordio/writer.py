@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from fastdecode._files import flush
 from fastdecode.stores._index import IndexBuilder
 from fastdecode.stores._items import plain
-from fastdecode.stores.base import Writer, flush
+from fastdecode.stores.base import Writer
 from fastdecode.stores.recordio.format import record
 
 __all__ = ["COLUMNS", "RecordWriter", "index_location", "labels_of"]

@@ -1,4 +1,4 @@
-"""`decode_batch`: many pictures on all the cores that this process may use, or on a device."""
+"""`decode_batch`: many images on all the cores that this process may use, or on a device."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from fastdecode._arguments import check_disjoint, check_options, check_sides, is_int
+from fastdecode._arrays import decode_arrays
+from fastdecode._preference import load_named
 from fastdecode._system import usable_cores
 from fastdecode.api import decode as _decode
-from fastdecode.arrays import decode_arrays
 from fastdecode.errors import BackendUnavailable
-from fastdecode.preference import load_named
 
 if TYPE_CHECKING:
     import torch
@@ -36,7 +36,7 @@ def decode_batch(
     out: Sequence[Any] | NDArray[Any] | None = None,
     **options: Any,
 ) -> Any:
-    """Decode many pictures at once, in order.
+    """Decode many images at once, in order.
 
     Parameters
     ----------
@@ -46,9 +46,9 @@ def decode_batch(
         Return tensors on this device, such as ``"cuda:0"`` or ``"cpu"``, instead of arrays. Needs
         PyTorch.
     size : int or (height, width), optional
-        With a device: resize each picture, or its `region`, to exactly this (antialiased,
+        With a device: resize each image, or its `region`, to exactly this (antialiased,
         bilinear), and return one tensor. An int stands for both sides. The whole is decoded for
-        that, not all of them at once; `min_size` besides lets the CPU reduce large pictures inside
+        that, not all of them at once; `min_size` besides lets the CPU reduce large images inside
         the decoder.
     decode : {"auto", "cpu", "gpu"}
         With a device: who decodes. ``"auto"``: what ``calibrate(device=…)`` measured to be fastest
@@ -61,7 +61,7 @@ def decode_batch(
     on_error : {"raise", "return"}
         ``"raise"``: the first error in the order of the items ends the batch; its message begins
         with ``item 3:``, but for an OSError, which names its file. ``"return"``: the error stands
-        in the list where the picture would, if it is about that item: what cannot be reached
+        in the list where the image would, if it is about that item: what cannot be reached
         (permission, connection, time-out, disk) is raised.
     out : sequence of ndarray, or one ndarray (N, H, W, C), optional
         ``out[i]`` receives item i, as `decode`'s `out`. No two may overlap in memory. Not with a
@@ -129,7 +129,7 @@ def decode_batch(
         load_named(options["backend"])
     work = list(items)
     if out is not None and len(out) != len(work):
-        raise ValueError(f"out has room for {len(out)} pictures, but there are {len(work)} items")
+        raise ValueError(f"out has room for {len(out)} images, but there are {len(work)} items")
     targets = [None if out is None else out[index] for index in range(len(work))]
     check_disjoint(targets)
     return decode_arrays(work, options, count, on_error=on_error, targets=targets)
@@ -158,7 +158,7 @@ def _checked_size(size: object, mode: str) -> tuple[int, int] | None:
 
 
 def _is_one(items: object) -> bool:
-    """Whether somebody passed one picture, or one path, where several are wanted."""
+    """Whether somebody passed one image, or one path, where several are wanted."""
     if isinstance(items, (str, os.PathLike)):
         return True
     try:

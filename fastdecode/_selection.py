@@ -10,14 +10,14 @@ from bisect import bisect
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from fastdecode import preference, ranking, registry
+from fastdecode import _preference, ranking, registry
 from fastdecode._system import context
 from fastdecode.errors import BackendUnavailable, UnknownBackend, UnsupportedFormat
 from fastdecode.ranking import SIZE_LIMITS, size_class
 
 if TYPE_CHECKING:
+    from fastdecode._preference import Preference
     from fastdecode.adapters.base import Backend, Support
-    from fastdecode.preference import Preference
     from fastdecode.ranking import Ranking
     from fastdecode.types import Format, Header, Mode, PixelLayout, Reduce
 
@@ -41,7 +41,7 @@ class Want(NamedTuple):
     complete : bool
         All scans of a progressive JPEG are there.
     part : bool
-        Only a part of the picture is wanted.
+        Only a part of the image is wanted.
     """
 
     mode: Mode
@@ -88,7 +88,7 @@ def first(backend: str | None, header: Header, want: Want) -> Choice:
     side = max(height, width)
     key = (
         registry.generation,
-        preference.generation,
+        _preference.generation,
         backend,
         want,
         header.format,
@@ -115,9 +115,9 @@ def first(backend: str | None, header: Header, want: Want) -> Choice:
 
 def candidates(backend: str | None, header: Header, want: Want) -> Iterator[Choice]:
     """Yield every choice for a file, best first, importing each backend only when it is reached."""
-    preferred: Preference = backend if backend is not None else preference.preferred()
+    preferred: Preference = backend if backend is not None else _preference.preferred()
     if isinstance(preferred, str):
-        named = preference.load_named(preferred)
+        named = _preference.load_named(preferred)
         choice = _fit(preferred, named, header, want, any_reduce=True)
         if isinstance(choice, Choice):
             yield choice
@@ -149,7 +149,7 @@ def disabled() -> list[str]:
 def _ordered(first: Ranking | None, header: Header, want: Want) -> Iterator[str]:
     """Yield the names to try; installed packages are scanned only when it comes to that.
 
-    Who decodes only the part that is wanted comes first: rankings are of whole pictures.
+    Who decodes only the part that is wanted comes first: rankings are of whole images.
     """
     size = size_class(header.width * header.height)
     seen = set(disabled())
@@ -231,7 +231,7 @@ def _layouts(header: Header, mode: Mode) -> tuple[PixelLayout, ...]:
 def _unsupported(backend: str | None, header: Header, want: Want) -> UnsupportedFormat:
     """Say why nothing reads the file, and what would."""
     kind = f"{header.format} ({header.width}x{header.height})"
-    preferred: Preference = backend if backend is not None else preference.preferred()
+    preferred: Preference = backend if backend is not None else _preference.preferred()
     if isinstance(preferred, str):
         why = _fit(preferred, registry.load(preferred), header, want, any_reduce=True)
         able = [choice.name for choice in candidates_by_ability(header, want)]

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from fastdecode.types import Buffer, Format, Header, Image
 
 __all__ = [
-    "Final",
-    "Prepared",
+    "CheckedJpeg",
+    "NoFallback",
     "check_container",
+    "check_jpeg",
     "check_restarts",
     "is_filling",
     "looks_filled_in",
-    "prepare",
     "verify",
 ]
 
@@ -35,18 +35,18 @@ _MODULES: dict[Format, str] = {
     "other": "other",
 }
 _NO_END = "the JPEG has no end marker (EOI)"
-_MISSING = "pixels are missing: the compressed data ends before the picture does"
+_MISSING = "pixels are missing: the compressed data ends before the image does"
 _SCANS = "pixels are missing: there is no scan of one of the colour components"
 _RESTARTS = "pixels are missing: restart markers are out of turn"
 # Blocks for which there was no data come out as luma 128; conversion may round it.
 _FILLED_IN = range(126, 131)
 
 
-class Final(DecodeError):
+class NoFallback(DecodeError):
     """An answer that no other backend can change: pixels are not there, or strict was broken."""
 
 
-class Prepared(NamedTuple):
+class CheckedJpeg(NamedTuple):
     """What is known of a JPEG before it is decoded.
 
     Attributes
@@ -55,13 +55,13 @@ class Prepared(NamedTuple):
         With an end marker.
     complete : bool
         All scans of a progressive file are there.
-    doubtful : bool
-        All of the data may not be there, so a picture is no proof of it.
+    suspect : bool
+        All of the data may not be there, so an image is no proof of it.
     """
 
     data: Buffer
     complete: bool
-    doubtful: bool
+    suspect: bool
 
 
 def check_container(data: Buffer, header: Header) -> None:
@@ -73,7 +73,7 @@ def check_container(data: Buffer, header: Header) -> None:
     Raises
     ------
     DecodeError
-        If something of the picture is not there.
+        If something of the image is not there.
     """
     module = _MODULES.get(header.format)
     if module is None:
@@ -87,7 +87,7 @@ def check_container(data: Buffer, header: Header) -> None:
         raise DecodeError(f"pixels are missing: {words}")
 
 
-def prepare(data: Buffer, header: Header, *, strict: bool) -> Prepared:
+def check_jpeg(data: Buffer, header: Header, *, strict: bool) -> CheckedJpeg:
     """Check what the compressed data shows, and complete an end marker that is missing.
 
     Raises
@@ -106,17 +106,17 @@ def prepare(data: Buffer, header: Header, *, strict: bool) -> Prepared:
     if not (complete or header.progressive):
         raise DecodeError(_SCANS)
     if jpeg_stream.has_end(data, header):
-        return Prepared(data, complete, not complete)
+        return CheckedJpeg(data, complete, not complete)
     if strict:
         raise DecodeError(_NO_END)
     if not complete:
-        raise DecodeError(f"{_NO_END}, and the last scans of the picture are missing")
+        raise DecodeError(f"{_NO_END}, and the last scans of the image are missing")
     if len(data) <= header.scan_offset:
         raise DecodeError(f"{_NO_END}, and no compressed data")
     if header.coding == "arithmetic":
-        raise DecodeError(f"{_NO_END}, and any beginning of arithmetic data decodes to a picture")
+        raise DecodeError(f"{_NO_END}, and any beginning of arithmetic data decodes to an image")
     ended = jpeg_stream.without_half_marker(data) + jpeg_stream.EOI
-    return Prepared(ended, complete, doubtful=True)
+    return CheckedJpeg(ended, complete, suspect=True)
 
 
 def looks_filled_in(image: Image) -> bool:
@@ -135,7 +135,9 @@ def is_filling(pixel: Sequence[int]) -> bool:
     return (299 * int(pixel[0]) + 587 * int(pixel[1]) + 114 * int(pixel[2])) // 1000 in _FILLED_IN
 
 
-def verify(image: Image, data: Buffer, header: Header, again: Callable[[bytes], Image]) -> None:
+def verify(
+    image: Image, data: Buffer, header: Header, decode_again: Callable[[bytes], Image]
+) -> None:
     """Make sure that no pixel was filled in for want of data, with a decoder that may not say so.
 
     Parameters
@@ -144,25 +146,25 @@ def verify(image: Image, data: Buffer, header: Header, again: Callable[[bytes], 
         What the decoder made of the data.
     data : bytes or memoryview
     header : Header
-    again : Callable
+    decode_again : Callable
         The same decoder, for other data.
 
     Raises
     ------
-    Final
+    NoFallback
         If pixels are missing.
     """
     scans = jpeg_stream.outer_scans(data, header)
     for scan, ending in product(scans, jpeg_stream.ENDINGS):
         try:
-            other = again(jpeg_stream.with_other_ending(data, scan, header, ending))
+            other = decode_again(jpeg_stream.with_other_ending(data, scan, header, ending))
         except DecodeError as error:
-            raise Final(_MISSING) from error
+            raise NoFallback(_MISSING) from error
         if not np.array_equal(image, other):
-            raise Final(_MISSING)
+            raise NoFallback(_MISSING)
 
 
 def check_restarts(data: Buffer, header: Header) -> None:
     """Make sure that no restart interval was lost, for a decoder that would not say so."""
     if header.restart_interval and not jpeg_stream.restarts_in_order(data, header):
-        raise Final(_RESTARTS)
+        raise NoFallback(_RESTARTS)

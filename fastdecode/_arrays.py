@@ -1,0 +1,299 @@
+"""Arrays of many images, in threads: what `decode_batch` gives where no device is asked for.
+
+JPEGs go to the native core in chunks, and come from its own threads, where it is chosen for them.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+
+import numpy as np
+
+from fastdecode import _headers, _selection
+from fastdecode._arguments import check_out
+from fastdecode._buffers import as_buffer
+from fastdecode._selection import Want
+from fastdecode.api import decode, decode_file, read_file
+from fastdecode.errors import FastDecodeError
+from fastdecode.native import library
+from fastdecode.native.batch import Items, Pool
+from fastdecode.outages import is_the_items
+from fastdecode.plan import plan_options
+
+if TYPE_CHECKING:
+    from fastdecode.types import Buffer, Image
+
+__all__ = ["CoreArrays", "core_serves", "decode_arrays", "in_threads", "named"]
+
+_T = TypeVar("_T")
+_S = TypeVar("_S")
+_pools: dict[int, ThreadPoolExecutor] = {}
+_pools_lock = threading.Lock()
+
+
+def decode_arrays(
+    work: list[Any],
+    options: dict[str, Any],
+    threads: int,
+    *,
+    on_error: Literal["raise", "return", "return all"] = "raise",
+    targets: Sequence[Any] | None = None,
+) -> list[Any]:
+    """Decode many images, in order.
+
+    Parameters
+    ----------
+    work : list of bytes-like or path
+    options : dict
+        Arguments of `decode`, checked.
+    threads : int
+    on_error : {"raise", "return", "return all"}
+        As for `decode_batch`; or return also what is not an item's fault. An error that is returned
+        does not say which item it is of.
+    targets : sequence of ndarray or None, optional
+        For each the `out` of `decode`.
+
+    Returns
+    -------
+    list of ndarray or Exception
+    """
+    outs = [None] * len(work) if targets is None else targets
+
+    def one(index: int) -> Any:
+        try:
+            return _decode_item(work[index], {**options, "out": outs[index]})
+        except (FastDecodeError, OSError, TypeError, ValueError) as error:
+            if on_error == "return all" or (on_error == "return" and is_the_items(error)):
+                return without_frames(error)
+            named(error, index)
+            raise
+
+    if threads == 1 or len(work) <= 1:
+        return [one(index) for index in range(len(work))]
+    results = _by_core(work, outs, options, threads)
+    left = [index for index, result in enumerate(results) if result is None]
+    for index, result in zip(left, in_threads(threads, one, left), strict=True):
+        results[index] = result
+    return results
+
+
+def in_threads(threads: int, make: Callable[[_S], _T], things: Sequence[_S]) -> list[_T]:
+    """Make something of each thing, in order; the first error ends it.
+
+    Parameters
+    ----------
+    threads : int
+        1 makes all in the calling thread.
+    make : callable
+    things : sequence
+
+    Returns
+    -------
+    list
+    """
+    if threads == 1:
+        return [make(thing) for thing in things]
+    return _in_order([_pool(threads).submit(make, thing) for thing in things])
+
+
+def named(error: Exception, place: int) -> Exception:
+    """Say in an error which item it is about; an OSError names its file already."""
+    if error.args and isinstance(error.args[0], str) and not isinstance(error, OSError):
+        error.args = (f"item {place}: {error.args[0]}", *error.args[1:])
+    return error
+
+
+def _by_core(
+    work: list[Any], targets: Sequence[Any], options: dict[str, Any], count: int
+) -> list[Any]:
+    """Let the native core decode what it is best at; None for all others, and for what is wrong."""
+    if not core_serves(options):
+        return [None] * len(work)
+    some = CoreArrays(options, count)
+    if not some.suits(work[0]):
+        return [None] * len(work)
+    chunks = [slice(at, at + some.chunk) for at in range(0, len(work), some.chunk)]
+    done = _in_order([_pool(count).submit(some.make, work[at], targets[at]) for at in chunks])
+    return [result for chunk in done for result in chunk]
+
+
+def without_frames(error: Exception) -> Exception:
+    """Let go of where an error came from: that holds all images of the batch, and they it."""
+    one: BaseException | None = error
+    while one is not None:
+        one.__traceback__ = None
+        one = one.__cause__ or one.__context__
+    return error
+
+
+def _decode_item(item: Any, options: dict[str, Any]) -> Any:
+    if isinstance(item, (str, os.PathLike)):
+        return decode_file(item, **options)
+    return decode(item, **options)
+
+
+def _in_order(futures: list[Future[_T]]) -> list[_T]:
+    """Collect the results; at the first error, or Ctrl-C, drop what has not begun."""
+    try:
+        return [future.result() for future in futures]
+    except BaseException:
+        for future in futures:
+            future.cancel()
+        wait(futures)  # nothing may write to `out` once the call is over
+        raise
+
+
+def _pool(threads: int) -> ThreadPoolExecutor:
+    """Return the pool of that size. It lasts: starting threads costs more than small images."""
+    with _pools_lock:
+        if threads not in _pools:
+            _pools[threads] = ThreadPoolExecutor(threads, thread_name_prefix="fastdecode")
+        return _pools[threads]
+
+
+def _forget_pools() -> None:
+    """Start over in a forked child, where the parent's threads do not exist."""
+    global _pools_lock
+    _pools_lock = threading.Lock()
+    _pools.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_pools)
+
+
+_NAME = "native"
+_CHUNK, _LEAST_CHUNK = 128, 16
+_core_pool = cache(Pool)
+
+
+class _Kept(threading.local):
+    """What each thread reads into."""
+
+    def __init__(self) -> None:
+        self.items = Items()
+
+
+_kept = _Kept()
+
+
+class _Part(NamedTuple):
+    """What is to be decoded of a file, as in ``fd_request``, and where to."""
+
+    numbers: tuple[int, ...]
+    out: Image
+
+
+def core_serves(options: dict[str, Any]) -> bool:
+    """Whether the core may be the one that is chosen, with these arguments of `decode`."""
+    return (
+        library.lib is not None
+        and options.get("backend") in (None, _NAME)
+        and options.get("mode", "RGB") in ("RGB", "L")
+        and not options.get("orient")
+        and not options.get("strict")
+    )
+
+
+class CoreArrays:
+    """Decodes lists of files in the way of `decode`, as far as the core is chosen for them.
+
+    Parameters
+    ----------
+    options : dict
+        Arguments of `decode`, checked.
+    threads : int
+        How many decode, whoever calls.
+
+    Attributes
+    ----------
+    chunk : int
+        How many files to decode in one call.
+    """
+
+    def __init__(self, options: dict[str, Any], threads: int) -> None:
+        self._options = options
+        self._pool = _core_pool(threads)
+        self.chunk = max(_LEAST_CHUNK, _CHUNK // threads)
+
+    def suits(self, source: Any) -> bool:
+        """Whether the core is chosen for this one: then most likely for those beside it, too."""
+        try:
+            named = isinstance(source, (str, os.PathLike))
+            data = read_file(os.fspath(source)) if named else as_buffer(source)
+        except (OSError, TypeError, ValueError):
+            return False
+        return self._part(data, None) is not None
+
+    def make(self, sources: Sequence[Any], targets: Sequence[Any]) -> list[Image | None]:
+        """Decode.
+
+        Parameters
+        ----------
+        sources : sequence
+            Bytes or paths.
+        targets : sequence of ndarray or None
+            For each the `out` of `decode`.
+
+        Returns
+        -------
+        list of ndarray or None
+            None for what is to be decoded in another way, or not at all.
+        """
+        items = _kept.items
+        made: list[Image | None] = [None] * len(sources)
+        try:
+            headers = items.read(self._pool, [_as_source(source) for source in sources])
+            parts: dict[int, _Part] = {}
+            for at in np.flatnonzero(headers.readable & (headers.ended == 1)).tolist():
+                part = self._part(items.data(at), targets[at])
+                if part is not None:
+                    parts[at] = part
+            if parts:
+                numbers, outs = zip(*parts.values(), strict=True)
+                done = items.decode(self._pool, list(parts), numbers, outs)
+                for at, out, whole in zip(parts, outs, done, strict=True):
+                    made[at] = out if whole else None
+        finally:
+            items.clear()
+        return made
+
+    def _part(self, data: Buffer, out: Any) -> _Part | None:
+        """Do what `decode` does before it decodes; errors are left to it, too."""
+        options = self._options
+        mode = options.get("mode", "RGB")
+        try:
+            header = _headers.probe(data)
+            plan = plan_options(header, options)
+            reduce, window, _ = plan
+            part = window is not None
+            want = Want(mode, reduce, strict=False, complete=True, part=part)
+            choice = _selection.first(options.get("backend"), header, want)
+            if (choice.name, choice.layout, choice.reduce) != (_NAME, mode, reduce):
+                return None
+            if header.coding == "arithmetic":  # which cannot run out of data, so more is to be done
+                return None
+            sides = plan.shape(header)
+            if out is not None:
+                check_out(out, data, mode, sides)
+        except (FastDecodeError, TypeError, ValueError):
+            return None
+        if out is None:
+            channels = () if mode == "L" else (3,)
+            out = np.empty((*sides, *channels), np.uint8)
+        window = window or (0, 0, sides[1], sides[0])
+        return _Part((*window, reduce, library.LAYOUTS[mode]), out)
+
+
+def _as_source(source: Any) -> Any:
+    """Return bytes, or a path as a string; None for what is neither, or has been closed."""
+    try:
+        named = isinstance(source, (str, os.PathLike))
+        return os.fsdecode(source) if named else as_buffer(source)
+    except (TypeError, ValueError):
+        return None
