@@ -12,7 +12,7 @@ import torch
 
 from fastdecode import probe
 from fastdecode.native import library
-from fastdecode.torch.order import Sharding
+from fastdecode.torch._order import Sharding
 from fastdecode.torch.transforms import direct
 
 _RGB = library.LAYOUTS["RGB"]

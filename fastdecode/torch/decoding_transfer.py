@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from fastdecode.torch.collating import Ready, with_pictures
+from fastdecode.torch._collate import Ready, with_pictures
 from fastdecode.torch.encoded import EncodedBatch
 from fastdecode.torch.transfer import Transfer, recorded
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
@@ -14,17 +14,18 @@ from fastdecode.buffers import as_buffer
 from fastdecode.device.ask import ask, finish_with
 from fastdecode.device.resize import resized
 from fastdecode.device.routing import Request, request_of
-from fastdecode.torch.assembly import Assembly, AtOnce, Recipe, stopped_early
-from fastdecode.torch.collating import Ready, collate
-from fastdecode.torch.crew import Crew
-from fastdecode.torch.failures import SKIPPED
-from fastdecode.torch.found import Found, finished
-from fastdecode.torch.order import Item
+from fastdecode.torch._batch_builder import AtOnce, BatchBuilder, EpochConfig, stopped_early
+from fastdecode.torch._collate import Ready, collate
+from fastdecode.torch._errors import SKIPPED
+from fastdecode.torch._order import Item
+from fastdecode.torch._samples import SampleMaker
+from fastdecode.torch._threads import ThreadPool
+from fastdecode.torch.dataset import EncodedSample, finished
 from fastdecode.torch.transforms.base import Plan, geometry_of
 from fastdecode.types import Box, Buffer, Header
 
 if TYPE_CHECKING:
-    from fastdecode.torch.read_ahead import Read
+    from fastdecode.torch._read_ahead import Read
 
 __all__ = ["EncodedBatch"]
 
@@ -47,36 +48,37 @@ class _Asked(NamedTuple):
     flip: bool
 
 
-class EncodedBatch(Assembly):
+class EncodedBatch(BatchBuilder):
     """A batch of encoded pictures; `decoded` makes the batch proper of it.
 
     What the backend does not decode is made as without it: by the dataset, with the same seed.
 
     Parameters
     ----------
-    recipe : Recipe
+    config : EpochConfig
     how : AtOnce
-    items, position, part
-        As of `Assembly`.
-    crew : Crew or None
-        Threads for what the backend refuses.
+    maker, items, position, part
+        As of `BatchBuilder`.
+    threads : ThreadPool or None
+        For what the backend refuses.
     """
 
     def __init__(
         self,
-        recipe: Recipe,
+        config: EpochConfig,
         how: AtOnce,
+        maker: SampleMaker,
         items: list[Item],
         position: int,
         part: int,
-        crew: Crew | None,
+        threads: ThreadPool | None,
         reads: list[Read] | None = None,
     ) -> None:
-        super().__init__(recipe, items, position, part, reads=reads)
+        super().__init__(config, maker, items, position, part, reads=reads)
         self._how = how
-        self._crew = crew
+        self._threads = threads
         self._asked: dict[int, _Asked] = {}
-        self._found: dict[int, Found] = {}
+        self._found: dict[int, EncodedSample] = {}
         self._slots: dict[int, torch.Tensor] = {}
         self._timeout: float | None = None
         self._looked = False
@@ -95,12 +97,12 @@ class EncodedBatch(Assembly):
 
     def _look(self, at: int) -> _Asked | None:
         index, seed = self._items[at]
-        source = self._recipe.source
+        source = self._config.source
         dataset = source.ours
         try:
             before = None if self._reads is None else self._reads[at].result()
             place, target = dataset.read(source.place(index)) if before is None else before
-            found = self._found[at] = Found(place, dataset._encoded(place), target)
+            found = self._found[at] = EncodedSample(place, dataset._encoded(place), target)
             data = as_buffer(found.data)
             header = formats.probe(data)
             plan = self._how.way.crop.seeded_plan(header.width, header.height, seed)
@@ -115,7 +117,7 @@ class EncodedBatch(Assembly):
 
     def _asked_for(self, data: Buffer, header: Header, plan: Plan) -> _Asked | None:
         """Ask for what a plan shows of a picture, if the backend may be asked for that."""
-        loaded, orient = self._how.loaded, self._recipe.source.ours.orient
+        loaded, orient = self._how.loaded, self._config.source.ours.orient
         part = _part_of(plan)
         everything = part == (0, 0, header.width, header.height)
         options = {"orient": orient, "region": None if everything else part}
@@ -125,11 +127,8 @@ class EncodedBatch(Assembly):
         request = request_of(data, loaded.backend, options, windows=windows, header=header)
         return None if request is None else _Asked(request, _shown(plan, part), plan.flip)
 
-    def _fetched(
-        self, at: int, index: Any, generator: torch.Generator, slot: torch.Tensor | None
-    ) -> Any:
-        found = self._found.pop(at, None) or self._read_before(at)
-        return self._recipe.source.fetch(index, generator, slot, found)
+    def _read_before(self, at: int) -> EncodedSample | None:
+        return self._found.pop(at, None) or super()._read_before(at)
 
     def _slot(self, at: int) -> torch.Tensor:
         shape = self._how.way.crop.shape or ()
@@ -159,7 +158,7 @@ class EncodedBatch(Assembly):
         Raises
         ------
         Exception
-            As from `Assembly.result`.
+            As from `BatchBuilder.result`.
         """
         self._looked = True
         places = sorted(self._asked)
@@ -177,7 +176,7 @@ class EncodedBatch(Assembly):
             raise stopped_early(error) from error
         for at in made:
             sample = (_DECODED, self._found[at].target)
-            self._samples[at] = self._recipe.source.handed_out(sample)
+            self._samples[at] = self._config.source.handed_out(sample)
         return self._joined(list(made), pictures, device)
 
     def _resized(self, made: dict[int, torch.Tensor]) -> torch.Tensor:
@@ -192,7 +191,7 @@ class EncodedBatch(Assembly):
             self._size,
             boxes=[one.box for one in asked],
             flips=[one.flip for one in asked],
-            channels_last=self._recipe.channels_last,
+            channels_last=self._config.channels_last,
         )
 
     @property
@@ -209,10 +208,10 @@ class EncodedBatch(Assembly):
         for at in places:
             self._samples[at] = None
             one = partial(self.make, range(at, at + 1))
-            if self._crew is None:
+            if self._threads is None:
                 one()
             else:
-                self._crew.submit(one)
+                self._threads.submit(one)
         self._wait(self._timeout)
 
     def _joined(
@@ -224,7 +223,7 @@ class EncodedBatch(Assembly):
         if not kept:
             return Ready(None, self._position, skipped)
         if pictures is None or len(places) < len(kept):
-            layout = torch.channels_last if self._recipe.channels_last else torch.contiguous_format
+            layout = torch.channels_last if self._config.channels_last else torch.contiguous_format
             batch = torch.empty(
                 (len(kept), 3, *self._size),
                 dtype=torch.uint8,
@@ -238,10 +237,10 @@ class EncodedBatch(Assembly):
             host = torch.stack([self._slots[at] for at in others])
             _put(batch, [row_of[at] for at in others], _on_device(host, device))
             pictures = batch
-        last = self._recipe.channels_last
+        last = self._config.channels_last
         samples = [self._samples[at] for at in kept]
         ready = collate(samples, pictures, self._position, None, channels_last=last)
-        return ready._replace(skipped=skipped, normalize=self._recipe.normalize)
+        return ready._replace(skipped=skipped, normalize=self._config.normalize)
 
 
 def _part_of(plan: Plan) -> Box:

@@ -9,15 +9,12 @@ from typing import TYPE_CHECKING, Any
 from fastdecode.outages import told_if_vanished
 from fastdecode.stores import _scan
 from fastdecode.stores._scan import IMG_EXTENSIONS
-from fastdecode.torch.dataset import DecodeDataset
-from fastdecode.torch.dataset_options import DatasetOptions
-from fastdecode.torch.standard import standard_transform
+from fastdecode.torch.dataset import DatasetOptions, DecodeDataset, standard_transform
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from fastdecode.geometry import Geometry
-    from fastdecode.torch.chosen import Settings
 
 __all__ = ["ImageFolder"]
 
@@ -198,10 +195,6 @@ class ImageFolder(DecodeDataset):
 
     def _load_file(self, path: str) -> Any:
         return DecodeDataset._picture(self, path)[0]
-
-    def _settings(self) -> Settings:
-        settings = super()._settings()
-        return settings if self._loader is None else settings._replace(fuse=False)
 
     def _picture(self, source: Any) -> tuple[Any, Geometry | None]:
         if self._loader is None:

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fastdecode.stores.file_list import Table, as_targets, read_table
-from fastdecode.torch.dataset import DecodeDataset
-from fastdecode.torch.dataset_options import DatasetOptions
+from fastdecode.torch.dataset import DatasetOptions, DecodeDataset
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack

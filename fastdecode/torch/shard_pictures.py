@@ -11,10 +11,7 @@ import torch
 from fastdecode.errors import DecodeError, FastDecodeError
 from fastdecode.native import library
 from fastdecode.outages import ITEM_ERRORS, is_the_items
-from fastdecode.torch.dataset import DecodeDataset
-from fastdecode.torch.dataset_options import DatasetOptions
-from fastdecode.torch.draws import Draws
-from fastdecode.torch.failures import (
+from fastdecode.torch._errors import (
     SKIPPED,
     Failure,
     failure_of,
@@ -23,7 +20,8 @@ from fastdecode.torch.failures import (
     record,
     several,
 )
-from fastdecode.torch.lane import LEFT, Lane
+from fastdecode.torch._native_batches import FALLBACK, Draws, NativeBatchMaker
+from fastdecode.torch.dataset import DatasetOptions, DecodeDataset
 from fastdecode.torch.shard_share import Entry
 
 if TYPE_CHECKING:
@@ -154,17 +152,17 @@ def decoded(
     ------
     (image, target) or SKIPPED
     """
-    lane = Lane(pictures, DecodeDataset, pool) if library.lib is not None else None
+    native = NativeBatchMaker(pictures, pool) if library.lib is not None else None
     for together in _chunks(entries):
         pictures.entries = together
         wanted = range(skip, len(together))
         skip = 0
         seeds = [seed_of(together[at]) for at in wanted]
-        made = [LEFT] * len(wanted)
-        if lane is not None and lane.fits:
-            made = lane.make(wanted, Draws(seeds))
+        made = [FALLBACK] * len(wanted)
+        if native is not None and native.eligible:
+            made = native.make(wanted, Draws(seeds))
         for at, seed, sample in zip(wanted, seeds, made, strict=True):
-            yield pictures.make(at, seed) if sample is LEFT else sample
+            yield pictures.make(at, seed) if sample is FALLBACK else sample
 
 
 def _chunks(entries: Iterator[Entry]) -> Iterator[list[Entry]]:

@@ -17,7 +17,7 @@ from fastdecode.errors import StoreError
 from fastdecode.stores import open_store
 from fastdecode.stores.locations import manifest_of, shard_locations
 from fastdecode.stores.tar import stream_tar
-from fastdecode.torch.order import sample_seed
+from fastdecode.torch._order import sample_seed
 from fastdecode.torch.shard_deal import (
     Consumer,
     Even,

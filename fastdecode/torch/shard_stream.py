@@ -11,10 +11,10 @@ from torch.utils.data import IterableDataset, get_worker_info
 from fastdecode.arguments import is_int
 from fastdecode.cores import usable_cores
 from fastdecode.native.pool import Pool
-from fastdecode.torch.dataset_options import DatasetOptions
-from fastdecode.torch.failures import SKIPPED, Failure
-from fastdecode.torch.loader_arguments import Threads
-from fastdecode.torch.order import world
+from fastdecode.torch._errors import SKIPPED, Failure
+from fastdecode.torch._loader_arguments import Threads
+from fastdecode.torch._order import world
+from fastdecode.torch.dataset import DatasetOptions
 from fastdecode.torch.shard_deal import Consumer, Even
 from fastdecode.torch.shard_epochs import Epochs
 from fastdecode.torch.shard_look import agreed_classes, have_targets

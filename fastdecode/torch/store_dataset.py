@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from fastdecode.outages import ITEM_ERRORS, is_the_items, told_if_vanished
 from fastdecode.stores import Store, open_store
-from fastdecode.torch.crew import Crew
-from fastdecode.torch.dataset import DecodeDataset
-from fastdecode.torch.dataset_options import DatasetOptions
-from fastdecode.torch.failures import naming
-from fastdecode.torch.read_ahead import READ_THREADS, Read, begin_reads
+from fastdecode.torch._errors import naming
+from fastdecode.torch._read_ahead import READ_THREADS, Read, begin_reads
+from fastdecode.torch._threads import ThreadPool
+from fastdecode.torch.dataset import DatasetOptions, DecodeDataset
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -72,7 +71,7 @@ class StoreDataset(DecodeDataset):
     >>> image, target = dataset[0]  # doctest: +SKIP
     """
 
-    _readers: Crew | None = None
+    _readers: ThreadPool | None = None
     _begun: dict[int, Read] | None = None
     """What `_together` reads, by its place in the store."""
 
@@ -123,7 +122,7 @@ class StoreDataset(DecodeDataset):
             yield
             return
         if self._readers is None:
-            self._readers = Crew(READ_THREADS)
+            self._readers = ThreadPool(READ_THREADS)
         places = list(dict.fromkeys(map(self._place, indices)))
         self._begun = dict(zip(places, begin_reads(self, places, self._readers), strict=True))
         try:

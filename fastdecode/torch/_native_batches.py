@@ -1,9 +1,9 @@
 """Many samples at once, by the native core: it reads, decodes, resizes and normalises them in C.
 
-Python says where each picture is. What is to become of it the core draws by itself where it can,
-else Python does, for all of them in one go. The core does what every picture needs; whatever is out
-of the ordinary is left to who makes samples one by one, and gives exactly what it would have given
-without all this.
+Python says where each image is. What is to become of it the core draws by itself where it can, else
+Python does, for all of them in one go. The core does what every image needs; whatever is out of the
+ordinary is left to who makes samples one by one, and gives exactly what it would have given without
+all this.
 """
 
 from __future__ import annotations
@@ -15,44 +15,96 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import torch
 
 from fastdecode.native.batch import Items
 from fastdecode.native.sources import as_source
-from fastdecode.torch.as_bytes import as_bytes
-from fastdecode.torch.draws import Draws
+from fastdecode.torch._fuse import as_bytes
 from fastdecode.torch.transforms import direct
 from fastdecode.torch.transforms.base import Crop, Plan, geometry_of
 from fastdecode.torch.transforms.described import plan_of
-from fastdecode.torch.way import Way, way_of
 
 if TYPE_CHECKING:
     from fastdecode.native.pool import Pool
-    from fastdecode.torch.read_ahead import Read
+    from fastdecode.torch._read_ahead import Read
 
     _Plans: TypeAlias = dict[int, tuple[Plan, Sequence[float]]]
 
-__all__ = ["LEFT", "Lane"]
+__all__ = ["FALLBACK", "Draws", "EligibleCrop", "NativeBatchMaker", "fetch_in_order"]
 
-LEFT: Any = object()
-"""In the place of a sample that is to be made in another way."""
+FALLBACK: Any = object()
+"""Marks a sample that is to be made one by one."""
 
 _IN_PLACE = object()
 _TRIAL = 64
 _MOST_PYTHON_S = 0.0005
 _PARTS, _LEAST_PART = 128, 16
+_generator = torch.default_generator
 
 
-class Lane:
+class EligibleCrop(NamedTuple):
+    """What becomes of the images of a dataset whose samples the core, or a device, may make.
+
+    Attributes
+    ----------
+    crop : Crop
+    draws : int
+        As of `Fused`.
+    image : type or None
+        As of `Fused`.
+    maps : bool
+        There is a ``map_target``.
+    """
+
+    crop: Crop
+    draws: int
+    image: type[torch.Tensor] | None
+    maps: bool
+
+    def described(self, *, orient: bool) -> Any:
+        """Describe the crop to the core as ``fd_crop *``; return None where Python has to draw."""
+        try:
+            made = self.crop.described(orient=orient)
+        except Exception:  # it comes again when an item is made by itself
+            return None
+        sides = None if made is None else (3, made.height, made.width)
+        return made if sides == self.crop.shape else None
+
+
+class Draws:
+    """Random numbers of the samples of one call: each sample's follow from a seed of its own."""
+
+    def __init__(self, seeds: Sequence[int]) -> None:
+        self._seeds = seeds
+
+    @property
+    def seeds(self) -> Sequence[int] | None:
+        """For each sample what all draws follow from; None if they come from elsewhere."""
+        return self._seeds
+
+    def suits(self, eligible: EligibleCrop) -> bool:  # noqa: ARG002 - for a subclass
+        """Whether they can be drawn for samples that are made so."""
+        return True
+
+    def begin(self, at: int) -> None:
+        """Prepare for code of the user's, which may draw from wherever it likes."""
+
+    def plan(self, eligible: EligibleCrop, at: int, width: int, height: int) -> Plan:
+        """Draw for the sample at that place of the batch."""
+        return eligible.crop.seeded_plan(width, height, self._seeds[at])
+
+    def left(self, at: int) -> None:
+        """Take note, in order, that the sample is to be made in another way."""
+
+
+class NativeBatchMaker:
     """Makes samples of a dataset by a pool. Any number of threads may use it at once.
 
     Parameters
     ----------
     dataset : DecodeDataset
-    ours : type
-        `DecodeDataset` itself: what a subclass has overridden is not passed over.
     pool : Pool
     subset : sequence of int, optional
         What indices stand for.
@@ -68,14 +120,12 @@ class Lane:
     def __init__(
         self,
         dataset: Any,
-        ours: type,
         pool: Pool,
         subset: Sequence[int] | None = None,
         *,
         as_bytes: bool = False,
     ) -> None:
         self._dataset = weakref.ref(dataset)  # which may keep this one
-        self._ours = ours
         self._pool = pool
         self._subset = subset
         self._as_bytes = as_bytes
@@ -85,18 +135,18 @@ class Lane:
         self.part = max(_LEAST_PART, _PARTS // pool.threads)
 
     @property
-    def fits(self) -> bool:
+    def eligible(self) -> bool:
         """Whether most of the samples so far were for it: if not, it is better not to try."""
         return self._asked < _TRIAL or 2 * self._made >= self._asked
 
     @property
-    def pays(self) -> bool:
+    def worthwhile(self) -> bool:
         """Whether, besides, the dataset's own Python is no matter.
 
         If it takes long, threads that make samples one by one share it better.
         """
         slow = self._asked >= _TRIAL and self._python_s > _MOST_PYTHON_S * self._asked
-        return self.fits and not slow
+        return self.eligible and not slow
 
     def make(
         self,
@@ -113,7 +163,7 @@ class Lane:
         indices : sequence of int
         draws : Draws
         images : tensor (N, 3, H, W), optional
-            Where the pictures go, contiguous or channels last; else into memory of their own.
+            Where the images go, contiguous or channels last; else into memory of their own.
         stopped : callable
             Whether nobody wants them any more.
         reads : sequence of Read, optional
@@ -121,19 +171,17 @@ class Lane:
 
         Returns
         -------
-        list of (image, target) or LEFT
+        list of (image, target) or FALLBACK
             Where `images` are given, the image stands for nothing.
         """
         dataset = self._dataset()
-        way = None if dataset is None else way_of(dataset, self._ours)
-        if dataset is None or way is None or not draws.suits(way):
-            return [LEFT] * len(indices)
-        if self._as_bytes:
-            way = way._replace(crop=as_bytes(way.crop), image=None)
-        if not (images is None or _has_room(images, way.crop)):
-            return [LEFT] * len(indices)
+        eligible = None if dataset is None else self._eligible_crop(dataset)
+        if dataset is None or eligible is None or not draws.suits(eligible):
+            return [FALLBACK] * len(indices)
+        if not (images is None or _has_room(images, eligible.crop)):
+            return [FALLBACK] * len(indices)
         dataset._settle()
-        call = _Call(dataset, way, draws, indices, self._subset, images, reads)
+        call = _Call(dataset, eligible, draws, indices, self._subset, images, reads)
         try:
             items = self._spare.pop()
         except IndexError:
@@ -149,14 +197,23 @@ class Lane:
         self._python_s += call.python_s
         return call.samples
 
+    def _eligible_crop(self, dataset: Any) -> EligibleCrop | None:
+        """Return how the core makes samples; None where dataset or backend forbid it."""
+        eligible: EligibleCrop | str = dataset._eligible_crop()
+        if isinstance(eligible, str) or not direct.usable(dataset.backend):
+            return None
+        if self._as_bytes:
+            return eligible._replace(crop=as_bytes(eligible.crop), image=None)
+        return eligible
+
 
 class _Call:
-    """One call of `Lane.make`, step by step."""
+    """One call of `NativeBatchMaker.make`, step by step."""
 
     def __init__(
         self,
         dataset: Any,
-        way: Way,
+        eligible: EligibleCrop,
         draws: Draws,
         indices: Sequence[Any],
         subset: Sequence[int] | None,
@@ -165,7 +222,7 @@ class _Call:
     ) -> None:
         self._reads = reads
         self._dataset = dataset
-        self._way = way
+        self._eligible = eligible
         self._draws = draws
         self._indices = indices
         self._subset = subset
@@ -173,12 +230,12 @@ class _Call:
         self._targets: list[Any] = [None] * len(indices)
         self._rows: Sequence[Any] | None = None
         self._done: list[tuple[int, Plan | None]] = []
-        self.samples: list[Any] = [LEFT] * len(indices)
+        self.samples: list[Any] = [FALLBACK] * len(indices)
         self.made = 0
         self.python_s = 0.0
 
     def run(self, pool: Pool, items: Items, stopped: Callable[[], bool]) -> None:
-        """Make the pictures: in one go where the core can draw, and what that leaves in two."""
+        """Make the images: in one go where the core can draw, and what that leaves in two."""
         sources = self._find()
         left = () if stopped() else self._crop(pool, items, sources)
         if left and not stopped():
@@ -187,7 +244,7 @@ class _Call:
                 self._resize(pool, items, plans)
 
     def _find(self) -> list[Any]:
-        """Ask the dataset where the pictures are: paths, bytes, or None for what is left."""
+        """Ask the dataset where the images are: paths, bytes, or None for what is left."""
         reads = self._reads
         for other in reads or ():  # waiting for others is no work of Python's
             with suppress(CancelledError):
@@ -213,20 +270,20 @@ class _Call:
     def _crop(self, pool: Pool, items: Items, sources: list[Any]) -> Sequence[int]:
         """Read, and let the core draw and make where it can; return what is left."""
         seeds = self._draws.seeds
-        crop = None if seeds is None else self._way.described(orient=self._dataset.orient)
+        crop = None if seeds is None else self._eligible.described(orient=self._dataset.orient)
         if seeds is None or crop is None:
             items.read(pool, sources)
             return range(len(sources))
         made, left = items.crop(pool, sources, seeds, crop, *self._place())
-        maps = self._way.maps
+        maps = self._eligible.maps
         self._done = [(at, plan_of(items.numbers(at)) if maps else None) for at in made]
         return left
 
     def _plan(self, items: Items, left: Sequence[int]) -> _Plans:
-        """Decide, and draw, what is to become of each picture."""
-        way, draws, headers = self._way, self._draws, items.headers()
+        """Decide, and draw, what is to become of each image."""
+        eligible, draws, headers = self._eligible, self._draws, items.headers()
         orient = self._dataset.orient
-        sides = way.crop.shape[1:]  # type: ignore[index]  # there is one: see `way_of`
+        sides = eligible.crop.shape[1:]  # type: ignore[index]  # there is one: it is eligible
         columns = (
             (headers.readable & direct.fits(headers)).tolist(),
             headers.width.tolist(),
@@ -239,8 +296,8 @@ class _Call:
             fits, width, height, exif = rows[at]
             if fits and not (orient and exif and not direct.upright(items.data(at))):
                 try:
-                    plan = draws.plan(way, at, width, height)
-                    numbers = way.crop.numbers(plan, width, height)
+                    plan = draws.plan(eligible, at, width, height)
+                    numbers = eligible.crop.numbers(plan, width, height)
                 except Exception:  # likewise
                     numbers = None
                 if numbers is not None and plan.size == sides:
@@ -257,8 +314,8 @@ class _Call:
         self._done.sort(key=itemgetter(0))
 
     def _place(self) -> tuple[Any, int, int]:
-        """Return how pixels are stored, where those of the first picture go, and how far apart."""
-        crop, images = self._way.crop, self._images
+        """Return how pixels are stored, where those of the first image go, and how far apart."""
+        crop, images = self._eligible.crop, self._images
         if images is None:
             images = self._images = torch.empty(
                 (len(self._indices), *crop.shape),  # type: ignore[misc]  # likewise
@@ -266,13 +323,13 @@ class _Call:
                 device="cpu",
             )
             rows: Sequence[torch.Tensor] = images.unbind(0)
-            image = self._way.image
+            image = self._eligible.image
             self._rows = rows if image is None else [row.as_subclass(image) for row in rows]
         pixels = direct.pixels_of(crop.normalize, channels_first=images.is_contiguous())
         return pixels, images.data_ptr(), images.stride(0) * images.element_size()
 
     def finish(self) -> None:
-        """Put pictures and targets together."""
+        """Put images and targets together."""
         began = time.perf_counter()
         for at, plan in self._done:
             image = _IN_PLACE if self._rows is None else self._rows[at]
@@ -285,12 +342,107 @@ class _Call:
 
     def _target(self, at: int, plan: Plan | None) -> Any:
         target, transform = self._targets[at], self._dataset.target_transform
-        if self._way.maps or transform is not None:
+        if self._eligible.maps or transform is not None:
             self._draws.begin(at)
-        if plan is not None and self._way.maps:
+        if plan is not None and self._eligible.maps:
             target = self._dataset.map_target(target, geometry_of(plan))
         return target if transform is None else transform(target)
 
 
 def _has_room(images: torch.Tensor, crop: Crop) -> bool:
     return tuple(images.shape[1:]) == crop.shape and images.dtype == crop.dtype
+
+
+# ---- draws from torch's global generator, for those who call a dataset without a Loader ----
+
+
+class _Ended(Exception):
+    """No more draws: an item has failed, or it would be the wrong ones."""
+
+
+class _InOrder(Draws):
+    """Draws from the global generator, and knows its state before each item.
+
+    An item that is not for the core is fetched when its turn comes, as it draws then, too.
+    """
+
+    def __init__(self, dataset: Any, indices: Sequence[Any]) -> None:
+        super().__init__(())
+        self._dataset = dataset
+        self._indices = indices
+        self.states = [_generator.get_state()]
+        self.samples: dict[int, Any] = {}
+        self.error: BaseException | None = None
+        self.ended = False
+
+    @property
+    def seeds(self) -> None:
+        return None
+
+    def suits(self, eligible: EligibleCrop) -> bool:
+        """Only torch's generator can be put back to an earlier state here."""
+        return not eligible.crop.from_python
+
+    def plan(self, eligible: EligibleCrop, at: int, width: int, height: int) -> Plan:
+        self._come_to(at)
+        plan = eligible.crop.plan(width, height, None)
+        for _ in range(eligible.draws):
+            torch.rand(1, device="cpu")
+        return plan
+
+    def left(self, at: int) -> None:
+        try:
+            self._come_to(at)
+            self.samples[at] = self._dataset.fetch(self._indices[at])
+        except _Ended:
+            return
+        except BaseException as error:  # its turn to be raised comes after those before it
+            self.error, self.ended = error, True
+
+    def _come_to(self, at: int) -> None:
+        """Be in the state that the item before has left."""
+        if self.ended:
+            raise _Ended
+        if at < len(self.states) - 1:  # what it has drawn was for nothing
+            _generator.set_state(self.states[at])
+            return
+        now = _generator.get_state()
+        if at == 0 and not torch.equal(now, self.states[0]):  # reading has drawn
+            self.ended = True
+            raise _Ended
+        self.states[at:] = [now, now]
+
+
+def fetch_in_order(
+    dataset: Any, indices: Sequence[Any], native: NativeBatchMaker | None
+) -> list[Any]:
+    """Fetch samples with draws from torch's global generator, as if one after another.
+
+    The list is what ``[dataset.fetch(index) for index in indices]`` gives, and the generator is in
+    the same state after it.
+    """
+    if native is None or not native.eligible:
+        return [dataset.fetch(index) for index in indices]
+    draws = _InOrder(dataset, indices)
+    made = native.make(indices, draws)
+    if len(draws.states) == 1:  # it is not for the core, or its reading draws
+        _generator.set_state(draws.states[0])
+        return [dataset.fetch(index) for index in indices]
+    states = [*draws.states[:-1], _generator.get_state()]
+    samples: list[Any] = []
+    for at in range(len(states) - 1 - (draws.error is not None)):
+        sample = draws.samples.get(at, made[at])
+        if sample is FALLBACK:
+            _generator.set_state(states[at])
+            sample = dataset.fetch(indices[at])
+            if not torch.equal(_generator.get_state(), states[at + 1]):
+                # It drew for another in its place: those that follow had the wrong numbers.
+                return [*samples, sample, *(dataset.fetch(index) for index in indices[at + 1 :])]
+        samples.append(sample)
+    _generator.set_state(states[-1])
+    if draws.error is not None:
+        try:
+            raise draws.error
+        finally:
+            draws.error = None  # its traceback leads here
+    return samples

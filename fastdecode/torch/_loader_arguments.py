@@ -12,8 +12,8 @@ import torch
 
 from fastdecode.arguments import is_int
 from fastdecode.cores import usable_cores
-from fastdecode.torch.read_ahead import READ_THREADS
-from fastdecode.torch.source import Source
+from fastdecode.torch._read_ahead import READ_THREADS
+from fastdecode.torch._samples import Source
 
 __all__ = [
     "DataLoaderOptions",

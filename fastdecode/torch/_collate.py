@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils.data import default_collate
 
-from fastdecode.torch.failures import SKIPPED
+from fastdecode.torch._errors import SKIPPED
 from fastdecode.torch.transforms.normalize import Normalize
 
 __all__ = ["Ready", "collate", "handed_out", "with_pictures"]

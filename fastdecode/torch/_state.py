@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastdecode.arguments import is_int
-from fastdecode.torch.order import Order, Sharding
-from fastdecode.torch.tolerant import plain_index
+from fastdecode.torch._errors import plain_index
+from fastdecode.torch._order import Order, Sharding
 
 __all__ = ["CallersSampler", "Position"]
 
