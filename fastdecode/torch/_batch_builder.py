@@ -12,7 +12,7 @@ import torch
 from fastdecode.torch._collate import Ready, collate
 from fastdecode.torch._errors import SKIPPED
 from fastdecode.torch._memory import BatchMemory
-from fastdecode.torch._native_batches import FALLBACK, NativeBatchMaker
+from fastdecode.torch._native_batches import FALLBACK
 from fastdecode.torch._order import Item
 from fastdecode.torch._samples import SampleMaker, Source
 from fastdecode.torch.dataset import EncodedSample
@@ -84,8 +84,8 @@ class BatchBuilder:
         See `Ready`.
     part : int
         How many samples one call of `make` makes.
-    native : NativeBatchMaker or None
-        The maker's, if it is to make most samples of a part at once.
+    native : bool
+        The core is to make what it can of a part at once.
     reads : list of Read, optional
         What has been begun to be read for each sample.
     """
@@ -97,7 +97,8 @@ class BatchBuilder:
         items: list[Item],
         position: int,
         part: int,
-        native: NativeBatchMaker | None = None,
+        *,
+        native: bool = False,
         reads: list[Read] | None = None,
     ) -> None:
         self._config = config
@@ -149,7 +150,7 @@ class BatchBuilder:
 
     def _begun(self, part: range) -> Iterable[int]:
         """Make what can be made at once; return what is left."""
-        if self._native is None:
+        if not self._native:
             return part
         images, reads = self._images, self._reads
         if images is not None and len(part) < len(self._items):
@@ -157,7 +158,7 @@ class BatchBuilder:
         if reads is not None:
             reads = reads[part.start : part.stop]
         items = self._items[part.start : part.stop]
-        made = self._maker.batch(self._native, items, images, lambda: self._cancelled, reads)
+        made = self._maker.batch(items, images, lambda: self._cancelled, reads)
         self._samples[part.start : part.stop] = [
             None if sample is FALLBACK else sample for sample in made
         ]

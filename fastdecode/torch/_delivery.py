@@ -98,20 +98,7 @@ class _OwnPrefetcher(DevicePrefetcher):
 class Delivery:
     """What is made once for a loader, because its streams are to last.
 
-    Parameters
-    ----------
-    device : torch.device
-    decoder : str or None
-        Name of a batch backend.
-    pinned : bool
-        Pin batches that stay on the host.
-
-    Raises
-    ------
-    DeviceUnavailable
-        The device cannot be used; the message says what is missing.
-    BackendUnavailable
-        The batch backend cannot be used.
+    `decoder` names a batch backend; `pinned` pins batches that stay on the host.
     """
 
     def __init__(self, device: torch.device, decoder: str | None, *, pinned: bool = False) -> None:

@@ -372,7 +372,7 @@ class TolerantDataset(Dataset[Any]):
             return sample
         if self.has_targets and not (isinstance(sample, tuple) and len(sample) == 2):
             raise TypeError(
-                "on_error must return what dataset[index] gives, a pair of picture and target, or "
+                "on_error must return what dataset[index] gives, a pair of image and target, or "
                 f"None to skip, not {type(sample).__name__}"
             )
         image, target = sample if self.has_targets else (sample, None)
@@ -380,13 +380,13 @@ class TolerantDataset(Dataset[Any]):
             return image, target
         if getattr(image, "shape", None) != out.shape:
             raise ValueError(
-                f"on_error returned a picture of shape {getattr(image, 'shape', None)}, but the "
+                f"on_error returned an image of shape {getattr(image, 'shape', None)}, but the "
                 f"batch has room for {tuple(out.shape)}"
             )
         return self._put(image, out), target
 
     def _put(self, image: Any, out: torch.Tensor) -> torch.Tensor:
-        """Write what stands in for a picture into a slot of a batch."""
+        """Write what stands in for an image into a slot of a batch."""
         return out.copy_(torch.as_tensor(image))
 
     def _look_for_its_folder(self, error: Exception) -> None:

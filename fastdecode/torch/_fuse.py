@@ -138,7 +138,7 @@ class Fused(EncodedTransform):
         backend: str | None = None,
         orient: bool = False,
     ) -> tuple[Any, Geometry]:
-        """Do the same, and tell where the result lies in the picture.
+        """Do the same, and tell where the result lies in the image.
 
         Returns
         -------

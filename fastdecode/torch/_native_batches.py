@@ -250,12 +250,14 @@ class _Call:
             with suppress(CancelledError):
                 other.exception()
         began = time.perf_counter()
-        read, begin, subset = self._dataset.read, self._draws.begin, self._subset
+        read, subset = self._dataset.read, self._subset
+        begin = self._draws.begin if type(self._draws).begin is not Draws.begin else None
         found: list[Any] = []
         for at, index in enumerate(self._indices):
             source = None
             try:
-                begin(at)
+                if begin is not None:
+                    begin(at)
                 if reads is not None:
                     source, self._targets[at] = reads[at].result()
                 else:
@@ -331,10 +333,12 @@ class _Call:
     def finish(self) -> None:
         """Put images and targets together."""
         began = time.perf_counter()
+        rows, targets = self._rows, self._targets
+        as_read = not self._eligible.maps and self._dataset.target_transform is None
         for at, plan in self._done:
-            image = _IN_PLACE if self._rows is None else self._rows[at]
+            image = _IN_PLACE if rows is None else rows[at]
             try:
-                self.samples[at] = image, self._target(at, plan)
+                self.samples[at] = image, targets[at] if as_read else self._target(at, plan)
             except Exception:  # likewise
                 self.made -= 1
             self.made += 1
@@ -342,8 +346,7 @@ class _Call:
 
     def _target(self, at: int, plan: Plan | None) -> Any:
         target, transform = self._targets[at], self._dataset.target_transform
-        if self._eligible.maps or transform is not None:
-            self._draws.begin(at)
+        self._draws.begin(at)
         if plan is not None and self._eligible.maps:
             target = self._dataset.map_target(target, geometry_of(plan))
         return target if transform is None else transform(target)
@@ -360,7 +363,7 @@ class _Ended(Exception):
     """No more draws: an item has failed, or it would be the wrong ones."""
 
 
-class _InOrder(Draws):
+class _OrderedDraws(Draws):
     """Draws from the global generator, and knows its state before each item.
 
     An item that is not for the core is fetched when its turn comes, as it draws then, too.
@@ -423,7 +426,7 @@ def fetch_in_order(
     """
     if native is None or not native.eligible:
         return [dataset.fetch(index) for index in indices]
-    draws = _InOrder(dataset, indices)
+    draws = _OrderedDraws(dataset, indices)
     made = native.make(indices, draws)
     if len(draws.states) == 1:  # it is not for the core, or its reading draws
         _generator.set_state(draws.states[0])

@@ -19,7 +19,7 @@ from fastdecode.native.pool import Pool
 from fastdecode.preference import load_named, preferred
 from fastdecode.torch._errors import SKIPPED, Failures
 from fastdecode.torch._native_batches import FALLBACK, Draws, EligibleCrop, NativeBatchMaker
-from fastdecode.torch.dataset import DecodeDataset, EncodedSample
+from fastdecode.torch.dataset import DecodeDataset, EncodedSample, overridden
 
 if TYPE_CHECKING:
     from fastdecode.torch._order import Item
@@ -123,12 +123,8 @@ class Source:
         own = self._decoding
         if own is None:
             return f"{type(self.dataset).__name__} is none of this package's datasets"
-        changed = [
-            name
-            for name in ("__getitem__", "fetch", "load")
-            if getattr(type(own), name) is not getattr(DecodeDataset, name)
-        ]
-        return f"{type(own).__name__} has its own {changed[0]}" if changed else ""
+        changed = overridden(type(own), DecodeDataset, ("__getitem__", "fetch", "load"))
+        return f"{type(own).__name__} has its own {changed}" if changed else ""
 
     @property
     def holds_gil(self) -> bool:
@@ -176,13 +172,16 @@ class Source:
             fetch(place, generator=generator, out=out, among=among, encoded=encoded)
         )
 
-    def handed_out(self, sample: Any) -> Any:
-        """Return the image alone of a dataset that has no targets."""
-        if self._decoding is None or self._decoding.has_targets or sample is SKIPPED:
-            return sample
+    @property
+    def bare(self) -> bool:
+        """Whether a sample is handed out as the image alone: of a dataset that has no targets."""
+        own = self._decoding
         # A subclass with its own __getitem__ has the say of what a sample is.
-        ours = type(self._decoding).__getitem__ is DecodeDataset.__getitem__
-        return sample[0] if ours else sample
+        return own is not None and not own.has_targets and not own._is_overridden()
+
+    def handed_out(self, sample: Any) -> Any:
+        """Return what the user gets of a sample that the dataset has made."""
+        return sample[0] if sample is not SKIPPED and self.bare else sample
 
     def native(self, pool: Pool) -> NativeBatchMaker | None:
         """Return what makes batches by the native core, if it is there; indices are as here."""
@@ -209,28 +208,30 @@ class SampleMaker:
 
     def make(self, items: Sequence[Item]) -> list[Any]:
         """Make samples, with SKIPPED for each that is left out."""
-        if self.native is None or not self.native.eligible:
-            return [self.one(item) for item in items]
-        made = self.batch(self.native, items)
         return [
             self.one(item) if sample is FALLBACK else sample
-            for item, sample in zip(items, made, strict=True)
+            for item, sample in zip(items, self.batch(items), strict=True)
         ]
 
     def batch(
         self,
-        native: NativeBatchMaker,
         items: Sequence[Item],
         images: torch.Tensor | None = None,
         stopped: Callable[[], bool] = bool,
         reads: Sequence[Read] | None = None,
     ) -> list[Any]:
-        """Make what the core can make, with FALLBACK for each of the others."""
+        """Make what the core makes, with FALLBACK for each that is to be made one by one.
+
+        Arguments are as of `NativeBatchMaker.make`.
+        """
+        if self.native is None or not self.native.eligible:
+            return [FALLBACK] * len(items)
         indices = [item.index for item in items]
         draws = self._draws([item.seed for item in items])
-        made = native.make(indices, draws, images, stopped, reads)
-        handed_out = self.source.handed_out
-        return [FALLBACK if sample is FALLBACK else handed_out(sample) for sample in made]
+        made = self.native.make(indices, draws, images, stopped, reads)
+        if not self.source.bare:
+            return made
+        return [FALLBACK if sample is FALLBACK else sample[0] for sample in made]
 
     def one(
         self, item: Item, out: torch.Tensor | None = None, encoded: EncodedSample | None = None
@@ -252,7 +253,7 @@ class WorkerSampleMaker(SampleMaker):
     """For a worker process, where the user's own code has random numbers of the sample's, too."""
 
     def _draws(self, seeds: Sequence[int]) -> Draws:
-        return _GlobalDraws(seeds)
+        return _WorkerDraws(seeds)
 
     def _begin(self, seed: int) -> torch.Generator | None:
         _seed_all(seed)
@@ -260,7 +261,7 @@ class WorkerSampleMaker(SampleMaker):
         return torch.default_generator if self.source.isolated else None
 
 
-class _GlobalDraws(Draws):
+class _WorkerDraws(Draws):
     """Those of a worker process."""
 
     def begin(self, at: int) -> None:

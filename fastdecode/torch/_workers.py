@@ -153,9 +153,10 @@ class _ThreadEpoch:
         if how is not None:
             size, pool = self._part, self._pool
             return EncodedBatch(config, how, maker, items, self._next, size, pool, reads)
-        native = maker.native if maker.native is not None and maker.native.worthwhile else None
-        size = self._part if native is None else native.part
-        return BatchBuilder(config, maker, items, self._next, size, native, reads)
+        native = maker.native
+        if native is None or not native.worthwhile:
+            return BatchBuilder(config, maker, items, self._next, self._part, reads=reads)
+        return BatchBuilder(config, maker, items, self._next, native.part, native=True, reads=reads)
 
     def __iter__(self) -> Iterator[Ready | BatchBuilder]:
         return self

@@ -1,4 +1,4 @@
-"""`DecodeDataset`: a dataset that says where its pictures are, and is given all the rest."""
+"""`DecodeDataset`: a dataset that says where its images are, and is given all the rest."""
 
 from __future__ import annotations
 
@@ -29,13 +29,7 @@ if TYPE_CHECKING:
     from fastdecode.torch.transforms.base import Quality
     from fastdecode.types import Mode, Output, Reduce
 
-__all__ = [
-    "DatasetOptions",
-    "DecodeDataset",
-    "EncodedSample",
-    "finished",
-    "standard_transform",
-]
+__all__ = ["DecodeDataset"]
 
 _RESOLVED_FROM = (
     *("transform", "fuse", "quality", "headroom"),
@@ -72,7 +66,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
     Parameters
     ----------
     transform : callable, optional
-        An `EncodedTransform` is given the file's bytes. Any other is given the decoded picture, in
+        An `EncodedTransform` is given the file's bytes. Any other is given the decoded image, in
         the form of `output`; the parts of a torchvision pipeline that are known for certain are
         done while decoding (see `fuse`).
     target_transform : callable, optional
@@ -97,7 +91,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
     quality, headroom
         For `fuse`.
     has_targets : bool
-        Without, ``dataset[index]`` is the picture alone, and the target `load` returns is None.
+        Without, ``dataset[index]`` is the image alone, and the target `load` returns is None.
 
     Raises
     ------
@@ -169,7 +163,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
         return state
 
     def read(self, index: int) -> tuple[Any, Any]:
-        """Return the encoded picture of a sample and its target: for a subclass to write.
+        """Return the encoded image of a sample and its target: for a subclass to write.
 
         Parameters
         ----------
@@ -201,7 +195,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
         return found
 
     def map_target(self, target: Any, geometry: Geometry) -> Any:  # noqa: ARG002 - for subclasses
-        """Adapt a target to what became of its picture: for a subclass that has boxes or masks.
+        """Adapt a target to what became of its image: for a subclass that has boxes or masks.
 
         Parameters
         ----------
@@ -209,7 +203,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
             From `read`.
         geometry : Geometry
             Of the transform, if it is an `EncodedTransform` or was fused; otherwise of the decoded
-            picture, before any transform.
+            image, before any transform.
 
         Returns
         -------
@@ -262,13 +256,13 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
 
     @property
     def sample_shape(self) -> tuple[int, int, int] | None:
-        """(3, H, W) of every picture, or None where they may differ."""
+        """(3, H, W) of every image, or None where they may differ."""
         transform = None if self._is_overridden() else self._resolved_transform().transform
         return transform.shape if isinstance(transform, EncodedTransform) else None
 
     @property
     def sample_dtype(self) -> torch.dtype | None:
-        """Type of every picture where there is a `sample_shape`, else None."""
+        """Type of every image where there is a `sample_shape`, else None."""
         return None if self.sample_shape is None else self._resolved_transform().transform.dtype
 
     @property
@@ -299,7 +293,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
         return "\n".join([f"Dataset {type(self).__name__}", *(f"    {line}" for line in lines)])
 
     def _decoding(self) -> str:
-        """Say in words how pictures are decoded."""
+        """Say in words how images are decoded."""
         resolved = self._resolved_transform()
         if isinstance(resolved.transform, EncodedTransform):
             return repr(resolved.transform) if resolved.fused else "by the transform"
@@ -339,7 +333,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
         """Return the crop by which the core or a device may make samples, or why not, in words."""
         if self._loader is not None:
             return "the dataset has a loader of its own"
-        if changed := _changed(type(self), DecodeDataset, _OF_DATASET):
+        if changed := overridden(type(self), DecodeDataset, _OF_DATASET):
             return f"{type(self).__name__} has its own {changed}"
         transform, draws, image = self._resolved_transform().transform, 0, None
         if type(transform) is Fused:
@@ -351,7 +345,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
         if not isinstance(transform, Crop):
             kind = type(transform).__name__
             return f"its transform ({kind}) is not one that is done while decoding"
-        if changed := _changed(type(transform), Crop, _OF_CROP):
+        if changed := overridden(type(transform), Crop, _OF_CROP):
             return f"{type(transform).__name__} has its own {changed}"
         floats = transform.dtype == torch.float32
         if type(transform.normalize) is not (Normalize if floats else type(None)):
@@ -378,7 +372,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
             return made if self._maps_targets() else (made, None)
         if out is not None:
             raise ValueError("out needs an EncodedTransform: only that tells a sample's shape")
-        image, geometry = self._picture(source)
+        image, geometry = self._decoded_image(source)
         return (image if transform is None else transform(image)), geometry
 
     def _put(self, image: Any, out: torch.Tensor) -> torch.Tensor:
@@ -399,8 +393,8 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
         named = isinstance(source, (str, os.PathLike))
         return api.read_file(os.fspath(source)) if named else source
 
-    def _picture(self, source: Any) -> tuple[Any, Geometry | None]:
-        """Return the decoded picture, and its geometry where it is known."""
+    def _decoded_image(self, source: Any) -> tuple[Any, Geometry | None]:
+        """Return the decoded image, and its geometry where it is known."""
         return self._decoded(self._encoded(source), self.output or "pil")
 
 
@@ -416,7 +410,7 @@ def _join_torchvision(kind: type[DecodeDataset]) -> None:
             kind.__bases__ = (*kind.__bases__, theirs)
 
 
-def _changed(kind: type, base: type, names: Sequence[str]) -> str:
+def overridden(kind: type, base: type, names: Sequence[str]) -> str:
     """Name the first of these methods that a class has made its own."""
     return next((name for name in names if getattr(kind, name) is not getattr(base, name)), "")
 
@@ -468,7 +462,7 @@ def finished(dataset: Any, target: Any, geometry: Geometry | None) -> Any:
 
 
 class StandardTransform:
-    """A transform of images and one of targets, called with both: torchvision's, for `repr`."""
+    """A transform of images and one of targets, called with both: as torchvision's of that name."""
 
     def __init__(
         self,

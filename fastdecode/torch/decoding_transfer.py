@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from fastdecode.torch._collate import Ready, with_pictures
+from fastdecode.torch._collate import Ready, with_images
 from fastdecode.torch.encoded import EncodedBatch
 from fastdecode.torch.transfer import Transfer, recorded
 
@@ -87,7 +87,7 @@ class DecodingTransfer(Transfer):
             pictures.append(images)
             return _PLACE
 
-        rest = ready.batch if ready.batch is None else with_pictures(ready.batch, taken_out)
+        rest = ready.batch if ready.batch is None else with_images(ready.batch, taken_out)
         staged = self._inner.stage(ready._replace(batch=rest))
         return _Decoded(staged, pictures[0] if pictures else None, event)
 
@@ -108,7 +108,7 @@ class DecodingTransfer(Transfer):
         if pictures is None:
             return ready
         own = pictures if moving.ready is None else self._copied(pictures, moving.ready)
-        return ready._replace(batch=with_pictures(ready.batch, lambda _: own))
+        return ready._replace(batch=with_images(ready.batch, lambda _: own))
 
     def _copied(self, pictures: torch.Tensor, ready: torch.cuda.Event) -> torch.Tensor:
         self._let_go()

@@ -21,7 +21,6 @@ from fastdecode.torch._collate import Ready
 from fastdecode.torch._delivery import Delivery, Epoch, Shown
 from fastdecode.torch._loader_arguments import (
     DataLoaderOptions,
-    Own,
     Threads,
     check_delivery,
     check_numbers,
@@ -180,8 +179,8 @@ class Loader:
         **dataloader: Unpack[DataLoaderOptions],
     ) -> None:
         ordered = bool(sampler is not None or shuffle or drop_last)
-        own = Own(threads, workers, prefetch, seed)
-        options = from_dataloader(dataloader, own, batch_size=batch_size, ordered=ordered)
+        own = threads, workers, prefetch, seed
+        options = from_dataloader(dataloader, *own, batch_size=batch_size, ordered=ordered)
         ahead = options["prefetch_factor"] or prefetch
         check_numbers(batch_size, threads, workers, ahead, seed, timeout)
         check_together(sampler, collate_fn, shuffle=shuffle, threads=threads, workers=workers)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from fastdecode.torch.transforms.base import Quality
     from fastdecode.types import Mode, Output, Reduce
 
-__all__ = ["DecodeMixin", "ResolvedTransform", "resolve"]
+__all__ = ["DecodeMixin"]
 
 _DECODE_OPTIONS = ("reduce", "min_size", "mode", "backend")
 _CARRIED = "_carried_preference"
@@ -123,7 +123,7 @@ class DecodeMixin:
         self.__dict__.update(state)
 
     def decode(self, source: Any) -> Any:
-        """Decode one picture with these options; a `transform` is left to `transformed`.
+        """Decode one image with these options; a `transform` is left to `transformed`.
 
         Parameters
         ----------
@@ -153,7 +153,7 @@ class DecodeMixin:
         return _converter(self.output or "array")(image)
 
     def transformed(self, source: Any) -> Any:
-        """Decode one picture, and put it through the dataset's own `transform`, if it has one.
+        """Decode one image, and put it through the dataset's own `transform`, if it has one.
 
         Parameters
         ----------
@@ -164,7 +164,7 @@ class DecodeMixin:
         object
             What `transform` makes of it: of the file's bytes if that is an `EncodedTransform`, else
             of a Pillow image, as torchvision's datasets give it, or what `output` says. Without a
-            transform, that picture.
+            transform, that image.
 
         Raises
         ------
@@ -183,12 +183,12 @@ class DecodeMixin:
         return image if transform is None else transform(image)
 
     def _load_image(self, source: Any) -> Any:
-        """Decode a picture in the form in which torchvision's datasets have it."""
+        """Decode an image in the form in which torchvision's datasets have it."""
         image = self.decode(source)
         return image if self.output is not None else _converter("pil")(image)
 
     def decode_with_geometry(self, source: Any) -> tuple[Any, Geometry]:
-        """Decode one picture, and tell how its pixels lie in the full-size one.
+        """Decode one image, and tell how its pixels lie in the full-size one.
 
         Parameters
         ----------
@@ -199,7 +199,7 @@ class DecodeMixin:
         image : ndarray, tensor or PIL.Image.Image
             As from `decode`.
         geometry : Geometry
-            It maps boxes, points and masks of the full-size picture (as seen, if `orient`).
+            It maps boxes, points and masks of the full-size image (as seen, if `orient`).
 
         Raises
         ------
@@ -305,7 +305,7 @@ def resolve(
 def _check_transform(transform: Any, first: Any, asked: str) -> None:
     """Refuse what is no transform, and options that contradict it."""
     if transform is not None and not callable(transform):
-        raise TypeError(f"transform must be something to call with a picture, not {transform!r}")
+        raise TypeError(f"transform must be something to call with an image, not {transform!r}")
     if isinstance(transform, type) and issubclass(transform, EncodedTransform):
         raise TypeError(f"transform is the class {transform.__name__}: make one of it, with a size")
     if is_albumentations(transform):
@@ -318,7 +318,7 @@ def _check_transform(transform: Any, first: Any, asked: str) -> None:
         raise ValueError(
             f"{type(first).__name__} is given the file's bytes and decides by itself how far to "
             f"reduce them, so {asked} can have no effect: leave it out, or use transforms of "
-            "decoded pictures"
+            "decoded images"
         )
 
 

@@ -1,4 +1,4 @@
-"""`StoreDataset`: the pictures of any store as a dataset."""
+"""`StoreDataset`: the images of any store as a dataset."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LOOKED_AT = 64
 
 
 class StoreDataset(DecodeDataset):
-    """Pictures of a store: a folder, tar shards, LMDB, HDF5 or RecordIO, with a target each or not.
+    """Images of a store: a folder, tar shards, LMDB, HDF5 or RecordIO, with a target each or not.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class StoreDataset(DecodeDataset):
     store_options : mapping, optional
         Of the kind of store, as `open_store` takes them by name: ``{"image": "png"}``.
     has_targets : bool, optional
-        Without targets ``dataset[index]`` is the picture alone. By default the store has some if it
+        Without targets ``dataset[index]`` is the image alone. By default the store has some if it
         has classes, or if one of 64 items, spread evenly, has one.
     **options
         By name, the attributes of `DecodeDataset` and `DecodeMixin`: reduce, min_size, mode,
@@ -62,7 +62,7 @@ class StoreDataset(DecodeDataset):
 
     Notes
     -----
-    It pickles as the store does: a worker process opens what it needs by itself. Pictures go from
+    It pickles as the store does: a worker process opens what it needs by itself. Images go from
     the store's memory to the decoder without a copy, where the medium allows.
 
     Examples
@@ -108,7 +108,7 @@ class StoreDataset(DecodeDataset):
         return len(self.store)
 
     def read(self, index: int) -> tuple[Any, Any]:
-        """Return the path or the bytes of a picture, and its target."""
+        """Return the path or the bytes of an image, and its target."""
         place = self._place(index)
         begun = self._begun.pop(place, None) if self._begun else None
         if begun is not None:
@@ -132,7 +132,7 @@ class StoreDataset(DecodeDataset):
 
     @property
     def remote(self) -> bool:
-        """Whether a server is asked for each picture."""
+        """Whether a server is asked for each image."""
         return self.store.remote
 
     def _groups(self, indices: Sequence[int]) -> list[list[int]]:
@@ -161,7 +161,7 @@ class StoreDataset(DecodeDataset):
         return found
 
     def key(self, index: int) -> str:
-        """Return the name that the store has for a picture.
+        """Return the name that the store has for an image.
 
         Raises
         ------
