@@ -13,7 +13,7 @@ import torch
 from fastdecode import probe
 from fastdecode.native import library
 from fastdecode.native.single import Resize
-from fastdecode.torch.order import Sharding
+from fastdecode.torch._order import Sharding
 from fastdecode.torch.transforms.base import stored_as
 
 _RGB = library.LAYOUTS["RGB"]

@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 
 from damaged import CUT, FILES, PHOTO, Listed  # noqa: E402
 
-from fastdecode.torch.failures import SKIPPED, Failure  # noqa: E402
+from fastdecode.torch._errors import SKIPPED, Failure  # noqa: E402
 
 
 @pytest.mark.parametrize("on_error", ["skip", "replace", lambda index, error: None])

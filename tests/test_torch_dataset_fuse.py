@@ -15,8 +15,8 @@ torch = pytest.importorskip("torch")
 
 from torchvision_doubles import TENSOR, center, compose, crop, flip, resize  # noqa: E402
 
+from fastdecode.torch._fuse import fuse  # noqa: E402
 from fastdecode.torch.dataset import DecodeDataset  # noqa: E402
-from fastdecode.torch.fusing import fuse  # noqa: E402
 from fastdecode.torch.transforms import (  # noqa: E402
     RandomResizedCrop,
     RandomResizedCropFlipNormalize,

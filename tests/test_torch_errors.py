@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 
 from damaged import CUT, GONE, PHOTO, SMALL, Listed  # noqa: E402
 
-from fastdecode.torch.failures import SKIPPED, others  # noqa: E402
+from fastdecode.torch._errors import SKIPPED, others  # noqa: E402
 from fastdecode.torch.transforms import RandomResizedCrop  # noqa: E402
 
 

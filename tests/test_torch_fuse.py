@@ -30,7 +30,7 @@ from torchvision_doubles import (  # noqa: E402
     v2,
 )
 
-from fastdecode.torch.fusing import Fused, fuse  # noqa: E402
+from fastdecode.torch._fuse import Fused, fuse  # noqa: E402
 from fastdecode.torch.transforms import (  # noqa: E402
     Normalize,
     RandomResizedCrop,

@@ -21,8 +21,8 @@ from torchvision.transforms import _presets, v2  # noqa: E402
 from torchvision.transforms import transforms as v1  # noqa: E402
 
 from fastdecode.torch import ImageList  # noqa: E402
-from fastdecode.torch.fusing import Fused, fuse  # noqa: E402
-from fastdecode.torch.recognise import flatten  # noqa: E402
+from fastdecode.torch._fuse import Fused, fuse  # noqa: E402
+from fastdecode.torch._recognise import flatten  # noqa: E402
 
 PHOTOS = sorted((Path(fastdecode.__file__).parent / "samples").glob("*.jpg"))
 PHOTO = PHOTOS[0].read_bytes()

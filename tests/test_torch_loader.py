@@ -12,8 +12,8 @@ torch = pytest.importorskip("torch")
 from loading import COUNT, Pictures, Plain, copies, epoch, generators, indices, same, targets  # noqa: E402
 from torch.utils.data import DataLoader, Subset, TensorDataset  # noqa: E402
 
+from fastdecode.torch._order import sample_seed  # noqa: E402
 from fastdecode.torch.loader import Loader  # noqa: E402
-from fastdecode.torch.order import sample_seed  # noqa: E402
 from fastdecode.torch.transforms import (  # noqa: E402
     RandomResizedCrop,
     Resize,
@@ -227,7 +227,7 @@ def test_so_many_batches_are_made_ahead(prefetch: int) -> None:
 
 def test_chooses_processes_where_threads_cannot_help(monkeypatch: pytest.MonkeyPatch) -> None:
     """By itself it takes threads, but processes for draws that it does not control, or the GIL."""
-    monkeypatch.setattr("fastdecode.torch.loader_arguments.usable_cores", lambda: 3)
+    monkeypatch.setattr("fastdecode.torch._loader_arguments.usable_cores", lambda: 3)
 
     def chosen(dataset: Any, **options: Any) -> tuple[int, int]:
         loader = Loader(dataset, **options)

@@ -12,8 +12,8 @@ from loading import PROCESSES, Pictures, Plain, copies, drawing, epoch, same, ta
 from torch.utils.data import Subset  # noqa: E402
 
 from fastdecode.torch import Fused  # noqa: E402
+from fastdecode.torch._delivery import Delivery  # noqa: E402
 from fastdecode.torch._transfer import Transfer  # noqa: E402
-from fastdecode.torch.delivery import Delivery  # noqa: E402
 from fastdecode.torch.loader import Loader  # noqa: E402
 from fastdecode.torch.transforms import (  # noqa: E402
     IMAGENET_MEAN,

@@ -12,8 +12,8 @@ torch = pytest.importorskip("torch")
 
 from loading import Pictures, copies, same  # noqa: E402
 
+from fastdecode.torch._memory import BatchMemory  # noqa: E402
 from fastdecode.torch.loader import Loader  # noqa: E402
-from fastdecode.torch.memory import BatchMemory  # noqa: E402
 from fastdecode.torch.transforms import RandomResizedCrop  # noqa: E402
 
 SHAPE = (4, 3, 5, 6)

@@ -27,8 +27,8 @@ from native_lane import (  # noqa: E402
 from torch.utils.data import Subset, default_collate  # noqa: E402
 
 from fastdecode import DecodeError, use  # noqa: E402
+from fastdecode.torch._order import sample_seed  # noqa: E402
 from fastdecode.torch.loader import Loader  # noqa: E402
-from fastdecode.torch.order import sample_seed  # noqa: E402
 from fastdecode.torch.transforms import (  # noqa: E402
     IMAGENET_MEAN,
     IMAGENET_STD,

@@ -28,7 +28,7 @@ from native_lane import (  # noqa: E402
 from torch.utils.data import DataLoader  # noqa: E402
 
 from fastdecode import DecodeError  # noqa: E402
-from fastdecode.torch.fusing import Fused  # noqa: E402
+from fastdecode.torch._fuse import Fused  # noqa: E402
 from fastdecode.torch.transforms import RandomResizedCropFlipNormalize  # noqa: E402
 
 pytestmark = [pytest.mark.filterwarnings(warning) for warning in PROCESSES]

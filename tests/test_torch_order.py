@@ -12,8 +12,8 @@ torch = pytest.importorskip("torch")
 
 from loading import Pictures, indices, script  # noqa: E402
 
+from fastdecode.torch._order import Sharding, sample_seed, world  # noqa: E402
 from fastdecode.torch.loader import Loader  # noqa: E402
-from fastdecode.torch.order import Sharding, sample_seed, world  # noqa: E402
 
 
 def shares(sharding: Sharding, ranks: int, epoch: int = 0) -> list[list[list[int]]]:

@@ -34,8 +34,8 @@ from torchvision_doubles import (  # noqa: E402
 )
 
 from fastdecode.torch import ImageList  # noqa: E402
-from fastdecode.torch.fusing import fuse  # noqa: E402
-from fastdecode.torch.recognise import flatten  # noqa: E402
+from fastdecode.torch._fuse import fuse  # noqa: E402
+from fastdecode.torch._recognise import flatten  # noqa: E402
 from fastdecode.torch.transforms import (  # noqa: E402
     IMAGENET_MEAN,
     IMAGENET_STD,

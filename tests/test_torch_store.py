@@ -20,7 +20,7 @@ from loading import COUNT, PROCESSES, copies, encoded, epoch, same  # noqa: E402
 from torch.utils.data import DataLoader  # noqa: E402
 
 from fastdecode.torch import ImageFolder, Loader, StoreDataset  # noqa: E402
-from fastdecode.torch.failures import Failure  # noqa: E402
+from fastdecode.torch._errors import Failure  # noqa: E402
 from fastdecode.torch.transforms import (  # noqa: E402
     RandomResizedCropFlipNormalize,
     ResizeCenterCropNormalize,

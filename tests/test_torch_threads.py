@@ -16,9 +16,8 @@ torch = pytest.importorskip("torch")
 
 from loading import PROCESSES, Pictures, Plain, copies, crew, eventually, same, script  # noqa: E402
 
-from fastdecode.torch.crew import Crew  # noqa: E402
+from fastdecode.torch._threads import ThreadPool, limit_threads, single_thread_here  # noqa: E402
 from fastdecode.torch.loader import Loader  # noqa: E402
-from fastdecode.torch.threads import limit_threads, single_thread_here  # noqa: E402
 
 
 def in_new_thread(function: Callable[[], Any]) -> Any:
@@ -82,7 +81,7 @@ def test_worker_process_is_limited_to_one_thread() -> None:
     finally:
         cv2.setNumThreads(usual)
     process = script("""
-from fastdecode.torch.threads import limit_threads
+from fastdecode.torch._threads import limit_threads
 limit_threads()
 print("cv2" in sys.modules)
 """)
@@ -92,7 +91,7 @@ print("cv2" in sys.modules)
 def test_crew_carries_out_tasks_and_drops_the_rest_at_its_end() -> None:
     """One thread works in order; after `close` nothing that waited is begun, and threads end."""
     begun, go, done = threading.Event(), threading.Event(), []
-    crew_of_one = Crew(1)
+    crew_of_one = ThreadPool(1)
     for number in range(3):
         crew_of_one.submit(lambda number=number: done.append(number))
     crew_of_one.submit(lambda: (begun.set(), go.wait(30)))
@@ -117,7 +116,7 @@ def test_crew_keeps_nothing_of_a_task_that_is_done() -> None:
         def __del__(self) -> None:
             released.set()
 
-    crew_of_one = Crew(1)
+    crew_of_one = ThreadPool(1)
     crew_of_one.submit(Task())
 
     assert released.wait(30)

@@ -12,9 +12,9 @@ from fastdecode.errors import BackendUnavailable, UnknownBackend
 from fastdecode.gpu import _backends
 from fastdecode.gpu._devices import device_of
 from fastdecode.gpu._policy import DeviceChoice, choose
-from fastdecode.torch.source import Source
+from fastdecode.torch._native_batches import EligibleCrop
+from fastdecode.torch._samples import Source
 from fastdecode.torch.transforms import Normalize
-from fastdecode.torch.way import Way
 
 __all__ = ["Decoding", "NormalizeOn", "Plan", "plan_of", "settle"]
 
@@ -52,14 +52,14 @@ class Plan(NamedTuple):
         By what they are made later, if they are.
     decoding : Decoding
         Who decodes this epoch: the CPU, too, if the dataset allows nothing else any more.
-    way : Way or None
+    way : EligibleCrop or None
         Batches are decoded at once, and this becomes of their pictures.
     """
 
     source: Source
     normalize: Normalize | None
     decoding: Decoding
-    way: Way | None = None
+    way: EligibleCrop | None = None
 
 
 class _Hindrance(NamedTuple):
@@ -162,7 +162,7 @@ def _hindrance(
     return way if isinstance(way, _Hindrance) else None
 
 
-def _at_once(source: Source) -> Way | _Hindrance:
+def _at_once(source: Source) -> EligibleCrop | _Hindrance:
     """Return how a dataset's batches are decoded at once, or why they are not."""
     crop = source.crop
     if isinstance(crop, str):
@@ -221,7 +221,7 @@ def plan_of(
     """
     if decoding.backend is not None:
         way = _hindrance(source, collate_fn, 0) or _at_once(source)
-        if isinstance(way, Way):
+        if isinstance(way, EligibleCrop):
             return Plan(source.of_bytes(), way.crop.normalize, decoding, way)
         if asked != "auto":
             raise ValueError(f"decode={asked!r} is not possible any more: {way.why}. {way.remedy}")

@@ -18,18 +18,19 @@ from fastdecode._buffers import as_buffer
 from fastdecode.gpu._batch import Request, decode_items, release, request_of
 from fastdecode.gpu._resize import resized
 from fastdecode.resizing import ResizePlan
+from fastdecode.torch._batch_builder import AtOnce, BatchBuilder, EpochConfig, stopped_early
+from fastdecode.torch._collate import Ready, collate, with_images
+from fastdecode.torch._errors import SKIPPED
+from fastdecode.torch._order import Item
+from fastdecode.torch._samples import SampleMaker
+from fastdecode.torch._threads import ThreadPool
 from fastdecode.torch._transfer import Transfer, recorded
-from fastdecode.torch.assembly import Assembly, AtOnce, Recipe, stopped_early
-from fastdecode.torch.collating import Ready, collate, with_pictures
-from fastdecode.torch.crew import Crew
-from fastdecode.torch.failures import SKIPPED
-from fastdecode.torch.found import Found, finished
-from fastdecode.torch.order import Item
+from fastdecode.torch.dataset import EncodedSample, finished
 from fastdecode.torch.transforms.base import geometry_of
 from fastdecode.types import Box, Buffer, Header
 
 if TYPE_CHECKING:
-    from fastdecode.torch.read_ahead import Read
+    from fastdecode.torch._read_ahead import Read
 
 __all__ = ["DecodingTransfer", "EncodedBatch"]
 
@@ -55,36 +56,37 @@ class _Asked(NamedTuple):
     flip: bool
 
 
-class EncodedBatch(Assembly):
+class EncodedBatch(BatchBuilder):
     """A batch of encoded pictures; `decoded` makes the batch proper of it.
 
     What the backend does not decode is made as without it: by the dataset, with the same seed.
 
     Parameters
     ----------
-    recipe : Recipe
+    config : EpochConfig
     how : AtOnce
-    items, position, part
-        As of `Assembly`.
-    crew : Crew or None
-        Threads for what the backend refuses.
+    maker, items, position, part
+        As of `BatchBuilder`.
+    threads : ThreadPool or None
+        For what the backend refuses.
     """
 
     def __init__(
         self,
-        recipe: Recipe,
+        config: EpochConfig,
         how: AtOnce,
+        maker: SampleMaker,
         items: list[Item],
         position: int,
         part: int,
-        crew: Crew | None,
+        threads: ThreadPool | None,
         reads: list[Read] | None = None,
     ) -> None:
-        super().__init__(recipe, items, position, part, reads=reads)
+        super().__init__(config, maker, items, position, part, reads=reads)
         self._how = how
-        self._crew = crew
+        self._threads = threads
         self._asked: dict[int, _Asked] = {}
-        self._found: dict[int, Found] = {}
+        self._found: dict[int, EncodedSample] = {}
         self._slots: dict[int, torch.Tensor] = {}
         self._timeout: float | None = None
         self._looked = False
@@ -103,12 +105,12 @@ class EncodedBatch(Assembly):
 
     def _look(self, at: int) -> _Asked | None:
         index, seed = self._items[at]
-        source = self._recipe.source
+        source = self._config.source
         dataset = source.ours
         try:
             before = None if self._reads is None else self._reads[at].result()
             place, target = dataset.read(source.place(index)) if before is None else before
-            found = self._found[at] = Found(place, dataset._encoded(place), target)
+            found = self._found[at] = EncodedSample(place, dataset._encoded(place), target)
             data = as_buffer(found.data)
             header = _headers.probe(data)
             plan = self._how.way.crop.seeded_plan(header.width, header.height, seed)
@@ -123,7 +125,7 @@ class EncodedBatch(Assembly):
 
     def _asked_for(self, data: Buffer, header: Header, plan: ResizePlan) -> _Asked | None:
         """Ask for what a plan shows of a picture, if the backend may be asked for that."""
-        loaded, orient = self._how.loaded, self._recipe.source.ours.orient
+        loaded, orient = self._how.loaded, self._config.source.ours.orient
         part = _part_of(plan)
         everything = part == (0, 0, header.width, header.height)
         options = {"orient": orient, "region": None if everything else part}
@@ -133,11 +135,8 @@ class EncodedBatch(Assembly):
         request = request_of(data, loaded.backend, options, windows=windows, header=header)
         return None if request is None else _Asked(request, _shown(plan, part), plan.flip)
 
-    def _fetched(
-        self, at: int, index: Any, generator: torch.Generator, slot: torch.Tensor | None
-    ) -> Any:
-        found = self._found.pop(at, None) or self._read_before(at)
-        return self._recipe.source.fetch(index, generator, slot, found)
+    def _read_before(self, at: int) -> EncodedSample | None:
+        return self._found.pop(at, None) or super()._read_before(at)
 
     def _slot(self, at: int) -> torch.Tensor:
         shape = self._how.way.crop.shape or ()
@@ -167,7 +166,7 @@ class EncodedBatch(Assembly):
         Raises
         ------
         Exception
-            As from `Assembly.result`.
+            As from `BatchBuilder.result`.
         """
         self._looked = True
         places = sorted(self._asked)
@@ -185,7 +184,7 @@ class EncodedBatch(Assembly):
             raise stopped_early(error) from error
         for at in made:
             sample = (_DECODED, self._found[at].target)
-            self._samples[at] = self._recipe.source.handed_out(sample)
+            self._samples[at] = self._config.source.handed_out(sample)
         return self._joined(list(made), pictures, device)
 
     def _resized(self, made: dict[int, torch.Tensor]) -> torch.Tensor:
@@ -200,7 +199,7 @@ class EncodedBatch(Assembly):
             self._size,
             boxes=[one.box for one in asked],
             flips=[one.flip for one in asked],
-            channels_last=self._recipe.channels_last,
+            channels_last=self._config.channels_last,
         )
 
     @property
@@ -217,10 +216,10 @@ class EncodedBatch(Assembly):
         for at in places:
             self._samples[at] = None
             one = partial(self.make, range(at, at + 1))
-            if self._crew is None:
+            if self._threads is None:
                 one()
             else:
-                self._crew.submit(one)
+                self._threads.submit(one)
         self._wait(self._timeout)
 
     def _joined(
@@ -232,7 +231,7 @@ class EncodedBatch(Assembly):
         if not kept:
             return Ready(None, self._position, skipped)
         if pictures is None or len(places) < len(kept):
-            layout = torch.channels_last if self._recipe.channels_last else torch.contiguous_format
+            layout = torch.channels_last if self._config.channels_last else torch.contiguous_format
             batch = torch.empty(
                 (len(kept), 3, *self._size),
                 dtype=torch.uint8,
@@ -246,10 +245,10 @@ class EncodedBatch(Assembly):
             host = torch.stack([self._slots[at] for at in others])
             _put(batch, [row_of[at] for at in others], _on_device(host, device))
             pictures = batch
-        last = self._recipe.channels_last
+        last = self._config.channels_last
         samples = [self._samples[at] for at in kept]
         ready = collate(samples, pictures, self._position, None, channels_last=last)
-        return ready._replace(skipped=skipped, normalize=self._recipe.normalize)
+        return ready._replace(skipped=skipped, normalize=self._config.normalize)
 
 
 def _part_of(plan: ResizePlan) -> Box:
@@ -336,7 +335,7 @@ class DecodingTransfer(Transfer):
             images.append(found)
             return _PLACEHOLDER
 
-        rest = ready.batch if ready.batch is None else with_pictures(ready.batch, taken_out)
+        rest = ready.batch if ready.batch is None else with_images(ready.batch, taken_out)
         staged = self._inner.stage(ready._replace(batch=rest))
         return _Decoded(staged, images[0] if images else None, event)
 
@@ -357,7 +356,7 @@ class DecodingTransfer(Transfer):
         if images is None:
             return ready
         own = images if moving.ready is None else self._copied(images, moving.ready)
-        return ready._replace(batch=with_pictures(ready.batch, lambda _: own))
+        return ready._replace(batch=with_images(ready.batch, lambda _: own))
 
     def _copied(self, images: torch.Tensor, ready: torch.cuda.Event) -> torch.Tensor:
         self._release_copied()

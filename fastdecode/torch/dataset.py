@@ -1,4 +1,4 @@
-"""`DecodeDataset`: a dataset that says where its pictures are, and is given all the rest."""
+"""`DecodeDataset`: a dataset that says where its images are, and is given all the rest."""
 
 from __future__ import annotations
 
@@ -6,35 +6,55 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+
+import torch
 
 from fastdecode import api
 from fastdecode.native import library
 from fastdecode.native.batch import Pool
 from fastdecode.outages import ITEM_ERRORS, is_the_items
-from fastdecode.torch.as_bytes import for_slot, put
-from fastdecode.torch.chosen import Chosen, Settings, choose
-from fastdecode.torch.dataset_options import DatasetOptions
-from fastdecode.torch.found import finished
-from fastdecode.torch.fusing import why_not
-from fastdecode.torch.in_order import fetch_in_order
-from fastdecode.torch.lane import Lane
-from fastdecode.torch.mixin import DecodeMixin
-from fastdecode.torch.standard import standard_transform
-from fastdecode.torch.tolerant import TolerantDataset
-from fastdecode.torch.transforms import EncodedTransform
+from fastdecode.torch._errors import TolerantDataset
+from fastdecode.torch._fuse import Fused, for_slot, put, why_not
+from fastdecode.torch._native_batches import EligibleCrop, NativeBatchMaker, fetch_in_order
+from fastdecode.torch.mixin import DecodeMixin, ResolvedTransform, resolve
+from fastdecode.torch.transforms import EncodedTransform, Normalize
+from fastdecode.torch.transforms.base import Crop
 
 if TYPE_CHECKING:
-    import torch
     from typing_extensions import Self, Unpack
 
     from fastdecode.geometry import Geometry
+    from fastdecode.torch._errors import OnError
     from fastdecode.torch.transforms.base import Quality
+    from fastdecode.types import Mode, Output, Reduce
 
-__all__ = ["DatasetOptions", "DecodeDataset"]
+__all__ = ["DecodeDataset"]
 
-_settings_of = attrgetter(*Settings._fields)
+_RESOLVED_FROM = (
+    *("transform", "fuse", "quality", "headroom"),
+    *("reduce", "min_size", "mode", "output"),
+)
+"""Attributes that the transform is resolved from."""
+
+# What a subclass may not have changed where others than the dataset make its samples.
+_OF_DATASET = ("__getitem__", "fetch", "load", "_encoded", "_image", "_made")
+_OF_CROP = ("__call__", "with_geometry", "reduce_for", "_checked", "_pixels", "core_resize")
+
+
+class DatasetOptions(TypedDict, total=False):
+    """What every dataset of the package takes by name; `DecodeDataset` says what each is."""
+
+    reduce: Reduce
+    min_size: int | tuple[int, int] | None
+    mode: Mode
+    orient: bool
+    backend: str | None
+    output: Output | None
+    on_error: OnError
+    fuse: bool
+    quality: Quality
+    headroom: float
 
 
 class DecodeDataset(DecodeMixin, TolerantDataset):
@@ -46,7 +66,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
     Parameters
     ----------
     transform : callable, optional
-        An `EncodedTransform` is given the file's bytes. Any other is given the decoded picture, in
+        An `EncodedTransform` is given the file's bytes. Any other is given the decoded image, in
         the form of `output`; the parts of a torchvision pipeline that are known for certain are
         done while decoding (see `fuse`).
     target_transform : callable, optional
@@ -71,7 +91,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
     quality, headroom
         For `fuse`.
     has_targets : bool
-        Without, ``dataset[index]`` is the picture alone, and the target `load` returns is None.
+        Without, ``dataset[index]`` is the image alone, and the target `load` returns is None.
 
     Raises
     ------
@@ -129,21 +149,21 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
             if name not in DatasetOptions.__annotations__:
                 raise TypeError(f"{type(self).__name__}() has no option {name!r}")
             setattr(self, name, value)
-        self._chosen()  # which says at once what does not go together
+        self._resolved_transform()  # which says at once what does not go together
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
-        if name in Settings._fields:
-            self.__dict__.pop("_choice", None)
+        if name in _RESOLVED_FROM:
+            self.__dict__.pop("_resolved", None)
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
-        for made_when_needed in ("_choice", "_lane"):
+        for made_when_needed in ("_resolved", "_native_batches"):
             state.pop(made_when_needed, None)
         return state
 
     def read(self, index: int) -> tuple[Any, Any]:
-        """Return the encoded picture of a sample and its target: for a subclass to write.
+        """Return the encoded image of a sample and its target: for a subclass to write.
 
         Parameters
         ----------
@@ -175,7 +195,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
         return found
 
     def map_target(self, target: Any, geometry: Geometry) -> Any:  # noqa: ARG002 - for subclasses
-        """Adapt a target to what became of its picture: for a subclass that has boxes or masks.
+        """Adapt a target to what became of its image: for a subclass that has boxes or masks.
 
         Parameters
         ----------
@@ -183,7 +203,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
             From `read`.
         geometry : Geometry
             Of the transform, if it is an `EncodedTransform` or was fused; otherwise of the decoded
-            picture, before any transform.
+            image, before any transform.
 
         Returns
         -------
@@ -236,14 +256,14 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
 
     @property
     def sample_shape(self) -> tuple[int, int, int] | None:
-        """(3, H, W) of every picture, or None where they may differ."""
-        transform = None if self._is_overridden() else self._chosen().transform
+        """(3, H, W) of every image, or None where they may differ."""
+        transform = None if self._is_overridden() else self._resolved_transform().transform
         return transform.shape if isinstance(transform, EncodedTransform) else None
 
     @property
     def sample_dtype(self) -> torch.dtype | None:
-        """Type of every picture where there is a `sample_shape`, else None."""
-        return None if self.sample_shape is None else self._chosen().transform.dtype
+        """Type of every image where there is a `sample_shape`, else None."""
+        return None if self.sample_shape is None else self._resolved_transform().transform.dtype
 
     @property
     def isolated(self) -> bool:
@@ -254,7 +274,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
         """
         if self._is_overridden() or type(self).load is not DecodeDataset.load:
             return False
-        transform = self._chosen().transform
+        transform = self._resolved_transform().transform
         return transform is None or getattr(transform, "isolated", False) is True
 
     def extra_repr(self) -> str:
@@ -273,10 +293,10 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
         return "\n".join([f"Dataset {type(self).__name__}", *(f"    {line}" for line in lines)])
 
     def _decoding(self) -> str:
-        """Say in words how pictures are decoded."""
-        chosen = self._chosen()
-        if isinstance(chosen.transform, EncodedTransform):
-            return repr(chosen.transform) if chosen.fused else "by the transform"
+        """Say in words how images are decoded."""
+        resolved = self._resolved_transform()
+        if isinstance(resolved.transform, EncodedTransform):
+            return repr(resolved.transform) if resolved.fused else "by the transform"
         options = [
             f"{name}={getattr(self, name)!r}"
             for name in ("reduce", "min_size", "mode", "orient", "backend")
@@ -286,26 +306,53 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
 
     def _why_not(self) -> str:
         """Say in words why the transform is called with decoded images."""
-        settings = self._settings()
-        if settings.transform is None or not settings.fuse:
+        if self.transform is None or not self.fuse:
             return ""
-        if settings.output == "array":
+        if self.output == "array":
             return " (output='array' is for transforms of arrays)"
-        asked = settings.reduces()
-        return f" ({asked} was asked for)" if asked else f" ({why_not(settings.transform)})"
+        asked = self._reduction_asked()
+        return f" ({asked} was asked for)" if asked else f" ({why_not(self.transform)})"
 
-    def _settings(self) -> Settings:
-        return Settings(*_settings_of(self))
-
-    def _chosen(self) -> Chosen:
+    def _resolved_transform(self) -> ResolvedTransform:
         """Return the transform that is called; fuse again if anything it depends on has changed."""
-        known: Chosen | None = self.__dict__.get("_choice")
+        known: ResolvedTransform | None = self.__dict__.get("_resolved")
         # The commonest case, a transform of our own, has no parts that might have changed.
         if known is not None and known.plain and known.transform is self.transform:
             return known
-        chosen = choose(self._settings(), known)
-        self.__dict__["_choice"] = chosen
-        return chosen
+        resolved = self.__dict__["_resolved"] = resolve(
+            self,
+            self.transform,
+            may_fuse=self.fuse and self._loader is None,
+            quality=self.quality,
+            headroom=self.headroom,
+            known=known,
+        )
+        return resolved
+
+    def _eligible_crop(self) -> EligibleCrop | str:
+        """Return the crop by which the core or a device may make samples, or why not, in words."""
+        if self._loader is not None:
+            return "the dataset has a loader of its own"
+        if changed := overridden(type(self), DecodeDataset, _OF_DATASET):
+            return f"{type(self).__name__} has its own {changed}"
+        transform, draws, image = self._resolved_transform().transform, 0, None
+        if type(transform) is Fused:
+            if transform.rest:
+                return f"{type(transform.rest[0]).__name__} comes after what is done while decoding"
+            if transform.form != "tensor":
+                return "its transform makes Pillow images"
+            draws, image, transform = transform.draws, transform.image, transform.head
+        if not isinstance(transform, Crop):
+            kind = type(transform).__name__
+            return f"its transform ({kind}) is not one that is done while decoding"
+        if changed := overridden(type(transform), Crop, _OF_CROP):
+            return f"{type(transform).__name__} has its own {changed}"
+        floats = transform.dtype == torch.float32
+        if type(transform.normalize) is not (Normalize if floats else type(None)):
+            return f"{type(transform.normalize).__name__} is not the package's Normalize"
+        if transform.shape is None:
+            return "its pictures differ in size"
+        return EligibleCrop(transform, draws, image, self._maps_targets())
 
     def _maps_targets(self) -> bool:
         return type(self).map_target is not DecodeDataset.map_target
@@ -315,7 +362,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
     ) -> tuple[Any, Geometry | None]:
         """Decode and transform; the geometry may be missing where nobody asks for it."""
         self._settle()
-        transform = self._chosen().transform
+        transform = self._resolved_transform().transform
         if isinstance(transform, EncodedTransform):
             data, transform = self._encoded(source), for_slot(transform, out)
             make = transform.with_geometry if self._maps_targets() else transform
@@ -325,19 +372,19 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
             return made if self._maps_targets() else (made, None)
         if out is not None:
             raise ValueError("out needs an EncodedTransform: only that tells a sample's shape")
-        image, geometry = self._picture(source)
+        image, geometry = self._decoded_image(source)
         return (image if transform is None else transform(image)), geometry
 
     def _put(self, image: Any, out: torch.Tensor) -> torch.Tensor:
-        return put(image, out, self._chosen().transform)
+        return put(image, out, self._resolved_transform().transform)
 
     def _fetch_all(self, indices: Sequence[int]) -> list[Any]:
-        lane: Lane | None = self.__dict__.get("_lane")
-        if lane is None and library.lib is not None:
+        native: NativeBatchMaker | None = self.__dict__.get("_native_batches")
+        if native is None and library.lib is not None:
             # One thread: a worker process has one core for itself.
-            lane = self.__dict__["_lane"] = Lane(self, DecodeDataset, Pool(1))
+            native = self.__dict__["_native_batches"] = NativeBatchMaker(self, Pool(1))
         with self._together(indices):
-            return fetch_in_order(self, indices, lane)
+            return fetch_in_order(self, indices, native)
 
     def _encoded(self, source: Any) -> Any:
         """Return a file's bytes, or what the loader makes of it."""
@@ -346,8 +393,8 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
         named = isinstance(source, (str, os.PathLike))
         return api.read_file(os.fspath(source)) if named else source
 
-    def _picture(self, source: Any) -> tuple[Any, Geometry | None]:
-        """Return the decoded picture, and its geometry where it is known."""
+    def _decoded_image(self, source: Any) -> tuple[Any, Geometry | None]:
+        """Return the decoded image, and its geometry where it is known."""
         return self._decoded(self._encoded(source), self.output or "pil")
 
 
@@ -361,3 +408,95 @@ def _join_torchvision(kind: type[DecodeDataset]) -> None:
     if isinstance(theirs, type) and not issubclass(kind, theirs):
         with suppress(TypeError):
             kind.__bases__ = (*kind.__bases__, theirs)
+
+
+def overridden(kind: type, base: type, names: Sequence[str]) -> str:
+    """Name the first of these methods that a class has made its own."""
+    return next((name for name in names if getattr(kind, name) is not getattr(base, name)), "")
+
+
+class EncodedSample(NamedTuple):
+    """A sample that was read already, so that whoever makes it next need not read it again.
+
+    Attributes
+    ----------
+    source : bytes-like or path
+        From the dataset's ``read``: errors name it.
+    data : bytes-like
+        The encoded image.
+    target : object
+    finished : bool
+        Whether the target is as the dataset hands it out, and not as ``read`` gave it.
+    error : Exception or None
+        What ``read`` raised instead.
+    """
+
+    source: Any
+    data: Any
+    target: Any
+    finished: bool = False
+    error: Exception | None = None
+
+    def made(
+        self, dataset: Any, index: int, generator: torch.Generator | None, out: torch.Tensor | None
+    ) -> tuple[Any, Any]:
+        """Make the sample as the dataset's ``load`` does; the arguments are the same."""
+        try:
+            if self.error is not None:
+                raise self.error
+            image, geometry = dataset._image(self.data, generator, out)
+            target = self.target
+            return image, target if self.finished else finished(dataset, target, geometry)
+        except ITEM_ERRORS as error:
+            if is_the_items(error):
+                dataset._naming(error, index, self.source)
+            raise
+
+
+def finished(dataset: Any, target: Any, geometry: Geometry | None) -> Any:
+    """Adapt a target to what became of its image, if it depends on that, and transform it."""
+    if geometry is not None and dataset._maps_targets():
+        target = dataset.map_target(target, geometry)
+    transform = dataset.target_transform
+    return target if transform is None else transform(target)
+
+
+class StandardTransform:
+    """A transform of images and one of targets, called with both: as torchvision's of that name."""
+
+    def __init__(
+        self,
+        transform: Callable[..., Any] | None = None,
+        target_transform: Callable[..., Any] | None = None,
+    ) -> None:
+        self.transform = transform
+        self.target_transform = target_transform
+
+    def __call__(self, image: Any, target: Any) -> tuple[Any, Any]:
+        """Apply each to its own."""
+        if self.transform is not None:
+            image = self.transform(image)
+        if self.target_transform is not None:
+            target = self.target_transform(target)
+        return image, target
+
+    def __repr__(self) -> str:
+        lines = [type(self).__name__]
+        if self.transform is not None:
+            lines.append(_indented("Transform: ", self.transform))
+        if self.target_transform is not None:
+            lines.append(_indented("Target transform: ", self.target_transform))
+        return "\n".join(lines)
+
+
+def standard_transform(
+    transform: Callable[..., Any] | None, target_transform: Callable[..., Any] | None
+) -> StandardTransform | None:
+    """Pair them, as torchvision does, or return None where there is neither."""
+    if transform is None and target_transform is None:
+        return None
+    return StandardTransform(transform, target_transform)
+
+
+def _indented(head: str, thing: object) -> str:
+    return head + repr(thing).replace("\n", "\n" + " " * len(head))

@@ -9,21 +9,18 @@ from typing import TYPE_CHECKING, Any
 from fastdecode.outages import told_if_vanished
 from fastdecode.stores import _scan
 from fastdecode.stores._scan import IMG_EXTENSIONS
-from fastdecode.torch.dataset import DecodeDataset
-from fastdecode.torch.dataset_options import DatasetOptions
-from fastdecode.torch.standard import standard_transform
+from fastdecode.torch.dataset import DatasetOptions, DecodeDataset, standard_transform
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from fastdecode.geometry import Geometry
-    from fastdecode.torch.chosen import Settings
 
 __all__ = ["ImageFolder"]
 
 
 class ImageFolder(DecodeDataset):
-    """Pictures in one folder a class, as torchvision's class of that name.
+    """Images in one folder a class, as torchvision's class of that name.
 
     Parameters
     ----------
@@ -34,7 +31,7 @@ class ImageFolder(DecodeDataset):
     target_transform : callable, optional
         Called with the class index.
     loader : callable, optional
-        Called with the path, it makes the picture; fastdecode then neither decodes nor fuses.
+        Called with the path, it makes the image; fastdecode then neither decodes nor fuses.
     is_valid_file : callable, optional
         Called with a path, it says whether to take the file; instead of `extensions`.
     allow_empty : bool
@@ -182,7 +179,7 @@ class ImageFolder(DecodeDataset):
 
     @property
     def transforms(self) -> Any:
-        """Both transforms as one, called with a picture and a target; None if there is neither.
+        """Both transforms as one, called with an image and a target; None if there is neither.
 
         As in torchvision, whose wrapper for v2 relies on it, it stays when those are set to None.
         """
@@ -197,15 +194,11 @@ class ImageFolder(DecodeDataset):
         told_if_vanished(error, os.fspath(self.root), listed=True)
 
     def _load_file(self, path: str) -> Any:
-        return DecodeDataset._picture(self, path)[0]
+        return DecodeDataset._decoded_image(self, path)[0]
 
-    def _settings(self) -> Settings:
-        settings = super()._settings()
-        return settings if self._loader is None else settings._replace(fuse=False)
-
-    def _picture(self, source: Any) -> tuple[Any, Geometry | None]:
+    def _decoded_image(self, source: Any) -> tuple[Any, Geometry | None]:
         if self._loader is None:
-            return super()._picture(source)
+            return super()._decoded_image(source)
         if self._maps_targets():
             raise ValueError("map_target needs fastdecode's own decoding: leave out loader")
         return self._loader(source), None

@@ -1,4 +1,4 @@
-"""`ImageList`: pictures by their paths, from a list or a CSV file."""
+"""`ImageList`: images by their paths, from a list or a CSV file."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fastdecode.stores.file_list import Table, as_targets, read_table
-from fastdecode.torch.dataset import DecodeDataset
-from fastdecode.torch.dataset_options import DatasetOptions
+from fastdecode.torch.dataset import DatasetOptions, DecodeDataset
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -17,13 +16,13 @@ __all__ = ["ImageList"]
 
 
 class ImageList(DecodeDataset):
-    """Pictures by their paths, with a target each or without.
+    """Images by their paths, with a target each or without.
 
     Parameters
     ----------
     paths : sequence of paths
     targets : sequence, optional
-        One for each path, of any kind. Without, ``dataset[index]`` is the picture alone.
+        One for each path, of any kind. Without, ``dataset[index]`` is the image alone.
     transform, target_transform : callable, optional
         As for `DecodeDataset`.
     root : path, optional

@@ -16,14 +16,12 @@ from torch.utils.data import (
 
 from fastdecode._arguments import is_int
 from fastdecode.gpu._devices import parse_device
+from fastdecode.torch._batch_builder import EpochConfig
+from fastdecode.torch._collate import Ready
 from fastdecode.torch._decoding import NormalizeOn, Plan, plan_of, settle
-from fastdecode.torch.assembly import Recipe
-from fastdecode.torch.collating import Ready
-from fastdecode.torch.delivery import Delivery
-from fastdecode.torch.epochs import Epoch
-from fastdecode.torch.loader_arguments import (
+from fastdecode.torch._delivery import Delivery, Epoch, Shown
+from fastdecode.torch._loader_arguments import (
     DataLoaderOptions,
-    Own,
     Threads,
     check_delivery,
     check_numbers,
@@ -33,12 +31,11 @@ from fastdecode.torch.loader_arguments import (
     how_many_read,
     seed_of,
 )
-from fastdecode.torch.makers import Makers
-from fastdecode.torch.memory import BatchMemory
-from fastdecode.torch.order import Order, Sharding, world
-from fastdecode.torch.position import CallersSampler, Position
-from fastdecode.torch.progress import Shown
-from fastdecode.torch.source import Source
+from fastdecode.torch._memory import BatchMemory
+from fastdecode.torch._order import Order, Sharding, world
+from fastdecode.torch._samples import Source
+from fastdecode.torch._state import CallersSampler, Position
+from fastdecode.torch._workers import Workers
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -182,8 +179,8 @@ class Loader:
         **dataloader: Unpack[DataLoaderOptions],
     ) -> None:
         ordered = bool(sampler is not None or shuffle or drop_last)
-        own = Own(threads, workers, prefetch, seed)
-        options = from_dataloader(dataloader, own, batch_size=batch_size, ordered=ordered)
+        own = threads, workers, prefetch, seed
+        options = from_dataloader(dataloader, *own, batch_size=batch_size, ordered=ordered)
         ahead = options["prefetch_factor"] or prefetch
         check_numbers(batch_size, threads, workers, ahead, seed, timeout)
         check_together(sampler, collate_fn, shuffle=shuffle, threads=threads, workers=workers)
@@ -228,7 +225,7 @@ class Loader:
 
     def _set_up(self) -> None:
         """Make what belongs to this process, and cannot be copied or pickled."""
-        self._makers = Makers(
+        self._workers = Workers(
             self.threads, self.workers, self.prefetch, self.timeout or None, self.read_threads
         )
         pinned = self.pin_memory and torch.cuda.is_available()
@@ -240,7 +237,7 @@ class Loader:
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what `_set_up` makes: threads, processes, memory, streams."""
         state = self.__dict__.copy()
-        for name in ("_makers", "_delivery", "_memory"):
+        for name in ("_workers", "_delivery", "_memory"):
             del state[name]
         state["generator"] = None  # not every PyTorch can pickle one, and the seed is drawn
         return state
@@ -348,17 +345,18 @@ class Loader:
             self._given.begin()
         self.skipped = 0
         order = position.order(self._sharding, self._given, *self._world())
-        shared = self._collate_fn, self._memory, self.channels_last
-        recipe = Recipe(
-            plan.source,
-            *shared,
-            plan.normalize,
-            self._delivery.at_once(plan.way),
-            self.worker_init_fn,
-            self.multiprocessing_context,
+        config = EpochConfig(
+            source=plan.source,
+            collate_fn=self._collate_fn,
+            memory=self._memory,
+            channels_last=self.channels_last,
+            normalize=plan.normalize,
+            at_once=self._delivery.at_once(plan.way),
+            worker_init_fn=self.worker_init_fn,
+            multiprocessing_context=self.multiprocessing_context,
         )
         self._count = order.count
-        made = self._makers.epoch(recipe, order, position.batch)
+        made = self._workers.epoch(config, order, position.batch)
         return self._delivery.begin(made), position
 
     def _plan(self) -> Plan:
@@ -421,9 +419,9 @@ class Loader:
 
     def close(self) -> None:
         """End the threads, the processes, the copying, and the epoch. A later one starts anew."""
-        self._makers.end()
+        self._workers.end()
         self._delivery.close()
-        self._makers.close()
+        self._workers.close()
 
     def __enter__(self) -> Loader:  # noqa: PYI034 - Self needs Python 3.11
         return self

@@ -1,11 +1,13 @@
-"""`DecodeMixin`: decoding as part of a dataset, with the options as its attributes."""
+"""`DecodeMixin`: decoding as part of a dataset, and the transform that its options resolve to."""
 
 from __future__ import annotations
 
 import os
 import sys
 import threading
+from collections.abc import Callable
 from functools import cache
+from operator import is_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch.utils.data import get_worker_info
@@ -18,12 +20,14 @@ from fastdecode._system import context
 from fastdecode.errors import BackendUnavailable, UnknownBackend
 from fastdecode.geometry import Geometry
 from fastdecode.plan import reduce_for
-from fastdecode.torch.chosen import Settings, choose
-from fastdecode.torch.threads import limit_threads
+from fastdecode.torch._fuse import fuse
+from fastdecode.torch._recognise import flatten, is_albumentations
+from fastdecode.torch._threads import limit_threads
 from fastdecode.torch.transforms import EncodedTransform
 from fastdecode.types import OUTPUTS
 
 if TYPE_CHECKING:
+    from fastdecode.torch.transforms.base import Quality
     from fastdecode.types import Mode, Output, Reduce
 
 __all__ = ["DecodeMixin"]
@@ -120,7 +124,7 @@ class DecodeMixin:
         self.__dict__.update(state)
 
     def decode(self, source: Any) -> Any:
-        """Decode one picture with these options; a `transform` is left to `transformed`.
+        """Decode one image with these options; a `transform` is left to `transformed`.
 
         Parameters
         ----------
@@ -150,7 +154,7 @@ class DecodeMixin:
         return _converter(self.output or "array")(image)
 
     def transformed(self, source: Any) -> Any:
-        """Decode one picture, and put it through the dataset's own `transform`, if it has one.
+        """Decode one image, and put it through the dataset's own `transform`, if it has one.
 
         Parameters
         ----------
@@ -161,7 +165,7 @@ class DecodeMixin:
         object
             What `transform` makes of it: of the file's bytes if that is an `EncodedTransform`, else
             of a Pillow image, as torchvision's datasets give it, or what `output` says. Without a
-            transform, that picture.
+            transform, that image.
 
         Raises
         ------
@@ -170,9 +174,7 @@ class DecodeMixin:
         ValueError
             If `reduce`, `min_size` or `mode` is set beside an `EncodedTransform`.
         """
-        asked = self.reduce, self.min_size, self.mode, self.output
-        own = getattr(self, "transform", None)
-        transform = choose(Settings(own, False, "default", 1.0, *asked), None).transform
+        transform = resolve(self, getattr(self, "transform", None)).transform
         if isinstance(transform, EncodedTransform):
             self._settle()
             named = isinstance(source, (str, os.PathLike))
@@ -182,12 +184,12 @@ class DecodeMixin:
         return image if transform is None else transform(image)
 
     def _load_image(self, source: Any) -> Any:
-        """Decode a picture in the form in which torchvision's datasets have it."""
+        """Decode an image in the form in which torchvision's datasets have it."""
         image = self.decode(source)
         return image if self.output is not None else _converter("pil")(image)
 
     def decode_with_geometry(self, source: Any) -> tuple[Any, Geometry]:
-        """Decode one picture, and tell how its pixels lie in the full-size one.
+        """Decode one image, and tell how its pixels lie in the full-size one.
 
         Parameters
         ----------
@@ -198,7 +200,7 @@ class DecodeMixin:
         image : ndarray, tensor or PIL.Image.Image
             As from `decode`.
         geometry : Geometry
-            It maps boxes, points and masks of the full-size picture (as seen, if `orient`).
+            It maps boxes, points and masks of the full-size image (as seen, if `orient`).
 
         Raises
         ------
@@ -222,6 +224,12 @@ class DecodeMixin:
         image = api.decode(data, reduce, mode=self.mode, orient=orient, backend=self.backend)
         return _converter(output)(image), Geometry.of_decode(header, reduce, orient=orient)
 
+    def _reduction_asked(self) -> str:
+        """Name the options by which the caller says how the image is to be decoded."""
+        asked = {"reduce": self.reduce, "min_size": self.min_size, "mode": self.mode}
+        usual = {"reduce": 1, "min_size": None, "mode": "RGB"}
+        return ", ".join(f"{name}={asked[name]!r}" for name in usual if asked[name] != usual[name])
+
     def _settle(self) -> None:
         """Do what a process must do once, before it decodes for the first time."""
         global _settled
@@ -235,6 +243,84 @@ class DecodeMixin:
             if get_worker_info() is not None:
                 limit_threads()
             _settled = now
+
+
+class ResolvedTransform(NamedTuple):
+    """The transform that a dataset really calls: its own, or what could be fused of it.
+
+    Attributes
+    ----------
+    transform : callable or None
+        An `EncodedTransform` takes the file's bytes, any other the decoded image.
+    fused : bool
+        It is not the dataset's own.
+    plain : bool
+        It is an `EncodedTransform` as it was given.
+    made_of : tuple
+        Everything that it depends on; when one of these is another object, it is out of date.
+    """
+
+    transform: Any
+    fused: bool
+    plain: bool
+    made_of: tuple[Any, ...]
+
+
+def resolve(
+    options: DecodeMixin,
+    transform: Callable[..., Any] | None,
+    *,
+    may_fuse: bool = False,
+    quality: Quality = "default",
+    headroom: float = 1.0,
+    known: ResolvedTransform | None = None,
+) -> ResolvedTransform:
+    """Resolve a transform, or find that what is known of it still holds.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it cannot be called with an image, or the options contradict it.
+    """
+    parts = [] if isinstance(transform, EncodedTransform) else list(flatten(transform))
+    how = (options.reduce, options.min_size, options.mode, options.output)
+    # With their attributes: somebody may set another size of a part while training.
+    states = (value for part in parts for value in getattr(part, "__dict__", {}).values())
+    made_of = (transform, may_fuse, quality, headroom, *how, *parts, *states)
+    if known and len(known.made_of) == len(made_of) and all(map(is_, known.made_of, made_of)):
+        return known
+    first = parts[0] if parts else transform
+    asked = options._reduction_asked()
+    _check_transform(transform, first, asked)
+    resolved = transform
+    # A Compose that begins with one of ours can only be called with bytes.
+    if isinstance(first, EncodedTransform) or (
+        may_fuse and not asked and options.output != "array"
+    ):
+        resolved = fuse(transform, quality=quality, headroom=headroom)
+    fused = resolved is not transform
+    plain = isinstance(resolved, EncodedTransform) and not fused and not asked
+    return ResolvedTransform(resolved, fused, plain, made_of)
+
+
+def _check_transform(transform: Any, first: Any, asked: str) -> None:
+    """Refuse what is no transform, and options that contradict it."""
+    if transform is not None and not callable(transform):
+        raise TypeError(f"transform must be something to call with an image, not {transform!r}")
+    if isinstance(transform, type) and issubclass(transform, EncodedTransform):
+        raise TypeError(f"transform is the class {transform.__name__}: make one of it, with a size")
+    if is_albumentations(transform):
+        raise TypeError(
+            f"albumentations' {type(transform).__name__} is called with image=, and gives a dict: "
+            "give transform a function that returns compose(image=image)['image'], and the dataset "
+            "output='array'"
+        )
+    if isinstance(first, EncodedTransform) and asked:
+        raise ValueError(
+            f"{type(first).__name__} is given the file's bytes and decides by itself how far to "
+            f"reduce them, so {asked} can have no effect: leave it out, or use transforms of "
+            "decoded images"
+        )
 
 
 def _adopt(carried: _Carried | None) -> None:

@@ -1,4 +1,4 @@
-"""`StoreDataset`: the pictures of any store as a dataset."""
+"""`StoreDataset`: the images of any store as a dataset."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from fastdecode.outages import ITEM_ERRORS, is_the_items, told_if_vanished
 from fastdecode.stores import Store, open_store
-from fastdecode.torch.crew import Crew
-from fastdecode.torch.dataset import DecodeDataset
-from fastdecode.torch.dataset_options import DatasetOptions
-from fastdecode.torch.failures import naming
-from fastdecode.torch.read_ahead import READ_THREADS, Read, begin_reads
+from fastdecode.torch._errors import naming
+from fastdecode.torch._read_ahead import READ_THREADS, Read, begin_reads
+from fastdecode.torch._threads import ThreadPool
+from fastdecode.torch.dataset import DatasetOptions, DecodeDataset
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -26,7 +25,7 @@ _LOOKED_AT = 64
 
 
 class StoreDataset(DecodeDataset):
-    """Pictures of a store: a folder, tar shards, LMDB, HDF5 or RecordIO, with a target each or not.
+    """Images of a store: a folder, tar shards, LMDB, HDF5 or RecordIO, with a target each or not.
 
     Parameters
     ----------
@@ -39,7 +38,7 @@ class StoreDataset(DecodeDataset):
     store_options : mapping, optional
         Of the kind of store, as `open_store` takes them by name: ``{"image": "png"}``.
     has_targets : bool, optional
-        Without targets ``dataset[index]`` is the picture alone. By default the store has some if it
+        Without targets ``dataset[index]`` is the image alone. By default the store has some if it
         has classes, or if one of 64 items, spread evenly, has one.
     **options
         By name, the attributes of `DecodeDataset` and `DecodeMixin`: reduce, min_size, mode,
@@ -63,7 +62,7 @@ class StoreDataset(DecodeDataset):
 
     Notes
     -----
-    It pickles as the store does: a worker process opens what it needs by itself. Pictures go from
+    It pickles as the store does: a worker process opens what it needs by itself. Images go from
     the store's memory to the decoder without a copy, where the medium allows.
 
     Examples
@@ -72,7 +71,7 @@ class StoreDataset(DecodeDataset):
     >>> image, target = dataset[0]  # doctest: +SKIP
     """
 
-    _readers: Crew | None = None
+    _readers: ThreadPool | None = None
     _begun: dict[int, Read] | None = None
     """What `_together` reads, by its place in the store."""
 
@@ -109,7 +108,7 @@ class StoreDataset(DecodeDataset):
         return len(self.store)
 
     def read(self, index: int) -> tuple[Any, Any]:
-        """Return the path or the bytes of a picture, and its target."""
+        """Return the path or the bytes of an image, and its target."""
         place = self._place(index)
         begun = self._begun.pop(place, None) if self._begun else None
         if begun is not None:
@@ -123,7 +122,7 @@ class StoreDataset(DecodeDataset):
             yield
             return
         if self._readers is None:
-            self._readers = Crew(READ_THREADS)
+            self._readers = ThreadPool(READ_THREADS)
         places = list(dict.fromkeys(map(self._place, indices)))
         self._begun = dict(zip(places, begin_reads(self, places, self._readers), strict=True))
         try:
@@ -133,7 +132,7 @@ class StoreDataset(DecodeDataset):
 
     @property
     def remote(self) -> bool:
-        """Whether a server is asked for each picture."""
+        """Whether a server is asked for each image."""
         return self.store.remote
 
     def _groups(self, indices: Sequence[int]) -> list[list[int]]:
@@ -162,7 +161,7 @@ class StoreDataset(DecodeDataset):
         return found
 
     def key(self, index: int) -> str:
-        """Return the name that the store has for a picture.
+        """Return the name that the store has for an image.
 
         Raises
         ------

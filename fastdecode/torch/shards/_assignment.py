@@ -29,7 +29,7 @@ from fastdecode.stores.concat import agreed
 from fastdecode.stores.locations import manifest_of, shard_locations
 from fastdecode.stores.tar import Sample, stream_tar
 from fastdecode.stores.tar.store import SUFFIX, summary
-from fastdecode.torch.order import sample_seed
+from fastdecode.torch._order import sample_seed
 
 __all__ = [
     "Assignment",

@@ -15,21 +15,11 @@ from fastdecode.errors import DecodeError, FastDecodeError
 from fastdecode.native import library
 from fastdecode.native.batch import Pool
 from fastdecode.outages import ITEM_ERRORS, is_the_items
-from fastdecode.torch.dataset import DecodeDataset
-from fastdecode.torch.dataset_options import DatasetOptions
-from fastdecode.torch.draws import Draws
-from fastdecode.torch.failures import (
-    SKIPPED,
-    Failure,
-    failure_of,
-    naming,
-    others,
-    record,
-    several,
-)
-from fastdecode.torch.lane import LEFT, Lane
-from fastdecode.torch.loader_arguments import Threads
-from fastdecode.torch.order import world
+from fastdecode.torch._errors import SKIPPED, Failure, failure_of, naming, others, record, several
+from fastdecode.torch._loader_arguments import Threads
+from fastdecode.torch._native_batches import FALLBACK, Draws, NativeBatchMaker
+from fastdecode.torch._order import world
+from fastdecode.torch.dataset import DatasetOptions, DecodeDataset
 from fastdecode.torch.shards._assignment import (
     Consumer,
     Even,
@@ -394,17 +384,17 @@ def _decoded(
     The first `skip` of them are only at hand, for others to be replaced by. `images` is for nobody
     else meanwhile.
     """
-    lane = Lane(images, DecodeDataset, pool) if library.lib is not None else None
+    native = NativeBatchMaker(images, pool) if library.lib is not None else None
     for chunk in _chunks(samples):
         images.samples = chunk
         wanted = range(skip, len(chunk))
         skip = 0
         seeds = [seed_of(chunk[at]) for at in wanted]
-        made = [LEFT] * len(wanted)
-        if lane is not None and lane.fits:
-            made = lane.make(wanted, Draws(seeds))
+        made = [FALLBACK] * len(wanted)
+        if native is not None and native.eligible:
+            made = native.make(wanted, Draws(seeds))
         for at, seed, sample in zip(wanted, seeds, made, strict=True):
-            yield images.make(at, seed) if sample is LEFT else sample
+            yield images.make(at, seed) if sample is FALLBACK else sample
 
 
 def _chunks(samples: Iterator[ShardSample]) -> Iterator[list[ShardSample]]:

@@ -1,12 +1,15 @@
-"""One way to ask any map-style dataset for a sample."""
+"""The samples of any map-style dataset: one by one, or a batch by the native core."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+import random
+import threading
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
 import torch
 from torch.utils.data import IterableDataset, Subset
 
@@ -14,13 +17,15 @@ from fastdecode._preference import load_named, preferred
 from fastdecode.errors import BackendUnavailable, UnknownBackend
 from fastdecode.native import library
 from fastdecode.native.batch import Pool
-from fastdecode.torch.dataset import DecodeDataset
-from fastdecode.torch.failures import SKIPPED, Failures
-from fastdecode.torch.found import Found
-from fastdecode.torch.lane import Lane
-from fastdecode.torch.way import Way, crop_of
+from fastdecode.torch._errors import SKIPPED, Failures
+from fastdecode.torch._native_batches import FALLBACK, Draws, EligibleCrop, NativeBatchMaker
+from fastdecode.torch.dataset import DecodeDataset, EncodedSample, overridden
 
-__all__ = ["Source"]
+if TYPE_CHECKING:
+    from fastdecode.torch._order import Item
+    from fastdecode.torch._read_ahead import Read
+
+__all__ = ["SampleMaker", "Source", "WorkerSampleMaker"]
 
 _Shape: TypeAlias = "tuple[int, int, int] | None"
 
@@ -37,7 +42,7 @@ class Source:
     ----------
     dataset : Dataset
     as_bytes : bool
-        The normalising is left out: pictures are ``torch.uint8``.
+        The normalising is left out: images are ``torch.uint8``.
     """
 
     as_bytes = False
@@ -80,11 +85,11 @@ class Source:
         return dtype or torch.float32
 
     @property
-    def crop(self) -> Way | str:
+    def crop(self) -> EligibleCrop | str:
         """How others than the dataset can make its samples; if they cannot, why, in words."""
         if self._decoding is None:
             return f"{type(self.dataset).__name__} is none of this package's datasets"
-        return crop_of(self._decoding, DecodeDataset)
+        return self._decoding._eligible_crop()
 
     def of_bytes(self) -> Source:
         """Return the same as a source of ``torch.uint8``, where there is a `crop`."""
@@ -118,12 +123,8 @@ class Source:
         own = self._decoding
         if own is None:
             return f"{type(self.dataset).__name__} is none of this package's datasets"
-        changed = [
-            name
-            for name in ("__getitem__", "fetch", "load")
-            if getattr(type(own), name) is not getattr(DecodeDataset, name)
-        ]
-        return f"{type(own).__name__} has its own {changed[0]}" if changed else ""
+        changed = overridden(type(own), DecodeDataset, ("__getitem__", "fetch", "load"))
+        return f"{type(own).__name__} has its own {changed}" if changed else ""
 
     @property
     def holds_gil(self) -> bool:
@@ -152,19 +153,12 @@ class Source:
         index: Any,
         generator: torch.Generator | None,
         out: torch.Tensor | None,
-        found: Found | None = None,
+        encoded: EncodedSample | None = None,
     ) -> Any:
         """Return a sample, or SKIPPED.
 
-        Parameters
-        ----------
-        index : int or key
-        generator : torch.Generator or None
-            For all random draws; None for torch's global one.
-        out : tensor or None
-            Slot of a batch for the image.
-        found : Found or None
-            What was read for it already, where there is a `crop`.
+        All random draws come from `generator`, or from torch's global one; `out` is the image's
+        slot of a batch, and `encoded` what was read already, where there is a `crop`.
         """
         if self._decoding is None:
             return self.dataset[index]
@@ -172,20 +166,121 @@ class Source:
             out = torch.empty(self.shape or (), dtype=torch.uint8, device="cpu")
         place, among = self.place(index), self._subset
         fetch = self._decoding.fetch
-        if found is None:  # a subclass with its own `fetch` may not know that
+        if encoded is None:  # a subclass with its own `fetch` may not know that
             return self.handed_out(fetch(place, generator=generator, out=out, among=among))
-        return self.handed_out(fetch(place, generator=generator, out=out, among=among, found=found))
+        return self.handed_out(
+            fetch(place, generator=generator, out=out, among=among, encoded=encoded)
+        )
+
+    @property
+    def bare(self) -> bool:
+        """Whether a sample is handed out as the image alone: of a dataset that has no targets."""
+        own = self._decoding
+        # A subclass with its own __getitem__ has the say of what a sample is.
+        return own is not None and not own.has_targets and not own._is_overridden()
 
     def handed_out(self, sample: Any) -> Any:
-        """Return the picture alone of a dataset that has no targets."""
-        if self._decoding is None or self._decoding.has_targets or sample is SKIPPED:
-            return sample
-        # A subclass with its own __getitem__ has the say of what a sample is.
-        ours = type(self._decoding).__getitem__ is DecodeDataset.__getitem__
-        return sample[0] if ours else sample
+        """Return what the user gets of a sample that the dataset has made."""
+        return sample[0] if sample is not SKIPPED and self.bare else sample
 
-    def lane(self, pool: Pool) -> Lane | None:
-        """Return what makes samples by the native core, if it is there; indices are as here."""
+    def native(self, pool: Pool) -> NativeBatchMaker | None:
+        """Return what makes batches by the native core, if it is there; indices are as here."""
         if self._decoding is None or library.lib is None:
             return None
-        return Lane(self._decoding, DecodeDataset, pool, self._subset, as_bytes=self.as_bytes)
+        return NativeBatchMaker(self._decoding, pool, self._subset, as_bytes=self.as_bytes)
+
+
+class SampleMaker:
+    """Makes samples: a batch by the native core where it is eligible, the others one by one.
+
+    Any number of threads may use it at once.
+
+    Parameters
+    ----------
+    source : Source
+    pool : Pool or None
+        Of the native core; None makes all samples one by one.
+    """
+
+    def __init__(self, source: Source, pool: Pool | None) -> None:
+        self.source = source
+        self.native = None if pool is None else source.native(pool)
+
+    def make(self, items: Sequence[Item]) -> list[Any]:
+        """Make samples, with SKIPPED for each that is left out."""
+        return [
+            self.one(item) if sample is FALLBACK else sample
+            for item, sample in zip(items, self.batch(items), strict=True)
+        ]
+
+    def batch(
+        self,
+        items: Sequence[Item],
+        images: torch.Tensor | None = None,
+        stopped: Callable[[], bool] = bool,
+        reads: Sequence[Read] | None = None,
+    ) -> list[Any]:
+        """Make what the core makes, with FALLBACK for each that is to be made one by one.
+
+        Arguments are as of `NativeBatchMaker.make`.
+        """
+        if self.native is None or not self.native.eligible:
+            return [FALLBACK] * len(items)
+        indices = [item.index for item in items]
+        draws = self._draws([item.seed for item in items])
+        made = self.native.make(indices, draws, images, stopped, reads)
+        if not self.source.bare:
+            return made
+        return [FALLBACK if sample is FALLBACK else sample[0] for sample in made]
+
+    def one(
+        self, item: Item, out: torch.Tensor | None = None, encoded: EncodedSample | None = None
+    ) -> Any:
+        """Make one sample, or SKIPPED: into a slot of a batch, of what was read already."""
+        return self.source.fetch(item.index, self._begin(item.seed), out, encoded)
+
+    def _draws(self, seeds: Sequence[int]) -> Draws:
+        return Draws(seeds)
+
+    def _begin(self, seed: int) -> torch.Generator | None:
+        """Return the generator for all draws of a sample; None is torch's global one."""
+        generator = _generators.generator
+        generator.manual_seed(seed)
+        return generator
+
+
+class WorkerSampleMaker(SampleMaker):
+    """For a worker process, where the user's own code has random numbers of the sample's, too."""
+
+    def _draws(self, seeds: Sequence[int]) -> Draws:
+        return _WorkerDraws(seeds)
+
+    def _begin(self, seed: int) -> torch.Generator | None:
+        _seed_all(seed)
+        # What threads do with a generator must not draw from another global one here.
+        return torch.default_generator if self.source.isolated else None
+
+
+class _WorkerDraws(Draws):
+    """Those of a worker process."""
+
+    def begin(self, at: int) -> None:
+        _seed_all(self._seeds[at])
+
+
+def _seed_all(seed: int) -> None:
+    """Seed all that a user's own code might draw from."""
+    # Not `torch.manual_seed`, which goes on to every other device there might be, and takes 0.1 ms.
+    torch.default_generator.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002 - it is the global one that they draw from
+
+
+class _Generators(threading.local):
+    """One generator a thread, seeded anew for each sample."""
+
+    def __init__(self) -> None:
+        self.generator = torch.Generator("cpu")
+
+
+_generators = _Generators()

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastdecode._arguments import is_int
-from fastdecode.torch.order import Order, Sharding
-from fastdecode.torch.tolerant import plain_index
+from fastdecode.torch._errors import plain_index
+from fastdecode.torch._order import Order, Sharding
 
 __all__ = ["CallersSampler", "Position"]
 
@@ -28,10 +28,6 @@ class _Followed:
 
     That is told by an attribute. While the loader counts, it leaves its own kind of number there,
     so that even the same epoch, set by the caller, is another object.
-
-    Parameters
-    ----------
-    sampler : object
     """
 
     def __init__(self, sampler: Any) -> None:
@@ -198,13 +194,7 @@ class Position:
 
     @staticmethod
     def of_state(state: dict[str, Any], settings: dict[str, Any]) -> Position:
-        """Take up a state of a loader with the same settings.
-
-        Raises
-        ------
-        ValueError
-            If it is none, or the batches would be others.
-        """
+        """Take up a state of a loader with the same settings, or refuse it."""
         parts = {"version", "epoch", "batch", "items", "settings"}
         if not (isinstance(state, dict) and parts <= set(state) and state["version"] == _VERSION):
             raise ValueError("this is no state of a fastdecode Loader (of this version)")

@@ -9,43 +9,41 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from fastdecode.torch.collating import Ready, collate
-from fastdecode.torch.draws import Draws
-from fastdecode.torch.failures import SKIPPED
-from fastdecode.torch.found import Found
-from fastdecode.torch.lane import LEFT, Lane
-from fastdecode.torch.memory import BatchMemory
-from fastdecode.torch.order import Item
-from fastdecode.torch.source import Source
+from fastdecode.torch._collate import Ready, collate
+from fastdecode.torch._errors import SKIPPED
+from fastdecode.torch._memory import BatchMemory
+from fastdecode.torch._native_batches import FALLBACK
+from fastdecode.torch._order import Item
+from fastdecode.torch._samples import SampleMaker, Source
+from fastdecode.torch.dataset import EncodedSample
 
 if TYPE_CHECKING:
     from fastdecode.gpu._backends import Loaded
-    from fastdecode.torch.read_ahead import Read
+    from fastdecode.torch._native_batches import EligibleCrop
+    from fastdecode.torch._read_ahead import Read
     from fastdecode.torch.transforms import Normalize
-    from fastdecode.torch.way import Way
 
-__all__ = ["Assembly", "AtOnce", "Recipe", "closed_error", "stopped_early", "too_late"]
+__all__ = [
+    "AtOnce",
+    "BatchBuilder",
+    "EpochConfig",
+    "closed_error",
+    "stopped_early",
+    "too_late",
+]
 
 _POLL_S = 0.5
 
 
 class AtOnce(NamedTuple):
-    """How whole batches are decoded.
-
-    Attributes
-    ----------
-    loaded : Loaded
-        By what.
-    way : Way
-        What becomes of the pictures.
-    """
+    """How whole batches are decoded: by what, and what becomes of the images."""
 
     loaded: Loaded
-    way: Way
+    way: EligibleCrop
 
 
 @dataclass(frozen=True)
-class Recipe:
+class EpochConfig:
     """What is the same for all batches of an epoch.
 
     Attributes
@@ -59,7 +57,7 @@ class Recipe:
     normalize : Normalize or None
         As of `Ready`.
     at_once : AtOnce or None
-        How whole batches are decoded; None where pictures are decoded one by one, or by the core.
+        How whole batches are decoded; None where images are decoded one by one, or by the core.
     worker_init_fn, multiprocessing_context
         For worker processes, as of torch's DataLoader.
     """
@@ -74,46 +72,40 @@ class Recipe:
     multiprocessing_context: Any = None
 
 
-class _Generators(threading.local):
-    """One generator a thread, seeded anew for each sample."""
-
-    def __init__(self) -> None:
-        self.generator = torch.Generator("cpu")
-
-
-_generators = _Generators()
-
-
-class Assembly:
+class BatchBuilder:
     """One batch, made by `make` in any threads, one call for each of `parts`.
 
     Parameters
     ----------
-    recipe : Recipe
+    config : EpochConfig
+    maker : SampleMaker
     items : list of Item
     position : int
         See `Ready`.
     part : int
         How many samples one call of `make` makes.
-    lane : Lane or None
-        What makes most samples of a part at once.
+    native : bool
+        The core is to make what it can of a part at once.
     reads : list of Read, optional
         What has been begun to be read for each sample.
     """
 
     def __init__(
         self,
-        recipe: Recipe,
+        config: EpochConfig,
+        maker: SampleMaker,
         items: list[Item],
         position: int,
         part: int,
-        lane: Lane | None = None,
+        *,
+        native: bool = False,
         reads: list[Read] | None = None,
     ) -> None:
-        self._recipe = recipe
+        self._config = config
+        self._maker = maker
         self._items = items
         self._position = position
-        self._lane = lane
+        self._native = native
         self._reads = reads
         self._images = self._room()
         self._samples: list[Any] = [None] * len(items)
@@ -126,11 +118,11 @@ class Assembly:
 
     def _room(self) -> Any:
         """Take memory for the images of the batch, where their shape is known."""
-        recipe, shape = self._recipe, self._recipe.source.shape
-        if shape is None or recipe.collate_fn is not None:
+        config, shape = self._config, self._config.source.shape
+        if shape is None or config.collate_fn is not None:
             return None
         whole = (len(self._items), *shape)
-        return recipe.memory.take(whole, recipe.source.dtype, channels_last=recipe.channels_last)
+        return config.memory.take(whole, config.source.dtype, channels_last=config.channels_last)
 
     def cancel(self) -> None:
         """Make no more samples; who waits for the result gets an error."""
@@ -158,27 +150,19 @@ class Assembly:
 
     def _begun(self, part: range) -> Iterable[int]:
         """Make what can be made at once; return what is left."""
-        return part if self._lane is None else self._make_most(self._lane, part)
-
-    def _make_most(self, lane: Lane, part: range) -> list[int]:
-        """Make what the lane makes; return what is left."""
-        items = self._items[part.start : part.stop]
-        images = self._images
-        if images is not None and len(items) < len(self._items):
+        if not self._native:
+            return part
+        images, reads = self._images, self._reads
+        if images is not None and len(part) < len(self._items):
             images = images[part.start : part.stop]
-        draws = Draws([item.seed for item in items])
-        reads = None if self._reads is None else self._reads[part.start : part.stop]
-        indices = [item.index for item in items]
-        try:
-            made = lane.make(indices, draws, images, lambda: self._cancelled, reads)
-        except BaseException as error:  # likewise
-            self._errors[part.start] = error
-            return []
-        handed_out = self._recipe.source.handed_out
+        if reads is not None:
+            reads = reads[part.start : part.stop]
+        items = self._items[part.start : part.stop]
+        made = self._maker.batch(items, images, lambda: self._cancelled, reads)
         self._samples[part.start : part.stop] = [
-            None if sample is LEFT else handed_out(sample) for sample in made
+            None if sample is FALLBACK else sample for sample in made
         ]
-        return [at for at, sample in zip(part, made, strict=True) if sample is LEFT]
+        return [at for at, sample in zip(part, made, strict=True) if sample is FALLBACK]
 
     def _slot(self, at: int) -> torch.Tensor | None:
         """Return the place of an image in the batch, if it has one yet."""
@@ -189,48 +173,27 @@ class Assembly:
             return slot
 
     def _sample(self, at: int) -> Any:
-        index, seed = self._items[at]
-        generator = _generators.generator
-        generator.manual_seed(seed)
+        """Make one sample, whose image is then in its slot if it has one."""
         slot = self._slot(at)
-        sample = self._fetched(at, index, generator, slot)
+        sample = self._maker.one(self._items[at], slot, self._read_before(at))
         if slot is not None and sample is not SKIPPED:
             image = sample[0] if isinstance(sample, tuple) else sample
             if image is not slot:  # what stands in for a damaged one came from elsewhere
                 slot.copy_(image)
         return sample
 
-    def _fetched(
-        self,
-        at: int,
-        index: Any,
-        generator: torch.Generator,
-        slot: torch.Tensor | None,
-    ) -> Any:
-        return self._recipe.source.fetch(index, generator, slot, self._read_before(at))
-
-    def _read_before(self, at: int) -> Found | None:
+    def _read_before(self, at: int) -> EncodedSample | None:
         """Return what has been read for a sample, once it is there; None if nobody has begun it."""
         if self._reads is None:
             return None
         try:
             source, target = self._reads[at].result()
         except Exception as error:  # of whatever kind: it comes again where the policy is applied
-            return Found(None, None, None, error=error)
-        return Found(source, source, target)
+            return EncodedSample(None, None, None, error=error)
+        return EncodedSample(source, source, target)
 
-    def result(self, timeout: float | None) -> Ready | Assembly:
-        """Wait for the batch.
-
-        Parameters
-        ----------
-        timeout : float or None
-            Seconds.
-
-        Returns
-        -------
-        Ready or Assembly
-            Itself, where it is read, and still to be decoded.
+    def result(self, timeout: float | None) -> Ready | BatchBuilder:
+        """Wait so many seconds for the batch; return this itself where it is still to be decoded.
 
         Raises
         ------
@@ -243,15 +206,15 @@ class Assembly:
         """
         self._wait(timeout)
         self._raise_first()
-        recipe = self._recipe
+        config = self._config
         ready = collate(
             self._samples,
             self._images,
             self._position,
-            recipe.collate_fn,
-            channels_last=recipe.channels_last,
+            config.collate_fn,
+            channels_last=config.channels_last,
         )
-        return ready._replace(normalize=recipe.normalize)
+        return ready._replace(normalize=config.normalize)
 
     def _wait(self, timeout: float | None) -> None:
         waited = 0.0

@@ -6,18 +6,17 @@ import multiprocessing
 import warnings
 from collections.abc import Callable, Iterable
 from multiprocessing.context import BaseContext
-from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict
+from typing import Any, Literal, TypeAlias, TypedDict
 
 import torch
 
 from fastdecode._arguments import is_int
 from fastdecode._system import usable_cores
-from fastdecode.torch.read_ahead import READ_THREADS
-from fastdecode.torch.source import Source
+from fastdecode.torch._read_ahead import READ_THREADS
+from fastdecode.torch._samples import Source
 
 __all__ = [
     "DataLoaderOptions",
-    "Own",
     "Threads",
     "check_delivery",
     "check_numbers",
@@ -62,37 +61,20 @@ _DEFAULTS = DataLoaderOptions(
 )
 
 
-class Own(NamedTuple):
-    """What `Loader` calls some of them itself."""
-
-    threads: Threads
-    workers: int
-    prefetch: int
-    seed: int
-
-
 def from_dataloader(
-    given: DataLoaderOptions, own: Own, *, batch_size: object, ordered: bool
+    given: DataLoaderOptions,
+    threads: Threads,
+    workers: int,
+    prefetch: int,
+    seed: int,
+    *,
+    batch_size: object,
+    ordered: bool,
 ) -> DataLoaderOptions:
-    """Complete torch's arguments, and refuse what has no meaning here.
+    """Complete torch's arguments, and refuse what has no meaning here; the rest are `Loader`'s own.
 
-    Parameters
-    ----------
-    given : DataLoaderOptions
-    own : Own
-    batch_size : object
-    ordered : bool
-        Whether a sampler, `shuffle` or `drop_last` is given, which a `batch_sampler` is instead of.
-
-    Returns
-    -------
-    DataLoaderOptions
-        With all names.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Names the argument, and what to give instead.
+    `ordered` says that a sampler, `shuffle` or `drop_last` is given, which a `batch_sampler` is
+    instead of.
     """
     for name in given:
         if name not in _DEFAULTS:
@@ -110,11 +92,11 @@ def from_dataloader(
         )
     _check_numbers_of(options)
     _check_processes_of(options)
-    if options["num_workers"] is not None and (own.workers or own.threads != "auto"):
+    if options["num_workers"] is not None and (workers or threads != "auto"):
         raise ValueError("num_workers is torch's word for threads or workers: give only one")
-    if options["prefetch_factor"] is not None and own.prefetch != 2:
+    if options["prefetch_factor"] is not None and prefetch != 2:
         raise ValueError("prefetch_factor is torch's word for prefetch: give only one of them")
-    if options["generator"] is not None and own.seed != 0:
+    if options["generator"] is not None and seed != 0:
         raise ValueError("a generator is there to draw a seed from: give only one of the two")
     if not options["in_order"]:
         raise ValueError("in_order=False has no meaning here, batches come in order: leave it out")
@@ -161,13 +143,7 @@ def check_numbers(
     seed: int,
     timeout: float | None,
 ) -> None:
-    """Refuse what is out of range.
-
-    Raises
-    ------
-    ValueError
-        Names the argument.
-    """
+    """Refuse what is out of range."""
     least = {"batch_size": 1, "threads": 0, "workers": 0, "prefetch": 1, "seed": None}
     values = (batch_size, 0 if threads == "auto" else threads, workers, prefetch, seed)
     for (name, at_least), value in zip(least.items(), values, strict=True):
@@ -184,13 +160,7 @@ def check_numbers(
 def check_together(
     sampler: object, collate_fn: object, *, shuffle: bool, threads: Threads, workers: int
 ) -> None:
-    """Refuse what contradicts itself, or cannot be used at all.
-
-    Raises
-    ------
-    ValueError, TypeError
-        Names the arguments.
-    """
+    """Refuse what contradicts itself, or cannot be used at all."""
     if collate_fn is not None and not callable(collate_fn):
         raise TypeError(f"collate_fn must be a function of a list of samples, not {collate_fn!r}")
     if sampler is not None and shuffle:
@@ -200,13 +170,7 @@ def check_together(
 
 
 def check_delivery(decode: object, normalize_on: object) -> None:
-    """Refuse what is no word for who decodes, or where floats are made.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Names the argument.
-    """
+    """Refuse what is no word for who decodes, or where floats are made."""
     if not isinstance(decode, str):
         raise TypeError(
             f"decode must be 'cpu', 'gpu', 'auto' or a batch backend's name, not {decode!r}"
@@ -225,15 +189,8 @@ def how_many(
 ) -> tuple[int, int]:
     """Settle how many threads and how many worker processes make batches.
 
-    Parameters
-    ----------
-    source : Source
-    threads : int or "auto"
-    workers : int
-    num_workers : int, optional
-        How many of either, whichever serve the dataset better.
-    apart : bool
-        Whether pictures are decoded elsewhere, which only threads can hand over.
+    `num_workers` is how many of either, whichever serve the dataset better; `apart` says that
+    images are decoded elsewhere, which only threads can hand over.
     """
     if workers:
         return 0, int(workers)
@@ -262,20 +219,7 @@ def _say_once(num_workers: int) -> None:
 
 
 def how_many_read(source: Source, asked: int | None, workers: int) -> int:
-    """Settle how many threads read ahead.
-
-    Parameters
-    ----------
-    source : Source
-    asked : int or None
-    workers : int
-        Processes that make batches.
-
-    Raises
-    ------
-    ValueError
-        If the number is wrong, or nobody may read for the dataset.
-    """
+    """Settle how many threads read ahead."""
     if asked is not None and not (is_int(asked) and asked >= 0):
         raise ValueError(f"read_threads must be an integer of at least 0, not {asked!r}")
     hindrance = "worker processes read by themselves" if workers else source.reads_for_itself

@@ -111,15 +111,8 @@ class Recipe:
 def flatten(transform: Any) -> Iterator[Any]:
     """List the parts of a pipeline, those of a pipeline inside another included.
 
-    Parameters
-    ----------
-    transform : callable
-        A Compose, an nn.Sequential, or an object that does nothing but call one, as the presets of
-        torchvision's references. Any other transform is a pipeline of one part.
-
-    Yields
-    ------
-    callable
+    A pipeline is a Compose, an nn.Sequential, or an object that does nothing but call one, as the
+    presets of torchvision's references. Any other transform is a pipeline of one part.
     """
     version, name = _named(transform)
     parts = transform.transforms if name == "Compose" else None
@@ -138,16 +131,7 @@ def flatten(transform: Any) -> Iterator[Any]:
 def read(parts: Sequence[Any], recipe: Recipe | None = None) -> tuple[Recipe, int] | None:
     """Follow a pipeline as far as every part is known for certain.
 
-    Parameters
-    ----------
-    parts : sequence of callables
-    recipe : Recipe, optional
-        What was made before the first of them.
-
-    Returns
-    -------
-    (Recipe, int) or None
-        What the first so many parts do; None if there is no geometry among them.
+    Return what the first so many parts do after `recipe`; None if there is no geometry among them.
     """
     recipe = Recipe() if recipe is None else recipe
     count = 0

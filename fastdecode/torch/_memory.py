@@ -27,7 +27,7 @@ class _Lease:
 def _viewed(block: NDArray[np.uint8], dtype: torch.dtype, shape: tuple[int, ...]) -> Any:
     """View memory as a tensor; for the common types by NumPy.
 
-    torch lets go of Python's lock for each view, and may have to wait to get it back.
+    torch releases the GIL for each view, and may have to wait to get it back.
     """
     if dtype in _NUMPY:
         return torch.from_numpy(block.view(_NUMPY[dtype]).reshape(shape))
@@ -49,7 +49,7 @@ class BatchMemory:
 
     Notes
     -----
-    A batch of 64 pictures of 224 x 224 floats is 38 MB. Fresh memory of that size is 9400 pages
+    A batch of 64 images of 224 x 224 floats is 38 MB. Fresh memory of that size is 9400 pages
     that the system first has to clear.
     """
 
@@ -58,19 +58,7 @@ class BatchMemory:
         self._pinned = pinned
 
     def take(self, shape: tuple[int, ...], dtype: torch.dtype, *, channels_last: bool) -> Any:
-        """Return a tensor whose values are not initialised.
-
-        Parameters
-        ----------
-        shape : (N, C, H, W)
-        dtype : torch.dtype
-        channels_last : bool
-            Lay it out as ``torch.channels_last``; the shape is the same.
-
-        Returns
-        -------
-        tensor
-        """
+        """Return a tensor (N, C, H, W) whose values are not initialised."""
         laid = (shape[0], *shape[2:], shape[1]) if channels_last else shape
         # A consumer in inference mode would make tensors that no other thread may write to.
         if torch.is_inference_mode_enabled():
@@ -94,7 +82,7 @@ class BatchMemory:
         return lease
 
     def _fitting(self, size: int) -> NDArray[np.uint8]:
-        """Take a free block that is large enough, as for a last batch; let go of smaller ones."""
+        """Take a free block that is large enough, as for a last batch; release smaller ones."""
         while self._free:
             try:
                 block = self._free.popleft()

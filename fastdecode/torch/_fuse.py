@@ -1,15 +1,16 @@
-"""Making one transform of encoded bytes out of the first parts of a pipeline of images."""
+"""One transform of encoded bytes, made of the first parts of a pipeline of images."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 from PIL import Image as PillowImage
 
 from fastdecode.geometry import Geometry
-from fastdecode.torch import recognise
+from fastdecode.torch import _recognise
 from fastdecode.torch.transforms import (
     EncodedTransform,
     Normalize,
@@ -22,7 +23,9 @@ from fastdecode.torch.transforms import (
 from fastdecode.torch.transforms.base import Crop, Layout, Quality
 from fastdecode.torch.transforms.crops import RandomResizedCropAndInterpolation
 
-__all__ = ["Fused", "fuse"]
+__all__ = ["Fused", "as_bytes", "for_slot", "fuse", "put", "why_not"]
+
+_C = TypeVar("_C", bound=Crop)
 
 _HEADS: dict[str, Callable[..., Crop]] = {
     "RandomResizedCrop": RandomResizedCrop,
@@ -135,7 +138,7 @@ class Fused(EncodedTransform):
         backend: str | None = None,
         orient: bool = False,
     ) -> tuple[Any, Geometry]:
-        """Do the same, and tell where the result lies in the picture.
+        """Do the same, and tell where the result lies in the image.
 
         Returns
         -------
@@ -147,7 +150,7 @@ class Fused(EncodedTransform):
             If a part of the rest is not known to leave every pixel where the head put it.
         """
         for part in self.rest:
-            if not recognise.keeps_geometry(part):
+            if not _recognise.keeps_geometry(part):
                 raise ValueError(
                     f"{part!r} may move pixels, so where the result lies is not known; "
                     "`head.with_geometry` tells it for the parts before"
@@ -242,10 +245,10 @@ def fuse(transform: Any, *, quality: Quality = "default", headroom: float = 1.0)
     """
     if transform is None or isinstance(transform, EncodedTransform):
         return transform
-    parts = list(recognise.flatten(transform))
+    parts = list(_recognise.flatten(transform))
     if parts and isinstance(parts[0], EncodedTransform):
         return _continued(parts[0], parts[1:])
-    found = recognise.read(parts)
+    found = _recognise.read(parts)
     if found is None:
         return transform
     recipe, count = found
@@ -254,11 +257,11 @@ def fuse(transform: Any, *, quality: Quality = "default", headroom: float = 1.0)
 
 def why_not(transform: Any) -> str:
     """Say in words why `fuse` leaves a transform as it is."""
-    return recognise.why_not(list(recognise.flatten(transform)))
+    return _recognise.why_not(list(_recognise.flatten(transform)))
 
 
 def _fused(
-    recipe: recognise.Recipe, parts: list[Any], count: int, quality: Quality, headroom: float
+    recipe: _recognise.Recipe, parts: list[Any], count: int, quality: Quality, headroom: float
 ) -> Fused:
     """Make of the first parts what their recipe says."""
     floats = recipe.form in ("float", "normalised")
@@ -288,13 +291,13 @@ def _continued(head: EncodedTransform, rest: list[Any]) -> Fused:
     recipe = _recipe_of(head)
     if recipe is None or not isinstance(head, Crop):
         return Fused(head, rest)
-    if rest and recognise.wants_pillow(rest[0]):
+    if rest and _recognise.wants_pillow(rest[0]):
         name = type(rest[0]).__name__
         raise ValueError(
             f"{name} takes Pillow images, and {type(head).__name__} makes tensors: leave {name} "
             "out; dtype=torch.float32 makes values of 0 to 1"
         )
-    followed = recognise.read(rest, recipe)
+    followed = _recognise.read(rest, recipe)
     if followed is None or not followed[1]:
         return Fused(head, rest)
     recipe, count = followed
@@ -309,7 +312,7 @@ def _refuse_twice(head: EncodedTransform, rest: Sequence[Any]) -> None:
     normalize = made_by.normalize if isinstance(made_by, Crop) else None
     if normalize is None or getattr(normalize, "mean", None) is None:
         return
-    again = recognise.normalised_again(following)
+    again = _recognise.normalised_again(following)
     if again is not None:
         raise ValueError(
             f"{type(made_by).__name__} has normalised the image already, and {again!r} would do it "
@@ -317,7 +320,7 @@ def _refuse_twice(head: EncodedTransform, rest: Sequence[Any]) -> None:
         )
 
 
-def _recipe_of(head: EncodedTransform) -> recognise.Recipe | None:
+def _recipe_of(head: EncodedTransform) -> _recognise.Recipe | None:
     """Say what one of the package's own does, if nothing of it was replaced."""
     names = _ARGUMENTS.get(type(head))
     if names is None or not isinstance(head, Crop) or getattr(head, "max_size", None) is not None:
@@ -331,7 +334,7 @@ def _recipe_of(head: EncodedTransform) -> recognise.Recipe | None:
     form: Literal["uint8", "float", "normalised"] = "uint8"
     if normalize is not None:
         form = "float" if normalize.mean is None else "normalised"
-    return recognise.Recipe(
+    return _recognise.Recipe(
         geometry=type(head).__name__.removesuffix("Normalize").removesuffix("Flip"),
         arguments={name: getattr(head, name) for name in names},
         flip=getattr(head, "flip", 0.0) or None,
@@ -352,3 +355,39 @@ def _written(result: Any, out: torch.Tensor) -> torch.Tensor:
             f"not {tuple(out.shape)} of {out.dtype}"
         )
     return out.copy_(result)
+
+
+# ---- a transform without its last step: bytes, which become floats where they are wanted ----
+
+
+def as_bytes(crop: _C) -> _C:
+    """Return the same crop as one that makes ``torch.uint8``, with the same draws."""
+    if crop.normalize is None:
+        return crop
+    plain = copy.copy(crop)
+    plain.dtype, plain.normalize = torch.uint8, None
+    return plain
+
+
+def for_slot(transform: EncodedTransform, out: torch.Tensor | None) -> Any:
+    """Return the transform that fills a slot of a batch: for bytes, without its normalising."""
+    if out is None or out.dtype == transform.dtype or out.dtype != torch.uint8:
+        return transform
+    if type(transform) is Fused and not transform.rest and transform.form == "tensor":
+        return Fused(for_slot(transform.head, out), draws=transform.draws)
+    if isinstance(transform, Crop) and type(transform.normalize) is Normalize:
+        return as_bytes(transform)
+    return transform
+
+
+def put(image: Any, out: torch.Tensor, transform: Any) -> torch.Tensor:
+    """Write a finished image into a slot of a batch.
+
+    If the dataset's `transform` ends by normalising but the slot is for bytes, that is undone.
+    """
+    made = torch.as_tensor(image)
+    head = transform.head if type(transform) is Fused else transform
+    normalize = head.normalize if isinstance(head, Crop) else None
+    if out.dtype == torch.uint8 != made.dtype and type(normalize) is Normalize:
+        made = normalize.undone(made)
+    return out.copy_(made)

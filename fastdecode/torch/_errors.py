@@ -1,36 +1,176 @@
-"""A dataset that knows what to do about a damaged sample, whoever asks for it."""
+"""What becomes of a damaged sample: the record of it, and the policy `on_error`."""
 
 from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Sequence
-from typing import Any
+import random
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import torch
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, get_worker_info
 
 from fastdecode.errors import DecodeError
 from fastdecode.outages import ITEM_ERRORS, is_the_items, told_if_vanished
-from fastdecode.torch.failures import (
-    SKIPPED,
-    Failure,
-    Failures,
-    OnError,
-    check_on_error,
-    failure_of,
-    naming,
-    others,
-    record,
-    several,
-)
-from fastdecode.torch.found import Found
 
-__all__ = ["TolerantDataset", "plain_index"]
+if TYPE_CHECKING:
+    from fastdecode.torch.dataset import EncodedSample
 
+__all__ = [
+    "SKIPPED",
+    "Failure",
+    "Failures",
+    "OnError",
+    "TolerantDataset",
+    "check_on_error",
+    "failure_of",
+    "naming",
+    "others",
+    "plain_index",
+    "record",
+    "several",
+    "take_along",
+]
+
+OnError: TypeAlias = "Literal['raise', 'skip', 'replace'] | Callable[[int, Exception], Any]"
+"""What to do about a damaged sample."""
+
+_ATTEMPTS = 32
 _RAISE = object()
 """Verdict that the error is to be raised, where it was caught: a frame that has it as a local name
 would be part of its traceback, and keep it, and a whole batch, alive until a garbage collection."""
+
+_lock = threading.Lock()
+_taken_along = False  # whether this worker's failures travel to the training process
+
+
+class Failure(NamedTuple):
+    """A sample that could not be had.
+
+    Attributes
+    ----------
+    index : int
+        As it was asked for.
+    path : str
+        Of its file; empty where the dataset reads bytes.
+    reason : str
+    """
+
+    index: int  # type: ignore[assignment]  # it hides tuple.index, which nobody needs here
+    path: str
+    reason: str
+
+    def __str__(self) -> str:
+        where = f"{self.path} (item {self.index})" if self.path else f"item {self.index}"
+        return f"{where}: {self.reason}"
+
+
+class Failures(list[Failure]):
+    """A list that keeps one entry for each sample, however often that is asked for."""
+
+    _known: set[tuple[int, str]] | None = None
+
+    def add(self, failure: Failure) -> bool:
+        """Append it unless its sample is there; return whether it was new."""
+        sample = failure.index, failure.path
+        with _lock:
+            if self._known is None or len(self._known) != len(self):
+                # Somebody has cleared the list.
+                self._known = {(known.index, known.path) for known in self}
+            if sample in self._known:
+                return False
+            self._known.add(sample)
+            self.append(failure)
+            return True
+
+
+class _Skipped(Enum):
+    """An enumeration, because its member stays the same one when it is pickled."""
+
+    SKIPPED = "skipped"
+
+    def __repr__(self) -> str:
+        return "SKIPPED"
+
+
+SKIPPED = _Skipped.SKIPPED
+"""What `DecodeDataset.fetch` returns for a sample that is left out."""
+
+
+def check_on_error(on_error: object) -> None:
+    """Refuse what is no policy."""
+    if on_error not in ("raise", "skip", "replace") and not callable(on_error):
+        raise ValueError(
+            f"on_error must be 'raise', 'skip', 'replace' or a callable, not {on_error!r}"
+        )
+
+
+def naming(error: Exception, index: int, source: object) -> None:
+    """Say in an error which sample it is about: its path where there is one, and its index."""
+    path = os.fspath(source) if isinstance(source, (str, os.PathLike)) else ""
+    if isinstance(error, OSError) and error.strerror is not None:  # its words are made of these
+        path = path or str(error.filename or "")
+        failure = Failure(index, path, error.strerror)
+        error.strerror, error.filename = f"{failure.reason} (item {index})", path or None
+    else:
+        reason = str(error.args[0]) if error.args else type(error).__name__
+        failure = Failure(index, path, reason.removeprefix(f"{path}: ") if path else reason)
+        error.args = (str(failure), *error.args[1:])
+    error.failure = failure  # type: ignore[attr-defined]  # for `failure_of`
+
+
+def failure_of(error: Exception, index: int) -> Failure:
+    """Return what `naming` knew of an error, or as much as the error itself tells."""
+    known = getattr(error, "failure", None)
+    if isinstance(known, Failure) and known.index == index:
+        return known
+    return Failure(index, str(getattr(error, "filename", None) or ""), str(error))
+
+
+def take_along() -> None:
+    """Let failures of this worker process go without a warning: `Loader` takes them along."""
+    global _taken_along
+    _taken_along = True
+
+
+def record(failures: Failures, failure: Failure, on_error: OnError) -> None:
+    """Add a failure; in a DataLoader's worker, where nobody would see it, also warn of it."""
+    unseen = get_worker_info() is not None and not _taken_along
+    if failures.add(failure) and on_error != "raise" and unseen:
+        policy = on_error if isinstance(on_error, str) else "a function"
+        warnings.warn(
+            f"{failure} (on_error is {policy!r}; dataset.errors of the training process does not "
+            "see what a worker process meets: repair or remove the file, or let "
+            "fastdecode.torch.Loader read in threads)",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
+def others(index: int, among: Sequence[int]) -> Iterator[int]:
+    """Draw at most 32 indices that may replace a damaged sample: no two alike, always the same."""
+    count = len(among)
+    tried = {index}
+    for attempt in range(min(_ATTEMPTS, count)):
+        # A string as the key, because its draws are the same on every machine and in every version.
+        start = random.Random(f"{index}/{attempt}").randrange(count)  # noqa: S311
+        for place in range(start, start + count):
+            drawn = among[place % count]
+            if drawn not in tried:
+                tried.add(drawn)
+                yield drawn
+                break
+
+
+def several(failures: Iterable[Failure]) -> str:
+    """Name some failures, but not hundreds."""
+    named = [str(failure) for failure in failures]
+    rest = len(named) - 5
+    return "; ".join(named[:5]) + (f"; and {rest} more" if rest > 0 else "")
 
 
 class TolerantDataset(Dataset[Any]):
@@ -78,7 +218,7 @@ class TolerantDataset(Dataset[Any]):
         generator: torch.Generator | None = None,
         out: torch.Tensor | None = None,
         among: Sequence[int] | None = None,
-        found: Found | None = None,
+        encoded: EncodedSample | None = None,
     ) -> Any:
         """Make one sample, or what `on_error` puts in its place: what loaders call.
 
@@ -91,7 +231,7 @@ class TolerantDataset(Dataset[Any]):
             As for `load`.
         among : sequence of int, optional
             The indices that ``on_error="replace"`` may draw from, such as those of a subset.
-        found : Found, optional
+        encoded : EncodedSample, optional
             What was read for it already.
 
         Returns
@@ -106,8 +246,8 @@ class TolerantDataset(Dataset[Any]):
             With ``on_error="raise"``, and where too many in a row are damaged.
         """
         try:
-            if found is not None:
-                return found.made(self, index, generator, out)
+            if encoded is not None:
+                return encoded.made(self, index, generator, out)
             return self._made(index, generator, out)
         except ITEM_ERRORS as error:
             sample = self._instead(index, error, generator, out, among)
@@ -232,7 +372,7 @@ class TolerantDataset(Dataset[Any]):
             return sample
         if self.has_targets and not (isinstance(sample, tuple) and len(sample) == 2):
             raise TypeError(
-                "on_error must return what dataset[index] gives, a pair of picture and target, or "
+                "on_error must return what dataset[index] gives, a pair of image and target, or "
                 f"None to skip, not {type(sample).__name__}"
             )
         image, target = sample if self.has_targets else (sample, None)
@@ -240,13 +380,13 @@ class TolerantDataset(Dataset[Any]):
             return image, target
         if getattr(image, "shape", None) != out.shape:
             raise ValueError(
-                f"on_error returned a picture of shape {getattr(image, 'shape', None)}, but the "
+                f"on_error returned an image of shape {getattr(image, 'shape', None)}, but the "
                 f"batch has room for {tuple(out.shape)}"
             )
         return self._put(image, out), target
 
     def _put(self, image: Any, out: torch.Tensor) -> torch.Tensor:
-        """Write what stands in for a picture into a slot of a batch."""
+        """Write what stands in for an image into a slot of a batch."""
         return out.copy_(torch.as_tensor(image))
 
     def _look_for_its_folder(self, error: Exception) -> None:
@@ -258,13 +398,7 @@ class TolerantDataset(Dataset[Any]):
     def _naming(self, error: Exception, index: int, source: object) -> None:
         """Say in an error which sample it is about: for a subclass that knows more than its path.
 
-        Parameters
-        ----------
-        error : Exception
-            Of `ITEM_ERRORS`.
-        index : int
-        source : object
-            What `read` has given; None if that has failed.
+        `source` is what `read` has given; None if that has failed.
         """
         naming(error, plain_index(index), source)
 
@@ -285,3 +419,13 @@ def plain_index(index: Any) -> Any:
 def _close(error: Exception, verdict: object) -> None:
     """Note in an error that the policy has been applied."""
     error.verdict = verdict  # type: ignore[attr-defined]
+
+
+def _renew_lock() -> None:
+    """Forget in a forked child who held the lock in the parent."""
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)

@@ -17,14 +17,7 @@ __all__ = ["Item", "Order", "Sharding", "sample_seed", "world"]
 
 
 class Item(NamedTuple):
-    """A sample to be made.
-
-    Attributes
-    ----------
-    index : int, or a sampler's key
-    seed : int
-        What all its random draws follow from.
-    """
+    """A sample to be made: its index, or a sampler's key, and what all its draws follow from."""
 
     index: Any
     seed: int
@@ -45,13 +38,7 @@ def _seed_of(name: str) -> int:
 
 
 def world(rank: int | None, world_size: int | None) -> tuple[int, int]:
-    """Return this process's rank and how many there are, from torch.distributed if not given.
-
-    Raises
-    ------
-    ValueError
-        If only one is given, or the rank is not below the number of ranks.
-    """
+    """Return this process's rank and how many there are, from torch.distributed if not given."""
     if (rank is None) != (world_size is None):
         raise ValueError("give both rank and world_size, or neither")
     if rank is None or world_size is None:

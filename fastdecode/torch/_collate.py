@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils.data import default_collate
 
-from fastdecode.torch.failures import SKIPPED
+from fastdecode.torch._errors import SKIPPED
 from fastdecode.torch.transforms.normalize import Normalize
 
-__all__ = ["Ready", "collate", "handed_out", "with_pictures"]
+__all__ = ["Ready", "collate", "handed_out", "with_images"]
 
 
 class Ready(NamedTuple):
@@ -26,7 +26,7 @@ class Ready(NamedTuple):
     skipped : int
         Items that were left out because they are damaged.
     normalize : Normalize or None
-        What makes floats of the pictures, which are bytes until they are handed out.
+        What makes floats of the images, which are bytes until they are handed out.
     """
 
     batch: Any
@@ -43,22 +43,9 @@ def collate(
     *,
     channels_last: bool,
 ) -> Ready:
-    """Make a batch of samples, without those that were left out.
+    """Make a batch of samples, without those that are SKIPPED.
 
-    Parameters
-    ----------
-    samples : sequence
-        Samples, or SKIPPED.
-    images : tensor (N, C, H, W) or None
-        Where the images are already.
-    position : int
-    collate_fn : callable or None
-    channels_last : bool
-        For images that are not there already.
-
-    Returns
-    -------
-    Ready
+    `images` (N, C, H, W) is where images are already; `channels_last` is for those that are not.
     """
     kept = [at for at, sample in enumerate(samples) if sample is not SKIPPED]
     skipped = len(samples) - len(kept)
@@ -94,21 +81,21 @@ def _channels_last(batch: Any) -> Any:
     return batch
 
 
-def with_pictures(batch: Any, change: Callable[[Any], Any]) -> Any:
-    """Return a batch with its pictures replaced: it is they alone, or they are the first in it."""
+def with_images(batch: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a batch with its images replaced: it is they alone, or they are the first in it."""
     if isinstance(batch, list):
         return [change(batch[0]), *batch[1:]]
     return change(batch)
 
 
 def handed_out(ready: Ready) -> Any:
-    """Return the batch as the consumer gets it: floats, where its pictures are still bytes.
+    """Return the batch as the consumer gets it: floats, where its images are still bytes.
 
-    They are made where the pictures are, and on CUDA in the order of the current stream.
+    They are made where the images are, and on CUDA in the order of the current stream.
     """
     normalize = ready.normalize
     if normalize is None or ready.batch is None:
         return ready.batch
     # In a block for inference a batch is what it is outside: it may be kept for training.
     with torch.inference_mode(mode=False), torch.no_grad():
-        return with_pictures(ready.batch, normalize)
+        return with_images(ready.batch, normalize)

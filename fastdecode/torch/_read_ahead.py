@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from fastdecode.outages import ITEM_ERRORS
 
 if TYPE_CHECKING:
-    from fastdecode.torch.crew import Crew
-    from fastdecode.torch.order import Order
-    from fastdecode.torch.source import Source
+    from fastdecode.torch._order import Order
+    from fastdecode.torch._samples import Source
+    from fastdecode.torch._threads import ThreadPool
 
 __all__ = ["READ_THREADS", "Read", "ReadAhead", "begin_reads"]
 
@@ -33,26 +33,15 @@ Read: TypeAlias = "Future[tuple[Any, Any]]"
 
 
 class ReadAhead:
-    """The reads of an epoch, begun some batches before these are made.
+    """The reads of an epoch from the batch `start` on, begun some batches before these are made."""
 
-    Parameters
-    ----------
-    source : Source
-        Of a dataset that lets others read for it.
-    order : Order
-    start : int
-        Batch to begin with.
-    crew : Crew
-        Threads that read.
-    """
-
-    def __init__(self, source: Source, order: Order, start: int, crew: Crew) -> None:
+    def __init__(self, source: Source, order: Order, start: int, pool: ThreadPool) -> None:
         self._source = source
         self._order = order
-        self._crew = crew
+        self._pool = pool
         self._begun: deque[list[Read]] = deque()
         self._next = start
-        self._batches = 1 + _WINDOW * crew.count // order.batch_size
+        self._batches = 1 + _WINDOW * pool.count // order.batch_size
         self._closed = False
 
     def batch(self) -> list[Read]:
@@ -69,28 +58,13 @@ class ReadAhead:
 
     def _begin(self, indices: Sequence[Any]) -> list[Read]:
         places = [self._source.place(index) for index in indices]
-        return begin_reads(self._source.ours, places, self._crew, lambda: self._closed)
+        return begin_reads(self._source.ours, places, self._pool, lambda: self._closed)
 
 
 def begin_reads(
-    dataset: Any, indices: Sequence[Any], crew: Crew, stopped: Callable[[], bool] = bool
+    dataset: Any, indices: Sequence[Any], pool: ThreadPool, stopped: Callable[[], bool] = bool
 ) -> list[Read]:
-    """Begin to read some items of a dataset, and do not wait for them.
-
-    Parameters
-    ----------
-    dataset : DecodeDataset
-    indices : sequence of int
-    crew : Crew
-        Threads that read.
-    stopped : callable
-        Whether nobody wants them any more.
-
-    Returns
-    -------
-    list of Read
-        One for each index.
-    """
+    """Begin to read some items of a dataset, and do not wait for them: return a Read for each."""
     reads: list[Read] = [Future() for _ in indices]
     try:
         groups = dataset._groups(indices)
@@ -113,5 +87,5 @@ def begin_reads(
                 reads[at].set_result(one)
 
     for group in groups:
-        crew.submit(partial(read, group))
+        pool.submit(partial(read, group))
     return reads

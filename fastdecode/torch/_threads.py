@@ -1,25 +1,66 @@
-"""Threads that carry out what they are handed, for as long as their owner lives."""
+"""Threads: a pool of them, and how many the libraries may start beside ours."""
 
 from __future__ import annotations
 
 import os
 import queue
+import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable
 from typing import TypeAlias
 
-from fastdecode.native.batch import Pool
-from fastdecode.torch.threads import settle_here, single_thread_here
+import torch
 
-__all__ = ["Crew"]
+from fastdecode.native.batch import Pool
+
+__all__ = ["ThreadPool", "limit_threads", "settle_here", "single_thread_here"]
 
 _Task: TypeAlias = "Callable[[], None]"
 _PATIENCE_S = 1.0
+_lock = threading.Lock()
 
 
-class Crew:
+def limit_threads() -> None:
+    """Let PyTorch and OpenCV use one thread in this process: for a worker process, at its start.
+
+    Notes
+    -----
+    As many workers as cores, each with as many threads, get in each other's way. PyTorch limits
+    itself in its own workers; OpenCV must be told, and its pool does not survive a fork. OpenCV is
+    only told if it is loaded already: nothing here loads it.
+    """
+    torch.set_num_threads(1)
+    opencv = sys.modules.get("cv2")
+    if opencv is not None:
+        opencv.setNumThreads(0)  # 0: run everything in the calling thread
+
+
+def settle_here() -> None:
+    """Fix how many threads PyTorch's operations use when this thread calls them.
+
+    A thread takes the number of the process when it first asks. It should not be in the moment in
+    which `single_thread_here` has changed that.
+    """
+    torch.get_num_threads()
+
+
+def single_thread_here() -> None:
+    """Let PyTorch's operations use one thread when this thread calls them, and no other change.
+
+    OpenMP keeps the number for each thread, but `torch.set_num_threads` also remembers it for all
+    threads that begin later. A thread that ends at once puts that back.
+    """
+    with _lock:
+        usual = torch.get_num_threads()
+        torch.set_num_threads(1)
+        keeper = threading.Thread(target=torch.set_num_threads, args=(usual,))
+        keeper.start()
+        keeper.join()
+
+
+class ThreadPool:
     """Threads that take tasks in the order in which they were submitted.
 
     They are daemons, unlike those of `concurrent.futures`: a read that hangs, on a network drive
@@ -32,13 +73,13 @@ class Crew:
 
     Attributes
     ----------
-    pool : Pool
+    native : Pool
         As many threads of the native core, for those that are at a whole batch.
     """
 
     def __init__(self, count: int) -> None:
         self.count = count
-        self.pool = Pool(count)
+        self.native = Pool(count)
         self._start()
 
     def _start(self) -> None:
@@ -69,7 +110,7 @@ class Crew:
         """Drop what has not begun, and end the threads. A second call does nothing."""
         if os.getpid() == self._process:
             self._stop()
-        self.pool.close()
+        self.native.close()
 
 
 def _work(tasks: queue.SimpleQueue[_Task | None], begun: queue.SimpleQueue[None]) -> None:

@@ -1,0 +1,453 @@
+"""Many samples at once, by the native core: it reads, decodes, resizes and normalises them in C.
+
+Python says where each image is. What is to become of it the core draws by itself where it can, else
+Python does, for all of them in one go. The core does what every image needs; whatever is out of the
+ordinary is left to who makes samples one by one, and gives exactly what it would have given without
+all this.
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import torch
+
+from fastdecode import _headers
+from fastdecode.native.batch import Items, as_source
+from fastdecode.resizing import ResizePlan, core_may_decode, core_takes
+from fastdecode.torch._fuse import as_bytes
+from fastdecode.torch.transforms.base import Crop, geometry_of, stored_as
+
+if TYPE_CHECKING:
+    from fastdecode.native.batch import Pool
+    from fastdecode.native.single import Resize
+    from fastdecode.torch._read_ahead import Read
+
+    _Plans: TypeAlias = dict[int, tuple[ResizePlan, Resize]]
+
+__all__ = ["FALLBACK", "Draws", "EligibleCrop", "NativeBatchMaker", "fetch_in_order"]
+
+FALLBACK: Any = object()
+"""Marks a sample that is to be made one by one."""
+
+_IN_PLACE = object()
+_TRIAL = 64
+_MOST_PYTHON_S = 0.0005
+_PARTS, _LEAST_PART = 128, 16
+_generator = torch.default_generator
+
+
+class EligibleCrop(NamedTuple):
+    """What becomes of the images of a dataset whose samples the core, or a device, may make.
+
+    Attributes
+    ----------
+    crop : Crop
+    draws : int
+        As of `Fused`.
+    image : type or None
+        As of `Fused`.
+    maps : bool
+        There is a ``map_target``.
+    """
+
+    crop: Crop
+    draws: int
+    image: type[torch.Tensor] | None
+    maps: bool
+
+    def described(self, *, orient: bool) -> Any:
+        """Describe the crop to the core as ``fd_crop *``; return None where Python has to draw."""
+        try:
+            made = self.crop.described(orient=orient)
+        except Exception:  # it comes again when an item is made by itself
+            return None
+        sides = None if made is None else (3, made.height, made.width)
+        return made if sides == self.crop.shape else None
+
+
+class Draws:
+    """Random numbers of the samples of one call: each sample's follow from a seed of its own."""
+
+    def __init__(self, seeds: Sequence[int]) -> None:
+        self._seeds = seeds
+
+    @property
+    def seeds(self) -> Sequence[int] | None:
+        """For each sample what all draws follow from; None if they come from elsewhere."""
+        return self._seeds
+
+    def suits(self, eligible: EligibleCrop) -> bool:  # noqa: ARG002 - for a subclass
+        """Whether they can be drawn for samples that are made so."""
+        return True
+
+    def begin(self, at: int) -> None:
+        """Prepare for code of the user's, which may draw from wherever it likes."""
+
+    def plan(self, eligible: EligibleCrop, at: int, width: int, height: int) -> ResizePlan:
+        """Draw for the sample at that place of the batch."""
+        return eligible.crop.seeded_plan(width, height, self._seeds[at])
+
+    def left(self, at: int) -> None:
+        """Take note, in order, that the sample is to be made in another way."""
+
+
+class NativeBatchMaker:
+    """Makes samples of a dataset by a pool. Any number of threads may use it at once.
+
+    Parameters
+    ----------
+    dataset : DecodeDataset
+    pool : Pool
+    subset : sequence of int, optional
+        What indices stand for.
+    as_bytes : bool
+        Leave out the normalising, and make bytes.
+
+    Attributes
+    ----------
+    part : int
+        How many samples to make in one call.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        pool: Pool,
+        subset: Sequence[int] | None = None,
+        *,
+        as_bytes: bool = False,
+    ) -> None:
+        self._dataset = weakref.ref(dataset)  # which may keep this one
+        self._pool = pool
+        self._subset = subset
+        self._as_bytes = as_bytes
+        self._spare: deque[Items] = deque()
+        self._asked = self._made = 0
+        self._python_s = 0.0
+        self.part = max(_LEAST_PART, _PARTS // pool.threads)
+
+    @property
+    def eligible(self) -> bool:
+        """Whether most of the samples so far were for it: if not, it is better not to try."""
+        return self._asked < _TRIAL or 2 * self._made >= self._asked
+
+    @property
+    def worthwhile(self) -> bool:
+        """Whether, besides, the dataset's own Python is no matter.
+
+        If it takes long, threads that make samples one by one share it better.
+        """
+        slow = self._asked >= _TRIAL and self._python_s > _MOST_PYTHON_S * self._asked
+        return self.eligible and not slow
+
+    def make(
+        self,
+        indices: Sequence[Any],
+        draws: Draws,
+        images: torch.Tensor | None = None,
+        stopped: Callable[[], bool] = bool,
+        reads: Sequence[Read] | None = None,
+    ) -> list[Any]:
+        """Make samples.
+
+        Parameters
+        ----------
+        indices : sequence of int
+        draws : Draws
+        images : tensor (N, 3, H, W), optional
+            Where the images go, contiguous or channels last; else into memory of their own.
+        stopped : callable
+            Whether nobody wants them any more.
+        reads : sequence of Read, optional
+            What others read for each, instead of the dataset.
+
+        Returns
+        -------
+        list of (image, target) or FALLBACK
+            Where `images` are given, the image stands for nothing.
+        """
+        dataset = self._dataset()
+        eligible = None if dataset is None else self._eligible_crop(dataset)
+        if dataset is None or eligible is None or not draws.suits(eligible):
+            return [FALLBACK] * len(indices)
+        if not (images is None or _has_room(images, eligible.crop)):
+            return [FALLBACK] * len(indices)
+        dataset._settle()
+        call = _Call(dataset, eligible, draws, indices, self._subset, images, reads)
+        try:
+            items = self._spare.pop()
+        except IndexError:
+            items = Items()
+        try:
+            call.run(self._pool, items, stopped)
+        finally:
+            items.clear()
+            self._spare.append(items)
+        call.finish()
+        self._asked += len(indices)
+        self._made += call.made
+        self._python_s += call.python_s
+        return call.samples
+
+    def _eligible_crop(self, dataset: Any) -> EligibleCrop | None:
+        """Return how the core makes samples; None where dataset or backend forbid it."""
+        eligible: EligibleCrop | str = dataset._eligible_crop()
+        if isinstance(eligible, str) or not core_may_decode(dataset.backend):
+            return None
+        if self._as_bytes:
+            return eligible._replace(crop=as_bytes(eligible.crop), image=None)
+        return eligible
+
+
+class _Call:
+    """One call of `NativeBatchMaker.make`, step by step."""
+
+    def __init__(
+        self,
+        dataset: Any,
+        eligible: EligibleCrop,
+        draws: Draws,
+        indices: Sequence[Any],
+        subset: Sequence[int] | None,
+        images: torch.Tensor | None,
+        reads: Sequence[Read] | None,
+    ) -> None:
+        self._reads = reads
+        self._dataset = dataset
+        self._eligible = eligible
+        self._draws = draws
+        self._indices = indices
+        self._subset = subset
+        self._images = images
+        self._targets: list[Any] = [None] * len(indices)
+        self._rows: Sequence[Any] | None = None
+        self._done: list[tuple[int, ResizePlan | None]] = []
+        self.samples: list[Any] = [FALLBACK] * len(indices)
+        self.made = 0
+        self.python_s = 0.0
+
+    def run(self, pool: Pool, items: Items, stopped: Callable[[], bool]) -> None:
+        """Make the images: in one go where the core can draw, and what that leaves in two."""
+        sources = self._find()
+        left = () if stopped() else self._crop(pool, items, sources)
+        if left and not stopped():
+            plans = self._plan(items, left)
+            if plans and not stopped():
+                self._resize(pool, items, plans)
+
+    def _find(self) -> list[Any]:
+        """Ask the dataset where the images are: paths, bytes, or None for what is left."""
+        reads = self._reads
+        for other in reads or ():  # waiting for others is no work of Python's
+            with suppress(CancelledError):
+                other.exception()
+        began = time.perf_counter()
+        read, subset = self._dataset.read, self._subset
+        begin = self._draws.begin if type(self._draws).begin is not Draws.begin else None
+        found: list[Any] = []
+        for at, index in enumerate(self._indices):
+            source = None
+            try:
+                if begin is not None:
+                    begin(at)
+                if reads is not None:
+                    source, self._targets[at] = reads[at].result()
+                else:
+                    source, self._targets[at] = read(index if subset is None else subset[index])
+                source = as_source(source)
+            except Exception:  # it comes again when the item is made by itself
+                source = None
+            found.append(source)
+        self.python_s += time.perf_counter() - began
+        return found
+
+    def _crop(self, pool: Pool, items: Items, sources: list[Any]) -> Sequence[int]:
+        """Read, and let the core draw and make where it can; return what is left."""
+        seeds = self._draws.seeds
+        crop = None if seeds is None else self._eligible.described(orient=self._dataset.orient)
+        if seeds is None or crop is None:
+            items.read(pool, sources)
+            return range(len(sources))
+        made, left = items.crop(pool, sources, seeds, crop, *self._place())
+        maps = self._eligible.maps
+        self._done = [
+            (at, ResizePlan.of_core(items.resize_of(at)) if maps else None) for at in made
+        ]
+        return left
+
+    def _plan(self, items: Items, left: Sequence[int]) -> _Plans:
+        """Decide, and draw, what is to become of each image."""
+        eligible, draws, headers = self._eligible, self._draws, items.headers()
+        orient = self._dataset.orient
+        sides = eligible.crop.shape[1:]  # type: ignore[index]  # there is one: it is eligible
+        columns = (
+            (headers.readable & core_takes(headers)).tolist(),
+            headers.width.tolist(),
+            headers.height.tolist(),
+            headers.has_exif.tolist(),
+        )
+        rows = list(zip(*columns, strict=True))
+        plans: _Plans = {}
+        for at in left:
+            fits, width, height, exif = rows[at]
+            if fits and not (orient and exif and _headers.probe(items.data(at)).orientation != 1):
+                try:
+                    plan = draws.plan(eligible, at, width, height)
+                    resize = eligible.crop.core_resize(plan, width, height)
+                except Exception:  # likewise
+                    resize = None
+                if resize is not None and plan.size == sides:
+                    plans[at] = plan, resize
+                    continue
+            draws.left(at)
+        return plans
+
+    def _resize(self, pool: Pool, items: Items, plans: _Plans) -> None:
+        """Let the core make those that are planned."""
+        resizes = [resize for _, resize in plans.values()]
+        done = items.resize(pool, list(plans), resizes, *self._place())
+        self._done += [(at, plans[at][0]) for at, whole in zip(plans, done, strict=True) if whole]
+        self._done.sort(key=itemgetter(0))
+
+    def _place(self) -> tuple[Any, int, int]:
+        """Return how pixels are stored, where those of the first image go, and how far apart."""
+        crop, images = self._eligible.crop, self._images
+        if images is None:
+            images = self._images = torch.empty(
+                (len(self._indices), *crop.shape),  # type: ignore[misc]  # likewise
+                dtype=crop.dtype,
+                device="cpu",
+            )
+            rows: Sequence[torch.Tensor] = images.unbind(0)
+            image = self._eligible.image
+            self._rows = rows if image is None else [row.as_subclass(image) for row in rows]
+        pixels = stored_as(crop.normalize, channels_first=images.is_contiguous())
+        return pixels, images.data_ptr(), images.stride(0) * images.element_size()
+
+    def finish(self) -> None:
+        """Put images and targets together."""
+        began = time.perf_counter()
+        rows, targets = self._rows, self._targets
+        as_read = not self._eligible.maps and self._dataset.target_transform is None
+        for at, plan in self._done:
+            image = _IN_PLACE if rows is None else rows[at]
+            try:
+                self.samples[at] = image, targets[at] if as_read else self._target(at, plan)
+            except Exception:  # likewise
+                self.made -= 1
+            self.made += 1
+        self.python_s += time.perf_counter() - began
+
+    def _target(self, at: int, plan: ResizePlan | None) -> Any:
+        target, transform = self._targets[at], self._dataset.target_transform
+        self._draws.begin(at)
+        if plan is not None and self._eligible.maps:
+            target = self._dataset.map_target(target, geometry_of(plan))
+        return target if transform is None else transform(target)
+
+
+def _has_room(images: torch.Tensor, crop: Crop) -> bool:
+    return tuple(images.shape[1:]) == crop.shape and images.dtype == crop.dtype
+
+
+# ---- draws from torch's global generator, for those who call a dataset without a Loader ----
+
+
+class _Ended(Exception):
+    """No more draws: an item has failed, or it would be the wrong ones."""
+
+
+class _OrderedDraws(Draws):
+    """Draws from the global generator, and knows its state before each item.
+
+    An item that is not for the core is fetched when its turn comes, as it draws then, too.
+    """
+
+    def __init__(self, dataset: Any, indices: Sequence[Any]) -> None:
+        super().__init__(())
+        self._dataset = dataset
+        self._indices = indices
+        self.states = [_generator.get_state()]
+        self.samples: dict[int, Any] = {}
+        self.error: BaseException | None = None
+        self.ended = False
+
+    @property
+    def seeds(self) -> None:
+        return None
+
+    def suits(self, eligible: EligibleCrop) -> bool:
+        """Only torch's generator can be put back to an earlier state here."""
+        return not eligible.crop.from_python
+
+    def plan(self, eligible: EligibleCrop, at: int, width: int, height: int) -> ResizePlan:
+        self._come_to(at)
+        plan = eligible.crop.plan(width, height, None)
+        for _ in range(eligible.draws):
+            torch.rand(1, device="cpu")
+        return plan
+
+    def left(self, at: int) -> None:
+        try:
+            self._come_to(at)
+            self.samples[at] = self._dataset.fetch(self._indices[at])
+        except _Ended:
+            return
+        except BaseException as error:  # its turn to be raised comes after those before it
+            self.error, self.ended = error, True
+
+    def _come_to(self, at: int) -> None:
+        """Be in the state that the item before has left."""
+        if self.ended:
+            raise _Ended
+        if at < len(self.states) - 1:  # what it has drawn was for nothing
+            _generator.set_state(self.states[at])
+            return
+        now = _generator.get_state()
+        if at == 0 and not torch.equal(now, self.states[0]):  # reading has drawn
+            self.ended = True
+            raise _Ended
+        self.states[at:] = [now, now]
+
+
+def fetch_in_order(
+    dataset: Any, indices: Sequence[Any], native: NativeBatchMaker | None
+) -> list[Any]:
+    """Fetch samples with draws from torch's global generator, as if one after another.
+
+    The list is what ``[dataset.fetch(index) for index in indices]`` gives, and the generator is in
+    the same state after it.
+    """
+    if native is None or not native.eligible:
+        return [dataset.fetch(index) for index in indices]
+    draws = _OrderedDraws(dataset, indices)
+    made = native.make(indices, draws)
+    if len(draws.states) == 1:  # it is not for the core, or its reading draws
+        _generator.set_state(draws.states[0])
+        return [dataset.fetch(index) for index in indices]
+    states = [*draws.states[:-1], _generator.get_state()]
+    samples: list[Any] = []
+    for at in range(len(states) - 1 - (draws.error is not None)):
+        sample = draws.samples.get(at, made[at])
+        if sample is FALLBACK:
+            _generator.set_state(states[at])
+            sample = dataset.fetch(indices[at])
+            if not torch.equal(_generator.get_state(), states[at + 1]):
+                # It drew for another in its place: those that follow had the wrong numbers.
+                return [*samples, sample, *(dataset.fetch(index) for index in indices[at + 1 :])]
+        samples.append(sample)
+    _generator.set_state(states[-1])
+    if draws.error is not None:
+        try:
+            raise draws.error
+        finally:
+            draws.error = None  # its traceback leads here
+    return samples

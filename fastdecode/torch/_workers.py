@@ -1,0 +1,395 @@
+"""Who makes a loader's batches: threads, or worker processes, begun when they are first needed.
+
+Worker processes are those of torch's own DataLoader, with our order and our random numbers.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, Dataset, get_worker_info
+
+from fastdecode.native.batch import Pool
+from fastdecode.torch._batch_builder import (
+    BatchBuilder,
+    EpochConfig,
+    closed_error,
+    stopped_early,
+    too_late,
+)
+from fastdecode.torch._collate import Ready, collate
+from fastdecode.torch._device_batches import EncodedBatch
+from fastdecode.torch._errors import take_along
+from fastdecode.torch._order import Item, Order
+from fastdecode.torch._read_ahead import ReadAhead
+from fastdecode.torch._samples import SampleMaker, Source, WorkerSampleMaker
+from fastdecode.torch._threads import ThreadPool, limit_threads
+
+__all__ = ["Workers"]
+
+_LARGEST_PART = 4
+_PARTS_A_THREAD = 2
+
+
+class Workers:
+    """Threads, or processes, and the epochs that they are at.
+
+    Parameters
+    ----------
+    threads, workers : int
+        At most one of them; neither makes batches in the calling thread.
+    prefetch : int
+    timeout : float or None
+    read_threads : int
+        Threads that read ahead; none where batches are made by processes.
+    """
+
+    def __init__(
+        self,
+        threads: int,
+        workers: int,
+        prefetch: int,
+        timeout: float | None,
+        read_threads: int = 0,
+    ) -> None:
+        self._pool: ThreadPool | None = None
+        self._readers: ThreadPool | None = None
+        self._read_threads = read_threads
+        self._threads = threads
+        self._workers = workers
+        self._prefetch = prefetch
+        self._timeout = timeout
+        self._processes: _WorkerProcesses | None = None
+        self._under_way: weakref.WeakSet[_ThreadEpoch] = weakref.WeakSet()
+
+    def epoch(
+        self, config: EpochConfig, order: Order, start: int
+    ) -> Iterator[Ready | BatchBuilder]:
+        """Begin an epoch at one of its batches, which may be still to be decoded."""
+        if self._workers:
+            if self._processes is None:
+                self._processes = _WorkerProcesses(self._workers, self._prefetch, self._timeout)
+            return self._processes.epoch(config, order, start)
+        if self._threads and self._pool is None:
+            self._pool = ThreadPool(self._threads)
+        ahead = None
+        if self._read_threads:
+            if self._readers is None:
+                self._readers = ThreadPool(self._read_threads)
+            ahead = ReadAhead(config.source, order, start, self._readers)
+        epoch = _ThreadEpoch(config, order, start, self._pool, self._prefetch, self._timeout, ahead)
+        self._under_way.add(epoch)
+        return epoch
+
+    def end(self) -> None:
+        """End the epochs that threads are at; whoever waits for a batch gets an error."""
+        for epoch in tuple(self._under_way):
+            epoch.close()
+
+    def close(self) -> None:
+        """End the threads and the processes. A later epoch starts them anew."""
+        for part in (self._pool, self._readers, self._processes):
+            if part is not None:
+                part.close()
+        self._pool = self._readers = self._processes = None
+
+
+# ---- threads ----
+
+
+class _ThreadEpoch:
+    """Batches in order, of which `prefetch` are made ahead; without a pool none, in this thread."""
+
+    def __init__(
+        self,
+        config: EpochConfig,
+        order: Order,
+        start: int,
+        pool: ThreadPool | None,
+        prefetch: int,
+        timeout: float | None,
+        ahead: ReadAhead | None = None,
+    ) -> None:
+        self._config = config
+        self._ahead = ahead
+        self._order = order
+        self._next = start
+        self._pool = pool
+        self._prefetch = prefetch if pool is not None else 0
+        self._timeout = timeout
+        self._process = os.getpid()
+        self._closed = False
+        self._awaited: BatchBuilder | None = None
+        self._pending: deque[BatchBuilder] = deque()
+        # Small parts keep all threads busy to the end of a batch, large ones hand over less often.
+        shares = 1 if pool is None else pool.count * _PARTS_A_THREAD
+        self._part = max(1, min(_LARGEST_PART, order.batch_size // shares))
+        native = None if pool is None or config.at_once is not None else pool.native
+        self._maker = SampleMaker(config.source, native)
+        self._latest: weakref.ref[BatchBuilder] | None = None
+        self._fill()
+
+    def _fill(self) -> None:
+        """Begin batches, up to the number that are made ahead."""
+        while self._next < self._order.count and len(self._pending) < max(1, self._prefetch):
+            items = self._order.batch(self._next)
+            self._next += 1
+            builder = self._builder(items)
+            self._pending.append(builder)
+            if self._pool is not None:
+                for part in builder.parts:
+                    self._pool.submit(partial(builder.make, part))
+
+    def _builder(self, items: list[Item]) -> BatchBuilder:
+        config, how, maker = self._config, self._config.at_once, self._maker
+        reads = None if self._ahead is None else self._ahead.batch()
+        if how is not None:
+            size, pool = self._part, self._pool
+            return EncodedBatch(config, how, maker, items, self._next, size, pool, reads)
+        native = maker.native
+        if native is None or not native.worthwhile:
+            return BatchBuilder(config, maker, items, self._next, self._part, reads=reads)
+        return BatchBuilder(config, maker, items, self._next, native.part, native=True, reads=reads)
+
+    def __iter__(self) -> Iterator[Ready | BatchBuilder]:
+        return self
+
+    def __next__(self) -> Ready | BatchBuilder:
+        if self._process != os.getpid():  # the threads stayed behind
+            raise RuntimeError("this iterator belongs to the process that this one was forked from")
+        if self._closed:
+            raise closed_error()
+        if not self._pending:
+            raise StopIteration
+        builder = self._awaited = self._pending.popleft()
+        self._latest = weakref.ref(builder)
+        if self._pool is None:
+            for part in builder.parts:
+                builder.make(part)
+        self._fill()
+        try:
+            return builder.result(self._timeout)
+        except StopIteration as error:
+            raise stopped_early(error) from error
+        finally:
+            self._awaited = None
+
+    def close(self) -> None:
+        """Give up what is in the making, if anything is; whoever asks for more gets an error."""
+        if self._ahead is not None:
+            self._ahead.close()
+        # In another thread: one that is waited for, or one that waits for what was refused.
+        latest = None if self._latest is None else self._latest()
+        for builder in (self._awaited, latest):
+            if builder is not None:
+                builder.cancel()
+        if self._pending:
+            self._closed = True
+        self._next = self._order.count
+        for builder in self._pending:
+            builder.cancel()
+        self._pending.clear()
+
+    def __del__(self) -> None:
+        # A consumer that left the loop early wants no more of it.
+        if hasattr(self, "_pending"):
+            self.close()
+
+
+# ---- worker processes ----
+
+
+class _WorkerDataset(Dataset[Any]):
+    """What runs in a worker process: samples, each with random numbers of its own."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._reported = 0
+        self._maker: SampleMaker | None = None
+
+    @property
+    def dataset(self) -> Any:
+        """The user's own."""
+        return self._source.dataset
+
+    def __getitems__(self, items: list[Item]) -> Any:
+        if self._maker is None:
+            self._reported = len(self._source.errors)  # what was known before the worker began
+            # One thread: a worker has one core for itself.
+            self._maker = WorkerSampleMaker(self._source, Pool(1))
+        try:
+            with self._source.together([item.index for item in items]):
+                samples = list(self._maker.make(items))
+        except StopIteration as error:
+            raise stopped_early(error) from error
+        # Also those of a batch before this that raised, and so could not report.
+        failures = self._source.errors[self._reported :]
+        self._reported += len(failures)
+        return samples, failures
+
+    def __getitem__(self, item: Item) -> Any:
+        return self.__getitems__([item])
+
+
+class _Collate:
+    """What runs in a worker after that."""
+
+    def __init__(
+        self, collate_fn: Callable[[list[Any]], Any] | None, *, channels_last: bool
+    ) -> None:
+        self._collate_fn = collate_fn
+        self._channels_last = channels_last
+
+    def __call__(self, made: Any) -> Any:
+        samples, failures = made
+        try:
+            ready = collate(samples, None, 0, self._collate_fn, channels_last=self._channels_last)
+        except StopIteration as error:
+            raise stopped_early(error) from error
+        return ready.batch, ready.skipped, failures
+
+
+class _Batches:
+    """What torch takes for a batch sampler: the batches of an epoch, from one of them on."""
+
+    def __init__(self, order: Order, start: int) -> None:
+        self._order = order
+        self._start = start
+
+    def __iter__(self) -> Iterator[list[Item]]:
+        return map(self._order.batch, range(self._start, self._order.count))
+
+    def __len__(self) -> int:
+        return self._order.count - self._start
+
+
+class _WorkerProcesses:
+    """Worker processes, started for each epoch with the dataset as it is then."""
+
+    def __init__(self, workers: int, prefetch: int, timeout: float | None) -> None:
+        self._workers = workers
+        self._prefetch = prefetch
+        self._timeout = timeout
+        self._running: weakref.ref[_ProcessEpoch] | None = None
+
+    def epoch(self, config: EpochConfig, order: Order, start: int) -> Iterator[Ready]:
+        """Begin an epoch at a batch; an epoch that is still running ends."""
+        self.close()
+        loader: DataLoader[Any] = DataLoader(
+            _WorkerDataset(config.source),
+            batch_sampler=_Batches(order, start),
+            num_workers=self._workers,
+            collate_fn=_Collate(config.collate_fn, channels_last=config.channels_last),
+            worker_init_fn=partial(
+                _settle_worker, reported=config.source.reports, then=config.worker_init_fn
+            ),
+            multiprocessing_context=config.multiprocessing_context,
+            prefetch_factor=self._prefetch,
+            timeout=self._timeout or 0,
+            # torch draws a seed for its workers; not from the generator of the user's training.
+            generator=torch.Generator("cpu"),
+        )
+        running = _ProcessEpoch(iter(loader), order, start, config, self._timeout)
+        self._running = weakref.ref(running)
+        return running
+
+    def close(self) -> None:
+        """End the epoch that is running, and its processes."""
+        running = None if self._running is None else self._running()
+        if running is not None:
+            running.close()
+
+
+class _ProcessEpoch:
+    """Counts the batches, also those that raise."""
+
+    def __init__(
+        self,
+        batches: Iterator[Any],
+        order: Order,
+        start: int,
+        config: EpochConfig,
+        timeout: float | None,
+    ) -> None:
+        self._batches: Any = batches  # torch's iterator of a loader with workers
+        self._order = order
+        self._process = os.getpid()
+        self._position = start
+        self._config = config
+        self._timeout = timeout
+
+    def __iter__(self) -> Iterator[Ready]:
+        return self
+
+    def __next__(self) -> Ready:
+        if self._position >= self._order.count:
+            self.close()
+            raise StopIteration
+        if self._batches is None:
+            raise closed_error()
+        try:
+            batch, skipped, failures = next(self._batches)
+        except Exception as error:
+            _let_go(error)
+            if str(error).startswith("DataLoader timed out"):
+                # What torch asks for next is this batch again, so that nothing is counted.
+                items = [item.index for item in self._order.batch(self._position)]
+                raise too_late(self._position + 1, self._timeout, items) from error
+            if _tells_of_death(error):
+                with suppress(RuntimeError):  # torch tells of the same death again
+                    self.close()
+                raise _killed(error) from error
+            self._position += 1
+            raise error  # noqa: TRY201 - a bare one would bring the traceback back
+        self._position += 1
+        for failure in failures:
+            self._config.source.errors.add(failure)
+        return Ready(batch, self._position, skipped, self._config.normalize)
+
+    def close(self) -> None:
+        """End the workers: here, because what is raised in `__del__`, as by Ctrl-C, is lost."""
+        batches, self._batches = self._batches, None
+        if batches is not None and self._process == os.getpid():
+            batches._shutdown_workers()
+
+
+def _tells_of_death(error: Exception) -> bool:
+    """Whether torch found a worker dead, or could not fetch a batch's memory from it any more."""
+    if "in DataLoader worker process" in str(error):  # the dataset's own, with its traceback
+        return False
+    unreachable = isinstance(error, (ConnectionError, FileNotFoundError, EOFError))
+    return unreachable or str(error).startswith("DataLoader worker (pid")
+
+
+def _let_go(error: BaseException | None) -> None:
+    """Forget the frames of torch's iterator, which would keep the processes for as long as it."""
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__
+
+
+def _killed(error: Exception) -> RuntimeError:
+    return RuntimeError(
+        f"a worker process was killed or crashed, and the epoch with it: {error!r}. If it was the "
+        "system, for lack of memory, fewer workers help. The next epoch starts new ones"
+    )
+
+
+def _settle_worker(
+    number: int, *, reported: bool, then: Callable[[int], Any] | None = None
+) -> None:
+    limit_threads()
+    if reported:
+        take_along()
+    info: Any = get_worker_info()
+    # What the user's code finds there is the user's dataset; a plain assignment is refused.
+    object.__setattr__(info, "dataset", info.dataset.dataset)
+    if then is not None:
+        then(number)
