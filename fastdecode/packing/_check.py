@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from fastdecode._headers import jpeg_stream, probe
-from fastdecode.api import decode
+from fastdecode._headers import jpeg_stream
+from fastdecode.api import decode, probe
 from fastdecode.errors import DecodeError, FastDecodeError, UnsupportedFormat
 from fastdecode.outages import ITEM_ERRORS, is_the_items
 from fastdecode.packing._container_checks import faults

@@ -19,13 +19,13 @@ except ModuleNotFoundError as error:
         "Install it with: pip install 'fastdecode[torch]'"
     ) from error
 
-from fastdecode.bench._workers import Loader
 from fastdecode.torch._errors import SKIPPED, Failure
 from fastdecode.torch._fuse import Fused, fuse
 from fastdecode.torch._threads import limit_threads
 from fastdecode.torch.dataset import DecodeDataset
 from fastdecode.torch.folder import ImageFolder
 from fastdecode.torch.image_list import ImageList
+from fastdecode.torch.loader import Loader
 from fastdecode.torch.mixin import DecodeMixin
 from fastdecode.torch.prefetcher import DevicePrefetcher
 from fastdecode.torch.shards.stream import ShardStream
