@@ -102,3 +102,10 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("FASTDECODE_BACKEND", "FASTDECODE_DISABLE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("FASTDECODE_RANKING", NO_RANKING)
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a busy machine take its time to end a thread: tests of what is too long set their own."""
+    if "fastdecode.torch.prefetcher" in sys.modules:
+        monkeypatch.setattr("fastdecode.torch.prefetcher._PATIENCE_S", 60.0)
