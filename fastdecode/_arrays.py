@@ -123,7 +123,7 @@ def _by_core(
 
 
 def without_frames(error: Exception) -> Exception:
-    """Let go of where an error came from: that holds all images of the batch, and they it."""
+    """Drop where an error came from: that holds all images of the batch, and they it."""
     one: BaseException | None = error
     while one is not None:
         one.__traceback__ = None

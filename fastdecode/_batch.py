@@ -53,7 +53,7 @@ def decode_batch(
     decode : {"auto", "cpu", "gpu"}
         With a device: who decodes. ``"auto"``: what ``calibrate(device=…)`` measured to be fastest
         there, or else the first batch backend that works on a GPU. ``"cpu"`` decodes as without a
-        device, to the bit, and copies.
+        device, bit-identical, and copies.
     threads : int, optional
         How many to use; by default one for each core that this process may use (affinity and
         container quota, not the machine's count). 1 decodes in the calling thread, without a

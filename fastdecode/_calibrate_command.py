@@ -14,11 +14,10 @@ from fastdecode._system import device_ranking_path, ranking_path
 from fastdecode.bench import files, report
 from fastdecode.bench.files import naming
 from fastdecode.bench.on_device import place_of
-from fastdecode.bench.tables import paragraph, progress, width
 from fastdecode.calibration import calibrate
 from fastdecode.calibration.measure import BATCHES, DEVICE_S, FULL_S, QUICK_S
 from fastdecode.errors import FastDecodeError, visible
-from fastdecode.terminal import INTERRUPTED, Parser, counts, seconds
+from fastdecode.terminal import INTERRUPTED, Parser, counts, paragraph, progress, seconds, width
 from fastdecode.types import CONTEXTS
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import fastdecode
 from fastdecode import _preference, _selection, ranking
 from fastdecode._system import ranking_path, usable_cores
-from fastdecode.bench.tables import Column, Table, paragraph, plain
+from fastdecode.bench.tables import Column, Table, plain
 from fastdecode.errors import FastDecodeError, visible
-from fastdecode.terminal import Parser
+from fastdecode.terminal import Parser, paragraph
 from fastdecode.types import FORMATS, BackendInfo, Format, Header
 
 if TYPE_CHECKING:

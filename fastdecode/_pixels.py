@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image as PillowImage
 
-from fastdecode.errors import DecodeError, UnsupportedFormat
+from fastdecode.errors import DecodeError, UnsupportedFormat, advised
 
 if TYPE_CHECKING:
     from fastdecode.types import Box, Color, Header, Image, Mode, Output, PixelLayout, Reduce
@@ -66,7 +66,8 @@ def convert(image: Image, layout: PixelLayout, mode: Mode, header: Header) -> Im
     if mode == "native" or layout == mode:
         return image
     if layout == "native" and image.ndim == 3 and image.shape[2] > 4:
-        raise DecodeError(f"{image.shape[2]} channels make no {mode}: mode='native' gives them")
+        problem = DecodeError(f"{image.shape[2]} channels make no {mode}")
+        raise advised(problem, ": mode='native' gives them")
     if layout == "native":
         image = _eight_bits(image, header)
         if image.ndim == 3 and image.shape[2] == 1:
@@ -356,7 +357,5 @@ def _pillow_image(image: Image) -> Any:
     try:
         return PillowImage.fromarray(image)
     except TypeError as error:
-        raise UnsupportedFormat(
-            f"Pillow has no mode for pixels {image.shape} of {image.dtype}: take output='array', "
-            "or mode='RGB'"
-        ) from error
+        problem = UnsupportedFormat(f"Pillow has no mode for pixels {image.shape} of {image.dtype}")
+        raise advised(problem, ": take output='array', or mode='RGB'") from error

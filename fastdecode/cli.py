@@ -62,12 +62,11 @@ def main(arguments: Sequence[str], prog: str = "fastdecode") -> int:
     Raises
     ------
     SystemExit
-        After ``--help``, and over a wrong argument.
+        After ``--help`` and ``--version``, and over a wrong argument.
     """
     words = list(arguments)
-    if words[:1] in (["-h"], ["--help"]):
-        _overview(prog).print_help()
-        return 0
+    if words and words[0] in ("-h", "--help", "--version"):
+        _overview(prog).parse_args(words[:1])  # which ends here
     if not words or words[0].startswith("-"):
         words.insert(0, "info")
     elif words[:2] == ["bench", "compare"]:  # as after `python -m fastdecode.bench`

@@ -51,10 +51,11 @@ def advised(error: _Error, advice: str) -> _Error:
 
 def without_advice(error: BaseException) -> str:
     """Return the message as a command line says it; the advice may be of what caused the error."""
-    text, one = str(error), error
+    text = str(error)
+    one: BaseException | None = error
     while one is not None:
         text = text.replace(getattr(one, "advice", ""), "")
-        one = one.__cause__  # type: ignore[assignment]
+        one = one.__cause__ or one.__context__
     return text
 
 

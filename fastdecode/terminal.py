@@ -1,4 +1,4 @@
-"""What all subcommands share: their parser, kinds of arguments, and how they end.
+"""What all subcommands share: parser, kinds of arguments, paragraphs, progress, and how they end.
 
 They end in good order on Ctrl-C, and where nobody reads what they print; no letter of anybody's
 names acts on the terminal.
@@ -7,32 +7,42 @@ names acts on the terminal.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import io
 import os
+import shutil
 import signal
 import sys
+import textwrap
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from fastdecode.errors import visible, without_advice
 
 __all__ = [
     "INTERRUPTED",
+    "Notify",
     "Parser",
     "counts",
     "ending_at_once",
     "guarded",
+    "has_rich",
     "near_miss",
+    "paragraph",
     "positive",
+    "progress",
     "seconds",
+    "width",
 ]
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it: 128 and the signal's number."""
 
 _LOST = 1
+_EVERY_S = 0.2
 
 
 class Parser(argparse.ArgumentParser):
@@ -103,6 +113,108 @@ def seconds(text: str) -> float:
     if not 0 <= value < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
     return value
+
+
+def width(most: int | None = None) -> int:
+    """Return the width of the terminal in characters: ``COLUMNS``, else as it is, else 80."""
+    columns = shutil.get_terminal_size((80, 24)).columns
+    return max(40, columns if most is None else min(most, columns))
+
+
+def paragraph(text: str, indent: str = "", first: str | None = None) -> str:
+    """Wrap text for the terminal, line by line; words that are too long are cut, not left over.
+
+    `indent` stands before every line, and `first` before the first one instead.
+    """
+    lines: list[str] = []
+    for line in text.splitlines() or [""]:
+        before = first if first is not None and not lines else indent
+        lines += textwrap.wrap(
+            line,
+            width(),
+            initial_indent=before,
+            subsequent_indent=indent,
+            break_on_hyphens=False,
+        ) or [before.rstrip()]
+    return "\n".join(lines)
+
+
+class Notify(Protocol):
+    """Called with what is being done, and how much of it is: a share, or so many of a total."""
+
+    def __call__(self, what: str, done: float, total: float = 1.0, /) -> None:
+        """Take note."""
+
+
+@contextmanager
+def progress(*, counted: bool = False) -> Iterator[Notify]:
+    """Show progress on standard error for as long as the block runs.
+
+    On a terminal it is a bar, if rich is installed. Without, what is counted has a line that is
+    written over; of what is not, each new thing that is done is told in a line, also in a file.
+    """
+    on_terminal = sys.stderr.isatty()
+    if on_terminal and has_rich():
+        with _bar(counted=counted) as notify:
+            yield notify
+    elif counted and on_terminal:
+        try:
+            yield _Line().show
+        finally:  # also before an error
+            sys.stderr.write("\n")
+    elif counted:
+        yield lambda _what, _done, _total=1.0: None
+    else:
+        yield _Told().show
+
+
+def has_rich() -> bool:
+    """Whether rich is installed."""
+    return importlib.util.find_spec("rich") is not None
+
+
+@contextmanager
+def _bar(*, counted: bool) -> Iterator[Notify]:
+    from rich import progress as bars
+    from rich.console import Console
+
+    columns = [bars.TextColumn("{task.description}"), bars.BarColumn()]
+    columns += [bars.MofNCompleteColumn()] if counted else []
+    console = Console(stderr=True)
+    with bars.Progress(
+        *columns, bars.TimeRemainingColumn(), console=console, transient=True
+    ) as bar:
+        task = bar.add_task("")
+        yield lambda what, done, total=1.0: bar.update(
+            task, description=what, completed=done, total=total
+        )
+
+
+class _Told:
+    """A line for each thing that is done."""
+
+    def __init__(self) -> None:
+        self._last = ""
+
+    def show(self, what: str, _done: float, _total: float = 1.0, /) -> None:
+        if what != self._last:
+            self._last = what
+            sys.stderr.write(f"{what} ...\n")
+            sys.stderr.flush()
+
+
+class _Line:
+    """A line that is written over."""
+
+    def __init__(self) -> None:
+        self._shown = 0.0
+
+    def show(self, what: str, done: float, total: float = 1.0, /) -> None:
+        now = time.monotonic()
+        if now - self._shown >= _EVERY_S or done == total:
+            self._shown = now
+            sys.stderr.write(f"\r{what} {done:,} of {total:,}")
+            sys.stderr.flush()
 
 
 class _Output(io.FileIO):

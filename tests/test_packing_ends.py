@@ -11,8 +11,9 @@ import pytest
 from packed import make_source
 from PIL import Image
 
+from fastdecode import terminal
 from fastdecode.cli import main
-from fastdecode.packing import _terminal, pack
+from fastdecode.packing import pack
 from fastdecode.packing._container_checks import faults
 from fastdecode.packing._rewrite import Work
 from fastdecode.stores import create_store
@@ -107,11 +108,11 @@ def test_an_error_after_the_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without rich, on a terminal, an error begins on a line of its own."""
-    monkeypatch.setattr(_terminal, "_HAS_RICH", False)
+    monkeypatch.setattr(terminal, "has_rich", lambda: False)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
 
     def failing() -> None:
-        with _terminal.progress() as notify:
+        with terminal.progress(counted=True) as notify:
             notify("packing", 1, 2)
             pack(tmp_path / "none", tmp_path / "out.tar")
 

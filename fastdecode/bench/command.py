@@ -20,10 +20,9 @@ from fastdecode.bench.files import naming
 from fastdecode.bench.ranking import merged, ranking_of
 from fastdecode.bench.result import PROTOCOLS, Backend, Result, machine, to_json
 from fastdecode.bench.run import Plan, counts_up_to_cores
-from fastdecode.bench.tables import progress
 from fastdecode.bench.text import count
 from fastdecode.errors import StoreError, UnknownBackend
-from fastdecode.terminal import INTERRUPTED, Parser, counts, positive, seconds
+from fastdecode.terminal import INTERRUPTED, Parser, counts, positive, progress, seconds
 from fastdecode.types import OUTPUTS, REDUCES
 
 if TYPE_CHECKING:

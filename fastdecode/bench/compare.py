@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from fastdecode._files import read_regular
 from fastdecode.bench.result import Spread, from_json
-from fastdecode.bench.tables import Column, Table, paragraph, show
+from fastdecode.bench.tables import Column, Table, show
 from fastdecode.bench.text import (
     backend_versions,
     device_facts,
@@ -20,7 +20,7 @@ from fastdecode.bench.text import (
     setting,
     visible,
 )
-from fastdecode.terminal import Parser
+from fastdecode.terminal import Parser, paragraph
 
 if TYPE_CHECKING:
     from fastdecode.bench.result import Measurement, OnDevice, Result

@@ -19,7 +19,7 @@ from fastdecode.bench.summary import (
     sections,
     sentences,
 )
-from fastdecode.bench.tables import Column, Table, paragraph, plain, show
+from fastdecode.bench.tables import Column, Table, plain, show
 from fastdecode.bench.text import (
     COST,
     DEVICE_COLUMNS,
@@ -38,6 +38,7 @@ from fastdecode.bench.text import (
     protocol,
     visible,
 )
+from fastdecode.terminal import paragraph
 
 if TYPE_CHECKING:
     from fastdecode.bench.result import Result

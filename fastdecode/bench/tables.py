@@ -1,20 +1,16 @@
-"""Tables and progress in the terminal: by rich where it is installed, else as plain text."""
+"""Tables in the terminal: by rich where it is installed, else as plain text."""
 
 from __future__ import annotations
 
-import shutil
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from fastdecode.bench.run import Notify
+from fastdecode.terminal import width
 
-__all__ = ["HAS_RICH", "Column", "Table", "paragraph", "plain", "progress", "show", "width"]
+__all__ = ["HAS_RICH", "Column", "Table", "plain", "show"]
 
 try:
     import rich.box
@@ -48,29 +44,6 @@ class Table:
     columns: Sequence[Column]
     # what stands above the rows, which may be empty, and the rows
     sections: list[tuple[str, Sequence[tuple[str, ...]]]] = field(default_factory=list)
-
-
-def width() -> int:
-    """Return the width of the terminal in characters: ``COLUMNS``, else as it is, else 80."""
-    return max(40, shutil.get_terminal_size((80, 24)).columns)
-
-
-def paragraph(text: str, indent: str = "", first: str | None = None) -> str:
-    """Wrap text for the terminal, line by line; words that are too long are cut, not left over.
-
-    `indent` stands before every line, and `first` before the first one instead.
-    """
-    lines: list[str] = []
-    for line in text.splitlines() or [""]:
-        before = first if first is not None and not lines else indent
-        lines += textwrap.wrap(
-            line,
-            width(),
-            initial_indent=before,
-            subsequent_indent=indent,
-            break_on_hyphens=False,
-        ) or [before.rstrip()]
-    return "\n".join(lines)
 
 
 def show(table: Table) -> None:
@@ -148,26 +121,3 @@ def _lines(row: Sequence[str], columns: Sequence[Column], widths: Sequence[int])
             part.rjust(size) if column.right else part.ljust(size)
             for part, column, size in zip(parts, columns, widths, strict=True)
         ).rstrip()
-
-
-@contextmanager
-def progress() -> Iterator[Notify]:
-    """Show progress for as long as the block runs."""
-    if HAS_RICH and sys.stderr.isatty():
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-        columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task("", total=1.0)
-            yield lambda what, share: bar.update(task, description=what, completed=share)
-        return
-    last = ""
-
-    def line(what: str, _share: float) -> None:
-        nonlocal last
-        if what != last:
-            print(f"{what} ...", file=sys.stderr, flush=True)
-        last = what
-
-    yield line

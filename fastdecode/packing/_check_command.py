@@ -16,10 +16,10 @@ from fastdecode._system import usable_cores
 from fastdecode.errors import FastDecodeError, StoreError
 from fastdecode.outages import ITEM_ERRORS
 from fastdecode.packing._check import FAILING, Finding, Limits, Status, survey
-from fastdecode.packing._terminal import brief, csv_text, megabytes, progress, say, table
+from fastdecode.packing._terminal import brief, csv_text, megabytes, say, table
 from fastdecode.packing._verify import reason
 from fastdecode.stores import open_store
-from fastdecode.terminal import INTERRUPTED, Parser, positive
+from fastdecode.terminal import INTERRUPTED, Parser, positive, progress
 
 __all__ = ["add_arguments", "run"]
 
@@ -101,7 +101,7 @@ def _looked(options: argparse.Namespace) -> _Seen:
     threads = options.threads or usable_cores()
     with (
         open_store(options.src) as store,
-        progress() as notify,
+        progress(counted=True) as notify,
         closing(survey(store, threads, limits)) as findings,
     ):
         if not len(store):

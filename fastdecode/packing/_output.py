@@ -33,7 +33,7 @@ from fastdecode.stores.tar import index_tar
 
 if TYPE_CHECKING:
     from fastdecode.packing._journal import Item, Journal, Packed
-    from fastdecode.packing._terminal import Notify
+    from fastdecode.packing._pack import Notify
 
 __all__ = ["Place", "kind_for", "make", "write_bad"]
 

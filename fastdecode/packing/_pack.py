@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import PIL
 
@@ -35,9 +35,11 @@ from fastdecode.stores import open_store
 
 if TYPE_CHECKING:
     from fastdecode.packing._rewrite import Outcome
-    from fastdecode.packing._terminal import Notify
 
-__all__ = ["EVERY_BYTES", "EVERY_S", "Chunk", "Options", "pack"]
+__all__ = ["EVERY_BYTES", "EVERY_S", "Chunk", "Notify", "Options", "pack"]
+
+Notify: TypeAlias = Callable[[str, int, int], None]
+"""Called with what is being done, how many items are done, and of how many."""
 
 EVERY_BYTES = 64 << 20
 EVERY_S = 1.0

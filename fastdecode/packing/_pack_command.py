@@ -11,10 +11,10 @@ import warnings
 from fastdecode.errors import FastDecodeError
 from fastdecode.packing._journal import BadItems, Packed
 from fastdecode.packing._pack import pack
-from fastdecode.packing._terminal import brief, megabytes, progress, say
+from fastdecode.packing._terminal import brief, megabytes, say
 from fastdecode.packing._verify import reason
 from fastdecode.stores import KINDS
-from fastdecode.terminal import INTERRUPTED, Parser, positive
+from fastdecode.terminal import INTERRUPTED, Parser, positive, progress
 
 __all__ = ["add_arguments", "as_bytes", "run"]
 
@@ -67,7 +67,7 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
 
 
 def _pack(options: argparse.Namespace) -> Packed:
-    with progress() as notify:
+    with progress(counted=True) as notify:
         return pack(
             options.src,
             options.dst,

@@ -1,7 +1,6 @@
-"""What `pack` and `check` share of the command line: words and tables, progress, CSV.
+"""What `pack` and `check` share of the command line: words, tables and CSV.
 
-Lines have at most 80 characters. Progress is shown where standard error is a terminal: as a bar
-where rich is installed, else as a line that is written over.
+Lines have at most 80 characters.
 """
 
 from __future__ import annotations
@@ -9,30 +8,17 @@ from __future__ import annotations
 import csv
 import io
 import re
-import shutil
 import sys
 import textwrap
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import TypeAlias
+from collections.abc import Iterable, Sequence
 
 from fastdecode.errors import visible
-
-try:
-    import rich.console
-    import rich.progress
-except ImportError:
-    _HAS_RICH = False
-else:
-    _HAS_RICH = True
+from fastdecode.terminal import width
 
 __all__ = [
-    "Notify",
     "brief",
     "csv_text",
     "megabytes",
-    "progress",
     "say",
     "shown",
     "table",
@@ -59,13 +45,11 @@ def brief(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 4].rstrip()} ..."
 
 
-def _width() -> int:
-    return max(40, min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns))
-
-
 def say(text: str, *, indent: str = "", error: bool = False) -> None:
     """Print a paragraph."""
-    wrapped = textwrap.wrap(shown(text), _width(), subsequent_indent=indent, break_on_hyphens=False)
+    wrapped = textwrap.wrap(
+        shown(text), width(_WIDEST), subsequent_indent=indent, break_on_hyphens=False
+    )
     stream = sys.stderr if error else sys.stdout
     stream.write("\n".join(wrapped) + "\n")
 
@@ -75,7 +59,7 @@ def table(rows: Sequence[tuple[str, ...]]) -> None:
     cells = [[shown(cell) for cell in row] for row in rows]
     widths = [max(len(row[at]) for row in cells) for at in range(len(cells[0]) - 1)]
     before = sum(widths) + 2 * len(widths)
-    room = max(12, _width() - before)
+    room = max(12, width(_WIDEST) - before)
     for row in cells:
         numbers = [cell.rjust(size) for cell, size in zip(row[1:-1], widths[1:], strict=True)]
         start = "  ".join([row[0].ljust(widths[0]), *numbers])
@@ -104,49 +88,3 @@ def csv_text(rows: Iterable[Sequence[str | int]]) -> str:
 def _cell(text: str) -> str:
     text = _ACTING.sub(lambda found: ascii(found[0])[1:-1], text)
     return f"'{text}" if text.startswith(_FORMULAS) else text
-
-
-_EVERY_S = 0.2
-
-Notify: TypeAlias = Callable[[str, int, int], None]
-"""Called with what is being done, how many items are done, and of how many."""
-
-
-class _Line:
-    """A line that is written over."""
-
-    def __init__(self) -> None:
-        self._shown = 0.0
-
-    def show(self, what: str, done: int, total: int) -> None:
-        now = time.monotonic()
-        if now - self._shown >= _EVERY_S or done == total:
-            self._shown = now
-            sys.stderr.write(f"\r{what} {done:,} of {total:,}")
-            sys.stderr.flush()
-
-
-@contextmanager
-def progress() -> Iterator[Notify]:
-    """Show progress for as long as the block runs."""
-    if not sys.stderr.isatty():
-        yield lambda _what, _done, _total: None
-        return
-    if not _HAS_RICH:
-        try:
-            yield _Line().show
-        finally:  # also before an error
-            sys.stderr.write("\n")
-        return
-    columns = (
-        rich.progress.TextColumn("{task.description}"),
-        rich.progress.BarColumn(),
-        rich.progress.MofNCompleteColumn(),
-        rich.progress.TimeRemainingColumn(),
-    )
-    console = rich.console.Console(stderr=True)
-    with rich.progress.Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("")
-        yield lambda what, done, total: bar.update(
-            task, description=what, completed=done, total=total
-        )
