@@ -7,6 +7,7 @@ import gc
 import importlib.util
 import os
 import signal
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
