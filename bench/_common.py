@@ -264,27 +264,25 @@ def told(error: BaseException) -> str:
 # Tables
 
 
-def cells(one: Mapping[str, Any], columns: Mapping[str, str]) -> list[str]:
-    """Fill in each column's template; a cell is empty where a figure is missing."""
-    return [filled(template, one) for template in columns.values()]
-
-
-def filled(template: str, one: Mapping[str, Any]) -> str:
-    try:
-        return template.format_map(one)
-    except (KeyError, TypeError):
-        return ""
-
-
-def show(title: str, rows: Mapping[str, Mapping[str, Any]], columns: Mapping[str, str]) -> None:
-    """Print a table: of each row the figures that the columns' templates name, if any has them."""
-    table = [[title, *columns], *([name, *cells(one, columns)] for name, one in rows.items())]
-    shown = [column for column in zip(*table, strict=True) if any(column[1:])]
-    widths, lines = [max(map(len, column)) for column in shown], zip(*shown, strict=True)
+def show(title: str, rows: Mapping[str, Mapping[str, Any]], *names: str) -> None:
+    """Print a table: of each row the figures of these names, or all that are numbers."""
+    every = (name for one in rows.values() for name in one if isinstance(one[name], (int, float)))
+    names = names or tuple(dict.fromkeys(every))
+    lines = [(title, *names)]
+    lines += [(row, *(_figure(one.get(name)) for name in names)) for row, one in rows.items()]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for first, *others in lines:
         rest = (f"  {cell:>{width}}" for cell, width in zip(others, widths[1:], strict=True))
         print(f"{first:<{widths[0]}}{''.join(rest)}".rstrip())
     print(flush=True)
+
+
+def _figure(value: Any) -> str:
+    if isinstance(value, Mapping):  # of a spread the middle
+        value = value["median"]
+    if isinstance(value, float):
+        return f"{value:.{3 if abs(value) < 10 else 1}f}"
+    return "" if value is None else str(value)
 
 
 def judge(what: str, figure: float, aim: float, *, at_most: bool = False) -> None:

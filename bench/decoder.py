@@ -40,7 +40,6 @@ from fastdecode.native import _build, library
 _REDUCES = (1, 2, 4, 8)
 _OWN, _LIBJPEG = "decode()", "decode(), libjpeg-turbo"
 _WITHOUT = frozenset({"torchvision", "torchcodec", "nvimgcodec", "dali"})  # for tensors, or batches
-_COLUMNS = {"ms": "{ms:.3f}", "times as long": "{ratio:.2f}"}
 
 
 def stages(photos: Sequence[Path], rounds: int) -> dict[str, Any]:
@@ -134,7 +133,7 @@ def all_calls(files: Sequence[bytes], rounds: int) -> dict[str, Any]:
             fastest = next(name for name in found if name in others)
             title = f"4:{sampling[1]}:{sampling[2]}, 1/{reduce}"
             result[title] = {"files": len(group), "fastest_other": fastest, **found}
-            show(title, found, _COLUMNS)
+            show(title, found)
     return result
 
 
@@ -146,7 +145,7 @@ def left(files: Sequence[bytes], rounds: int) -> dict[str, Any]:
     }
     result = {kind: compare(group, _calls([], 1), rounds) for kind, group in kinds.items()}
     for kind, found in result.items():
-        show(f"{kind}, left to libjpeg-turbo", found, _COLUMNS)
+        show(f"{kind}, left to libjpeg-turbo", found)
     return result
 
 

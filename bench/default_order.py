@@ -24,7 +24,6 @@ from fastdecode.testing import encode
 _SECONDS = 2.0
 _REENCODED = {"png": {}, "webp": {"quality": 80}, "jpeg2000": {}}
 _FEW = 24
-_COLUMNS = {"images/s": "{images_per_s:.1f}", "to the best": "{ratio_to_best:.3f}"}
 
 
 def photos(folder: Path, made: Path) -> list[Photo]:
@@ -59,7 +58,7 @@ def main() -> None:
             for row in timed
         }
         result[title] = {"files": max(row.files for row in timed), **lanes}
-        show(title, lanes, _COLUMNS)
+        show(title, lanes)
     keep(options, result, seconds_each=_SECONDS)
 
 

@@ -63,12 +63,6 @@ _TITLES = {
     "core": "beside the core, without Python",
     "loader": "beside the Loader",
 }
-_COLUMNS = {
-    "counts, to alone": "{to_alone:.3f}",
-    "waits": "{waits:.1%}",
-    "images/s": "{images_per_s:.1f}",
-    "to no counter": "{to_no_counter:.3f}",
-}
 
 
 class Turn(NamedTuple):
@@ -206,7 +200,7 @@ def main() -> None:
             lanes = situations(setup, processor, options.seconds)
             found = result[str(threads)] = summary(last(take_turns(lanes, options.rounds)))
             rows = {title: found[name] for name, title in _TITLES.items()}
-            show(f"{threads} thread{'s' * (threads != 1)}", rows, _COLUMNS)
+            show(f"{threads} thread{'s' * (threads != 1)}", rows)
             print(f"lost: {found['lost_speed']:.1%} by speed, {found['lost_waiting']:.1%} waiting")
             judge("lost to the GIL", found["lost_to_gil"], _AIM, at_most=True)
     os.sched_setaffinity(0, [*others, processor])  # the record counts them

@@ -64,22 +64,6 @@ _EPOCH = 4  # batches of a short one
 _LARGER = 32  # how many times fewer photos of 12 megapixels there are in a batch
 _WAY_S = 0.05  # of a way of decoding, for each image of a batch
 _TINY = {"batch": 4, "items": 16, "rounds": 1, "epochs": 3, "workers": 1}
-_TRAINING = {
-    "images/s": "{images_per_s:.0f}",
-    "of random": "{to_random:.3f}",
-    "step ms": "{kernels_ms:.3f}",
-    "waiting ms": "{waiting_ms:.3f}",
-    "CPU ms": "{cpu_ms:.3f}",
-}
-_MEMORY = {"first": "{first}", "last": "{last}"}
-_DECODING = {
-    "images/s": "{images_per_s[median]:.0f}",
-    "to CPU": "{ratio[median]:.2f}",
-    "busy ms": "{gpu_ms_per_1000:.1f}",
-    "CPU s": "{cpu_s_per_1000:.2f}",
-    "by the CPU": "{on_cpu:.2f}",
-    "dB": "{psnr:.1f}",
-}
 
 
 class Keeper:
@@ -122,7 +106,8 @@ def training(options: argparse.Namespace, clock: Clock, budget: Budget, keeper: 
                 keeper.keep("training", settings, found)
         finally:
             feeds.close()
-    show("training, for an image", found["feeds"], _TRAINING)
+    names = ("images_per_s", "to_random", "kernels_ms", "waiting_ms", "cpu_ms")
+    show("for an image", found.get("feeds", {}), *names)
     _tell(left_out)
 
 
@@ -143,11 +128,11 @@ def memory(options: argparse.Namespace, clock: Clock, budget: Budget, keeper: Ke
                 found["left_out"][name] = told(error)
             keeper.keep("memory", settings, found)
     rows = {
-        f"{name}, {what}": {when: f"{sizes[when] / 1e6:.1f}" for when in ("first", "last")}
+        f"{name}, {what}": {when: sizes[when] / 1e6 for when in ("first", "last")}
         for name, kinds in found["feeds"].items()
         for what, sizes in kinds.items()
     }
-    show(f"memory over {options.epochs} epochs, MB", rows, _MEMORY)
+    show(f"memory over {options.epochs} epochs, MB", rows)
     _tell(found["left_out"])
 
 
@@ -173,7 +158,7 @@ def decode(options: argparse.Namespace, clock: Clock, budget: Budget, keeper: Ke
             found["left_out"] |= run.device.missing if run.device else {}
             keeper.keep(part, settings, found)
         rows = {f"{lane['backend']}, {lane['size'] or 'whole'}": lane for lane in found["lanes"]}
-        show(f"{part}, batches of {batch}", rows, _DECODING)
+        show(part, rows, "images_per_s", "ratio", "cpu_s_per_1000", "on_cpu", "psnr")
         _tell(found["left_out"])
 
 

@@ -68,12 +68,6 @@ _TITLES = {
 }
 _AIMS = (("loader", "core", 0.9, 0.9), ("core", "regions", 1.5, 1.5))
 _AIMS += (("core", "core-libjpeg", 1.65, 1.6),)  # with one thread, with more
-_COLUMNS = {
-    "images/s": "{images_per_s:.1f}",
-    "CPU ms": "{cpu_ms:.3f}",
-    "to the limit": "{to_limit:.2f}",
-    "to fewest threads": "{to_fewest_threads:.2f}",
-}
 
 
 class SimplejpegLane:
@@ -181,7 +175,7 @@ def main() -> None:
             result[kind] = summary(last(take_turns(lanes, options.rounds)), threads, images)
             for count, found in result[kind].items():
                 rows = {title: found[name] for name, title in _TITLES.items()}
-                show(f"{kind}, {count} thread{'s' * (count != '1')}", rows, _COLUMNS)
+                show(f"{kind}, {count} thread{'s' * (count != '1')}", rows)
                 for aim in found["aims"]:
                     judge(f"{aim['of']} to {aim['to']}", aim["ratio"], aim["aim"])
     keep(

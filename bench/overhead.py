@@ -37,9 +37,6 @@ _SIZES = {"10 KB": 10_000, "100 KB": 100_000, "300 KB": 300_000, "1 MB": 1_000_0
 _SECONDS = 3.0
 _PROCESSES = 11
 _WAYS = ("itself", "named", "automatic")
-_COLUMNS = {"direct, us": "{direct_us:.1f}"} | {
-    f"{way}, more us (%)": f"{{{way}_more_us:+.2f}} ({{{way}_more_percent:+.2f}})" for way in _WAYS
-}
 
 
 def photo_of(size: int, source: Image.Image | None) -> bytes:
@@ -110,7 +107,7 @@ def main() -> None:
         for key in ("named_more_us", "automatic_more_us"):
             values = sorted(run[key] for run in runs)
             results[name][f"{key}_range"] = [values[0], values[-1]]
-    show("JPEG of", results, _COLUMNS)
+    show("JPEG of", results)
     keep(options, results, seconds_each=_SECONDS, processes=_PROCESSES)
 
 

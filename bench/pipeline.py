@@ -60,16 +60,14 @@ _KINDS = ("train", "eval")
 _USUAL = [name for name in PEERS if not name.startswith(("preset", "timm"))]
 _BASELINES = ("pillow", "dali")
 _COMPARED = 128
-_COLUMNS = {
-    "best": "{best_images_per_s:.1f}",
-    "median": "{median_images_per_s:.1f}",
-    "x Pillow": "{to_pillow:.2f}",
-    "x DALI": "{to_dali:.2f}",
-    "CPU s": "{cpu_s_per_1000:.1f}",
-    "RSS MB": "{rss}",
-    "PSS MB": "{peak_pss_mb}",
-    "diff.": "{difference:.3f}",
-}
+_SHOWN = (
+    "best_images_per_s",
+    "to_pillow",
+    "to_dali",
+    "cpu_s_per_1000",
+    "peak_pss_mb",
+    "difference",
+)
 
 
 class Turn(NamedTuple):
@@ -174,7 +172,7 @@ def main() -> None:
     images = epoch_length(photos, options.batch, options.workers, options.limit)
     print(
         f"{len(photos)} photos; {images} images an epoch, batch {options.batch}, "
-        f"{options.workers} workers, {options.epochs} epochs; best and median are images/s\n"
+        f"{options.workers} workers, {options.epochs} epochs\n"
     )
     result: dict[str, Any] = {}
     with (
@@ -187,11 +185,7 @@ def main() -> None:
             found = result[kind]["pipelines"]
             if kind == "eval":
                 add_differences(found, setup._replace(folder=different))
-            rows = {
-                PEERS[name].title: {**one, "rss": max(one["peak_rss_mb"])}
-                for name, one in found.items()
-            }
-            show(kind, rows, _COLUMNS)
+            show(kind, {PEERS[name].title: one for name, one in found.items()}, *_SHOWN)
             for name, reason in result[kind]["left_out"].items():
                 print(f"{PEERS[name].title}: {reason}")
     keep(

@@ -34,14 +34,6 @@ from fastdecode.torch.transforms import RandomResizedCrop, ResizeCenterCrop
 _SEEDS = 4
 _MOST_DB = 60.0
 _AIM_LEVELS, _AIM_DB = 1, 40.0
-_COLUMNS = {
-    "results": "{results}",
-    "exact: levels": "{exact[largest_difference]}",
-    "default: dB": "{default[mean_db]}",
-    "worst": "{default[worst_db]}",
-    "reduced": "{default[reduced]}",
-    "dB": "{default[mean_db_reduced]}",
-}
 
 
 class Found(NamedTuple):
@@ -160,7 +152,8 @@ def main() -> None:
         result[kind] = {"all": summary(some)} | {
             name: summary([one for one in some if one.collection == name]) for name in names
         }
-        show(kind, result[kind], _COLUMNS)
+        for way in ("exact", "default"):
+            show(f"{kind}, {way}", {name: one[way] for name, one in result[kind].items()})
         exact, default = (result[kind]["all"][way] for way in ("exact", "default"))
         judge("exact: levels", exact["largest_difference"], _AIM_LEVELS, at_most=True)
         judge("default: dB", default["mean_db"], _AIM_DB)

@@ -55,12 +55,6 @@ _AIM = 1.5
 _BASELINE = "ray"
 _FEW = 500
 _OBJECT_STORE = 1 << 30
-_COLUMNS = {
-    "rows/s": "{rows_per_s:.0f}",
-    "x Ray's own": "{to_ray:.2f}",
-    "CPU-s for 1000": "{cpu_s_per_1000:.2f}",
-    "x fewest workers": "{to_fewest_workers:.2f}",
-}
 
 
 def own(folder: str, size: int) -> Any:
@@ -164,7 +158,7 @@ def main() -> None:
                 turns = last(take_turns(lanes, options.rounds, warm_up=False))
             found = summary(turns, next(iter(result.values()), {}))
             result[str(workers)] = found
-            show(f"{workers} workers", found, _COLUMNS)
+            show(f"{workers} workers", found)
             if {"fastdecode", _BASELINE} <= found.keys():
                 judge("fastdecode, to Ray's own", found["fastdecode"]["to_ray"], _AIM)
     keep(

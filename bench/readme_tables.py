@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from _common import RESULTS, cells, filled
+from _common import RESULTS
 
 from fastdecode.bench.charts import readme_chart
 from fastdecode.bench.result import Measurement, Result, from_json
@@ -79,18 +79,21 @@ def drawn(
     corner: str, columns: Mapping[str, str], rows: Iterable[tuple[str, Mapping[str, Any]]]
 ) -> str:
     """Write a table of titles and what the columns' templates make of each record."""
-    return table(
-        [corner, *columns], ([title, *_spaced(cells(one, columns))] for title, one in rows)
-    )
+    filled_in = ([title, *(filled(cell, one) for cell in columns.values())] for title, one in rows)
+    return table([corner, *columns], filled_in)
+
+
+def filled(template: str, one: Mapping[str, Any]) -> str:
+    """Fill in a template; empty where a figure is missing."""
+    try:
+        return template.format_map(one).replace("%", " %")
+    except (KeyError, TypeError):
+        return ""
 
 
 def across(template: str, records: Iterable[Mapping[str, Any] | None]) -> list[str]:
     """Fill in one template for each record; empty for none."""
-    return _spaced(filled(template, one or {}) for one in records)
-
-
-def _spaced(texts: Iterable[str]) -> list[str]:
-    return [text.replace("%", " %") for text in texts]
+    return [filled(template, one or {}) for one in records]
 
 
 def _and(values: Iterable[float]) -> str:

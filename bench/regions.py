@@ -42,12 +42,6 @@ _FULL, _REGION, _AGAIN = "native: full", "native: region", "native: region, rein
 _AIMS = {_REGION: 1.5, _AGAIN: 5.0}
 # For the others an image in memory that is already there would be one more copy.
 _WRITE_TO_OUT = ("simplejpeg", "turbojpeg", "jpeg4py", "native")
-_COLUMNS = {
-    "images/s": "{images_per_s:.1f}",
-    "to the fastest other": "{to_fastest_other:.2f}",
-    "to native, full": "{to_own_full:.2f}",
-}
-_REWRITTEN = {"bytes": "{bytes}", "after": "{bytes_after}", "s": "{seconds:.3f}"}
 
 
 class Photo(NamedTuple):
@@ -174,8 +168,8 @@ def main() -> None:
         sys.exit(f"there are no photos of that size in {options.photos}")
     found = measure(photos, options.side, options.crops, options.rounds)
     result = summary(photos, found, options.crops)
-    show("", result["ways"], _COLUMNS)
-    show("reindex", result["reindex"], _REWRITTEN)
+    show("", result["ways"])
+    show("reindex", result["reindex"])
     for name, aim in _AIMS.items():
         judge(name, result["ways"][name]["to_fastest_other"], aim)
     keep(options, result, "side", "rounds", "crops", core=library.codec())

@@ -47,12 +47,6 @@ _ROUNDS = 15
 _TURN_S = 0.02
 _MORE_WITH_THREADS = 3  # their times vary more
 _AIM, _AIM_SHARE, _LIMIT = 0.03, 0.95, 0.10
-_COLUMNS = {
-    "within 3 %": "{within_3_percent:.1%}",
-    "median": "{median:.2%}",
-    "worst": "{worst:.1%}",
-    "target met": "{target_met}",
-}
 
 
 def scaled(photo: Image.Image, format: str, target: int) -> bytes:
@@ -206,7 +200,7 @@ def main() -> None:
         "cells": cells,
     }
     ways = {name: result[name] for name in ("decode()", *rankings)}
-    show("regret", ways, _COLUMNS)
+    show("regret", ways)
     keep(options, result, "seconds", "quick", least_rounds=_ROUNDS)
 
 

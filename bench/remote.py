@@ -37,7 +37,6 @@ from fastdecode.torch.transforms import RandomResizedCropFlipNormalize
 
 _BATCH = 64
 _BEFORE = "decoding threads read"
-_COLUMNS = {"images/s": "{images_per_s:.0f}", "to before": "{to_before:.2f}x"}
 
 
 class _Server:
@@ -173,7 +172,7 @@ def main() -> None:
         finally:
             server.terminate()
             server.join()
-    show("", result, _COLUMNS)
+    show("", result)
     names = ("images", "shards", "threads", "rounds")
     keep(options, result, *names, bytes=size, latency_s=options.latency)
 

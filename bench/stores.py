@@ -50,12 +50,6 @@ _PAGE = 4096
 _CHUNK = 64
 _CLASSES = 10
 _DROP = Path("/proc/sys/vm/drop_caches")
-_COLUMNS = {
-    "images/s": "{images_per_s:.0f}",
-    "MB/s": "{mb_per_s:.1f}",
-    "to folder": "{to_folder:.2f}x",
-    "s": "{seconds:.3f}",
-}
 
 
 class Turn(NamedTuple):
@@ -211,7 +205,7 @@ def main() -> None:
         turns = measure(places, options.threads, options.rounds)
     result = summary(turns, options.images, size)
     for title, rows in sorted(result.items()):
-        show(title, rows, _COLUMNS)
+        show(title, rows)
     keep(options, result, "images", "threads", "rounds", bytes=size, folders_forgotten=thorough)
 
 
