@@ -1,8 +1,8 @@
 """What does the core's own decoder of baseline JPEG gain?
 
-    python bench/decoder.py FOLDER [--rounds 9] [--limit N] [--json FILE]
+    python bench/decoder.py PHOTOS [--rounds 9] [--limit N] [--json FILE]
 
-FOLDER holds JPEG photos. One thread, bytes in memory, three questions:
+PHOTOS holds JPEG photos. One thread, bytes in memory, three questions:
 
 - Stages: where the decoder's time goes, and its entropy decoding beside libjpeg-turbo's
   `decode_mcu` (`decoder_stages.c`, compiled with the flags of the core).
@@ -18,26 +18,21 @@ rounds, and of the ratios within a round. `limit.py` measures tensors, `pipeline
 
 from __future__ import annotations
 
-import argparse
-import gc
 import io
 import json
 import os
-import random
 import shlex
 import subprocess
 import sysconfig
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from statistics import median
-from time import perf_counter
 from typing import Any
 
 import simplejpeg
+from _common import keep, middle, parser, photos_in, ratio, show, time_each
 from PIL import Image
-from record import record
-from reference import photos_in
 
 from fastdecode import backends, decode
 from fastdecode.native import _build, library
@@ -98,51 +93,33 @@ def by_sampling(files: Sequence[bytes]) -> dict[str, list[bytes]]:
 Call = Callable[[bytes], object]
 
 
-def take_turns(
-    files: Sequence[bytes], calls: Mapping[str, Call], rounds: int
-) -> dict[str, list[float]]:
-    """Time calls, file by file: milliseconds a file, by call and round."""
-    found: dict[str, list[float]] = {name: [] for name in calls}
-    names = list(calls)
-    gc.collect()
-    gc.disable()
-    for turn in range(rounds + 1):
-        spent = dict.fromkeys(names, 0.0)
-        for data in files:
-            random.shuffle(names)
-            for name in names:
-                # Who left a file to libjpeg-turbo does so by a switch that holds for all.
-                library.lib.fd_use_decoder(b"libjpeg" if name == _LIBJPEG else b"")
-                start = perf_counter()
-                calls[name](data)
-                spent[name] += perf_counter() - start
-        if turn:  # the first is the warm-up
-            for name in names:
-                found[name].append(1000 * spent[name] / len(files))
-    library.lib.fd_use_decoder(b"")
-    gc.enable()
-    return found
+def compare(files: Sequence[bytes], calls: Mapping[str, Call], rounds: int) -> dict[str, Any]:
+    """Time calls: milliseconds a file, and how many times as long as `decode()` the others take."""
 
+    def switch(name: str) -> None:
+        # Who left a file to libjpeg-turbo does so by a switch that holds for all.
+        library.lib.fd_use_decoder(b"libjpeg" if name == _LIBJPEG else b"")
 
-def summary(found: Mapping[str, Sequence[float]]) -> dict[str, Any]:
-    """Sum up: milliseconds, and how many times as long as `decode()` the others take."""
-    return {
+    spent = time_each(lambda _: files, calls, rounds, before=switch)
+    switch(_OWN)
+    found = {
         name: {
-            "ms": round(median(spent), 4),
-            "ratio": round(
-                median(other / own for other, own in zip(spent, found[_OWN], strict=True)), 3
-            ),
+            "ms": round(1000 * middle(own, 9) / len(files), 4),
+            "ratio": ratio(own, spent[_OWN]),
         }
-        for name, spent in sorted(found.items(), key=lambda pair: median(pair[1]))
+        for name, own in spent.items()
     }
+    return dict(sorted(found.items(), key=lambda pair: pair[1]["ms"]))
 
 
-def _call(backend: str | None, reduce: int) -> Call:
-    options: dict[str, Any] = {"reduce": reduce} | ({"backend": backend} if backend else {})
-    return lambda data: decode(data, **options)
+def _calls(names: Sequence[str], reduce: int) -> dict[str, Call]:
+    """Decode by the core, with its own decoder and without, and by others."""
+    core = partial(decode, reduce=reduce, backend="native")
+    others = {name: partial(decode, reduce=reduce, backend=name) for name in names}
+    return {_OWN: core, _LIBJPEG: core, **others}
 
 
-def calls(files: Sequence[bytes], rounds: int) -> dict[str, Any]:
+def all_calls(files: Sequence[bytes], rounds: int) -> dict[str, Any]:
     """Compare `decode()` with every backend by name, at each reduction."""
     others = [
         info.name
@@ -152,17 +129,11 @@ def calls(files: Sequence[bytes], rounds: int) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for sampling, group in by_sampling(files).items():
         for reduce in _REDUCES:
-            lanes = {_OWN: _call("native", reduce), _LIBJPEG: _call("native", reduce)}
-            lanes |= {name: _call(name, reduce) for name in others}
-            found = summary(take_turns(group, lanes, rounds))
+            found = compare(group, _calls(others, reduce), rounds)
             fastest = next(name for name in found if name in others)
             title = f"4:{sampling[1]}:{sampling[2]}, 1/{reduce}"
             result[title] = {"files": len(group), "fastest_other": fastest, **found}
-            print(
-                f"{title:<12}{found[_OWN]['ms']:8.3f} ms;  {fastest} {found[fastest]['ratio']:.2f},"
-                f"  the core by libjpeg-turbo {found[_LIBJPEG]['ratio']:.2f} times as long",
-                flush=True,
-            )
+            show(title, found)
     return result
 
 
@@ -172,33 +143,22 @@ def left(files: Sequence[bytes], rounds: int) -> dict[str, Any]:
         "progressive": [_again(data, quality=90, progressive=True) for data in files],
         "CMYK": [_again(data, mode="CMYK", quality=90) for data in files],
     }
-    result = {}
-    for kind, group in kinds.items():
-        lanes = {_OWN: _call("native", 1), _LIBJPEG: _call("native", 1)}
-        result[kind] = summary(take_turns(group, lanes, rounds))
-        ratio = result[kind][_LIBJPEG]["ratio"]
-        print(f"{kind}: {100 / ratio - 100:+.2f} % of time for files that are left", flush=True)
+    result = {kind: compare(group, _calls([], 1), rounds) for kind, group in kinds.items()}
+    for kind, found in result.items():
+        show(f"{kind}, left to libjpeg-turbo", found)
     return result
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("folder", type=Path, metavar="FOLDER")
-    parser.add_argument("--rounds", type=int, default=9, help="after the warm-up")
-    parser.add_argument("--limit", type=int, metavar="N", help="photos")
-    parser.add_argument("--json", type=Path, metavar="FILE")
-    options = parser.parse_args()
+    options = parser(__doc__, rounds=(9, "after the warm-up"), limit=(None, "photos")).parse_args()
     library.require()
-    photos = photos_in(options.folder)[: options.limit]
+    photos = photos_in(options.photos)[: options.limit]
     files = [photo.read_bytes() for photo in photos]
     result: dict[str, Any] = {"stages": stages(photos, options.rounds)}
     print(json.dumps(result["stages"]), flush=True)
-    result["calls"] = calls(files, options.rounds)
+    result["calls"] = all_calls(files, options.rounds)
     result["left"] = left(files, options.rounds)
-    if options.json:
-        settings = {"photos": options.folder.resolve().name, "rounds": options.rounds}
-        settings["core"] = library.codec()
-        print(record(str(options.json.resolve().with_suffix("")), result, **settings))
+    keep(options, result, "rounds", core=library.codec())
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """How fast is each backend on real photos? The default order follows from this.
 
-    python bench/default_order.py PHOTOS
+    python bench/default_order.py PHOTOS [--json FILE]
 
 JPEGs are taken as they are; PNG and WebP are made of the smaller ones by Pillow, because there is
 no collection of photos in these formats. All usable backends decode the same files in turn, in
@@ -9,13 +9,12 @@ rounds of random order (`fastdecode.bench.run`), one thread, from memory, each i
 
 from __future__ import annotations
 
-import sys
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from _common import RESULTS, keep, parser, show
 from PIL import Image
-from record import record
 
 from fastdecode import backends, decode_file
 from fastdecode.bench.files import Photo, collect
@@ -38,30 +37,29 @@ def photos(folder: Path, made: Path) -> list[Photo]:
 
 
 def main() -> None:
+    options = parser(__doc__, json=RESULTS / "default_order.json").parse_args()
     names = tuple(info.name for info in backends() if info.usable)
     plan = Plan(names, (1, 2, 4, 8), _SECONDS)
     found = Found()
     with TemporaryDirectory() as made:
-        measure(photos(Path(sys.argv[1]), Path(made)), plan, found)
+        measure(photos(options.photos, Path(made)), plan, found)
     result = {}
     for (format, reduce), rows in groupby(
         found.measurements(plan), key=lambda row: (row.format, row.reduce)
     ):
         timed = [row for row in rows if row.files]
         title = f"{format} 1/{reduce}"
-        result[title] = {
-            "files": max(row.files for row in timed),
-            **{
-                row.backend: {
-                    "images_per_s": round(row.images_per_s.median, 1),
-                    "ratio_to_best": round(row.ratio.median, 3),
-                    "files_that_differ": len(row.differing),
-                }
-                for row in timed
-            },
+        lanes = {
+            row.backend: {
+                "images_per_s": round(row.images_per_s.median, 1),
+                "ratio_to_best": round(row.ratio.median, 3),
+                "files_that_differ": len(row.differing),
+            }
+            for row in timed
         }
-        print(title, {k: v["ratio_to_best"] for k, v in result[title].items() if k != "files"})
-    print(record("default_order", result, seconds_each=_SECONDS))
+        result[title] = {"files": max(row.files for row in timed), **lanes}
+        show(title, lanes)
+    keep(options, result, seconds_each=_SECONDS)
 
 
 if __name__ == "__main__":

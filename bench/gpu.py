@@ -1,10 +1,10 @@
 """What does a GPU gain: decoding on it, and training from what is decoded there or on the CPU?
 
-    python bench/gpu.py FOLDER [--large FOLDER] [--device cuda] [--parts training,memory,decode]
+    python bench/gpu.py PHOTOS [--large PHOTOS] [--device cuda] [--parts training,memory,decode]
                         [--minutes 8] [--json FILE] [...]
-    python bench/gpu.py FOLDER --device cpu --tiny
+    python bench/gpu.py PHOTOS --device cpu --tiny
 
-FOLDER holds photos of about 500 x 375 pixels, in class folders or loose, `--large` some of 12
+PHOTOS are of about 500 x 375 pixels, in class folders or loose, those of `--large` of some 12
 megapixels. Few are repeated (as links) until an epoch has `--items`. Three parts:
 
 - training: a ResNet-50 step (bfloat16, channels last, SGD) fed by random tensors on the device, by
@@ -12,102 +12,154 @@ megapixels. Few are repeated (as links) until an epoch has `--items`. Three part
   DALI where it is installed. "of random" is the share of the first. A step's kernels and the
   waiting between steps are told apart by CUDA events.
 - memory: what is taken of the device over many short epochs.
-- decode: images/s from memory onto the device, by each batch backend and by the CPU path; how near
-  their pixels are to those of the CPU path; how many the backend left to it.
+- decode: `python -m fastdecode.bench --device`, for whole images and for those of 224 x 224:
+  images/s from memory onto the device, by each batch backend and by the CPU path; how near their
+  pixels are to those of the CPU path; how many the backend left to it.
 
 After a warm-up they take turns, in an order drawn anew in each round; figures are medians, ratios
 medians of those within a round. The run ends after `--minutes`, and what was measured by then is in
 `results/gpu_<device>.json`: parts that are measured in another run join it.
 
-`--tiny` does all of it with a few pictures and a tiny network, and writes nothing unless `--json`
+`--tiny` does all of it with a few images and a tiny network, and writes nothing unless `--json`
 is given: with `--device cpu` that is what the tests run.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import faulthandler
+import json
 import re
 import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from gpu_budget import Budget, Keeper, told
-from gpu_clock import Clock, clock_of
-from gpu_decode import decode_part
-from gpu_feeds import LOADER, Setup
-from gpu_network import Step
-from gpu_show import decode_table, memory_table, training_table
-from gpu_training import BASE, compare, memory_over_epochs
-from pipeline import linked
-from record import RESULTS
-from reference import photos_in
+from _common import (
+    RESULTS,
+    Budget,
+    linked,
+    parser,
+    photos_in,
+    show,
+    take_turns,
+    today,
+    told,
+    versions,
+    write,
+)
+from _pipelines import SIZE, Setup
+from _training import BASE, LOADER, Clock, Feeds, Step, clock_of, memory_over_epochs, summary
 
 from fastdecode._system import usable_cores
+from fastdecode.bench.files import collect
+from fastdecode.bench.on_device import FoundOnDevice, PlanOnDevice, measure
+from fastdecode.bench.result import machine
 from fastdecode.gpu._devices import device_of
 
 _MERCY_S = 60
 _EPOCH = 4  # batches of a short one
 _LARGER = 32  # how many times fewer photos of 12 megapixels there are in a batch
-_TINY = {"batch": 4, "items": 16, "rounds": 1, "epochs": 3, "decode_items": 8, "workers": 1}
+_WAY_S = 0.05  # of a way of decoding, for each image of a batch
+_TINY = {"batch": 4, "items": 16, "rounds": 1, "epochs": 3, "workers": 1}
 
 
-@contextmanager
-def setup_of(options: argparse.Namespace, items: int) -> Iterator[Setup]:
-    """Make a folder of so many links, whole batches."""
-    with tempfile.TemporaryDirectory() as temporary:
-        steps = max(2, items // options.batch)
-        linked(options.photos, options.folder, Path(temporary), steps * options.batch)
-        yield Setup(temporary, options.batch, steps, options.workers, options.device)
+class Keeper:
+    """The file that the results go to, if any. A part that is measured again replaces the older."""
+
+    def __init__(self, path: Path | None, clock: Clock) -> None:
+        self._path = path
+        self._content: dict[str, Any] = {
+            "machine": dataclasses.asdict(machine()),
+            "device": clock.describe(),
+            "libraries": versions(),
+        }
+        self._parts: dict[str, Any] = {}
+        if path is not None and path.exists():
+            before = json.loads(path.read_text(encoding="utf-8"))
+            if all(before.get(key) == self._content[key] for key in ("device", "libraries")):
+                self._parts = before["result"]
+
+    def keep(self, part: str, settings: dict[str, Any], found: dict[str, Any]) -> None:
+        """Write a part as it stands now: all of the file, or nothing."""
+        self._parts[part] = {"measured": today(), "settings": settings, **found}
+        if self._path is not None:
+            write(self._path, {**self._content, "result": self._parts})
 
 
 def training(options: argparse.Namespace, clock: Clock, budget: Budget, keeper: Keeper) -> None:
-    """Do the first part."""
+    """Train on each feed in turn, and keep what is known after each round."""
     step = Step(options.device, tiny=options.tiny, compiled=options.compile)
-    with setup_of(options, options.items) as setup:
-        settings = {**_settings(options), "steps": setup.steps, "parameters": step.parameters}
-        settings["compiled"] = options.compile
-        for found in compare(options.feeds, setup, step, clock, options.rounds, budget):
-            keeper.keep("training", settings, found)
-        print(training_table(keeper.part("training")), flush=True)
+    steps = max(2, options.items // options.batch)
+    settings = {**_settings(options), "steps": steps, "parameters": step.parameters}
+    settings["compiled"] = options.compile
+    left_out: dict[str, str] = {}
+    with linked(options.files, options.photos, steps * options.batch) as folder:
+        feeds = Feeds(Setup(folder, "train", options.batch, options.workers), step, clock)
+        lanes = {name: partial(feeds.train, name) for name in options.feeds}
+        found: dict[str, Any] = {}
+        try:
+            for turns in take_turns(lanes, options.rounds, budget, left_out):
+                found = {"feeds": summary(turns), "chosen": feeds.chosen(), "left_out": left_out}
+                keeper.keep("training", settings, found)
+        finally:
+            feeds.close()
+    names = ("images_per_s", "to_random", "kernels_ms", "waiting_ms", "cpu_ms")
+    show("for an image", found.get("feeds", {}), *names)
+    _tell(left_out)
 
 
 def memory(options: argparse.Namespace, clock: Clock, budget: Budget, keeper: Keeper) -> None:
-    """Do the second part."""
+    """Train for many short epochs, and look at the memory after each."""
     step = Step(options.device, tiny=options.tiny)
+    settings = {**_settings(options), "steps": _EPOCH, "epochs": options.epochs}
     found: dict[str, Any] = {"feeds": {}, "left_out": {}}
-    with setup_of(options, _EPOCH * options.batch) as setup:
-        settings = {**_settings(options), "steps": setup.steps, "epochs": options.epochs}
-        keeper.keep("memory", settings, found)
+    keeper.keep("memory", settings, found)
+    with linked(options.files, options.photos, _EPOCH * options.batch) as folder:
+        feeds = Feeds(Setup(folder, "train", options.batch, options.workers), step, clock)
         for name in (name for name in options.feeds if name.startswith(LOADER)):
             try:
                 found["feeds"][name] = memory_over_epochs(
-                    name, setup, step, clock, options.epochs, budget
+                    name, feeds, clock, options.epochs, budget
                 )
-            except Exception as error:
+            except Exception as error:  # of a library: the others go on
                 found["left_out"][name] = told(error)
             keeper.keep("memory", settings, found)
-    print(memory_table(keeper.part("memory")), flush=True)
+    rows = {
+        f"{name}, {what}": {when: sizes[when] / 1e6 for when in ("first", "last")}
+        for name, kinds in found["feeds"].items()
+        for what, sizes in kinds.items()
+    }
+    show(f"memory over {options.epochs} epochs, MB", rows)
+    _tell(found["left_out"])
 
 
 def decode(options: argparse.Namespace, clock: Clock, budget: Budget, keeper: Keeper) -> None:
-    """Do the third part, for each collection."""
-    batch, items = options.batch, options.decode_items
-    sets = {"small": (options.folder, batch, items)}
+    """Let the package's own bench decode each collection, whole and to 224 x 224."""
+    sets = {"small": (options.photos, options.batch)}
     if options.large:
-        sets["large"] = (options.large, max(2, batch // _LARGER), max(2, items // _LARGER))
-    for name, (folder, batch, items) in sets.items():
+        sets["large"] = (options.large, max(2, options.batch // _LARGER))
+    for name, (folder, batch) in sets.items():
         part = f"decode, {name}"
-        photos = [path.read_bytes() for path in photos_in(folder)]
+        photos = collect([folder]).photos
         settings = {"photos": folder.resolve().name, "different_photos": len(photos)}
-        settings |= {"batch": batch, "items": items, "rounds": options.rounds}
-        for found in decode_part(photos, items, batch, options, clock, budget):
+        found: dict[str, Any] = {"lanes": [], "left_out": {}}
+        seconds = 0.0 if options.tiny else _WAY_S * batch
+        for size in (0, SIZE):
+            if not budget.allows(part):
+                found["left_out"][f"size {size}"] = "no time was left"
+                continue
+            run = FoundOnDevice()
+            plan = PlanOnDevice(clock.device, (batch,), seconds, size)
+            budget.spend(part, partial(measure, photos, plan, run))
+            found["lanes"] += map(dataclasses.asdict, run.measurements())
+            found["left_out"] |= run.device.missing if run.device else {}
             keeper.keep(part, settings, found)
-        print(decode_table(keeper.part(part)), flush=True)
+        rows = {f"{lane['backend']}, {lane['size'] or 'whole'}": lane for lane in found["lanes"]}
+        show(part, rows, "images_per_s", "ratio", "cpu_s_per_1000", "on_cpu", "psnr")
+        _tell(found["left_out"])
 
 
 _PARTS = {"training": training, "memory": memory, "decode": decode}
@@ -115,60 +167,57 @@ _PARTS = {"training": training, "memory": memory, "decode": decode}
 
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
     return {
-        "photos": options.folder.resolve().name,
-        "different_photos": len(options.photos),
+        "photos": options.photos.resolve().name,
+        "different_photos": len(options.files),
         "batch": options.batch,
         "workers": options.workers,
         "rounds": options.rounds,
     }
 
 
+def _tell(left_out: dict[str, str]) -> None:
+    for name, why in left_out.items():
+        print(f"{name}: {why}"[:80], flush=True)
+
+
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("folder", type=Path, metavar="FOLDER")
-    parser.add_argument("--large", type=Path, metavar="FOLDER", help="photos of 12 megapixels")
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--parts", default=",".join(_PARTS))
-    parser.add_argument("--feeds", metavar="NAMES", help="random,pillow,loader-cpu,loader-gpu,dali")
-    parser.add_argument("--batch", type=int, default=256)
-    parser.add_argument("--items", type=int, default=20_000, help="of an epoch of training")
-    parser.add_argument("--decode-items", type=int, default=2048, help="of a round of decoding")
-    parser.add_argument("--rounds", type=int, default=3, help="after the warm-up")
-    parser.add_argument("--epochs", type=int, default=50, help="short ones, to look at the memory")
-    parser.add_argument("--workers", type=int, default=usable_cores(), help="threads or processes")
-    parser.add_argument("--threads", metavar="NUMBERS", help="of the CPU path, when only decoding")
-    parser.add_argument("--compile", action="store_true", help="let torch.compile have the network")
-    parser.add_argument("--minutes", type=float, default=8, help="after which it ends in any case")
-    parser.add_argument("--tiny", action="store_true")
-    parser.add_argument("--json", type=Path, metavar="FILE")
-    parser.set_defaults(**(_TINY if "--tiny" in sys.argv else {}))
-    options = parser.parse_args()
-    options.parts = options.parts.split(",")
+    command = parser(
+        __doc__,
+        device=("cuda", "PyTorch's name for it"),
+        parts=([*_PARTS], "of the run"),
+        batch=(256, "images"),
+        items=(20_000, "of an epoch of training"),
+        rounds=(3, "after the warm-up"),
+        epochs=(50, "short ones, to look at the memory"),
+        workers=(usable_cores(), "threads or processes"),
+        compile=(False, "let torch.compile have the network"),
+        minutes=(8.0, "after which it ends in any case"),
+        tiny=(False, "do all of it with next to nothing"),
+    )
+    command.add_argument("--large", type=Path, metavar="PHOTOS", help="of 12 megapixels")
+    command.add_argument(
+        "--feeds", metavar="NAMES", help="random,pillow,loader-cpu,loader-gpu,dali"
+    )
+    command.set_defaults(**(_TINY if "--tiny" in sys.argv else {}))
+    options = command.parse_args()
     if unknown := {*options.parts} - {*_PARTS}:
-        parser.error(f"there is no {', '.join(sorted(unknown))}; parts: {', '.join(_PARTS)}")
-    options.photos = photos_in(options.folder)
-    if not options.photos:
-        parser.error(f"there are no photos in {options.folder}")
+        command.error(f"there is no {', '.join(sorted(unknown))}; parts: {', '.join(_PARTS)}")
+    options.files = photos_in(options.photos)
+    options.device = device_of(options.device)
+    decoders = ["cpu", "gpu" if options.device.type == "cuda" else "nvimgcodec"]
+    # Pillow first: its workers are forked before there are threads of anybody else's.
+    feeds = ["pillow", BASE, *(f"{LOADER}{name}" for name in decoders), "dali"]
+    options.feeds = options.feeds.split(",") if options.feeds else feeds
     return options
 
 
 def main() -> None:
     options = arguments()
-    options.device = device_of(options.device)
     if options.tiny:
         torch.set_num_threads(1)  # so little work is done in the time that more wait for each other
-    on_gpu = options.device.type == "cuda"
-    decoders = ["cpu", "gpu" if on_gpu else "nvimgcodec"]
-    # Pillow first: its workers are forked before there are threads of anybody else's.
-    feeds = ["pillow", BASE, *(f"{LOADER}{name}" for name in decoders), "dali"]
-    options.feeds = options.feeds.split(",") if options.feeds else feeds
-    few = {1, max(1, options.workers // 4), options.workers}
-    options.threads = sorted(
-        {int(n) for n in options.threads.split(",")} if options.threads else few
-    )
     clock, budget = clock_of(options.device), Budget(options.minutes)
     # Should a turn hang, all threads are shown, and the process ends, from a thread that needs no
-    # lock of Python's; worker processes see that, and end as well.
+    # GIL; worker processes see that, and end as well.
     faulthandler.dump_traceback_later(60 * options.minutes + _MERCY_S, exit=True)
     place = options.json
     if place is None and not options.tiny:

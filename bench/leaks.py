@@ -11,7 +11,6 @@ loaded. Linux only.
 
 from __future__ import annotations
 
-import argparse
 import gc
 import os
 import random
@@ -19,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from record import record
+from _common import keep, parser, resident
 
 import fastdecode
 from fastdecode import FastDecodeError, decode, registry
@@ -36,11 +35,10 @@ _TENSOR = single.stored(((1 / 255,) * 3, (0.0,) * 3), channels_first=True)
 _CENTRE = {"kind": 2, "width": _SIDE, "height": _SIDE, "resize_width": _SIDE, "pixels": 1 << 24}
 
 
-def resident() -> int:
+def in_kb() -> int:
     """Return the process's resident memory, in KB."""
     gc.collect()
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") // 1024
+    return resident(os.getpid()) // 1024
 
 
 def plan(width: int, height: int) -> single.Resize:
@@ -114,7 +112,7 @@ def run(calls: Calls, decodes: int) -> tuple[list[int], int]:
         calls.cut,
         calls.wrong,
     ]
-    memory, failures, done, turn = [resident()], 0, 0, 0
+    memory, failures, done, turn = [in_kb()], 0, 0, 0
     print(f"{done:7d} decodes: {memory[-1]} KB", flush=True)
     while done < decodes:
         before = done
@@ -129,16 +127,13 @@ def run(calls: Calls, decodes: int) -> tuple[list[int], int]:
         if done // 1000 > before // 1000:
             calls.pool.close()
         if done // _EACH > before // _EACH:
-            memory.append(resident())
+            memory.append(in_kb())
             print(f"{done:7d} decodes: {memory[-1]} KB", flush=True)
     return memory, failures
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--decodes", type=int, default=100_000)
-    parser.add_argument("--json", type=Path, metavar="FILE")
-    options = parser.parse_args()
+    options = parser(__doc__, photos=False, decodes=(100_000, "in all")).parse_args()
     library.require()
     paths = sorted([*_KINDS.glob("*.jp*g"), *_SAMPLES.glob("*.jpg")])
     files = [path.read_bytes() for path in paths if path.stat().st_size <= _LARGEST]
@@ -147,11 +142,8 @@ def main() -> None:
     del os.environ["FASTDECODE_DISABLE"]
     grown = memory[-1] - memory[min(1, len(memory) - 1)]
     print(f"grown by {grown} KB after the first {_EACH}; {failures} decodes failed, as they should")
-    if options.json:
-        result = {"resident_kb": memory, "grown_kb": grown, "failures": failures}
-        settings = {"decodes": options.decodes, "each": _EACH, "files": len(files)}
-        name = str(options.json.resolve().with_suffix(""))
-        print(record(name, result, core=library.codec(), **settings))
+    result = {"resident_kb": memory, "grown_kb": grown, "failures": failures}
+    keep(options, result, "decodes", core=library.codec(), each=_EACH, files=len(files))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What does `decode()` cost on top of the library that it calls?
 
-    python bench/overhead.py [PHOTOS]
+    python bench/overhead.py [PHOTOS] [--json FILE]
 
 For JPEGs of about 10 KB, 100 KB, 300 KB and 1 MB, three calls are timed in turn, in one loop:
 ``simplejpeg.decode_jpeg(data)``, ``decode(data, backend="simplejpeg")`` and ``decode(data)``. The
@@ -15,7 +15,6 @@ To see that the clock itself is fair, simplejpeg is also timed against simplejpe
 
 from __future__ import annotations
 
-import gc
 import io
 import json
 import random
@@ -27,15 +26,17 @@ from pathlib import Path
 from statistics import median
 
 import simplejpeg
+from _common import RESULTS, keep, parser, show
 from PIL import Image
-from record import record
 
 from fastdecode import decode
+from fastdecode.calibration.timing import no_garbage_collection
 from fastdecode.testing import encode, picture
 
 _SIZES = {"10 KB": 10_000, "100 KB": 100_000, "300 KB": 300_000, "1 MB": 1_000_000}
 _SECONDS = 3.0
 _PROCESSES = 11
+_WAYS = ("itself", "named", "automatic")
 
 
 def photo_of(size: int, source: Image.Image | None) -> bytes:
@@ -59,26 +60,22 @@ def compare(data: bytes) -> dict[str, float]:
     }
     for call in calls.values():
         call()
-    more: dict[str, list[float]] = {name: [] for name in calls}
+    more: dict[str, list[float]] = {name: [] for name in _WAYS}
     direct: list[float] = []
-    order = list(calls)
-    gc.collect()
-    gc.disable()
     end = time.perf_counter() + _SECONDS
-    while time.perf_counter() < end:
-        random.shuffle(order)
-        spent = {}
-        for name in order:
-            start = time.perf_counter_ns()
-            calls[name]()
-            spent[name] = (time.perf_counter_ns() - start) / 1000
-        direct.append(spent["direct"])
-        for name in order:
-            more[name].append(spent[name] - spent["direct"])
-    gc.enable()
+    with no_garbage_collection():
+        while time.perf_counter() < end:
+            spent = {}
+            for name in random.sample(list(calls), len(calls)):
+                start = time.perf_counter_ns()
+                calls[name]()
+                spent[name] = (time.perf_counter_ns() - start) / 1000
+            direct.append(spent["direct"])
+            for name in _WAYS:
+                more[name].append(spent[name] - spent["direct"])
     base = median(direct)
     result = {"rounds": len(direct), "direct_us": round(base, 1)}
-    for name in ("itself", "named", "automatic"):
+    for name in _WAYS:
         result[f"{name}_more_us"] = round(median(more[name]), 2)
         result[f"{name}_more_percent"] = round(100 * median(more[name]) / base, 2)
     return result
@@ -92,21 +89,26 @@ def one(path: str, size: int) -> None:
 
 
 def main() -> None:
+    arguments = parser(__doc__, photos=False, json=RESULTS / "overhead.json")
+    arguments.add_argument("photos", type=Path, nargs="?", metavar="PHOTOS")
+    options = arguments.parse_args()
     path = ""
-    if len(sys.argv) > 1:
-        path = str(max(Path(sys.argv[1]).rglob("*.jpg"), key=lambda photo: photo.stat().st_size))
-    results = {}
+    if options.photos:
+        path = str(max(options.photos.rglob("*.jpg"), key=lambda photo: photo.stat().st_size))
+    results: dict[str, dict] = {}
     for name, size in _SIZES.items():
         runs = []
         for _ in range(_PROCESSES):
-            command = [sys.executable, __file__, "--one", path, str(size)]
-            runs.append(json.loads(subprocess.run(command, capture_output=True, check=True).stdout))
+            command_line = [sys.executable, __file__, "--one", path, str(size)]
+            runs.append(
+                json.loads(subprocess.run(command_line, capture_output=True, check=True).stdout)
+            )
         results[name] = {key: round(median(run[key] for run in runs), 2) for key in runs[0]}
         for key in ("named_more_us", "automatic_more_us"):
             values = sorted(run[key] for run in runs)
             results[name][f"{key}_range"] = [values[0], values[-1]]
-        print(name, results[name], flush=True)
-    print(record("overhead", results, seconds_each=_SECONDS, processes=_PROCESSES))
+    show("JPEG of", results)
+    keep(options, results, seconds_each=_SECONDS, processes=_PROCESSES)
 
 
 if __name__ == "__main__":

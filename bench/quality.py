@@ -1,10 +1,10 @@
 """How near do the transforms come to torchvision's pixels?
 
-    python bench/quality.py PHOTOS
+    python bench/quality.py PHOTOS [--json FILE]
 
 Every photo under PHOTOS goes through Resize(256) and CenterCrop(224), and through
 RandomResizedCrop(224) and a flip by a few fixed seeds, as bytes, by this package's transforms and
-by the reference (`reference.py`: torchvision v2's rules in plain torch). The reference draws its
+by the reference (`_pipelines.py`: torchvision v2's rules in plain torch). The reference draws its
 boxes and flips by itself: another box would show at once.
 
 - exact: ``quality="exact"``; the largest difference, in levels of 255. Aim: at most 1.
@@ -18,7 +18,6 @@ A collection is a folder in PHOTOS.
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -26,8 +25,8 @@ from statistics import mean
 from typing import Any, NamedTuple
 
 import torch
-from record import record
-from reference import RESIZE, SIZE, evaluation, photos_in, pixels, training
+from _common import RESULTS, judge, keep, parser, photos_in, show
+from _pipelines import RESIZE, SIZE, evaluation, pixels, training
 
 from fastdecode import probe
 from fastdecode.torch.transforms import RandomResizedCrop, ResizeCenterCrop
@@ -63,19 +62,12 @@ class Found(NamedTuple):
     reduce: int
 
 
-def transforms(kind: str) -> tuple[Any, Any]:
+def transforms(kind: str) -> list[Any]:
     """Make the two to be judged: exact and default."""
+    how = [{"dtype": torch.uint8, "quality": quality} for quality in ("exact", "default")]
     if kind == "eval":
-        exact, default = (
-            ResizeCenterCrop(RESIZE, SIZE, dtype=torch.uint8, quality=quality)
-            for quality in ("exact", "default")
-        )
-    else:
-        exact, default = (
-            RandomResizedCrop(SIZE, dtype=torch.uint8, quality=quality, flip=0.5)
-            for quality in ("exact", "default")
-        )
-    return exact, default
+        return [ResizeCenterCrop(RESIZE, SIZE, **each) for each in how]
+    return [RandomResizedCrop(SIZE, flip=0.5, **each) for each in how]
 
 
 def compare(path: Path, collection: str, seeds: Iterable[int]) -> list[Found]:
@@ -145,19 +137,9 @@ def summary(results: list[Found]) -> dict[str, Any]:
     }
 
 
-def told(kind: str, name: str, one: dict[str, Any]) -> str:
-    exact, default = one["exact"], one["default"]
-    reduced = f" ({default['mean_db_reduced']} dB)" if default["reduced"] else ""
-    return (
-        f"{kind}, {name}: {one['results']} results, {default['reduced']} reduced{reduced}\n"
-        f"  exact: at most {exact['largest_difference']} levels off, {exact['worst_photo']}\n"
-        f"  default: {default['mean_db']} dB on average, "
-        f"worst {default['worst_db']}, {default['worst_photo']}"
-    )
-
-
 def main() -> None:
-    root = Path(sys.argv[1])
+    options = parser(__doc__, json=RESULTS / "quality.json").parse_args()
+    root = options.photos
     results: list[Found] = []
     for number, path in enumerate(photos_in(root)):
         parts = path.relative_to(root).parent.parts
@@ -170,11 +152,12 @@ def main() -> None:
         result[kind] = {"all": summary(some)} | {
             name: summary([one for one in some if one.collection == name]) for name in names
         }
-        for name, one in result[kind].items():
-            print(told(kind, name, one))
-    print(
-        record("quality", result, seeds_each=_SEEDS, at_most_db=_MOST_DB, torch=torch.__version__)
-    )
+        for way in ("exact", "default"):
+            show(f"{kind}, {way}", {name: one[way] for name, one in result[kind].items()})
+        exact, default = (result[kind]["all"][way] for way in ("exact", "default"))
+        judge("exact: levels", exact["largest_difference"], _AIM_LEVELS, at_most=True)
+        judge("default: dB", default["mean_db"], _AIM_DB)
+    keep(options, result, seeds_each=_SEEDS, at_most_db=_MOST_DB, torch=torch.__version__)
 
 
 if __name__ == "__main__":

@@ -16,11 +16,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from readme_figures import RESULTS, chart, figures, table
-from readme_gpu import gpu_figures
-from readme_native import decoder_figures, gil_figures, limit_figures, region_figures
-from readme_pipeline import cost_figures, pipeline_figures, quality_figures, worker_figures
-from readme_stores import billion_figures, ray_figures, request_figures, store_figures
+import readme_tables as tables
+from _common import RESULTS
+from readme_tables import table
 
 from fastdecode.registry import BUILTIN
 from fastdecode.types import FORMATS
@@ -133,25 +131,30 @@ def renewed(path: Path) -> str:
     return text
 
 
+_DOCS = _ROOT / "docs"
 _PARTS: dict[Path, dict[str, Callable[[], str]]] = {
-    _ROOT / "README.md": {"matrix": matrix, "figures": figures, "pipeline": pipeline_figures},
-    _ROOT / "docs" / "pytorch.md": {
-        "costs": cost_figures,
-        "workers": worker_figures,
-        "quality": quality_figures,
+    _ROOT / "README.md": {
+        "matrix": matrix,
+        "figures": tables.decode_figures,
+        "pipeline": tables.pipeline_figures,
     },
-    _ROOT / "docs" / "native.md": {
-        "decoder": decoder_figures,
-        "limit": limit_figures,
-        "regions": region_figures,
-        "gil": gil_figures,
+    _DOCS / "pytorch.md": {
+        "costs": tables.cost_figures,
+        "workers": tables.worker_figures,
+        "quality": tables.quality_figures,
     },
-    _ROOT / "docs" / "gpu.md": {"gpu": gpu_figures},
-    _ROOT / "docs" / "stores.md": {"stores": store_figures},
-    _ROOT / "docs" / "scaling.md": {
-        "ray": ray_figures,
-        "requests": request_figures,
-        "billion": billion_figures,
+    _DOCS / "native.md": {
+        "decoder": tables.decoder_figures,
+        "limit": tables.limit_figures,
+        "regions": tables.region_figures,
+        "gil": tables.gil_figures,
+    },
+    _DOCS / "gpu.md": {"gpu": tables.gpu_figures},
+    _DOCS / "stores.md": {"stores": tables.store_figures},
+    _DOCS / "scaling.md": {
+        "ray": tables.ray_figures,
+        "requests": tables.request_figures,
+        "billion": tables.billion_figures,
     },
 }
 
@@ -161,7 +164,7 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="only say whether it is up to date")
     options = parser.parse_args()
     files = {path: renewed(path) for path in _PARTS}
-    files[RESULTS / "photos.svg"] = chart()
+    files[RESULTS / "photos.svg"] = tables.chart()
     late = [
         path
         for path, text in files.items()

@@ -1,6 +1,6 @@
 """How much slower is `decode()` than the fastest backend, after calibration and without it?
 
-    python bench/regret.py PHOTOS [--seconds 3] [--quick 5] [--no-record]
+    python bench/regret.py PHOTOS [--seconds 3] [--quick 5] [--json FILE] [--no-record]
 
 Calibrates as ``python -m fastdecode calibrate`` does (its time is in the result), then measures
 every backend and ``decode()`` on photos that calibration has not seen, in turn, in rounds of random
@@ -19,7 +19,6 @@ for the cell to say anything.
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import tempfile
@@ -30,8 +29,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from _common import RESULTS, keep, parser, show
 from PIL import Image
-from record import record
 
 from fastdecode import Ranking, calibrate, probe
 from fastdecode._process import Child
@@ -171,19 +170,15 @@ def _to_default(cells: dict[str, Any], way: str) -> dict[str, Any]:
     }
 
 
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("photos", type=Path)
-    parser.add_argument("--seconds", type=float, default=3.0, help="for a cell")
-    parser.add_argument("--quick", type=int, default=5, help="how many quick calibrations")
-    parser.add_argument("--no-record", action="store_true")
-    return parser.parse_args()
-
-
 def main() -> None:
-    options = arguments()
+    command = parser(
+        __doc__,
+        json=RESULTS / "regret.json",
+        seconds=(3.0, "for a cell"),
+        quick=(5, "how many quick calibrations"),
+    )
+    command.add_argument("--no-record", action="store_const", const=None, dest="json")
+    options = command.parse_args()
     photos = samples(options.photos)
     start = time.monotonic()
     quick = [
@@ -204,10 +199,9 @@ def main() -> None:
         **{way: summary(cells, way) for way in ("decode()", *rankings)},
         "cells": cells,
     }
-    print({name: value for name, value in result.items() if name != "cells"})
-    if not options.no_record:
-        settings = {"seconds": options.seconds, "quick": options.quick, "least_rounds": _ROUNDS}
-        print(record("regret", result, **settings))
+    ways = {name: result[name] for name in ("decode()", *rankings)}
+    show("regret", ways)
+    keep(options, result, "seconds", "quick", least_rounds=_ROUNDS)
 
 
 if __name__ == "__main__":

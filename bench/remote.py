@@ -18,20 +18,16 @@ medians, ratios medians of those within a round.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import multiprocessing
-import random
 import sys
 import tempfile
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from statistics import median
 from time import perf_counter
 from typing import Any
 
-from record import record
-from reference import photos_in
+from _common import each, keep, last, parser, photos_in, rates, show, take_turns
 from torch.utils.data import DataLoader
 
 from fastdecode._system import usable_cores
@@ -49,7 +45,6 @@ class _Server:
     def __init__(self, folder: Path, latency: float) -> None:
         self.files = {f"/bucket/{path.name}": path.read_bytes() for path in folder.iterdir()}
         self.latency = latency
-        self.asked = 0
 
     async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer the requests of a connection."""
@@ -58,7 +53,6 @@ class _Server:
                 lines = head.decode("latin-1").split("\r\n")
                 method, path, _ = lines[0].split(" ", 2)
                 fields = dict(line.lower().split(": ", 1) for line in lines[1:] if ": " in line)
-                self.asked += 1
                 await asyncio.sleep(self.latency)
                 writer.write(self.answer(method, path.partition("?")[0], fields.get("range")))
                 await writer.drain()
@@ -70,8 +64,6 @@ class _Server:
     def answer(self, method: str, path: str, span: str | None) -> bytes:
         """Return a response with its headers."""
         data = self.files.get(path)
-        if path == "/asked":
-            data, self.asked = str(self.asked - 1).encode(), 0
         if data is None:
             return b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
         status, length = "200 OK", len(data)
@@ -135,49 +127,31 @@ def stream(where: str, images: int, threads: int, options: dict[str, Any]) -> fl
     return perf_counter() - start
 
 
-def measure(options: argparse.Namespace, where: str, storage: dict[str, Any]) -> dict[str, Any]:
-    """Do everything in each round; seconds of each."""
+def measure(options: Any, where: str, storage: dict[str, Any]) -> dict[str, Any]:
+    """Do everything in each round; images/s of each."""
     store = open_store(where, storage_options=storage)
     for shard in range(options.shards):  # each is open before the time is taken
         store.read(shard * options.images // options.shards)
-    count, threads = options.images, options.threads
-    jobs: dict[str, Callable[[], float]] = {
-        _BEFORE: lambda: epoch(store, count, threads, shuffle=True, read_threads=0),
-        "32 threads read ahead": lambda: epoch(store, count, threads, shuffle=True),
-        "in order, read ahead": lambda: epoch(store, count, threads),
-        "stream": lambda: stream(where, count, threads, storage),
+    make_epoch = partial(epoch, store, options.images, options.threads)
+    lanes = {
+        _BEFORE: partial(make_epoch, shuffle=True, read_threads=0),
+        "32 threads read ahead": partial(make_epoch, shuffle=True),
+        "in order, read ahead": make_epoch,
+        "stream": partial(stream, where, options.images, options.threads, storage),
     }
-    found: dict[str, list[float]] = {name: [] for name in jobs}
-    for _ in range(options.rounds):
-        for name in random.sample(list(jobs), len(jobs)):
-            found[name].append(jobs[name]())
-            print(f"{name}: {options.images / found[name][-1]:.0f} images/s", flush=True)
-    return {
-        name: {
-            "images_per_s": round(options.images / median(seconds), 1),
-            "to_before": round(
-                median(was / now for was, now in zip(found[_BEFORE], seconds, strict=True)), 2
-            ),
-            "rounds": [round(options.images / each, 1) for each in seconds],
-        }
-        for name, seconds in found.items()
-    }
-
-
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("photos", type=Path, metavar="PHOTOS")
-    parser.add_argument("--images", type=int, default=400)
-    parser.add_argument("--shards", type=int, default=4)
-    parser.add_argument("--latency", type=float, default=0.1, metavar="S")
-    parser.add_argument("--threads", type=int, default=usable_cores())
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", type=Path, metavar="FILE")
-    return parser.parse_args()
+    turns = last(take_turns(lanes, options.rounds, warm_up=False))
+    return rates(each(turns, lambda seconds: options.images / seconds), to_before=_BEFORE)
 
 
 def main() -> None:
-    options = arguments()
+    options = parser(
+        __doc__,
+        images=(400, "of all shards"),
+        shards=(4, "of tar"),
+        latency=(0.1, "seconds before each answer"),
+        threads=(usable_cores(), "of the Loader"),
+        rounds=(3, "of all"),
+    ).parse_args()
     context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as temporary:
         size = make(photos_in(options.photos), options.images, options.shards, Path(temporary))
@@ -198,19 +172,9 @@ def main() -> None:
         finally:
             server.terminate()
             server.join()
-    for name, row in result.items():
-        print(f"{name:<24}{row['images_per_s']:>8.0f} images/s {row['to_before']:>7.2f}x")
-    if options.json:
-        settings = {
-            "photos": options.photos.resolve().name,
-            "images": options.images,
-            "bytes": size,
-            "shards": options.shards,
-            "latency_s": options.latency,
-            "threads": options.threads,
-            "rounds": options.rounds,
-        }
-        print(record(str(options.json.resolve().with_suffix("")), result, **settings))
+    show("", result)
+    names = ("images", "shards", "threads", "rounds")
+    keep(options, result, *names, bytes=size, latency_s=options.latency)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """How many requests does each reader send to an object store?
 
-    python bench/s3_requests.py PHOTOS [--images 1200] [--shard 600] [--json FILE]
+    python bench/s3_requests.py PHOTOS [--images 1200] [--shard 600] [--task 100] [--json FILE]
 
 PHOTOS holds JPEG photos; they are copied until there are enough, to a server of S3's interface on
 this machine (moto), one by one and in tar shards with indexes. Each reader then opens them and
@@ -16,9 +16,7 @@ Opening and reading are counted apart: with a manifest, or a list of shards, ope
 
 from __future__ import annotations
 
-import argparse
 import logging
-import os
 import re
 import tempfile
 import urllib.request
@@ -29,20 +27,9 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
-from record import record
-from reference import photos_in
-
-os.environ.update(
-    PYTHONPATH=os.pathsep.join(
-        [str(Path(__file__).resolve().parents[1]), os.environ.get("PYTHONPATH", "")]
-    ),
-    RAY_AUTH_MODE="disabled",
-    RAY_ENABLE_UV_RUN_RUNTIME_ENV="0",
-    RAY_USAGE_STATS_ENABLED="0",
-)
-
 import fsspec
-import ray
+from _common import keep, parser, photos_in
+from _ray import ray
 from moto.server import ThreadedMotoServer
 from torch.utils.data import DataLoader
 
@@ -94,7 +81,7 @@ def server() -> Iterator[tuple[dict[str, Any], Log]]:
         running.stop()
 
 
-def upload(photos: list[Path], options: argparse.Namespace, system: Any) -> int:
+def upload(photos: list[Path], options: Any, system: Any) -> int:
     """Fill the bucket; return how many bytes of images there are."""
     total = 0
     several = list(islice(cycle(photos), options.images))
@@ -115,9 +102,7 @@ def upload(photos: list[Path], options: argparse.Namespace, system: Any) -> int:
     return total
 
 
-def readers(
-    options: argparse.Namespace, access: dict[str, Any]
-) -> dict[str, Callable[[], Iterator[int]]]:
+def readers(options: Any, access: dict[str, Any]) -> dict[str, Callable[[], Iterator[int]]]:
     """Name the readers: each opens, yields 0, and then how many images it gives at a time."""
     files, shards = f"s3://{_BUCKET}/files", f"s3://{_BUCKET}/shards/t-*.tar"
 
@@ -155,21 +140,17 @@ def readers(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("photos", type=Path)
-    parser.add_argument("--images", type=int, default=1200)
-    parser.add_argument("--shard", type=int, default=600, help="images of a shard")
-    parser.add_argument("--task", type=int, default=100, help="images of a task of Ray")
-    parser.add_argument("--json", type=Path, metavar="FILE")
-    options = parser.parse_args()
+    options = parser(
+        __doc__,
+        images=(1200, "as files, and in shards"),
+        shard=(600, "images of a shard"),
+        task=(100, "images of a task of Ray"),
+    ).parse_args()
     result: dict[str, Any] = {}
     with server() as (access, log):
         system, _ = fsspec.core.url_to_fs(f"s3://{_BUCKET}", **access)
         size = upload(photos_in(options.photos), options, system)
         ray.init(num_cpus=2, log_to_driver=False, logging_level="ERROR", include_dashboard=False)
-        ray.data.DataContext.get_current().enable_progress_bars = False
         for name, reader in readers(options, access).items():
             system.invalidate_cache()  # what writing has told it, a new process does not know
             log.taken()
@@ -181,14 +162,14 @@ def main() -> None:
             result[name] = {"opening": opened, "reading": log.taken()}
             print(name, result[name], flush=True)
         ray.shutdown()
-    if options.json:
-        settings = {
-            "images": options.images,
-            "bytes_per_image": size // options.images,
-            "images_per_shard": options.shard,
-            "images_per_task": options.task,
-        }
-        print(record(str(options.json.resolve().with_suffix("")), result, **settings))
+    keep(
+        options,
+        result,
+        "images",
+        bytes_per_image=size // options.images,
+        images_per_shard=options.shard,
+        images_per_task=options.task,
+    )
 
 
 if __name__ == "__main__":

@@ -19,20 +19,19 @@ round; figures are medians, ratios to the folder of files are medians of those w
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from statistics import median
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
-from record import record
-from reference import photos_in
+from _common import Rounds, each, keep, last, parser, photos_in, rates, show, take_turns
 
 from fastdecode._system import usable_cores
 from fastdecode.stores import Store, create_store, open_store
@@ -52,7 +51,12 @@ _CHUNK = 64
 _CLASSES = 10
 _DROP = Path("/proc/sys/vm/drop_caches")
 
-_Rounds = dict[str, dict[str, list[float]]]
+
+class Turn(NamedTuple):
+    """What a job took, and opening the store before it, in seconds."""
+
+    seconds: float
+    opened: float
 
 
 def make(
@@ -131,113 +135,78 @@ def stream(path: Path) -> float:
     return perf_counter() - start
 
 
-def jobs(kind: str, path: Path, threads: int) -> Iterator[tuple[str, Callable[[Store], float]]]:
-    """Yield what is done with a kind of store."""
-    yield "in order", lambda store: read(store, threads, shuffled=False)
-    yield "shuffled", lambda store: read(store, threads, shuffled=True)
-    yield "train", lambda store: train(store, threads)
-    if kind == "tar":
-        yield "stream", lambda _: stream(path)
+def turn(path: Path, kind: str, threads: int, job: Callable[[Store], float], cold: bool) -> Turn:
+    """Do a job with a store that is in the system's cache, or not."""
+    if cold:
+        forget(path.parent)
+    start = perf_counter()
+    with open_store(path, kind) as store:
+        opened = perf_counter() - start
+        if not cold:
+            read(store, threads, shuffled=False)
+        return Turn(job(store), opened)
 
 
-def measure(places: dict[str, Path], options: argparse.Namespace) -> tuple[_Rounds, bool]:
-    """Do everything in each round; seconds by job and kind, and whether folders were forgotten."""
-    found: _Rounds = {}
-    thorough = True
-    work = [
-        (kind, name, job, cold)
+def measure(places: dict[str, Path], threads: int, rounds: int) -> Rounds[Turn]:
+    """Do everything in each round; what each job and kind took."""
+    jobs: dict[str, Callable[[Store], float]] = {
+        "in order": partial(read, threads=threads, shuffled=False),
+        "shuffled": partial(read, threads=threads, shuffled=True),
+        "train": partial(train, threads=threads),
+        "stream": lambda _: stream(places["tar"]),
+    }
+    lanes = {
+        f"{name}, {'cold' if cold else 'warm'}/{kind}": partial(
+            turn, path, kind, threads, job, cold
+        )
         for kind, path in places.items()
-        for name, job in jobs(kind, path, options.threads)
+        for name, job in jobs.items()
+        if name != "stream" or kind == "tar"
         for cold in (True, False)
-    ]
-    for _ in range(options.rounds):
-        for kind, name, job, cold in random.sample(work, len(work)):
-            if cold:
-                thorough &= forget(places[kind].parent)
-            start = perf_counter()
-            with open_store(places[kind], kind) as store:
-                opened = perf_counter() - start
-                if not cold:
-                    read(store, options.threads, shuffled=False)
-                seconds = job(store)
-            title = f"{name}, {'cold' if cold else 'warm'}"
-            found.setdefault(title, {}).setdefault(kind, []).append(seconds)
-            if cold and name == "in order":
-                found.setdefault("open, cold", {}).setdefault(kind, []).append(opened)
-    return found, thorough
+    }
+    return last(take_turns(lanes, rounds, warm_up=False))
 
 
-def summary(rounds: _Rounds, images: int, size: int) -> dict[str, Any]:
-    """Sum up the rounds."""
+def summary(turns: Rounds[Turn], images: int, size: int) -> dict[str, Any]:
+    """Sum up the rounds, by job and kind."""
+    seconds = each(turns, lambda turn: turn.seconds)
+    speeds = {name: {n: images / one for n, one in own.items()} for name, own in seconds.items()}
     result: dict[str, Any] = {}
-    for title, kinds in rounds.items():
-        rows = result[title] = {}
-        for kind, seconds in kinds.items():
-            if title.startswith("open"):
-                rows[kind] = {"seconds": round(median(seconds), 4)}
-                continue
-            base = kinds.get("folder") or rounds[title.replace("stream", "in order")]["folder"]
-            ratios = [one / other for one, other in zip(base, seconds, strict=True)]
-            rows[kind] = {
-                "images_per_s": round(images / median(seconds), 1),
-                "mb_per_s": round(size / 1e6 / median(seconds), 1),
-                "to_folder": round(median(ratios), 3),
-            }
+    for name, own in speeds.items():
+        title, _, kind = name.partition("/")
+        base = f"{title.replace('stream', 'in order')}/folder"
+        one = rates({name: own, base: speeds[base]}, to_folder=base)[name]
+        one["mb_per_s"] = round(one["images_per_s"] * size / images / 1e6, 1)
+        result.setdefault(title, {})[kind] = one
+        if title == "in order, cold":
+            opened = median(turn.opened for turn in turns[name].values())
+            result.setdefault("open, cold", {})[kind] = {"seconds": round(opened, 4)}
     return result
 
 
-def show(result: dict[str, Any]) -> None:
-    """Print a table for each job."""
-    for title in sorted(result):
-        if title.startswith("open"):
-            cells = (f"{kind} {row['seconds']:.3f} s" for kind, row in result[title].items())
-            print(f"{title}: {', '.join(cells)}\n")
-            continue
-        print(f"{title:<18}{'images/s':>10}{'MB/s':>10}{'to folder':>11}")
-        for kind, row in result[title].items():
-            print(
-                f"  {kind:<16}{row['images_per_s']:>10.0f}{row['mb_per_s']:>10.1f}"
-                f"{row['to_folder']:>10.2f}x"
-            )
-        print()
-
-
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("photos", type=Path, metavar="PHOTOS")
-    parser.add_argument("--images", type=int, default=5000)
-    parser.add_argument("--threads", type=int, default=usable_cores())
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--kinds", default=",".join(_SUFFIXES))
-    parser.add_argument("--folder", type=Path, metavar="DIR", help="where the stores are made")
-    parser.add_argument("--json", type=Path, metavar="FILE")
-    options = parser.parse_args()
-    options.kinds = options.kinds.split(",")
-    if "folder" not in options.kinds or set(options.kinds) - set(_SUFFIXES):
-        parser.error(f"--kinds are some of {', '.join(_SUFFIXES)}, folder among them")
-    return options
-
-
 def main() -> None:
-    options = arguments()
+    command = parser(
+        __doc__,
+        images=(5000, "of a store"),
+        threads=(usable_cores(), "that read"),
+        rounds=(3, "of all"),
+        kinds=([*_SUFFIXES], "of stores"),
+    )
+    command.add_argument("--folder", type=Path, metavar="DIR", help="where the stores are made")
+    options = command.parse_args()
+    if "folder" not in options.kinds or set(options.kinds) - set(_SUFFIXES):
+        command.error(f"--kinds are some of {', '.join(_SUFFIXES)}, folder among them")
     photos = photos_in(options.photos)
     with tempfile.TemporaryDirectory(dir=options.folder) as temporary:
         places = make(photos, options.images, Path(temporary), options.kinds)
         sizes = [photo.stat().st_size for photo in photos]
         size = sum(sizes[at % len(sizes)] for at in range(options.images))
-        rounds, thorough = measure(places, options)
-    result = summary(rounds, options.images, size)
-    show(result)
-    if options.json:
-        settings = {
-            "photos": options.photos.resolve().name,
-            "images": options.images,
-            "bytes": size,
-            "threads": options.threads,
-            "rounds": options.rounds,
-            "folders_forgotten": thorough,
-        }
-        print(record(str(options.json.resolve().with_suffix("")), result, **settings))
+        thorough = forget(Path(temporary))
+        turns = measure(places, options.threads, options.rounds)
+    result = summary(turns, options.images, size)
+    for title, rows in sorted(result.items()):
+        show(title, rows)
+    keep(options, result, "images", "threads", "rounds", bytes=size, folders_forgotten=thorough)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,430 @@
+"""The pipelines that are compared, and the reference that their pixels are held against.
+
+All give batches of (images, labels), images as float32 (N, 3, 224, 224), normalised by ImageNet's
+mean and standard deviation. "train" is RandomResizedCrop(224) and a flip, in random order; "eval"
+is Resize(256) and CenterCrop(224), in the folder's order. Each is written as its own documentation
+says. None applies the EXIF orientation; DALI would by default, and is told not to.
+
+The reference is torchvision v2's rules, written out in plain torch. A file is decoded by Pillow, as
+RGB. It is resized as a uint8 tensor by ``torch.nn.functional.interpolate(mode="bilinear",
+antialias=True)``, which is what torchvision v2 does. How the long side is rounded, where a crop
+lies and in which order random numbers are drawn is taken from torchvision's source:
+``transforms/_functional``'s ``_compute_resized_output_size`` and ``center_crop``,
+``RandomResizedCrop.get_params`` and ``RandomHorizontalFlip``.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from os import getpid
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from _common import cpu_seconds, photos_in
+from PIL import Image
+from torch.utils.data import DataLoader, Dataset
+
+MEAN = (0.485, 0.456, 0.406)
+STD = (0.229, 0.224, 0.225)
+RESIZE, SIZE = 256, 224
+SCALE = (0.08, 1.0)
+RATIO = (3 / 4, 4 / 3)
+PREFETCH = 2  # batches, for each worker: DataLoader's default, and DALI's
+
+
+# The reference
+
+
+def pixels(path: Path) -> torch.Tensor:
+    """Decode a file: (3, H, W) uint8."""
+    with Image.open(path) as image:
+        return torch.from_numpy(np.array(image.convert("RGB"))).permute(2, 0, 1).contiguous()
+
+
+def _resized(image: torch.Tensor, height: int, width: int) -> torch.Tensor:
+    return torch.nn.functional.interpolate(
+        image[None], (height, width), mode="bilinear", antialias=True
+    )[0]
+
+
+def evaluation(image: torch.Tensor) -> torch.Tensor:
+    """Do Resize(256) and CenterCrop(224)."""
+    height, width = image.shape[1:]
+    short, long = min(height, width), max(height, width)
+    long = int(RESIZE * long / short)
+    height, width = (RESIZE, long) if height <= width else (long, RESIZE)
+    top, left = round((height - SIZE) / 2), round((width - SIZE) / 2)
+    return _resized(image, height, width)[:, top : top + SIZE, left : left + SIZE]
+
+
+def random_box(
+    height: int, width: int, generator: torch.Generator | None = None
+) -> tuple[int, int, int, int]:
+    """Draw RandomResizedCrop's box: left, top, right, bottom in pixels."""
+    low, high = torch.log(torch.tensor(RATIO)).tolist()
+    for _ in range(10):
+        area = height * width * torch.empty(1).uniform_(*SCALE, generator=generator).item()
+        ratio = torch.empty(1).uniform_(low, high, generator=generator).exp().item()
+        columns, rows = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+        if 0 < columns <= width and 0 < rows <= height:
+            top = int(torch.randint(0, height - rows + 1, (1,), generator=generator))
+            left = int(torch.randint(0, width - columns + 1, (1,), generator=generator))
+            return left, top, left + columns, top + rows
+    columns, rows = width, height
+    if width / height < RATIO[0]:
+        rows = round(width / RATIO[0])
+    elif width / height > RATIO[1]:
+        columns = round(height * RATIO[1])
+    left, top = (width - columns) // 2, (height - rows) // 2
+    return left, top, left + columns, top + rows
+
+
+def training(image: torch.Tensor, seed: int) -> torch.Tensor:
+    """Do RandomResizedCrop(224) and RandomHorizontalFlip()."""
+    generator = torch.Generator().manual_seed(seed)
+    left, top, right, bottom = random_box(*image.shape[1:], generator)
+    result = _resized(image[:, top:bottom, left:right].contiguous(), SIZE, SIZE)
+    return result.flip(-1) if torch.rand(1, generator=generator) < 0.5 else result
+
+
+# The pipelines
+
+
+class Setup(NamedTuple):
+    """What to do: of a folder with a folder for each class, by so many processes or threads."""
+
+    folder: str
+    kind: str  # "train" or "eval"
+    batch: int
+    workers: int
+
+    @property
+    def train(self) -> bool:
+        return self.kind == "train"
+
+
+class PillowFolder(Dataset[tuple[torch.Tensor, int]]):
+    """A folder of classes, read by Pillow, written out plainly: the baseline."""
+
+    def __init__(self, folder: str, *, train: bool) -> None:
+        self._samples = labelled(folder)
+        self._train = train
+        self._mean = torch.tensor(MEAN).view(3, 1, 1)
+        self._std = torch.tensor(STD).view(3, 1, 1)
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        path, label = self._samples[index]
+        with Image.open(path) as file:
+            image = file.convert("RGB")
+        image = self._training(image) if self._train else self._evaluation(image)
+        values = torch.from_numpy(np.array(image)).permute(2, 0, 1).float().div(255)
+        return (values - self._mean) / self._std, label
+
+    def _training(self, image: Image.Image) -> Image.Image:
+        box = random_box(image.height, image.width)
+        image = image.resize((SIZE, SIZE), Image.Resampling.BILINEAR, box=box)
+        if torch.rand(1) < 0.5:
+            image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+        return image
+
+    def _evaluation(self, image: Image.Image) -> Image.Image:
+        short = min(image.size)
+        width, height = (int(RESIZE * side / short) for side in image.size)
+        image = image.resize((width, height), Image.Resampling.BILINEAR)
+        left, top = round((width - SIZE) / 2), round((height - SIZE) / 2)
+        return image.crop((left, top, left + SIZE, top + SIZE))
+
+
+def labelled(folder: str) -> list[tuple[str, int]]:
+    """List the photos of a folder, and the number of the class of each."""
+    paths = photos_in(Path(folder))
+    classes = sorted({path.parent.name for path in paths})
+    return [(str(path), classes.index(path.parent.name)) for path in paths]
+
+
+def own_folder(setup: Setup, quality: str = "default") -> Any:
+    """Make this package's `ImageFolder`, with its own transforms."""
+    from fastdecode.torch import ImageFolder
+    from fastdecode.torch import transforms as own
+
+    transform = (
+        own.RandomResizedCropFlipNormalize(SIZE, quality=quality)
+        if setup.train
+        else own.ResizeCenterCropNormalize(RESIZE, SIZE, quality=quality)
+    )
+    return ImageFolder(setup.folder, transform=transform)
+
+
+def own_loader(setup: Setup, quality: str = "default") -> Any:
+    """Make this package's `Loader`: threads, over its own `ImageFolder` and transforms."""
+    return _threads(setup, own_folder(setup, quality))
+
+
+def without_core(setup: Setup) -> Any:
+    """Make the same as where the native core was not built."""
+    from fastdecode.native import library
+
+    library.require()
+    os.environ["FASTDECODE_DISABLE"] = "native"  # this process is for nothing else
+    return own_loader(setup)
+
+
+def own_fused(setup: Setup, transform: Callable[..., Any], *, fuse: bool = True) -> Any:
+    """Take others' transforms in `ImageFolder` and `Loader`; not fused, they are called as such."""
+    from fastdecode.torch import ImageFolder
+
+    return _threads(setup, ImageFolder(setup.folder, transform=transform(setup.train), fuse=fuse))
+
+
+def _threads(setup: Setup, dataset: Any) -> Any:
+    from fastdecode.torch import Loader
+
+    by = {"threads" if dataset.isolated else "workers": setup.workers}
+    return Loader(dataset, setup.batch, shuffle=setup.train, **by)
+
+
+def stock_loader(setup: Setup, dataset: Dataset[Any], **options: Any) -> Any:
+    """Make PyTorch's DataLoader, whose workers live as long as it does."""
+    return DataLoader(
+        dataset,
+        batch_size=setup.batch,
+        shuffle=setup.train,
+        num_workers=setup.workers,
+        prefetch_factor=PREFETCH,
+        persistent_workers=True,
+        **options,
+    )
+
+
+def stock(setup: Setup, transform: Callable[..., Any], **options: Any) -> Any:
+    """Take torchvision's ImageFolder and PyTorch's DataLoader."""
+    from torchvision import datasets
+
+    dataset = datasets.ImageFolder(setup.folder, transform(setup.train), **options)
+    return stock_loader(setup, dataset)
+
+
+def _crops(of: Any, train: bool, **options: Any) -> list[Any]:
+    if train:
+        return [of.RandomResizedCrop(SIZE, **options), of.RandomHorizontalFlip()]
+    return [of.Resize(RESIZE, **options), of.CenterCrop(SIZE)]
+
+
+def torchvision_v1(train: bool) -> Any:
+    """Make torchvision's transforms of the first version, on Pillow's images."""
+    from torchvision import transforms as v1
+
+    return v1.Compose([*_crops(v1, train), v1.ToTensor(), v1.Normalize(MEAN, STD)])
+
+
+def torchvision_v2(train: bool) -> Any:
+    """Make those of the second version, on tensors from torchvision's own decoder."""
+    from torchvision.transforms import v2
+
+    to_float = v2.ToDtype(torch.float32, scale=True)
+    return v2.Compose([*_crops(v2, train, antialias=True), to_float, v2.Normalize(MEAN, STD)])
+
+
+def by_torchvision(path: str) -> torch.Tensor:
+    """Read a file; (3, H, W) uint8."""
+    from torchvision.io import ImageReadMode, decode_image
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # there is another library for it now
+        return decode_image(path, ImageReadMode.RGB)
+
+
+class Preset:
+    """What torchvision's training reference builds, as it does: an object with its own Compose."""
+
+    def __init__(self, train: bool) -> None:
+        from torchvision import transforms as v1
+
+        to_float = [v1.PILToTensor(), v1.ConvertImageDtype(torch.float)]
+        self.transforms = v1.Compose([*_crops(v1, train), *to_float, v1.Normalize(MEAN, STD)])
+
+    def __call__(self, image: Any) -> Any:
+        return self.transforms(image)
+
+
+def timm(train: bool, interpolation: str = "bilinear") -> Any:
+    """Make what timm's script makes without colour jitter, which costs most of the rest."""
+    from timm.data import create_transform
+
+    how: dict[str, Any] = {"interpolation": interpolation, "mean": MEAN, "std": STD}
+    if train:
+        return create_transform(SIZE, is_training=True, color_jitter=None, **how)
+    return create_transform(SIZE, crop_pct=SIZE / RESIZE, **how)
+
+
+def timm_usual(train: bool) -> Any:
+    """Take what its script takes: either filter in training, the bicubic one for most models."""
+    return timm(train, "random" if train else "bicubic")
+
+
+class Dali:
+    """DALI's pipeline on the CPU, its batches made tensors as its plugin for PyTorch makes them."""
+
+    def __init__(self, setup: Setup) -> None:
+        samples = labelled(setup.folder)
+        self._count = -(-len(samples) // setup.batch)
+        self._ahead = min(PREFETCH, self._count)
+        reader = {"shuffle_after_epoch": setup.train}
+        self._pipeline = dali_pipeline(setup, samples, reader, ahead=self._ahead)
+        self._pipeline.build()
+        self._begun = False
+
+    def __iter__(self) -> Iterator[Any]:
+        # Left to itself it would work ahead into the next epoch, before the clock is started.
+        pipeline = self._pipeline
+        for _ in range(self._ahead if self._begun else 1):  # the very first fills the queue
+            pipeline.schedule_run()
+        self._begun = True
+        for number in range(self._count):
+            images, labels = pipeline.share_outputs()
+            batch = torch.from_dlpack(images.as_tensor())
+            pipeline.release_outputs()
+            if number + self._ahead < self._count:
+                pipeline.schedule_run()
+            yield batch, labels
+
+
+def dali_pipeline(
+    setup: Setup,
+    samples: list[tuple[str, int]],
+    reader: dict[str, Any],
+    *,
+    ahead: int = PREFETCH,
+    device: int | None = None,
+    layout: str = "CHW",
+) -> Any:
+    """Define DALI's operations, on the CPU or, from decoding on, on the device of a number."""
+    from nvidia.dali import fn, pipeline_def, types
+
+    on_gpu = device is not None
+    place, decoder = ("gpu", "mixed") if on_gpu else ("cpu", "cpu")
+
+    def graph() -> Any:
+        paths, labels = map(list, zip(*samples, strict=True))
+        files, label = fn.readers.file(files=paths, labels=labels, name="files", **reader)
+        how = {"device": decoder, "adjust_orientation": False}
+        if setup.train:
+            images = fn.decoders.image_random_crop(
+                files, random_area=SCALE, random_aspect_ratio=RATIO, **how
+            )
+            images = fn.resize(images, device=place, size=(SIZE, SIZE))
+        else:
+            images = fn.decoders.image(files, **how)
+            images = fn.resize(images, device=place, resize_shorter=RESIZE)
+        images = fn.crop_mirror_normalize(
+            images,
+            device=place,
+            crop=(SIZE, SIZE),
+            dtype=types.FLOAT,
+            output_layout=layout,
+            mean=[255 * value for value in MEAN],
+            std=[255 * value for value in STD],
+            mirror=fn.random.coin_flip() if setup.train else 0,
+        )
+        return images, label.gpu() if on_gpu else label
+
+    return pipeline_def(
+        graph,
+        batch_size=setup.batch,
+        num_threads=setup.workers,
+        device_id=device,
+        prefetch_queue_depth=ahead,
+        seed=0,
+    )()
+
+
+class Peer(NamedTuple):
+    """A pipeline: what makes its loader, whose iterators are epochs."""
+
+    title: str
+    make: Callable[[Setup], Iterable[Any]]
+
+
+PEERS = {
+    "loader": Peer("fastdecode Loader", own_loader),
+    "loader-exact": Peer("fastdecode Loader, exact", partial(own_loader, quality="exact")),
+    "loader-without-core": Peer("Loader without the core", without_core),
+    "imagefolder": Peer("fastdecode + DataLoader", lambda s: stock_loader(s, own_folder(s))),
+    "pillow": Peer(
+        "Pillow + DataLoader",
+        lambda setup: stock_loader(setup, PillowFolder(setup.folder, train=setup.train)),
+    ),
+    "torchvision-v1": Peer("torchvision v1, PIL", partial(stock, transform=torchvision_v1)),
+    "torchvision-v2": Peer(
+        "torchvision v2, tensors", partial(stock, transform=torchvision_v2, loader=by_torchvision)
+    ),
+    "dali": Peer("DALI, CPU", Dali),
+    "preset": Peer("reference's preset, PIL", partial(stock, transform=Preset)),
+    "preset-loader": Peer("its preset, Loader", partial(own_fused, transform=Preset)),
+    "preset-unfused": Peer(
+        "its preset, not fused", partial(own_fused, transform=Preset, fuse=False)
+    ),
+    "timm": Peer("timm, bilinear, PIL", partial(stock, transform=timm)),
+    "timm-loader": Peer("timm, bilinear, Loader", partial(own_fused, transform=timm)),
+    "timm-usual": Peer("timm, its default, PIL", partial(stock, transform=timm_usual)),
+    "timm-usual-loader": Peer(
+        "timm, its default, Loader", partial(own_fused, transform=timm_usual)
+    ),
+}
+
+
+class Epoch(NamedTuple):
+    """What an epoch took: from asking for the first batch to having the last, in seconds."""
+
+    images: int
+    seconds: float
+    cpu_seconds: float
+
+
+class Pipeline:
+    """A pipeline at work; `pipeline.py` makes each in a process of its own."""
+
+    def __init__(self, name: str, setup: Setup) -> None:
+        self.loader: Any = PEERS[name].make(setup)
+
+    def pid(self) -> int:
+        """Say which process this is."""
+        return getpid()
+
+    def epoch(self) -> Epoch:
+        """Go through an epoch."""
+        cpu, start, images = cpu_seconds(getpid()), time.perf_counter(), 0
+        for batch, _ in self.loader:
+            assert batch.shape[1:] == (3, SIZE, SIZE)
+            assert batch.dtype == torch.float32
+            images += len(batch)
+        seconds = time.perf_counter() - start
+        return Epoch(images, seconds, cpu_seconds(getpid()) - cpu)
+
+    def speed(self) -> float:
+        """Go through the first epoch, once more; images/s."""
+        self.loader.set_epoch(0)
+        done = self.epoch()
+        return done.images / done.seconds
+
+    def difference(self, reference: str) -> float:
+        """Compare with (N, 3, 224, 224) uint8 in a file; mean absolute, in levels of 255."""
+        expected = torch.from_numpy(np.load(reference))
+        seen, total = 0, 0.0
+        for batch, _ in self.loader:
+            values = batch * torch.tensor(STD)[:, None, None] + torch.tensor(MEAN)[:, None, None]
+            part = expected[seen : seen + len(batch)]
+            total += float((255 * values[: len(part)] - part).abs().double().sum())
+            seen += len(part)
+        assert seen == len(expected)
+        return total / expected.numel()
