@@ -12,13 +12,13 @@ from torch.utils.data import IterableDataset, get_worker_info
 from fastdecode._arguments import is_int
 from fastdecode._system import usable_cores
 from fastdecode.errors import DecodeError, FastDecodeError
-from fastdecode.native import library
 from fastdecode.native.batch import Pool
 from fastdecode.outages import ITEM_ERRORS, is_the_items
 from fastdecode.torch._errors import SKIPPED, Failure, failure_of, naming, others, record, several
 from fastdecode.torch._loader_arguments import Threads
-from fastdecode.torch._native_batches import FALLBACK, Draws, NativeBatchMaker
-from fastdecode.torch._order import world
+from fastdecode.torch._native_batches import FALLBACK
+from fastdecode.torch._order import Item, world
+from fastdecode.torch._samples import SampleMaker, Source
 from fastdecode.torch.dataset import DatasetOptions, DecodeDataset
 from fastdecode.torch.shards._assignment import (
     Consumer,
@@ -33,6 +33,8 @@ from fastdecode.torch.shards._state import Progress, StreamState, after_batches
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
+
+    from fastdecode.torch.dataset import EncodedSample
 
 __all__ = ["ShardStream"]
 
@@ -217,7 +219,7 @@ class ShardStream(IterableDataset[Any]):
             given += 1
             state.given[number] = given
             if made is not SKIPPED:
-                yield made if images.has_targets else made[0]
+                yield made
 
     def _how_many(self) -> int:
         """Return how many threads are to decode."""
@@ -379,22 +381,31 @@ def _decoded(
     pool: Pool,
     skip: int = 0,
 ) -> Iterator[Any]:
-    """Decode samples, `_CHUNK` at a time: each an (image, target) or SKIPPED.
+    """Decode samples, `_CHUNK` at a time: each as it is handed out, or SKIPPED.
 
     The first `skip` of them are only at hand, for others to be replaced by. `images` is for nobody
     else meanwhile.
     """
-    native = NativeBatchMaker(images, pool) if library.lib is not None else None
+    maker = _ShardSampleMaker(Source(images), pool)
     for chunk in _chunks(samples):
         images.samples = chunk
-        wanted = range(skip, len(chunk))
+        items = [Item(at, seed_of(chunk[at])) for at in range(skip, len(chunk))]
         skip = 0
-        seeds = [seed_of(chunk[at]) for at in wanted]
-        made = [FALLBACK] * len(wanted)
-        if native is not None and native.eligible:
-            made = native.make(wanted, Draws(seeds))
-        for at, seed, sample in zip(wanted, seeds, made, strict=True):
-            yield images.make(at, seed) if sample is FALLBACK else sample
+        # One after the other: what comes before a damaged sample is given before its error.
+        for item, sample in zip(items, maker.batch(items), strict=True):
+            yield maker.one(item) if sample is FALLBACK else sample
+
+
+class _ShardSampleMaker(SampleMaker):
+    """Makes one sample as `_ShardImages` does, whose errors name shards."""
+
+    def one(
+        self,
+        item: Item,
+        out: torch.Tensor | None = None,  # noqa: ARG002 - a stream has no batches
+        encoded: EncodedSample | None = None,  # noqa: ARG002
+    ) -> Any:
+        return self.source.handed_out(self.source.ours.make(item.index, item.seed))
 
 
 def _chunks(samples: Iterator[ShardSample]) -> Iterator[list[ShardSample]]:
