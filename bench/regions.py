@@ -13,7 +13,8 @@ thread cuts random squares out of them, from bytes in memory, in these ways:
 All ways cut the same square, one after the other, in an order drawn anew for each. Their pixels
 must be the same. images/s are those of all squares of a round, medians of the rounds; ratios are
 medians of those within a round, to the fastest full decode of the other backends. Aims: at least
-1.5 times as it is, 5 times with restart markers. The bytes that these add, and their time, are told too.
+1.5 times as it is, 5 times with restart markers. The bytes that these add, and their time, are told
+too.
 """
 
 from __future__ import annotations
