@@ -152,7 +152,7 @@ def labelled(folder: str) -> list[tuple[str, int]]:
     return [(str(path), classes.index(path.parent.name)) for path in paths]
 
 
-def own_folder(setup: Setup, quality: str = "default") -> Any:
+def own_folder(setup: Setup, quality: str = "fast") -> Any:
     """Make this package's `ImageFolder`, with its own transforms."""
     from fastdecode.torch import ImageFolder
     from fastdecode.torch import transforms as own
@@ -165,7 +165,7 @@ def own_folder(setup: Setup, quality: str = "default") -> Any:
     return ImageFolder(setup.folder, transform=transform)
 
 
-def own_loader(setup: Setup, quality: str = "default") -> Any:
+def own_loader(setup: Setup, quality: str = "fast") -> Any:
     """Make this package's `Loader`: threads, over its own `ImageFolder` and transforms."""
     return _threads(setup, own_folder(setup, quality))
 

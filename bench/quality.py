@@ -64,7 +64,7 @@ class Found(NamedTuple):
 
 def transforms(kind: str) -> list[Any]:
     """Make the two to be judged: exact and default."""
-    how = [{"dtype": torch.uint8, "quality": quality} for quality in ("exact", "default")]
+    how = [{"dtype": torch.uint8, "quality": quality} for quality in ("exact", "fast")]
     if kind == "eval":
         return [ResizeCenterCrop(RESIZE, SIZE, **each) for each in how]
     return [RandomResizedCrop(SIZE, flip=0.5, **each) for each in how]

@@ -110,7 +110,7 @@ def check_out(out: Image, data: Buffer, mode: Mode, sides: tuple[int, int]) -> N
         raise ValueError("out must not lie in the memory of the data that is decoded into it")
     if not (out.flags.c_contiguous and out.flags.writeable):
         raise ValueError("out must be C-contiguous and writable")
-    if mode == "native":
+    if mode == "stored":
         return  # only the file knows its shape and type: `deliver` checks
     shape = sides if mode == "L" else (*sides, 3 if mode == "RGB" else 4)
     if out.shape != shape or out.dtype != np.uint8:

@@ -73,7 +73,7 @@ def decode_batch(
     -------
     list, or tensor
         Without a device an ndarray for each item. With one a tensor (C, H, W) for each, uint8,
-        contiguous (of another type for ``mode="native"``); with `size` one tensor (N, C, height,
+        contiguous (of another type for ``mode="stored"``); with `size` one tensor (N, C, height,
         width), uint8. With ``on_error="return"`` always a list, in which a `FastDecodeError` or an
         `OSError` may stand.
 

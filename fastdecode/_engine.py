@@ -162,7 +162,7 @@ def _decode(choice: Choice, request: Request) -> Image:
         If the backend refuses, for whatever reason of its own, or hands out what no step of ours
         can make the result of.
     ValueError
-        If `Request.out` does not fit, which for mode ``"native"`` only the pixels can tell.
+        If `Request.out` does not fit, which for mode ``"stored"`` only the pixels can tell.
     """
     try:
         image, borrowed = _decoded(choice, request)
@@ -186,7 +186,7 @@ def _decoded(choice: Choice, request: Request) -> tuple[Image, bool]:
         and (window is None or within)
         and request.orientation == 1
     )
-    into = request.out if as_wanted and support.out and want.mode != "native" else None
+    into = request.out if as_wanted and support.out and want.mode != "stored" else None
     height, width = -(-header.height // choice.reduce), -(-header.width // choice.reduce)
     if inside is not None:
         height, width = inside[3] - inside[1], inside[2] - inside[0]
@@ -217,7 +217,7 @@ def _finish(image: Image, choice: Choice, request: Request, inside: Box | None) 
         image = crop(image, request.window, left)
     image = convert(image, choice.layout, want.mode, header)
     if left != 1:
-        color = header.color if want.mode == "native" else "rgb"
+        color = header.color if want.mode == "stored" else "rgb"
         image = box_reduce(image, left, color=color)
     return apply_orientation(image, request.orientation)
 
@@ -278,7 +278,7 @@ def _check_form(image: Image, height: int, width: int, layout: PixelLayout, bits
     """Make sure that a backend gave an array of the form that was asked for."""
     if not isinstance(image, np.ndarray):
         raise DecodeError(f"gave no array but {type(image).__name__}")
-    if layout == "native":
+    if layout == "stored":
         right = (
             image.ndim in (2, 3)
             and image.shape[:2] == (height, width)

@@ -50,7 +50,7 @@ def convert(image: Image, layout: PixelLayout, mode: Mode, header: Header) -> Im
     Returns
     -------
     ndarray
-        uint8 (H, W, 3), (H, W) or (H, W, 4) for ``"RGB"``, ``"L"``, ``"RGBA"``; for ``"native"``
+        uint8 (H, W, 3), (H, W) or (H, W, 4) for ``"RGB"``, ``"L"``, ``"RGBA"``; for ``"stored"``
         the image itself.
 
     Raises
@@ -63,12 +63,12 @@ def convert(image: Image, layout: PixelLayout, mode: Mode, header: Header) -> Im
     Conversions are Pillow's own: CMYK without a profile, grey by ITU-R 601-2. More than 8 bits are
     cut to the high 8, as libpng's ``png_set_strip_16`` and Pillow's 16-bit colour do.
     """
-    if mode == "native" or layout == mode:
+    if mode == "stored" or layout == mode:
         return image
-    if layout == "native" and image.ndim == 3 and image.shape[2] > 4:
+    if layout == "stored" and image.ndim == 3 and image.shape[2] > 4:
         problem = DecodeError(f"{image.shape[2]} channels make no {mode}")
-        raise advised(problem, ": mode='native' gives them")
-    if layout == "native":
+        raise advised(problem, ": mode='stored' gives them")
+    if layout == "stored":
         image = _eight_bits(image, header)
         if image.ndim == 3 and image.shape[2] == 1:
             image = image[:, :, 0]
@@ -83,7 +83,7 @@ def convert(image: Image, layout: PixelLayout, mode: Mode, header: Header) -> Im
 
 
 def _pillow_mode(image: Image, layout: PixelLayout, header: Header) -> str:
-    if layout != "native":
+    if layout != "stored":
         return layout
     if header.color == "cmyk" and image.ndim == 3 and image.shape[2] == 4:
         return "CMYK"

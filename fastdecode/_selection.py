@@ -213,19 +213,19 @@ def _layouts(header: Header, mode: Mode) -> tuple[PixelLayout, ...]:
     if header.format == "jpeg":
         eight = header.bits == 8 and header.coding != "jpeg-ls"
         if header.color == "cmyk":
-            return ("CMYK",) if eight else ("native",) if mode == "native" else ()
-        if mode == "native":
-            return (("L" if header.color == "gray" else "RGB"), "native") if eight else ("native",)
-        return ("RGBA", "RGB", "native") if mode == "RGBA" else (mode, "native")
+            return ("CMYK",) if eight else ("stored",) if mode == "stored" else ()
+        if mode == "stored":
+            return (("L" if header.color == "gray" else "RGB"), "stored") if eight else ("stored",)
+        return ("RGBA", "RGB", "stored") if mode == "RGBA" else (mode, "stored")
     if mode == "L" and header.color in ("gray", "rgb"):
-        return ("L", "RGB", "native")
-    if mode == "native":
+        return ("L", "RGB", "stored")
+    if mode == "stored":
         return (mode,)
     # What colours more than four channels make, or those of an unknown kind, nobody can tell; and
     # 8 bits of a deep AVIF are what libavif makes of it, which is not the high byte.
     known = header.channels <= _MOST_COLOURED and (header.format, header.color) != _UNKNOWN
     deep = header.format == "avif" and header.bits > 8
-    return (mode, "native") if known and not deep else (mode,)
+    return (mode, "stored") if known and not deep else (mode,)
 
 
 def _unsupported(backend: str | None, header: Header, want: Want) -> UnsupportedFormat:

@@ -54,8 +54,8 @@ def decode(
     min_size : int or (height, width), optional
         Instead of `reduce`: the largest reduction whose result still has at least these sides.
         An int stands for both. `reduce_for` says which reduction that is.
-    mode : {"RGB", "L", "RGBA", "native"}
-        ``"RGB"`` drops alpha without compositing. ``"L"`` of a JPEG is its Y plane. ``"native"`` is
+    mode : {"RGB", "L", "RGBA", "stored"}
+        ``"RGB"`` drops alpha without compositing. ``"L"`` of a JPEG is its Y plane. ``"stored"`` is
         what the file holds: palette indices, CMYK as four inks, samples of more than 8 bits as
         uint16 in the file's own range (0 to 1023 of 10 bits; `probe` says how many) …
     region : (left, top, right, bottom), optional
@@ -78,7 +78,7 @@ def decode(
     -------
     ndarray
         (H, W, 3), (H, W) or (H, W, 4) uint8 for ``"RGB"``, ``"L"``, ``"RGBA"``; the file's own
-        shape and type for ``"native"``. C-contiguous, writable, and nobody else's; `out` if given.
+        shape and type for ``"stored"``. C-contiguous, writable, and nobody else's; `out` if given.
 
     Raises
     ------

@@ -36,10 +36,10 @@ Format = Literal[
 ]
 """File formats, as `probe` names them; ``"other"`` is whatever else Pillow opens (ICO, PNM, …)."""
 
-Mode = Literal["RGB", "L", "RGBA", "native"]
-"""What the caller can ask for; ``"native"`` is what the file holds."""
+Mode = Literal["RGB", "L", "RGBA", "stored"]
+"""What the caller can ask for; ``"stored"`` is what the file holds."""
 
-PixelLayout = Literal["RGB", "L", "RGBA", "CMYK", "native"]
+PixelLayout = Literal["RGB", "L", "RGBA", "CMYK", "stored"]
 """What a backend can be asked for: a `Mode`, or the four inks of a CMYK JPEG (0 = no ink)."""
 
 Reduce = Literal[1, 2, 4, 8]

@@ -12,7 +12,7 @@ from fastdecode import registry, stats, use
 from fastdecode.adapters.base import Backend, Support
 from fastdecode.types import Header, Image
 
-CHANNELS = {"L": (), "RGB": (3,), "RGBA": (4,), "CMYK": (4,), "native": (3,)}
+CHANNELS = {"L": (), "RGB": (3,), "RGBA": (4,), "CMYK": (4,), "stored": (3,)}
 
 
 def flat(value: int = 7) -> Callable[..., Image]:

@@ -242,16 +242,16 @@ class Sweeper:
         chosen: dict[str, Any] = (
             {},
             {"reduce": 4, "mode": "L"},
-            {"reduce": 2, "mode": "native"},
-            {"mode": "native", "strict": True},
+            {"reduce": 2, "mode": "stored"},
+            {"mode": "stored", "strict": True},
             {"mode": "RGBA", "orient": True},
             {"min_size": 9, "orient": True},
             {"region": region},
-            {"region": region, "reduce": 8, "mode": "native", "orient": True},
+            {"region": region, "reduce": 8, "mode": "stored", "orient": True},
             {"reduce": 8, "strict": True},
-            {"mode": "native", "out": np.zeros((16, 16, 3), np.uint8)},
+            {"mode": "stored", "out": np.zeros((16, 16, 3), np.uint8)},
             {"backend": named},
-            {"backend": named, "mode": "native"},
+            {"backend": named, "mode": "stored"},
             {"backend": named, "mode": "RGBA", "reduce": 2},
             {"backend": named, "mode": "L", "reduce": 8, "orient": True},
         )[setting]
@@ -273,7 +273,7 @@ def _judged(data: bytes, case: Case, options: dict[str, Any]) -> str:
         raise
     if not (image.flags.c_contiguous and image.flags.writeable and image.dtype.kind in "buif"):
         raise AssertionError(f"an array with {image.flags}, {image.dtype}")
-    if options.get("mode") != "native" and image.dtype != np.uint8:
+    if options.get("mode") != "stored" and image.dtype != np.uint8:
         raise AssertionError(f"{image.dtype} for {options.get('mode', 'RGB')}")
     header = probe(data)
     reduce = options.get("reduce", 1)
@@ -326,7 +326,7 @@ def _batch(paths: Sequence[Path], source: Path) -> Counter[str]:
     answers: Counter[str] = Counter()
     data = [path.read_bytes() for path in paths]
     for items in (paths, data):
-        for options in ({}, {"mode": "native", "reduce": 2}, {"mode": "L", "strict": True}):
+        for options in ({}, {"mode": "stored", "reduce": 2}, {"mode": "L", "strict": True}):
             given = decode_batch(items, on_error="return", threads=2, **options)
             answers.update(f"batch: {_kind(one)}" for one in given)
             if any(not isinstance(one, (np.ndarray, FastDecodeError)) for one in given):

@@ -195,7 +195,7 @@ def outs(shape: tuple[int, ...]) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("kind", outs((1, 1)))
-@pytest.mark.parametrize("options", [{}, {"mode": "L"}, {"mode": "native"}, {"reduce": 2}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"mode": "L"}, {"mode": "stored"}, {"reduce": 2}], ids=str)
 @pytest.mark.parametrize("data", [JPEG, PNG], ids=["jpeg", "png"])
 def test_nothing_is_written_into_a_wrong_out(data: bytes, options, kind: str) -> None:
     """An array of another shape, type or order is a ValueError, and stays as it was."""

@@ -133,7 +133,7 @@ def test_a_region_is_a_slice_of_the_whole(data: st.DataObject) -> None:
     encoded = data.draw(st.sampled_from(_REGION_FILES)).read_bytes()
     orient = data.draw(st.booleans())
     reduce = data.draw(st.sampled_from(REDUCES))
-    mode = data.draw(st.sampled_from(["RGB", "L", "native"]))
+    mode = data.draw(st.sampled_from(["RGB", "L", "stored"]))
     height, width = decode(encoded, orient=orient).shape[:2]
     left = data.draw(st.integers(0, width - 1))
     top = data.draw(st.integers(0, height - 1))

@@ -101,14 +101,14 @@ def test_what_is_left_of_a_cut_file_is_whole_or_an_error(sample: Sample) -> None
     ],
 )
 def test_rare_jpeg_in_its_own_type(name: str, shape: tuple[int, ...], dtype: type) -> None:
-    """12-bit, lossless and JPEG-LS files give what they hold in mode "native"."""
+    """12-bit, lossless and JPEG-LS files give what they hold in mode "stored"."""
     path = CORPUS / "jpeg_kinds" / name
     if not path.exists():
         pytest.skip(f"{name} is only in the large collection")
     if "imagecodecs" not in usable_backends():
         pytest.skip("imagecodecs is not usable here")
 
-    image = decode(path.read_bytes(), mode="native")
+    image = decode(path.read_bytes(), mode="stored")
 
     assert image.shape == shape
     assert image.dtype == dtype
@@ -129,7 +129,7 @@ for path in sys.stdin.read().split("\\n"):
     print(path, file=sys.stderr, flush=True)
     with open(path, "rb") as file:
         data = file.read()
-    for options in ({}, {"reduce": 4, "mode": "L"}, {"mode": "native", "strict": True}):
+    for options in ({}, {"reduce": 4, "mode": "L"}, {"mode": "stored", "strict": True}):
         try:
             image = decode(data, backend=name, **options)
         except FastDecodeError:

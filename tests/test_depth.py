@@ -1,4 +1,4 @@
-"""More than 8 bits: mode "native" gives them all, the other modes the high ones."""
+"""More than 8 bits: mode "stored" gives them all, the other modes the high ones."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def readers(data: bytes, **options: Any) -> dict[str, Any]:
     answers = {}
     for name in (None, *usable_backends()):
         try:
-            answers[name or "auto"] = decode(data, mode="native", backend=name, **options)
+            answers[name or "auto"] = decode(data, mode="stored", backend=name, **options)
         except UnsupportedFormat:
             continue
     return answers
@@ -170,7 +170,7 @@ def test_transparent_colour_is_pillows(mode: Any) -> None:
 
 def test_sixteen_bits_of_ink() -> None:
     """CMYK of 16 bits is four inks of uint16."""
-    image = decode(tiff(samples(4), cmyk=True), mode="native")
+    image = decode(tiff(samples(4), cmyk=True), mode="stored")
 
     np.testing.assert_array_equal(image, samples(4))
 
@@ -181,7 +181,7 @@ def test_compressed_planes_are_no_lie() -> None:
 
     np.testing.assert_array_equal(decode(data), samples(3) >> 8)
     with pytest.raises(DecodeError, match="8 of the 16 bits"):
-        decode(data, mode="native")
+        decode(data, mode="stored")
 
 
 @pytest.mark.parametrize("kind", ["PNG RGB", "PNG RGBA", "PNG grey with alpha", "TIFF in planes"])
@@ -191,15 +191,15 @@ def test_deep_colour_is_reduced_cut_and_written(kind: str, reduce: Any) -> None:
     channels, data = FILES[kind]
     whole = box_reduce(samples(channels), reduce)
 
-    np.testing.assert_array_equal(decode(data, reduce, mode="native"), whole)
-    part = decode(data, reduce, mode="native", region=(2, 1, 11, 8))
+    np.testing.assert_array_equal(decode(data, reduce, mode="stored"), whole)
+    part = decode(data, reduce, mode="stored", region=(2, 1, 11, 8))
     columns, rows = slice(2 // reduce, -(-11 // reduce)), slice(1 // reduce, 8)
     np.testing.assert_array_equal(part, whole[rows, columns][: -(-8 // reduce)])
     out = np.zeros_like(whole)
-    assert decode(data, reduce, mode="native", out=out) is out
+    assert decode(data, reduce, mode="stored", out=out) is out
     np.testing.assert_array_equal(out, whole)
     with pytest.raises(ValueError, match="out must have"):
-        decode(data, reduce, mode="native", out=np.zeros(whole.shape, np.uint8))
+        decode(data, reduce, mode="stored", out=np.zeros(whole.shape, np.uint8))
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
@@ -208,7 +208,7 @@ def test_deep_colour_is_turned(orientation: int) -> None:
     exif = chunk(b"eXIf", with_orientation(orientation).tobytes()[6:])
     data = png(samples(3), before=exif)
 
-    turned = decode(data, mode="native", orient=True)
+    turned = decode(data, mode="stored", orient=True)
 
     assert probe(data).orientation == orientation
     np.testing.assert_array_equal(turned >> 8, decode(data, orient=True))
@@ -216,7 +216,7 @@ def test_deep_colour_is_turned(orientation: int) -> None:
 
 def test_deep_colour_in_a_batch() -> None:
     """`decode_batch` gives uint16 beside uint8."""
-    deep, plain = decode_batch([FILES["PNG RGB"][1], FILES["TIFF RGBA"][1]], mode="native")
+    deep, plain = decode_batch([FILES["PNG RGB"][1], FILES["TIFF RGBA"][1]], mode="stored")
 
     assert (deep.dtype, plain.dtype) == (np.uint16, np.uint16)
 
@@ -227,7 +227,7 @@ def test_cut_deep_file_is_an_error(kind: str) -> None:
     channels, data = FILES[kind]
     for end in np.linspace(30, len(data) - 20, 25).astype(int):
         try:
-            image = decode(data[:end], mode="native")
+            image = decode(data[:end], mode="stored")
         except DecodeError:
             continue
         np.testing.assert_array_equal(image, samples(channels))
@@ -258,7 +258,7 @@ def test_deep_avif(channels: int, bits: int) -> None:
     with pytest.raises(UnsupportedFormat):
         decode(data, backend="imagecodecs")
     with pytest.raises(UnsupportedFormat, match=f"{bits} bits"):
-        decode(data, mode="native", backend="pillow")
+        decode(data, mode="stored", backend="pillow")
 
 
 @pytest.mark.parametrize("bits", [10, 12])
@@ -275,7 +275,7 @@ def test_deep_heic(mode: str, bits: int, monkeypatch: pytest.MonkeyPatch) -> Non
     encoded.save(stream, quality=95)
     data = stream.getvalue()
 
-    stored = np.atleast_3d(decode(data, mode="native"))
+    stored = np.atleast_3d(decode(data, mode="stored"))
 
     assert probe(data).bits == bits
     assert stored.dtype == np.uint16
@@ -294,5 +294,5 @@ def test_deep_jpeg_xl_is_not_black(bits: int) -> None:
     image = samples(3, bits)
     data = imagecodecs.jpegxl_encode(image, lossless=True, bitspersample=bits)
 
-    np.testing.assert_array_equal(decode(data, mode="native"), image)
+    np.testing.assert_array_equal(decode(data, mode="stored"), image)
     np.testing.assert_array_equal(decode(data), image >> bits - 8)

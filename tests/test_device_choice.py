@@ -53,7 +53,7 @@ def test_what_is_no_device(device: Any, error: type[Exception]) -> None:
         ({"decode": "both"}, "must be one of auto, cpu, gpu"),
         ({"size": 0}, "size must be"),
         ({"size": (3, 4, 5)}, "size must be"),
-        ({"size": 8, "mode": "native"}, "cannot be resized"),
+        ({"size": 8, "mode": "stored"}, "cannot be resized"),
         ({"out": []}, "out is for arrays"),
         ({"decode": "gpu", "backend": "pillow"}, "needs a GPU"),
     ],

@@ -68,7 +68,7 @@ def test_grey() -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"reduce": 2}, {"min_size": 8}, {"strict": True}, {"mode": "RGBA"}, {"mode": "native"}],
+    [{"reduce": 2}, {"min_size": 8}, {"strict": True}, {"mode": "RGBA"}, {"mode": "stored"}],
     ids=str,
 )
 def test_what_it_does_not_do_is_the_cpus(options: dict[str, Any]) -> None:

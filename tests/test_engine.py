@@ -115,7 +115,7 @@ HANDED_OUT = {
 @pytest.mark.parametrize("options", [{}, {"reduce": 4}, {"region": (1, 2, 9, 6)}], ids=str)
 def test_whatever_a_library_hands_out(data: bytes, kind: str, mode: Mode, options) -> None:
     """Any array in the place of pixels ends in pixels of the promised form, or in our error."""
-    register("odd", double(give(HANDED_OUT[kind]), layouts=frozenset({"native"})))
+    register("odd", double(give(HANDED_OUT[kind]), layouts=frozenset({"stored"})))
 
     try:
         image = decode(data, mode=mode, backend="odd", **options)
@@ -124,18 +124,18 @@ def test_whatever_a_library_hands_out(data: bytes, kind: str, mode: Mode, option
 
     assert image.shape[:2] == {(): (7, 13), ("reduce",): (2, 4), ("region",): (4, 8)}[(*options,)]
     assert image.dtype.kind in "buif"
-    if mode != "native":
+    if mode != "stored":
         assert image.dtype == np.uint8
         assert image.shape[2:] == {"L": (), "RGB": (3,), "RGBA": (4,)}[mode]
 
 
 @FORMATS
 def test_out_of_the_wrong_type_stays_the_callers_fault(data: bytes) -> None:
-    """For mode "native" only the pixels tell what fits: that it does not is a plain ValueError."""
-    register("deep", double(give(np.zeros((HEIGHT, WIDTH, 3), np.uint16)), layouts={"native"}))
+    """For mode "stored" only the pixels tell what fits: that it does not is a plain ValueError."""
+    register("deep", double(give(np.zeros((HEIGHT, WIDTH, 3), np.uint16)), layouts={"stored"}))
 
     with pytest.raises(ValueError, match="out must have") as caught:
-        decode(data, mode="native", out=np.zeros((HEIGHT, WIDTH, 3), np.uint8))
+        decode(data, mode="stored", out=np.zeros((HEIGHT, WIDTH, 3), np.uint8))
 
     assert not isinstance(caught.value, FastDecodeError)
 

@@ -93,7 +93,7 @@ def test_subsampled_chroma_is_opened_as_by_openjpeg(name: str, digest: str) -> N
 @pytest.mark.parametrize("channels", [1, 2, 3, 4])
 @pytest.mark.parametrize("boxed", [False, True], ids=["j2k", "jp2"])
 def test_every_depth_is_the_files_own(channels: int, bits: int, boxed: bool) -> None:
-    """Mode "native" is what was encoded, RGB its high byte, whichever backend answers."""
+    """Mode "stored" is what was encoded, RGB its high byte, whichever backend answers."""
     image = samples(channels, bits)
     space = GRAY if channels < 3 else SRGB
     data = jp2(image, bits, space) if boxed else codestream(image, bits)
@@ -101,7 +101,7 @@ def test_every_depth_is_the_files_own(channels: int, bits: int, boxed: bool) -> 
     spread = colours.astype(int) * 255 // ((1 << bits) - 1)
     expected = colours >> bits - 8 if bits >= 8 else spread
 
-    stored, shown = readers(data, "native"), readers(data)
+    stored, shown = readers(data, "stored"), readers(data)
 
     assert {"auto", "imagecodecs"} <= set(stored)
     assert set(stored) == set(shown)
@@ -118,7 +118,7 @@ def test_signed_samples_count_from_zero(bits: int) -> None:
     signed = (image.astype(np.int32) - (1 << bits - 1)).astype(f"i{image.itemsize}")
     data = codestream(signed, bits)
 
-    answers = readers(data, "native")
+    answers = readers(data, "stored")
 
     assert {"auto", "imagecodecs", "pillow"} <= set(answers)
     for name, native in answers.items():
@@ -127,14 +127,14 @@ def test_signed_samples_count_from_zero(bits: int) -> None:
 
 @pytest.mark.parametrize("columns", [3, 4])
 def test_palette_of_colours(columns: int) -> None:
-    """RGB looks the indices up; mode "native" gives the indices."""
+    """RGB looks the indices up; mode "stored" gives the indices."""
     indices = samples(1, 8)
     colours, boxes = palette(columns)
     data = jp2(indices, 8, SRGB, boxes)
 
     for image in readers(data).values():
         np.testing.assert_array_equal(image, colours[indices[:, :, 0], :3])
-    for image in readers(data, "native").values():
+    for image in readers(data, "stored").values():
         np.testing.assert_array_equal(image, indices[:, :, 0])
     assert probe(data).color == "palette"
 
@@ -147,7 +147,7 @@ def test_palette_that_pillow_would_misread(columns: int, bits: int) -> None:
     data = jp2(indices, 8, SRGB if columns > 2 else GRAY, boxes)
     expected = colours[indices[:, :, 0]]
 
-    stored, shown = readers(data, "native"), readers(data)
+    stored, shown = readers(data, "stored"), readers(data)
 
     assert set(stored) == set(shown) == {"auto", "imagecodecs"}
     for image in stored.values():
@@ -175,7 +175,7 @@ def test_colours_of_an_unknown_space_are_not_guessed(space: int) -> None:
     image = samples(3, 8)
     data = jp2(image, 8, space)
 
-    np.testing.assert_array_equal(decode(data, mode="native"), image)
+    np.testing.assert_array_equal(decode(data, mode="stored"), image)
     for mode in ("RGB", "L", "RGBA"):
         with pytest.raises(UnsupportedFormat):
             decode(data, mode=mode)
@@ -189,8 +189,8 @@ def test_more_channels_than_colours(channels: int, bits: int, boxed: bool) -> No
     image = samples(channels, bits)
     data = jp2(image, bits, SRGB) if boxed else codestream(image, bits)
 
-    np.testing.assert_array_equal(decode(data, mode="native"), image)
-    assert decode(data, 4, mode="native").shape == (6, 8, channels)
+    np.testing.assert_array_equal(decode(data, mode="stored"), image)
+    assert decode(data, 4, mode="stored").shape == (6, 8, channels)
     for mode in ("RGB", "L", "RGBA"):
         for backend in (None, "imagecodecs", "pillow"):
             with pytest.raises(FastDecodeError):

@@ -62,7 +62,7 @@ def _files() -> dict[str, bytes]:
 @cache
 def _whole(name: str, reduce: int, backend: str = "pillow") -> Any:
     data = _files()[name]
-    mode = "native" if probe(data).color == "cmyk" else "RGB"
+    mode = "stored" if probe(data).color == "cmyk" else "RGB"
     return decode(data, reduce, mode=mode, backend=backend)
 
 
@@ -77,7 +77,7 @@ def test_any_region_of_any_file_is_that_slice_of_pillows_picture(part: int) -> N
         reduce = REDUCES[random.integers(len(REDUCES))]
         data = _files()[name]
         header = probe(data)
-        mode = "native" if header.color == "cmyk" else "RGB"
+        mode = "stored" if header.color == "cmyk" else "RGB"
         left, right = sorted(random.choice(header.width + 1, 2, replace=False))
         top, bottom = sorted(random.choice(header.height + 1, 2, replace=False))
         box = (int(left), int(top), int(right), int(bottom))

@@ -44,7 +44,7 @@ def test_native_pixels_are_converted_by_their_channels(source: str, mode: Mode) 
     """What a file holds is grey, grey and alpha, RGB or RGBA by the number of its channels."""
     image = noise(source)
 
-    converted = _pixels.convert(np.array(image), "native", mode, header())
+    converted = _pixels.convert(np.array(image), "stored", mode, header())
 
     np.testing.assert_array_equal(converted, np.array(image.convert(mode)))
 
@@ -54,17 +54,17 @@ def test_native_inks_are_converted_as_inks(mode: Mode) -> None:
     """Four native channels that the header calls CMYK are inks, not RGBA."""
     image = noise("CMYK")
 
-    converted = _pixels.convert(np.array(image), "native", mode, header(color="cmyk"))
+    converted = _pixels.convert(np.array(image), "stored", mode, header(color="cmyk"))
 
     np.testing.assert_array_equal(converted, np.array(image.convert("RGB").convert(mode)))
 
 
-@pytest.mark.parametrize("layout", ["L", "RGB", "RGBA", "CMYK", "native"])
+@pytest.mark.parametrize("layout", ["L", "RGB", "RGBA", "CMYK", "stored"])
 def test_native_is_handed_through(layout: str) -> None:
-    """For mode "native" nothing is converted, whatever the layout and the type."""
+    """For mode "stored" nothing is converted, whatever the layout and the type."""
     image = np.zeros((HEIGHT, WIDTH, 4), np.uint16)
 
-    assert _pixels.convert(image, layout, "native", header(16)) is image
+    assert _pixels.convert(image, layout, "stored", header(16)) is image
 
 
 @pytest.mark.parametrize("mode", ["L", "RGB", "RGBA"])
@@ -72,7 +72,7 @@ def test_one_channel_may_have_an_axis_of_its_own(mode: Mode) -> None:
     """(H, W, 1) native pixels are grey."""
     image = noise("L")
 
-    converted = _pixels.convert(np.array(image)[:, :, None], "native", mode, header())
+    converted = _pixels.convert(np.array(image)[:, :, None], "stored", mode, header())
 
     np.testing.assert_array_equal(converted, np.array(image.convert(mode)))
 
@@ -102,7 +102,7 @@ def test_other_depths_become_eight_bits(format, bits, dtype, samples, expected, 
     """
     image = np.array([samples], dtype)
 
-    converted = _pixels.convert(image, "native", mode, header(bits, format))
+    converted = _pixels.convert(image, "stored", mode, header(bits, format))
 
     assert converted.dtype == np.uint8
     assert (converted if mode == "L" else converted[:, :, 1]).tolist() == [expected]

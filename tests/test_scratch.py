@@ -93,7 +93,7 @@ def region_files(backend: str) -> list[bytes]:
 @pytest.mark.parametrize("backend", usable_backends())
 @pytest.mark.parametrize("reduce", [1, 2])
 @pytest.mark.parametrize("part", [False, True], ids=["whole", "part"])
-@pytest.mark.parametrize("mode", ["RGB", "L", "RGBA", "native"])
+@pytest.mark.parametrize("mode", ["RGB", "L", "RGBA", "stored"])
 def test_a_region_belongs_to_the_caller(backend: str, reduce: int, part: bool, mode: str) -> None:
     """A region decoded earlier is not overwritten by the next, also when it is the whole."""
     first, second = region_files(backend)

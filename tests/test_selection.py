@@ -138,14 +138,14 @@ def test_lossless_jpeg_finds_its_backend(coding: str, bits: int) -> None:
     data, image = rare(coding, bits)
 
     assert probe(data).coding == coding
-    np.testing.assert_array_equal(decode(data, mode="native"), image)
+    np.testing.assert_array_equal(decode(data, mode="stored"), image)
 
 
 def test_twelve_bit_jpeg_finds_its_backend() -> None:
-    """A JPEG of 12 bits keeps its range in "native", and is cut to 8 bits for the other modes."""
+    """A JPEG of 12 bits keeps its range in "stored", and is cut to 8 bits for the other modes."""
     data, image = rare("baseline", 12)
 
-    native = decode(data, mode="native")
+    native = decode(data, mode="stored")
 
     assert native.dtype == np.uint16
     assert np.abs(native.astype(int) - image).max() < 64
@@ -159,7 +159,7 @@ def test_rare_jpeg_is_refused_by_those_that_cannot(coding: str, bits: int) -> No
     for name in ("pillow", "simplejpeg", "opencv"):
         if name in usable_backends():
             with pytest.raises(UnsupportedFormat, match=f"{name} does not"):
-                decode(data, mode="native", backend=name)
+                decode(data, mode="stored", backend=name)
 
 
 @own

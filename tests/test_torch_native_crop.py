@@ -69,14 +69,14 @@ def some_random_crop(some: random.Random) -> RandomResizedCrop:
     scale = sorted(some.choice([0.08, 1.0, some.uniform(0.01, 2)]) for _ in range(2))
     ratio = sorted(some.choice([3 / 4, 4 / 3, some.uniform(0.05, 20)]) for _ in range(2))
     flip, headroom = some.choice([0, 0.5, 1, some.random()]), some.choice([1, some.uniform(1, 4)])
-    quality: Any = some.choice(["default", "exact"])
+    quality: Any = some.choice(["fast", "exact"])
     return RandomResizedCrop(size, scale, ratio, flip=flip, quality=quality, headroom=headroom)
 
 
 def some_central_crop(some: random.Random) -> Resize | ResizeCenterCrop:
     size = (some.randint(1, 60), some.randint(1, 60))
     flip: float = some.choice([0, 0.5, 1])
-    quality: Any = some.choice(["default", "exact"])
+    quality: Any = some.choice(["fast", "exact"])
     if some.random() < 0.3:
         return Resize(size, flip=flip, quality=quality)
     shorter = some.choice([some.randint(1, 60), (some.randint(1, 60), some.randint(1, 60))])

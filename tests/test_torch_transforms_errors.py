@@ -180,7 +180,7 @@ def test_probabilities_are_checked(flip: Any) -> None:
         ({"headroom": 0.5}, "headroom must be a number of at least 1, not 0.5"),
         ({"headroom": NAN}, "headroom must be a number of at least 1, not nan"),
         ({"headroom": "2"}, "headroom must be a number of at least 1, not '2'"),
-        ({"quality": "best"}, "quality must be 'default' or 'exact', not 'best'"),
+        ({"quality": "best"}, "quality must be 'fast' or 'exact', not 'best'"),
         ({"dtype": torch.float16}, "dtype must be torch.float32 or torch.uint8, not torch.float16"),
         ({"dtype": "uint8"}, "dtype must be torch.float32 or torch.uint8, not uint8"),
         ({"mean": (0.5,), "std": (0.2, 0, 0.2)}, "std must not hold a zero"),

@@ -144,11 +144,11 @@ def test_repr_says_what_was_asked_for() -> None:
     """Every argument that changes the result can be read in the repr."""
     assert repr(TRANSFORMS[1]) == (
         "RandomResizedCrop(size=(24, 40), scale=(0.5, 1.0), ratio=(1, 2), flip=0.2, "
-        "dtype=torch.uint8, quality='default', headroom=2.0)"
+        "dtype=torch.uint8, quality='fast', headroom=2.0)"
     )
     assert repr(TRANSFORMS[2]) == (
         "ResizeCenterCrop(resize=44, size=(40, 40), flip=0.0, mean=None, std=None, "
-        "dtype=torch.float32, quality='default')"
+        "dtype=torch.float32, quality='fast')"
     )
     assert "mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)" in repr(
         ResizeCenterCropNormalize(8, 8)

@@ -38,7 +38,7 @@ class Support:
     Attributes
     ----------
     layouts : frozenset of PixelLayout
-        Pixel layouts it can be asked for. ``"native"`` is converted by the package.
+        Pixel layouts it can be asked for. ``"stored"`` is converted by the package.
     reduces : frozenset of {1, 2, 4, 8}
         Reductions done inside the decoder. The others are made by the shared box filter, and only
         for a caller who names the backend.

@@ -31,12 +31,12 @@ class Imagecodecs(Backend):
                 colors=frozenset({"gray", "ycc", "rgb"}),
             ),
             Support(
-                layouts=frozenset({"native"}),
+                layouts=frozenset({"stored"}),
                 codings=frozenset({"baseline", "progressive"}),
                 bits=frozenset({12}),
             ),
             Support(
-                layouts=frozenset({"native"}),
+                layouts=frozenset({"stored"}),
                 codings=frozenset({"lossless", "jpeg-ls"}),
                 bits=frozenset(range(2, 17)),
             ),
@@ -44,7 +44,7 @@ class Imagecodecs(Backend):
         "jpeg2000": (
             # It looks indices up in the palette; there, only Pillow gives them as they are.
             Support(
-                layouts=frozenset({"native"}),
+                layouts=frozenset({"stored"}),
                 bits=frozenset(range(1, 17)),
                 colors=frozenset({"gray", "ycc", "rgb", "cmyk", "other"}),
                 subsamplings=frozenset({"", "4:2:2", "4:2:0"}),
@@ -53,12 +53,12 @@ class Imagecodecs(Backend):
         # Pillow has it in 8 bits.
         "avif": (
             Support(
-                layouts=frozenset({"native"}),
+                layouts=frozenset({"stored"}),
                 bits=frozenset({10, 12}),
                 animated=False,
             ),
         ),
-        "jxl": (Support(layouts=frozenset({"native"}), bits=None),),
+        "jxl": (Support(layouts=frozenset({"stored"}), bits=None),),
     }
 
     def decode(
@@ -82,7 +82,7 @@ class Imagecodecs(Backend):
             return _checked(imagecodecs.jpegxl_decode(source, index=0, numthreads=1))
         if header.coding == "jpeg-ls":
             return _checked(imagecodecs.jpegls_decode(source))
-        if layout == "native":
+        if layout == "stored":
             return _checked(imagecodecs.jpeg_decode(source))
         return _checked(imagecodecs.jpeg8_decode(source, outcolorspace=_COLORSPACE[layout]))
 

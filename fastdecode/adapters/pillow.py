@@ -43,7 +43,7 @@ _OPENERS: dict[Format, Callable[[io.BytesIO], PillowImage.Image]] = {
     "jpeg2000": Jpeg2KImagePlugin.Jpeg2KImageFile,
     "other": lambda file: other.open_image(file.getbuffer()),
 }
-_ANY = Support(layouts=frozenset({"RGB", "L", "RGBA", "native"}), bits=None)
+_ANY = Support(layouts=frozenset({"RGB", "L", "RGBA", "stored"}), bits=None)
 # Unpackers of 16-bit colour: samples, and their byte order (N is this machine's).
 _RAW_16 = re.compile(r"(RGB|RGBX|RGBA|RGBa|CMYK|LA|[RGBA]);16[BLN]")
 _COLOURS = ("RGB", "RGBA", "CMYK")
@@ -74,7 +74,7 @@ class Pillow(Backend):
         "avif": (
             Support(layouts=_ANY.layouts, warnings=True),
             # libavif makes 8 bits of more, for Pillow.
-            Support(layouts=_ANY.layouts - {"native"}, bits=None, warnings=True),
+            Support(layouts=_ANY.layouts - {"stored"}, bits=None, warnings=True),
         ),
         "tiff": (_ANY,),
         # What it makes of all others differs from what OpenJPEG's own decompressor does: it rounds
@@ -112,7 +112,7 @@ class Pillow(Backend):
         image = _open(data, header, layout)
         if header.format == "jpeg":
             _draft(cast("ImageFile.ImageFile", image), reduce, layout)
-        elif layout == "native" and header.bits == 16 and header.format in ("png", "tiff"):
+        elif layout == "stored" and header.bits == 16 and header.format in ("png", "tiff"):
             low = _open(data, header, layout)
             if _in_halves(cast("ImageFile.ImageFile", image), cast("ImageFile.ImageFile", low)):
                 return _joined(image, low, header)
@@ -127,7 +127,7 @@ def _open(data: Buffer, header: Header, layout: PixelLayout) -> PillowImage.Imag
     # Of an immutable `bytes`, BytesIO takes no copy.
     image = _OPENERS[header.format](io.BytesIO(data))
     if header.format == "tiff" and header.bits == 16:
-        _tell_planes(cast("TiffImagePlugin.TiffImageFile", image), data, native=layout == "native")
+        _tell_planes(cast("TiffImagePlugin.TiffImageFile", image), data, native=layout == "stored")
     return image
 
 
@@ -227,7 +227,7 @@ def _pixels(image: PillowImage.Image, layout: PixelLayout, header: Header) -> Im
     """Convert as Pillow does, but for what it would clip or refuse."""
     image.load()
     mode = image.mode
-    if layout in ("native", mode):
+    if layout in ("stored", mode):
         return _native(image, header)
     if mode in _PREMULTIPLIED:
         image = image.convert(_PREMULTIPLIED[mode])

@@ -25,7 +25,7 @@ class PillowHeif(Backend):
 
     distribution = "pillow-heif"
     supports = {
-        "heic": (Support(layouts=frozenset({"RGB", "L", "RGBA", "native"}), bits=None),),
+        "heic": (Support(layouts=frozenset({"RGB", "L", "RGBA", "stored"}), bits=None),),
     }
 
     def decode(
@@ -42,13 +42,13 @@ class PillowHeif(Backend):
         # libheif's own way to 8 bits is what Pillow shows; but it leaves grey as it is.
         image = np.asarray(
             pillow_heif.open_heif(
-                bytes(data), convert_hdr_to_8bit=layout != "native", hdr_to_16bit=False
+                bytes(data), convert_hdr_to_8bit=layout != "stored", hdr_to_16bit=False
             )
         )
         grid = isobmff.grid(data)
         if grid is not None and _may_lack_a_tile(image, grid):
             _check_tiles(data, grid)
-        return _pixels.convert(image, "native", cast("Mode", layout), header)
+        return _pixels.convert(image, "stored", cast("Mode", layout), header)
 
     def codec(self) -> str:
         return f"libheif {pillow_heif.libheif_version()}"

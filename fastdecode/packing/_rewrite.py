@@ -207,7 +207,7 @@ def _pixels(data: Buffer, header: Header, size: tuple[int, int]) -> Image:
     """Decode at least twice the pixels wanted, in a layout that shows what is there."""
     wanted = (size[1] * _GAP, size[0] * _GAP)
     if header.bits == 16:
-        return decode(data, mode="native")
+        return decode(data, mode="stored")
     if header.format == "jpeg":
         return decode(data, min_size=wanted, mode="L" if header.color == "gray" else "RGB")
     return decode(data, min_size=wanted, mode="RGBA")

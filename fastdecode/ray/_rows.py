@@ -91,9 +91,9 @@ class Options:
     @classmethod
     def checked(cls, size: Any, num_cpus: Any, **others: Any) -> Options:
         """Refuse what is wrong whatever the images are."""
-        if others.get("mode") == "native":
+        if others.get("mode") == "stored":
             raise ValueError(
-                "mode='native' gives images of several types, and a column has one: "
+                "mode='stored' gives images of several types, and a column has one: "
                 "use 'RGB', 'RGBA' or 'L'"
             )
         whole = is_int(num_cpus) or (isinstance(num_cpus, float) and num_cpus.is_integer())

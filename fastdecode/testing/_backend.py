@@ -20,7 +20,7 @@ from fastdecode.types import FORMATS, MODES, REDUCES, Format, Image, Mode, Reduc
 
 __all__ = ["BackendContract"]
 
-_LAYOUTS = {"RGB", "L", "RGBA", "CMYK", "native"}
+_LAYOUTS = {"RGB", "L", "RGBA", "CMYK", "stored"}
 
 
 class _DeclarationContract:

@@ -197,7 +197,7 @@ class Fused(EncodedTransform):
         return "\n".join([*lines, ")"])
 
 
-def fuse(transform: Any, *, quality: Quality = "default", headroom: float = 1.0) -> Any:
+def fuse(transform: Any, *, quality: Quality = "fast", headroom: float = 1.0) -> Any:
     """Make a pipeline of torchvision's or timm's transforms decode only what it will look at.
 
     Parameters
@@ -206,7 +206,7 @@ def fuse(transform: Any, *, quality: Quality = "default", headroom: float = 1.0)
         A Compose of torchvision's v1 or v2 transforms and timm's, an nn.Sequential of them, an
         object that does nothing but call such a thing, or one transform alone, as it would be given
         RGB Pillow images; or a Compose that begins with one of the package's own.
-    quality : {"default", "exact"}
+    quality : {"fast", "exact"}
         As for `fastdecode.torch.RandomResizedCrop`.
     headroom : float
         Likewise.

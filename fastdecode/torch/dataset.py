@@ -117,7 +117,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
     transform: Callable[..., Any] | None = None
     target_transform: Callable[..., Any] | None = None
     fuse: bool = True
-    quality: Quality = "default"
+    quality: Quality = "fast"
     headroom: float = 1.0
     _loader: Callable[[str], Any] | None = None
     """What makes something of a path instead: of `DecodeImageFolder`."""

@@ -53,7 +53,7 @@ class DecodeMixin:
     ----------
     reduce : {1, 2, 4, 8}
     min_size : int, (height, width) or None
-    mode : {"RGB", "L", "RGBA", "native"}
+    mode : {"RGB", "L", "RGBA", "stored"}
     orient : bool
     backend : str or None
         All as for `fastdecode.decode`. The fastest backend is chosen in each process, when it
@@ -271,7 +271,7 @@ def resolve(
     transform: Callable[..., Any] | None,
     *,
     may_fuse: bool = False,
-    quality: Quality = "default",
+    quality: Quality = "fast",
     headroom: float = 1.0,
     known: ResolvedTransform | None = None,
 ) -> ResolvedTransform:

@@ -48,7 +48,7 @@ __all__ = [
     "stored_as",
 ]
 
-Quality = Literal["default", "exact"]
+Quality = Literal["fast", "exact"]
 _LARGEST_CANVAS = 16
 """How many times the window's size a canvas may have that is made as a whole."""
 
@@ -168,7 +168,7 @@ class Crop(EncodedTransform):
     mean, std : sequence of 3 floats, or None
     dtype : torch.float32 or torch.uint8, or None
         None: bytes, or floats where there is a mean.
-    quality : {"default", "exact"}
+    quality : {"fast", "exact"}
     headroom : float
 
     Attributes
@@ -216,8 +216,8 @@ class Crop(EncodedTransform):
                 "bytes cannot be normalised: leave mean and std out, and use Normalize on the "
                 "device, or leave dtype out"
             )
-        if quality not in ("default", "exact"):
-            raise ValueError(f"quality must be 'default' or 'exact', not {quality!r}")
+        if quality not in ("fast", "exact"):
+            raise ValueError(f"quality must be 'fast' or 'exact', not {quality!r}")
         if not is_number(headroom) or not headroom >= 1:
             raise ValueError(f"headroom must be a number of at least 1, not {headroom!r}")
         self.interpolation: Interpolation = name

@@ -69,8 +69,8 @@ class RandomResizedCrop(Crop):
     dtype : torch.uint8 or torch.float32
         ``torch.float32`` without a mean gives values of 0 to 1. By default bytes, as torchvision
         makes them of a decoded image, or floats where there is a mean.
-    quality : {"default", "exact"}
-        ``"default"`` lets the JPEG decoder shrink by up to 8 first. ``"exact"`` never does, and
+    quality : {"fast", "exact"}
+        ``"fast"`` lets the JPEG decoder shrink by up to 8 first. ``"exact"`` never does, and
         gives torchvision's pixels.
     headroom : float
         How many times larger than the result the box must still be after that, at least 1.
@@ -98,7 +98,7 @@ class RandomResizedCrop(Crop):
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
         dtype: torch.dtype | None = None,
-        quality: Quality = "default",
+        quality: Quality = "fast",
         headroom: float = 1.0,
     ) -> None:
         super().__init__(interpolation, antialias, mean, std, dtype, quality, headroom)
@@ -213,7 +213,7 @@ class RandomResizedCropFlipNormalize(RandomResizedCrop):
         flip: float = 0.5,
         mean: Sequence[float] = IMAGENET_MEAN,
         std: Sequence[float] = IMAGENET_STD,
-        quality: Quality = "default",
+        quality: Quality = "fast",
         headroom: float = 1.0,
     ) -> None:
         super().__init__(
@@ -259,7 +259,7 @@ class ResizeCenterCrop(Crop):
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
         dtype: torch.dtype | None = None,
-        quality: Quality = "default",
+        quality: Quality = "fast",
         headroom: float = 1.0,
     ) -> None:
         super().__init__(interpolation, antialias, mean, std, dtype, quality, headroom)
@@ -311,7 +311,7 @@ class ResizeCenterCropNormalize(ResizeCenterCrop):
         flip: float = 0.0,
         mean: Sequence[float] = IMAGENET_MEAN,
         std: Sequence[float] = IMAGENET_STD,
-        quality: Quality = "default",
+        quality: Quality = "fast",
         headroom: float = 1.0,
     ) -> None:
         super().__init__(
@@ -359,7 +359,7 @@ class Resize(Crop):
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
         dtype: torch.dtype | None = None,
-        quality: Quality = "default",
+        quality: Quality = "fast",
         headroom: float = 1.0,
     ) -> None:
         super().__init__(interpolation, antialias, mean, std, dtype, quality, headroom)
