@@ -39,7 +39,7 @@ class AtOnce(NamedTuple):
     """How whole batches are decoded: by what, and what becomes of the images."""
 
     loaded: Loaded
-    way: EligibleCrop
+    eligible: EligibleCrop
 
 
 @dataclass(frozen=True)

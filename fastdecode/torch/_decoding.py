@@ -52,14 +52,14 @@ class Plan(NamedTuple):
         By what they are made later, if they are.
     decoding : Decoding
         Who decodes this epoch: the CPU, too, if the dataset allows nothing else any more.
-    way : EligibleCrop or None
+    eligible : EligibleCrop or None
         Batches are decoded at once, and this becomes of their pictures.
     """
 
     source: Source
     normalize: Normalize | None
     decoding: Decoding
-    way: EligibleCrop | None = None
+    eligible: EligibleCrop | None = None
 
 
 class _Hindrance(NamedTuple):
@@ -158,8 +158,8 @@ def _hindrance(
         return _Hindrance("worker processes make samples one by one", "Leave out workers")
     if collate_fn is not None:
         return _Hindrance("collate_fn wants samples one by one", "Leave out collate_fn")
-    way = _at_once(source)
-    return way if isinstance(way, _Hindrance) else None
+    eligible = _at_once(source)
+    return eligible if isinstance(eligible, _Hindrance) else None
 
 
 def _at_once(source: Source) -> EligibleCrop | _Hindrance:
@@ -220,12 +220,12 @@ def plan_of(
         The dataset does not allow it, or not any more.
     """
     if decoding.backend is not None:
-        way = _hindrance(source, collate_fn, 0) or _at_once(source)
-        if isinstance(way, EligibleCrop):
-            return Plan(source.of_bytes(), way.crop.normalize, decoding, way)
+        how = _hindrance(source, collate_fn, 0) or _at_once(source)
+        if isinstance(how, EligibleCrop):
+            return Plan(source.of_bytes(), how.crop.normalize, decoding, how)
         if asked != "auto":
-            raise ValueError(f"decode={asked!r} is not possible any more: {way.why}. {way.remedy}")
-        decoding = _on_cpu(way.why)
+            raise ValueError(f"decode={asked!r} is not possible any more: {how.why}. {how.remedy}")
+        decoding = _on_cpu(how.why)
     if normalize_on == "host":
         return Plan(source, None, decoding)
     normalize = _floats_later(source, collate_fn)

@@ -114,12 +114,12 @@ class Delivery:
         elif pinned:
             self._prefetcher = _OwnPrefetcher(_Relay(), PinningTransfer())
 
-    def at_once(self, way: EligibleCrop | None) -> AtOnce | None:
+    def at_once(self, eligible: EligibleCrop | None) -> AtOnce | None:
         """Return how batches of an epoch are decoded at once, if they are."""
-        if way is None or self._decoder is None or self._prefetcher is None:
+        if eligible is None or self._decoder is None or self._prefetcher is None:
             return None
         # Asked for anew: what a library holds does not come along into a forked process.
-        return AtOnce(_backends.load(self._decoder, self._prefetcher.device), way)
+        return AtOnce(_backends.load(self._decoder, self._prefetcher.device), eligible)
 
     def begin(self, batches: Iterator[Ready | BatchBuilder]) -> Iterator[Ready]:
         """Deliver the batches of an epoch, decoded; one that is under way ends."""

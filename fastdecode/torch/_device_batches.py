@@ -113,10 +113,10 @@ class EncodedBatch(BatchBuilder):
             found = self._found[at] = EncodedSample(place, dataset._encoded(place), target)
             data = as_buffer(found.data)
             header = _headers.probe(data)
-            plan = self._how.way.crop.seeded_plan(header.width, header.height, seed)
+            plan = self._how.eligible.crop.seeded_plan(header.width, header.height, seed)
             asked = self._asked_for(data, header, plan) if plan.size == self._size else None
             if asked is not None:
-                geometry = geometry_of(plan) if self._how.way.maps else None
+                geometry = geometry_of(plan) if self._how.eligible.maps else None
                 target = finished(dataset, target, geometry)
                 self._found[at] = found._replace(target=target, finished=True)
         except BaseException:  # it comes again when the dataset makes the item by itself
@@ -139,7 +139,7 @@ class EncodedBatch(BatchBuilder):
         return self._found.pop(at, None) or super()._read_before(at)
 
     def _slot(self, at: int) -> torch.Tensor:
-        shape = self._how.way.crop.shape or ()
+        shape = self._how.eligible.crop.shape or ()
         slot = self._slots[at] = torch.empty(shape, dtype=torch.uint8, device="cpu")
         return slot
 
@@ -204,7 +204,7 @@ class EncodedBatch(BatchBuilder):
 
     @property
     def _size(self) -> tuple[int, int]:
-        _, height, width = self._how.way.crop.shape or (0, 0, 0)
+        _, height, width = self._how.eligible.crop.shape or (0, 0, 0)
         return height, width
 
     def _make_others(self, places: list[int]) -> None:

@@ -351,7 +351,7 @@ class Loader:
             memory=self._memory,
             channels_last=self.channels_last,
             normalize=plan.normalize,
-            at_once=self._delivery.at_once(plan.way),
+            at_once=self._delivery.at_once(plan.eligible),
             worker_init_fn=self.worker_init_fn,
             multiprocessing_context=self.multiprocessing_context,
         )
