@@ -1,6 +1,6 @@
 """How fast is each backend on real photos? The default order follows from this.
 
-    python bench/default_order.py PHOTOS [--json FILE]
+    python bench/default_order.py PHOTOS [--seconds 2] [--json FILE]
 
 JPEGs are taken as they are; PNG and WebP are made of the smaller ones by Pillow, because there is
 no collection of photos in these formats. All usable backends decode the same files in turn, in
@@ -21,7 +21,6 @@ from fastdecode.bench.files import Photo, collect
 from fastdecode.bench.run import Found, Plan, measure
 from fastdecode.testing import encode
 
-_SECONDS = 2.0
 _REENCODED = {"png": {}, "webp": {"quality": 80}, "jpeg2000": {}}
 _FEW = 24
 
@@ -37,9 +36,11 @@ def photos(folder: Path, made: Path) -> list[Photo]:
 
 
 def main() -> None:
-    options = parser(__doc__, json=RESULTS / "default_order.json").parse_args()
+    options = parser(
+        __doc__, json=RESULTS / "default_order.json", seconds=(2.0, "for a format and backend")
+    ).parse_args()
     names = tuple(info.name for info in backends() if info.usable)
-    plan = Plan(names, (1, 2, 4, 8), _SECONDS)
+    plan = Plan(names, (1, 2, 4, 8), options.seconds)
     found = Found()
     with TemporaryDirectory() as made:
         measure(photos(options.photos, Path(made)), plan, found)
@@ -59,7 +60,7 @@ def main() -> None:
         }
         result[title] = {"files": max(row.files for row in timed), **lanes}
         show(title, lanes)
-    keep(options, result, seconds_each=_SECONDS)
+    keep(options, result, seconds_each=options.seconds)
 
 
 if __name__ == "__main__":

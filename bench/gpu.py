@@ -146,13 +146,15 @@ def decode(options: argparse.Namespace, clock: Clock, budget: Budget, keeper: Ke
         photos = collect([folder]).photos
         settings = {"photos": folder.resolve().name, "different_photos": len(photos)}
         found: dict[str, Any] = {"lanes": [], "left_out": {}}
-        seconds = 0.0 if options.tiny else _WAY_S * batch
+        seconds, names = _WAY_S * batch, None
+        if options.tiny:  # each is a process of its own
+            seconds, names = 0.0, ("nvimgcodec",)
         for size in (0, SIZE):
             if not budget.allows(part):
                 found["left_out"][f"size {size}"] = "no time was left"
                 continue
             run = FoundOnDevice()
-            plan = PlanOnDevice(clock.device, (batch,), seconds, size)
+            plan = PlanOnDevice(clock.device, (batch,), seconds, size, names)
             budget.spend(part, partial(measure, photos, plan, run))
             found["lanes"] += map(dataclasses.asdict, run.measurements())
             found["left_out"] |= run.device.missing if run.device else {}

@@ -37,29 +37,15 @@ _AIM_LEVELS, _AIM_DB = 1, 40.0
 
 
 class Found(NamedTuple):
-    """How one result differs from the reference.
-
-    Attributes
-    ----------
-    collection, photo : str
-    kind : {"eval", "train"}
-    levels : int
-        The exact result's largest difference.
-    off : float
-        Share of its values that differ at all.
-    db : float
-        The default result's peak signal-to-noise ratio.
-    reduce : int
-        At which the default result was decoded.
-    """
+    """How one result differs from the reference."""
 
     collection: str
     photo: str
-    kind: str
-    levels: int
-    off: float
-    db: float
-    reduce: int
+    kind: str  # "eval" or "train"
+    levels: int  # the exact result's largest difference
+    off: float  # share of its values that differ at all
+    db: float  # the default result's peak signal-to-noise ratio
+    reduce: int  # at which the default result was decoded
 
 
 def transforms(kind: str) -> list[Any]:

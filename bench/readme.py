@@ -28,16 +28,9 @@ _ADAPTERS = _ROOT / "fastdecode" / "adapters"
 
 
 class Declared(NamedTuple):
-    """What a backend's source declares.
+    """What a backend's source declares."""
 
-    Attributes
-    ----------
-    supports : dict
-        The keyword arguments of the first `Support` of each format, as source.
-    releases_gil : bool
-    """
-
-    supports: dict[str, dict[str, str]]
+    supports: dict[str, dict[str, str]]  # by format, the arguments of its first `Support`
     releases_gil: bool
 
 

@@ -46,23 +46,14 @@ _WRITE_TO_OUT = ("simplejpeg", "turbojpeg", "jpeg4py", "native")
 
 
 class Photo(NamedTuple):
-    """A photo, as it came and rewritten.
-
-    Attributes
-    ----------
-    name : str
-    data, again : bytes
-    width, height : int
-    reindex_s : float
-        Seconds; the fastest of three.
-    """
+    """A photo, as it came and rewritten."""
 
     name: str
     data: bytes
     again: bytes
     width: int
     height: int
-    reindex_s: float
+    reindex_s: float  # the fastest of three
 
 
 Work: TypeAlias = tuple[Photo, Box]

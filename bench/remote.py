@@ -28,11 +28,12 @@ from time import perf_counter
 from typing import Any
 
 from _common import each, keep, last, parser, photos_in, rates, show, take_turns
+from stores import train
 from torch.utils.data import DataLoader
 
 from fastdecode._system import usable_cores
-from fastdecode.stores import Store, create_store, open_store
-from fastdecode.torch import Loader, ShardStream, StoreDataset
+from fastdecode.stores import create_store, open_store
+from fastdecode.torch import ShardStream
 from fastdecode.torch.transforms import RandomResizedCropFlipNormalize
 
 _BATCH = 64
@@ -99,18 +100,6 @@ def make(photos: list[Path], images: int, shards: int, folder: Path) -> int:
     return size
 
 
-def epoch(store: Store, images: int, threads: int, **options: Any) -> float:
-    """Make the batches of an epoch; seconds."""
-    dataset = StoreDataset(store, RandomResizedCropFlipNormalize(224))
-    with Loader(dataset, _BATCH, threads=threads, **options) as loader:
-        start = perf_counter()
-        made = sum(len(batch[0]) for batch in loader)
-        seconds = perf_counter() - start
-    if made != images:
-        sys.exit(f"{loader!r} gave {made} images")
-    return seconds
-
-
 def stream(where: str, images: int, threads: int, options: dict[str, Any]) -> float:
     """Read the shards from end to end; seconds."""
     samples = ShardStream(
@@ -132,11 +121,11 @@ def measure(options: Any, where: str, storage: dict[str, Any]) -> dict[str, Any]
     store = open_store(where, storage_options=storage)
     for shard in range(options.shards):  # each is open before the time is taken
         store.read(shard * options.images // options.shards)
-    make_epoch = partial(epoch, store, options.images, options.threads)
+    epoch = partial(train, store, options.threads)
     lanes = {
-        _BEFORE: partial(make_epoch, shuffle=True, read_threads=0),
-        "32 threads read ahead": partial(make_epoch, shuffle=True),
-        "in order, read ahead": make_epoch,
+        _BEFORE: partial(epoch, read_threads=0),
+        "32 threads read ahead": epoch,
+        "in order, read ahead": partial(epoch, shuffle=False),
         "stream": partial(stream, where, options.images, options.threads, storage),
     }
     turns = last(take_turns(lanes, options.rounds, warm_up=False))
