@@ -22,7 +22,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import fastdecode
-from fastdecode import _files as outfile
+from fastdecode import _files
 from fastdecode.bench.result import machine
 from fastdecode.calibration.timing import no_garbage_collection
 
@@ -392,7 +392,7 @@ def today() -> str:
 def write(path: Path, content: Any) -> None:
     """Write a file of JSON: all of it, or nothing."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    outfile.write(path, json.dumps(content, indent=1) + "\n")
+    _files.write_text(path, json.dumps(content, indent=1) + "\n")
 
 
 def keep(options: argparse.Namespace, result: Any, *names: str, **settings: Any) -> None:
