@@ -101,7 +101,7 @@ class Remote:
     def _reached(
         self, path: str, call: Callable[[], _T], past_end: _T | None = None, *, again: bool = True
     ) -> _T:
-        """Call, several times if `again`; whatever goes wrong is an OSError that names the path."""
+        """Call, several times if `again`; an error of the other side is an OSError with the URI."""
         try:
             return retried(call, _may_pass) if again else call()
         except FastDecodeError:
