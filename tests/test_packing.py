@@ -16,9 +16,8 @@ from packed import KINDS, make_source, sums
 from fastdecode import BackendUnavailable, decode, probe
 from fastdecode.native import library
 from fastdecode.packing import BadItems, pack
-from fastdecode.packing._output import kind_for
 from fastdecode.packing._pack_command import as_bytes
-from fastdecode.stores import create_store, open_store
+from fastdecode.stores import create_store, kind_for, open_store
 from fastdecode.testing import encode, picture
 
 needs_core = pytest.mark.skipif(library.lib is None, reason="the native core is not built")

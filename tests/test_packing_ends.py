@@ -36,7 +36,7 @@ def test_png() -> None:
     assert faults(whole, "png") == []
     assert faults(bytes(damaged), "png") == ["a IDAT chunk has a wrong checksum"]
     for cut in (1, 12, 13, 30):
-        assert faults(whole[:-cut], "png") == ["it is cut short: its end is missing"]
+        assert faults(whole[:-cut], "png") == ["it is truncated: its end is missing"]
 
 
 @pytest.mark.parametrize("frames", [1, 3])
@@ -46,7 +46,7 @@ def test_gif(frames: int) -> None:
 
     assert faults(whole, "gif") == []
     for cut in (1, 2, 50, len(whole) - 11):
-        assert faults(whole[:-cut], "gif") == ["it is cut short: its end is missing"]
+        assert faults(whole[:-cut], "gif") == ["it is truncated: its end is missing"]
 
 
 def test_webp_and_boxes() -> None:
@@ -57,7 +57,7 @@ def test_webp_and_boxes() -> None:
     boxes = b"\0\0\0\x0cftypheic\0\0\0\x10mdat12345678"
 
     assert faults(webp, "webp") == []
-    assert faults(webp[:-2], "webp") == ["it is cut short: its end is missing"]
+    assert faults(webp[:-2], "webp") == ["it is truncated: its end is missing"]
     assert faults(webp + b"abc", "webp") == ["3 bytes follow its end"]
     assert faults(boxes, "heic") == []
     assert "goes beyond its end" in faults(boxes[:-1], "heic")[0]
@@ -72,7 +72,7 @@ def test_they_are_odd(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
 
     assert main(["check", str(tmp_path / "in")]) == 0
     out = capsys.readouterr().out
-    assert "a.gif: it is cut short" in out
+    assert "a.gif: it is truncated" in out
     assert "b.gif" not in out
 
 

@@ -88,7 +88,7 @@ def test_a_csv_file_is_a_list(classes: Path, tmp_path: Path) -> None:
     with open_store(table, root=classes.parent, target_column=None) as store:
         assert store.target(0) is None
     (tmp_path / "empty.csv").touch()
-    with pytest.raises(ValueError, match=r"empty\.csv has no pictures"):
+    with pytest.raises(ValueError, match=r"empty\.csv has no images"):
         open_store(tmp_path / "empty.csv")
 
 
@@ -146,7 +146,7 @@ def test_errors_name_what_is_wrong(classes: Path, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="nowhere"):
         open_store(tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(FileNotFoundError, match="no picture in it ends in"):
+    with pytest.raises(FileNotFoundError, match="no image in it ends in"):
         open_store(tmp_path / "empty")
     (tmp_path / "a.txt").touch()
     with pytest.raises(ValueError, match="say what it is by kind="):

@@ -209,7 +209,7 @@ def test_decoded_pixels_are_refused(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["images"] = np.zeros((2, 8, 8, 3), np.uint8)
 
-    with pytest.raises(StoreError, match="does not hold an encoded picture"):
+    with pytest.raises(StoreError, match="does not hold an encoded image"):
         open_store(tmp_path / "a.h5")
 
 

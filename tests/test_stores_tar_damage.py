@@ -38,12 +38,12 @@ def test_a_cut_shard_names_its_last_member(shard: Path) -> None:
     whole = shard.read_bytes()
     for end in (1, 511, 512, 600, _ITEM, 3 * _ITEM + 512 + 700, _COUNT * _ITEM):
         shard.write_bytes(whole[:end])
-        with pytest.raises(StoreError, match=r"t\.tar.*cut short"):
+        with pytest.raises(StoreError, match=r"t\.tar.*truncated"):
             open_store(shard)
-        with pytest.raises(StoreError, match=r"t\.tar.*cut short"):
+        with pytest.raises(StoreError, match=r"t\.tar.*truncated"):
             list(stream_tar(shard))
     shard.write_bytes(whole[: 3 * _ITEM + 512 + 700])
-    with pytest.raises(StoreError, match=r"after member '0003\.jpg': it is cut short"):
+    with pytest.raises(StoreError, match=r"after member '0003\.jpg': it is truncated"):
         open_store(shard)
     shard.write_bytes(whole[: _COUNT * _ITEM])
     with pytest.raises(StoreError, match=r"after member '0005\.cls'.*truncate -s \+1024"):

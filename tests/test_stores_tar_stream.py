@@ -60,7 +60,7 @@ def test_few_bytes_at_a_time_are_enough(tmp_path: Path) -> None:
     assert [bytes(each.data) for each in stream_tar(stream)] == [picture(n) for n in range(3)]
     assert not stream.closed
     for end in range(0, 6 * 512, 100):
-        with pytest.raises(StoreError, match=r"the stream.*cut short"):
+        with pytest.raises(StoreError, match=r"the stream.*truncated"):
             list(stream_tar(_Trickle(data[:end], 1000)))
 
 
@@ -70,7 +70,7 @@ def test_samples_come_before_the_damage(tmp_path: Path) -> None:
     os.truncate(path, 3 * 2560 + 600)
     found: list[Sample] = []
 
-    with pytest.raises(StoreError, match=r"t\.tar: member '0003\.jpg' is cut short"):
+    with pytest.raises(StoreError, match=r"t\.tar: member '0003\.jpg' is truncated"):
         found.extend(stream_tar(path))
 
     assert [each.target for each in found] == [0, 1, 2]
@@ -104,7 +104,7 @@ def test_a_size_that_is_a_lie_takes_no_memory(tmp_path: Path) -> None:
     path = tmp_path / "t.tar"
     path.write_bytes(make_header(b"a.jpg", 1 << 70) + bytes(1024))
 
-    with pytest.raises(StoreError, match="cut short"):
+    with pytest.raises(StoreError, match="truncated"):
         list(stream_tar(path))
 
 

@@ -123,7 +123,6 @@ def survey(
 
 
 def _repeated(finding: Finding, first: str) -> Finding:
-    """Say that an earlier item has the same bytes."""
     status: Status = "duplicate" if finding.status == "good" else finding.status
     reasons = (*finding.reasons, f"the same bytes as {first}")
     return finding._replace(status=status, reasons=reasons)
@@ -137,7 +136,7 @@ class _Look:
     limits: Limits
 
     def __call__(self, index: int) -> tuple[Finding, bytes]:
-        """Return what is to be said, and a digest of the bytes; none if there are no bytes."""
+        """Return the finding, and a digest of the bytes; empty if there are no bytes."""
         given = self.store.key(index)
         key = plain(given)
         try:
@@ -167,7 +166,7 @@ class _Look:
         return finding, digest
 
     def _judged(self, data: bytes | memoryview, header: Header) -> tuple[Status, list[str]]:
-        """Say whether it decodes, how well, and whether it is too large."""
+        """Return whether the image decodes, and what is to be said of that and of its size."""
         warning = ""
         try:
             try:
@@ -187,7 +186,7 @@ class _Look:
         return "oversized" if large else "odd" if warning else "good", reasons
 
     def _large(self, header: Header) -> str:
-        """Return the size of what is beyond the limits, in words."""
+        """Return the size of an image that is beyond the limits, in words; else empty."""
         side, pixels = max(header.width, header.height), header.width * header.height
         beyond = (self.limits.max_side, side), (self.limits.max_pixels, pixels)
         if not any(most is not None and value > most for most, value in beyond):
@@ -219,7 +218,7 @@ def _oddities(key: str, data: Buffer, header: Header) -> list[str]:
 
 
 def _trailing(data: Buffer, header: Header) -> list[str]:
-    """Say what follows the image's end, where the format shows where that is."""
+    """Return what follows the image's end, in words, where the format shows where that is."""
     end = _end(data, header)
     left = len(data) - end
     if not left:
@@ -230,7 +229,7 @@ def _trailing(data: Buffer, header: Header) -> list[str]:
 
 
 def _end(data: Buffer, header: Header) -> int:
-    """Offset in bytes of the image's end; that of the file, where it is not known.
+    """Return the offset in bytes of the image's end; that of the file, where it is not known.
 
     ITU-T T.81, B.1.1.3 (EOI) and F.1.2.3; PNG 1.2, 4.1.4 (IEND, whose length and CRC are fixed).
     """

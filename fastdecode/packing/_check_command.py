@@ -94,7 +94,7 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
 
 
 def _looked(options: argparse.Namespace) -> _Seen:
-    """Look at every item, and write the CSV."""
+    """Look at every item, count the findings, and write the CSV."""
     seen = _Seen()
     rows: list[tuple[str | int, ...]] = [_COLUMNS]
     limits = Limits(options.max_side, options.max_pixels, options.strict)

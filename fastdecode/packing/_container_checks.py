@@ -1,4 +1,4 @@
-"""Whether a file has its end, and its checksums are right: what decoders may well not look at."""
+"""Whether a file has its end, and its checksums are right: decoders may well not look at that."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["faults"]
 
-_CUT = "it is cut short: its end is missing"
+_TRUNCATED = "it is truncated: its end is missing"
 
 
 def faults(data: Buffer, format: Format) -> list[str]:
@@ -27,7 +27,7 @@ def faults(data: Buffer, format: Format) -> list[str]:
     try:
         return look(memoryview(data).cast("B"))
     except IndexError:  # beyond the end
-        return [_CUT]
+        return [_TRUNCATED]
 
 
 def _png(view: memoryview) -> list[str]:
@@ -44,7 +44,7 @@ def _png(view: memoryview) -> list[str]:
         if kind == b"IEND":
             return found
         at = end
-    return [*found, _CUT]
+    return [*found, _TRUNCATED]
 
 
 def _gif(view: memoryview) -> list[str]:
@@ -70,7 +70,7 @@ def _colours(flags: int) -> int:
 def _webp(view: memoryview) -> list[str]:
     size = int.from_bytes(view[4:8], "little") + 8
     if size > len(view):
-        return [_CUT]
+        return [_TRUNCATED]
     left = len(view) - size - size % 2
     return [f"{left} bytes follow its end"] if left > 0 else []
 
@@ -84,7 +84,7 @@ def _boxes(view: memoryview) -> list[str]:
         if not size:  # the last one, up to the end
             return []
         if size < least or at + size > len(view):
-            return ["its last part goes beyond its end: it is cut short, or more follows it"]
+            return ["its last part goes beyond its end: it is truncated, or more follows it"]
         at += size
     return []
 

@@ -146,7 +146,6 @@ class Journal:
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
 
@@ -195,7 +194,7 @@ class State:
     """Once everything is made: where each file goes, from the partial folder."""
 
     def read(self, journal: Journal) -> None:
-        """Take in every record, and refuse what a pack to this place does not write."""
+        """Take in every record; refuse one that a pack to this place does not write."""
         for number, record in enumerate(journal, start=1):
             try:
                 self.take(record)

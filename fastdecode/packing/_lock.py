@@ -65,7 +65,7 @@ class Lock:
         raise Locked(f"other processes come and go in {self._folder}")
 
     def _hold(self) -> bool:
-        """Take the lock; False if whoever had it has removed its file meanwhile."""
+        """Take the lock; return False if whoever had it has removed its file meanwhile."""
         with suppress(FileExistsError):  # an earlier pack's, say: what it is will be seen
             self._folder.mkdir(mode=0o700, parents=True)
         path = self._folder / NAME
@@ -85,7 +85,7 @@ class Lock:
         return self._handle >= 0
 
     def _check_contents(self) -> None:
-        """Make sure of all that will be believed, moved or removed, before any of it is."""
+        """Check all that will be believed, moved or removed, before any of it is."""
         with os.scandir(self._folder) as entries:
             for entry in entries:
                 check_own(Path(entry.path), os.lstat(entry.path))
@@ -143,7 +143,7 @@ def _open_folder(path: Path) -> int:
 
 
 def check_own(path: Path, status: os.stat_result) -> None:
-    """Make sure that a file or folder is this user's alone."""
+    """Refuse a file or folder that is not this user's alone."""
     if stat.S_ISLNK(status.st_mode):
         raise _refused(path, "is a link")
     if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
@@ -173,7 +173,7 @@ def _refused(path: Path, what: str) -> Refused:
 
 
 def _lock(handle: int) -> None:
-    """Take the lock, or raise an OSError."""
+    """Take the lock at once, or raise an OSError."""
     if fcntl is not None:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return

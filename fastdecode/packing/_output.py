@@ -26,7 +26,7 @@ from fastdecode.packing._journal import items_of
 from fastdecode.packing._lock import NAME, check_own
 from fastdecode.packing._spool import PIECE, Spooled, part, parts
 from fastdecode.packing._terminal import csv_text
-from fastdecode.stores import KINDS, create_store
+from fastdecode.stores import create_store, kind_for
 from fastdecode.stores._index import text_of
 from fastdecode.stores.folder import INDEX
 from fastdecode.stores.tar import index_tar
@@ -35,18 +35,10 @@ if TYPE_CHECKING:
     from fastdecode.packing._journal import Item, Journal, Packed
     from fastdecode.packing._pack import Notify
 
-__all__ = ["Place", "kind_for", "make", "write_bad"]
+__all__ = ["Place", "make", "write_bad"]
 
 _FORMAT = 1
 _Result: TypeAlias = "tuple[list[dict[str, Any]], list[tuple[str, str]]]"
-
-
-def kind_for(location: str) -> str:
-    """Return the kind of store that a location asks for by its suffix, or else a folder."""
-    for kind, entry in KINDS.items():
-        if entry.suffixes and location.rstrip("/").lower().endswith(entry.suffixes):
-            return kind
-    return "folder"
 
 
 class Place:
@@ -74,13 +66,12 @@ class Place:
         self.journal = self.partial / "journal"
 
     def shard(self, number: int) -> str:
-        """Return the name of a shard."""
         if not self.sharded:
             return self.path.name
         return f"{self.path.stem}-{number:05d}{self.path.suffix}"
 
     def check_free(self, *, new: bool = True, ours: Collection[Path] = ()) -> None:
-        """Make sure that nothing would be overwritten but `ours`, which an earlier run has made.
+        """Raise a FileExistsError if anything but an earlier run's own `ours` would be overwritten.
 
         Where an earlier run has begun (`new` is false) the list of bad items is its own, too.
         """
@@ -105,7 +96,7 @@ class Place:
                 )
 
     def check_apart(self, source: str) -> None:
-        """Make sure that the result does not become part of its own source."""
+        """Raise a ValueError if the result would become part of its own source."""
         if "://" in source or not Path(source).is_dir():
             return
         if Path(os.path.realpath(self.path)).is_relative_to(os.path.realpath(source)):
@@ -116,12 +107,12 @@ class Place:
         return self.journal.exists() and self.journal.stat().st_size > 0
 
     def check_writer(self) -> None:
-        """Make sure that such a store can be written, before hours of work are put into it."""
+        """Raise if such a store cannot be written, before hours of work are put into it."""
         self.empty_out()
         create_store(self.out / self.path.name, self.kind).abort()
 
     def empty_out(self) -> None:
-        """Begin anew with what is made: a kill may have left the half of it."""
+        """Make the folder for the result anew: a kill may have left half a result there."""
         self._remove_out()
         self.out.mkdir()
 
@@ -146,14 +137,14 @@ class Place:
         flush_folder(self.path)
 
     def moved(self, moves: Sequence[tuple[str, str]]) -> list[Path]:
-        """List what is at its place already."""
+        """List the files that are at their places already."""
         pairs = [(self.partial / first, self.path.with_name(last)) for first, last in moves]
         return [
             final for made, final in pairs if not os.path.lexists(made) and os.path.lexists(final)
         ]
 
     def remove(self) -> None:
-        """Remove what was needed to go on; the journal last."""
+        """Remove what was needed to resume; the journal last."""
         self.remove_work()
         self.journal.unlink(missing_ok=True)
 
@@ -232,7 +223,7 @@ def _shards(place: Place, items: Iterator[Item], classes: Sequence[str]) -> _Res
 
 
 def _store(place: Place, items: Iterator[Item], classes: Sequence[str]) -> _Result:
-    """Write the store from the spool."""
+    """Write a store of any kind but tar from the spool."""
     target = place.out / place.path.name
     with create_store(target, place.kind, classes=classes) as writer:
         for shard, some in groupby(items, key=lambda item: item.shard):
@@ -275,7 +266,6 @@ def _manifest(
     files: Sequence[dict[str, Any]],
     content: str,
 ) -> str:
-    """Return the manifest, in JSON."""
     values: dict[str, Any] = {
         "format": _FORMAT,
         "fastdecode": fastdecode.__version__,

@@ -1,4 +1,4 @@
-"""`pack`: every item read, made sure of, rewritten if asked, and kept; to be resumed at any point.
+"""`pack` reads, checks, rewrites if asked, and keeps every item; it resumes at any point.
 
 Items go to a spool (`Spool`) in the order of the source. After about a second's worth of them the
 spool is made to lie on the disk, and then a record in the journal says how far it is good
@@ -26,12 +26,12 @@ from fastdecode.errors import BackendUnavailable, StoreError
 from fastdecode.native import library
 from fastdecode.packing._journal import Bad, BadItems, Item, Journal, Packed, State, items_of
 from fastdecode.packing._lock import Lock, Refused
-from fastdecode.packing._output import Place, kind_for, make, write_bad
+from fastdecode.packing._output import Place, make, write_bad
 from fastdecode.packing._rewrite import Names, Work
 from fastdecode.packing._source import REVISION, check_unchanged, describe, keys_of, revision
 from fastdecode.packing._spool import PLAIN, Members, Rules, Spool
 from fastdecode.packing._verify import in_order, plain
-from fastdecode.stores import open_store
+from fastdecode.stores import kind_for, open_store
 
 if TYPE_CHECKING:
     from fastdecode.packing._rewrite import Outcome
@@ -196,7 +196,7 @@ class _Job:
         self._journal: Journal
 
     def run(self) -> Packed:
-        """Go on from where an earlier run was, or begin; to the end."""
+        """Resume an earlier run, or begin, and go on to the end."""
         state, place = self._state, self._place
         with ExitStack() as stack:
             if place.has_begun():
@@ -213,7 +213,7 @@ class _Job:
         return state.packed
 
     def _asked(self) -> dict[str, Any]:
-        """Return all that the result depends on, but for the source's content."""
+        """Return what the result depends on, except the source's content."""
         local = "://" not in self._source
         asked = {
             "fastdecode": fastdecode.__version__,
@@ -261,7 +261,7 @@ class _Job:
         return make(place, self._journal, state.packed, about, store.classes, self._notify)
 
     def _try_again(self, work: Work) -> None:
-        """Go back to before the first bad item that has been mended, if there is one."""
+        """Look at bad items once more; go back to before the first that is good now."""
         mended, reasons = _try_again(work, self._state.bad, self._threads)
         if mended is not None:
             self._journal.cut(lambda record: record.get("next", 0) > mended)
@@ -275,7 +275,7 @@ class _Job:
             self._state.take(record)
 
     def _fill(self, spool: Spool, work: Work) -> None:
-        """Do the work for what is still to do, and write it down."""
+        """Put the items that are left into the spool."""
         total = len(work.store)
         rules = Rules(self._place.kind)
         for item in items_of(self._journal):
@@ -289,7 +289,7 @@ class _Job:
         chunk.settle()
 
     def _check_bad(self) -> None:
-        """Stop if there are bad items that are not to be left out, or no others."""
+        """Raise BadItems if there are bad items that are not to be left out, or no others."""
         packed, bad = self._state.packed, len(self._state.packed.bad)
         if not bad and not packed.items:
             raise StoreError(f"there is nothing in {self._source}")
@@ -305,7 +305,7 @@ class _Job:
 
 
 class Chunk:
-    """Takes outcomes, and writes them down in groups."""
+    """Puts outcomes into the spool, and records them in groups."""
 
     def __init__(self, spool: Spool, journal: Journal, state: State, rules: Rules) -> None:
         self._spool = spool
@@ -344,7 +344,7 @@ class Chunk:
             self.settle()
 
     def settle(self) -> None:
-        """Make sure of what there is: the data first, then the record that says so."""
+        """Make what there is durable: the data first, then the record that says so."""
         if self._next == self._state.next:
             return
         shard, end = self._spool.sync()

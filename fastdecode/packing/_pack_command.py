@@ -84,7 +84,7 @@ def _pack(options: argparse.Namespace) -> Packed:
 
 
 def _failed(parser: Parser, error: Exception, target: str, status: int) -> int:
-    """Say why there is no result, and what is wrong with the first items that are."""
+    """Say why there is no result, and what is wrong with the first of the bad items."""
     if isinstance(error, BadItems) and error.packed is not None:
         _name_bad(error.packed)
     words = reason(error)
@@ -105,7 +105,6 @@ def _name_bad(packed: Packed) -> None:
 
 
 def _report(packed: Packed, seconds: float) -> None:
-    """Print what was done."""
     _name_bad(packed)
     say(
         f"{packed.items:,} images in {packed.location} ({packed.kind}), "

@@ -1,4 +1,4 @@
-"""`Work`: what is done with one item, in any thread: read, make sure that it decodes, rewrite.
+"""`Work` reads one item, in any thread, makes sure that it decodes, and rewrites it.
 
 An image that is shrunk keeps its EXIF data and colour profile; what else it says of itself (XMP,
 comments, resolution, the EXIF data of a TIFF) is left out. A JPEG stays one. Of the others, what is
@@ -70,7 +70,7 @@ class Work:
     names: Names
 
     def __call__(self, index: int) -> Outcome:
-        """Do it; what a network or a disk refuses now, and may give later, is raised."""
+        """Read and rewrite an item; raise what a network or a disk refuses, and may give later."""
         key = self.store.key(index)
         stamped = stamp(self.store, index)
         try:
@@ -93,7 +93,7 @@ class Work:
         return Outcome(key, target, data, digest, notes, len(given), stamp=stamped)
 
     def _rewritten(self, key: str, given: Buffer) -> tuple[str, Buffer, tuple[str, ...]]:
-        """Return the key, the bytes and what was done, of an item that decodes."""
+        """Return the key, the bytes and the notes of an item; an error if it does not decode."""
         header = probe(given)
         most = self.options.max_side
         large = most is not None and max(header.width, header.height) > most

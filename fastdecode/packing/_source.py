@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastdecode.errors import FastDecodeError
 from fastdecode.packing._lock import Refused
-from fastdecode.stores.concat import shard_locations
+from fastdecode.stores.locations import shard_locations
 
 if TYPE_CHECKING:
     from fastdecode.packing._journal import Item
@@ -23,7 +23,6 @@ REVISION = "size and time of the source"
 
 
 def keys_of(store: Store) -> Iterator[str]:
-    """Yield every key."""
     return map(store.key, range(len(store)))
 
 
@@ -61,7 +60,7 @@ def _revision(path: str | Path) -> list[int]:
 
 
 def describe(store: Store, location: str) -> dict[str, Any]:
-    """Describe a source, without reading its images."""
+    """Return what `check` compares of a source, without reading its images."""
     keys = hashlib.sha256()
     for key in keys_of(store):
         keys.update(key.encode("utf-8", "surrogatepass") + b"\n")
@@ -74,7 +73,7 @@ def describe(store: Store, location: str) -> dict[str, Any]:
 
 
 def check_unchanged(store: Store, items: Iterable[Item]) -> None:
-    """Make sure that the files of what is in the spool are those that were read."""
+    """Refuse a source of which a file has changed since it went into the spool."""
     for item in items:
         if item.number >= len(store) or (
             item.stamp is not None and stamp(store, item.number) != item.stamp

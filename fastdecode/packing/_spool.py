@@ -52,7 +52,7 @@ class _Plain:
     end = b""
 
     def begin(self, path: Path) -> None:
-        """There is nothing to know."""
+        """See `Layout`: there is nothing to know."""
 
     def append(self, file: BinaryIO, key: str, data: Buffer, target: Any) -> tuple[int, int]:  # noqa: ARG002 - the journal has them
         offset = file.tell()
@@ -76,7 +76,6 @@ class Members:
                 self._names.add(member)
 
     def append(self, file: BinaryIO, key: str, data: Buffer, target: Any) -> tuple[int, int]:
-        """Write the image's member, and its target's."""
         return append_members(file, key, data, target, self._names)
 
 
@@ -90,7 +89,6 @@ def part(folder: Path, shard: int) -> Path:
 
 
 def parts(folder: Path) -> list[Path]:
-    """List the shards' files."""
     return [path for path in folder.glob(f"{_NAME}*") if path.name[len(_NAME) :].isdecimal()]
 
 
@@ -167,7 +165,7 @@ class Spool:
         self._file.close()
 
     def close(self) -> None:
-        """Close the file as it is."""
+        """Close the file as it is, without the end of its shard."""
         self._file.close()
 
 

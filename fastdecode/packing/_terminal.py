@@ -41,7 +41,7 @@ def shown(text: str) -> str:
 
 
 def brief(text: str) -> str:
-    """Cut what is too long to be one of several: the files have it whole."""
+    """Shorten a line of several that is too long: the files have it whole."""
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 4].rstrip()} ..."
 
 

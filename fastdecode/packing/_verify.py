@@ -1,4 +1,4 @@
-"""Items made sure of, several at once: whether each decodes in full, and why not, in words."""
+"""Checking items, several at once: whether each decodes in full, and why not, in words."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def verify(data: Buffer, header: Header) -> None:
 
 
 def reason(error: BaseException) -> str:
-    """Say in one line why an item is bad."""
+    """Return in one line why an item is bad."""
     words = plain(" ".join(without_advice(error).split()))
     known = isinstance(error, (FastDecodeError, OSError, ValueError))
     return words if known and words else f"{type(error).__name__}: {words}".rstrip(": ")

@@ -90,7 +90,7 @@ class Options:
 
     @classmethod
     def checked(cls, size: Any, num_cpus: Any, **others: Any) -> Options:
-        """Refuse what is wrong whatever the images are."""
+        """Make options; refuse what is wrong whatever the images are."""
         if others.get("mode") == "stored":
             raise ValueError(
                 "mode='stored' gives images of several types, and a column has one: "
@@ -138,25 +138,13 @@ class Options:
 
 
 class Portion(NamedTuple):
-    """Rows that are done.
-
-    Attributes
-    ----------
-    start, stop : int
-        Which sources they were made of.
-    kept : list of int
-        Those of them that are rows of the dataset, counted from the first source of all.
-    images : ndarray (N, H, W[, C]), or list of ndarray
-        For each of `kept`.
-    errors : list of str or None
-        Likewise.
-    """
+    """Rows that are done, of the sources from `start` to `stop`."""
 
     start: int
     stop: int
-    kept: list[int]
-    images: Any
-    errors: list[str | None]
+    kept: list[int]  # the sources that are rows of the dataset, counted from the first of all
+    images: Any  # of each of `kept`: an ndarray (N, H, W[, C]), or a list of ndarray
+    errors: list[str | None]  # of each of `kept`
 
 
 def portions(
@@ -226,7 +214,7 @@ def _named(error: Exception, name: str) -> Exception:
 
 
 def _tell(reasons: dict[str, str], options: Options) -> None:
-    """Say which images are left out: to whoever counts them, else to the log."""
+    """Report the images that are left out: to `Dropped`, else to the log."""
     if options.dropped is not None:
         options.dropped.add(reasons)
         return
@@ -340,7 +328,7 @@ class _Resized:
         return out, errors
 
     def _by_core(self, sources: Sequence[Any], out: NDArray[np.uint8]) -> set[int]:
-        """Let the core make what it can, from file to pixels; return which those are."""
+        """Decode what the core can, from file to pixels; return the places of those."""
         items, pool = cast("Items", self._items), _pool(self._options.threads)
         try:
             headers = items.read(
@@ -360,7 +348,7 @@ class _Resized:
             items.clear()
 
     def _eligible(self, headers: Headers) -> NDArray[np.bool_]:
-        """Say which files the core decodes as every other backend would, as they are stored."""
+        """Mark the files that the core decodes as every other backend would, as they are stored."""
         options = self._options
         good: NDArray[np.bool_] = headers.readable & core_takes(headers, options.max_pixels)
         if options.orient:
@@ -372,7 +360,7 @@ class _Resized:
         return good
 
     def _plan(self, width: int, height: int) -> single.Resize | None:
-        """Say what the core is to do with an image of that size."""
+        """Plan what the core does with an image of that size; None if it cannot."""
         box = self._options.region or (0, 0, width, height)
         reduce = self._options.reduce
         if reduce == 1:
@@ -381,7 +369,7 @@ class _Resized:
         return plan.for_core(width, height, reduce)
 
     def _one(self, source: str | Buffer, out: NDArray[np.uint8]) -> Exception | None:
-        """Decode one by whatever backend there is; return what is wrong with it."""
+        """Decode an image by whatever backend there is; return what is wrong with it."""
         options = self._options
         region, orient = options.region, options.orient
         try:

@@ -1,4 +1,4 @@
-"""`decode_images`: encoded images that some dataset has already as bytes."""
+"""`decode_images` decodes images that some dataset has already, as bytes."""
 
 from __future__ import annotations
 

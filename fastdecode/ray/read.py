@@ -137,8 +137,8 @@ def read_images(
     64 MB of pixels, more where there would be over 1000 tasks and over 20 for each core, and hands
     them on as they are done.
 
-    One core a task is the default because it fits on every node, and processes never wait for each
-    other's interpreter. More make fewer tasks at a time, and so less memory: useful for images of
+    One core a task is the default because it fits on every node, and processes never wait for one
+    another's GIL. More make fewer tasks at a time, and so less memory: useful for images of
     tens of megapixels.
 
     Examples
@@ -182,7 +182,7 @@ def read_images(
 def _task(
     store: Store, options: Options, labels: bool | None, threads: int | None, *, paths: bool
 ) -> _Read:
-    """Decide what the tasks read of a store, and send it to where they find it."""
+    """Decide what the tasks read of a store, and put the store where they find it."""
     first = _first_target(store)
     labelled = first is not None if labels is None else labels
     columns = [*(["label"] if labelled else []), *(["path"] if paths else [])]
@@ -195,7 +195,7 @@ def _task(
 
 
 def _store_of(source: Any, options: dict[str, Any]) -> Store:
-    """Open what somebody names."""
+    """Open the source that the caller of `read_images` names."""
     if isinstance(source, Store):
         if options:
             raise ValueError("store_options are for open_store, but this is a store already")
@@ -246,7 +246,6 @@ def _first_target(store: Store) -> Any:
 
 
 def _tasks(count: int, options: Options) -> int:
-    """Decide how many tasks there are."""
     rows = _ROWS if options.row_bytes is None else max(1, _BLOCK // options.row_bytes)
     cores = int(ray.cluster_resources().get("CPU", 1))
     wanted = max(-(-count // rows), min(count, cores * _TASKS_PER_CORE))
@@ -344,7 +343,7 @@ class _Read:
 
 
 def _key(store: Store, index: int) -> None:
-    """Let the store know an item's key; if it cannot, whoever reads the item is told."""
+    """Ask a store for a key, which opens its shard; an error is raised when the item is read."""
     with suppress(FastDecodeError, OSError):
         store.key(index)
 
@@ -353,7 +352,7 @@ def _groups(store: Store, indices: list[int]) -> list[list[int]]:
     """Part items into those that one request reads."""
     try:
         return store.groups(indices)
-    except ITEM_ERRORS:  # whoever reads such an item is told
+    except ITEM_ERRORS:  # raised again when such an item is read
         return [[index] for index in indices]
 
 

@@ -148,21 +148,21 @@ def create_store(
         raise ValueError("a store is made at a path, not ''")
     if "://" in where:
         raise ValueError(f"{where}: stores are written to local paths; copy it when done")
-    chosen = (_by_suffix(where) or "folder") if kind is None else kind
+    chosen = kind_for(where) if kind is None else kind
     if os.path.lexists(where):
         raise FileExistsError(f"{where} is there already: remove it, or choose another place")
     return cast("Writer", _named(chosen, "writer")(where, classes=classes, **options))
 
 
 def kind_of(location: str) -> str:
-    """Find out of which kind a store is."""
+    """Return the kind of the store at a location, by its suffix or by what is there."""
     kind = _by_suffix(location)
     if kind is not None:
         return kind
     if location.lower().endswith(_COMPRESSED):
         raise ValueError(
             f"{location} is a compressed tar, in which nothing can be found without reading all "
-            "before it: decompress it; pictures are compressed as they are"
+            "before it: decompress it; images are compressed as they are"
         )
     if "://" in location or Path(location).is_dir():
         return "folder"  # or one that holds a store: see `open_folder`
@@ -171,6 +171,11 @@ def kind_of(location: str) -> str:
     listed = ", ".join(suffix for kind in KINDS.values() for suffix in kind.suffixes)
     error = ValueError(f"{location} is neither a folder nor ends in {listed}")
     raise advised(error, ": say what it is by kind=")
+
+
+def kind_for(location: str) -> str:
+    """Return the kind to write at a location: what its suffix says, or else a folder."""
+    return _by_suffix(location) or "folder"
 
 
 def _by_suffix(location: str) -> str | None:

@@ -15,7 +15,6 @@ import os
 import zlib
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,16 +26,7 @@ from fastdecode.stores._items import as_json, plain
 from fastdecode.stores._mmap import Mapped
 from fastdecode.types import Buffer
 
-__all__ = [
-    "_MAGIC",
-    "Index",
-    "IndexBuilder",
-    "_broken",
-    "_columns_of",
-    "_split",
-    "header_of",
-    "text_of",
-]
+__all__ = ["Index", "IndexBuilder", "header_of", "text_of"]
 
 _ALIGNED = 8
 _INT, _OTHER, _NONE = 0, 1, 2
@@ -69,7 +59,6 @@ class IndexBuilder:
         return len(self._kinds)
 
     def add(self, key: str, target: Any = None, **numbers: int) -> None:
-        """Append an item."""
         kind, number, text = _kept(target)
         # A name on a disk may be no UTF-8: its bytes are kept, as Python's own functions do.
         name_bytes = key.encode("utf-8", "surrogateescape")
@@ -112,7 +101,7 @@ class IndexBuilder:
         return b"".join((_MAGIC, zlib.crc32(rest).to_bytes(8, "little"), rest))
 
     def write(self, path: str | os.PathLike[str], about: Mapping[str, Any] | None = None) -> None:
-        """Write the index to a file; it is there as a whole, or not at all."""
+        """Write the index to a file, which is there as a whole, or not at all."""
         write_bytes(path, self.to_bytes(about), follow=False, durable=True)
 
 
@@ -149,8 +138,7 @@ class Index:
     def load(cls, path: str | os.PathLike[str], columns: Sequence[str] = ()) -> Index:
         """Map the index in a file."""
         file = Mapped(os.fspath(path))
-        whole = partial(file.read, file.size, 0)
-        index = cls(file.read(0, file.size), os.fspath(path), columns, whole)
+        index = cls(file.read(0, file.size), os.fspath(path), columns, file.check)
         index._path = os.path.abspath(path)  # noqa: PTH100 - str
         return index
 
@@ -181,7 +169,6 @@ class Index:
             raise StoreError(f"{self.name}, item {index}: {error}") from error
 
     def key(self, index: int) -> str:
-        """Return an item's key."""
         self.check(index)
         start, end = self["key_ends"][index : index + 2].tolist()
         if not start <= end <= len(self["keys"]):
@@ -189,7 +176,6 @@ class Index:
         return str(self["keys"][start:end].tobytes(), "utf-8", "surrogateescape")
 
     def target(self, index: int) -> Any:
-        """Return an item's target."""
         self.check(index)
         kind, number = int(self["kinds"][index]), int(self["targets"][index])
         if kind == _NONE:
@@ -223,7 +209,7 @@ def text_of(value: Any, indent: int | None = None) -> str:
 
 
 def _kept(target: Any) -> tuple[int, int, bytes]:
-    """Say how a target is kept."""
+    """Return how a target is kept, its number, and its JSON text."""
     target = plain(target)
     if target is None:
         return _NONE, 0, b""
@@ -287,8 +273,7 @@ def _columns_of(
 
 
 def _broken(name: str) -> StoreError:
-    """Return the error for an index that is damaged."""
-    return StoreError(f"{name}: the index is damaged or cut short; remove it and make it anew")
+    return StoreError(f"{name}: the index is damaged or truncated; remove it and make it anew")
 
 
 def _checksum(data: memoryview) -> int:

@@ -12,7 +12,16 @@ from typing import Any
 
 from fastdecode.types import Buffer
 
-__all__ = ["Keys", "as_json", "check_key", "fingerprint", "from_json", "plain", "relative"]
+__all__ = [
+    "Keys",
+    "as_json",
+    "check_key",
+    "fingerprint",
+    "from_json",
+    "is_file_name",
+    "plain",
+    "relative",
+]
 
 _LONGEST_NAME = 255
 """What the usual file systems hold, in bytes (NAME_MAX of POSIX on Linux and macOS)."""
@@ -48,6 +57,11 @@ def relative(name: str) -> str:
         return name
     path = Path(name)
     return "/".join(part for part in path.parts if part not in (path.anchor, "..", "."))
+
+
+def is_file_name(name: str) -> bool:
+    """Whether a name is one file or folder, and leads to no other."""
+    return name not in ("", ".", "..") and not any(sign in name for sign in "/\\\0")
 
 
 class Keys:

@@ -75,11 +75,15 @@ class Mapped:
             raise self._cut(now)
         return memoryview(mapping)[offset : offset + size]
 
-    def will_need(self, offset: int, size: int) -> None:
-        """Have a range fetched that has been read, and is to be looked at as a whole.
+    def check(self) -> None:
+        """Raise a StoreError if a local file has been cut since it was opened."""
+        self.read(self.size, 0)
 
-        Else who looks at it waits for it piece by piece, or, where the system has seen leaps, page
-        by page. Of a file that is in the system's cache it costs a microsecond.
+    def will_need(self, offset: int, size: int) -> None:
+        """Ask the system to fetch a range that has been read, and is to be used as a whole.
+
+        Whoever uses it would else wait for it piece by piece, or, where the system has seen leaps,
+        page by page. For a file that is in the system's cache the call costs a microsecond.
         """
         mapping = self._map
         if mapping is not None and size > mmap.PAGESIZE and _WILL_NEED is not None:
@@ -87,8 +91,8 @@ class Mapped:
             mapping.madvise(_WILL_NEED, start, offset + size - start)
 
     def close(self) -> None:
-        """Let go of the file; views that were handed out keep what they need."""
-        # Not closed, only let go: `mmap.close` fails while there are views.
+        """Release the file; views that were handed out keep what they need."""
+        # The mapping is released, not closed: `mmap.close` fails while there are views.
         self._closed = True
         self._map = None
 

@@ -101,7 +101,7 @@ class Remote:
     def _reached(
         self, path: str, call: Callable[[], _T], past_end: _T | None = None, *, again: bool = True
     ) -> _T:
-        """Call, several times if need be; say what goes wrong as an OSError."""
+        """Call, several times if `again`; an error of the other side is an OSError with the URI."""
         try:
             return retried(call, _may_pass) if again else call()
         except FastDecodeError:
@@ -114,24 +114,21 @@ class Remote:
             raise _told(error, self._named(path)) from error
 
     def _named(self, path: str) -> str:
-        """Return the URI of a path, for errors."""
         name = path if "://" in path else str(self._filesystem.unstrip_protocol(path))
         return without_query(name)
 
 
 class _Opened(io.RawIOBase):
-    """A file of fsspec that is read forwards, or by HDF5; reads are tried again where they were."""
+    """A file of fsspec, read forwards or by HDF5; a read that fails is tried again at its place."""
 
     def __init__(self, remote: Remote, path: str, caching: Mapping[str, Any]) -> None:
         self._remote, self._path = remote, path
         self._file = remote._reached(path, lambda: remote._filesystem.open(path, "rb", **caching))
 
     def read(self, size: int = -1) -> bytes:
-        """Read so many bytes, or to the end."""
         return self._again(lambda: bytes(self._file.read(size)))
 
     def readinto(self, buffer: Any) -> int:
-        """Fill a buffer."""
         return self._again(lambda: int(self._file.readinto(buffer)))
 
     def _again(self, call: Callable[[], _T]) -> _T:
@@ -146,23 +143,18 @@ class _Opened(io.RawIOBase):
         return self._remote._reached(self._path, attempt, again=seekable)
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        """Go to a place."""
         return int(self._file.seek(offset, whence))
 
     def tell(self) -> int:
-        """Return the place that is read next."""
         return int(self._file.tell())
 
     def seekable(self) -> bool:
-        """Whether `seek` is possible."""
         return bool(self._file.seekable())
 
     def readable(self) -> bool:
-        """Return True."""
         return True
 
     def close(self) -> None:
-        """Close it."""
         super().close()
         if hasattr(self, "_file"):
             self._file.close()

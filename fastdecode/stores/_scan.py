@@ -119,7 +119,7 @@ def _walked(
 def _looked_at(
     location: str, root: _Identity, *, all_files: bool = False, strict: bool = True
 ) -> tuple[dict[_Identity, _Folder], frozenset[_Identity]]:
-    """Look into each folder once; and name those below which links lead round."""
+    """Look into each folder once; name also those below which links lead round."""
     seen: dict[_Identity, _Folder] = {}
     known, linked = {root}, False
     waiting = deque([(location, root)])
@@ -171,7 +171,7 @@ def _leading_round(seen: dict[_Identity, _Folder]) -> frozenset[_Identity]:
 
 
 def is_folder(entry: os.DirEntry[str]) -> bool:
-    """Whether it is a folder, also through a link; what leads nowhere is none."""
+    """Whether an entry is a folder, also through a link; a link that leads nowhere is none."""
     try:
         return entry.is_dir()
     except OSError:  # a link to itself, or into a folder that is closed
@@ -179,7 +179,7 @@ def is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def can_be_read(file: os.DirEntry[str] | str) -> bool:
-    """Whether reading it gives bytes, or says what is wrong; not so of pipes and folders."""
+    """Whether reading a file gives bytes, or says what is wrong; false for pipes and folders."""
     try:
         if isinstance(file, os.DirEntry) and file.is_file():  # which need not ask the system
             return True

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from fastdecode._files import flush, flush_folder
 from fastdecode.errors import StoreError
 from fastdecode.outages import ITEM_ERRORS, of_the_whole
-from fastdecode.stores._items import Keys
+from fastdecode.stores._items import Keys, fingerprint
 from fastdecode.stores._mmap import is_uri
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from fastdecode.stores._index import Index
     from fastdecode.types import Buffer
 
 __all__ = ["SelfDescribed", "Store", "Writer", "in_order_of", "reserve"]
@@ -182,7 +183,7 @@ class Store(ABC):
         return found
 
     def close(self) -> None:
-        """Let go of files. Nothing can be read after it; a second call does nothing."""
+        """Release the files. Nothing can be read after it; a second call does nothing."""
         with self._lock:
             opened, self._opened, self._closed = self._opened, None, True
             if opened is not None and self._process == os.getpid():
@@ -232,7 +233,6 @@ class Store(ABC):
             raise IndexError(f"{self.location}: there is no item {index}, of {len(self)} from 0")
 
     def _damaged(self, index: int, reason: str) -> StoreError:
-        """Return the error for an item that is damaged."""
         return StoreError(f"{self.location}, item {index}{self._known_as(index)}: {reason}")
 
     def _known_as(self, index: int) -> str:
@@ -246,8 +246,7 @@ class Store(ABC):
 class SelfDescribed(Store):
     """A store whose file says what is in it: that is read when it is made, and when unpickled.
 
-    A subclass writes `_load`, which sets `_contents` and `classes`, and calls `_reload` at the end
-    of its ``__init__``.
+    A subclass writes `_load`, and calls `_reload` at the end of its ``__init__``.
     """
 
     def __getstate__(self) -> dict[str, Any]:
@@ -261,7 +260,7 @@ class SelfDescribed(Store):
 
     @abstractmethod
     def _load(self, opened: Any) -> None:
-        """Read what is in the file."""
+        """Set `_contents` and `classes` by what is in the file."""
 
     def _reload(self) -> None:
         """Read what is in the file, also for a store that has been closed."""
@@ -270,6 +269,12 @@ class SelfDescribed(Store):
         self._load(self._handle())
         if closed:
             self.close()
+
+    def _check_bytes(self, contents: Index, index: int, data: Buffer) -> None:
+        """Raise a StoreError unless an item's bytes are those that the index was made of."""
+        known = int(contents["size"][index]), int(contents["fingerprint"][index])
+        if known != (len(data), fingerprint(data)):
+            raise self._damaged(index, "its bytes are not those that were written")
 
 
 def in_order_of(indices: Sequence[int], groups: list[list[int]]) -> list[list[int]]:
@@ -284,7 +289,7 @@ class Writer(ABC):
     As a context manager it closes at the end, or leaves nothing behind after an error.
 
     It writes to ``.NAME.RANDOM.partial`` beside the store, which takes its name at the end. A
-    subclass writes `_append`, `_finish` and `_let_go`.
+    subclass writes `_append`, `_finish` and `_release`.
 
     Parameters
     ----------
@@ -366,7 +371,7 @@ class Writer(ABC):
         self._ended = True
         try:
             with suppress(OSError):  # of a disk that is full, which has been told
-                self._let_go()
+                self._release()
         finally:
             self._remove()
 
@@ -387,7 +392,7 @@ class Writer(ABC):
     def _finish(self) -> None:
         """Write the rest, and close the files."""
 
-    def _let_go(self) -> None:  # noqa: B027 - there may be nothing to close
+    def _release(self) -> None:  # noqa: B027 - there may be nothing to close
         """Close the files, if they are open."""
 
     def _settle(self) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate, chain
 from pathlib import PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,6 @@ from fastdecode.errors import StoreError
 from fastdecode.outages import ITEM_ERRORS, of_the_whole
 from fastdecode.stores._mmap import is_uri
 from fastdecode.stores.base import Store, in_order_of
-from fastdecode.stores.locations import shard_locations
 from fastdecode.types import Buffer
 
 try:
@@ -26,10 +25,12 @@ try:
 except ImportError:  # Windows, where files are not so few
     resource = None  # type: ignore[assignment]
 
-__all__ = ["AT_ONCE", "Concatenated", "Part", "agreed", "shard_locations"]
+__all__ = ["Concatenated", "Part", "agreed", "of_each"]
 
-AT_ONCE = 16
+_AT_ONCE = 16
 """How many parts behind URIs are asked at once."""
+
+_T = TypeVar("_T")
 
 
 class Part(NamedTuple):
@@ -89,24 +90,21 @@ class Concatenated(Store):
                 self._unique = self._found_unique()
 
     def target(self, index: int) -> Any:
-        """Return the target in its part."""
         self._check(index)
         number, place = self._place(index)
         return self._part(number).target(place)
 
     def source(self, index: int) -> Buffer | str:
-        """Return what the part gives."""
         self._check(index)
         number, place = self._place(index)
         return self._part(number).source(place)
 
     @property
     def remote(self) -> bool:
-        """Whether some part is behind a URI."""
         return any(is_uri(part.location) for part in self.parts)
 
     def groups(self, indices: Sequence[int]) -> list[list[int]]:
-        """Part items by their parts, and as those do that are open already."""
+        """Group items by their parts, and further as those parts do that are open already."""
         opened: _OpenParts = self._handle()
         wanted: dict[int, list[int]] = {}
         for index in indices:
@@ -122,7 +120,7 @@ class Concatenated(Store):
         return in_order_of(indices, found)
 
     def read_group(self, indices: Sequence[int]) -> list[Buffer | str | Exception]:
-        """Let the part read, which is that of all."""
+        """Read items of one part, as `groups` makes them."""
         number, place = self._place(indices[0])
         start = indices[0] - place
         return self._part(number).read_group([index - start for index in indices])
@@ -154,7 +152,7 @@ class Concatenated(Store):
         return opened.store(number, part) if isinstance(part, Part) else part
 
     def _part_name(self, number: int) -> str:
-        """Return what a part's keys begin with."""
+        """Return what a part's keys begin with where keys clash."""
         names = [PurePosixPath(part.location).name.partition(".")[0] for part in self.parts]
         name = names[number]
         return name if name and names.count(name) == 1 else f"{number:05d}"
@@ -169,14 +167,18 @@ class Concatenated(Store):
                 return np.empty(0, np.int64)
             return np.unique(found)
 
-        numbers = range(len(self.parts))
-        if any(is_uri(part.location) for part in self.parts):  # each is a request or two
-            with ThreadPoolExecutor(AT_ONCE) as threads:
-                each = list(threads.map(hashes, numbers))
-        else:
-            each = [hashes(number) for number in numbers]
+        each = of_each([part.location for part in self.parts], hashes)
         every = np.sort(np.concatenate(each)) if each else np.empty(0, np.int64)
         return not bool((every[1:] == every[:-1]).any())
+
+
+def of_each(locations: Sequence[str], ask: Callable[[int], _T]) -> list[_T]:
+    """Call with the number of each part, in threads if any is behind a URI: a request or two."""
+    numbers = range(len(locations))
+    if not any(map(is_uri, locations)):
+        return [ask(number) for number in numbers]
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        return list(threads.map(ask, numbers))
 
 
 class _OpenParts:
@@ -205,7 +207,7 @@ class _OpenParts:
             return store
 
     def there(self, number: int) -> Store | None:
-        """Return a part if it is open."""
+        """Return a part, or None if it is not open."""
         with self._lock:
             return self._stores.get(number)
 
@@ -218,7 +220,6 @@ class _OpenParts:
                 self._stores.popitem(last=False)
 
     def close(self) -> None:
-        """Close all."""
         with self._lock:
             for store in self._stores.values():
                 store.close()

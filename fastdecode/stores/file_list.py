@@ -86,7 +86,7 @@ def open_list(
             targets, classes = as_targets(table, None)
             _check_finite(table, targets)
     if not paths:
-        raise ValueError(f"{name} has no pictures in it")
+        raise ValueError(f"{name} has no images in it")
     builder = IndexBuilder(sorted(classes, key=lambda each: classes[each]))
     for path, target in zip(paths, targets, strict=True):
         builder.add(path, target)
@@ -95,14 +95,13 @@ def open_list(
 
 
 def _folder_of(location: str) -> str:
-    """Return the folder that a file lies in."""
     if is_uri(location):
         return location.rpartition("/")[0]
     return str(Path(local_path(location)).parent)
 
 
 def _check_finite(table: Table, targets: Sequence[Any]) -> None:
-    """Make sure that targets are numbers that a store can hold."""
+    """Raise a ValueError, which names the line, for a target that is NaN or infinite."""
     for line, target in zip(table.lines, targets, strict=True):
         if isinstance(target, float) and not math.isfinite(target):
             raise ValueError(f"{table.file}, line {line}: the target {target} is no finite number")
@@ -181,7 +180,6 @@ def _rows(
 
 
 def _text(file: str, storage_options: Mapping[str, Any] | None) -> TextIO:
-    """Open a file, also one behind a URI."""
     if not is_uri(file):
         content = io.BufferedReader(open_regular(local_path(file)))
         return io.TextIOWrapper(content, "utf-8-sig", newline="")

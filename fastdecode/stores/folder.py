@@ -13,13 +13,12 @@ from fastdecode._files import NotRegular, read_regular
 from fastdecode.errors import advised
 from fastdecode.outages import holds_anything, of_the_whole, told_if_vanished, tried_again
 from fastdecode.stores._index import Index, IndexBuilder
-from fastdecode.stores._items import Keys, plain, relative
+from fastdecode.stores._items import Keys, is_file_name, plain, relative
 from fastdecode.stores._mmap import is_uri, local_path
 from fastdecode.stores._scan import IMG_EXTENSIONS, FolderListing, found, found_remotely
 from fastdecode.stores.base import Store, Writer
 
 if TYPE_CHECKING:
-    from fastdecode.stores._index import Index
     from fastdecode.types import Buffer
 
 __all__ = ["EXTENSIONS", "INDEX", "FileStore", "FolderWriter", "open_folder"]
@@ -87,25 +86,25 @@ def open_folder(
         _no_options(options)
         return FileStore(location, location, written, "folder", storage_options)
     there = _there(location, storage_options)
-    pictures = [path for path in there.files if path.lower().endswith(tuple(extensions))]
+    images = [path for path in there.files if path.lower().endswith(tuple(extensions))]
     shards = [path for path in there.files if path.lower().endswith(".tar") and "/" not in path]
-    loose = all("/" not in path for path in pictures)
-    if shards and pictures and loose and targets:
+    loose = all("/" not in path for path in images)
+    if shards and images and loose and targets:
         error = ValueError(
             f"{location}: there are tar shards such as {shards[0]} in it, and images such as "
-            f"{pictures[0]}: for the shards open {location.rstrip('/')}/*.tar"
+            f"{images[0]}: for the shards open {location.rstrip('/')}/*.tar"
         )
         raise advised(error, " by kind='tar', for the images open it with targets=False")
-    if not pictures:
+    if not images:
         if not shards:
-            raise FileNotFoundError(f"{location}: no picture in it ends in {', '.join(extensions)}")
+            raise FileNotFoundError(f"{location}: no image in it ends in {', '.join(extensions)}")
         from fastdecode.stores.tar import open_tar
 
         if is_uri(location):
             options["storage_options"] = storage_options
         return open_tar([f"{location.rstrip('/')}/{shard}" for shard in shards], **options)
     _no_options(options)
-    index = _indexed(location, pictures, [] if loose or not targets else there.folders)
+    index = _indexed(location, images, [] if loose or not targets else there.folders)
     return FileStore(location, location, index, "folder", storage_options)
 
 
@@ -136,10 +135,10 @@ def _no_options(options: dict[str, Any]) -> None:
         raise TypeError(f"a folder store has no option {next(iter(options))!r}")
 
 
-def _indexed(location: str, pictures: Iterable[str], classes: list[str]) -> Index:
+def _indexed(location: str, images: Iterable[str], classes: list[str]) -> Index:
     """Put images in the order of their classes, if there are any."""
     builder = IndexBuilder(classes)
-    beside = [path for path in pictures if "/" not in path] if classes else []
+    beside = [path for path in images if "/" not in path] if classes else []
     if beside:
         error = ValueError(
             f"{location}: images such as {beside[0]} lie beside the folders of classes such as "
@@ -148,7 +147,7 @@ def _indexed(location: str, pictures: Iterable[str], classes: list[str]) -> Inde
         raise advised(error, ", or open it with targets=False to take all without")
     places = {name: index for index, name in enumerate(builder.classes)}
     # Sorted by class first: as a string, "cat-big/x" comes before "cat/x".
-    ordered = sorted(pictures, key=lambda path: path.partition("/")[0]) if places else pictures
+    ordered = sorted(images, key=lambda path: path.partition("/")[0]) if places else images
     for path in ordered:
         builder.add(path, places.get(path.partition("/")[0]))
     return Index(builder.to_bytes(), location)
@@ -187,7 +186,7 @@ class FolderWriter(Writer):
 
     def _finish(self) -> None:
         if self._by_class:  # else torchvision would count those without images out
-            for name in filter(_is_plain, self.classes):
+            for name in filter(is_file_name, self.classes):
                 (self._partial / name).mkdir(exist_ok=True)
         self._builder.write(self._partial / INDEX)
 
@@ -204,11 +203,6 @@ def _lies_in_class(key: str, target: Any, classes: Sequence[str]) -> bool:
     target = plain(target)
     known = type(target) is int and 0 <= target < len(classes)
     return known and key.startswith(classes[target] + "/")
-
-
-def _is_plain(name: str) -> bool:
-    """Whether a class can be one folder."""
-    return name not in ("", ".", "..") and not any(sign in name for sign in "/\\\0")
 
 
 class FileStore(Store):
@@ -245,7 +239,6 @@ class FileStore(Store):
         return self._index.target(index)
 
     def source(self, index: int) -> Buffer | str:
-        """Return the path of a local file, the bytes of any other."""
         self._check(index)
         if self._closed:
             self._handle()  # which says so
@@ -260,14 +253,14 @@ class FileStore(Store):
         return self._remote or (len(self) > 0 and is_uri(self._index.key(0)))
 
     def reach(self) -> None:
-        """Make sure that the folder is there, and has something in it: see `Store.reach`."""
+        """Raise, as `Store.reach` does, also if the folder is missing or empty."""
         super().reach()
         if self.folder and not holds_anything(self.folder):
             reason = "the folder is missing or empty: has a drive been unmounted?"
             raise of_the_whole(FileNotFoundError(errno.ENOENT, reason, self.folder))
 
     def _name(self, index: int) -> str:
-        """Return the name of a file, which for one in a folder may not lead out of it."""
+        """Return the name of a file; a StoreError if it leads out of the folder."""
         name = self._index.key(index)
         if self.kind == "list":  # which may name any file
             return local_path(name)

@@ -13,7 +13,6 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -95,7 +94,7 @@ class Hdf5Store(SelfDescribed):
     OSError
         If it is not there, or cannot be read.
     StoreError
-        If it is damaged, cut short, or has no such dataset.
+        If it is damaged, truncated, or has no such dataset.
 
     Notes
     -----
@@ -123,7 +122,6 @@ class Hdf5Store(SelfDescribed):
         return self._count
 
     def key(self, index: int) -> str:
-        """Return an item's key."""
         self._check(index)
         if self._contents is not None:
             return self._contents.key(index)
@@ -135,7 +133,6 @@ class Hdf5Store(SelfDescribed):
             return str(_plain(opened.keys[index]))
 
     def target(self, index: int) -> Any:
-        """Return an item's target."""
         self._check(index)
         if self._contents is not None:
             return self._contents.target(index)
@@ -155,8 +152,8 @@ class Hdf5Store(SelfDescribed):
         if self._names == (None, None, None) and FORMAT in opened.file.attrs:
             with self._reading(None):
                 data, local = _index_bytes(opened, self.location), opened.local
-                guard = None if local is None else partial(local.read, local.size, 0)
-                self._contents = Index(data, self.location, ("size", "fingerprint"), guard)
+                check = None if local is None else local.check
+                self._contents = Index(data, self.location, ("size", "fingerprint"), check)
             if len(self._contents) != self._count:
                 raise StoreError(f"{self.location}: the index is not that of the images")
             self.classes = self._contents.classes
@@ -181,7 +178,7 @@ class Hdf5Store(SelfDescribed):
         if not _holds_bytes(table):
             raise StoreError(
                 f"{self.location}: {table.name!r} of type {table.dtype} and shape {table.shape} "
-                "does not hold an encoded picture in each row; name the dataset that does by "
+                "does not hold an encoded image in each row; name the dataset that does by "
                 "images="
             )
         if targets is None and _member(file, "labels", self.location) is not None:
@@ -205,9 +202,7 @@ class Hdf5Store(SelfDescribed):
             _refuse_cut(opened)
             data = _row(opened.images, index)
         if self._contents is not None:
-            known = int(self._contents["size"][index]), int(self._contents["fingerprint"][index])
-            if known != (len(data), fingerprint(data)):
-                raise self._damaged(index, "its bytes are not those that were written")
+            self._check_bytes(self._contents, index, data)
         return data
 
     def _close(self, opened: _OpenTables) -> None:
@@ -226,13 +221,13 @@ class Hdf5Store(SelfDescribed):
             what = f"{self.location}, item {index}" if index is not None else self.location
             if isinstance(error, StoreError) and index is None:
                 raise
-            raise StoreError(f"{what}: it is damaged or cut short ({error})") from error
+            raise StoreError(f"{what}: it is damaged or truncated ({error})") from error
 
 
 def _refuse_cut(opened: _OpenTables) -> None:
-    """Make sure that a local file has not been cut: HDF5 gives zeros for what is past the end."""
+    """Raise a StoreError if a local file has been cut: HDF5 gives zeros past the end."""
     if opened.local is not None:
-        opened.local.read(opened.local.size, 0)
+        opened.local.check()
 
 
 def _remote(location: str, storage_options: Mapping[str, Any]) -> Any:
@@ -376,7 +371,7 @@ class Hdf5Writer(Writer):
         self._reserve(len(data))
         self._file.create_dataset(INDEX, data=np.frombuffer(data, np.uint8), track_times=False)
         self._file.attrs[FORMAT] = _VERSION
-        self._let_go()
+        self._release()
 
     def _write_labels(self, index: Index) -> None:
         """Write the targets for those who read the file without this package."""
@@ -438,7 +433,7 @@ class Hdf5Writer(Writer):
         self._file.flush()
         reserve(self._partial, self._file.id.get_filesize(), size + _MARGIN)
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         """Close the file, and cut off the room that was not needed."""
         if not self._file:
             return

@@ -23,7 +23,6 @@ import threading
 import weakref
 from array import array
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +78,7 @@ class LmdbStore(SelfDescribed):
     OSError
         If it is not there, or cannot be read.
     StoreError
-        If it is damaged, cut short, or open elsewhere in this process.
+        If it is damaged, truncated, or open elsewhere in this process.
     ValueError
         If it is a URI.
 
@@ -117,9 +116,8 @@ class LmdbStore(SelfDescribed):
         if found is None:
             self._contents = _Keys(opened)
         else:
-            file = opened.file
-            guard = partial(file.read, file.size, 0)
-            self._contents = Index(found, self.location, ("size", "fingerprint"), guard)
+            check = opened.file.check
+            self._contents = Index(found, self.location, ("size", "fingerprint"), check)
             self.classes = self._contents.classes
 
     def _open(self) -> Environment:
@@ -135,14 +133,12 @@ class LmdbStore(SelfDescribed):
         if data is None:
             raise self._damaged(index, "it is missing; make the store anew")
         if isinstance(contents, Index):
-            known = int(contents["size"][index]), int(contents["fingerprint"][index])
-            if known != (len(data), fingerprint(data)):
-                raise self._damaged(index, "its bytes are not those that were written")
+            self._check_bytes(contents, index, data)
         elif _is_pickle(data):
             raise self._damaged(
                 index,
-                "it is a pickled object, not an encoded picture: unpickle it by the code that made "
-                "it, and write the pictures with create_store",
+                "it is a pickled object, not an encoded image: unpickle it by the code that made "
+                "it, and write the images with create_store",
             )
         return data
 
@@ -214,8 +210,8 @@ class Environment:
         return int(self._lmdb.stat()["entries"])
 
     def get(self, key: bytes) -> Buffer | None:
-        """Return a value, or None if there is none."""
-        self._check()
+        """Return a value that stays valid, or None if there is none."""
+        self.file.check()
         try:
             transaction = self._idle.pop()
         except IndexError:
@@ -230,16 +226,12 @@ class Environment:
 
     def keys(self) -> Iterator[bytes]:
         """List the keys, sorted."""
-        self._check()
+        self.file.check()
         try:
             with self._lmdb.begin() as transaction, transaction.cursor() as cursor:
                 yield from cursor.iternext(keys=True, values=False)
         except lmdb.Error as error:
             raise StoreError(f"{self.path}: {_why(error)}") from error
-
-    def _check(self) -> None:
-        """Make sure that the file has not been cut since it was opened."""
-        self.file.read(self.file.size, 0)
 
     def _owned(self, value: memoryview) -> Buffer:
         """Return a value as bytes that depend neither on the transaction nor on the environment."""
@@ -307,7 +299,7 @@ def _state(path: str) -> tuple[int, int, int, int]:
 
 
 def _why(error: Exception) -> str:
-    """Say in words what the library says in its own."""
+    """Return the words for an error of the library."""
     if "already open" in str(error):
         return (
             "the lmdb library has it open elsewhere in this process, which LMDB does not allow "
@@ -408,12 +400,12 @@ class LmdbWriter(Writer):
         self._put(INDEX, index)
         self._commit()
         used = self._used()
-        self._let_go()
+        self._release()
         os.truncate(self._partial, used)  # what was set aside may hold anything
         reserve(self._partial, used, _MARGIN)
         os.truncate(self._partial, used + _MARGIN)
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         self._lmdb.close()
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fastdecode.errors import StoreError
+from fastdecode.stores._items import is_file_name
 from fastdecode.stores._mmap import Mapped, is_uri, local_path
 from fastdecode.stores._scan import matching
 
@@ -44,14 +45,9 @@ def shard_locations(
     shards of: those that its manifest, ``train.tar.json``, lists, and without one
     ``train-00000.tar`` and those that follow. A name that is there stands for itself.
 
-    Raises
-    ------
-    FileNotFoundError
-        If there is none, or one of a manifest's is missing.
-    StoreError
-        If a manifest is damaged, or a number is missing between two shards.
-    ValueError
-        If there are no locations, or the braces are too many.
+    A shard that is missing, none at all or one that a manifest lists, is a FileNotFoundError; a
+    damaged manifest, or a number that is missing between two shards, a StoreError; braces that
+    stand for too many, or no locations, a ValueError.
     """
     if not isinstance(location, (str, os.PathLike)):
         found = [one for each in location for one in shard_locations(each, storage_options)]
@@ -111,11 +107,7 @@ def manifest_of(location: str, storage_options: Mapping[str, Any] | None = None)
 
 def _own_name(name: Any) -> str:
     """Accept the name of a file beside the manifest: it may name nothing elsewhere."""
-    if (
-        not isinstance(name, str)
-        or name in ("", ".", "..")
-        or any(sign in name for sign in "/\\\0")
-    ):
+    if not isinstance(name, str) or not is_file_name(name):
         raise ValueError(name)
     return name
 
@@ -176,7 +168,7 @@ def _alternatives(inside: str) -> list[str]:
 
 
 class _Places:
-    """A folder, or what is like one behind a URI."""
+    """The local file system, or the one behind a URI."""
 
     def __init__(self, location: str, storage_options: Mapping[str, Any] | None) -> None:
         self._remote: Any = None
@@ -186,13 +178,12 @@ class _Places:
             self._remote = Remote(location, storage_options)
 
     def exists(self, location: str) -> bool:
-        """Whether something is there."""
         if self._remote is None:
             return Path(local_path(location)).exists()
         return bool(self._remote.exists(self._remote.path_of(location)))
 
     def matching(self, pattern: str, *, needed: bool = True) -> list[str]:
-        """List what matches wildcards, in the order of names."""
+        """List what matches wildcards, in the order of names; raise if none does and `needed`."""
         found: list[str]
         if self._remote is None:
             found = matching(local_path(pattern))

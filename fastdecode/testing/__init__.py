@@ -20,7 +20,7 @@ contract of its own, for each of its devices::
         device = "cuda"
 
 That one needs PyTorch, and skips without, and without the device. Both need
-``pip install 'fastdecode[test]'``. The pictures are made in memory; a kind of file that the backend
+``pip install 'fastdecode[test]'``. The images are made in memory; a kind of file that the backend
 does not declare is skipped, with the reason.
 """
 

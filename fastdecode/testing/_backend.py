@@ -145,7 +145,7 @@ class _PixelContract(_DeclarationContract):
     def test_orientation_is_applied_only_when_asked(
         self, backend: Backend, orientation: int
     ) -> None:
-        """Stored pixels by default; with orient=True the picture as Pillow shows it upright."""
+        """Stored pixels by default; with orient=True the image as Pillow shows it upright."""
         self.support(backend, "jpeg")
         exif = PillowImage.Exif()
         exif[0x0112] = orientation
@@ -161,7 +161,7 @@ class _PixelContract(_DeclarationContract):
     @pytest.mark.parametrize("reduce", REDUCES)
     @pytest.mark.parametrize("orient", [False, True])
     def test_region_equals_a_slice(self, backend: Backend, reduce: Reduce, orient: bool) -> None:
-        """A region is the slice of the whole result, of the picture as seen with orient=True."""
+        """A region is the slice of the whole result, of the image as seen with orient=True."""
         self.support(backend, "jpeg")
         exif = PillowImage.Exif()
         exif[0x0112] = 6
@@ -178,7 +178,7 @@ class _PixelContract(_DeclarationContract):
 
 
 def _upright(stored: Image, orientation: int) -> Image:
-    """Turn pixels as `PIL.ImageOps.exif_transpose` turns pictures."""
+    """Turn pixels as `PIL.ImageOps.exif_transpose` turns images."""
     turns = {
         2: PillowImage.Transpose.FLIP_LEFT_RIGHT,
         3: PillowImage.Transpose.ROTATE_180,
@@ -252,7 +252,7 @@ class _SafetyContract(_DeclarationContract):
     # Damage
 
     def test_missing_pixels_are_an_error(self, backend: Backend) -> None:
-        """A JPEG cut anywhere in its data is a DecodeError, never a grey or stale picture."""
+        """A JPEG cut anywhere in its data is a DecodeError, never a grey or stale image."""
         self.support(backend, "jpeg")
         data = encode(picture(101, 67))
         start = probe(data).scan_offset
@@ -324,7 +324,7 @@ class _SafetyContract(_DeclarationContract):
     # Threads and processes
 
     def test_eight_threads_at_once(self, backend: Backend) -> None:
-        """Threads that decode different pictures at once do not mix them up."""
+        """Threads that decode different images at once do not mix them up."""
         self.support(backend, "jpeg")
         items = [encode(picture(60 + i, 40 + i)) for i in range(24)]
         expected = [decode(item, backend=self.name) for item in items]

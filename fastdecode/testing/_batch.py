@@ -34,7 +34,7 @@ _WINDOWS = (
 _SLIVERS = ((0, 3, 1, 4), (0, 0, 2, _HEIGHT), (_WIDTH - 1, _HEIGHT - 1, _WIDTH, _HEIGHT))
 
 _BEST = 99.0
-"""What stands for the PSNR of equal pictures, in dB."""
+"""What stands for the PSNR of bit-identical images, in dB."""
 
 
 class _BatchDeclarationContract:
@@ -74,7 +74,7 @@ class _BatchDeclarationContract:
         layout: Literal["RGB", "L"] = "RGB",
         windows: Sequence[Box | None] | None = None,
     ) -> list[torch.Tensor]:
-        """Have it decode, whole pictures or windows, and make sure of the form."""
+        """Have the backend decode whole images or windows, and check their form."""
         import torch
 
         items = [
@@ -96,7 +96,7 @@ class _BatchDeclarationContract:
         return made
 
     def near(self, loaded: Loaded, image: Any, expected: Image) -> None:
-        """Compare a tensor (C, H, W) with the pixels of `decode`: to the bit, or by their PSNR."""
+        """Compare a tensor (C, H, W) with those of `decode`: bit-identical, or by their PSNR."""
         pixels = image.permute(1, 2, 0).cpu().numpy().reshape(expected.shape)
         if loaded.backend.exact:
             np.testing.assert_array_equal(pixels, expected)
@@ -153,7 +153,7 @@ class BatchBackendContract(_BatchDeclarationContract):
         self.near(loaded, image, self.reference(data, layout))
 
     @pytest.mark.parametrize("layout", ["RGB", "L"])
-    def test_grey_pictures_are_near(self, loaded: Loaded, layout: Literal["RGB", "L"]) -> None:
+    def test_grey_images_are_near(self, loaded: Loaded, layout: Literal["RGB", "L"]) -> None:
         """A grey JPEG repeats its channel in RGB."""
         data = encode(photo(_WIDTH, _HEIGHT, "L"))
         self.support(loaded, data, layout)
@@ -237,7 +237,7 @@ class BatchBackendContract(_BatchDeclarationContract):
 
     # Memory and threads
 
-    def test_pictures_outlive_the_next_batches(self, loaded: Loaded) -> None:
+    def test_images_outlive_the_next_batches(self, loaded: Loaded) -> None:
         """What was given stays as it is while others are decoded."""
         first = [encode(photo(200 + index, 150)) for index in range(8)]
         others = [encode(picture(200 + index, 150)) for index in range(8)]
@@ -291,7 +291,7 @@ class BatchBackendContract(_BatchDeclarationContract):
 
     @pytest.mark.parametrize("ending", [b"", b"\xff\xd9"], ids=["open", "with an end marker"])
     def test_missing_pixels_are_an_error(self, loaded: Loaded, ending: bytes) -> None:
-        """A JPEG cut anywhere in its data is an error in its place, and costs no other picture."""
+        """A JPEG cut anywhere in its data is an error in its place, and costs no other image."""
         whole = encode(photo(101, 67))
         self.support(loaded, whole)
         cuts = np.linspace(probe(whole).scan_offset, len(whole) * 7 // 8, 9).astype(int)

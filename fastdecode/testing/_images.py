@@ -1,4 +1,4 @@
-"""Pictures made in memory, the same at every call."""
+"""Images made in memory, the same at every call."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LOSSLESS: tuple[Format, ...] = ("png", "bmp", "tiff", "gif")
 
 
 def picture(width: int, height: int, mode: str = "RGB") -> PillowImage.Image:
-    """Draw a picture with edges, gradients and noise, the same at every call.
+    """Draw an image with edges, gradients and noise, the same at every call.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def photo(width: int, height: int, mode: str = "RGB") -> PillowImage.Image:
 
 
 def encode(image: PillowImage.Image, format: str = "jpeg", **options: Any) -> bytes:
-    """Write a picture with Pillow; a JPEG with quality 90 unless told otherwise."""
+    """Write an image with Pillow; a JPEG with quality 90 unless told otherwise."""
     stream = io.BytesIO()
     if format == "jpeg":
         options = {"quality": 90, **options}

@@ -124,7 +124,7 @@ def _parts(view: memoryview, offset: int) -> tuple[list[memoryview], int]:
 def parse_image(payload: Buffer) -> ImageRecord:
     """Take a record apart."""
     if len(payload) < _IMAGE.size:
-        raise StoreError("the record is too short for the header of a picture")
+        raise StoreError("the record is too short for the header of an image")
     flag, label, number, _ = _IMAGE.unpack_from(payload)
     begin = _IMAGE.size + 4 * flag
     if len(payload) < begin:

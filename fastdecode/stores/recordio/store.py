@@ -52,7 +52,7 @@ class RecordStore(SelfDescribed):
     OSError
         If it is not there, or cannot be read.
     StoreError
-        If it is damaged or cut short, or if the files do not belong together.
+        If it is damaged or truncated, or if the files do not belong together.
     """
 
     kind = "recordio"
@@ -158,7 +158,6 @@ class RecordStore(SelfDescribed):
 
 
 def _opened_if_there(location: str, storage_options: Mapping[str, Any]) -> Mapped | None:
-    """Open a file that need not be there."""
     try:
         return Mapped(location, storage_options)
     except FileNotFoundError:
@@ -202,8 +201,7 @@ class Places(NamedTuple):
 
     keys: NDArray[Any]
     offsets: NDArray[Any]
-    # whether the keys are also the ids in the records, by which a record can be told
-    # from others
+    # whether the keys are also the ids in the records, by which a record can be told from others
     has_ids: bool
 
 
@@ -233,8 +231,8 @@ def read_lines(lines: Mapped, records: Mapped, *, all_of_it: bool) -> Places:
         _check_end(lines, records, int(places.max(initial=-1)))
     first = _try_image(records, int(places[0])) if len(keys) and keys[0] == 0 else None
     if first is not None and not first.data and first.listed and len(first.labels) == 2:
-        pictures = (keys >= 1) & (keys < first.labels[0])
-        keys, places = keys[pictures], places[pictures]
+        images = (keys >= 1) & (keys < first.labels[0])
+        keys, places = keys[images], places[images]
     return Places(keys, places, _has_ids(records, keys, places))
 
 
@@ -265,12 +263,12 @@ def _chunks(lines: Mapped) -> Iterator[tuple[int, bytes]]:
 
 
 def _check_end(lines: Mapped, records: Mapped, last: int) -> None:
-    """Make sure that nothing comes after the last record."""
+    """Raise a StoreError unless the file ends with the last record."""
     try:
         end = 0 if last < 0 else read_record(records, last)[1]
     except StoreError as error:
         raise StoreError(
-            f"{records.location}: {error}; it is damaged or cut short, or {lines.location} belongs "
+            f"{records.location}: {error}; it is damaged or truncated, or {lines.location} belongs "
             "to another file"
         ) from error
     if end != records.size:

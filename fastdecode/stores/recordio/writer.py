@@ -57,7 +57,7 @@ class RecordWriter(Writer):
         self._offset += len(made)
 
     def _finish(self) -> None:
-        self._let_go()
+        self._release()
 
     def _settle(self) -> None:
         self._check_places()  # before anything is put in place
@@ -83,7 +83,7 @@ class RecordWriter(Writer):
                     f"{path} is there already: remove it, or choose another place"
                 )
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         try:
             self._file.close()
         finally:

@@ -127,7 +127,7 @@ def make_header(name: bytes, size: int, owner: bytes = b"") -> bytes:
 
 
 def padded(size: int) -> int:
-    """Return how much room data takes."""
+    """Return the bytes that data takes with its padding."""
     return size + -size % BLOCK
 
 
@@ -208,7 +208,6 @@ class MappedSource:
         self._begin = 0
 
     def take(self, size: int) -> Buffer:
-        """See `Source`."""
         start = self.position - self._begin
         end = start + size
         if end > len(self._window) or start < 0:
@@ -221,7 +220,6 @@ class MappedSource:
         return self._window[start:end]
 
     def move(self, position: int) -> bool:
-        """See `Source`."""
         self.position = min(position, self._size)
         return position <= self._size
 
@@ -235,7 +233,6 @@ class FileSource:
         self._file = file
 
     def take(self, size: int) -> Buffer:
-        """See `Source`."""
         data = self._file.read(min(size, _MOST_READ)) or b""
         if len(data) < size:  # pipes and sockets give what they have
             parts = [data]
@@ -248,7 +245,6 @@ class FileSource:
         return data
 
     def move(self, position: int) -> bool:
-        """See `Source`."""
         while self.position < position:
             if not self.take(min(position - self.position, _PIECE)):
                 return False
@@ -262,8 +258,7 @@ class Member(NamedTuple):
     owner: bytes  # the user's name
     offset: int  # where its data lies
     size: int
-    # how many bytes before its data are about it: its header, and what gives it a
-    # longer name
+    # how many bytes before its data are about it: its header, and what gives it a longer name
     head: int
     check: int  # the CRC-32 of these
 
@@ -271,7 +266,7 @@ class Member(NamedTuple):
 def members(source: Source, *, ended: bool = True) -> Iterator[Member]:
     """Go through the regular files of a tar; a member's data is taken before asking for the next.
 
-    A tar that stops without its end is cut short, even between two members; `ended` is False for
+    A tar that stops without its end is truncated, even between two members; `ended` is False for
     one that is still being written. Errors name the last member before the damage.
 
     Names and sizes in GNU's and in POSIX.1-2001's (pax) extensions are heeded. What follows the
@@ -358,23 +353,21 @@ class _Walk:
             self.size = int(size)
 
     def cut(self) -> StoreError:
-        """Return the error for a tar that ends too early."""
         return self.error(
-            f"it is cut short at byte {self.source.position}; if nothing is missing but the end, "
+            f"it is truncated at byte {self.source.position}; if nothing is missing but the end, "
             "`truncate -s +1024` makes one"
         )
 
     def damaged(self, start: int, block: bytes) -> StoreError:
-        """Return the error for what is no header."""
         if start == 0:
             for magic, name in _COMPRESSED.items():
                 if block.startswith(magic):
                     return StoreError(
                         f"{self.source.location} is compressed ({name}), so that nothing in it can "
-                        "be found without reading all before it: decompress it; pictures are "
+                        "be found without reading all before it: decompress it; images are "
                         "compressed as they are"
                     )
-            short = f"; it is cut short: it has {len(block)} bytes" if len(block) < BLOCK else ""
+            short = f"; it is truncated: it has {len(block)} bytes" if len(block) < BLOCK else ""
             return StoreError(f"{self.source.location} is no tar file{short}")
         return self.error(f"it is damaged: there is no header at byte {start}")
 

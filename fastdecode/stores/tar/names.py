@@ -143,7 +143,7 @@ class Names:
 
 
 def _extension(data: Buffer) -> str:
-    """Return the extension of what the bytes are."""
+    """Return the extension of the bytes' format; "img" where that is not known."""
     name = sniff(data) if len(data) else "other"
     extension = _SUFFIXES.get(name, name)
     return extension if extension in IMAGES else "img"
@@ -154,8 +154,7 @@ class WantedMembers(NamedTuple):
 
     # extensions of the image, the first that is there; empty for any known one
     image: tuple[str, ...] = ()
-    # the extension of the target; empty for the first of cls, json and txt that is
-    # there
+    # the extension of the target; empty for the first of cls, json and txt that is there
     target: str = ""
 
 
@@ -206,7 +205,7 @@ def samples(
             sample.targets[lower] = member, bytes(_member_data(source, member))
         elif lower in wanted.image if wanted.image else lower.rpartition(".")[2] in IMAGES:
             data = _member_data(source, member) if with_data else b""
-            sample.pictures[lower] = (extension, member, data)
+            sample.images[lower] = (extension, member, data)
     if sample is not None:
         yield sample.finished(wanted)
 
@@ -214,20 +213,19 @@ def samples(
 class _Sample:
     """What has been found of a sample."""
 
-    __slots__ = ("location", "pictures", "seen", "stem", "targets")
+    __slots__ = ("images", "location", "seen", "stem", "targets")
 
     def __init__(self, stem: str, location: str) -> None:
         self.stem = stem
         self.location = location
         self.seen: set[str] = set()
-        self.pictures: dict[str, tuple[str, Member, Buffer]] = {}
+        self.images: dict[str, tuple[str, Member, Buffer]] = {}
         self.targets: dict[str, tuple[Member, bytes]] = {}
 
     def finished(self, wanted: WantedMembers) -> ImageSample | str:
-        """Choose the image and the target."""
-        if not self.pictures:
+        if not self.images:
             return self.stem
-        extension, member, data = self.pictures[self._chosen(wanted)]
+        extension, member, data = self.images[self._chosen(wanted)]
         target, beside, check = None, None, 0
         for name in (wanted.target,) if wanted.target else _TARGETS:
             if name in self.targets:
@@ -238,22 +236,20 @@ class _Sample:
         return ImageSample(self.stem, key, member, data, target, beside, check)
 
     def _chosen(self, wanted: WantedMembers) -> str:
-        """Return the extension of the image."""
-        if len(self.pictures) == 1:
-            return next(iter(self.pictures))
+        if len(self.images) == 1:
+            return next(iter(self.images))
         if wanted.image:
-            return min(self.pictures, key=wanted.image.index)
-        plain = [extension for extension in self.pictures if "." not in extension]
+            return min(self.images, key=wanted.image.index)
+        plain = [extension for extension in self.images if "." not in extension]
         if len(plain) == 1:  # "jpg" beside "mask.png"
             return plain[0]
-        listed = ", ".join(self.pictures)
+        listed = ", ".join(self.images)
         raise StoreError(
-            f"{self.location}: sample {self.stem!r} has more pictures than one ({listed}): "
-            f"say which by image={next(iter(self.pictures))!r}"
+            f"{self.location}: sample {self.stem!r} has more images than one ({listed}): "
+            f"say which by image={next(iter(self.images))!r}"
         )
 
     def _parsed(self, extension: str, data: bytes) -> Any:
-        """Read a target."""
         try:
             text = data.decode()
             if extension in _NUMBERS:
@@ -273,7 +269,7 @@ def _member_data(source: Source, member: Member) -> Buffer:
     data = source.take(member.size)
     if len(data) < member.size:
         raise StoreError(
-            f"{source.location}: member {member.name!r} is cut short: {len(data)} bytes of "
+            f"{source.location}: member {member.name!r} is truncated: {len(data)} bytes of "
             f"{member.size} are there"
         )
     return data

@@ -7,7 +7,6 @@ import io
 import os
 import zlib
 from collections.abc import Generator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -19,7 +18,7 @@ from fastdecode.stores._index import Index, IndexBuilder, header_of
 from fastdecode.stores._items import relative
 from fastdecode.stores._mmap import Mapped, exists, is_uri, local_path
 from fastdecode.stores.base import Store, in_order_of
-from fastdecode.stores.concat import AT_ONCE, Concatenated, Part
+from fastdecode.stores.concat import Concatenated, Part, of_each
 from fastdecode.stores.locations import Manifest, manifest_of, shard_locations
 from fastdecode.stores.tar.format import FileSource, MappedSource, Readable, Source
 from fastdecode.stores.tar.names import WantedMembers, samples, wanted_members
@@ -71,7 +70,10 @@ def open_tar(
     Parameters
     ----------
     location : path, URI or sequence of them
-        See `fastdecode.stores.locations.shard_locations`.
+        A shard; ``train-{000..146}.tar``; ``train-*.tar``, in the order of names; or the
+        ``train.tar`` that `pack` has made shards of: those that its manifest, ``train.tar.json``,
+        lists, and without one ``train-00000.tar`` and those that follow. A name that is there
+        stands for itself.
     index : path or URI, optional
         For one shard its index, for several the folder of their indexes, ``SHARD.tar.fdx``; by
         default they are beside the shards.
@@ -118,11 +120,7 @@ def open_tar(
         again = partial(TarStore, shard, index=beside, **options)
         return _part(shard, beside, again, options, _counted_by(manifest, number))
 
-    if any(map(is_uri, shards)):  # each is a request or two
-        with ThreadPoolExecutor(AT_ONCE) as threads:
-            parts = list(threads.map(part, range(len(shards))))
-    else:
-        parts = [part(number) for number in range(len(shards))]
+    parts = of_each(shards, part)
     return Concatenated(name, parts, "tar", unique=None if manifest is None else True)
 
 
@@ -149,7 +147,7 @@ def _part(
 
 
 def _counted_by(manifest: Manifest | None, number: int) -> tuple[int, Sequence[str]] | None:
-    """Return what a manifest says of a shard."""
+    """Return how many items a shard has by its manifest, and the classes."""
     if manifest is None or manifest.items is None:
         return None
     return manifest.items[number], manifest.classes
@@ -218,7 +216,6 @@ class TarStore(Store):
         self._handle()  # so that one that is missing or cut is told now
 
     def _without_index(self) -> Exception:
-        """Return the error for a shard behind a URI that has no index, or is not there at all."""
         if not exists(self.location, self._storage_options):
             return FileNotFoundError(errno.ENOENT, "this shard is missing", self.location)
         name = self.location.rpartition("/")[2] + SUFFIX
@@ -235,7 +232,7 @@ class TarStore(Store):
         )
 
     def _other_index(self) -> str:
-        """Say of what members the index is that is there, if one is."""
+        """Return of what members the index is that is there; empty if there is none."""
         if not exists(self.location + SUFFIX, self._storage_options):
             return ""
         made = _made_for(summary(self.location + SUFFIX, self._storage_options).about)
@@ -253,12 +250,10 @@ class TarStore(Store):
         return len(self._indexed())
 
     def key(self, index: int) -> str:
-        """Return the image's name in the shard."""
         self._check(index)
         return relative(self._indexed().key(index))
 
     def target(self, index: int) -> Any:
-        """Return the number, the object or the text beside the image; None if there is none."""
         self._check(index)
         found = self._indexed()
         if not self._closed and not is_uri(self.location) and found.has(_LABELS[0]):
@@ -266,7 +261,7 @@ class TarStore(Store):
         return found.target(index)
 
     def _compare(self, found: Index, index: int) -> None:
-        """Make sure that a target's member is still what it was when the index was made."""
+        """Raise a StoreError unless a target's member is what it was when the index was made."""
         found.check(index)
         place, told = (found[name].item(index) for name in _LABELS)
         if not place:
@@ -417,7 +412,7 @@ def _first_lost(index: Index, size: int) -> str:
 
 
 class Summary(NamedTuple):
-    """What an index says first."""
+    """What the header of an index says."""
 
     items: int
     classes: list[str]
@@ -530,13 +525,12 @@ def _made_for(about: Mapping[str, Any]) -> WantedMembers:
 
 
 def _remedy(shard: str) -> str:
-    """Say how an index is made."""
     return f"make the index by `python -m fastdecode index {shard}`"
 
 
 def _built(source: Source, wanted: WantedMembers, classes: Sequence[str]) -> IndexBuilder:
     builder = IndexBuilder(classes, (*_COLUMNS, *_LABELS))
-    pictures: dict[int, int] = {}  # a stem's hash, and how often it came
+    images: dict[int, int] = {}  # a stem's hash, and how often it came
     others: set[int] = set()
     for sample in samples(source, wanted, with_data=False):
         stem = sample if isinstance(sample, str) else sample.stem
@@ -544,7 +538,7 @@ def _built(source: Source, wanted: WantedMembers, classes: Sequence[str]) -> Ind
         if isinstance(sample, str):
             others.add(name)
         else:
-            times = pictures[name] = pictures.get(name, 0) + 1
+            times = images[name] = images.get(name, 0) + 1
             member, beside = sample.member, sample.beside
             key = sample.key if times == 1 else _again(sample.key, times)
             builder.add(
@@ -557,13 +551,13 @@ def _built(source: Source, wanted: WantedMembers, classes: Sequence[str]) -> Ind
                 label=0 if beside is None else beside.offset,
                 label_check=0 if beside is None else beside.size << 32 | sample.beside_check,
             )
-        if others and name in others and name in pictures:
+        if others and name in others and name in images:
             raise StoreError(
                 f"{source.location}: the files of sample {stem!r} do not follow one another, so "
                 "that its target would be lost: make the tar with --sort=name"
             )
-    if others and not pictures:
-        named = ", ".join(wanted.image) or "the extension of a picture"
+    if others and not images:
+        named = ", ".join(wanted.image) or "the extension of an image"
         raise StoreError(
             f"{source.location}: none of its {len(others)} samples has a file with {named}: "
             "say which it is by image="
@@ -632,7 +626,7 @@ def stream_tar(
     OSError
         If it cannot be read.
     StoreError
-        If it is no tar, or damaged, or cut short; the message names the last member before that.
+        If it is no tar, or damaged, or truncated; the message names the last member before that.
 
     Examples
     --------
@@ -653,7 +647,7 @@ def stream_tar(
 def _opened_stream(
     location: str | os.PathLike[str] | Readable, storage_options: Mapping[str, Any] | None
 ) -> tuple[Readable, str, BinaryIO | None]:
-    """Open a shard unless it is; return what errors call it, too, and what is to be closed."""
+    """Return an open shard, its name for errors, and the file to close; None for one given open."""
     if not isinstance(location, (str, os.PathLike)):
         return location, str(getattr(location, "name", "the stream")), None
     where = os.fspath(location)

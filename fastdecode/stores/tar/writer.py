@@ -53,7 +53,7 @@ class TarWriter(Writer):
         self._file.write(END)
         self._file.close()
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         self._file.close()
 
     def _settle(self) -> None:
@@ -94,9 +94,9 @@ def append_members(
 
 
 def names_in(file: BinaryIO, location: str) -> Names:
-    """Return the names in a tar that is still to be gone on with.
+    """Return the names in a tar that is to be continued, and may lack its end.
 
-    The file is at its beginning, and afterwards where the members end; it may lack its end.
+    The file is at its beginning, and afterwards where the members end.
     """
     names = Names()
     for member in members(FileSource(file, location), ended=False):
