@@ -168,7 +168,7 @@ def container(*items: bytes) -> bytes:
 def test_extents_of_a_picture(
     version: int, item: int, base: int, extents: tuple[tuple[int, int], ...], said: str
 ) -> None:
-    """What the primary picture is made of must lie in the file; an EXIF item need not."""
+    """What the primary image is made of must lie in the file; an EXIF item need not."""
     found = isobmff.missing(container(iloc(version, (item, 0, base, extents))))
 
     assert found.startswith(said) if said else not found

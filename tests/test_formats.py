@@ -122,7 +122,7 @@ def test_empty_data_says_so(call: Any) -> None:
 
 def test_a_cut_header_says_how_long_it_is() -> None:
     """The message has the format and the number of bytes."""
-    with pytest.raises(DecodeError, match=r"PNG header is cut short \(20 bytes\)"):
+    with pytest.raises(DecodeError, match=r"PNG header is truncated \(20 bytes\)"):
         probe(png(8, 2)[:20])
 
 

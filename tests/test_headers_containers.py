@@ -178,6 +178,6 @@ def test_avif_sequence_shows_its_track() -> None:
     ],
 )
 def test_heif_damaged(data: bytes) -> None:
-    """No primary picture, no size or an impossible box is a DecodeError."""
+    """No primary image, no size or an impossible box is a DecodeError."""
     with pytest.raises(DecodeError):
         probe(data)

@@ -38,27 +38,10 @@ _STARTS: tuple[tuple[tuple[bytes, ...], Format], ...] = (
 
 
 def sniff(data: Buffer) -> Format:
-    """Tell a file's format from its first bytes.
+    """Tell a file's format from its first bytes: "other" is left to Pillow, be it an image or not.
 
-    Parameters
-    ----------
-    data : bytes or memoryview
-        One dimension of unsigned bytes.
-
-    Returns
-    -------
-    Format
-        ``"other"`` for everything that the package leaves to Pillow, images or not.
-
-    Raises
-    ------
-    DecodeError
-        If there are no bytes.
-
-    Notes
-    -----
     The signatures are each format's own; TIFF's are those that Pillow accepts. FF D8 is enough for
-    a JPEG: what follows may be damaged, and its header says so.
+    a JPEG: what follows may be damaged, and its header says so. No bytes are a `DecodeError`.
     """
     if len(data) > 1 and data[0] == 0xFF and data[1] == 0xD8:
         return "jpeg"
@@ -78,30 +61,12 @@ def sniff(data: Buffer) -> Format:
 
 
 def probe(data: Buffer) -> Header:
-    """Read an image's header, without decoding it.
+    """Read an image's header: it describes the array that the format's decoder gives.
 
-    Parameters
-    ----------
-    data : bytes or memoryview
-        One dimension of unsigned bytes.
-
-    Returns
-    -------
-    Header
-        It describes the array that the format's decoder gives. The stored pixels for JPEG, PNG,
-        WebP and AVIF, whose `orientation` is still to be applied; for TIFF, HEIC and JPEG XL the
-        pixels that Pillow, libheif and libjxl have already turned upright.
-
-    Raises
-    ------
-    DecodeError
-        If the header is damaged or cut short.
-    UnsupportedFormat
-        If it is no image that fastdecode, or Pillow where it is installed, knows.
-
-    Notes
-    -----
-    Each format's module under ``fastdecode._headers`` names its specification.
+    Those are the stored pixels for JPEG, PNG, WebP and AVIF, whose `orientation` is still to be
+    applied; for TIFF, HEIC and JPEG XL the pixels that Pillow, libheif and libjxl have already
+    turned upright. A damaged or truncated header is a `DecodeError`; what neither fastdecode nor
+    Pillow, where it is installed, knows is an `UnsupportedFormat`.
     """
     name: Format = "jpeg"
     try:
@@ -112,7 +77,7 @@ def probe(data: Buffer) -> Header:
     except (FastDecodeError, MemoryError):
         raise
     except (IndexError, OverflowError, struct.error):
-        message = f"the {name.upper()} header is cut short ({len(data)} bytes)"
+        message = f"the {name.upper()} header is truncated ({len(data)} bytes)"
         raise DecodeError(message) from None
     except ModuleNotFoundError as error:
         raise UnsupportedFormat(

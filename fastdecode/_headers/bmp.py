@@ -19,23 +19,9 @@ _BITS = frozenset({0, 1, 2, 4, 8, 16, 24, 32, 64})  # 0: an embedded JPEG or PNG
 def parse(data: Buffer) -> Header:
     """Read a BMP's header.
 
-    Parameters
-    ----------
-    data : bytes or memoryview
+    `bits` is that of an index for palettes, else 8: 16-bit pixels hold samples of 4 to 6 bits that
+    every decoder widens. `struct.error` says that the data ends first.
 
-    Returns
-    -------
-    Header
-        `bits` is that of an index for palettes, else 8: 16-bit pixels hold samples of 4 to 6 bits
-        that every decoder widens.
-
-    Raises
-    ------
-    DecodeError
-        If the header is of no known kind. `struct.error` if the data ends first.
-
-    Notes
-    -----
     Microsoft's BITMAPFILEHEADER, BITMAPCOREHEADER (12 bytes) and BITMAPINFOHEADER to
     BITMAPV5HEADER (40 to 124 bytes); OS/2 2 (16 to 64 bytes). A negative height: rows run from
     the top. Only a BITFIELDS header with an alpha mask has alpha.

@@ -18,23 +18,11 @@ _ORDERS: dict[bytes, tuple[Literal["little", "big"], bytes]] = {
 
 
 def orientation(data: Buffer, start: int, end: int) -> int:
-    """Read the orientation out of the EXIF block ``data[start:end]``.
+    """Read the orientation, 1 to 8, out of the EXIF block ``data[start:end]``.
 
-    Parameters
-    ----------
-    data : bytes or memoryview
-    start, end : int
-        Where the TIFF header (``II`` or ``MM``) begins, and where the block ends.
-
-    Returns
-    -------
-    int
-        1-8; 1 for anything that is absent, damaged or out of range. It never raises.
-
-    Notes
-    -----
-    TIFF 6.0, section 2 (header, IFD) and EXIF 2.32, 4.6.4 (tag 0x0112). Only IFD0 counts: IFD1 is
-    the thumbnail's.
+    The block begins with the TIFF header (``II`` or ``MM``). It never raises: what is absent,
+    damaged or out of range is 1. TIFF 6.0, section 2 (header, IFD) and EXIF 2.32, 4.6.4 (tag
+    0x0112). Only IFD0 counts: IFD1 is the thumbnail's.
     """
     if start < 0:
         return 1

@@ -13,7 +13,7 @@ _SCREEN = struct.Struct("<HHB")
 _DESCRIPTOR = struct.Struct("<HHHHB")
 _EXTENSION, _IMAGE, _TRAILER = 0x21, 0x2C, 0x3B
 _HAS_COLOR_TABLE, _INTERLACED, _TABLE_BITS = 0x80, 0x40, 0x07
-# Blocks before the first picture (up to 16 MB of metadata, some milliseconds), and from there to a
+# Blocks before the first image (up to 16 MB of metadata, some milliseconds), and from there to a
 # second one (up to 1 MB of pixels).
 _MAX_BLOCKS = 65536
 _MAX_BLOCKS_TO_SECOND = 4096
@@ -22,32 +22,19 @@ _MAX_BLOCKS_TO_SECOND = 4096
 def parse(data: Buffer) -> Header:
     """Read a GIF's header.
 
-    Parameters
-    ----------
-    data : bytes or memoryview
+    The size is that of Pillow's first frame: the logical screen, stretched where the first image
+    sticks out of it. `animated`: a second image follows within the first megabyte. `IndexError` or
+    `struct.error` says that the data ends first.
 
-    Returns
-    -------
-    Header
-        The size is that of Pillow's first frame: the logical screen, stretched where the first
-        picture sticks out of it. `animated`: a second picture follows within the first megabyte.
-
-    Raises
-    ------
-    DecodeError
-        If no picture follows the header. `IndexError` or `struct.error` if the data ends first.
-
-    Notes
-    -----
     GIF89a specification, sections 18 (logical screen), 20 (image descriptor), 22 (image data), 24
     (extensions); the stretching is Pillow's.
     """
     if data[:6] not in (b"GIF87a", b"GIF89a"):
         raise DecodeError("the GIF signature is damaged")
     width, height, flags = _SCREEN.unpack_from(data, 6)
-    start = _next_picture(data, 13 + _color_table(flags), _MAX_BLOCKS)
+    start = _next_image(data, 13 + _color_table(flags), _MAX_BLOCKS)
     if not start:
-        raise DecodeError("the GIF holds no picture")
+        raise DecodeError("the GIF holds no image")
     left, top, image_width, image_height, local = _DESCRIPTOR.unpack_from(data, start)
     width = max(width, left + image_width)
     height = max(height, top + image_height)
@@ -73,16 +60,16 @@ def _color_table(flags: int) -> int:
 
 
 def _has_second(data: Buffer, start: int) -> bool:
-    """Whether another picture follows the one whose descriptor lies at `start`."""
+    """Whether another image follows the one whose descriptor lies at `start`."""
     try:
         pixels = start + _DESCRIPTOR.size + _color_table(data[start + 8]) + 1
         pos, left = _skip_blocks(data, pixels, _MAX_BLOCKS_TO_SECOND)
-        return _next_picture(data, pos, left) > 0
-    except IndexError:  # cut short, or more than we look at
+        return _next_image(data, pos, left) > 0
+    except IndexError:  # truncated, or more than is looked at
         return False
 
 
-def _next_picture(data: Buffer, pos: int, budget: int) -> int:
+def _next_image(data: Buffer, pos: int, budget: int) -> int:
     """Walk from `pos` to the next image descriptor's fields; 0 if the GIF ends before it."""
     while budget > 0:
         kind = data[pos]

@@ -1,4 +1,4 @@
-"""AVIF and HEIC: the boxes of a still picture's primary item, or of a sequence's first track.
+"""AVIF and HEIC: the boxes of a still image's primary item, or of a sequence's first track.
 
 The walk over boxes is shared with JPEG 2000 and JPEG XL, whose containers are built the same way.
 """
@@ -54,15 +54,10 @@ class IsoBox(NamedTuple):
 
 
 class Grid(NamedTuple):
-    """A picture made of tiles: its item, and theirs in the order of rows.
+    """An image made of tiles: its item, and theirs in the order of rows.
 
-    Attributes
-    ----------
-    item : int
-    tiles : tuple of int
-    width, height : int
-        What is to be seen, in pixels, of the tile of which least is: the last column and row are
-        cut. 1 if it is not known.
+    `width` and `height` are the pixels to be seen of the tile of which least is: the last column
+    and row are cut. They are 1 if that is not known.
     """
 
     item: int
@@ -84,8 +79,6 @@ def boxes(data: Buffer, start: int, end: int) -> Iterator[IsoBox]:
 def _claimed(data: Buffer, start: int, end: int) -> Iterator[IsoBox]:
     """Walk the boxes, each with the end that it claims.
 
-    Notes
-    -----
     ISO/IEC 14496-12, 4.2: a size of 1 means a 64-bit size, 0 means "to the end".
     """
     for _ in range(_MAX_BOXES):
@@ -116,8 +109,6 @@ def find(data: Buffer, parent: IsoBox, *path: bytes) -> IsoBox | None:
 def sniff(data: Buffer) -> Format | None:
     """Tell AVIF from HEIC by the brands; None for films and what else lives in such boxes.
 
-    Notes
-    -----
     The major brand decides if it names a codec; the generic ones (mif1 …) leave it to the
     compatible brands, and without any the file is left to the HEIF library.
     """
@@ -133,27 +124,13 @@ def sniff(data: Buffer) -> Format | None:
 
 
 def parse(data: Buffer) -> Header:
-    """Read an AVIF's or a HEIC's header.
+    """Read an AVIF's or a HEIC's header: it describes the array of each format's own decoder.
 
-    Parameters
-    ----------
-    data : bytes or memoryview
+    AVIF (Pillow, libavif): the stored pixels, `orientation` from the irot and imir properties, no
+    cropping. HEIC (pillow_heif, libheif): the pixels as seen, so clap, irot and imir are already in
+    `width` and `height` and `orientation` is 1. EXIF says nothing in either. `struct.error` says
+    that the data ends first.
 
-    Returns
-    -------
-    Header
-        It describes the array of each format's own decoder. AVIF (Pillow, libavif): the stored
-        pixels, `orientation` from the irot and imir properties, no cropping. HEIC (pillow_heif,
-        libheif): the pixels as seen, so clap, irot and imir are already in `width` and `height`
-        and `orientation` is 1. EXIF says nothing in either.
-
-    Raises
-    ------
-    DecodeError
-        If there is no primary picture with a size. `struct.error` if the data ends first.
-
-    Notes
-    -----
     ISO/IEC 23008-12 (meta, iprp, ispe, irot, imir), ISO/IEC 14496-12 (pitm, iref, clap, tkhd);
     AVIF 1.1. An AVIF whose major brand is not ``avif`` shows its track, if any, as libavif does.
     """
@@ -163,29 +140,18 @@ def parse(data: Buffer) -> Header:
     if header is None and meta is not None:
         header = _primary(data, meta, file_format)
     if header is None:
-        raise DecodeError(f"the {file_format.upper()} file has no primary picture")
+        raise DecodeError(f"the {file_format.upper()} file has no primary image")
     if not header.width or not header.height:
         raise DecodeError(f"the {file_format.upper()} header gives no size")
     return header
 
 
 def missing(data: Buffer) -> str:
-    """Say what of the picture is not in the file.
+    """Say what of the image is not in the file; empty if nothing is known to be missing.
 
-    Parameters
-    ----------
-    data : bytes or memoryview
-
-    Returns
-    -------
-    str
-        In words; empty if nothing is known to be missing, or if a track shows the picture. What
-        else the file may hold, such as EXIF or a preview, is not the picture.
-
-    Notes
-    -----
-    ISO/IEC 14496-12, 8.11.3 (iloc). libheif leaves a tile that is not there out of a grid, and its
-    decoder conceals what is not there of coded data.
+    It is empty, too, if a track shows the image. What else the file may hold, such as EXIF or a
+    preview, is not the image. ISO/IEC 14496-12, 8.11.3 (iloc). libheif leaves a tile that is not
+    there out of a grid, and its decoder conceals what is not there of coded data.
     """
     for box in _claimed(data, 0, len(data)):
         if box.kind in (b"meta", b"moov") and box.end > len(data):
@@ -217,12 +183,9 @@ def missing(data: Buffer) -> str:
 def _has_gap(coded: bytes, prefix: int) -> bool:
     """Whether coded HEVC is not made of whole NAL units, or one holds what none may hold.
 
-    Zeros at the end of a unit may be padding, if there are few.
-
-    Notes
-    -----
-    ISO/IEC 14496-15, 8.3 (length prefixes); ITU-T H.265, 7.4.2: three bytes 00 00 00, 00 00 01 or
-    00 00 02 occur in no NAL unit. So zeros in the place of data can be told for sure.
+    Zeros at the end of a unit may be padding, if there are few. ISO/IEC 14496-15, 8.3 (length
+    prefixes); ITU-T H.265, 7.4.2: three bytes 00 00 00, 00 00 01 or 00 00 02 occur in no NAL unit.
+    So zeros in the place of data can be told for sure.
     """
     at = 0
     while at < len(coded):
@@ -239,7 +202,7 @@ def _has_gap(coded: bytes, prefix: int) -> bool:
 
 
 def grid(data: Buffer) -> Grid | None:
-    """Return the tiles of the primary picture; None if it is not made of tiles."""
+    """Return the tiles of the primary image; None if it is not made of tiles."""
     meta, _ = _shown(data, "heic")
     items = _Items(data, meta) if meta is not None else None
     tiles = items.tiles(items.primary) if items is not None else ()
@@ -254,10 +217,8 @@ def grid(data: Buffer) -> Grid | None:
 
 
 def with_tiles_apart(data: Buffer, grid: Grid) -> bytes:
-    """Copy a file so that each tile is a picture of its own, and the grid is hidden.
+    """Copy a file so that each tile is an image of its own, and the grid is hidden.
 
-    Notes
-    -----
     ISO/IEC 23008-12, 6.4.2: an item is hidden by the lowest bit of its infe box's flags.
     """
     copy = bytearray(data)
@@ -294,7 +255,7 @@ def _by_kind(data: Buffer, parent: IsoBox) -> dict[bytes, IsoBox]:
 
 
 def _track(data: Buffer, moov: IsoBox, file_format: Format) -> Header | None:
-    """Read the first picture track: its size in 16.16, and whether it has several samples."""
+    """Read the first image track: its size in 16.16, and whether it has several samples."""
     header = None
     alpha = False
     traks = (box for box in boxes(data, moov.start, moov.end) if box.kind == b"trak")
@@ -349,7 +310,7 @@ class _Items:
         return {plane for plane in planes if _is_alpha(self._data, self.properties(plane))}
 
     def shown(self) -> set[int]:
-        """Items that the primary picture is made of: its tiles and alpha planes, and theirs."""
+        """Items that the primary image is made of: its tiles and alpha planes, and theirs."""
         shown = {self.primary}
         for _ in range(2):
             shown |= {tile for item in shown for tile in self.tiles(item)}
@@ -395,7 +356,7 @@ def _primary(data: Buffer, meta: IsoBox, file_format: Format) -> Header | None:
     item = items.primary
     if not item:
         return None
-    # The alpha plane belongs to the picture, or to each tile of it.
+    # The alpha plane belongs to the image, or to each tile of it.
     tile = (*items.tiles(item), item)[0]
     alpha = bool(items.alpha_planes({item, tile}))
     own = items.properties(item)
@@ -466,7 +427,7 @@ def _first_bytes(data: Buffer, box: IsoBox) -> bytes:
 def _geometry(
     data: Buffer, properties: list[IsoBox], *, upright: bool
 ) -> tuple[tuple[int, int], int]:
-    """Width and height, and orientation; where the decoder turns the picture, after that."""
+    """Width and height, and orientation; where the decoder turns the image, after that."""
     width, height = _stored_sides(data, properties)
     angle, axis = 0, None
     for box in properties:  # libheif applies them in the order of the associations

@@ -1,6 +1,6 @@
 """JPEG: the marker segments before the first scan, walked by their lengths.
 
-Walking matters: an EXIF thumbnail and the second picture of an MPO hold markers of their own, and
+Walking matters: an EXIF thumbnail and the second image of an MPO hold markers of their own, and
 a search for the first SOF byte pair finds theirs.
 """
 
@@ -46,7 +46,7 @@ _PROGRESSIVE = frozenset({0xC2, 0xCA})
 _WITHOUT_LENGTH = frozenset({0x00, 0x01, 0xFF, _SOI, _EOI, *range(0xD0, 0xD8)})
 # Segments whose contents no decoder needs: with a length below 2 they have none (jdmarker.c).
 _PASSED_OVER = frozenset({0xFE, *range(0xE0, 0xF0)})
-# Those that say something about the picture as a whole; all others are passed over.
+# Those that say something about the image as a whole; all others are passed over.
 _TELLING = frozenset({*_SOF, _SOS, _DRI, _APP0, _APP1, _APP14})
 
 # Ratio of luma to chroma sampling, horizontal and vertical, as the field writes it.
@@ -62,27 +62,11 @@ _SUBSAMPLING = {
 
 
 def parse(data: Buffer) -> Header:
-    """Read a JPEG's header: every segment up to the first scan.
+    """Read a JPEG's header: every segment up to the first scan. The file starts with FF D8.
 
-    Parameters
-    ----------
-    data : bytes or memoryview
-        The file; it starts with FF D8.
-
-    Returns
-    -------
-    Header
-
-    Raises
-    ------
-    DecodeError
-        If the file ends, or the picture is described as empty, before the first scan.
-
-    Notes
-    -----
     ITU-T T.81, annex B. Stray bytes before a marker are skipped, as libjpeg does.
     """
-    # Called for every picture, with a cold cache after the last one: hence few calls and objects.
+    # It is called for every image, with a cold cache after the last one: hence few calls and objects.
     frame = sof = restart_interval = length = 0
     orientation, jfif, adobe = 1, False, -1
     pos = 2
@@ -137,17 +121,10 @@ def with_plain_size(data: Buffer, header: Header, reduce: Reduce) -> tuple[Buffe
     """Make a size tell the reduction, for a decoder that is told a size instead of a factor.
 
     Below 8 pixels, 1/2 and 3/8 of a side may be the same number. So one side is written into the
-    frame header as the 8 pixels that its blocks have anyway, and what the decoder then gives
-    beyond the picture is cut off.
+    frame header as the 8 pixels that its blocks have anyway, and the caller drops what the decoder
+    then gives beyond the image. The file, its width and its height are returned as they are unless
+    both sides are below 8 pixels, and to be reduced.
 
-    Returns
-    -------
-    tuple of buffer, int and int
-        The file, its width and its height; as they are unless both sides are below 8 pixels, and
-        to be reduced.
-
-    Notes
-    -----
     The compressed data stays the same, as does the number of blocks in every scan. The side is one
     along which no reduced chroma is interpolated: there, its end would show.
     """
@@ -172,7 +149,7 @@ def _next_marker(data: Buffer, pos: int) -> int:
     """Step over a marker without a length, fill bytes (T.81, B.1.1.2), or stray bytes."""
     if data[pos] == 0xFF and data[pos + 1] != 0xFF:
         if data[pos + 1] == _EOI:
-            raise DecodeError("the JPEG ends (EOI) before any picture")
+            raise DecodeError("the JPEG ends (EOI) before any image")
         return pos + 2
     found = _MARKER.search(data, pos)
     if found is None:

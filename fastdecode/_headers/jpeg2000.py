@@ -43,26 +43,12 @@ class _Siz(NamedTuple):
 def parse(data: Buffer) -> Header:
     """Read a JPEG 2000's header.
 
-    Parameters
-    ----------
-    data : bytes or memoryview
+    A palette of 8-bit colours, and its indices, count as one channel. Any other stands for the
+    pixels that the decoder makes of it: their `bits`, `channels` and `color`, and ``"other"`` for
+    the `coding`. So does a channel definition that is not in the order of the components. `color`
+    is ``"other"`` where the components differ in depth. `subsampling` is empty unless some
+    component is subsampled. `struct.error` says that the data ends first.
 
-    Returns
-    -------
-    Header
-        A palette of 8-bit colours, and its indices, count as one channel. Any other stands for the
-        pixels that the decoder makes of it: their `bits`, `channels` and `color`, and ``"other"``
-        for the `coding`. So does a channel definition that is not in the order of the components.
-        `color` is ``"other"`` where the components differ in depth. `subsampling` is empty unless
-        some component is subsampled.
-
-    Raises
-    ------
-    DecodeError
-        If there is no header box, or no picture in it. `struct.error` if the data ends first.
-
-    Notes
-    -----
     ITU-T T.800: A.5.1 (SIZ), I.5.3 (JP2 header, ihdr, bpcc, colr, pclr, cdef).
     """
     if data[:4] == _CODESTREAM:

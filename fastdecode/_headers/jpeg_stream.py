@@ -34,7 +34,7 @@ MAX_SCANS = 500
 
 _SOS = b"\xff\xda"
 
-# libjpeg's warnings, jerror.h. All others, and every fatal error, mean that there is no picture.
+# libjpeg's warnings, jerror.h. All others, and every fatal error, mean that there is no image.
 _RECOVERABLE = re.compile(
     r"Unknown Adobe color transform code"
     r"|Inconsistent progression sequence"
@@ -50,10 +50,10 @@ _MISSING = re.compile(r"[Pp]remature end|found marker 0x\w+ instead of RST")
 
 _NOISE = bytes((211 + i * 167 + (i * i) % 251) % 255 for i in range(512))
 ENDINGS = _NOISE, bytes(min(255 - byte, 254) for byte in _NOISE)
-"""What follows real data, when we ask whether a decoder would have wanted more of it.
+"""What follows real data, to ask whether a decoder would have wanted more of it.
 
 Bytes like noise, so that whatever is decoded from them does not look like filling-in, with the bit
-1 first, where decoders fill in zeros; and the opposite of those: the rest of a picture may well be
+1 first, where decoders fill in zeros; and the opposite of those: the rest of an image may well be
 the same for one of them. No byte is FF, which would start a marker.
 """
 # The arithmetic coder may drop trailing zero bytes (T.81, D.1.8): that many are no proof of loss.
@@ -77,14 +77,9 @@ class Scan(NamedTuple):
 
 
 class ScanScript(NamedTuple):
-    """The scans of a JPEG.
+    """How many scans a JPEG has, counted to just above `MAX_SCANS`.
 
-    Attributes
-    ----------
-    number : int
-        How many there are; counting stops just above `MAX_SCANS`.
-    complete : bool
-        Every coefficient of every component reaches its full precision.
+    It is complete if every coefficient of every component reaches its full precision.
     """
 
     number: int
@@ -100,10 +95,8 @@ def _find(data: Buffer, needle: bytes, start: int) -> int:
 
 
 def has_end(data: Buffer, header: Header) -> bool:
-    """Whether an end marker (EOI) closes the picture, whatever trails it.
+    """Whether an end marker (EOI) closes the image, whatever trails it.
 
-    Notes
-    -----
     In entropy-coded data FF is always followed by 00 or a restart marker (T.81, F.1.2.3), so that
     an EOI after the first scan's header is a real one.
     """
@@ -139,7 +132,7 @@ def _first_scan(data: Buffer, header: Header) -> int:
 
 
 def _next_scan(data: Buffer, pos: int) -> int:
-    """Offset of the next SOS marker, if only tables lie between; -1 if the picture ends here."""
+    """Offset of the next SOS marker, if only tables lie between; -1 if the image ends here."""
     while pos + 4 <= len(data) and data[pos] == 0xFF:
         marker = data[pos + 1]
         if marker == 0xDA:
@@ -167,8 +160,6 @@ def in_one_scan(data: Buffer, header: Header) -> bool:
 def scan_script(data: Buffer, header: Header) -> ScanScript:
     """Walk the scan headers of a progressive JPEG, or of a sequential one with several scans.
 
-    Notes
-    -----
     T.81, B.2.3 and G.1.1.1: a scan names its components, its band of coefficients Ss..Se and the
     bit position Al down to which it refines them.
     """
@@ -209,7 +200,7 @@ def restarts_in_order(data: Buffer, header: Header) -> bool:
 
 
 def says_missing_pixels(warning: str) -> bool:
-    """Whether a libjpeg warning means that part of the picture was not in the data."""
+    """Whether a libjpeg warning means that part of the image was not in the data."""
     return _MISSING.search(warning) is not None
 
 
@@ -226,24 +217,11 @@ def without_half_marker(data: Buffer) -> bytes:
 def with_other_ending(
     data: Buffer, scan: Scan, header: Header, ending: bytes = ENDINGS[0]
 ) -> bytes:
-    """Put other data where a scan's compressed data ends.
+    """Put one of `ENDINGS` where the compressed data of one of the `outer_scans` ends.
 
-    A decoder that has all its pixels by then ignores it and gives the same picture; one that ran
-    out and filled in decodes it, and gives another. This tells missing pixels from complete ones
-    with any decoder, whether or not it reports warnings.
-
-    Parameters
-    ----------
-    data : bytes or memoryview
-    scan : Scan
-        One of `outer_scans`.
-    header : Header
-    ending : bytes
-        One of `ENDINGS`.
-
-    Returns
-    -------
-    bytes
+    A decoder that has all its pixels by then ignores it and gives the same image; one that ran out
+    and filled in decodes it, and gives another. This tells missing pixels from complete ones with
+    any decoder, whether or not it reports warnings.
     """
     more = ending
     if header.coding == "arithmetic":

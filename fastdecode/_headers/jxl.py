@@ -27,7 +27,7 @@ class _Bits:
     def u(self, count: int) -> int:
         """Read an unsigned integer of `count` bits."""
         if count > self._left:
-            raise DecodeError("the JPEG XL header is cut short")
+            raise DecodeError("the JPEG XL header is truncated")
         value = self._value & ((1 << count) - 1)
         self._value >>= count
         self._left -= count
@@ -45,24 +45,10 @@ class _Bits:
 def parse(data: Buffer) -> Header:
     """Read a JPEG XL's header.
 
-    Parameters
-    ----------
-    data : bytes or memoryview
+    libjxl turns the pixels upright unless told otherwise, so `width` and `height` are those of the
+    upright image, and `orientation` is 1. `channels` counts the alpha channel, not depth and the
+    like.
 
-    Returns
-    -------
-    Header
-        libjxl turns the pixels upright unless told otherwise, so `width` and `height` are those of
-        the upright picture, and `orientation` is 1. `channels` counts the alpha channel, not depth
-        and the like.
-
-    Raises
-    ------
-    DecodeError
-        If there is no codestream, or its header is cut short.
-
-    Notes
-    -----
     ISO/IEC 18181-1, annex D (SizeHeader, ImageMetadata, BitDepth, ExtraChannelInfo,
     ColourEncoding); ISO/IEC 18181-2 (jxlc and jxlp boxes).
     """
@@ -140,7 +126,7 @@ def _extra_fields(bits: _Bits) -> bool:
 
 
 def _skip_preview(bits: _Bits) -> None:
-    """Skip a PreviewHeader, a SizeHeader for small pictures."""
+    """Skip a PreviewHeader, a SizeHeader for small images."""
     by_8 = bits.u(1)
 
     def side() -> None:

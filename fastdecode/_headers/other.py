@@ -48,24 +48,8 @@ _MODES: dict[str, tuple[int, int, Color]] = {
 def parse(data: Buffer) -> Header:
     """Read what Pillow says of an image of any other format.
 
-    Parameters
-    ----------
-    data : bytes or memoryview
-
-    Returns
-    -------
-    Header
-
-    Raises
-    ------
-    UnsupportedFormat
-        If no plugin knows the format.
-    DecodeError
-        If the plugin that does finds it damaged.
-
-    Notes
-    -----
-    Pillow's handbook, "Concepts", has the modes.
+    Without a plugin that knows the format it is an `UnsupportedFormat`. Pillow's handbook,
+    "Concepts", has the modes.
     """
     with open_image(data) as image:
         width, height = image.size
@@ -76,19 +60,8 @@ def parse(data: Buffer) -> Header:
 
 
 def missing(data: Buffer) -> str:
-    """Say what Pillow does not notice to be missing at the end of a file.
+    """Say what Pillow does not notice to be missing at the end of a file; empty if nothing is.
 
-    Parameters
-    ----------
-    data : bytes or memoryview
-
-    Returns
-    -------
-    str
-        In words; empty if nothing is known to be missing.
-
-    Notes
-    -----
     Two formats end in what looks like less of the same: the digits of a plain PNM, and the palette
     of a PCX, which Pillow looks for 769 bytes before the end and else shows as grey.
     """
@@ -118,23 +91,8 @@ def _pcx_missing(data: Buffer) -> str:
 def open_image(data: Buffer) -> ImageFile.ImageFile:
     """Open an image with Pillow's plugins, without the process-wide limit on its size.
 
-    Parameters
-    ----------
-    data : bytes or memoryview
-        It is copied, unless it is bytes.
+    It is not loaded yet; the data is copied unless it is bytes. Errors are those of `parse`.
 
-    Returns
-    -------
-    PIL.ImageFile.ImageFile
-        Not loaded yet.
-
-    Raises
-    ------
-    FastDecodeError
-        As for `parse`.
-
-    Notes
-    -----
     This is the loop of PIL.Image.open: the plugins of the common formats first, all others if
     none of them opens it. ICO and ICNS decode while they open, and check the limit themselves.
     """

@@ -26,26 +26,11 @@ _MAX_CHUNKS = 1024  # before the first IDAT: real files have a dozen
 
 
 def parse(data: Buffer) -> Header:
-    """Read a PNG's header.
+    """Read a PNG's header; it describes the stored pixels, which Pillow does not turn.
 
-    Parameters
-    ----------
-    data : bytes or memoryview
-
-    Returns
-    -------
-    Header
-        `width`, `height` and `orientation` describe the stored pixels: Pillow does not turn them.
-
-    Raises
-    ------
-    DecodeError
-        If the signature or IHDR is damaged. `struct.error` if the data ends first.
-
-    Notes
-    -----
-    PNG specification, third edition: 5.2 (signature), 5.6 (chunk order), 11.2.1 (IHDR), 11.3.4.5
-    (eXIf), APNG's acTL. An eXIf after the pixels is not seen.
+    `struct.error` says that the data ends first. PNG specification, third edition: 5.2
+    (signature), 5.6 (chunk order), 11.2.1 (IHDR), 11.3.4.5 (eXIf), APNG's acTL. An eXIf after the
+    pixels is not seen.
     """
     if data[:8] != _SIGNATURE[: len(data)]:
         raise DecodeError("the PNG signature is damaged")
@@ -95,7 +80,7 @@ def _ancillary(data: Buffer, pos: int) -> tuple[bool, int]:
         if kind == b"IDAT" or kind == b"IEND":
             break
         if kind == b"acTL":
-            # One frame is a picture, not an animation.
+            # One frame is an image, not an animation.
             animated = int.from_bytes(data[pos + 8 : pos + 12], "big") > 1
         elif kind == b"eXIf":
             orientation = exif.orientation(data, pos + 8, pos + 8 + length)

@@ -43,25 +43,12 @@ _MAX_XMP = 1 << 20
 
 
 def parse(data: Buffer) -> Header:
-    """Read a TIFF's header: its first page.
+    """Read the header of a TIFF's first page.
 
-    Parameters
-    ----------
-    data : bytes or memoryview
+    Pillow turns a TIFF's pixels upright while it loads them (it alone among the stored-pixel
+    formats), so `width` and `height` are those of the upright image, and `orientation` is 1.
+    `struct.error` says that the data ends first.
 
-    Returns
-    -------
-    Header
-        Pillow turns a TIFF's pixels upright while it loads them (it alone among the stored-pixel
-        formats), so `width` and `height` are those of the upright picture, and `orientation` is 1.
-
-    Raises
-    ------
-    DecodeError
-        If there is no directory, or no size in it. `struct.error` if the data ends first.
-
-    Notes
-    -----
     TIFF 6.0, section 2; BigTIFF's 8-byte offsets. Of two entries with one tag the first counts, and
     without the tag the XMP packet's orientation does: both as in Pillow.
     """
@@ -79,24 +66,13 @@ def parse(data: Buffer) -> Header:
 
 
 def missing(data: Buffer) -> str:
-    """Say what of the first page lies beyond the end of the file.
+    """Say what the pixels are decoded by and the file ends before; empty if all of it is there.
 
-    Parameters
-    ----------
-    data : bytes or memoryview
-
-    Returns
-    -------
-    str
-        In words; empty if all that the pixels are decoded by is in the file. Of pixels that are not
-        compressed the decoder knows how many there must be.
-
-    Notes
-    -----
-    For a field that lies beyond the end Pillow only warns ("Truncated File Read", "Skipping tag"),
-    and decodes without it; newer versions also without those that follow it. They skip a field
-    likewise where the fields together would have more bytes than the file. libtiff fills in what
-    an old-style JPEG lacks.
+    Of pixels that are not compressed the decoder knows how many there must be. For a field that
+    lies beyond the end Pillow only warns ("Truncated File Read", "Skipping tag"), and decodes
+    without it; newer versions also without those that follow it. They skip a field likewise where
+    the fields together would have more bytes than the file. libtiff fills in what an old-style
+    JPEG lacks.
     """
     order, big, offset = _start(data)
     room = len(data)
@@ -105,7 +81,7 @@ def missing(data: Buffer) -> str:
     values: dict[int, tuple[int, ...]] = {}
     for tag, kind, count, at in _fields(data, order, offset, big):
         if at < 0:
-            return f"the TIFF's directory at {offset} is cut short: the file has {len(data)} bytes"
+            return f"the TIFF's directory at {offset} is truncated: the file has {len(data)} bytes"
         size = count * (_SIZES[kind] if kind < len(_SIZES) else 0)
         if size > (8 if big else 4) and tag not in seen:
             seen.add(tag)  # of two fields with one tag the first counts
@@ -142,7 +118,7 @@ def _fields(
 ) -> Iterator[tuple[int, int, int, int]]:
     """Yield a directory's fields: (tag, type, count, where the values lie).
 
-    The last one is at -1 if the directory is cut short.
+    The last one is at -1 if the directory is truncated.
     """
     if big:
         (number,) = struct.unpack_from(order + "Q", data, offset)
@@ -168,7 +144,7 @@ def _values(data: Buffer, letter: str, count: int, at: int) -> tuple[int, ...]:
 
 
 def _upright_swaps(data: Buffer, fields: dict[int, tuple[int, ...]], xmp: tuple[int, int]) -> bool:
-    """Whether turning the picture upright exchanges its sides (orientations 5 to 8)."""
+    """Whether turning the image upright exchanges its sides (orientations 5 to 8)."""
     stored = fields.get(_ORIENTATION)
     if stored:
         return 5 <= stored[0] <= 8

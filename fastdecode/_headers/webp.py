@@ -18,26 +18,11 @@ _MAX_CHUNKS = 1024
 
 
 def parse(data: Buffer) -> Header:
-    """Read a WebP's header.
+    """Read a WebP's header: the stored pixels (of the canvas), which Pillow does not turn.
 
-    Parameters
-    ----------
-    data : bytes or memoryview
+    `color` is ``"ycc"`` for lossy and ``"rgb"`` for lossless images. `IndexError` or
+    `struct.error` says that the data ends first.
 
-    Returns
-    -------
-    Header
-        `color` is ``"ycc"`` for lossy and ``"rgb"`` for lossless pictures. `width`, `height` and
-        `orientation` describe the stored pixels (of the canvas): Pillow does not turn them.
-
-    Raises
-    ------
-    DecodeError
-        If the first chunk is of no known kind, or damaged. `IndexError` or `struct.error` if the
-        data ends first.
-
-    Notes
-    -----
     RFC 9649, 2.5 to 2.7 (chunks, VP8X), 3.4 (VP8L header); RFC 6386, 9.1 (VP8 frame header).
     """
     kind = bytes(data[_FIRST : _FIRST + 4])
@@ -69,7 +54,7 @@ def _lossless(data: Buffer, start: int) -> Header:
 
 
 def _extended(data: Buffer, start: int) -> Header:
-    """Read the canvas, then walk to the first picture, and to EXIF if it is announced."""
+    """Read the canvas, then walk to the first image, and to EXIF if it is announced."""
     flags, sides = struct.unpack_from("<B3x6s", data, start)
     width = int.from_bytes(sides[:3], "little") + 1
     height = int.from_bytes(sides[3:], "little") + 1
@@ -82,7 +67,7 @@ def _extended(data: Buffer, start: int) -> Header:
         if pos + 8 > len(data):
             break
         kind, length = _CHUNK.unpack_from(data, pos)
-        if kind == b"EXIF":  # after the pictures
+        if kind == b"EXIF":  # after the images
             orientation = exif.orientation(data, pos + 8, pos + 8 + length)
             break
         if not seen and kind in (b"VP8 ", b"VP8L", b"ANMF"):

@@ -21,7 +21,7 @@ from fastdecode.types import (
     Reduce,
 )
 
-__all__ = ["JPEG_TURBO_SUBSAMPLINGS", "Backend", "CodecWarning", "Support"]
+__all__ = ["JPEG_TURBO_SUBSAMPLINGS", "Backend", "CodecWarning", "Support", "installed_version"]
 
 JPEG_TURBO_SUBSAMPLINGS = frozenset({"", "4:4:4", "4:2:2", "4:2:0", "4:4:0", "4:1:1", "4:4:1"})
 """Chroma subsamplings that libjpeg-turbo's TurboJPEG API knows (3.0; 2.x lacks 4:4:1)."""
@@ -44,7 +44,7 @@ class Support:
         for a caller who names the backend.
     reduces_from : int
         The longer side, in pixels, from which on those reductions are sure to be the right ones: a
-        library that is told a size instead of a factor cannot tell 1/2 from 3/8 of a tiny picture.
+        library that is told a size instead of a factor cannot tell 1/2 from 3/8 of a tiny image.
         At most 64.
     region : bool
         Decodes only the window that is asked for.
@@ -97,7 +97,7 @@ class Support:
         return ""
 
     def reduces_natively(self, header: Header, reduce: Reduce) -> bool:
-        """Whether the decoder itself makes this reduction of a picture of that size."""
+        """Whether the decoder itself makes this reduction of an image of that size."""
         return reduce == 1 or (
             reduce in self.reduces and max(header.width, header.height) >= self.reduces_from
         )
@@ -144,7 +144,7 @@ class Backend(ABC):
         out: Image | None,
         strict: bool,
     ) -> Image:
-        """Decode one picture.
+        """Decode one image.
 
         Parameters
         ----------
@@ -157,7 +157,7 @@ class Backend(ABC):
         layout : PixelLayout
             One of the declared `Support.layouts`. ``"CMYK"``: four inks, 0 = no ink.
         window : tuple or None
-            (left, top, right, bottom) in pixels of the reduced picture; None for all of it, and
+            (left, top, right, bottom) in pixels of the reduced image; None for all of it, and
             always None unless `Support.region`.
         out : ndarray or None
             Where to write: uint8, C-contiguous, of the exact shape; always None unless
@@ -179,11 +179,18 @@ class Backend(ABC):
 
     def version(self) -> str:
         """Version of the library, as pip knows it; empty where it cannot be known."""
-        try:
-            return importlib.metadata.version(self.distribution) if self.distribution else ""
-        except importlib.metadata.PackageNotFoundError:
-            return ""
+        return installed_version(self.distribution)
 
     def codec(self) -> str:
         """Codec library it is linked to, such as ``"libjpeg-turbo 3.1.2"``; empty if unknown."""
         return ""
+
+
+def installed_version(*distributions: str) -> str:
+    """Return the version of the first of these that pip has installed; empty if none is."""
+    for distribution in filter(None, distributions):
+        try:
+            return importlib.metadata.version(distribution)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return ""

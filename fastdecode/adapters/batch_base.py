@@ -1,8 +1,7 @@
-"""What a backend is that decodes many pictures in one call, into the memory of a device."""
+"""What a backend is that decodes many images in one call, into the memory of a device."""
 
 from __future__ import annotations
 
-import importlib.metadata
 import io
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 from PIL import Image as PillowImage
 
 from fastdecode import _headers
+from fastdecode.adapters.base import installed_version
 from fastdecode.errors import BackendUnavailable
 
 if TYPE_CHECKING:
@@ -32,11 +32,11 @@ __all__ = [
 
 _NARROW = 16
 _WINDOW = (17, 19, 81, 82)
-"""To try out: not small, and between the blocks of a picture."""
+"""To try out: not small, and between the blocks of an image."""
 
 
 class BatchItem(NamedTuple):
-    """One picture of a batch.
+    """One image of a batch.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class BatchItem(NamedTuple):
 
 
 class BatchBackend(ABC):
-    """One library that decodes many pictures in one call. A subclass declares, and decodes.
+    """One library that decodes many images in one call. A subclass declares, and decodes.
 
     It imports its library at the top of its own module. It is constructed once for each device on
     first use, and called by one thread at a time. It holds no policy: which file reaches it, what
@@ -81,10 +81,10 @@ class BatchBackend(ABC):
         Types of device, as PyTorch names them: ``"cpu"``, ``"cuda"``.
     frees_in_order : bool
         Memory of its tensors is used again only in the order of the stream that was current when it
-        decoded, as PyTorch's own is. Elsewhere that stream is waited for before they are let go of.
+        decoded, as PyTorch's own is. Elsewhere that stream is waited for before they are released.
     exact : bool
-        Its pixels are those of `decode`, to the bit. Decoders of GPUs have an inverse DCT and an
-        upsampling of their own.
+        Its pixels are bit-identical to those of `decode`. Decoders of GPUs have an inverse DCT and
+        an upsampling of their own.
     least_psnr : float
         How near its pixels come to those of `decode` at least, in dB over the three channels of a
         photo; it means something where it is not exact.
@@ -106,7 +106,7 @@ class BatchBackend(ABC):
     def decode(
         self, items: Sequence[BatchItem], layout: Literal["RGB", "L"]
     ) -> Sequence[torch.Tensor | None]:
-        """Decode pictures, none of which its declaration refuses.
+        """Decode images, none of which its declaration refuses.
 
         Parameters
         ----------
@@ -126,16 +126,13 @@ class BatchBackend(ABC):
         Raises
         ------
         Exception
-            Whatever the library raises, also if it is only one of the pictures that it cannot
+            Whatever the library raises, also if it is only one of the images that it cannot
             decode: the package asks again for parts of the batch.
         """
 
     def version(self) -> str:
         """Version of the library, as pip knows it; empty where it cannot be known."""
-        try:
-            return importlib.metadata.version(self.distribution) if self.distribution else ""
-        except importlib.metadata.PackageNotFoundError:
-            return ""
+        return installed_version(self.distribution)
 
     def codec(self) -> str:
         """Codec library it is linked to, with its version; empty if unknown."""
@@ -153,15 +150,11 @@ def need_device(device: torch.device) -> None:
 def try_out(backend: BatchBackend) -> None:
     """Have a batch backend decode a small JPEG, so that what is missing shows at once.
 
-    A constructor calls it last where the library finds out only then: each picture would be refused
+    A constructor calls it last where the library finds out only then: each image would be refused
     one by one, and go to the CPU unnoticed. Where the backend declares `Support.region` but refuses
-    a window of a picture with subsampled chroma, as some versions of nvJPEG do, it is declared no
-    longer: whole pictures are decoded, and windows cut out of them.
-
-    Raises
-    ------
-    BackendUnavailable
-        If it does not decode that; with what the library said.
+    a window of an image with subsampled chroma, as some versions of nvJPEG do, it is declared no
+    longer: whole images are decoded, and windows cut out of them. A `BackendUnavailable` has what
+    the library said.
     """
     stream = io.BytesIO()
     PillowImage.new("RGB", (96, 96)).save(stream, "jpeg", subsampling="4:2:0")
@@ -178,7 +171,7 @@ def try_out(backend: BatchBackend) -> None:
 
 
 def _refusal(backend: BatchBackend, item: BatchItem) -> str:
-    """Say why it does not decode a picture; nothing if it does."""
+    """Say why a backend does not decode an image; nothing if it does."""
     left, top, right, bottom = item.window or (0, 0, item.header.width, item.header.height)
     try:
         (image,) = backend.decode([item], "RGB")
@@ -194,10 +187,10 @@ def _refusal(backend: BatchBackend, item: BatchItem) -> str:
 
 
 def is_of_the_device(error: BaseException) -> bool:
-    """Whether it is the device that failed, or its memory, and not the library over a picture.
+    """Whether it is the device that failed, or its memory, and not the library over an image.
 
     After most errors of CUDA every call in this process gives the same error. Were that taken for a
-    refusal, each picture of a batch would be asked for one by one in vain. And memory that is short
+    refusal, each image of a batch would be asked for one by one in vain. And memory that is short
     now need not be so later.
     """
     import torch
@@ -211,21 +204,9 @@ def is_of_the_device(error: BaseException) -> bool:
 
 
 def widened(item: BatchItem, margin: int = 0) -> Box | None:
-    """Give the window that a library is to decode for the one that is wanted.
+    """Give the window that a library is to decode for the one that is wanted; None is all.
 
-    Parameters
-    ----------
-    item : BatchItem
-    margin : int
-        So many pixels more on every side, where the picture has them.
-
-    Returns
-    -------
-    (left, top, right, bottom) or None
-        Of 16 columns or more, if the picture has so many; None for the whole picture.
-
-    Notes
-    -----
+    It has `margin` pixels more on every side, and 16 columns or more, where the image has them.
     libjpeg-turbo interpolates chroma only where it has more than 2 columns of it (jdsample.c), and
     takes the part that it decodes for the whole: a narrow one would have other pixels.
     """
@@ -240,20 +221,7 @@ def widened(item: BatchItem, margin: int = 0) -> Box | None:
 
 
 def narrowed(image: torch.Tensor, item: BatchItem, decoded: Box | None) -> torch.Tensor:
-    """Cut the window that is wanted out of the one that was decoded.
-
-    Parameters
-    ----------
-    image : tensor (C, H, W)
-    item : BatchItem
-    decoded : (left, top, right, bottom) or None
-        From `widened`.
-
-    Returns
-    -------
-    tensor (C, height, width)
-        A view.
-    """
+    """Return a view of the wanted window in (C, H, W) pixels; `decoded` is from `widened`."""
     if item.window is None or decoded is None:
         return image
     left, top, right, bottom = item.window

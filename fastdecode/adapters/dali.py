@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import threading
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ import numpy as np
 from nvidia import nvimgcodec
 from nvidia.dali import types
 
-from fastdecode.adapters.base import Backend, Support
+from fastdecode.adapters.base import Backend, Support, installed_version
 from fastdecode.adapters.batch_base import (
     BatchBackend,
     BatchItem,
@@ -50,12 +49,7 @@ _ON_GPU = Support(
 
 
 def _version() -> str:
-    for distribution in _DISTRIBUTIONS:
-        try:
-            return importlib.metadata.version(distribution)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return ""
+    return installed_version(*_DISTRIBUTIONS)
 
 
 _owner = 0
@@ -89,7 +83,7 @@ def _cpu_context(threads: int) -> Any:
 
 
 def _decode(encoded: Any, device: str, layout: str, **slices: Any) -> Any:
-    """Decode one picture or a batch, whole or in parts, as it is stored."""
+    """Decode one image or a batch, whole or in parts, as it is stored."""
     decoder = _dynamic().decoders.image_slice if slices else _dynamic().decoders.image
     return decoder(
         encoded,
@@ -150,10 +144,8 @@ class Dali(Backend):
 class DaliBatch(BatchBackend):
     """JPEG: by hardware, kernels, or both with the CPU on a GPU; else by libjpeg-turbo.
 
-    Notes
-    -----
     On CUDA it works on PyTorch's current stream, by a context for each: operators belong to a
-    context, and making one costs as much as a batch. ``EvalMode.sync_full`` waits for the pictures,
+    context, and making one costs as much as a batch. ``EvalMode.sync_full`` waits for the images,
     so that nothing hangs on how its own threads order their work.
     """
 
@@ -176,7 +168,7 @@ class DaliBatch(BatchBackend):
     def decode(
         self, items: Sequence[BatchItem], layout: Literal["RGB", "L"]
     ) -> Sequence[torch.Tensor | None]:
-        # Operators are made for whole pictures or for parts, so these are two batches.
+        # Operators are made for whole images or for parts, so these are two batches.
         made: list[torch.Tensor | None] = [None] * len(items)
         read = [at for at, item in enumerate(items) if _is_read(item)]
         for parts in (False, True):
@@ -249,7 +241,7 @@ def _is_read(item: BatchItem) -> bool:
 
 
 def _slices(windows: Sequence[Box | None]) -> dict[str, Any]:
-    """Say to `image_slice` which parts are wanted; nothing if they are whole pictures."""
+    """Say to `image_slice` which parts are wanted; nothing if they are whole images."""
     boxes = [window for window in windows if window is not None]
     if not boxes:
         return {}

@@ -71,7 +71,7 @@ class Jpeg4py(Backend):
         try:
             jpeg.decode(image, pixel_format)
         except jpeg4py.JPEGRuntimeError as error:
-            # Any warning ends up here, with the picture decoded as far as it goes. The handle
+            # Any warning ends up here, with the image decoded as far as it goes. The handle
             # would go back into jpeg4py's pool and fail for every file after this one.
             if jpeg.decompressor is not None:
                 jpeg.decompressor.release()

@@ -7,7 +7,6 @@ GPU needs nvJPEG besides, which the extra of that name of either brings.
 from __future__ import annotations
 
 import ctypes
-import importlib.metadata
 import os
 import threading
 from collections.abc import Iterator, Sequence
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from fastdecode.adapters.base import Backend, Support
+from fastdecode.adapters.base import Backend, Support, installed_version
 from fastdecode.adapters.batch_base import (
     BatchBackend,
     BatchItem,
@@ -39,7 +38,7 @@ _VERBOSITY = "PYNVIMGCODEC_VERBOSITY"
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Let it write nothing to stderr: what it refuses, this package says in its own words.
+    """Have it write nothing to stderr: what it refuses, this package says in its own words.
 
     It reads the variable when it is imported, and only then. One that the caller set stands.
     """
@@ -62,14 +61,14 @@ if not hasattr(nvimgcodec, "NVIMGCODEC_DEVICE_CPU_ONLY"):
 
 _DISTRIBUTIONS = ("nvidia-nvimgcodec-cu13", "nvidia-nvimgcodec-cu12")
 # The default of libjpeg-turbo. For a GPU's decoders some versions had it off; and these refuse
-# windows of subsampled pictures with nvJPEG before 13.2 unless told otherwise, because one pixel at
+# windows of subsampled images with nvJPEG before 13.2 unless told otherwise, because one pixel at
 # the edges may be wrong (extensions/nvjpeg/hw_decoder.cpp). The CPU's ignores the second option.
 _OPTIONS = ":fancy_upsampling=1 :enable_roi_fancy_upsampling=1"
-# So much more is decoded on every side, and cut off.
+# So much more is decoded on every side, and left out of the result.
 _MARGIN = 2
 _RELEASE_THRESHOLD = 4  # CU_MEMPOOL_ATTR_RELEASE_THRESHOLD of cuda.h
 _KEPT = 1 << 30
-"""In bytes: pictures of some batches, and little of a GPU's memory."""
+"""In bytes: images of some batches, and little of a GPU's memory."""
 _PARAMS = {
     "RGB": nvimgcodec.DecodeParams(apply_exif_orientation=False),
     "L": nvimgcodec.DecodeParams(apply_exif_orientation=False, color_spec=nvimgcodec.GRAY),
@@ -104,12 +103,7 @@ def _cpu_decoder(threads: int) -> Any:
 
 
 def _version() -> str:
-    for distribution in _DISTRIBUTIONS:
-        try:
-            return importlib.metadata.version(distribution)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return str(nvimgcodec.__version__)
+    return installed_version(*_DISTRIBUTIONS) or str(nvimgcodec.__version__)
 
 
 class Nvimgcodec(Backend):
@@ -162,9 +156,7 @@ class Nvimgcodec(Backend):
 class NvimgcodecBatch(BatchBackend):
     """JPEG: by hardware, kernels, or both with the CPU on a GPU; else by libjpeg-turbo.
 
-    Notes
-    -----
-    On CUDA it allocates in the order of the stream that it is given, lets streams of its own wait
+    On CUDA it allocates in the order of the stream that it is given, has streams of its own wait
     for that one, and that one for them. So what it gives is ready in that order, and what is freed
     is used again in that order.
     """
@@ -241,7 +233,7 @@ def _gpu_decoder(device: torch.device, threads: int) -> Any:
 def _keep_memory(device: torch.device) -> None:
     """Let CUDA's default pool keep some memory that is free, where it would keep none.
 
-    nvImageCodec takes each picture from there (cudaMallocAsync). By default the driver gives back
+    nvImageCodec takes each image from there (cudaMallocAsync). By default the driver gives back
     what is free whenever anybody waits for the device, and maps it again for the next batch (CUDA
     Programming Guide, "Stream-Ordered Memory Allocator"). A number that somebody else set stands.
 
@@ -265,7 +257,7 @@ def _keep_memory(device: torch.device) -> None:
 
 
 def _stream(item: BatchItem, window: Box | None) -> Any:
-    """Wrap a file, or a part of the picture in it."""
+    """Wrap a file, or a part of the image in it."""
     stream = nvimgcodec.CodeStream(np.frombuffer(item.data, np.uint8))
     if window is None:
         return stream

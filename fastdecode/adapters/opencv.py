@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import re
 
 import cv2
 import numpy as np
 
 from fastdecode._headers import png
-from fastdecode.adapters.base import Backend, Support
+from fastdecode.adapters.base import Backend, Support, installed_version
 from fastdecode.errors import DecodeError
 from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
 
@@ -89,12 +88,7 @@ class Opencv(Backend):
         return image
 
     def version(self) -> str:
-        for distribution in _DISTRIBUTIONS:
-            try:
-                return importlib.metadata.version(distribution)
-            except importlib.metadata.PackageNotFoundError:
-                continue
-        return str(cv2.__version__)
+        return installed_version(*_DISTRIBUTIONS) or str(cv2.__version__)
 
     def codec(self) -> str:
         found = re.search(r"JPEG:\s+(.*)", cv2.getBuildInformation())

@@ -31,7 +31,7 @@ from fastdecode.types import Box, Buffer, Format, Header, Image, PixelLayout, Re
 __all__ = ["Pillow"]
 
 # The plugins' own classes, not `Image.open`: it would try every plugin in turn, warn about large
-# pictures by a process-wide limit (`max_pixels` is ours), and open an MPO as its several pictures.
+# images by a process-wide limit (`max_pixels` is ours), and open an MPO as its several images.
 _OPENERS: dict[Format, Callable[[io.BytesIO], PillowImage.Image]] = {
     "jpeg": JpegImagePlugin.JpegImageFile,
     "png": PngImagePlugin.PngImageFile,
@@ -152,7 +152,7 @@ def _tell_planes(image: TiffImagePlugin.TiffImageFile, data: Buffer, *, native: 
 
 
 def _draft(image: ImageFile.ImageFile, reduce: Reduce, layout: PixelLayout) -> None:
-    """Ask libjpeg for a smaller picture, or for its Y plane alone, before it decodes."""
+    """Ask libjpeg for a smaller image, or for its Y plane alone, before it decodes."""
     if layout == "L" and image.mode in ("RGB", "YCbCr"):
         image.draft("L", None)
         image.decoderconfig = ()
@@ -175,12 +175,8 @@ def _in_halves(image: ImageFile.ImageFile, low: ImageFile.ImageFile) -> bool:
     """Set up the same file, opened twice, to give the high bytes of 16-bit colour and the low ones.
 
     Pillow has no 16-bit colour: its unpackers take the high byte of each sample, in the byte order
-    that they are told. Told the other one, they take the low byte.
-
-    Returns
-    -------
-    bool
-        Whether it is such a file. If not, nothing was changed.
+    that they are told. Told the other one, they take the low byte. If it is no such file, nothing
+    is changed.
     """
     if not image.tile or not all(_RAW_16.fullmatch(_raw(tile)) for tile in image.tile):
         return False
@@ -232,7 +228,7 @@ def _pixels(image: PillowImage.Image, layout: PixelLayout, header: Header) -> Im
     if mode in _PREMULTIPLIED:
         image = image.convert(_PREMULTIPLIED[mode])
     elif mode.startswith("I;16"):
-        # Pillow clips 16-bit grey at 255, which makes most pictures white. The high byte is what
+        # Pillow clips 16-bit grey at 255, which makes most images white. The high byte is what
         # it takes for 16-bit colour, and what libpng and OpenCV take for both.
         high = max(header.bits, 9) - 8
         image = PillowImage.fromarray((_native(image, header) >> high).astype(np.uint8))

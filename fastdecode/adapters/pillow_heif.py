@@ -17,7 +17,7 @@ __all__ = ["PillowHeif"]
 
 
 class PillowHeif(Backend):
-    """HEIC only: ``pillow_heif.open_heif``. libheif turns the picture upright by itself.
+    """HEIC only: ``pillow_heif.open_heif``. libheif turns the image upright by itself.
 
     Neither its warnings nor its strict decoding can be had through pillow_heif, and neither would
     hold what libde265 notices while it conceals damage: hence nothing is declared of warnings.

@@ -44,7 +44,7 @@ class Simplejpeg(Backend):
         out: Image | None,
         strict: bool,
     ) -> Image:
-        # The factor is chosen by size: the smallest picture that is at least the one wanted.
+        # The factor is chosen by size: the smallest image that is at least the one wanted.
         source, width, height = with_plain_size(data, header, reduce)
         try:
             image: Image = simplejpeg.decode_jpeg(

@@ -57,11 +57,8 @@ class Torchcodec(Backend):
 class TorchcodecBatch(BatchBackend):
     """JPEG on CUDA: ``torchcodec.decoders.decode_jpeg`` of a list, by nvJPEG.
 
-    It does not interpolate chroma, which is what its pixels differ by.
-
-    Notes
-    -----
-    It allocates and decodes on PyTorch's current stream, and returns when that is done.
+    It does not interpolate chroma, which is what its pixels differ by. It allocates and decodes on
+    PyTorch's current stream, and returns when that is done.
     """
 
     distribution = "torchcodec"
@@ -86,7 +83,7 @@ class TorchcodecBatch(BatchBackend):
     def decode(
         self, items: Sequence[BatchItem], layout: Literal["RGB", "L"]
     ) -> Sequence[torch.Tensor | None]:
-        # A grey picture comes with one channel, and has no chroma to make RGB of.
+        # A grey image comes with one channel, and has no chroma to make RGB of.
         mode = "GRAY" if layout == "L" else "UNCHANGED"
         sources = [_without_exif(item) for item in items]
         images = torchcodec.decoders.decode_jpeg(sources, mode=mode, device=self._device)

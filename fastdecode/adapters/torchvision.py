@@ -61,14 +61,11 @@ class Torchvision(Backend):
 class TorchvisionBatch(BatchBackend):
     """JPEG on CUDA: ``torchvision.io.decode_jpeg`` of a list, by nvJPEG.
 
-    It does not interpolate chroma, which is what its pixels differ by.
-
-    Notes
-    -----
-    It writes on a stream of its own without waiting for the caller's, into blocks that PyTorch may
-    have recycled from pictures that the caller's stream still reads (pytorch/vision#9606). Here it
-    gets its blocks from a stream on which nothing else happens: none comes back before whoever was
-    recorded to use it is done.
+    It does not interpolate chroma, which is what its pixels differ by. It writes on a stream of its
+    own without waiting for the caller's, into blocks that PyTorch may have recycled from images
+    that the caller's stream still reads (pytorch/vision#9606). Here it gets its blocks from a
+    stream on which nothing else happens: none comes back before whoever was recorded to use it is
+    done.
     """
 
     distribution = "torchvision"
@@ -108,7 +105,7 @@ class TorchvisionBatch(BatchBackend):
     def _decode(self, items: Sequence[BatchItem], layout: str) -> list[torch.Tensor]:
         made: dict[int, torch.Tensor] = {}
         for mode in ("L", "RGB"):
-            # A grey picture has no chroma to make RGB of: it is given three times.
+            # A grey image has no chroma to make RGB of: it is given three times.
             places = [
                 at
                 for at, item in enumerate(items)

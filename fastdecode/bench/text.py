@@ -55,8 +55,6 @@ _PROTOCOLS = {
 
 _NONE = "-"
 
-_NONE = "-"
-
 
 def count(amount: int, noun: str) -> str:
     """Say how many of something there are."""
@@ -195,7 +193,7 @@ COST = (
     Figure(
         "MP/s",
         _timed(lambda one: number(one.megapixels_per_s)),
-        "pixels of the full-size pictures, in millions, a second",
+        "pixels of the full-size images, in millions, a second",
     ),
     Figure(
         "CPU s/1000",

@@ -46,7 +46,7 @@ _TURN_S = 0.15
 _MOST_PIXELS = 96_000_000  # of a batch: 0.3 GB of pixels, and a second of one core
 _FIRST_ROUNDS = 3  # of which the middle one counts, if there is no time for more
 _MOST_ROUNDS = 9
-_OTHER_PICTURE_DB = 20.0
+_OTHER_IMAGE_DB = 20.0
 """Nearer come even strongly different decoders; swapped channels or another image do not."""
 
 _BUILT_IN: tuple[tuple[Format, SizeClass], ...] = (
@@ -349,5 +349,5 @@ def _play(
 def _leave_out_wrong(crew: Crew, heat: Heat) -> None:
     """Let those go whose pixels are not even near: speed is no merit of theirs."""
     for name, warm in heat.warm.items():
-        if name in crew.names and warm.psnr is not None and warm.psnr < _OTHER_PICTURE_DB:
+        if name in crew.names and warm.psnr is not None and warm.psnr < _OTHER_IMAGE_DB:
             crew.lose(name, f"its pixels are not those of decode: {warm.psnr:.0f} dB PSNR")

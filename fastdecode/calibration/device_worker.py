@@ -69,7 +69,7 @@ class Clock:
         self.device = device
 
     def lap(self, work: Callable[[], object]) -> Lap:
-        """Do the work, and say how long it took. What it returns is let go after the end."""
+        """Do the work, and say how long it took. What it returns is released after the end."""
         with no_garbage_collection():
             return self._lap(work)
 

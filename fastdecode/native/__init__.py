@@ -33,7 +33,7 @@ def add_restart_markers(jpeg: Any, *, max_pixels: int | None = 178_956_970) -> b
     ----------
     jpeg : bytes, bytearray, memoryview, mmap, 1-D uint8 ndarray or 1-D uint8 CPU tensor
         The whole file. All APPn and COM segments are kept: Exif, ICC profile and the like. What
-        follows the end marker, such as the other pictures of an MPO, is not.
+        follows the end marker, such as the other images of an MPO, is not.
     max_pixels : int or None
         Refuse a header that promises more. None lifts the limit.
 

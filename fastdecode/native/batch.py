@@ -53,11 +53,8 @@ _COLUMNS: dict[str, tuple[str, Any]] = {
 class Headers(NamedTuple):
     """What the headers of some items say, a column each; see ``fd_header``.
 
-    Attributes
-    ----------
-    readable : ndarray of bool, (N,)
-        The file could be read, and is a JPEG; else the rest means nothing.
-    width, height, components, bits, sof, restart_interval, has_exif, ended : ndarray of int32, (N,)
+    Where an item is not `readable`, the file could not be read or is no JPEG, and the rest means
+    nothing.
     """
 
     readable: NDArray[np.bool_]
@@ -87,19 +84,7 @@ class Items:
         self._sources: tuple[Any, ...] = ()
 
     def read(self, pool: Pool, sources: Sequence[str | bytes | Buffer | None]) -> Headers:
-        """Read files and headers.
-
-        Parameters
-        ----------
-        pool : Pool
-        sources : sequence
-            For each item a path, or the bytes of the file, or None: it is then not readable.
-
-        Returns
-        -------
-        Headers
-            Of all of them, in order.
-        """
+        """Read files and headers; a source is a path, a file's bytes, or None: not readable."""
         self._take(sources)
         pool.read(self._items, self._count)
         return self.headers()
@@ -126,22 +111,9 @@ class Items:
     ) -> tuple[Sequence[int], Sequence[int]]:
         """Read files and headers, and make what the core knows how to make.
 
-        Parameters
-        ----------
-        pool, sources
-            As for `read`.
-        seeds : sequence of int
-            For each item, of 64 bits and not negative: what is drawn follows from it.
-        crop : cffi's ``fd_crop *``
-        pixels, out, stride
-            As for `resize`.
-
-        Returns
-        -------
-        made : sequence of int
-            Which were made, in order.
-        left : sequence of int
-            Which can be read, and are for `resize` to make. All others have failed.
+        What is drawn for an item follows from its seed, of 64 bits and not negative. `pixels`,
+        `out` and `stride` are as for `resize`. Two lists of items are returned: those that were
+        made, and those that can be read, and are for `resize` to make. All others have failed.
         """
         self._take(sources)
         count = self._count
@@ -176,25 +148,11 @@ class Items:
         out: int,
         stride: int,
     ) -> list[bool]:
-        """Decode, resize and finish some of them.
+        """Decode, resize and finish the wanted items, at least one, by a resize each.
 
-        Parameters
-        ----------
-        pool : Pool
-        wanted : sequence of int
-            Which; at least one.
-        resizes : sequence of Resize
-            One for each of `wanted`.
-        pixels : cffi's ``fd_pixels *``
-        out : int
-            Address of the first item's result, be it wanted or not.
-        stride : int
-            Bytes from one item's result to the next one's.
-
-        Returns
-        -------
-        list of bool
-            For each of `wanted`, whether it was made, without any complaint of the codec.
+        `out` is the address of the first item's result, be it wanted or not; from one item's
+        result to the next one's there are `stride` bytes. For each of `wanted` the answer is
+        whether it was made, without any complaint of the codec.
         """
         which, numbers = np.array(wanted, np.int32), np.array(resizes, np.float64)
         pool.resize(self._items, self._count, which, numbers, pixels, out, stride)
@@ -208,22 +166,10 @@ class Items:
         parts: Sequence[Sequence[int]],
         outs: Sequence[NDArray[np.uint8]],
     ) -> list[bool]:
-        """Decode some of them into arrays.
+        """Decode the wanted items, at least one, into a C-contiguous array each.
 
-        Parameters
-        ----------
-        pool : Pool
-        wanted : sequence of int
-            Which; at least one.
-        parts : sequence of (left, top, right, bottom, reduce, layout) each
-            As in ``fd_request``.
-        outs : sequence of ndarray
-            One for each of `wanted`; C-contiguous.
-
-        Returns
-        -------
-        list of bool
-            As from `resize`.
+        A part is (left, top, right, bottom, reduce, layout) of ``fd_request``. The answer is that
+        of `resize`.
         """
         rows = self._rows[: self._count]
         some = list(wanted)
@@ -297,12 +243,9 @@ class _Threads(NamedTuple):
 class Pool:
     """Threads that are started when they are first needed, and again in a forked child.
 
-    Any number of Python threads may use it at once.
-
-    Parameters
-    ----------
-    threads : int
-        How many decode; as many read.
+    Any number of Python threads may use it at once. So many `threads` decode, and as many read.
+    What `read`, `decode`, `resize` and `crop` take are ``fd_item *`` and how many there are; the
+    GIL is released meanwhile. A `MemoryError` says that there are no threads to be had.
     """
 
     def __init__(self, threads: int) -> None:
@@ -310,51 +253,21 @@ class Pool:
         self._threads: _Threads | None = None
 
     def read(self, items: Any, count: int) -> None:
-        """Read the files and the headers of items; the GIL is released meanwhile.
-
-        Parameters
-        ----------
-        items : cffi's ``fd_item *``
-        count : int
-            How many.
-
-        Raises
-        ------
-        MemoryError
-            If there are no threads to be had.
-        """
+        """Read the files and the headers of items."""
         threads = self._running()
         library.lib.fd_pool_open(threads.reading, items, count)
 
     def decode(self, items: Any, count: int) -> None:
-        """Decode the items that are wanted, likewise.
-
-        Parameters
-        ----------
-        items : cffi's ``fd_item *``
-        count : int
-            How many.
-        """
+        """Decode the items that are wanted."""
         threads = self._running()  # which lives, though somebody may close the pool meanwhile
         library.lib.fd_pool_decode(threads.decoding, items, count, library.ffi.NULL)
 
     def resize(
         self, items: Any, count: int, which: Any, plans: Any, pixels: Any, out: int, stride: int
     ) -> None:
-        """Decode and resize some of the items, likewise; see ``fd_pool_resize``.
+        """Decode and resize the items of `which`, int32; `plans` is float64, (M, 16).
 
-        Parameters
-        ----------
-        items : cffi's ``fd_item *``
-        count : int
-            How many.
-        which : ndarray of int32, (M,)
-        plans : ndarray of float64, (M, 16)
-        pixels : cffi's ``fd_pixels *``
-        out : int
-            An address.
-        stride : int
-            Bytes.
+        See ``fd_pool_resize``.
         """
         threads, ffi = self._running(), library.ffi
         library.lib.fd_pool_resize(
@@ -372,21 +285,9 @@ class Pool:
     def crop(
         self, items: Any, count: int, seeds: Any, crop: Any, pixels: Any, out: int, stride: int
     ) -> Any:
-        """Read all items, and make those that the core can plan, likewise; see ``fd_pool_crop``.
+        """Read all items, and make those that the core can plan; see ``fd_pool_crop``.
 
-        Parameters
-        ----------
-        items : cffi's ``fd_item *``
-        count : int
-            How many.
-        seeds : array of uint64, (count,)
-        crop : cffi's ``fd_crop *``
-        pixels, out, stride
-            As for `resize`.
-
-        Returns
-        -------
-        cffi's ``fd_cropped``
+        A seed is a uint64; the result is an ``fd_cropped``.
         """
         threads, ffi = self._running(), library.ffi
         return library.lib.fd_pool_crop(
@@ -427,12 +328,7 @@ def _end(process: int, current: Any, lib: Any, made: Any) -> None:
 
 
 def as_source(source: Any) -> Any:
-    """Return the bytes, or the path as a string.
-
-    Parameters
-    ----------
-    source : bytes-like or path
-    """
+    """Return the bytes, or the path as a string."""
     if type(source) is bytes or type(source) is str:
         return source
     if isinstance(source, (str, os.PathLike)):
@@ -441,20 +337,10 @@ def as_source(source: Any) -> Any:
 
 
 def _addresses(sources: Sequence[Any]) -> tuple[_Columns, tuple[Any, ...]]:
-    """Say where files are.
+    """Say where files are: (paths, data, sizes), and what they point to, which must live as long.
 
-    Parameters
-    ----------
-    sources : sequence
-        For each item a path, or the bytes of the file, or None for neither.
-
-    Returns
-    -------
-    columns : (paths, data, sizes)
-        For each item the address of its path, or that of its bytes and how many there are. 0 is
-        none, and a 0 alone is none for all.
-    alive : tuple
-        What they point to, for as long as this lives.
+    For each item there is the address of its path, or that of its bytes and how many there are. 0
+    is none, and a 0 alone is none for all.
     """
     named = [source for source in sources if isinstance(source, str)]
     paths, view = _paths(named)

@@ -1,4 +1,4 @@
-"""The compiled core: loading it, saying why it is not there, and calling it for one picture."""
+"""The compiled core: loading it, saying why it is not there, and calling it for one image."""
 
 from __future__ import annotations
 
@@ -107,27 +107,12 @@ def decode(
     window: Box | None = None,
     strict: bool = False,
 ) -> int:
-    """Decode one JPEG into an array.
+    """Decode one JPEG into a C-contiguous array of exactly the shape that the other arguments make.
 
-    Parameters
-    ----------
-    data : bytes or memoryview
-    out : ndarray of uint8, C-contiguous and writable
-        Of exactly the shape that the other arguments make: it is not looked at.
-    reduce : {1, 2, 4, 8}
-    layout : {"L", "RGB", "RGBA", "CMYK"}
-    window : (left, top, right, bottom) or None
-        In pixels of the reduced picture; None is all of it.
-    strict : bool
-        Stop at any warning.
+    That shape is not looked at. The window is in pixels of the reduced image; None is all of it.
+    `strict` stops at any warning. An `fd_status` is returned: 0 is success, for others there is
+    `message`, until this thread's next call.
 
-    Returns
-    -------
-    int
-        An `fd_status`: 0 is success, for others there is `message`, until this thread's next call.
-
-    Notes
-    -----
     It is written for speed: each line of it is in every call.
     """
     kept: Any = _kept
@@ -192,13 +177,7 @@ def left_to_libjpeg() -> int:
 
 
 def require() -> None:
-    """Make sure that the core is there.
-
-    Raises
-    ------
-    BackendUnavailable
-        If not; the message has the reason and what brings it.
-    """
+    """Raise `BackendUnavailable` if the core is not there, with the reason and what brings it."""
     if lib is None:
         raise BackendUnavailable(f"{problem()}\nInstall it with: {install_line()}")
 

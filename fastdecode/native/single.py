@@ -24,19 +24,9 @@ _RGB = 2
 class Resize(NamedTuple):
     """A reduction and a resize, as in ``fd_resize``.
 
-    Attributes
-    ----------
-    reduce : {1, 2, 4, 8}
-    left, top, right, bottom : float
-        The box that is resized, in pixels of the reduced image.
-    in_left, in_top, in_right, in_bottom : int
-        The pixels of it that may be read.
-    canvas_width, canvas_height : int
-        What the box becomes.
-    x, y, width, height : int
-        The part of the canvas that is made.
-    flip : bool
-        Whether that is flipped from left to right.
+    The box (`left` … `bottom`) is in pixels of the reduced image, of which those inside `in_left` …
+    `in_bottom` may be read. It becomes the canvas; the part of that from `x`, `y` on is made, and
+    flipped from left to right if `flip`.
     """
 
     reduce: Reduce
@@ -77,12 +67,9 @@ _kept = _Kept() if library.lib is not None else None
 
 
 def probe(data: Buffer) -> Any:
-    """Read the header of a JPEG.
+    """Read the header of a JPEG, as this thread's ``fd_header *``, until its next call.
 
-    Returns
-    -------
-    cffi's ``fd_header *``, or None
-        This thread's, until its next call. None if the core does not read such a file.
+    It is None if the core does not read such a file.
     """
     kept: Any = _kept
     view = library.ffi.from_buffer("uint8_t[]", data)
@@ -91,21 +78,9 @@ def probe(data: Buffer) -> Any:
 
 
 def decode_resized(data: Buffer, resize: Resize, pixels: Any, out: int) -> bool:
-    """Decode, resize and finish one image.
+    """Decode, resize and finish one image; False if it failed, or if the codec complained.
 
-    Parameters
-    ----------
-    data : bytes or memoryview
-    resize : Resize
-    pixels : cffi's ``fd_pixels *``
-        From `stored`.
-    out : int
-        Address of the result's memory, which has the size that `resize` and `pixels` make.
-
-    Returns
-    -------
-    bool
-        False if it failed, or if the codec complained of anything.
+    `pixels` is from `stored`; `out` is the address of memory of the size that it and `resize` make.
     """
     kept: Any = _kept
     _fill(kept, resize)
@@ -124,19 +99,10 @@ def decode_resized(data: Buffer, resize: Resize, pixels: Any, out: int) -> bool:
 
 
 def resize_pixels(image: Image, resize: Resize, pixels: Any, out: int) -> bool:
-    """Resize and finish pixels that some library has decoded.
+    """Resize and finish uint8 pixels, (H, W, 3) with no gaps in a row, that some library decoded.
 
-    Parameters
-    ----------
-    image : ndarray of uint8, (H, W, 3)
-        With no gaps inside a row.
-    resize, pixels, out
-        As for `decode_resized`; the reduction does not count.
-
-    Returns
-    -------
-    bool
-        False if such a resize is not possible; then nothing is written.
+    The arguments are those of `decode_resized`; the reduction does not count. If such a resize is
+    not possible, it is False, and nothing is written.
     """
     kept: Any = _kept
     _fill(kept, resize)
@@ -179,19 +145,10 @@ def _fill(kept: Any, wanted: Resize) -> None:
 
 @cache
 def stored(affine: tuple[Sequence[float], Sequence[float]] | None, *, channels_first: bool) -> Any:
-    """Describe how pixels are stored.
+    """Describe how pixels are stored, as an ``fd_pixels *`` that is kept, and not to be changed.
 
-    Parameters
-    ----------
-    affine : (scale, bias), each of 3 floats, or None
-        ``value * scale + bias`` as float32; None stores the bytes themselves.
-    channels_first : bool
-        (3, height, width), else (height, width, 3).
-
-    Returns
-    -------
-    cffi's ``fd_pixels *``
-        Not to be changed: it is the same one for the same arguments.
+    `affine` is (scale, bias), 3 floats each, for ``value * scale + bias`` as float32; None stores
+    the bytes themselves. `channels_first` is (3, height, width), else (height, width, 3).
     """
     pixels = library.ffi.new("fd_pixels *")
     pixels.dtype = _UINT8 if affine is None else _FLOAT32
