@@ -33,7 +33,7 @@ from faults import faulty_s3  # noqa: E402
 from ray_cluster import CUT, PHOTO, Gated, Mixed, two_nodes  # noqa: E402
 from s3_server import BUCKET, s3_server  # noqa: E402
 
-from fastdecode.ray import Dropped, decode_images, read_images  # noqa: E402
+from fastdecode.ray import Skipped, decode_images, read_images  # noqa: E402
 
 CLASSES = {"ant": 3, "bee": 2, "cat": 4}
 
@@ -196,7 +196,7 @@ def test_a_process_opens_a_remote_shard_once(tmp_path: Path) -> None:
 def test_bad_rows_have_their_reason_in_a_column(size: int | None, threads: int) -> None:
     """Whether the bytes are damaged or the store; the other rows are whole, with their labels."""
     dataset = read_images(
-        Mixed("mixed"), size=size, on_error="column", read_threads=threads, override_num_blocks=2
+        Mixed("mixed"), size=size, on_error="return", read_threads=threads, override_num_blocks=2
     )
 
     rows = by_path(dataset)
@@ -211,19 +211,19 @@ def test_bad_rows_have_their_reason_in_a_column(size: int | None, threads: int) 
 
 def test_dropped_rows_are_counted_once() -> None:
     """Over all tasks and epochs, with a reason for each."""
-    dropped = Dropped()
+    skipped = Skipped()
     dataset = read_images(
-        Mixed("mixed"), size=16, on_error="drop", dropped=dropped, override_num_blocks=7
+        Mixed("mixed"), size=16, on_error="skip", skipped=skipped, override_num_blocks=7
     )
 
     for _ in range(2):
         assert list(by_path(dataset)) == ["item 0", "item 2", "item 4", "item 6"]
-        assert dropped.count() == 3
-    assert dropped.reasons().keys() == {"item 1", "item 3", "item 5"}
-    assert "it is gone" in dropped.reasons()["item 3"]
+        assert skipped.count() == 3
+    assert skipped.reasons().keys() == {"item 1", "item 3", "item 5"}
+    assert "it is gone" in skipped.reasons()["item 3"]
 
 
-@pytest.mark.parametrize("on_error", ["drop", "column"])
+@pytest.mark.parametrize("on_error", ["skip", "return"])
 def test_an_outage_ends_the_job(tmp_path: Path, on_error: Any) -> None:
     """Credentials that expire leave out no row; nor does a folder that a node has not."""
     pytest.importorskip("fsspec")
@@ -267,20 +267,20 @@ def test_a_column_of_bytes_is_decoded() -> None:
     """Other columns stay, those of bad rows too; a null is a bad row."""
     items = [{"bytes": data, "name": f"row {at}"} for at, data in enumerate([PHOTO, CUT, None])]
     dataset = ray.data.from_items(items, override_num_blocks=1)
-    dropped, unnamed = Dropped(), Dropped()
+    skipped, unnamed = Skipped(), Skipped()
 
-    rows = decode_images(dataset, on_error="column", keep_bytes=True).take_all()
+    rows = decode_images(dataset, on_error="return", keep_bytes=True).take_all()
     kept = decode_images(
-        dataset, output="pixels", size=8, on_error="drop", dropped=dropped, name="name"
+        dataset, output="pixels", size=8, on_error="skip", skipped=skipped, name="name"
     ).take_all()
-    decode_images(dataset, on_error="drop", dropped=unnamed).take_all()
+    decode_images(dataset, on_error="skip", skipped=unnamed).take_all()
 
     assert [row["name"] for row in rows] == ["row 0", "row 1", "row 2"]
     assert [row["error"] is None for row in rows] == [True, False, False]
     assert np.array_equal(rows[0]["image"], decode(PHOTO))
     assert rows[1]["bytes"] == CUT
     assert [(row.keys(), row["pixels"].shape) for row in kept] == [({"name", "pixels"}, (8, 8, 3))]
-    assert dropped.reasons().keys() == {"row 1", "row 2"}
+    assert skipped.reasons().keys() == {"row 1", "row 2"}
     assert unnamed.count() == 2
 
 
@@ -289,7 +289,7 @@ def test_all_rows_may_be_bad() -> None:
     dataset = ray.data.from_items([{"bytes": CUT, "name": "cut"}])
 
     for size in (None, 8):
-        assert decode_images(dataset, size=size, on_error="drop").take_all() == []
+        assert decode_images(dataset, size=size, on_error="skip").take_all() == []
 
 
 @pytest.mark.parametrize(("column", "words"), [("jpeg", "no column 'jpeg'"), ("name", "bytes")])
@@ -316,11 +316,11 @@ def test_a_node_that_is_lost_takes_neither_a_row_nor_the_count_with_it(
 ) -> None:
     """Rows come once, and the count of the others outlives every node but the driver's."""
     gate = tmp_path / "gate"
-    counts = [Dropped() for _ in range(4)]  # so many do not keep off the other nodes by chance
+    counts = [Skipped() for _ in range(4)]  # so many do not keep off the other nodes by chance
     for each in counts[1:]:
         each.add({"one": "bad"})
     store = Gated(str(gate))
-    dataset = read_images(store, size=64, on_error="drop", dropped=counts[0], override_num_blocks=6)
+    dataset = read_images(store, size=64, on_error="skip", skipped=counts[0], override_num_blocks=6)
     batches = iter(dataset.iter_batches(batch_size=None, prefetch_batches=0))
 
     seen = [*next(batches)["path"]]

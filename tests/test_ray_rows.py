@@ -90,7 +90,7 @@ def test_a_region_outside_names_the_picture() -> None:
     """It is the caller's mistake, whatever becomes of damaged pictures."""
     for size in (None, 16):
         with pytest.raises(ValueError, match=r"picture 1: region .* outside"):
-            made([PHOTO, encode(picture(20, 20))], size, region=(0, 0, 100, 100), on_error="drop")
+            made([PHOTO, encode(picture(20, 20))], size, region=(0, 0, 100, 100), on_error="skip")
 
 
 def test_the_orientation_is_applied_on_request() -> None:
@@ -135,7 +135,7 @@ def test_a_damaged_picture_ends_the_job(size: int | None) -> None:
 @pytest.mark.parametrize("bad", [CUT, b"", b"no picture", OSError("no such item")])
 def test_a_damaged_picture_is_a_row_with_an_error(bad: Any, size: int | None) -> None:
     """Its image shows nothing, and those beside it are whole."""
-    (portion,) = made([PHOTO, bad, PHOTO], size, on_error="column")
+    (portion,) = made([PHOTO, bad, PHOTO], size, on_error="return")
 
     assert portion.kept == [0, 1, 2]
     assert portion.errors[0] is None is portion.errors[2]
@@ -149,7 +149,7 @@ def test_a_damaged_picture_is_a_row_with_an_error(bad: Any, size: int | None) ->
 def test_a_damaged_picture_is_left_out(size: int | None, caplog: pytest.LogCaptureFixture) -> None:
     """Where nobody counts them, the log has it."""
     with caplog.at_level(logging.WARNING, "fastdecode.ray"):
-        (portion,) = made([CUT, PHOTO, "/nowhere/to/be.jpg"], size, on_error="drop")
+        (portion,) = made([CUT, PHOTO, "/nowhere/to/be.jpg"], size, on_error="skip")
 
     assert portion.kept == [1]
     assert len(portion.images) == 1
@@ -159,7 +159,7 @@ def test_a_damaged_picture_is_left_out(size: int | None, caplog: pytest.LogCaptu
 
 @pytest.mark.filterwarnings("ignore::UserWarning:PIL.*")
 @pytest.mark.skipif(not UNREADABLE.exists(), reason="no file here gives an error of the disk")
-@pytest.mark.parametrize("on_error", ["drop", "column"])
+@pytest.mark.parametrize("on_error", ["skip", "return"])
 @pytest.mark.parametrize("size", [None, 16])
 def test_an_error_of_the_disk_is_no_row(
     size: int | None, on_error: Any, monkeypatch: pytest.MonkeyPatch
@@ -174,7 +174,7 @@ def test_every_malformed_file_is_a_row() -> None:
     """No damage of any kind ends a job that is to keep going."""
     paths = [str(path) for path in sorted((CORPUS / "malformed").iterdir())]
 
-    portions = made(paths, 24, on_error="column", max_pixels=1_000_000)
+    portions = made(paths, 24, on_error="return", max_pixels=1_000_000)
 
     assert [at for each in portions for at in each.kept] == list(range(len(paths)))
     assert any(error for each in portions for error in each.errors)
@@ -190,7 +190,7 @@ def test_every_malformed_file_is_a_row() -> None:
         ({"on_error": "skip"}, "on_error"),
         ({"num_cpus": 0.5}, "num_cpus"),
         ({"num_cpus": 0}, "num_cpus"),
-        ({"dropped": object()}, "on_error='drop'"),
+        ({"skipped": object()}, "on_error='skip'"),
     ],
 )
 def test_wrong_options_are_refused(options: dict[str, Any], words: str) -> None:

@@ -19,7 +19,7 @@ except ModuleNotFoundError as error:
     ) from error
 
 from fastdecode.ray.decode import decode_images
-from fastdecode.ray.dropped import Dropped
 from fastdecode.ray.read import read_images
+from fastdecode.ray.skipped import Skipped
 
-__all__ = ["Dropped", "decode_images", "read_images"]
+__all__ = ["Skipped", "decode_images", "read_images"]

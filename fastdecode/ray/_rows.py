@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fastdecode.native.batch import Headers
-    from fastdecode.ray.dropped import Dropped
+    from fastdecode.ray.skipped import Skipped
     from fastdecode.types import Box, Buffer, Header, Image, Mode, Reduce
 
 __all__ = [
@@ -59,7 +59,7 @@ __all__ = [
     "rows_at_once",
 ]
 
-OnError: TypeAlias = Literal["raise", "drop", "column"]
+OnError: TypeAlias = Literal["raise", "skip", "return"]
 """What becomes of a row whose image is damaged, or cannot be read."""
 
 PORTION = 16 << 20
@@ -85,7 +85,7 @@ class Options:
     max_pixels: int | None = DEFAULT_MAX_PIXELS
     backend: str | None = None
     on_error: OnError = "raise"
-    dropped: Dropped | None = None
+    skipped: Skipped | None = None
     threads: int = 1
 
     @classmethod
@@ -102,12 +102,12 @@ class Options:
         sides = None if size is None else check_sides(size, "size")
         options = cls(size=sides, threads=int(num_cpus), **others)
         check_options(**options.decoding())
-        if options.on_error not in ("raise", "drop", "column"):
+        if options.on_error not in ("raise", "skip", "return"):
             raise ValueError(
-                f"on_error must be 'raise', 'drop' or 'column', not {options.on_error!r}"
+                f"on_error must be 'raise', 'skip' or 'return', not {options.on_error!r}"
             )
-        if options.dropped is not None and options.on_error != "drop":
-            raise ValueError("dropped= counts the rows that on_error='drop' leaves out")
+        if options.skipped is not None and options.on_error != "skip":
+            raise ValueError("skipped= counts the rows that on_error='skip' leaves out")
         return options
 
     def decoding(self) -> dict[str, Any]:
@@ -162,7 +162,7 @@ def portions(
             raise _named(errors[bad[0]], names[start + bad[0]])  # type: ignore[arg-type]
         told = [None if error is None else f"{type(error).__name__}: {error}" for error in errors]
         kept = list(range(len(errors)))
-        if bad and options.on_error == "drop":
+        if bad and options.on_error == "skip":
             _tell({names[start + at]: str(told[at]) for at in bad}, options)
             kept = [at for at in kept if errors[at] is None]
         rows = [start + at for at in kept]
@@ -214,13 +214,13 @@ def _named(error: Exception, name: str) -> Exception:
 
 
 def _tell(reasons: dict[str, str], options: Options) -> None:
-    """Report the images that are left out: to `Dropped`, else to the log."""
-    if options.dropped is not None:
-        options.dropped.add(reasons)
+    """Report the images that are left out: to `Skipped`, else to the log."""
+    if options.skipped is not None:
+        options.skipped.add(reasons)
         return
     name, reason = next(iter(reasons.items()))
     more = f", and {len(reasons) - 1} more" if len(reasons) > 1 else ""
-    _logger.warning("left out %s: %s%s (Dropped counts them)", name, reason, more)
+    _logger.warning("left out %s: %s%s (Skipped counts them)", name, reason, more)
 
 
 _Made = tuple[int, int, Any, list[Exception | None]]

@@ -15,7 +15,7 @@ from fastdecode.ray._rows import OnError, Options, Portion, image_column, or_emp
 if TYPE_CHECKING:
     import ray.data
 
-    from fastdecode.ray.dropped import Dropped
+    from fastdecode.ray.skipped import Skipped
     from fastdecode.types import Box, Mode, Reduce
 
 __all__ = ["decode_images"]
@@ -37,7 +37,7 @@ def decode_images(
     max_pixels: int | None = DEFAULT_MAX_PIXELS,
     backend: str | None = None,
     on_error: OnError = "raise",
-    dropped: Dropped | None = None,
+    skipped: Skipped | None = None,
     num_cpus: int = 1,
     batch_size: int | None = None,
     concurrency: int | None = None,
@@ -53,13 +53,13 @@ def decode_images(
     output : str
         Column for the images.
     name : str, optional
-        Column that errors, and `dropped`, call a row by; else it is by a digest of its bytes, and
+        Column that errors, and `skipped`, call a row by; else it is by a digest of its bytes, and
         equal ones are counted once.
     keep_bytes : bool
         Leave `column` in.
     batch_size : int, optional
         Rows that a task takes at once; by default a whole block.
-    size, reduce, min_size, region, mode, orient, max_pixels, backend, on_error, dropped, num_cpus
+    size, reduce, min_size, region, mode, orient, max_pixels, backend, on_error, skipped, num_cpus
         As for `read_images`.
     concurrency, ray_remote_args
         Likewise.
@@ -91,7 +91,7 @@ def decode_images(
         max_pixels=max_pixels,
         backend=backend,
         on_error=on_error,
-        dropped=dropped,
+        skipped=skipped,
     )
     if output == column and keep_bytes:
         raise ValueError("output must be another column than that of the bytes, which are kept")
@@ -139,7 +139,7 @@ class _Decode:
         if not self._keep:
             rows = rows.drop_columns([self._column])
         columns = {self._output: image_column(portion.images, self._options)}
-        if self._options.on_error == "column":
+        if self._options.on_error == "return":
             columns["error"] = pa.array(portion.errors, pa.string())
         for name, column in columns.items():
             if name in rows.column_names:

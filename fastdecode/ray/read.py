@@ -33,7 +33,7 @@ from fastdecode.stores.base import Store
 from fastdecode.stores.concat import Concatenated
 
 if TYPE_CHECKING:
-    from fastdecode.ray.dropped import Dropped
+    from fastdecode.ray.skipped import Skipped
     from fastdecode.types import Box, Mode, Reduce
 
 __all__ = ["read_images"]
@@ -63,7 +63,7 @@ def read_images(
     max_pixels: int | None = DEFAULT_MAX_PIXELS,
     backend: str | None = None,
     on_error: OnError = "raise",
-    dropped: Dropped | None = None,
+    skipped: Skipped | None = None,
     include_paths: bool = True,
     include_labels: bool | None = None,
     store_options: Mapping[str, Any] | None = None,
@@ -88,13 +88,13 @@ def read_images(
         As for `fastdecode.decode`; of modes ``"RGB"``, ``"L"`` and ``"RGBA"``. With `size`, the
         region is what is resized, a `reduce` other than 1 is used as it is, and ``min_size`` of
         twice the size comes closer to resizing the full image.
-    on_error : {"raise", "drop", "column"}
-        ``"raise"``: an image that is damaged or missing ends the job. ``"drop"``: it is
-        left out, and noted by `dropped`, else in the log. ``"column"``: there is a column
+    on_error : {"raise", "skip", "return"}
+        ``"raise"``: an image that is damaged or missing ends the job. ``"skip"``: it is
+        left out, and noted by `skipped`, else in the log. ``"return"``: there is a column
         ``error``, a text for a bad row, null for a good one; a bad row's image is black, or of
         shape (0, 0, 3) without `size`. What cannot be reached (permission, connection, time-out,
         server, disk, credentials) is tried again where that helps, and then ends the job.
-    dropped : Dropped, optional
+    skipped : Skipped, optional
         What counts the rows that are left out.
     include_paths : bool
         Have a column ``path``. PyTorch has no tensors of texts: False, or `drop_columns`, is what
@@ -161,7 +161,7 @@ def read_images(
         max_pixels=max_pixels,
         backend=backend,
         on_error=on_error,
-        dropped=dropped,
+        skipped=skipped,
     )
     if read_threads is not None and not (is_int(read_threads) and read_threads >= 0):
         raise ValueError(f"read_threads must be 0 or more, not {read_threads!r}")
@@ -337,7 +337,7 @@ class _Read:
             columns["label"] = _label_column(labels, self._labels)
         if "path" in self._columns:
             columns["path"] = pa.array([items[at].path for at in portion.kept], pa.string())
-        if self._options.on_error == "column":
+        if self._options.on_error == "return":
             columns["error"] = pa.array(portion.errors, pa.string())
         return pa.table(columns)
 

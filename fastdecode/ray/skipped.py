@@ -1,4 +1,4 @@
-"""`Dropped`: which images a job has left out, wherever on the cluster."""
+"""`Skipped`: which images a job has left out, wherever on the cluster."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-__all__ = ["Dropped"]
+__all__ = ["Skipped"]
 
 _MOST = 10_000
 
 
-class Dropped:
-    """Counts the images that ``on_error="drop"`` leaves out, over the whole cluster.
+class Skipped:
+    """Counts the images that ``on_error="skip"`` leaves out, over the whole cluster.
 
     Make one, give it to `read_images` or `decode_images`, consume the dataset, then ask it. An
     image counts once, however often Ray runs its task again, and however many epochs there are.
@@ -32,12 +32,12 @@ class Dropped:
 
     Examples
     --------
-    >>> dropped = Dropped()  # doctest: +SKIP
+    >>> skipped = Skipped()  # doctest: +SKIP
     >>> dataset = read_images(
-    ...     "photos", size=224, on_error="drop", dropped=dropped
+    ...     "photos", size=224, on_error="skip", skipped=skipped
     ... )  # doctest: +SKIP
     >>> for batch in dataset.iter_torch_batches(): ...  # doctest: +SKIP
-    >>> dropped.count()  # doctest: +SKIP
+    >>> skipped.count()  # doctest: +SKIP
     3
     """
 
