@@ -187,7 +187,7 @@ def test_every_malformed_file_is_a_row() -> None:
         ({"size": (1, 2, 3)}, "size"),
         ({"reduce": 3}, "reduce"),
         ({"mode": "stored"}, "stored"),
-        ({"on_error": "skip"}, "on_error"),
+        ({"on_error": "drop"}, "on_error"),
         ({"num_cpus": 0.5}, "num_cpus"),
         ({"num_cpus": 0}, "num_cpus"),
         ({"skipped": object()}, "on_error='skip'"),
