@@ -144,7 +144,6 @@ def _report(seen: _Seen, seconds: float, csv_file: Path | None) -> None:
 
 
 def add_arguments(parser: Parser) -> None:
-    """Declare the arguments of the command."""
     parser.description = "Decode every image, and list what is damaged, odd or too large."
     parser.epilog = _EXAMPLES
     add = parser.add_argument

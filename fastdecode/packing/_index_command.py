@@ -32,7 +32,6 @@ argument"""
 
 
 def add_arguments(parser: Parser) -> None:
-    """Declare the arguments of the command."""
     parser.description = "Write an index beside each tar shard."
     parser.epilog = _EXAMPLES
     parser.add_argument("shards", nargs="+", metavar="SHARD", help="a .tar file, or a URI of one")

@@ -272,7 +272,6 @@ def _of(kind: type[_T], value: Any) -> _T:
 
 
 def _all(kind: type[_T], values: Any) -> None:
-    """Accept a sequence of one type."""
     if not isinstance(values, (list, tuple)):
         raise TypeError(f"{values!r} is no sequence")
     for value in values:

@@ -130,7 +130,6 @@ def _report(packed: Packed, seconds: float) -> None:
 
 
 def add_arguments(parser: Parser) -> None:
-    """Declare the arguments of the command."""
     parser.description = (
         "Copy images into a store that is cheap to read and decode, and make sure\n"
         "that each of them decodes."

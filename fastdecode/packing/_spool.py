@@ -84,7 +84,6 @@ PLAIN: Layout = _Plain()
 
 
 def part(folder: Path, shard: int) -> Path:
-    """Return the path of a shard's file."""
     return folder / f"{_NAME}{shard:05d}"
 
 

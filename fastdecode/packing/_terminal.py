@@ -68,7 +68,6 @@ def table(rows: Sequence[tuple[str, ...]]) -> None:
 
 
 def megabytes(size: int) -> str:
-    """Return a size in millions of bytes, in words."""
     return f"{size / 1e6:,.1f} MB"
 
 

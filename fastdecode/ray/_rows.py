@@ -133,7 +133,6 @@ class Options:
         return None if self.size is None else self.pixel_bytes(*self.size)
 
     def pixel_bytes(self, height: int, width: int) -> int:
-        """Return the bytes of an image of this size."""
         return height * width * (self.channels or (1,))[0]
 
 
@@ -396,7 +395,6 @@ class _Resized:
 
 
 def _resize(image: Image, box: FloatBox, out: NDArray[np.uint8]) -> None:
-    """Resize a box of an image into an array."""
     canvas = out.shape[:2]
     whole = (0, 0, canvas[1], canvas[0])
     if box == whole == (0, 0, image.shape[1], image.shape[0]):

@@ -117,7 +117,6 @@ class _Decode:
         self._options = options
 
     def __call__(self, table: Any) -> Iterator[Any]:
-        """Yield tables of the rows of one."""
         sources = [_encoded(value) for value in _column(table, self._column)]
         names = self._names(table, sources)
         made = (

@@ -156,11 +156,10 @@ class Index:
         return self._columns[column]
 
     def has(self, column: str) -> bool:
-        """Whether there is such a column."""
         return column in self._columns
 
     def check(self, index: int) -> None:
-        """Make sure that what the index has of an item can still be touched."""
+        """Raise a StoreError if the index lies in a mapping of a file that has been cut."""
         if self._guard is None:
             return
         try:
@@ -257,7 +256,7 @@ def _split(view: memoryview, name: str) -> tuple[dict[str, Any], memoryview]:
 def _columns_of(
     places: Mapping[str, Any], body: memoryview, count: int
 ) -> Mapping[str, NDArray[Any]]:
-    """Return the columns, whatever the header says of them."""
+    """Return the columns by name; a ValueError or KeyError where the header cannot be right."""
     found = {}
     for name, (kind, place, size) in places.items():
         expected = _TYPES.get(name, _NUMBERS)

@@ -199,7 +199,6 @@ class FolderWriter(Writer):
 
 
 def _lies_in_class(key: str, target: Any, classes: Sequence[str]) -> bool:
-    """Whether a key begins with the folder of its class."""
     target = plain(target)
     known = type(target) is int and 0 <= target < len(classes)
     return known and key.startswith(classes[target] + "/")

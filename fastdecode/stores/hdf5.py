@@ -414,7 +414,6 @@ class Hdf5Writer(Writer):
         )
 
     def _extend(self, table: Any, rows: Sequence[Any], kind: Any) -> None:
-        """Append rows of any length each."""
         if not rows:
             return
         self._reserve(sum(len(row) for row in rows) + len(rows) * _ROW)

@@ -45,7 +45,6 @@ class ImageRecord(NamedTuple):
 
 
 def record(labels: Sequence[float], listed: bool, number: int, data: Buffer) -> bytes:
-    """Make the record of an image."""
     if listed:
         head = _IMAGE.pack(len(labels), 0, number, 0) + struct.pack(f"<{len(labels)}f", *labels)
     else:
