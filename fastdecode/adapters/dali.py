@@ -35,7 +35,7 @@ _DISTRIBUTIONS = ("nvidia-dali-cuda130", "nvidia-dali-cuda120")
 _TYPES = {"RGB": types.RGB, "L": types.GRAY}
 # As for nvImageCodec, which decodes for it.
 _ON_GPU = replace(NVJPEG, region=True)
-_ON_CPU = replace(_ON_GPU, colors=_ON_GPU.colors | {"rgb"})
+_ON_CPU = replace(_ON_GPU, colors=frozenset({"gray", "ycc", "rgb"}))
 
 
 def _version() -> str:
