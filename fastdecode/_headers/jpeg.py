@@ -66,7 +66,7 @@ def parse(data: Buffer) -> Header:
 
     ITU-T T.81, annex B. Stray bytes before a marker are skipped, as libjpeg does.
     """
-    # It is called for every image, with a cold cache after the last: hence few calls and objects.
+    # It runs for every image, with a cold cache after the last one: hence few calls and objects.
     frame = sof = restart_interval = length = 0
     orientation, jfif, adobe = 1, False, -1
     pos = 2

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 from PIL import Image as PillowImage
 
 from fastdecode import _headers
-from fastdecode.adapters.base import installed_version
+from fastdecode.adapters.base import JPEG_TURBO_SUBSAMPLINGS, Support, installed_version
 from fastdecode.errors import BackendUnavailable
 
 if TYPE_CHECKING:
     import torch
 
-    from fastdecode.adapters.base import Support
     from fastdecode.types import Box, Buffer, Format, Header
 
 __all__ = [
+    "NVJPEG",
     "BatchBackend",
     "BatchItem",
     "is_of_the_device",
@@ -29,6 +29,15 @@ __all__ = [
     "try_out",
     "widened",
 ]
+
+NVJPEG = Support(
+    layouts=frozenset({"RGB", "L"}),
+    codings=frozenset({"baseline"}),
+    # It takes three components for YCbCr, whatever the Adobe marker says.
+    colors=frozenset({"gray", "ycc"}),
+    subsamplings=JPEG_TURBO_SUBSAMPLINGS - {"4:4:1"},
+)
+"""What the libraries that decode by NVIDIA's nvJPEG have in common."""
 
 _NARROW = 16
 _WINDOW = (17, 19, 81, 82)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,6 +15,7 @@ from nvidia.dali import types
 
 from fastdecode.adapters.base import Backend, Support, installed_version
 from fastdecode.adapters.batch_base import (
+    NVJPEG,
     BatchBackend,
     BatchItem,
     narrowed,
@@ -32,20 +34,8 @@ __all__ = ["Dali", "DaliBatch"]
 _DISTRIBUTIONS = ("nvidia-dali-cuda130", "nvidia-dali-cuda120")
 _TYPES = {"RGB": types.RGB, "L": types.GRAY}
 # As for nvImageCodec, which decodes for it.
-_ON_CPU = Support(
-    layouts=frozenset({"RGB", "L"}),
-    region=True,
-    codings=frozenset({"baseline"}),
-    colors=frozenset({"gray", "ycc", "rgb"}),
-    subsamplings=frozenset({"", "4:4:4", "4:2:2", "4:2:0", "4:4:0", "4:1:1"}),
-)
-_ON_GPU = Support(
-    layouts=_ON_CPU.layouts,
-    region=True,
-    codings=_ON_CPU.codings,
-    colors=frozenset({"gray", "ycc"}),
-    subsamplings=_ON_CPU.subsamplings,
-)
+_ON_GPU = replace(NVJPEG, region=True)
+_ON_CPU = replace(_ON_GPU, colors=frozenset({"gray", "ycc", "rgb"}))
 
 
 def _version() -> str:

@@ -18,6 +18,7 @@ import numpy as np
 
 from fastdecode.adapters.base import Backend, Support, installed_version
 from fastdecode.adapters.batch_base import (
+    NVJPEG,
     BatchBackend,
     BatchItem,
     narrowed,
@@ -75,14 +76,7 @@ _PARAMS = {
 }
 # On the GPU alone: what a GPU cannot decode, this package's CPU path does better.
 _ON_GPU = (nvimgcodec.HW_GPU_ONLY, nvimgcodec.GPU_ONLY, nvimgcodec.HYBRID_CPU_GPU)
-# nvJPEG takes three components for YCbCr, whatever the Adobe marker says.
-_SUPPORT = Support(
-    layouts=frozenset({"RGB", "L"}),
-    region=True,
-    codings=frozenset({"baseline"}),
-    colors=frozenset({"gray", "ycc"}),
-    subsamplings=frozenset({"", "4:4:4", "4:2:2", "4:2:0", "4:4:0", "4:1:1"}),
-)
+_SUPPORT = replace(NVJPEG, region=True)
 
 
 def _workers(threads: int) -> int:

@@ -9,7 +9,7 @@ import torchcodec.decoders
 
 from fastdecode import _pixels
 from fastdecode.adapters.base import Backend, Support
-from fastdecode.adapters.batch_base import BatchBackend, BatchItem, need_device, try_out
+from fastdecode.adapters.batch_base import NVJPEG, BatchBackend, BatchItem, need_device, try_out
 from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
 
 if TYPE_CHECKING:
@@ -63,17 +63,7 @@ class TorchcodecBatch(BatchBackend):
 
     distribution = "torchcodec"
     frees_in_order = True  # it is PyTorch's memory
-    supports = {
-        "jpeg": (
-            Support(
-                layouts=frozenset({"RGB", "L"}),
-                codings=frozenset({"baseline"}),
-                # nvJPEG takes three components for YCbCr, whatever the Adobe marker says.
-                colors=frozenset({"gray", "ycc"}),
-                subsamplings=frozenset({"", "4:4:4", "4:2:2", "4:2:0", "4:4:0", "4:1:1"}),
-            ),
-        ),
-    }
+    supports = {"jpeg": (NVJPEG,)}
 
     def __init__(self, device: torch.device, threads: int) -> None:
         need_device(device)

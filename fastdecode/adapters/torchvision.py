@@ -15,7 +15,7 @@ with warnings.catch_warnings():
 import torch
 
 from fastdecode.adapters.base import Backend, Support
-from fastdecode.adapters.batch_base import BatchBackend, BatchItem, need_device, try_out
+from fastdecode.adapters.batch_base import NVJPEG, BatchBackend, BatchItem, need_device, try_out
 from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
 
 __all__ = ["Torchvision", "TorchvisionBatch"]
@@ -70,17 +70,7 @@ class TorchvisionBatch(BatchBackend):
 
     distribution = "torchvision"
     frees_in_order = True  # it is PyTorch's memory, recorded to be in use there
-    supports = {
-        "jpeg": (
-            Support(
-                layouts=frozenset({"RGB", "L"}),
-                codings=frozenset({"baseline"}),
-                # nvJPEG takes three components for YCbCr, whatever the Adobe marker says.
-                colors=frozenset({"gray", "ycc"}),
-                subsamplings=frozenset({"", "4:4:4", "4:2:2", "4:2:0", "4:4:0", "4:1:1"}),
-            ),
-        ),
-    }
+    supports = {"jpeg": (NVJPEG,)}
 
     def __init__(self, device: torch.device, threads: int) -> None:
         need_device(device)

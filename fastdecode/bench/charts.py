@@ -8,7 +8,7 @@ from math import ceil, floor, log, log10
 from typing import TYPE_CHECKING, NamedTuple
 
 from fastdecode.bench.result import AUTOMATIC, CPU, OnDevice
-from fastdecode.bench.summary import Group, by_count, commonest, groups
+from fastdecode.bench.summary import by_count, commonest, groups
 from fastdecode.bench.text import count, number, percent, pixels, protocol, setting, size, visible
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from fastdecode.bench.files import naming
 from fastdecode.bench.ranking import merged, ranking_of
 from fastdecode.bench.result import PROTOCOLS, Backend, Result, machine, to_json
 from fastdecode.bench.run import Plan, counts_up_to_cores
-from fastdecode.bench.text import count
+from fastdecode.bench.text import count, visible
 from fastdecode.errors import StoreError, UnknownBackend
 from fastdecode.terminal import INTERRUPTED, Parser, counts, positive, progress, seconds
 from fastdecode.types import OUTPUTS, REDUCES
@@ -359,7 +359,7 @@ def _has_torch() -> bool:
 def _fail_without_images(
     parser: Parser, options: argparse.Namespace, collection: files.Collection
 ) -> None:
-    where = ", ".join(files.printable(path) for path in options.paths)
+    where = ", ".join(visible(path) for path in options.paths)
     lines = [f"no readable images in {where}", *_unreadable(collection)]
     if collection.not_images:
         lines.append(f"Passed over, not images: {collection.not_images}")

@@ -13,6 +13,7 @@ from fastdecode.bench.result import Spread, from_json
 from fastdecode.bench.tables import Column, Table, show
 from fastdecode.bench.text import (
     backend_versions,
+    began,
     device_facts,
     device_title,
     number,
@@ -93,8 +94,7 @@ def verdict(quotient: Spread) -> str:
 
 def _about(result: Result) -> str:
     stopped = ", interrupted" if result.interrupted else ""
-    when = result.measured[:16].replace("T", " ")
-    return visible(f"{when} UTC, {result.machine.cpu}{stopped}")
+    return visible(f"{began(result)}, {result.machine.cpu}{stopped}")
 
 
 def _print(a: Result, b: Result) -> None:

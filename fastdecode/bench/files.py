@@ -18,6 +18,7 @@ from pathlib import Path
 from fastdecode import probe
 from fastdecode._files import open_regular, read_regular
 from fastdecode.bench import result
+from fastdecode.bench.text import visible
 from fastdecode.calibration.samples import FOLDER
 from fastdecode.errors import DecodeError, StoreError, UnsupportedFormat, without_advice
 from fastdecode.stores import Store, kind_of, open_store
@@ -25,7 +26,7 @@ from fastdecode.stores._scan import can_be_read
 from fastdecode.stores.folder import EXTENSIONS
 from fastdecode.types import Buffer, Header
 
-__all__ = ["SAMPLES", "Collection", "Photo", "collect", "naming", "printable"]
+__all__ = ["SAMPLES", "Collection", "Photo", "collect", "naming"]
 
 SAMPLES = FOLDER
 """The photos that the package carries."""
@@ -93,7 +94,7 @@ def collect(paths: Sequence[str | Path], *, limit: int | None = None) -> Collect
             break
         if drawn < len(found):
             path = found[drawn]
-            name = printable(path.relative_to(root) if root else path)
+            name = visible(str(path.relative_to(root) if root else path))
             _take(collection, name, partial(_load, path, name))
         else:
             at = bisect_right(ends, drawn - len(found))
@@ -102,11 +103,6 @@ def collect(paths: Sequence[str | Path], *, limit: int | None = None) -> Collect
             _take(collection, name, partial(_load_item, stores[at], index, name))
     collection.photos.sort(key=lambda photo: photo.name)
     return collection
-
-
-def printable(path: Path | str) -> str:
-    """Write a path so that no byte of a file name can upset a terminal."""
-    return "".join(letter if letter.isprintable() else "?" for letter in str(path))
 
 
 def _take(collection: Collection, name: str, load: Callable[[], Photo]) -> None:
@@ -172,7 +168,7 @@ def _name(store: Store, index: int, *, alone: bool) -> str:
         key = store.key(index)
     except StoreError:  # reading it says why
         key = f"item {index}"
-    return printable(key if alone else f"{store.location}, {key}")
+    return visible(key if alone else f"{store.location}, {key}")
 
 
 def _files(path: Path) -> Iterator[Path]:
@@ -184,7 +180,7 @@ def _files(path: Path) -> Iterator[Path]:
     elif os.path.lexists(path):
         yield path
     else:
-        raise FileNotFoundError(f"there is no file or folder {printable(path)!r}")
+        raise FileNotFoundError(f"there is no file or folder {visible(str(path))!r}")
 
 
 def _load(path: Path, name: str) -> Photo:
@@ -213,4 +209,4 @@ def naming(place: str | Path) -> Iterator[None]:
         yield
     except OSError as error:
         why = error.strerror or error
-        raise OSError(f"{printable(place)} cannot be written: {why}") from error
+        raise OSError(f"{visible(str(place))} cannot be written: {why}") from error

@@ -16,7 +16,6 @@ from fastdecode.bench.charts import (
     scaling,
     throughput,
 )
-from fastdecode.bench.result import OnDevice
 from fastdecode.bench.summary import (
     Group,
     busy,
@@ -36,6 +35,7 @@ from fastdecode.bench.text import (
     READING,
     SPEED,
     backend_versions,
+    began,
     count,
     device_facts,
     device_section,
@@ -130,9 +130,8 @@ def page(result: Result) -> str:
 
 def _facts(result: Result) -> str:
     here = result.machine
-    when = result.measured[:16].replace("T", " ")  # to the minute, of ISO 8601
     cores = count(here.cores, "core")
-    return f"{when} UTC · {here.cpu}, {cores} · {measured_files(result.collection)}"
+    return f"{began(result)} · {here.cpu}, {cores} · {measured_files(result.collection)}"
 
 
 def _answer(result: Result) -> list[str]:

@@ -30,6 +30,7 @@ from fastdecode.bench.text import (
     count,
     device_facts,
     device_legend,
+    device_model,
     device_section,
     device_title,
     machine_line,
@@ -162,9 +163,7 @@ def listing(title: str, files: Mapping[str, str]) -> str:
 def device_ranking(ranking: DeviceRanking) -> Iterator[str]:
     """Lay a table out, with what explains it, and the order that comes out."""
     here = ranking.device
-    driver = f", driver {here.driver}" if here.driver else ""
-    runtime = f", CUDA {here.runtime}" if here.runtime else ""
-    yield paragraph(f"{here.name}{driver}{runtime}; {ranking.cpu}, {ranking.cores} cores")
+    yield paragraph(f"{device_model(here)}; {ranking.cpu}, {ranking.cores} cores")
     yield ""
     columns = [Column(one.title, bool(place)) for place, one in enumerate(DEVICE_COLUMNS)]
     table = Table("", columns)

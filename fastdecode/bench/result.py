@@ -132,74 +132,37 @@ class DeviceKey(NamedTuple):
 
 @dataclass(frozen=True)
 class Device:
-    """The device that images were brought onto.
+    """The device that images were brought onto."""
 
-    Attributes
-    ----------
-    device : str
-        As PyTorch names it: ``"cuda:0"``.
-    name : str
-        Of its model.
-    driver, runtime : str
-        Versions of the driver and of CUDA; empty without.
-    torch : str
-    versions : dict of str to str
-        Of the batch backends' libraries, by backend.
-    missing : dict of str to str
-        Why a batch backend was not measured, and how it is installed, by name.
-    """
-
-    device: str
-    name: str
-    driver: str = ""
+    device: str  # as PyTorch names it: "cuda:0"
+    name: str  # of its model
+    driver: str = ""  # driver, runtime: versions of the driver and of CUDA; empty without
     runtime: str = ""
     torch: str = ""
-    versions: dict[str, str] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)  # of libraries, by batch backend
+    # why a batch backend was not measured, and how it is installed, by name
     missing: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class OnDevice:
-    """One way of bringing images onto the device.
+    """One way of bringing images onto the device."""
 
-    Attributes
-    ----------
-    backend : str
-        A batch backend's name, or ``"cpu"``: all cores decode, and the pixels are copied.
-    format : str
-    batch : int
-        Images of a batch; fewer than were asked for if they are large.
-    size : int
-        Side in pixels that they were resized to, into one tensor; 0 if they were not.
-    files : int
-        Different ones that were timed.
-    images_per_s : Spread
-        Over the rounds; until the batch is on the device.
-    ratio : Spread
-        Speed over that of the CPU path, paired within rounds; 0 without it.
-    cpu_s_per_1000 : float
-        Processor seconds for 1000 images, user and system, all cores added up.
-    gpu_ms_per_1000 : float or None
-        Milliseconds in which kernels or copies ran on the device; None where nobody could tell.
-    stream_ms_per_1000 : float or None
-        Milliseconds between events on the stream before and after a batch, waiting included.
-    on_cpu : float
-        Share of the images, 0 to 1, that the CPU path decoded after all.
-    psnr : float or None
-        Of the image that differs most from the CPU path's, in dB; None if none differs.
-    """
-
-    backend: str
+    backend: str  # a batch backend's name, or `CPU`
     format: str
-    batch: int
-    size: int = 0
-    files: int = 0
-    images_per_s: Spread = NOTHING
-    ratio: Spread = NOTHING
+    batch: int  # images of a batch; fewer than were asked for if they are large
+    size: int = 0  # side in pixels that they were resized to, into one tensor; 0 if they were not
+    files: int = 0  # different ones that were timed
+    images_per_s: Spread = NOTHING  # over the rounds; until the batch is on the device
+    ratio: Spread = NOTHING  # speed over that of the CPU path, paired within rounds; 0 without it
+    # processor seconds for 1000 images, user and system, all cores added up
     cpu_s_per_1000: float = 0.0
+    # milliseconds in which kernels or copies ran on the device; None where nobody could tell
     gpu_ms_per_1000: float | None = None
+    # milliseconds between events on the stream before and after a batch, waiting included
     stream_ms_per_1000: float | None = None
-    on_cpu: float = 0.0
+    on_cpu: float = 0.0  # share of the images, 0 to 1, that the CPU path decoded after all
+    # of the image that differs most from the CPU path's, in dB; None if none differs
     psnr: float | None = None
 
     @property
@@ -210,26 +173,16 @@ class OnDevice:
 
 @dataclass(frozen=True)
 class Machine:
-    """The machine and the interpreter.
+    """The machine and the interpreter."""
 
-    Attributes
-    ----------
-    cpu : str
-        Its model name.
-    cores : int
-        Those that this process may use.
-    system, python, numpy, fastdecode : str
-    load : float or None
-        Processes that wanted to run, on average over the minute before the run; None where the
-        system does not say.
-    """
-
-    cpu: str
-    cores: int
+    cpu: str  # its model name
+    cores: int  # those that this process may use
     system: str
     python: str
     numpy: str
     fastdecode: str
+    # processes that wanted to run, on average over the minute before the run; None where the
+    # system does not say
     load: float | None = None
 
 
@@ -244,23 +197,13 @@ class Backend:
 
 @dataclass(frozen=True)
 class Collection:
-    """The files.
+    """The files."""
 
-    Attributes
-    ----------
-    images, bytes, pixels : int
-        Of those that could be read, in all.
-    formats : dict of str to int
-        Images of each format.
-    unreadable : dict of str to str
-        Why a file that should be an image is none, by name.
-    not_images, left_out : int
-    """
-
-    images: int
+    images: int  # images, bytes, pixels: of those that could be read, in all
     bytes: int
     pixels: int
-    formats: dict[str, int]
+    formats: dict[str, int]  # images of each format
+    # why a file that should be an image is none, by name
     unreadable: dict[str, str] = field(default_factory=dict)
     not_images: int = 0
     left_out: int = 0
@@ -268,75 +211,36 @@ class Collection:
 
 @dataclass(frozen=True)
 class Measurement:
-    """One configuration: a backend, and what it was asked to do, and how.
-
-    Attributes
-    ----------
-    protocol : {"decode", "threads", "loader", "file"}
-    format : str
-    reduce : {1, 2, 4, 8}
-    backend : str
-        A backend's name, or ``"decode()"`` for the automatic choice.
-    threads, workers : int
-        1 and 0 where the protocol has none.
-    output : {"array", "tensor", "pil"}
-    size : int
-        Side in pixels that images were resized to; 0 if they were not.
-    files : int
-        That were timed: those that all the backends of the group read.
-    images_per_s : Spread
-        Over the blocks. 0 in a configuration that was only checked.
-    mb_per_s, megapixels_per_s : float
-        Encoded megabytes, and decoded (full-size) megapixels, for each second.
-    latency_ms : tuple of float
-        101 percentiles, 0 to 100, of the time one image took; of the call alone, not its waiting.
-        Empty where nothing was timed.
-    cpu_s_per_1000 : float
-        Processor time, workers included.
-    peak_mb : float
-        Memory at its highest, libraries and workers included, in 10^6 bytes; 0 if unknown.
-    ratio : Spread
-        Speed over that of the fastest right backend with the same settings, paired within blocks.
-    chosen : str
-        What the automatic choice took for most files.
-    fallbacks : int
-        Files that the automatic choice got from another backend than the first.
-    refused : dict of str to str
-        Files that it did not decode, and why.
-    differing : tuple of str
-        Files whose pixels should be those of the reference and are not.
-    averaged : int
-        JPEG files that the package averages, because the backend does not reduce in its decoder:
-        their pixels are others by design, and not in `differing`.
-    max_difference : int
-        Of a sample from the reference, in levels of 255.
-    read_share : float
-        Part of the time, 0 to 1, that reading the files took, in the protocol ``file``.
-    """
+    """One configuration: a backend, and what it was asked to do, and how."""
 
     protocol: Protocol
     format: str
     reduce: int
-    backend: str
-    threads: int = 1
+    backend: str  # a backend's name, or `AUTOMATIC`
+    threads: int = 1  # threads, workers: 1 and 0 where the protocol has none
     workers: int = 0
-    output: str = "array"
-    size: int = 0
-    files: int = 0
-    images_per_s: Spread = NOTHING
-    mb_per_s: float = 0.0
-    megapixels_per_s: float = 0.0
+    output: str = "array"  # or "tensor", "pil"
+    size: int = 0  # side in pixels that images were resized to; 0 if they were not
+    files: int = 0  # that were timed: those that all the backends of the group read
+    images_per_s: Spread = NOTHING  # over the blocks; 0 where the pixels were only checked
+    mb_per_s: float = 0.0  # encoded
+    megapixels_per_s: float = 0.0  # decoded, full-size
+    # 101 percentiles, 0 to 100, of the time one image took; of the call alone, not its waiting.
+    # Empty where nothing was timed.
     latency_ms: tuple[float, ...] = ()
-    cpu_s_per_1000: float = 0.0
-    peak_mb: float = 0.0
+    cpu_s_per_1000: float = 0.0  # processor time for 1000 images, workers included
+    peak_mb: float = 0.0  # memory at its highest, libraries and workers included; 0 if unknown
+    # speed over that of the fastest right backend with the same settings, paired within blocks
     ratio: Spread = NOTHING
-    chosen: str = ""
-    fallbacks: int = 0
-    refused: dict[str, str] = field(default_factory=dict)
-    differing: tuple[str, ...] = ()
+    chosen: str = ""  # what the automatic choice took for most files
+    fallbacks: int = 0  # files that it got from another backend than the first
+    refused: dict[str, str] = field(default_factory=dict)  # files not decoded, and why
+    differing: tuple[str, ...] = ()  # files whose pixels are not those of the reference
+    # JPEG files that the package averages, because the backend does not reduce in its decoder:
+    # their pixels are others by design, and not in `differing`
     averaged: int = 0
-    max_difference: int = 0
-    read_share: float = 0.0
+    max_difference: int = 0  # of a sample from the reference, in levels of 255
+    read_share: float = 0.0  # of the time, 0 to 1, that went into reading, in protocol "file"
 
     @property
     def key(self) -> tuple[str, str, int, str, int, int, str, int]:
@@ -355,34 +259,18 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Result:
-    """One run of the benchmark.
+    """One run of the benchmark."""
 
-    Attributes
-    ----------
-    measured : str
-        When it began: ISO 8601, UTC.
-    answer : tuple of str
-        The sentences that stand on top.
-    interrupted : bool
-        It was stopped before everything was measured.
-    settings : dict
-        Seconds, seed and whatever else was asked for.
-    device : Device or None
-        That images were brought onto; None if that was not measured.
-    on_device : tuple of OnDevice
-        What was measured there.
-    """
-
-    measured: str
+    measured: str  # when it began: ISO 8601, UTC
     machine: Machine
     backends: tuple[Backend, ...]
     collection: Collection
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)  # seconds, seed, what was asked for
     measurements: tuple[Measurement, ...] = ()
-    answer: tuple[str, ...] = ()
+    answer: tuple[str, ...] = ()  # the sentences that stand on top
     notes: tuple[str, ...] = ()
-    interrupted: bool = False
-    device: Device | None = None
+    interrupted: bool = False  # before everything was measured
+    device: Device | None = None  # that images were brought onto; None if that was not measured
     on_device: tuple[OnDevice, ...] = ()
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         Result,
         Spread,
     )
+    from fastdecode.gpu._devices import Identity
 
 __all__ = [
     "COST",
@@ -26,11 +27,13 @@ __all__ = [
     "SPEED",
     "Figure",
     "backend_versions",
+    "began",
     "costs",
     "count",
     "device_facts",
     "device_legend",
     "device_missing",
+    "device_model",
     "device_section",
     "device_title",
     "half_range",
@@ -134,6 +137,11 @@ def backend_versions(found: tuple[Backend, ...]) -> Mapping[str, str]:
     return {one.name: f"{one.version} ({one.codec})" if one.codec else one.version for one in found}
 
 
+def began(result: Result) -> str:
+    """Say when a run began, to the minute."""
+    return f"{result.measured[:16].replace('T', ' ')} UTC"
+
+
 def visible(text: str) -> str:
     """Write text of others so that no character of it can upset a terminal or a page."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
@@ -157,7 +165,7 @@ def _latency(percentile: int) -> Callable[[Measurement], str]:
     return lambda one: number(one.latency_ms[percentile]) if one.latency_ms else _NONE
 
 
-def _ratio(one: Measurement) -> str:
+def _ratio(one: Measurement | OnDevice) -> str:
     return f"{one.ratio.median:.2f} ±{(one.ratio.high - one.ratio.low) / 2:.2f}"
 
 
@@ -234,9 +242,7 @@ def costs(protocol: str) -> tuple[Figure, ...]:
 
 
 def _device_ratio(one: OnDevice) -> str:
-    if not one.ratio.median:
-        return _NONE
-    return f"{one.ratio.median:.2f} ±{(one.ratio.high - one.ratio.low) / 2:.2f}"
+    return _ratio(one) if one.ratio.median else _NONE
 
 
 def _psnr(one: OnDevice) -> str:
@@ -299,15 +305,20 @@ DEVICE_MORE = (
 """What only the page has room for."""
 
 
+def device_model(here: Device | Identity) -> str:
+    """Name a device's model, with the versions of its driver and of CUDA, if it has them."""
+    driver = f", driver {here.driver}" if here.driver else ""
+    runtime = f", CUDA {here.runtime}" if here.runtime else ""
+    return f"{here.name}{driver}{runtime}"
+
+
 def device_facts(result: Result) -> dict[str, str]:
     """Say what the device is, and which libraries decode there."""
     here = result.device
     if here is None:
         return {}
-    driver = f", driver {here.driver}" if here.driver else ""
-    runtime = f", CUDA {here.runtime}" if here.runtime else ""
     return {
-        "Device": f"{here.device}: {here.name}{driver}{runtime}, PyTorch {here.torch}",
+        "Device": f"{here.device}: {device_model(here)}, PyTorch {here.torch}",
         **{f"{name} (batches)": text for name, text in here.versions.items() if text},
     }
 
