@@ -223,5 +223,5 @@ def _samples(paths: Sequence[str]) -> list[Path | Buffer]:
     for name, reason in collection.unreadable.items():
         print(paragraph(f"left out: {name}: {visible(reason)}"), file=sys.stderr)
     if not collection.photos:
-        raise ValueError(f"no readable images in {', '.join(map(files.printable, paths))}")
+        raise ValueError(f"no readable images in {visible(', '.join(map(str, paths)))}")
     return [photo.read() if photo.store else photo.path for photo in collection.photos]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import native_core
-from processes import resident
+from processes import answers, resident
 
 import fastdecode
 from fastdecode.native import library, single
