@@ -233,6 +233,6 @@ def test_repr_says_how_pictures_are_decoded() -> None:
     """`repr` tells of options that are not the usual ones, and of a transform that decodes."""
     assert "Number of datapoints: 6" in repr(Photos())
     assert repr(Photos(reduce=2, backend="pillow")).endswith(
-        "Decoding: whole pictures, nothing fused, reduce=2, backend='pillow'"
+        "Decoding: whole images, nothing fused, reduce=2, backend='pillow'"
     )
     assert "Decoding: by the transform" in repr(Photos(RandomResizedCropFlipNormalize(32)))

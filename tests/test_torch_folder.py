@@ -262,7 +262,7 @@ def test_repr_is_torchvisions_and_one_part_more(root: Path) -> None:
         "                    x",
         "                  )",
         (
-            "    Decoding: whole pictures, nothing fused "
+            "    Decoding: whole images, nothing fused "
             "(it begins with Double, which is not one of the transforms known here)"
         ),
     ]

@@ -152,7 +152,7 @@ def test_what_was_chosen_is_shown() -> None:
         (Pictures(), {"device": "meta"}, "no backend decodes on meta"),
         (Pictures(), {"device": "meta", "workers": 2}, "worker processes"),
         (Pictures(), {"device": "meta", "collate_fn": list}, "collate_fn"),
-        (Pictures(Resize(24)), {"device": "meta"}, "its pictures differ in size"),
+        (Pictures(Resize(24)), {"device": "meta"}, "its images differ in size"),
         (Pictures(backend="pillow"), {"device": "meta"}, "asks for the backend 'pillow'"),
         (Pictures(Shared(24)), {"device": "meta"}, "random draws are not its own to control"),
     ],

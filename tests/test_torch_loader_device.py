@@ -191,7 +191,7 @@ class Own(Pictures):
             {},
             "normalises nothing.*float32",
         ),
-        (Pictures(Resize(24)), {}, "its pictures differ in size"),
+        (Pictures(Resize(24)), {}, "its images differ in size"),
         (Own(), {}, "Own has its own load"),
         (Pictures(), {"collate_fn": list}, "collate_fn gets samples.*Leave out collate_fn"),
     ],

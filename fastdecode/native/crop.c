@@ -1,9 +1,9 @@
 /* crop.c: which part of a picture is shown, as fastdecode.torch decides it in Python.
  *
- * The rules are those of transforms/seeded.py, boxes.py, base.py and direct.py there, and the numbers
- * are the same to the last bit: every operation is one of theirs, in doubles, in the same order (the
- * core is compiled without contraction). Where one has to change, so has the other: a test compares
- * them. What cannot be said for certain is left to Python. */
+ * The rules are those of torch/transforms/_random_crop.py, of base.py there, and of plan.py and
+ * resizing.py, and the numbers are the same to the last bit: every operation is one of theirs, in
+ * doubles, in the same order (the core is compiled without contraction). Where one has to change, so
+ * has the other: a test compares them. What cannot be said for certain is left to Python. */
 #include "internal.h"
 
 #include <math.h>

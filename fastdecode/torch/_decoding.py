@@ -53,7 +53,7 @@ class Plan(NamedTuple):
     decoding : Decoding
         Who decodes this epoch: the CPU, too, if the dataset allows nothing else any more.
     eligible : EligibleCrop or None
-        Batches are decoded at once, and this becomes of their pictures.
+        Batches are decoded at once, and this becomes of their images.
     """
 
     source: Source
@@ -178,7 +178,7 @@ def _at_once(source: Source) -> EligibleCrop | _Hindrance:
 def _floats_later(source: Source, collate_fn: Callable[..., Any] | None) -> Normalize | _Hindrance:
     """Return by what a dataset's floats are made later, or why they are not."""
     if collate_fn is not None:
-        why = "collate_fn gets samples, and only it knows where their pictures go"
+        why = "collate_fn gets samples, and only it knows where their images go"
         return _Hindrance(why, "Leave out collate_fn")
     crop = source.crop
     if isinstance(crop, str):

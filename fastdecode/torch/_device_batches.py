@@ -41,7 +41,7 @@ _lock = threading.Lock()
 
 
 class _Asked(NamedTuple):
-    """One picture that the batch backend is to decode.
+    """One image that the batch backend is to decode.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class _Asked(NamedTuple):
 
 
 class EncodedBatch(BatchBuilder):
-    """A batch of encoded pictures; `decoded` makes the batch proper of it.
+    """A batch of encoded images; `decoded` makes the batch proper of it.
 
     What the backend does not decode is made as without it: by the dataset, with the same seed.
 
@@ -124,12 +124,12 @@ class EncodedBatch(BatchBuilder):
         return asked
 
     def _asked_for(self, data: Buffer, header: Header, plan: ResizePlan) -> _Asked | None:
-        """Ask for what a plan shows of a picture, if the backend may be asked for that."""
+        """Ask for what a plan shows of an image, if the backend may be asked for that."""
         loaded, orient = self._how.loaded, self._config.source.ours.orient
         part = _part_of(plan)
         everything = part == (0, 0, header.width, header.height)
         options = {"orient": orient, "region": None if everything else part}
-        # The JPEG engine of a GPU decodes whole pictures; windows may leave it, for decoders
+        # The JPEG engine of a GPU decodes whole images; windows may leave it, for decoders
         # that load the CPU, on which the others are made.
         windows = loaded.device.type != "cuda"
         request = request_of(data, loaded.backend, options, windows=windows, header=header)
@@ -160,7 +160,7 @@ class EncodedBatch(BatchBuilder):
         Returns
         -------
         Ready
-            With uint8 pictures on the device, in the order of the current stream, but for one that
+            With uint8 images on the device, in the order of the current stream, but for one that
             is empty.
 
         Raises
@@ -174,7 +174,7 @@ class EncodedBatch(BatchBuilder):
         images = decode_items(self._how.loaded, items, "RGB", device)
         made = {at: image for at, image in zip(places, images, strict=True) if image is not None}
         try:
-            pictures = self._resized(made) if made else None
+            pixels = self._resized(made) if made else None
         finally:
             release(self._how.loaded, list(made.values()))
         self._make_others([at for at in places if at not in made])
@@ -185,7 +185,7 @@ class EncodedBatch(BatchBuilder):
         for at in made:
             sample = (_DECODED, self._found[at].target)
             self._samples[at] = self._config.source.handed_out(sample)
-        return self._joined(list(made), pictures, device)
+        return self._joined(list(made), pixels, device)
 
     def _resized(self, made: dict[int, torch.Tensor]) -> torch.Tensor:
         asked = [self._asked[at] for at in made]
@@ -223,14 +223,14 @@ class EncodedBatch(BatchBuilder):
         self._wait(self._timeout)
 
     def _joined(
-        self, places: list[int], pictures: torch.Tensor | None, device: torch.device
+        self, places: list[int], pixels: torch.Tensor | None, device: torch.device
     ) -> Ready:
-        """Put pictures from the device and from the host in order."""
+        """Put images from the device and from the host in order."""
         kept = [at for at, sample in enumerate(self._samples) if sample is not SKIPPED]
         skipped = len(self._samples) - len(kept)
         if not kept:
             return Ready(None, self._position, skipped)
-        if pictures is None or len(places) < len(kept):
+        if pixels is None or len(places) < len(kept):
             layout = torch.channels_last if self._config.channels_last else torch.contiguous_format
             batch = torch.empty(
                 (len(kept), 3, *self._size),
@@ -239,15 +239,15 @@ class EncodedBatch(BatchBuilder):
                 memory_format=layout,
             )
             row_of = {at: row for row, at in enumerate(kept)}
-            if pictures is not None:
-                _put(batch, [row_of[at] for at in places], pictures)
+            if pixels is not None:
+                _put(batch, [row_of[at] for at in places], pixels)
             others = [at for at in kept if at in self._slots]
             host = torch.stack([self._slots[at] for at in others])
             _put(batch, [row_of[at] for at in others], _on_device(host, device))
-            pictures = batch
+            pixels = batch
         last = self._config.channels_last
         samples = [self._samples[at] for at in kept]
-        ready = collate(samples, pictures, self._position, None, channels_last=last)
+        ready = collate(samples, pixels, self._position, None, channels_last=last)
         return ready._replace(skipped=skipped, normalize=self._config.normalize)
 
 
@@ -270,10 +270,10 @@ def _on_device(host: torch.Tensor, device: torch.device) -> torch.Tensor:
     return host.pin_memory().to(device, non_blocking=True)
 
 
-def _put(batch: torch.Tensor, rows: list[int], pictures: torch.Tensor) -> None:
+def _put(batch: torch.Tensor, rows: list[int], pixels: torch.Tensor) -> None:
     """Write some rows of a batch, in the order of the current stream."""
     index = _on_device(torch.tensor(rows, dtype=torch.int64, device="cpu"), batch.device)
-    batch.index_copy_(0, index, pictures)
+    batch.index_copy_(0, index, pixels)
 
 
 class _Placeholder:

@@ -302,7 +302,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
             for name in ("reduce", "min_size", "mode", "orient", "backend")
             if getattr(self, name) != getattr(DecodeMixin, name)
         ]
-        return ", ".join([f"whole pictures, nothing fused{self._why_not()}", *options])
+        return ", ".join([f"whole images, nothing fused{self._why_not()}", *options])
 
     def _why_not(self) -> str:
         """Say in words why the transform is called with decoded images."""
@@ -351,7 +351,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
         if type(transform.normalize) is not (Normalize if floats else type(None)):
             return f"{type(transform.normalize).__name__} is not the package's Normalize"
         if transform.shape is None:
-            return "its pictures differ in size"
+            return "its images differ in size"
         return EligibleCrop(transform, draws, image, self._maps_targets())
 
     def _maps_targets(self) -> bool:

@@ -66,7 +66,7 @@ class EncodedTransform(ABC):
     Attributes
     ----------
     shape : (3, H, W) or None
-        Of every result; None where it depends on the picture.
+        Of every result; None where it depends on the image.
     dtype : torch.dtype
         Of every result.
     isolated : bool
@@ -118,12 +118,12 @@ class EncodedTransform(ABC):
         backend: str | None = None,
         orient: bool = False,
     ) -> tuple[torch.Tensor, Geometry]:
-        """Do the same, and tell where the result lies in the picture.
+        """Do the same, and tell where the result lies in the image.
 
         Returns
         -------
         tuple of tensor and Geometry
-            The geometry maps boxes, points and masks of the full picture.
+            The geometry maps boxes, points and masks of the full image.
         """
 
 
@@ -228,7 +228,7 @@ class Crop(EncodedTransform):
 
     @abstractmethod
     def plan(self, width: int, height: int, generator: torch.Generator | None) -> ResizePlan:
-        """Decide, and draw, what is to become of a picture of that size in pixels."""
+        """Decide, and draw, what is to become of an image of that size in pixels."""
 
     def seeded_plan(self, width: int, height: int, seed: int) -> ResizePlan:
         """Plan with the numbers of a generator of that seed."""
@@ -288,7 +288,7 @@ class Crop(EncodedTransform):
         """Decode the box at the best reduction and resize it; uint8 (3, H, W)."""
         reduce = self.reduce_for(header, plan)
         whole = Geometry.of_decode(header, reduce, orient=orient)
-        # Both in pixels of the reduced picture: the box, and the whole pixels that it touches.
+        # Both in pixels of the reduced image: the box, and the whole pixels that it touches.
         above, begin = whole.offset
         left, right = ((side - begin) / reduce for side in plan.box[::2])
         top, bottom = ((side - above) / reduce for side in plan.box[1::2])
@@ -446,7 +446,7 @@ def _by_torch(
 
 
 def geometry_of(plan: ResizePlan) -> Geometry:
-    """Tell where the result of a plan lies in the picture."""
+    """Tell where the result of a plan lies in the image."""
     left, top, right, bottom = plan.box
     across, down = (right - left) / plan.canvas[1], (bottom - top) / plan.canvas[0]
     height, width = plan.size
