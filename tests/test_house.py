@@ -20,6 +20,7 @@ _TESTS = sorted(Path(__file__).parent.glob("test_*.py"))
 _LIBRARIES = {
     "torch": "torch",
     "gpu": "torch",
+    "device": "torch",
     "ray": "ray.data",
     "lmdb": "lmdb",
     "hdf5": "h5py",
