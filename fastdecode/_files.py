@@ -176,7 +176,10 @@ def write_bytes(
     if follow:
         place = _followed(target)
         if _is_special(target):
-            target.write_bytes(data)
+            try:
+                target.write_bytes(data)
+            except OSError as error:
+                raise _naming(error, path) from error
             return
         target = place
     partial = target.with_name(f".{target.name}.{token_hex(4)}")
@@ -187,9 +190,16 @@ def write_bytes(
                 file.flush()
                 os.fsync(file.fileno())
         partial.replace(target)
-    except BaseException:  # Ctrl-C included: no half of a file is left behind
+    except BaseException as error:  # Ctrl-C included: no half of a file is left behind
         partial.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise _naming(error, path) from error
         raise
+
+
+def _naming(error: OSError, path: str | os.PathLike[str]) -> OSError:
+    """Name the caller's file: a full disk names none, other errors name the partial file."""
+    return error if error.errno is None else OSError(error.errno, error.strerror, os.fspath(path))
 
 
 def flush(path: Path) -> None:

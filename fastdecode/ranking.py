@@ -110,6 +110,11 @@ class Ranking:
         )
 
     def __post_init__(self) -> None:
+        if not isinstance(self.orders, Mapping):
+            raise TypeError(
+                "orders must be a mapping such as {('jpeg', 1): ('simplejpeg', 'pillow')}, not "
+                f"{self.orders!r}"
+            )
         orders = {_cell(key): _names(names) for key, names in self.orders.items()}
         speeds = {_cell(key): dict(found) for key, found in self.speeds.items()}
         object.__setattr__(self, "orders", orders)

@@ -152,6 +152,15 @@ def test_wrong_arguments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="has no device that is always full")
+def test_a_table_that_cannot_be_written_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The system names no file when a disk is full."""
+    assert main(["check", str(make_source(tmp_path / "source")), "--csv", "/dev/full"]) == 2
+    assert capsys.readouterr().err.rstrip().endswith("No space left on device: '/dev/full'")
+
+
 def test_the_pack_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It names bad items and the way out, then packs without them, and refuses to do it twice."""
     source, target = make_source(tmp_path / "source", damaged=True), tmp_path / "out.tar"

@@ -176,6 +176,8 @@ def test_damaged_files_are_an_error_that_names_them(text: str, tmp_path: Path) -
         ({("jpeg", 1): "pillow"}, TypeError),
         ({("jpeg", 1): 5}, TypeError),
         ({("jpeg", 1): (5,)}, TypeError),
+        ("simplejpeg", TypeError),
+        (None, TypeError),
     ],
     ids=str,
 )

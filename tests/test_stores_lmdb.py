@@ -158,6 +158,27 @@ def test_what_is_no_lmdb_is_refused(tmp_path: Path) -> None:
         open_store("s3://bucket/a.lmdb")
 
 
+def test_a_full_disk_is_told_at_once(tmp_path: Path) -> None:
+    """LMDB writes its first pages when it is opened; its own error would be a traceback."""
+    pytest.importorskip("resource")
+    program = """if True:
+        import resource, signal, sys
+        from fastdecode.stores import create_store
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
+        try:
+            create_store(sys.argv[1])
+        except OSError as error:
+            print(error)
+    """
+    place = tmp_path / "out.lmdb"
+    done = subprocess.run(
+        [sys.executable, "-c", program, place], capture_output=True, text=True, check=False
+    )
+
+    assert f"{place} cannot be written" in done.stdout, done.stderr
+
+
 def test_two_stores_share_an_environment(tmp_path: Path) -> None:
     """LMDB forbids to open a file twice in a process; stores of the same file share it."""
     store_cases.write(tmp_path / "a.lmdb", store_cases.pictures(), [0])

@@ -174,6 +174,8 @@ def test_wrong_options_are_refused() -> None:
     """Quality and headroom are checked; floats make no Pillow image."""
     with pytest.raises(ValueError, match="quality"):
         fuse(crop(), quality="best")
+    with pytest.raises(ValueError, match="quality"):
+        fuse(None, quality="default")
     with pytest.raises(ValueError, match="headroom"):
         fuse(crop(), headroom=0)
     with pytest.raises(ValueError, match="Pillow"):

@@ -157,7 +157,6 @@ def _add_device(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--batch",
         type=_counts,
-        default=USUAL_BATCHES,
         metavar="N,...",
         help="images of a batch there; fewer if they are large (default: "
         f"{','.join(map(str, USUAL_BATCHES))})",
@@ -206,11 +205,17 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _count(text: str) -> int:
-    return 0 if text == "0" else positive(text)
+    if not (text.isascii() and text.isdecimal()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0")
+    return int(text)
 
 
 def run(options: argparse.Namespace, parser: Parser) -> int:
     """Run the benchmark; return the exit status."""
+    if options.batch is not None and options.device is None:
+        parser.error("--batch is for --device")
+    if options.batch is None:
+        options.batch = USUAL_BATCHES
     try:
         if options.limit is None and not options.list:
             options.limit = USUAL_LIMIT

@@ -285,9 +285,7 @@ def from_json(text: str) -> Result:
         content = json.loads(text)
         schema = content["schema"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ValueError(
-            "this is not a result that `python -m fastdecode.bench --json` wrote"
-        ) from error
+        raise ValueError("this is not a result that `fastdecode bench --json` wrote") from error
     if schema != SCHEMA:
         raise ValueError(f"the result has schema {schema}, and this version reads {SCHEMA}")
     try:

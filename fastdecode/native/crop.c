@@ -138,7 +138,7 @@ static int central_crop(int32_t width, int32_t height, const fd_crop *crop, plan
 
 /* ---- all of it ---- */
 
-/* As direct.py's rule for what every other backend would decode alike. */
+/* As core_takes() of resizing.py: what every other backend would decode alike. */
 static int is_known(const fd_header *header, const fd_crop *crop) {
     int sof = header->sof == 0xC0 || header->sof == 0xC1 || header->sof == 0xC2;
     int colours = header->components == 1 || header->components == 3;

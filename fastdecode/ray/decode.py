@@ -7,14 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import ray.data
 
 from fastdecode.errors import FastDecodeError
 from fastdecode.plan import DEFAULT_MAX_PIXELS
 from fastdecode.ray._rows import OnError, Options, Portion, image_column, or_empty, portions
 
 if TYPE_CHECKING:
-    import ray.data
-
     from fastdecode.ray.skipped import Skipped
     from fastdecode.types import Box, Mode, Reduce
 
@@ -93,6 +92,8 @@ def decode_images(
         on_error=on_error,
         skipped=skipped,
     )
+    if not isinstance(dataset, ray.data.Dataset):
+        raise TypeError(f"dataset must be a ray.data.Dataset, not {type(dataset).__name__}")
     if output == column and keep_bytes:
         raise ValueError("output must be another column than that of the bytes, which are kept")
     return dataset.map_batches(

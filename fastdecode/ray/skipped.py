@@ -66,7 +66,7 @@ class Skipped:
 
 
 class _Log:
-    """The actor of `Dropped`."""
+    """The actor of `Skipped`."""
 
     def __init__(self, most: int) -> None:
         self._most = most

@@ -341,14 +341,17 @@ class LmdbWriter(Writer):
         self._map = _FIRST_MAP
         self._final.parent.mkdir(parents=True, exist_ok=True)
         self._partial.touch(exist_ok=False)
-        self._lmdb: Any = lmdb.open(
-            os.fspath(self._partial),
-            subdir=False,
-            map_size=self._map,
-            lock=False,
-            sync=False,  # once, at the end
-            metasync=False,
-        )
+        try:
+            self._lmdb: Any = lmdb.open(
+                os.fspath(self._partial),
+                subdir=False,
+                map_size=self._map,
+                lock=False,
+                sync=False,  # once, at the end
+                metasync=False,
+            )
+        except lmdb.Error as error:
+            raise OSError(f"{self.location} cannot be written: {error}") from error
         self._page_size = int(self._lmdb.stat()["psize"])
 
     def _append(self, key: str, data: memoryview, target: Any) -> None:

@@ -20,7 +20,7 @@ from fastdecode.torch.transforms import (
     ResizeCenterCrop,
     ResizeCenterCropNormalize,
 )
-from fastdecode.torch.transforms.base import Crop, Layout, Quality
+from fastdecode.torch.transforms.base import Crop, Layout, Quality, check_quality
 from fastdecode.torch.transforms.crops import RandomResizedCropAndInterpolation
 
 __all__ = ["Fused", "as_bytes", "for_slot", "fuse", "put", "why_not"]
@@ -243,6 +243,7 @@ def fuse(transform: Any, *, quality: Quality = "fast", headroom: float = 1.0) ->
       decoded by: RandomResizedCrop(size=(224, 224), ...)
     )
     """
+    check_quality(quality)
     if transform is None or isinstance(transform, EncodedTransform):
         return transform
     parts = list(_recognise.flatten(transform))

@@ -120,7 +120,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
     quality: Quality = "fast"
     headroom: float = 1.0
     _loader: Callable[[str], Any] | None = None
-    """What makes something of a path instead: of `DecodeImageFolder`."""
+    """What makes something of a path instead: of `ImageFolder`."""
     _of_torchvision = "VisionDataset"
     """The class there that this one stands for."""
 

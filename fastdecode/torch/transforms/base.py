@@ -42,6 +42,7 @@ __all__ = [
     "EncodedTransform",
     "Layout",
     "Quality",
+    "check_quality",
     "geometry_of",
     "interpolation_name",
     "is_number",
@@ -216,8 +217,7 @@ class Crop(EncodedTransform):
                 "bytes cannot be normalised: leave mean and std out, and use Normalize on the "
                 "device, or leave dtype out"
             )
-        if quality not in ("fast", "exact"):
-            raise ValueError(f"quality must be 'fast' or 'exact', not {quality!r}")
+        check_quality(quality)
         if not is_number(headroom) or not headroom >= 1:
             raise ValueError(f"headroom must be a number of at least 1, not {headroom!r}")
         self.interpolation: Interpolation = name
@@ -332,6 +332,11 @@ class Crop(EncodedTransform):
         parts += [f"dtype={self.dtype}", f"quality={self.quality!r}"]
         parts += [f"headroom={self.headroom}"] if self.headroom != 1 else []
         return ", ".join(parts)
+
+
+def check_quality(quality: object) -> None:
+    if quality not in ("fast", "exact"):
+        raise ValueError(f"quality must be 'fast' or 'exact', not {quality!r}")
 
 
 def interpolation_name(value: Any) -> Interpolation | None:
