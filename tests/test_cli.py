@@ -53,7 +53,7 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["pack", "a", "b", "--quality", "101"], "101 is beyond 100"),
         (["pack", "a", "b", "--shard-size", "0"], "at least 1 byte"),
         (["bench", "a", "--batch", "3"], "--batch is for --device"),
-        (["bench", "a", "--limit", "-1"], "'-1' is not a whole number from 0"),
+        (["bench", "a", "--limit", "-1"], "'-1' is not 0 or a positive whole number"),
     ],
     ids=str,
 )

@@ -206,7 +206,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 def _count(text: str) -> int:
     if not (text.isascii() and text.isdecimal()):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not 0 or a positive whole number")
     return int(text)
 
 
