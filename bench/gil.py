@@ -50,7 +50,7 @@ from _common import (
     take_turns,
 )
 from _pipelines import Pipeline, Setup
-from core import Work, pictures_of
+from core import Work, images_of
 from typing_extensions import Self
 
 from fastdecode._system import usable_cores
@@ -138,7 +138,7 @@ def situations(setup: Setup, processor: int, seconds: float) -> dict[str, Callab
     the counter beside them."""
     own = Pipeline("loader", setup)
     normalize = own.loader.dataset.transform.normalize
-    core = Work(pictures_of(own.loader), "resized", setup.workers, normalize)
+    core = Work(images_of(own.loader), "resized", setup.workers, normalize)
 
     def without(work: Callable[[], float]) -> Turn:
         return Turn(0.0, 0.0, work())

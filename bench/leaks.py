@@ -76,7 +76,7 @@ class Calls:
             numbers = plan(header.width, header.height)
             single.decode_resized(data, numbers, _TENSOR, self.out.ctypes.data)
 
-    def reindexed(self, data: bytes) -> None:
+    def rewritten(self, data: bytes) -> None:
         add_restart_markers(data)
 
     def cut(self, data: bytes) -> None:
@@ -108,7 +108,7 @@ def run(calls: Calls, decodes: int) -> tuple[list[int], int]:
         calls.reduced,
         calls.region,
         calls.resized,
-        calls.reindexed,
+        calls.rewritten,
         calls.cut,
         calls.wrong,
     ]

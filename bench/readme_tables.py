@@ -453,18 +453,18 @@ def region_figures() -> str:
         result["fastest_other"]: f"full decode by {fastest}, and slice",
         "native: full": "full decode by the core, and slice",
         "native: region": "`decode(data, region=...)`",
-        "native: region, reindexed": "the same with restart markers",
+        "native: region, restart markers": "the same with restart markers",
     }
     rows = [(title, result["ways"][name]) for name, title in titles.items()]
     columns = {"images/s": "{images_per_s:.1f}", f"to {fastest}": "{to_fastest_other:.2f}"}
-    files = result["reindex"].values()
+    files = result["rewritten"].values()
     changes = [100 * one["bytes_after"] / one["bytes"] - 100 for one in files]
     megapixels = sum(one["width"] * one["height"] for one in files) / len(files) / 1e6
     return (
         f"{drawn(f'{side} x {side} pixels', columns, rows)}\n\n"
         f"One thread, from memory, {len(files)} photos of {megapixels:.0f} megapixels on average; "
         f"{fastest} is the fastest of the other backends here. `add_restart_markers` took "
-        f"{1000 * result['reindex_s']:.0f} ms a photo, and changed their bytes by "
+        f"{1000 * result['rewriting_s']:.0f} ms a photo, and changed their bytes by "
         f"{min(changes):+.1f} % to {max(changes):+.1f} %, together by "
         f"{100 * result['bytes_ratio'] - 100:+.1f} %. Measured {where(content)}, "
         f"{settings['core']} by `bench/regions.py`."
