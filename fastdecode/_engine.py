@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,77 +31,23 @@ _KINDS = "buif"  # of NumPy's types: truth, integers, floats
 _CHANNELS: dict[PixelLayout, int] = {"RGB": 3, "RGBA": 4, "CMYK": 4}
 
 
-class Request:
-    """One image to decode, all arguments checked.
+class Request(NamedTuple):
+    """One image to decode, all arguments checked."""
 
-    Attributes
-    ----------
-    data : bytes or memoryview
-    header : Header
-    want : Want
-    window : tuple or None
-        (left, top, right, bottom) in pixels of the reduced stored image.
-    orientation : int
-        EXIF orientation to apply; 1 to leave the pixels as stored.
-    out : ndarray or None
-    backend : str or None
-        The one that the caller named.
-    borrow : bool
-        The result is gone before this thread decodes again: it may lie in the thread's own memory,
-        and be a view.
-    suspect : bool
-        An image is no proof that all of its data was there.
-    """
-
-    __slots__ = (
-        "backend",
-        "borrow",
-        "data",
-        "header",
-        "orientation",
-        "out",
-        "suspect",
-        "want",
-        "window",
-    )
-
-    def __init__(
-        self,
-        data: Buffer,
-        header: Header,
-        want: Want,
-        window: Box | None,
-        orientation: int,
-        out: Image | None,
-        backend: str | None,
-        borrow: bool = False,
-    ) -> None:
-        self.data = data
-        self.header = header
-        self.want = want
-        self.window = window
-        self.orientation = orientation
-        self.out = out
-        self.backend = backend
-        self.borrow = borrow
-        self.suspect = False
+    data: Buffer
+    header: Header
+    want: Want
+    window: Box | None  # in pixels of the reduced image as it is stored
+    orientation: int  # of EXIF, to be applied; 1 leaves the pixels as they are stored
+    out: Image | None
+    backend: str | None  # that the caller named
+    # The result is gone before this thread decodes again: it may lie in the thread's own memory.
+    borrow: bool = False
+    suspect: bool = False  # an image is no proof that all of its data was there
 
 
 def run(request: Request) -> Image:
-    """Decode by the first backend that can; fall back to others unless one was named.
-
-    Returns
-    -------
-    ndarray
-        What the caller asked for, in `Request.out` if that is given.
-
-    Raises
-    ------
-    DecodeError
-        If every backend refuses, or pixels are missing.
-    UnsupportedFormat
-        If there is no backend for such a file.
-    """
+    """Decode by the first backend that can; fall back to others unless one was named."""
     header = request.header
     # The commonest file by far, a sequential JPEG of one scan with its end marker, needs no
     # preparation.
@@ -110,16 +56,17 @@ def run(request: Request) -> Image:
         or request.data[-2:] != jpeg_stream.EOI
         or not jpeg_stream.in_one_scan(request.data, header)
     ):
-        strict = request.want.strict
+        want = request.want
         try:
-            request.data, complete, request.suspect = _truncation.check_jpeg(
-                request.data, header, strict=strict
+            data, complete, suspect = _truncation.check_jpeg(
+                request.data, header, strict=want.strict
             )
         except _OURS:
             raise
         except Exception as error:  # the bytes between its markers may be anything
             raise _as_ours(error) from error
-        request.want = request.want._replace(complete=complete)
+        want = want._replace(complete=complete)
+        request = request._replace(data=data, want=want, suspect=suspect)
     elif header.format != "jpeg":
         _truncation.check_container(request.data, header)
     choice = _selection.first(request.backend, header, request.want)
@@ -133,7 +80,7 @@ def _fall_back(tried: Choice, error: DecodeError, request: Request) -> Image:
     """Ask the others after the first refused; raise what they said if they refuse too."""
     refused = {tried.name: str(error)}
     if not isinstance(error, NoFallback):
-        request.suspect = True  # what one refuses, another may show in part
+        request = request._replace(suspect=True)  # what one refuses, another may show in part
         for choice in _selection.candidates(request.backend, request.header, request.want):
             if choice.name in refused:
                 continue
@@ -156,13 +103,8 @@ def _fall_back(tried: Choice, error: DecodeError, request: Request) -> Image:
 def _decode(choice: Choice, request: Request) -> Image:
     """Decode by one backend, check the result and give it its final form.
 
-    Raises
-    ------
-    DecodeError
-        If the backend refuses, for whatever reason of its own, or hands out what no step of ours
-        can make the result of.
-    ValueError
-        If `Request.out` does not fit, which for mode ``"stored"`` only the pixels can tell.
+    Whatever a backend, or a step of ours with its answer, raises is a `DecodeError`. Only that
+    `Request.out` does not fit is a ValueError: for mode ``"stored"`` the pixels alone can tell.
     """
     try:
         image, borrowed = _decoded(choice, request)
@@ -225,17 +167,13 @@ def _finish(image: Image, choice: Choice, request: Request, inside: Box | None) 
 def _ask(
     choice: Choice, request: Request, window: Box | None, out: Image | None
 ) -> tuple[Image, bool]:
-    """Call the backend. One that reports warnings is asked to, and its warnings are judged.
+    """Call the backend, and say whether it warned. One that reports warnings is asked to.
 
-    Returns
-    -------
-    tuple of ndarray and bool
-        The pixels, and whether there was a warning. libjpeg names only the first, so that after
-        one it may have met anything.
+    libjpeg names only the first warning, so that after one it may have met anything.
     """
-    try:
+    strict, warned = choice.support.warnings, False
+    while True:
         try:
-            # Written out, here and below: a helper would be one more frame in every call.
             return choice.backend.decode(
                 request.data,
                 request.header,
@@ -243,29 +181,20 @@ def _ask(
                 layout=choice.layout,
                 window=window,
                 out=out,
-                strict=choice.support.warnings,
-            ), False
+                strict=strict,
+            ), warned
         except CodecWarning as warning:
             message = str(warning)
-            if jpeg_stream.says_missing_pixels(message):
-                raise NoFallback(message) from warning
-            if not jpeg_stream.is_recoverable(message):
+            missing = jpeg_stream.says_missing_pixels(message)
+            if warned or not (missing or jpeg_stream.is_recoverable(message)):
                 raise
-            if request.want.strict:
+            if missing or request.want.strict:
                 raise NoFallback(message) from warning
-            return choice.backend.decode(
-                request.data,
-                request.header,
-                reduce=choice.reduce,
-                layout=choice.layout,
-                window=window,
-                out=out,
-                strict=False,
-            ), True
-    except _OURS:
-        raise
-    except BaseException as error:
-        raise _as_ours(error) from error
+            strict, warned = False, True
+        except _OURS:
+            raise
+        except BaseException as error:
+            raise _as_ours(error) from error
 
 
 def _as_ours(error: BaseException) -> DecodeError:
@@ -312,10 +241,8 @@ def _check_complete(
     ):
 
         def decode_again(data: bytes) -> Image:
-            other = Request(
-                data, header, request.want._replace(strict=False), window, 1, None, choice.name
-            )
-            return _ask(choice, other, window, None)[0]
+            want = request.want._replace(strict=False)
+            return _ask(choice, request._replace(data=data, want=want), window, None)[0]
 
         _truncation.verify(image, request.data, header, decode_again)
 
@@ -336,17 +263,8 @@ _kept = _Kept()
 def borrow_memory(purpose: str, shape: tuple[int, ...]) -> NDArray[np.uint8]:
     """Return an array that is overwritten when this thread next asks for the same purpose.
 
-    Parameters
-    ----------
-    purpose : str
-        What it is for: two arrays in use at once need two names.
-    shape : tuple of int
-
-    Returns
-    -------
-    ndarray of uint8
-        Not initialised. Of more than 64 MiB it is new each time, so that a thread that met one
-        huge image does not hold its memory for ever.
+    Two arrays in use at once need two names. One of more than 64 MiB is new each time, so that a
+    thread that met one huge image does not hold its memory for ever.
     """
     needed = math.prod(shape)
     if needed > _MOST_KEPT:
