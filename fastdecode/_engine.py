@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import threading
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +32,9 @@ _KINDS = "buif"  # of NumPy's types: truth, integers, floats
 _CHANNELS: dict[PixelLayout, int] = {"RGB": 3, "RGBA": 4, "CMYK": 4}
 
 
-class Request(NamedTuple):
-    """One image to decode, all arguments checked."""
+@dataclass(slots=True)  # a frozen one, or a tuple, costs more in every call
+class Request:
+    """One image to decode, all arguments checked. It is not changed: `replace` makes another."""
 
     data: Buffer
     header: Header
@@ -66,7 +68,7 @@ def run(request: Request) -> Image:
         except Exception as error:  # the bytes between its markers may be anything
             raise _as_ours(error) from error
         want = want._replace(complete=complete)
-        request = request._replace(data=data, want=want, suspect=suspect)
+        request = replace(request, data=data, want=want, suspect=suspect)
     elif header.format != "jpeg":
         _truncation.check_container(request.data, header)
     choice = _selection.first(request.backend, header, request.want)
@@ -80,7 +82,7 @@ def _fall_back(tried: Choice, error: DecodeError, request: Request) -> Image:
     """Ask the others after the first refused; raise what they said if they refuse too."""
     refused = {tried.name: str(error)}
     if not isinstance(error, NoFallback):
-        request = request._replace(suspect=True)  # what one refuses, another may show in part
+        request = replace(request, suspect=True)  # what one refuses, another may show in part
         for choice in _selection.candidates(request.backend, request.header, request.want):
             if choice.name in refused:
                 continue
@@ -107,37 +109,36 @@ def _decode(choice: Choice, request: Request) -> Image:
     `Request.out` does not fit is a ValueError: for mode ``"stored"`` the pixels alone can tell.
     """
     try:
-        image, borrowed = _decoded(choice, request)
+        image = _decoded(choice, request)
     except _OURS:
         raise
     except BaseException as error:
         raise _as_ours(error) from error
-    return image if borrowed else deliver(image, request.out)
+    return image if request.borrow else deliver(image, request.out)
 
 
-def _decoded(choice: Choice, request: Request) -> tuple[Image, bool]:
-    """Decode by one backend, and say whether the pixels lie in memory that the thread keeps."""
+def _decoded(choice: Choice, request: Request) -> Image:
+    """Decode by one backend, and make of it what is wanted."""
     header, want, window, support = request.header, request.want, request.window, choice.support
-    borrowed: Image | None = None
+    layout, reduce = choice.layout, choice.reduce
+    reduced = reduce == want.reduce
     # Pixels that are missing may lie outside the window: a suspect image is decoded whole.
-    within = support.region and not request.suspect and choice.reduce == want.reduce
+    within = support.region and not request.suspect and reduced
     inside = window if within else None
     as_wanted = (
-        choice.layout == want.mode
-        and choice.reduce == want.reduce
-        and (window is None or within)
-        and request.orientation == 1
+        layout == want.mode and reduced and (window is None or within) and request.orientation == 1
     )
     into = request.out if as_wanted and support.out and want.mode != "stored" else None
-    height, width = -(-header.height // choice.reduce), -(-header.width // choice.reduce)
+    height, width = -(-header.height // reduce), -(-header.width // reduce)
     if inside is not None:
         height, width = inside[3] - inside[1], inside[2] - inside[0]
+    kept: Image | None = None
     passing = request.borrow or (window is not None and inside is None)
-    if passing and support.out and choice.layout in _CHANNELS:
+    if passing and support.out and layout in _CHANNELS:
         # What is to be cut, or looked at and forgotten, needs no fresh memory.
-        into = borrowed = borrow_memory("whole", (height, width, _CHANNELS[choice.layout]))
+        into = kept = borrow_memory("whole", (height, width, _CHANNELS[layout]))
     image, warned = _ask(choice, request, inside, into)
-    _check_form(image, height, width, choice.layout, header.bits)
+    _check_form(image, height, width, layout, header.bits)
     # A codec that reports warnings would have said so, had it filled anything in; but for the
     # arithmetic decoder, which cannot run out of data: it reads zeros for ever.
     if header.format == "jpeg" and (
@@ -146,9 +147,9 @@ def _decoded(choice: Choice, request: Request) -> tuple[Image, bool]:
         _check_complete(choice, request, image, inside, warned=warned)
     if not as_wanted:
         image = _finish(image, choice, request, inside)
-    if borrowed is not None and request.out is None and np.may_share_memory(image, borrowed):
-        return (image, True) if request.borrow else (np.array(image, order="C"), False)
-    return image, False
+    if kept is not None and request.out is None and not request.borrow:
+        return np.array(image, order="C") if np.may_share_memory(image, kept) else image
+    return image
 
 
 def _finish(image: Image, choice: Choice, request: Request, inside: Box | None) -> Image:
@@ -242,7 +243,7 @@ def _check_complete(
 
         def decode_again(data: bytes) -> Image:
             want = request.want._replace(strict=False)
-            return _ask(choice, request._replace(data=data, want=want), window, None)[0]
+            return _ask(choice, replace(request, data=data, want=want), window, None)[0]
 
         _truncation.verify(image, request.data, header, decode_again)
 

@@ -127,9 +127,7 @@ def decode(
         check_out(out, data, mode, plan.shape(header))
     # `tuple.__new__` spares a call: there is no time to lose.
     want = tuple.__new__(Want, (mode, reduce, strict, True, window is not None))
-    return run(
-        tuple.__new__(Request, (data, header, want, window, applied, out, backend, False, False))
-    )
+    return run(Request(data, header, want, window, applied, out, backend))
 
 
 def decode_part(

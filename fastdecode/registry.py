@@ -244,9 +244,8 @@ def _info(name: str) -> BackendInfo:
 def _devices(name: str) -> tuple[str, ...]:
     """Name the devices on which the batch form of a backend decodes; nothing is imported."""
     found = entry(name)
-    if found.devices or not isinstance(found.batch, type):
-        return tuple(found.devices.split())
-    return tuple(sorted(getattr(found.batch, "devices", ())))
+    declared = getattr(found.batch, "devices", ()) if isinstance(found.batch, type) else ()
+    return tuple(found.devices.split()) or tuple(sorted(declared))
 
 
 def _ask(question: Callable[[], str]) -> str:
