@@ -17,6 +17,7 @@ import numpy as np
 from fastdecode import _headers, _selection
 from fastdecode._arguments import check_out
 from fastdecode._buffers import as_buffer
+from fastdecode._process import after_fork
 from fastdecode._selection import Want
 from fastdecode.api import decode, decode_file, read_file
 from fastdecode.errors import FastDecodeError
@@ -156,15 +157,12 @@ def _pool(threads: int) -> ThreadPoolExecutor:
         return _pools[threads]
 
 
+@after_fork
 def _forget_pools() -> None:
     """Start over in a forked child, where the parent's threads do not exist."""
     global _pools_lock
     _pools_lock = threading.Lock()
     _pools.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_pools)
 
 
 _NAME = "native"

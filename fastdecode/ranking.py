@@ -34,21 +34,11 @@ _BUSY = 0.08  # an idle machine stays below half of that
 
 
 class Cell(NamedTuple):
-    """What an order of backends is for; None stands for any.
-
-    Attributes
-    ----------
-    format : Format
-    reduce : {1, 2, 4, 8}
-    size : {"small", "medium", "large", "huge"} or None
-        Of the stored image.
-    output : {"array", "tensor", "pil"} or None
-    context : {"one", "threads", "processes"} or None
-    """
+    """What an order of backends is for; None stands for any."""
 
     format: Format
     reduce: Reduce = 1
-    size: SizeClass | None = None
+    size: SizeClass | None = None  # of the stored image
     output: Output | None = None
     context: Context | None = None
 
@@ -256,14 +246,7 @@ def known_order(names: Iterable[str], format: Format, reduce: Reduce) -> list[st
 
 
 def reordered(known: Sequence[str], is_faster: Callable[[str, str], bool]) -> list[str]:
-    """Keep an order, but put whoever is faster beyond doubt before those that are slower.
-
-    Parameters
-    ----------
-    known : sequence of str
-    is_faster : callable
-        Given two names, whether the first is faster beyond doubt.
-    """
+    """Keep an order, but put whoever is faster beyond doubt before those that are slower."""
     left, order = list(known), list[str]()
     while left:
         unbeaten = (

@@ -34,6 +34,7 @@ _LAYERS = (
     ("_headers", "_buffers"),
     (
         "_truncation",
+        "_process",
         "_stats",
         "_files",
         "terminal",
@@ -41,7 +42,7 @@ _LAYERS = (
     ),
     ("_pixels", "geometry"),
     ("adapters",),
-    ("registry", "_process"),
+    ("registry",),
     ("_system",),
     ("ranking",),
     ("_preference",),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import threading
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
 from fastdecode import _files, _preference, registry
+from fastdecode._process import ForkLock, speaks_for_all
 from fastdecode._selection import disabled
 from fastdecode._system import (
     cpu_model,
     device_libraries,
     device_ranking_path,
     ranking_is_named,
-    speaks_for_all,
     usable_cores,
 )
 from fastdecode.errors import BackendUnavailable
@@ -64,7 +63,7 @@ _MOST_ON_CPU = 0.5
 _DAMAGED = "is no measurement of a device that fastdecode wrote"
 
 _known: dict[tuple[int, torch.device], tuple[str, ...]] = {}
-_lock = threading.Lock()
+_lock = ForkLock()
 _generation = 0
 """Grows with every `DeviceRanking.save`: what was read before is out of date."""
 
@@ -389,13 +388,3 @@ def _speed(numbers: Sequence[Any]) -> Speed:
         if type(number) not in (int, float) or not 0 <= number < float("inf"):
             raise ValueError(f"{part} is {number!r}")
     return Speed(*numbers)
-
-
-def _renew_lock() -> None:
-    """Forget in a forked child who held the lock in the parent."""
-    global _lock
-    _lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_lock)

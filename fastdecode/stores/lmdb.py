@@ -30,6 +30,7 @@ import lmdb
 import numpy as np
 
 from fastdecode._files import reopened
+from fastdecode._process import after_fork
 from fastdecode.errors import StoreError
 from fastdecode.stores._index import Index, IndexBuilder
 from fastdecode.stores._items import fingerprint
@@ -309,6 +310,7 @@ def _why(error: Exception) -> str:
     return f"the file is damaged, or no LMDB file ({said})"
 
 
+@after_fork
 def _after_fork() -> None:
     """Keep what is inherited open as long as the process lives.
 
@@ -319,10 +321,6 @@ def _after_fork() -> None:
     _opening = threading.Lock()  # whoever held it has stayed behind
     for each in list(_open.values()):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 class LmdbWriter(Writer):

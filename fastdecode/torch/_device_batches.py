@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -15,6 +14,7 @@ import torch
 
 from fastdecode import _headers
 from fastdecode._buffers import as_buffer
+from fastdecode._process import after_fork
 from fastdecode.gpu._batch import Request, decode_items, release, request_of
 from fastdecode.gpu._resize import resized
 from fastdecode.resizing import ResizePlan
@@ -396,12 +396,9 @@ def _stream_on(device: torch.device) -> torch.cuda.Stream:
         return _streams[device]
 
 
+@after_fork
 def _forget() -> None:
     """Start over in a forked child: a lock may be held there by nobody, and streams are no good."""
     global _lock
     _lock = threading.Lock()
     _streams.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)

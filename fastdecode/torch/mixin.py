@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from collections.abc import Callable
 from functools import cache
 from operator import is_
@@ -16,7 +15,7 @@ from fastdecode import _preference, api
 from fastdecode._arguments import check_options
 from fastdecode._pixels import converter
 from fastdecode._preference import Preference, load_named
-from fastdecode._system import context
+from fastdecode._process import ForkLock, context
 from fastdecode.errors import BackendUnavailable, UnknownBackend
 from fastdecode.geometry import Geometry
 from fastdecode.plan import reduce_for
@@ -35,7 +34,7 @@ __all__ = ["DecodeMixin"]
 _DECODE_OPTIONS = ("reduce", "min_size", "mode", "backend")
 _CARRIED = "_carried_preference"
 _converter = cache(converter)
-_lock = threading.Lock()
+_lock = ForkLock()
 _settled: tuple[int, bool] | None = None  # in which process, and whether OpenCV was there then
 
 
@@ -346,13 +345,3 @@ def _is_torchvisions(loader: object) -> bool:
 def _check_output(output: object) -> None:
     if output is not None and output not in OUTPUTS:
         raise ValueError(f"output must be one of {', '.join(OUTPUTS)} or None, not {output!r}")
-
-
-def _renew_lock() -> None:
-    """Forget in a forked child who held the lock in the parent."""
-    global _lock
-    _lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_lock)
