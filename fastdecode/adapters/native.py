@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 import fastdecode
-from fastdecode.adapters.base import Backend, CodecWarning, Support
+from fastdecode.adapters.base import JPEG_TURBO_2, Backend, CodecWarning
 from fastdecode.errors import BackendUnavailable, DecodeError
 from fastdecode.native import _library
 from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
@@ -22,15 +24,12 @@ class Native(Backend):
     distribution = "fastdecode"
     supports = {
         "jpeg": (
-            Support(
+            replace(
+                JPEG_TURBO_2,
                 layouts=frozenset({"RGB", "L", "RGBA", "CMYK"}),
-                reduces=frozenset({1, 2, 4, 8}),
                 region=True,
-                out=True,
-                warnings=True,
-                codings=frozenset({"baseline", "progressive", "arithmetic"}),
                 colors=frozenset({"gray", "ycc", "rgb", "cmyk"}),
-                partial_scans=False,
+                subsamplings=None,
             ),
         )
     }
