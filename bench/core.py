@@ -11,12 +11,12 @@ import numpy as np
 import torch
 
 from fastdecode import probe
-from fastdecode.native import library
-from fastdecode.native.single import Resize
+from fastdecode.native import _library
+from fastdecode.native._library import Resize
 from fastdecode.torch._order import Sharding
 from fastdecode.torch.transforms.base import stored_as
 
-_RGB = library.LAYOUTS["RGB"]
+_RGB = _library.LAYOUTS["RGB"]
 _SCRATCH_A_THREAD = 4  # images: nobody meets a neighbour's, and all stay in the caches
 _SLOTS = 256  # results: as many as a Loader's batches have
 
@@ -105,8 +105,8 @@ class Work:
         normalize: Any = None,
         decoder: str = "",
     ) -> None:
-        library.require()
-        ffi, lib = library.ffi, library.lib
+        _library.require()
+        ffi, lib = _library.ffi, _library.lib
         self._decoder = decoder
         self._pool = ffi.gc(lib.fd_pool_create(threads), lib.fd_pool_destroy)
         self._items = ffi.new("fd_item[]", len(images))
@@ -140,14 +140,14 @@ class Work:
     def run(self, count: int | None = None) -> float:
         """Do it, or the first so many images of it; return images/s."""
         count = len(self._items) if count is None else count
-        library.lib.fd_use_decoder(self._decoder.encode())
+        _library.lib.fd_use_decoder(self._decoder.encode())
         start = time.perf_counter()
-        library.lib.fd_pool_decode(self._pool, self._items, count, self._pixels)
+        _library.lib.fd_pool_decode(self._pool, self._items, count, self._pixels)
         seconds = time.perf_counter() - start
-        library.lib.fd_use_decoder(b"")
+        _library.lib.fd_use_decoder(b"")
         for item in self._items[0:count]:
             if item.status:
-                raise RuntimeError(library.ffi.string(item.message).decode())
+                raise RuntimeError(_library.ffi.string(item.message).decode())
         return count / seconds
 
 

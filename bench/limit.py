@@ -54,7 +54,7 @@ from _pipelines import Pipeline, Setup
 from core import EpochImage, Work, images_of
 
 from fastdecode._system import usable_cores
-from fastdecode.native import library
+from fastdecode.native import _library
 
 _TITLES = {
     "loader": "Loader",
@@ -159,7 +159,7 @@ def main() -> None:
         batch=(64, "images"),
         limit=(None, "images in an epoch"),
     ).parse_args()
-    library.require()
+    _library.require()
     threads = sorted({*options.threads})
     photos = photos_in(options.photos)
     images = epoch_length(photos, options.batch, max(threads), options.limit)
@@ -185,7 +185,7 @@ def main() -> None:
         "rounds",
         different_photos=len(photos),
         images_per_epoch=images,
-        core=library.codec(),
+        core=_library.codec(),
         torch=torch.__version__,
     )
 

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 import fastdecode
 from fastdecode import decode, probe
-from fastdecode.native import add_restart_markers, library
+from fastdecode.native import _library, add_restart_markers
 from fastdecode.types import Box
 
 _Pixels = NDArray[np.uint8]
@@ -153,7 +153,7 @@ def main() -> None:
         crops=(4, "of each photo in each round"),
         limit=(None, "photos"),
     ).parse_args()
-    library.require()
+    _library.require()
     paths = [path for path in photos_in(options.photos) if is_large(path, options.side)]
     photos = [photo_of(path) for path in paths[: options.limit]]
     if not photos:
@@ -164,7 +164,7 @@ def main() -> None:
     show("rewritten", result["rewritten"])
     for name, aim in _AIMS.items():
         judge(name, result["ways"][name]["to_fastest_other"], aim)
-    keep(options, result, "side", "rounds", "crops", core=library.codec())
+    keep(options, result, "side", "rounds", "crops", core=_library.codec())
 
 
 if __name__ == "__main__":

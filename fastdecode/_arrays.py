@@ -21,8 +21,8 @@ from fastdecode._process import after_fork
 from fastdecode._selection import Want
 from fastdecode.api import decode, decode_file, read_file
 from fastdecode.errors import FastDecodeError
-from fastdecode.native import library
-from fastdecode.native.batch import Items, Pool
+from fastdecode.native import _library
+from fastdecode.native._batch import Items, Pool
 from fastdecode.outages import is_the_items
 from fastdecode.plan import plan_options
 
@@ -190,7 +190,7 @@ class _Part(NamedTuple):
 def core_serves(options: dict[str, Any]) -> bool:
     """Whether the core may be the one that is chosen, with these arguments of `decode`."""
     return (
-        library.lib is not None
+        _library.lib is not None
         and options.get("backend") in (None, _NAME)
         and options.get("mode", "RGB") in ("RGB", "L")
         and not options.get("orient")
@@ -285,7 +285,7 @@ class CoreArrays:
             channels = () if mode == "L" else (3,)
             out = np.empty((*sides, *channels), np.uint8)
         window = window or (0, 0, sides[1], sides[0])
-        return _Part((*window, reduce, library.LAYOUTS[mode]), out)
+        return _Part((*window, reduce, _library.LAYOUTS[mode]), out)
 
 
 def _as_source(source: Any) -> Any:

@@ -11,7 +11,7 @@ from PIL import Image as PillowImage
 from fastdecode._preference import preferred
 from fastdecode._selection import disabled
 from fastdecode.errors import BackendUnavailable, UnknownBackend
-from fastdecode.native import library, single
+from fastdecode.native import _library
 from fastdecode.plan import DEFAULT_MAX_PIXELS
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class ResizePlan(NamedTuple):
     interpolation: Interpolation = "bilinear"
 
     @classmethod
-    def of_core(cls, resize: single.Resize) -> ResizePlan:
+    def of_core(cls, resize: _library.Resize) -> ResizePlan:
         """Return the plan of which `for_core` makes this."""
         edges = (resize.left, resize.top, resize.right, resize.bottom)
         left, top, right, bottom = (int(edge * resize.reduce) for edge in edges)
@@ -69,7 +69,7 @@ class ResizePlan(NamedTuple):
         size = (resize.height, resize.width)
         return cls((left, top, right, bottom), canvas, resize.y, resize.x, size, bool(resize.flip))
 
-    def for_core(self, width: int, height: int, reduce: Reduce) -> single.Resize | None:
+    def for_core(self, width: int, height: int, reduce: Reduce) -> _library.Resize | None:
         """Return the plan for an image of that size, reduced so, in the core's terms.
 
         Returns
@@ -87,12 +87,12 @@ class ResizePlan(NamedTuple):
             or self.left < 0
             or self.top + rows > down
             or self.left + columns > across
-            or max(self.canvas) > single.LARGEST_SIDE
+            or max(self.canvas) > _library.LARGEST_SIDE
             or not (0 <= left < right <= width and 0 <= top < bottom <= height)
         ):
             return None
         # fmt: off
-        return single.Resize(
+        return _library.Resize(
             reduce, left / reduce, top / reduce, right / reduce, bottom / reduce,
             int(left // reduce), int(top // reduce), ceil(right / reduce), ceil(bottom / reduce),
             across, down, self.left, self.top, columns, rows, self.flip,
@@ -102,12 +102,12 @@ class ResizePlan(NamedTuple):
 
 def core_is_on() -> bool:
     """Whether the core is there, and not left out by ``FASTDECODE_DISABLE``."""
-    return library.lib is not None and _NATIVE not in disabled()
+    return _library.lib is not None and _NATIVE not in disabled()
 
 
 def core_may_decode(backend: str | None) -> bool:
     """Whether the core may decode for somebody who asked for this backend, or for none."""
-    if library.lib is None:
+    if _library.lib is None:
         return False
     try:
         asked = preferred() if backend is None else backend
@@ -165,7 +165,7 @@ def by_core(image: Image, box: FloatBox, canvas: tuple[int, int], window: Box) -
     ndarray of uint8, (h, w, 3), or None
         None where the core cannot.
     """
-    if max(*image.shape[:2], *canvas) > single.LARGEST_SIDE:
+    if max(*image.shape[:2], *canvas) > _library.LARGEST_SIDE:
         return None
     if image.strides[1:] != (3, 1):  # turned by the EXIF orientation
         image = np.ascontiguousarray(image)
@@ -173,13 +173,13 @@ def by_core(image: Image, box: FloatBox, canvas: tuple[int, int], window: Box) -
     result = np.empty((bottom - top, right - left, 3), np.uint8)
     height, width = image.shape[:2]
     # fmt: off
-    resize = single.Resize(
+    resize = _library.Resize(
         1, *box, 0, 0, width, height, canvas[1], canvas[0], left, top, right - left, bottom - top,
         False,
     )
     # fmt: on
-    pixels = single.stored(None, channels_first=False)
-    return result if single.resize_pixels(image, resize, pixels, result.ctypes.data) else None
+    pixels = _library.stored(None, channels_first=False)
+    return result if _library.resize_pixels(image, resize, pixels, result.ctypes.data) else None
 
 
 def by_pillow(

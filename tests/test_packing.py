@@ -14,13 +14,13 @@ from conftest import CORPUS
 from packed import KINDS, make_source, sums
 
 from fastdecode import BackendUnavailable, decode, probe
-from fastdecode.native import library
+from fastdecode.native import _library
 from fastdecode.packing import BadItems, pack
 from fastdecode.packing._pack_command import as_bytes
 from fastdecode.stores import create_store, kind_for, open_store
 from fastdecode.testing import encode, picture
 
-needs_core = pytest.mark.skipif(library.lib is None, reason="the native core is not built")
+needs_core = pytest.mark.skipif(_library.lib is None, reason="the native core is not built")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -202,7 +202,7 @@ def test_restart_markers(tmp_path: Path) -> None:
 
 def test_restart_markers_needs_the_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without it that is said before any work."""
-    monkeypatch.setattr(library, "lib", None)
+    monkeypatch.setattr(_library, "lib", None)
 
     with pytest.raises(BackendUnavailable):
         pack(make_source(tmp_path / "source"), tmp_path / "out.tar", restart_markers=True)

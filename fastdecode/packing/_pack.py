@@ -23,7 +23,7 @@ import fastdecode
 from fastdecode._selection import disabled
 from fastdecode._system import usable_cores
 from fastdecode.errors import BackendUnavailable, StoreError
-from fastdecode.native import library
+from fastdecode.native import _library
 from fastdecode.packing._journal import Bad, BadItems, Item, Journal, Packed, State, items_of
 from fastdecode.packing._lock import Lock, Refused
 from fastdecode.packing._output import Place, make, write_bad
@@ -170,7 +170,7 @@ class Options:
                     "only the native core puts restart markers into JPEGs, and it is left out by "
                     "FASTDECODE_DISABLE"
                 )
-            library.require()
+            _library.require()
 
 
 class _Job:

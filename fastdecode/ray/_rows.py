@@ -27,8 +27,8 @@ from fastdecode._pixels import seen_size
 from fastdecode.api import decode, read_file
 from fastdecode.errors import FastDecodeError
 from fastdecode.geometry import Geometry
-from fastdecode.native import single
-from fastdecode.native.batch import Items, Pool
+from fastdecode.native import _library
+from fastdecode.native._batch import Items, Pool
 from fastdecode.outages import is_the_items
 from fastdecode.plan import DEFAULT_MAX_PIXELS, plan_options, reduce_for, reduce_for_box
 from fastdecode.resizing import (
@@ -44,7 +44,7 @@ from fastdecode.resizing import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fastdecode.native.batch import Headers
+    from fastdecode.native._batch import Headers
     from fastdecode.ray.skipped import Skipped
     from fastdecode.types import Box, Buffer, Header, Image, Mode, Reduce
 
@@ -339,7 +339,7 @@ class _Resized:
             planned = {at: plan for at, plan in plans.items() if plan is not None}
             if not planned:
                 return set()
-            pixels, place = single.stored(None, channels_first=False), out.ctypes.data
+            pixels, place = _library.stored(None, channels_first=False), out.ctypes.data
             resizes = list(planned.values())
             done = items.resize(pool, list(planned), resizes, pixels, place, out.strides[0])
             return {at for at, whole in zip(planned, done, strict=True) if whole}
@@ -358,7 +358,7 @@ class _Resized:
             good &= 0 <= left < right and 0 <= top < bottom
         return good
 
-    def _plan(self, width: int, height: int) -> single.Resize | None:
+    def _plan(self, width: int, height: int) -> _library.Resize | None:
         """Plan what the core does with an image of that size; None if it cannot."""
         box = self._options.region or (0, 0, width, height)
         reduce = self._options.reduce

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import torch
 
 from fastdecode import _headers
-from fastdecode.native.batch import Items, as_source
+from fastdecode.native._batch import Items, as_source
 from fastdecode.resizing import ResizePlan, core_may_decode, core_takes
 from fastdecode.torch._fuse import as_bytes
 from fastdecode.torch.transforms.base import Crop, geometry_of, stored_as
 
 if TYPE_CHECKING:
-    from fastdecode.native.batch import Pool
-    from fastdecode.native.single import Resize
+    from fastdecode.native._batch import Pool
+    from fastdecode.native._library import Resize
     from fastdecode.torch._read_ahead import Read
 
     _Plans: TypeAlias = dict[int, tuple[ResizePlan, Resize]]

@@ -15,8 +15,8 @@ from torch.utils.data import IterableDataset, Subset
 
 from fastdecode._preference import load_named, preferred
 from fastdecode.errors import BackendUnavailable, UnknownBackend
-from fastdecode.native import library
-from fastdecode.native.batch import Pool
+from fastdecode.native import _library
+from fastdecode.native._batch import Pool
 from fastdecode.torch._errors import SKIPPED, Failures
 from fastdecode.torch._native_batches import FALLBACK, Draws, EligibleCrop, NativeBatchMaker
 from fastdecode.torch.dataset import DecodeDataset, EncodedSample, overridden
@@ -185,7 +185,7 @@ class Source:
 
     def native(self, pool: Pool) -> NativeBatchMaker | None:
         """Return what makes batches by the native core, if it is there; indices are as here."""
-        if self._decoding is None or library.lib is None:
+        if self._decoding is None or _library.lib is None:
             return None
         return NativeBatchMaker(self._decoding, pool, self._subset, as_bytes=self.as_bytes)
 

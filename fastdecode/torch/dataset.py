@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 import torch
 
 from fastdecode import api
-from fastdecode.native import library
-from fastdecode.native.batch import Pool
+from fastdecode.native import _library
+from fastdecode.native._batch import Pool
 from fastdecode.outages import ITEM_ERRORS, is_the_items
 from fastdecode.torch._errors import TolerantDataset
 from fastdecode.torch._fuse import Fused, for_slot, put, why_not
@@ -380,7 +380,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
 
     def _fetch_all(self, indices: Sequence[int]) -> list[Any]:
         native: NativeBatchMaker | None = self.__dict__.get("_native_batches")
-        if native is None and library.lib is not None:
+        if native is None and _library.lib is not None:
             # One thread: a worker process has one core for itself.
             native = self.__dict__["_native_batches"] = NativeBatchMaker(self, Pool(1))
         with self._together(indices):

@@ -12,7 +12,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 from fastdecode._arguments import is_int
 from fastdecode._system import usable_cores
 from fastdecode.errors import DecodeError, FastDecodeError
-from fastdecode.native.batch import Pool
+from fastdecode.native._batch import Pool
 from fastdecode.outages import ITEM_ERRORS, is_the_items
 from fastdecode.torch._errors import SKIPPED, Failure, failure_of, naming, others, record, several
 from fastdecode.torch._loader_arguments import Threads

@@ -16,7 +16,7 @@ from fastdecode._buffers import as_buffer
 from fastdecode._pixels import seen_size
 from fastdecode.api import decode_part
 from fastdecode.geometry import Geometry
-from fastdecode.native import single
+from fastdecode.native import _library
 from fastdecode.plan import reduce_for_resize
 from fastdecode.resizing import (
     FloatBox,
@@ -34,7 +34,7 @@ from fastdecode.torch.transforms.normalize import Normalize
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fastdecode.native.single import Resize
+    from fastdecode.native._library import Resize
     from fastdecode.types import Box, Buffer, Header, Image, Reduce
 
 __all__ = [
@@ -358,7 +358,7 @@ def _cores_sides(data: Buffer, backend: str | None, *, orient: bool) -> tuple[in
     """Return (width, height) of a file that the core is to decode; None for any other."""
     if not core_may_decode(backend):
         return None
-    header = single.probe(data)
+    header = _library.probe(data)
     if header is None or not core_takes(header):
         return None
     if orient and header.has_exif and _headers.probe(data).orientation != 1:
@@ -369,7 +369,7 @@ def _cores_sides(data: Buffer, backend: str | None, *, orient: bool) -> tuple[in
 def stored_as(normalize: Normalize | None, *, channels_first: bool) -> Any:
     """Tell the core how values are stored: as `normalize` has them, or as bytes."""
     affine = None if normalize is None else normalize.affine
-    return single.stored(affine, channels_first=channels_first)
+    return _library.stored(affine, channels_first=channels_first)
 
 
 def _write_by_core(
@@ -383,7 +383,7 @@ def _write_by_core(
     if not first and not out.permute(1, 2, 0).is_contiguous():
         written, first = out.new_empty(out.shape), True
     pixels = stored_as(normalize, channels_first=first)
-    if not single.decode_resized(data, resize, pixels, written.data_ptr()):
+    if not _library.decode_resized(data, resize, pixels, written.data_ptr()):
         return False
     if written is not out:
         out.copy_(written)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from fastdecode._arguments import is_int
-from fastdecode.native import library
+from fastdecode.native import _library
 from fastdecode.plan import DEFAULT_MAX_PIXELS
 from fastdecode.resizing import ResizePlan
 from fastdecode.torch.transforms._random_crop import (
@@ -529,7 +529,7 @@ def _core_central_crop(
 
 
 def _made(kind: int, size: tuple[int, int], flip: float, headroom: float, *, upright: bool) -> Any:
-    made = library.ffi.new("fd_crop *")
+    made = _library.ffi.new("fd_crop *")
     made.kind, made.upright = kind, upright
     made.height, made.width = size
     made.flip = as_float32(flip)

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from fastdecode._buffers import as_buffer
-from fastdecode.native import library
-from fastdecode.native.single import Resize
+from fastdecode.native import _library
+from fastdecode.native._library import Resize, ffi, lib
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -72,7 +72,7 @@ class Items:
     """Images of one batch after another, in memory that is used again.
 
     It serves one thread at a time: `read`, then `resize` or `decode`, then `clear`. What `crop` is
-    asked for in one call is `read` and most of `resize`.
+    asked for in one call is `read` and most of `resize`. The GIL is released meanwhile.
     """
 
     def __init__(self) -> None:
@@ -86,7 +86,8 @@ class Items:
     def read(self, pool: Pool, sources: Sequence[str | bytes | Buffer | None]) -> Headers:
         """Read files and headers; a source is a path, a file's bytes, or None: not readable."""
         self._take(sources)
-        pool.read(self._items, self._count)
+        threads = pool.running()
+        lib.fd_pool_open(threads.reading, self._items, self._count)
         return self.headers()
 
     def headers(self) -> Headers:
@@ -97,7 +98,7 @@ class Items:
     def data(self, at: int) -> memoryview:
         """Return the bytes of a readable item, until the next call of `read` or `clear`."""
         item = self._items[at]
-        return memoryview(library.ffi.buffer(item.data, item.size))
+        return memoryview(ffi.buffer(item.data, item.size))
 
     def crop(
         self,
@@ -111,14 +112,17 @@ class Items:
     ) -> tuple[Sequence[int], Sequence[int]]:
         """Read files and headers, and make what the core knows how to make.
 
-        What is drawn for an item follows from its seed, of 64 bits and not negative. `pixels`,
-        `out` and `stride` are as for `resize`. Two lists of items are returned: those that were
-        made, and those that can be read, and are for `resize` to make. All others have failed.
+        What is drawn for an item follows from its seed, of 64 bits and not negative. `crop` is an
+        ``fd_crop *``; `pixels`, `out` and `stride` are as for `resize`. Two lists of items are
+        returned: those that were made, and those that can be read, and are for `resize` to make.
+        All others have failed.
         """
         self._take(sources)
-        count = self._count
-        drawn = array("Q", seeds)
-        done = pool.crop(self._items, count, drawn, crop, pixels, out, stride)
+        count, (_, reading, decoding) = self._count, pool.running()
+        drawn, place = ffi.from_buffer("uint64_t[]", array("Q", seeds)), ffi.cast("void *", out)
+        done = lib.fd_pool_crop(
+            reading, decoding, self._items, count, drawn, crop, pixels, place, stride
+        )
         if count == len(self._rows):  # else there may be more, of a larger batch before
             self._held = done.held
         if done.made == count:
@@ -154,9 +158,13 @@ class Items:
         result to the next one's there are `stride` bytes. For each of `wanted` the answer is
         whether it was made, without any complaint of the codec.
         """
-        which, numbers = np.array(wanted, np.int32), np.array(resizes, np.float64)
-        pool.resize(self._items, self._count, which, numbers, pixels, out, stride)
-        status = self._rows["status"][: self._count].tolist()
+        which = ffi.from_buffer("int32_t[]", np.array(wanted, np.int32))
+        plans = ffi.from_buffer("double[]", np.array(resizes, np.float64))
+        threads, count, place = pool.running(), self._count, ffi.cast("void *", out)
+        lib.fd_pool_resize(
+            threads.decoding, self._items, count, which, plans, len(wanted), pixels, place, stride
+        )
+        status = self._rows["status"][:count].tolist()
         return [status[at] == 0 for at in wanted]
 
     def decode(
@@ -180,7 +188,8 @@ class Items:
         rows["part"][some, 6] = 1
         rows["out"][some] = [out.ctypes.data for out in outs]
         rows["stride"][some] = [out.strides[0] for out in outs]
-        pool.decode(self._items, self._count)
+        threads = pool.running()
+        lib.fd_pool_decode(threads.decoding, self._items, self._count, ffi.NULL)
         made: list[bool] = (rows["status"][some] == 0).tolist()
         return made
 
@@ -191,33 +200,25 @@ class Items:
             return
         held = int(self._rows["capacity"].sum()) if self._held is None else self._held
         if held > _MOST_KEPT:
-            library.lib.fd_items_free(self._items, len(self._rows))
+            lib.fd_items_free(self._items, len(self._rows))
 
     def _take(self, sources: Sequence[Any]) -> None:
-        """Say where the files are."""
-        self._make_room(len(sources))
-        self._held = None
+        """Say where the files are, in at least so many items."""
+        self._count, self._held = len(sources), None
+        room = max(self._count, 1)
+        if len(self._rows) < room:
+            made = self._items = ffi.new("fd_item[]", room)
+            self._owner = ffi.gc(made, lambda items: lib.fd_items_free(items, room))
+            self._rows = np.frombuffer(ffi.buffer(made), _layout())
+            self._rows["scans"] = _library.MAX_SCANS
         rows = self._rows[: self._count]
         columns, self._sources = _addresses(sources)
         rows["path"], rows["data"], rows["size"] = columns
-
-    def _make_room(self, count: int) -> None:
-        """Have at least so many items."""
-        self._count = count
-        if len(self._rows) >= max(count, 1):
-            return
-        count = max(count, 1)
-        ffi, lib = library.ffi, library.lib
-        made = self._items = ffi.new("fd_item[]", count)
-        self._owner = ffi.gc(made, lambda items: lib.fd_items_free(items, count))
-        self._rows = np.frombuffer(ffi.buffer(made), _layout())
-        self._rows["scans"] = library.MAX_SCANS
 
 
 @cache
 def _layout() -> np.dtype[Any]:
     """Describe ``fd_item`` to NumPy, as the compiler has laid it out."""
-    ffi = library.ffi
     return np.dtype(
         {
             "names": list(_COLUMNS),
@@ -229,7 +230,7 @@ def _layout() -> np.dtype[Any]:
 
 
 class _Threads(NamedTuple):
-    """Those of one process; they end with the last reference to them.
+    """Those of one process; they end with the last reference to them, `Pool.close` or not.
 
     Reading has threads of its own: while those of one batch decode, the next one is read, and
     nobody waits for the other.
@@ -244,81 +245,30 @@ class Pool:
     """Threads that are started when they are first needed, and again in a forked child.
 
     Any number of Python threads may use it at once. So many `threads` decode, and as many read.
-    What `read`, `decode`, `resize` and `crop` take are ``fd_item *`` and how many there are; the
-    GIL is released meanwhile. A `MemoryError` says that there are no threads to be had.
     """
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
         self._threads: _Threads | None = None
 
-    def read(self, items: Any, count: int) -> None:
-        """Read the files and the headers of items."""
-        threads = self._running()
-        library.lib.fd_pool_open(threads.reading, items, count)
-
-    def decode(self, items: Any, count: int) -> None:
-        """Decode the items that are wanted."""
-        threads = self._running()  # which lives, though somebody may close the pool meanwhile
-        library.lib.fd_pool_decode(threads.decoding, items, count, library.ffi.NULL)
-
-    def resize(
-        self, items: Any, count: int, which: Any, plans: Any, pixels: Any, out: int, stride: int
-    ) -> None:
-        """Decode and resize the items of `which`, int32; `plans` is float64, (M, 16).
-
-        See ``fd_pool_resize``.
-        """
-        threads, ffi = self._running(), library.ffi
-        library.lib.fd_pool_resize(
-            threads.decoding,
-            items,
-            count,
-            ffi.from_buffer("int32_t[]", which),
-            ffi.from_buffer("double[]", plans),
-            len(which),
-            pixels,
-            ffi.cast("void *", out),
-            stride,
-        )
-
-    def crop(
-        self, items: Any, count: int, seeds: Any, crop: Any, pixels: Any, out: int, stride: int
-    ) -> Any:
-        """Read all items, and make those that the core can plan; see ``fd_pool_crop``.
-
-        A seed is a uint64; the result is an ``fd_cropped``.
-        """
-        threads, ffi = self._running(), library.ffi
-        return library.lib.fd_pool_crop(
-            threads.reading,
-            threads.decoding,
-            items,
-            count,
-            ffi.from_buffer("uint64_t[]", seeds),
-            crop,
-            pixels,
-            ffi.cast("void *", out),
-            stride,
-        )
-
-    def close(self) -> None:
-        """End the threads, as soon as they have done what they are at. A later call starts anew."""
-        self._threads = None
-
-    def _running(self) -> _Threads:
+    def running(self) -> _Threads:
+        """Return this process's threads; a `MemoryError` says that there are none to be had."""
         threads, process = self._threads, os.getpid()
         if threads is None or threads.process != process:
             threads = _Threads(process, _started(self.threads), _started(self.threads))
             self._threads = threads
         return threads
 
+    def close(self) -> None:
+        """End the threads, as soon as they have done what they are at. A later call starts anew."""
+        self._threads = None
+
 
 def _started(count: int) -> Any:
-    made = library.lib.fd_pool_create(count)
-    if made == library.ffi.NULL:
+    made = lib.fd_pool_create(count)
+    if made == ffi.NULL:
         raise MemoryError(f"there are no {count} threads to be had")
-    return library.ffi.gc(made, partial(_end, os.getpid(), os.getpid, library.lib))
+    return ffi.gc(made, partial(_end, os.getpid(), os.getpid, lib))
 
 
 def _end(process: int, current: Any, lib: Any, made: Any) -> None:
@@ -355,7 +305,7 @@ def _addresses(sources: Sequence[Any]) -> tuple[_Columns, tuple[Any, ...]]:
         elif source is None:
             columns.append((0, 0, 0))
         else:
-            views.append(library.ffi.from_buffer(source))
+            views.append(ffi.from_buffer(source))
             columns.append((0, _address(views[-1]), len(views[-1])))
     paths, places, sizes = map(list, zip(*columns, strict=True))
     return (paths, places, sizes), (*views, sources)
@@ -369,7 +319,7 @@ def _paths(paths: Sequence[str]) -> tuple[list[int], Any]:
     else:
         encoded = [_file_name(path) for path in paths]
         names, lengths = b"\0".join(encoded), map(len, encoded)
-    view = library.ffi.from_buffer(names)  # bytes end with a zero of their own
+    view = ffi.from_buffer(names)  # bytes end with a zero of their own
     return list(accumulate(lengths, _next_address, initial=_address(view)))[:-1], view
 
 
@@ -378,7 +328,7 @@ def _next_address(address: int, length: int) -> int:
 
 
 def _address(view: Any) -> int:
-    return int(library.ffi.cast("uintptr_t", view))
+    return int(ffi.cast("uintptr_t", view))
 
 
 def _file_name(path: str) -> bytes:

@@ -1,4 +1,4 @@
-"""The compiled core: loading it, saying why it is not there, and calling it for one image."""
+"""The compiled core: loading it, why it is not there, and one image in the calling thread."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ import os
 import platform
 import sys
 import threading
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
+from fastdecode._headers.jpeg_stream import MAX_SCANS
 from fastdecode.errors import (
     BackendUnavailable,
     DecodeError,
@@ -28,10 +31,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DECODER_VARIABLE",
+    "LARGEST_SIDE",
     "LAYOUTS",
     "MAX_SCANS",
+    "Resize",
     "codec",
     "decode",
+    "decode_resized",
     "decoder",
     "failure",
     "ffi",
@@ -39,8 +45,11 @@ __all__ = [
     "left_to_libjpeg",
     "lib",
     "message",
+    "probe",
     "problem",
     "require",
+    "resize_pixels",
+    "stored",
 ]
 
 _core: Any = None
@@ -54,11 +63,6 @@ ffi: Any = getattr(_core, "ffi", None)
 lib: Any = getattr(_core, "lib", None)
 """The functions and constants of ``fastdecode.h``; None where they cannot be used."""
 
-LAYOUTS: dict[PixelLayout, int] = {"L": 1, "RGB": 2, "RGBA": 3, "CMYK": 4}
-"""`fd_layout`, by the package's own words."""
-MAX_SCANS = 500
-"""Scans of a progressive JPEG before it counts as hostile, as for the other backends."""
-
 DECODER_VARIABLE = "FASTDECODE_NATIVE_DECODER"
 """``libjpeg`` in this variable leaves every JPEG to libjpeg-turbo."""
 _asked_for = os.environ.get(DECODER_VARIABLE, "")
@@ -68,6 +72,10 @@ if lib is not None and lib.fd_use_decoder(_asked_for.encode("utf-8", "replace"))
     )
     ffi = lib = None
 
+LAYOUTS: dict[PixelLayout, int] = {"L": 1, "RGB": 2, "RGBA": 3, "CMYK": 4}
+"""`fd_layout`, by the package's own words."""
+LARGEST_SIDE = 65500
+"""Of an image, or of a canvas, in pixels: libjpeg's limit, and the core's."""
 _BYTES: Any = ffi and ffi.typeof("uint8_t[]")  # text would be looked up in every call
 _MISSING_FILE = Path(__file__).with_name("_missing.txt")
 # What brings a compiler and libjpeg-turbo's headers, by `ID` and `ID_LIKE` of os-release.
@@ -83,20 +91,55 @@ _PACKAGES = {
 _PYTHON_HEADERS = {"apt-get": " python3-dev", "dnf": " python3-devel", "zypper": " python3-devel"}
 
 
-class _Kept(threading.local):
-    """What each thread has of its own: a decoder with its memory, and the last request."""
+class Resize(NamedTuple):
+    """A reduction, and a resize with the members of ``fd_resize`` in their order.
+
+    The box (`left` … `bottom`) is in pixels of the reduced image, of which those inside `in_left` …
+    `in_bottom` may be read. It becomes the canvas; the part of that from `x`, `y` on is made, and
+    flipped from left to right if `flip`.
+    """
+
+    reduce: Reduce
+    left: float
+    top: float
+    right: float
+    bottom: float
+    in_left: int
+    in_top: int
+    in_right: int
+    in_bottom: int
+    canvas_width: int
+    canvas_height: int
+    x: int
+    y: int
+    width: int
+    height: int
+    flip: bool
+
+
+class _PerThread(threading.local):
+    """What each thread has of its own: a decoder and a resampler, and their requests."""
 
     def __init__(self) -> None:
-        made = lib.fd_decoder_create()
-        if made == ffi.NULL:
-            raise MemoryError("there is no memory for a decoder")
-        self.decoder = ffi.gc(made, lib.fd_decoder_destroy)
-        self.request = ffi.new("fd_request *")
-        self.request.limits.scans = MAX_SCANS
+        self.decoder = _owned(lib.fd_decoder_create(), lib.fd_decoder_destroy)
+        self.resampler = _owned(lib.fd_resampler_create(), lib.fd_resampler_destroy)
+        self.header = ffi.new("fd_header *")
+        limits = {"scans": MAX_SCANS}
+        self.request = ffi.new("fd_request *", {"limits": limits})
         self.asked: tuple[object, ...] = ()
+        self.resized = ffi.new(
+            "fd_request *", {"layout": lib.FD_RGB, "strict": 1, "limits": limits}
+        )
+        self.resize = ffi.new("fd_resize *")
 
 
-_kept = _Kept() if lib is not None else None
+def _owned(made: Any, destroy: Any) -> Any:
+    if made == ffi.NULL:
+        raise MemoryError("there is no memory for a decoder")
+    return ffi.gc(made, destroy)
+
+
+_own: Any = _PerThread() if lib is not None else None
 
 
 def decode(
@@ -115,37 +158,82 @@ def decode(
 
     It is written for speed: each line of it is in every call.
     """
-    kept: Any = _kept
+    own = _own
     view = ffi.from_buffer
     if window is None:
         # In numbers: were the core to read another size in the file, `out` would be too small.
         window = (0, 0, out.shape[1], out.shape[0])
     asked = (window, reduce, layout, strict)
-    if kept.asked != asked:
-        _note(kept, asked)
+    if own.asked != asked:
+        own.asked = ()  # until all of it is written
+        request = own.request
+        request.left, request.top, request.right, request.bottom = window
+        request.reduce, request.layout, request.strict = reduce, LAYOUTS[layout], strict
+        own.asked = asked
     # cffi passes the memory of bytes as it is.
     given = data if data.__class__ is bytes else view(_BYTES, data)
     status: int = lib.fd_decode(
-        kept.decoder, given, len(data), kept.request, view(_BYTES, out), out.strides[0]
+        own.decoder, given, len(data), own.request, view(_BYTES, out), out.strides[0]
     )
     return status
 
 
-def _note(kept: Any, asked: tuple[Any, ...]) -> None:
-    """Write a request that is not the last one again."""
-    window, reduce, layout, strict = asked
-    request = kept.request
-    kept.asked = ()
-    request.left, request.top, request.right, request.bottom = window
-    request.reduce, request.layout, request.strict = reduce, LAYOUTS[layout], strict
-    kept.asked = asked
+def probe(data: Buffer) -> Any:
+    """Read the header of a JPEG, as this thread's ``fd_header *``, until its next call.
+
+    It is None if the core does not read such a file.
+    """
+    view = ffi.from_buffer("uint8_t[]", data)
+    failed = lib.fd_probe(view, len(view), _own.header)
+    return None if failed else _own.header
+
+
+def decode_resized(data: Buffer, resize: Resize, pixels: Any, out: int) -> bool:
+    """Decode, resize and finish one image; False if it failed, or if the codec complained.
+
+    `pixels` is from `stored`; `out` is the address of memory of the size that it and `resize` make.
+    """
+    own = _own
+    own.resized.reduce, own.resize[0] = resize.reduce, resize[1:]
+    view = ffi.from_buffer("uint8_t[]", data)
+    status: int = lib.fd_decode_resized(
+        own.decoder, view, len(view), own.resized, own.resize, pixels, ffi.cast("void *", out)
+    )
+    return status == 0
+
+
+def resize_pixels(image: Image, resize: Resize, pixels: Any, out: int) -> bool:
+    """Resize and finish uint8 pixels, (H, W, 3) with no gaps in a row, that some library decoded.
+
+    The arguments are those of `decode_resized`; the reduction does not count. If such a resize is
+    not possible, it is False, and nothing is written.
+    """
+    own = _own
+    own.resize[0] = resize[1:]
+    height, width = image.shape[:2]
+    source = ffi.cast("uint8_t *", image.ctypes.data), width, height, image.strides[0]
+    status: int = lib.fd_resize_rgb(
+        own.resampler, *source, own.resize, pixels, ffi.cast("void *", out)
+    )
+    return status == 0
+
+
+@cache
+def stored(affine: tuple[Sequence[float], Sequence[float]] | None, *, channels_first: bool) -> Any:
+    """Describe how pixels are stored, as an ``fd_pixels *`` that is kept, and not to be changed.
+
+    `affine` is (scale, bias), 3 floats each, for ``value * scale + bias`` as float32; None stores
+    the bytes themselves. `channels_first` is (3, height, width), else (height, width, 3).
+    """
+    kind = {"dtype": lib.FD_UINT8 if affine is None else lib.FD_FLOAT32}
+    values = {} if affine is None else {"scale": affine[0], "bias": affine[1]}
+    return ffi.new("fd_pixels *", {**kind, "channels_first": channels_first, **values})
 
 
 def decoder() -> Any:
     """Return this thread's `fd_decoder *`, made on first use and freed with the thread."""
     require()
-    kept: Any = _kept
-    return kept.decoder
+    return _own.decoder
 
 
 def message() -> str:
