@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -23,7 +22,7 @@ from fastdecode.torch._collate import Ready, collate, with_images
 from fastdecode.torch._order import Item
 from fastdecode.torch._samples import SampleMaker
 from fastdecode.torch._threads import ThreadPool
-from fastdecode.torch._transfer import Transfer, recorded
+from fastdecode.torch._transfer import Held, Transfer, recorded
 from fastdecode.torch.dataset import EncodedSample, finished
 from fastdecode.torch.transforms.base import geometry_of
 from fastdecode.types import Buffer, Header
@@ -44,16 +43,8 @@ _lock = threading.Lock()
 class EncodedBatch(BatchBuilder):
     """A batch of encoded images; `decoded` makes the batch proper of it.
 
-    What the backend does not decode is made as without it: by the dataset, with the same seed.
-
-    Parameters
-    ----------
-    config : EpochConfig
-    how : AtOnce
-    maker, items, position, part
-        As of `BatchBuilder`.
-    threads : ThreadPool or None
-        For what the backend refuses.
+    What the backend does not decode is made as without it: by the dataset, with the same seed, in
+    `threads` if there are some.
     """
 
     def __init__(
@@ -241,9 +232,8 @@ class DecodingTransfer(Transfer):
     def __init__(self, inner: Transfer, most: int) -> None:
         super().__init__(inner.device)
         self._inner = inner
-        self._most = most
         self._stream: torch.cuda.Stream | None = None
-        self._read: deque[tuple[Any, torch.Tensor]] = deque()
+        self._read = Held(most)
 
     def enter_thread(self) -> None:
         self._inner.enter_thread()
@@ -287,13 +277,13 @@ class DecodingTransfer(Transfer):
         return ready._replace(batch=with_images(ready.batch, lambda _: own))
 
     def _copied(self, images: torch.Tensor, ready: torch.cuda.Event) -> torch.Tensor:
-        self._release_copied()
+        self._read.drop_copied()
         consumer = torch.cuda.current_stream(self.device)
         consumer.wait_event(ready)
         with torch.inference_mode(mode=False), torch.no_grad():
             own = torch.empty_like(images)
             own.copy_(images)
-        self._read.append((recorded(consumer), images))
+        self._read.add(recorded(consumer), images)
         return own
 
     def settle(self, given_up: Iterable[Any]) -> None:
@@ -301,19 +291,7 @@ class DecodingTransfer(Transfer):
         self._inner.settle(
             [moving.rest if isinstance(moving, _Decoded) else moving for moving in given_up]
         )
-        while self._read:
-            self._read[0][0].synchronize()
-            self._read.popleft()
-
-    def _release_copied(self) -> None:
-        """Drop images whose copies are done; wait for the oldest if they are too many."""
-        while self._read:
-            read = self._read[0][0]
-            if len(self._read) >= self._most:
-                read.synchronize()
-            elif not read.query():
-                break
-            self._read.popleft()
+        self._read.wait()
 
 
 def _stream_on(device: torch.device) -> torch.cuda.Stream:

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 import torch
 
-from fastdecode.errors import DeviceUnavailable
-from fastdecode.gpu._devices import device_of
+from fastdecode.gpu._devices import usable
 
 __all__ = [
     "CudaTransfer",
+    "Held",
     "PinningTransfer",
     "Transfer",
     "map_leaves",
@@ -78,6 +78,33 @@ class PinningTransfer(Transfer):
         return staged
 
 
+class Held:
+    """What copies may still read: kept until each copy's event, for at most `most` of them."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._held: deque[tuple[torch.cuda.Event, Any]] = deque()
+
+    def add(self, copied: torch.cuda.Event, things: Any) -> None:
+        self._held.append((copied, things))
+
+    def drop_copied(self) -> None:
+        """Drop what was copied; wait for the oldest copies where no other could be added."""
+        while self._held:
+            copied = self._held[0][0]
+            if len(self._held) >= self._most:
+                copied.synchronize()
+            elif not copied.query():
+                break
+            self._held.popleft()
+
+    def wait(self) -> None:
+        """Wait for all copies."""
+        while self._held:
+            self._held[0][0].synchronize()
+            self._held.popleft()
+
+
 class _Staged(NamedTuple):
     batch: Any
     made_on: list[tuple[torch.device, torch.cuda.Event]]
@@ -108,9 +135,8 @@ class CudaTransfer(Transfer):
 
     def __init__(self, device: torch.device, most: int) -> None:
         super().__init__(device)
-        self._most = most
         self._side: torch.cuda.Stream | None = None
-        self._reading: deque[tuple[Any, list[torch.Tensor]]] = deque()
+        self._reading = Held(most + 1)
 
     def enter_thread(self) -> None:
         # The current device is the thread's own; pinning would make a context on device 0.
@@ -130,7 +156,7 @@ class CudaTransfer(Transfer):
 
     def start(self, staged: _Staged) -> _Moving:
         """Allocate on the consumer's stream, and copy on this one."""
-        self._release_copied()
+        self._reading.drop_copied()
         consumer = torch.cuda.current_stream(self.device)
         for device, ready in staged.made_on:
             torch.cuda.current_stream(device).wait_event(ready)
@@ -179,26 +205,14 @@ class CudaTransfer(Transfer):
                 return leaf
 
             map_leaves(moving.batch, "to", used_here)
-        self._reading.append((moving.copied, [source for _, source in moving.pairs]))
+        self._reading.add(moving.copied, [source for _, source in moving.pairs])
         return moving.batch
 
     def settle(self, given_up: Iterable[_Moving]) -> None:
         """Wait, because a copy reads the host's memory and writes the device's until it is done."""
         for moving in given_up:
             moving.copied.synchronize()
-        while self._reading:
-            self._reading[0][0].synchronize()
-            self._reading.popleft()
-
-    def _release_copied(self) -> None:
-        """Drop the host's memory of copies that are done; wait for the oldest if it is too much."""
-        while self._reading:
-            copied = self._reading[0][0]
-            if len(self._reading) > self._most:
-                copied.synchronize()
-            elif not copied.query():
-                break
-            self._reading.popleft()
+        self._reading.wait()
 
 
 def recorded(stream: torch.cuda.Stream) -> torch.cuda.Event:
@@ -231,40 +245,18 @@ def _dense(leaf: torch.Tensor) -> torch.Tensor:
 
 
 def transfer_to(device: torch.device, depth: int) -> Transfer:
-    """Choose how batches get onto a device, after a look whether there is one.
-
-    There are `depth` batches ahead. The message of a DeviceUnavailable says what is missing.
-    """
-    if device.type != "cuda":
-        try:
-            torch.empty(0, device=device)
-        except (AssertionError, NotImplementedError, RuntimeError) as error:
-            reason = str(error).partition("\n")[0]
-            raise DeviceUnavailable(f"device {str(device)!r} cannot be used: {reason}") from error
-        return Transfer(device)
-    return CudaTransfer(device_of(device), 2 * depth)
+    """Choose how batches get onto a device, `depth` of them ahead, if it can be used."""
+    there = usable(device)
+    return CudaTransfer(there, 2 * depth) if there.type == "cuda" else Transfer(there)
 
 
 def map_leaves(data: Any, method: str, change: Callable[[Any], Any]) -> Any:
-    """Rebuild a batch with every tensor in it replaced; all containers keep their types.
+    """Rebuild a nested batch, with every tensor in it replaced by what `change` gives.
 
-    Parameters
-    ----------
-    data : object
-        A tensor, an object with a method of that name, or a mapping, sequence, named tuple or
-        dataclass instance of such, to any depth. Strings, bytes and everything else stay.
-    method : str
-        ``"pin_memory"`` or ``"to"``. An object that has it is handed to `change` as a whole,
-        although it may be a container as well, such as a PackedSequence.
-    change : callable
-        Gets each tensor and each such object, and returns what takes its place, which may be the
-        same object.
-
-    Returns
-    -------
-    object
-        Of the same structure. A container in which nothing was replaced is the very same object;
-        any other is a copy, so that the loader's own is left as it was.
+    An object that has the `method` (``"pin_memory"`` or ``"to"``) goes to `change` as a whole,
+    although it may be a container as well, such as a PackedSequence. Containers keep their types;
+    one in which nothing was replaced is the very same object, any other a copy, so that the
+    loader's own is left as it was.
     """
     # The order of the cases is that of PyTorch's `pin_memory`, which knows no dataclasses.
     if isinstance(data, torch.Tensor) or _has(data, method):
