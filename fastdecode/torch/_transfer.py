@@ -83,9 +83,9 @@ class Held:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._held: deque[tuple[torch.cuda.Event, Any]] = deque()
+        self._held: deque[tuple[Any, Any]] = deque()
 
-    def add(self, copied: torch.cuda.Event, things: Any) -> None:
+    def add(self, copied: torch.cuda.Event, things: object) -> None:
         self._held.append((copied, things))
 
     def drop_copied(self) -> None:
