@@ -196,11 +196,8 @@ def _on_device(host: torch.Tensor, device: torch.device) -> torch.Tensor:
     return host.pin_memory().to(device, non_blocking=True)
 
 
-class _Placeholder:
-    """Stands for the images in a batch that is copied without them."""
-
-
-_PLACEHOLDER = _Placeholder()
+_PLACEHOLDER = object()
+"""Stands for the images in a batch that is copied without them."""
 
 
 class _Decoded(NamedTuple):
@@ -249,7 +246,7 @@ class DecodingTransfer(Transfer):
         event = None if self._stream is None else recorded(self._stream)
         images: list[torch.Tensor] = []
 
-        def taken_out(found: torch.Tensor) -> _Placeholder:
+        def taken_out(found: torch.Tensor) -> object:
             images.append(found)
             return _PLACEHOLDER
 

@@ -264,16 +264,45 @@ def map_leaves(data: Any, method: str, change: Callable[[Any], Any]) -> Any:
     if isinstance(data, _FLAT):
         return data
 
-    def inner(item: Any) -> Any:
-        return map_leaves(item, method, change)
-
+    parts: Iterable[tuple[Any, Any]]
     if isinstance(data, Mapping):
-        return _with_items(data, _replaced(data.items(), inner))
-    if isinstance(data, Sequence):
-        return _with_elements(data, _replaced(enumerate(data), inner))
-    if dataclasses.is_dataclass(data):
-        return _with_fields(data, _replaced(_fields(data), inner))
-    return data
+        parts = data.items()
+    elif isinstance(data, Sequence):
+        parts = enumerate(data)
+    elif dataclasses.is_dataclass(data):
+        names = [field.name for field in dataclasses.fields(data)]
+        parts = [(name, getattr(data, name)) for name in names if hasattr(data, name)]
+    else:
+        return data
+    changed = ((key, value, map_leaves(value, method, change)) for key, value in parts)
+    replaced = {key: new for key, value, new in changed if new is not value}
+    return _with(data, replaced) if replaced else data
+
+
+def _with(data: Any, replaced: dict[Any, Any]) -> Any:
+    """Return another container of the same type, with other items, elements or fields."""
+    if isinstance(data, Mapping):
+        contents: Any = {key: replaced.get(key, value) for key, value in data.items()}
+    elif isinstance(data, Sequence):
+        contents = [replaced.get(index, value) for index, value in enumerate(data)]
+    else:
+        # Neither `replace`, which runs the constructor again, nor plain assignment, which a frozen
+        # class refuses.
+        clone = copy.copy(data)
+        for name, value in replaced.items():
+            object.__setattr__(clone, name, value)
+        return clone
+    if isinstance(data, (MutableMapping, MutableSequence)):
+        clone = copy.copy(data)  # the type may hold more than its contents
+        for key, value in replaced.items():
+            clone[key] = value
+        return clone
+    if isinstance(data, tuple) and hasattr(data, "_make"):  # a named tuple
+        return data._make(contents)
+    try:
+        return type(data)(contents)
+    except TypeError:  # of a type that cannot be made so
+        return contents
 
 
 def moved(thing: Any, device: torch.device, *, non_blocking: bool) -> Any:
@@ -301,62 +330,3 @@ def _takes(function: Callable[..., Any], parameter: str) -> bool:
     except (TypeError, ValueError):  # of a compiled one that does not tell
         return False
     return any(one.name == parameter or one.kind is one.VAR_KEYWORD for one in parameters)
-
-
-def _replaced(items: Iterable[tuple[Any, Any]], change: Callable[[Any], Any]) -> dict[Any, Any]:
-    """Collect by key, index or field what is not the same object as before."""
-    found = {}
-    for key, value in items:
-        changed = change(value)
-        if changed is not value:
-            found[key] = changed
-    return found
-
-
-def _with_items(data: Mapping[Any, Any], replaced: dict[Any, Any]) -> Any:
-    if not replaced:
-        return data
-    if isinstance(data, MutableMapping):
-        clone = copy.copy(data)  # the type may hold more than its items
-        for key, value in replaced.items():
-            clone[key] = value
-        return clone
-    return _rebuilt(data, {key: replaced.get(key, value) for key, value in data.items()})
-
-
-def _with_elements(data: Sequence[Any], replaced: dict[int, Any]) -> Any:
-    if not replaced:
-        return data
-    if isinstance(data, MutableSequence):
-        clone = copy.copy(data)
-        for index, value in replaced.items():
-            clone[index] = value
-        return clone
-    elements = [replaced.get(index, value) for index, value in enumerate(data)]
-    if isinstance(data, tuple) and hasattr(data, "_make"):  # a named tuple
-        return data._make(elements)
-    return _rebuilt(data, elements)
-
-
-def _rebuilt(data: Any, contents: Any) -> Any:
-    """Make another of the same type; a type that cannot be made so becomes a plain dict or list."""
-    try:
-        return type(data)(contents)
-    except TypeError:
-        return contents
-
-
-def _fields(data: Any) -> list[tuple[str, Any]]:
-    names = [field.name for field in dataclasses.fields(data)]
-    return [(name, getattr(data, name)) for name in names if hasattr(data, name)]
-
-
-def _with_fields(data: Any, replaced: dict[str, Any]) -> Any:
-    if not replaced:
-        return data
-    # Neither `replace`, which runs the constructor again, nor plain assignment, which a frozen
-    # class refuses.
-    clone = copy.copy(data)
-    for name, value in replaced.items():
-        object.__setattr__(clone, name, value)
-    return clone
