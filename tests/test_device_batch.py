@@ -12,7 +12,7 @@ from PIL import Image as PillowImage
 torch = pytest.importorskip("torch")
 
 from conftest import CORPUS  # noqa: E402
-from device_cases import (  # noqa: E402, F401
+from device_doubles import (  # noqa: E402, F401
     CUT,
     MIXED,
     NO_END,
@@ -20,11 +20,16 @@ from device_cases import (  # noqa: E402, F401
     PHOTOS,
     PNG,
     array_of,
+    honest,
+    is_marked,
+    marked,
     own_registry,
+    raising,
+    refusing,
     register_double,
+    tensor_of,
     with_the_others,
 )
-from device_doubles import honest, is_marked, marked, raising, refusing, tensor_of  # noqa: E402
 
 from fastdecode import DecodeError, decode, decode_batch, stats  # noqa: E402
 from fastdecode.errors import UnsupportedFormat  # noqa: E402

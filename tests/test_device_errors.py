@@ -13,16 +13,18 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from device_cases import (  # noqa: E402, F401
+from device_doubles import (  # noqa: E402, F401
     CUT,
     MIXED,
     OF_CPU,
     PHOTOS,
+    NoSingle,
+    batch_double,
+    honest,
     own_registry,
     register_double,
     with_the_others,
 )
-from device_doubles import NoSingle, batch_double, honest  # noqa: E402
 
 from fastdecode import (  # noqa: E402
     DecodeError,

@@ -10,7 +10,7 @@ from PIL import Image as PillowImage
 
 torch = pytest.importorskip("torch")
 
-from device_cases import (  # noqa: E402, F401
+from device_doubles import (  # noqa: E402, F401
     CUT,
     MIXED,
     NO_END,
@@ -18,11 +18,12 @@ from device_cases import (  # noqa: E402, F401
     PHOTOS,
     PNG,
     array_of,
+    honest,
+    is_marked,
     own_registry,
     register_double,
     with_the_others,
 )
-from device_doubles import honest, is_marked  # noqa: E402
 
 from fastdecode import DecodeError, decode, decode_batch  # noqa: E402
 from fastdecode.errors import ImageTooLarge  # noqa: E402
