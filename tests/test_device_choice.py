@@ -10,10 +10,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from device_doubles import NoSingle, batch_double  # noqa: E402
-from doubles import own_registry  # noqa: E402, F401
+from device_doubles import (  # noqa: E402, F401
+    NoSingle,
+    batch_double,
+    own_registry,
+    with_the_others,
+)
 
-from fastdecode import DeviceUnavailable, decode_batch, register  # noqa: E402
+from fastdecode import DeviceUnavailable, decode_batch, register, use  # noqa: E402
 from fastdecode.errors import BackendUnavailable, UnknownBackend  # noqa: E402
 from fastdecode.gpu import _backends  # noqa: E402
 from fastdecode.gpu._devices import device_of  # noqa: E402
@@ -195,3 +199,30 @@ def test_without_pytorch() -> None:
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert "pip install 'fastdecode[torch]'" in said.stdout
+
+
+@pytest.mark.usefixtures("with_the_others")
+def test_the_preferred_backend_is_heeded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`use` decides who decodes, also with decode="gpu"; one that cannot is passed over there."""
+    monkeypatch.setattr("fastdecode.gpu._policy.measured", lambda device: ())
+    monkeypatch.setenv("FASTDECODE_DISABLE", "nvimgcodec,dali,torchvision,torchcodec")
+    register("one", NoSingle, batch=batch_double())
+    register("two", NoSingle, batch=batch_double())
+    cuda = torch.device("cuda", 0)
+
+    with use("two"):
+        assert choose(cuda, "gpu").batch == "two"
+        assert choose(cuda).batch == "two"
+    with use("pillow"):
+        assert choose(cuda, "gpu").batch == "one"
+        assert choose(cuda).cpu == "pillow"
+
+
+@pytest.mark.usefixtures("with_the_others")
+def test_what_is_left_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With all switched off the error says by what."""
+    monkeypatch.setattr("fastdecode.gpu._policy.measured", lambda device: ())
+    monkeypatch.setenv("FASTDECODE_DISABLE", "nvimgcodec,dali,torchvision,torchcodec")
+
+    with pytest.raises(ImportError, match="'nvimgcodec' is left out by FASTDECODE_DISABLE"):
+        choose(torch.device("cuda", 0), "gpu")
