@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from fastdecode.gpu._backends import Loaded
     from fastdecode.types import Box, Buffer, Header
 
-__all__ = ["Request", "decoded", "request_of"]
+__all__ = ["Request", "decoding", "request_of"]
 
 _BLOCK = 8
 
@@ -97,7 +97,7 @@ def _is_whole(data: Buffer, header: Header) -> bool:
 
 
 @contextmanager
-def decoded(
+def decoding(
     loaded: Loaded, requests: Sequence[Request], layout: Literal["RGB", "L"], device: torch.device
 ) -> Iterator[list[torch.Tensor | None]]:
     """Let a batch backend decode, on its device. What it refuses counts as a fallback to the CPU.

@@ -24,7 +24,7 @@ from fastdecode._stats import count_fallback
 from fastdecode.api import read_file
 from fastdecode.errors import FastDecodeError
 from fastdecode.gpu import _backends
-from fastdecode.gpu._batch import Request, decoded, request_of
+from fastdecode.gpu._batch import Request, decoding, request_of
 from fastdecode.gpu._devices import device_of
 from fastdecode.gpu._policy import CPU, Decode, choose
 from fastdecode.gpu._resize import resize_into
@@ -158,7 +158,7 @@ def _decoded(job: _Job, reads: list[_Read]) -> list[Any]:
     # The CPU decodes its part while the device decodes the other.
     with ThreadPoolExecutor(1, thread_name_prefix="fastdecode-apart") as aside:
         arrays = aside.submit(_arrays, job, [reads[at] for at in apart])
-        with decoded(job.loaded, list(asked.values()), job.layout, job.device) as made:
+        with decoding(job.loaded, list(asked.values()), job.layout, job.device) as made:
             images.update(zip(asked, _finished(job, made), strict=True))
         images.update(zip(apart, _placed(job, arrays.result()), strict=True))
     refused = [at for at, image in images.items() if image is None]

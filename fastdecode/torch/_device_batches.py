@@ -14,7 +14,7 @@ import torch
 
 from fastdecode import _headers
 from fastdecode._buffers import as_buffer
-from fastdecode.gpu._batch import Request, decoded, request_of
+from fastdecode.gpu._batch import Request, decoding, request_of
 from fastdecode.gpu._resize import resize_into
 from fastdecode.resizing import ResizePlan
 from fastdecode.torch._batch_builder import AtOnce, BatchBuilder, EpochConfig, stopped_early
@@ -138,7 +138,7 @@ class EncodedBatch(BatchBuilder):
         places = sorted(self._asked)
         requests = [self._asked[at][0] for at in places]
         refused = []
-        with decoded(self._how.loaded, requests, "RGB", device) as images:
+        with decoding(self._how.loaded, requests, "RGB", device) as images:
             for at, image in zip(places, images, strict=True):
                 if image is None:
                     refused.append(at)
