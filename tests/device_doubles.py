@@ -57,7 +57,7 @@ def marked(items: Sequence[BatchItem], layout: str) -> list[Any]:
 
 
 def is_marked(image: torch.Tensor) -> bool:
-    """Whether `marked` decoded a picture."""
+    """Whether `marked` decoded an image."""
     return image[:, 0, 0].tolist() == list(range(1, len(image) + 1))
 
 
@@ -76,7 +76,7 @@ def raising(which: Callable[[BatchItem], bool], answer: Answer = marked) -> Answ
 
     def answer_all(items: Sequence[BatchItem], layout: str) -> Sequence[Any]:
         if any(which(item) for item in items):
-            raise ValueError("a picture of this batch is not to this library's liking")
+            raise ValueError("an image of this batch is not to this library's liking")
         return answer(items, layout)
 
     return answer_all
@@ -85,7 +85,7 @@ def raising(which: Callable[[BatchItem], bool], answer: Answer = marked) -> Answ
 def batch_double(
     answer: Answer = marked, *, supports: dict[Any, Any] | None = None, regions: bool = False
 ) -> type[BatchBackend]:
-    """Make a test double of a batch backend; its `asked` counts the pictures of each call."""
+    """Make a test double of a batch backend; its `asked` counts the images of each call."""
 
     class Double(BatchBackend):
         """A test double: no library is behind it."""
@@ -110,7 +110,7 @@ def batch_double(
 
 
 class NoSingle(Backend):
-    """The other half of a double: it decodes no single pictures."""
+    """The other half of a double: it decodes no single images."""
 
     supports = {"jpeg": (_JPEG,)}
     exact = False

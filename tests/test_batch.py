@@ -1,4 +1,4 @@
-"""`decode_batch`: many pictures at once."""
+"""`decode_batch`: many images at once."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ THREADS = pytest.mark.parametrize("threads", [1, 2, 5, None])
 
 @THREADS
 def test_results_are_in_order(threads: int | None) -> None:
-    """Result i is the picture of item i, whatever the number of threads."""
+    """Result i is the image of item i, whatever the number of threads."""
     images = decode_batch(ITEMS, threads=threads)
 
     assert [image.shape for image in images] == [(h, w, 3) for w, h in SIZES]
@@ -92,7 +92,7 @@ def test_first_error_is_raised_with_its_number(threads: int | None, tmp_path: Pa
 
 @THREADS
 def test_error_can_stand_in_its_place(threads: int | None, tmp_path: Path) -> None:
-    """With on_error="return" an error stands where its picture would, and the others decode."""
+    """With on_error="return" an error stands where its image would, and the others decode."""
     items = [ITEMS[0], CUT, ITEMS[1], b"no image at all", tmp_path / "missing.jpg", ITEMS[2]]
 
     results = decode_batch(items, threads=threads, on_error="return")
@@ -113,7 +113,7 @@ def test_missing_file_is_an_os_error_that_names_it(threads: int | None, tmp_path
 
 @THREADS
 @pytest.mark.parametrize("kind", ["array", "list"])
-def test_out_receives_the_pictures(threads: int | None, kind: str) -> None:
+def test_out_receives_the_images(threads: int | None, kind: str) -> None:
     """out[i] is filled with item i, in one array of all or in a list of arrays."""
     array = np.zeros((len(ALIKE), 16, 24, 3), np.uint8)
     out = array if kind == "array" else list(array)
@@ -196,8 +196,8 @@ SINGLE = {
 
 
 @pytest.mark.parametrize("one", SINGLE.values(), ids=SINGLE)
-def test_one_picture_is_no_batch(one) -> None:
-    """Who passes one picture instead of several is told of the functions for one."""
+def test_one_image_is_no_batch(one) -> None:
+    """Who passes one image instead of several is told of the functions for one."""
     with pytest.raises(TypeError, match=r"use decode\(\) or decode_file\(\)"):
         decode_batch(one)
 
@@ -214,7 +214,7 @@ def test_no_error_prefix_grows() -> None:
 
 
 def test_many_batches_at_once() -> None:
-    """Several threads may each decode a batch; every one gets its own pictures in order."""
+    """Several threads may each decode a batch; every one gets its own images in order."""
     results: dict[int, list[Any]] = {}
 
     def work(shift: int) -> None:
@@ -289,14 +289,14 @@ def test_nothing_is_written_once_the_batch_has_failed() -> None:
 @pytest.mark.parametrize("item", [None, 5, np.zeros(SHAPE, np.uint8)], ids=["None", "int", "array"])
 @pytest.mark.parametrize("on_error", ["raise", "return"])
 def test_item_of_a_wrong_type_is_raised(threads: int | None, item, on_error: str) -> None:
-    """What cannot be a picture is a TypeError that says which item it is, whatever on_error is."""
+    """What cannot be an image is a TypeError that says which item it is, whatever on_error is."""
     with pytest.raises(TypeError, match=r"^item 3: data must be"):
         decode_batch([JPEG, JPEG, JPEG, item, JPEG], threads=threads, on_error=on_error)
 
 
 @THREADS
 def test_path_that_no_file_can_have_is_the_items_error(threads: int | None) -> None:
-    """A NUL byte in one path costs no other picture."""
+    """A NUL byte in one path costs no other image."""
     items = [JPEG, "no\0file.jpg", Path("no\0file.jpg"), JPEG]
 
     results = decode_batch(items, threads=threads, on_error="return")
@@ -306,7 +306,7 @@ def test_path_that_no_file_can_have_is_the_items_error(threads: int | None) -> N
 
 
 def test_region_outside_of_an_item_is_raised_with_its_number() -> None:
-    """A region that one picture does not have is the caller's mistake, and the item is named."""
+    """A region that one image does not have is the caller's mistake, and the item is named."""
     with pytest.raises(ValueError, match=r"^item 1: region"):
         decode_batch([JPEG, encode(picture(8, 8))], region=(0, 0, 20, 10), on_error="return")
 
@@ -328,7 +328,7 @@ def overlapping() -> dict[str, list[np.ndarray]]:
 
 @pytest.mark.parametrize("kind", overlapping())
 def test_outs_that_overlap_are_refused(kind: str) -> None:
-    """Two pictures cannot go to one place; neither is written."""
+    """Two images cannot go to one place; neither is written."""
     out = overlapping()[kind]
 
     with pytest.raises(ValueError, match=r"out\[0\] and out\[1\] overlap"):
