@@ -23,6 +23,7 @@ from secrets import token_hex
 from typing import TypeVar
 
 __all__ = [
+    "WAY_OUT",
     "NotRegular",
     "check_writable",
     "flush",
@@ -43,7 +44,7 @@ _KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
-_WAY_OUT = "save what it gives to a file, and name that"
+WAY_OUT = "save what it gives to a file, and name that"
 _MOST_LINKS = 40
 _MOST_BYTES = 64 << 20
 """No result is so large; reading more would only fill the memory."""
@@ -55,7 +56,7 @@ class NotRegular(OSError):
     """What has that name is a FIFO, a socket or a device."""
 
 
-def open_regular(path: str | os.PathLike[str], *, way_out: str = _WAY_OUT) -> io.FileIO:
+def open_regular(path: str | os.PathLike[str], *, way_out: str = WAY_OUT) -> io.FileIO:
     """Open a regular file for reading, without a buffer.
 
     Parameters
@@ -94,7 +95,7 @@ def open_regular(path: str | os.PathLike[str], *, way_out: str = _WAY_OUT) -> io
     return file
 
 
-def read_regular(path: str | os.PathLike[str], *, way_out: str = _WAY_OUT) -> bytes:
+def read_regular(path: str | os.PathLike[str], *, way_out: str = WAY_OUT) -> bytes:
     """Read all of a regular file; see `open_regular`."""
     with open_regular(path, way_out=way_out) as file:
         return file.readall()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import mmap
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from fastdecode._files import NotRegular, open_regular
+from fastdecode._files import WAY_OUT, NotRegular, open_regular
 from fastdecode.errors import StoreError
 from fastdecode.outages import of_the_whole
 from fastdecode.types import Buffer
@@ -16,9 +17,12 @@ from fastdecode.types import Buffer
 if TYPE_CHECKING:
     from fastdecode.stores._remote import RemoteFile
 
-__all__ = ["Mapped", "exists", "is_uri", "local_path"]
+__all__ = ["Mapped", "exists", "is_uri", "local_path", "open_stream"]
 
 _LOCAL = ("file://", "local://")  # as fsspec has them
+_BUFFER = 1 << 20
+"""Of a stream: the next header of a tar, and small files, come along."""
+
 _WILL_NEED = getattr(mmap, "MADV_WILLNEED", None)
 
 
@@ -107,6 +111,18 @@ class Mapped:
 def is_uri(location: str) -> bool:
     """Whether a location is a URI that is not a local file."""
     return "://" in location and not location.startswith(_LOCAL)
+
+
+def open_stream(
+    location: str, storage_options: Mapping[str, Any] | None = None, way_out: str = WAY_OUT
+) -> BinaryIO:
+    """Open a file to be read once, from its beginning to its end; it may be unable to seek."""
+    if not is_uri(location):
+        return io.BufferedReader(open_regular(local_path(location), way_out=way_out), _BUFFER)
+    from fastdecode.stores._remote import Remote
+
+    there = Remote(location, storage_options)
+    return there.open(there.path, cache_type="readahead")
 
 
 def exists(location: str, storage_options: Mapping[str, Any] | None = None) -> bool:

@@ -24,7 +24,7 @@ except ImportError as error:
         'a URI is read through fsspec, which is missing: pip install "fastdecode[remote]"'
     ) from error
 
-__all__ = ["CONNECTIONS", "Remote", "RemoteFile", "open_stream"]
+__all__ = ["CONNECTIONS", "Remote", "RemoteFile"]
 
 CONNECTIONS = 64
 """Requests that may be under way at once, where a library would allow ten: S3's does."""
@@ -158,12 +158,6 @@ class _Opened(io.RawIOBase):
         super().close()
         if hasattr(self, "_file"):
             self._file.close()
-
-
-def open_stream(uri: str, storage_options: Mapping[str, Any] | None = None) -> BinaryIO:
-    """Open a file to be read once, from its beginning to its end; it may be unable to seek."""
-    remote = Remote(uri, storage_options)
-    return remote.open(remote.path, cache_type="readahead")
 
 
 class RemoteFile:
