@@ -15,7 +15,7 @@ from fastdecode.outages import of_the_whole
 from fastdecode.types import Buffer
 
 if TYPE_CHECKING:
-    from fastdecode.stores._remote import RemoteFile
+    from fastdecode.stores._remote import Remote
 
 __all__ = ["Mapped", "exists", "is_uri", "local_path", "open_stream"]
 
@@ -37,13 +37,19 @@ class Mapped:
     def __init__(self, location: str, storage_options: Mapping[str, Any] | None = None) -> None:
         self.location = location
         self._map: mmap.mmap | None = None
-        self._remote: RemoteFile | None = None
+        self._remote: Remote | None = None
         self._closed = False
         if is_uri(location):
-            from fastdecode.stores._remote import RemoteFile
+            from fastdecode.stores._remote import Remote, without_query
 
-            self._remote = RemoteFile(location, storage_options)
-            self.size = self._remote.size
+            self._remote = Remote(location, storage_options)
+            size = self._remote.size(self._remote.path)
+            if size is None:
+                # Do not read what cannot be checked for being whole.
+                raise StoreError(
+                    f"{without_query(location)}: its server does not say how long it is"
+                )
+            self.size = size
             return
         try:
             opened = open_regular(local_path(location))
@@ -68,16 +74,22 @@ class Mapped:
         if self._closed:
             raise ValueError(f"{self.location}: the file has been closed")
         if self._remote is not None:
-            data = self._remote.read(offset, size)
-            if len(data) != size:
-                raise self._cut(offset + len(data))
-            return data
+            return self._fetched(self._remote, offset, size)
         if mapping is None:
             return b""
         now = mapping.size()
         if now < offset + size:
             raise self._cut(now)
         return memoryview(mapping)[offset : offset + size]
+
+    def _fetched(self, remote: Remote, offset: int, size: int) -> bytes:
+        try:
+            data = remote.read(remote.path, offset, offset + size) if size else b""
+        except FileNotFoundError as error:
+            raise of_the_whole(error)  # noqa: B904 - it is the same one
+        if len(data) != size:
+            raise self._cut(offset + len(data))
+        return data
 
     def check(self) -> None:
         """Raise a StoreError if a local file has been cut since it was opened."""

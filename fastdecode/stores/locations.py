@@ -127,46 +127,41 @@ def _count(file: Mapping[str, Any]) -> int:
 def braces(pattern: str) -> list[str]:
     """Expand ``{000..146}`` and ``{a,b}``, as a shell does."""
     for start, sign in enumerate(pattern):
-        inside = _inside(pattern, start) if sign == "{" else None
-        if inside is None:
+        parts = _parts(pattern, start + 1) if sign == "{" else []
+        numbers = _RANGE.match(parts[0]) if len(parts) == 1 else None
+        if numbers is None and len(parts) < 2:
             continue
-        some = [one for each in _alternatives(inside) for one in braces(each)]
-        rest = braces(pattern[start + len(inside) + 2 :])
+        if numbers is None:
+            some = [one for part in parts for one in braces(part)]
+        else:
+            some = _counted(numbers)
+        rest = braces(pattern[start + 2 + len(",".join(parts)) :])
         if len(some) * len(rest) > _MOST:
             raise ValueError(f"{pattern} stands for more than {_MOST} shards")
         return [pattern[:start] + one + after for one in some for after in rest]
     return [pattern]
 
 
-def _inside(pattern: str, start: int) -> str | None:
-    """Return what is between a brace and the one that closes it, if that stands for several."""
-    depth, several = 0, False
-    for place in range(start, len(pattern)):
-        depth += {"{": 1, "}": -1}.get(pattern[place], 0)
-        several = several or (depth == 1 and pattern[place] == ",")
+def _parts(pattern: str, start: int) -> list[str]:
+    """Return what commas part from a brace to the one that closes it; nothing if none does."""
+    found, depth = [""], 1
+    for sign in pattern[start:]:
+        depth += {"{": 1, "}": -1}.get(sign, 0)
         if depth == 0:
-            inside = pattern[start + 1 : place]
-            return inside if several or _RANGE.match(inside) else None
-    return None
+            return found
+        if sign == "," and depth == 1:
+            found.append("")
+        else:
+            found[-1] += sign
+    return []
 
 
-def _alternatives(inside: str) -> list[str]:
-    """List what a pair of braces stands for."""
-    numbers = _RANGE.match(inside)
-    if numbers is None:
-        found, depth = [""], 0
-        for sign in inside:
-            depth += {"{": 1, "}": -1}.get(sign, 0)
-            if sign == "," and depth == 0:
-                found.append("")
-            else:
-                found[-1] += sign
-        return found
-    first, last = int(numbers[1]), int(numbers[2])
+def _counted(bounds: re.Match[str]) -> list[str]:
+    first, last = int(bounds[1]), int(bounds[2])
     if abs(last - first) >= _MOST:
-        raise ValueError(f"{{{inside}}} stands for more than {_MOST} shards")
-    padded = any(len(each) > 1 and each[0] == "0" for each in numbers.groups())
-    width = max(map(len, numbers.groups())) if padded else 0
+        raise ValueError(f"{{{bounds[0]}}} stands for more than {_MOST} shards")
+    padded = any(len(each) > 1 and each[0] == "0" for each in bounds.groups())
+    width = max(map(len, bounds.groups())) if padded else 0
     step = 1 if first <= last else -1
     return [f"{n:0{width}d}" for n in range(first, last + step, step)]
 

@@ -493,16 +493,14 @@ def _built(source: Source, wanted: WantedMembers, classes: Sequence[str]) -> Ind
     images: dict[int, int] = {}  # a stem's hash, and how often it came
     others: set[int] = set()
     for sample in samples(source, wanted, with_data=False):
-        stem = sample if isinstance(sample, str) else sample.stem
-        name = hash(stem)  # a tenth of the memory that the names take
-        if isinstance(sample, str):
+        name = hash(sample.stem)  # a tenth of the memory that the names take
+        member, beside = sample.member, sample.beside
+        if member is None:
             others.add(name)
         else:
             times = images[name] = images.get(name, 0) + 1
-            member, beside = sample.member, sample.beside
-            key = sample.key if times == 1 else _again(sample.key, times)
             builder.add(
-                key,
+                sample.key if times == 1 else _again(sample.key, times),
                 sample.target,
                 offset=member.offset,
                 size=member.size,
@@ -513,8 +511,8 @@ def _built(source: Source, wanted: WantedMembers, classes: Sequence[str]) -> Ind
             )
         if others and name in others and name in images:
             raise StoreError(
-                f"{source.location}: the files of sample {stem!r} do not follow one another, so "
-                "that its target would be lost: make the tar with --sort=name"
+                f"{source.location}: the files of sample {sample.stem!r} do not follow one "
+                "another, so that its target would be lost: make the tar with --sort=name"
             )
     if others and not images:
         named = ", ".join(wanted.image) or "the extension of an image"
@@ -601,5 +599,5 @@ def stream_tar(
         else:
             file, name = location, str(getattr(location, "name", "the stream"))
         for sample in samples(FileSource(file, name), wanted, with_data=True):
-            if not isinstance(sample, str):
+            if sample.member is not None:
                 yield Sample(sample.key, sample.data, sample.target)
