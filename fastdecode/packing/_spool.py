@@ -18,7 +18,7 @@ from fastdecode.packing._lock import open_own
 from fastdecode.stores._items import Keys
 from fastdecode.stores._mmap import Mapped
 from fastdecode.stores.folder import INDEX
-from fastdecode.stores.recordio.writer import labels_of
+from fastdecode.stores.recordio import labels_of
 from fastdecode.stores.tar import END, append_members
 from fastdecode.stores.tar.format import MappedSource, members
 from fastdecode.stores.tar.names import Names

@@ -1,29 +1,40 @@
-"""Images in MXNet RecordIO: a ``.rec`` and its ``.idx``; see `format` for the bytes."""
+"""Images in MXNet RecordIO: a ``.rec`` and its ``.idx``; see `_recordio_format` for the bytes."""
 
 from __future__ import annotations
 
 import io
 import os
+import struct
 import zlib
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdecode._files import flush
 from fastdecode.errors import StoreError, advised
-from fastdecode.stores._index import Index
+from fastdecode.stores._index import Index, IndexBuilder, SelfDescribed
+from fastdecode.stores._items import plain
 from fastdecode.stores._mmap import Mapped, is_uri, local_path
-from fastdecode.stores.base import SelfDescribed
-from fastdecode.stores.recordio.format import ImageRecord, offsets, parse_image, read_record
-from fastdecode.stores.recordio.writer import COLUMNS, RecordWriter, index_location, labels_of
+from fastdecode.stores._recordio_format import (
+    ImageRecord,
+    offsets,
+    parse_image,
+    read_record,
+    record,
+)
+from fastdecode.stores.base import Writer
 from fastdecode.types import Buffer
 
-__all__ = ["Places", "RecordStore", "RecordWriter", "read_lines", "scan"]
+__all__ = ["RecordStore", "RecordWriter", "labels_of"]
 
+_COLUMNS = ("offset", "length", "size")
+"""Where a record lies, how long it is, and how long the image in it."""
 
+_VERSION = 1
 _CHUNK = 1 << 20
 _SAMPLES = 8
 
@@ -69,16 +80,6 @@ class RecordStore(SelfDescribed):
         self._storage_options = dict(storage_options or {})
         self._reload()
 
-    def __len__(self) -> int:
-        contents = self._contents
-        return len(contents) if isinstance(contents, Index) else len(contents.keys)
-
-    def key(self, index: int) -> str:
-        """Return an item's key; of a foreign file the one in its ``.idx``."""
-        self._check(index)
-        contents = self._contents
-        return contents.key(index) if isinstance(contents, Index) else str(contents.keys[index])
-
     def target(self, index: int) -> Any:
         """Return an item's target; of a foreign file the label in its record."""
         self._check(index)
@@ -94,21 +95,20 @@ class RecordStore(SelfDescribed):
         return int(label) if label.is_integer() else label
 
     def _load(self, opened: Mapped) -> None:
-        self._contents: Index | Places
+        self._contents: Index | _Places
         index = _own_index(opened, self._storage_options) if self._lines is None else None
         if index is not None:
-            self._contents = index
-            self.classes = index.classes
+            self._contents, self.classes = index, index.classes
+            return
+        try:
+            at = self._lines or _index_location(self.location)
+            lines = Mapped(at, self._storage_options)
+        except FileNotFoundError as error:
+            if self._lines is not None:
+                raise FileNotFoundError(f"{self._lines}: there is no such index") from error
+            self._contents = _scan(opened)
         else:
-            lines = _opened_if_there(
-                self._lines or index_location(self.location), self._storage_options
-            )
-            if lines is None and self._lines is not None:
-                raise FileNotFoundError(f"{self._lines}: there is no such index")
-            if lines is None:
-                self._contents = scan(opened)
-            else:
-                self._contents = read_lines(lines, opened, all_of_it=self._lines is None)
+            self._contents = _read_lines(lines, opened, all_of_it=self._lines is None)
 
     def _open(self) -> Mapped:
         return Mapped(self.location, self._storage_options)
@@ -157,31 +157,18 @@ class RecordStore(SelfDescribed):
         opened.close()
 
 
-def _opened_if_there(location: str, storage_options: Mapping[str, Any]) -> Mapped | None:
-    try:
-        return Mapped(location, storage_options)
-    except FileNotFoundError:
-        return None
-
-
 def _own_index(records: Mapped, storage_options: Mapping[str, Any]) -> Index | None:
     """Return the index that `RecordWriter` leaves, if it is there and belongs to the file."""
     name = f"{records.location}.fdx"
-    if is_uri(name):
-        file = _opened_if_there(name, storage_options)
-        if file is None:
-            return None
-        index = Index(file.read(0, file.size), name, COLUMNS)
-    elif Path(local_path(name)).exists():
-        index = Index.load(local_path(name), COLUMNS)
-    else:
+    index = Index.load_if_there(name, _COLUMNS, storage_options)
+    if index is None:
         return None
     if index.about.get("bytes") != records.size:
         raise StoreError(
             f"{records.location} has {records.size} bytes, but {index.about.get('bytes')} by its "
             f"index: it has been cut; if it is another file, remove {name}"
         )
-    lines = Path(local_path(index_location(records.location)))
+    lines = Path(local_path(_index_location(records.location)))
     if (
         not is_uri(name)
         and lines.exists()
@@ -196,16 +183,22 @@ def _size_and_checksum(lines: Path) -> list[int]:
     return [text.size, zlib.crc32(text.read(0, text.size))]
 
 
-class Places(NamedTuple):
-    """Where the images of a file are."""
+class _Places:
+    """Where the images of a foreign file are."""
 
-    keys: NDArray[Any]
-    offsets: NDArray[Any]
-    # whether the keys are also the ids in the records, by which a record can be told from others
-    has_ids: bool
+    def __init__(self, keys: NDArray[Any], offsets: NDArray[Any], *, has_ids: bool) -> None:
+        self.keys, self.offsets = keys, offsets
+        # Whether the keys are also the ids in the records, by which one can be told from others.
+        self.has_ids = has_ids
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def key(self, index: int) -> str:
+        return str(self.keys[index])
 
 
-def read_lines(lines: Mapped, records: Mapped, *, all_of_it: bool) -> Places:
+def _read_lines(lines: Mapped, records: Mapped, *, all_of_it: bool) -> _Places:
     """Read an ``.idx``: a line for each record with its key and its offset.
 
     Data sets of faces in InsightFace's layout have a record 0 without an image, whose two labels
@@ -233,10 +226,10 @@ def read_lines(lines: Mapped, records: Mapped, *, all_of_it: bool) -> Places:
     if first is not None and not first.data and first.listed and len(first.labels) == 2:
         images = (keys >= 1) & (keys < first.labels[0])
         keys, places = keys[images], places[images]
-    return Places(keys, places, _has_ids(records, keys, places))
+    return _Places(keys, places, has_ids=_has_ids(records, keys, places))
 
 
-def scan(records: Mapped) -> Places:
+def _scan(records: Mapped) -> _Places:
     """Find the records of a file that has no ``.idx``."""
     if not records.is_local:
         error = StoreError(
@@ -245,7 +238,7 @@ def scan(records: Mapped) -> Places:
         )
         raise advised(error, ", or name the index by index=")
     places = np.array(array("q", offsets(records)), np.int64)
-    return Places(np.arange(len(places)), places, has_ids=False)
+    return _Places(np.arange(len(places)), places, has_ids=False)
 
 
 def _chunks(lines: Mapped) -> Iterator[tuple[int, bytes]]:
@@ -295,3 +288,102 @@ def _try_image(records: Mapped, offset: int) -> ImageRecord | None:
         return parse_image(read_record(records, offset)[0])
     except StoreError:
         return None
+
+
+class RecordWriter(Writer):
+    """Writes ``NAME.rec``, ``NAME.idx``, and ``NAME.rec.fdx`` with what the other two cannot hold.
+
+    The header of each record has a number or a list of numbers: these are the targets that can be
+    written, and None, in whose place other readers find the label 0. Labels are float32 there, as
+    MXNet's are; the index (see `_index`) keeps them as they were, besides the keys
+    and the names of the classes. The same items make the same bytes.
+    """
+
+    kind = "recordio"
+
+    def __init__(self, location: str, classes: Sequence[str] = ()) -> None:
+        super().__init__(location, classes)
+        self._index_at = Path(_index_location(os.fspath(self._final)))
+        self._check_places()
+        self._builder = IndexBuilder(classes, _COLUMNS)
+        self._lines = self._partial.with_name(f"{self._partial.name}.idx")
+        self._file = self._partial.open("xb")
+        self._index = self._lines.open("xb")
+        self._checksum = 0
+        self._offset = 0
+
+    def _append(self, key: str, data: memoryview, target: Any) -> None:
+        number = len(self._builder)
+        made = record(*labels_of(target), number, data)
+        self._builder.add(key, target, offset=self._offset, length=len(made), size=len(data))
+        line = b"%d\t%d\n" % (number, self._offset)
+        self._file.write(made)
+        self._index.write(line)
+        self._checksum = zlib.crc32(line, self._checksum)
+        self._offset += len(made)
+
+    def _settle(self) -> None:
+        self._check_places()  # before anything is put in place
+        flush(self._lines)
+        self._lines.replace(self._index_at)
+        try:
+            about = {
+                "version": _VERSION,
+                "bytes": self._offset,
+                "lines": [self._index_at.stat().st_size, self._checksum],
+            }
+            self._builder.write(f"{self._final}.fdx", about)
+            super()._settle()  # the records come last: there is no store before
+        except BaseException:
+            self._index_at.unlink(missing_ok=True)
+            raise
+
+    def _check_places(self) -> None:
+        """Make sure that neither the records nor an ``.idx``, which may be others', are there."""
+        for path in (self._final, self._index_at):
+            if path.exists():
+                raise FileExistsError(
+                    f"{path} is there already: remove it, or choose another place"
+                )
+
+    def _release(self) -> None:
+        try:
+            self._file.close()
+        finally:
+            self._index.close()
+
+    def _remove(self) -> None:
+        super()._remove()
+        self._lines.unlink(missing_ok=True)
+
+
+def _index_location(location: str) -> str:
+    """Return where MXNet's tools keep the index of a file."""
+    return location.removesuffix(".rec") + ".idx"
+
+
+def labels_of(target: Any) -> tuple[list[float], bool]:
+    """Return what the header of a record says of a target, and whether it is a list."""
+    target = plain(target)
+    if target is None:
+        return [0.0], False
+    numbers = target if isinstance(target, list) else [target]
+    if not numbers or not all(isinstance(number, (int, float)) for number in numbers):
+        raise ValueError(
+            f"RecordIO holds numbers or lists of numbers as targets, not {target!r}: write a tar, "
+            "LMDB or HDF5 store instead"
+        )
+    for number in numbers:
+        if isinstance(number, int) and _as_float32(number) != number:
+            raise ValueError(
+                f"RecordIO keeps labels as float32, which would make another class of {number}: "
+                "write a tar, LMDB or HDF5 store instead"
+            )
+    return [_as_float32(number) for number in numbers], isinstance(target, list)
+
+
+def _as_float32(number: float) -> float:
+    try:
+        return float(struct.unpack("<f", struct.pack("<f", number))[0])
+    except OverflowError:
+        raise ValueError(f"RecordIO keeps labels as float32, and {number} is beyond that") from None
