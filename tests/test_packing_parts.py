@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from fastdecode.packing._journal import Journal
-from fastdecode.packing._lock import Lock, Locked
-from fastdecode.packing._spool import PLAIN, Members, Spool, part
+from fastdecode.packing._lock import Locked, locked
+from fastdecode.packing._spool import Spool, part
 from fastdecode.packing._terminal import brief, say, shown, table
 from fastdecode.packing._verify import in_order
 from fastdecode.stores import open_store
@@ -74,13 +74,13 @@ def test_a_spool_goes_on_where_it_was_good(tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     for folder in (whole, broken):
         folder.mkdir()
-        spool = Spool(folder, Members(), 4096)
+        spool = Spool(folder, "tar", 4096)
         for number in range(5):
             spool.add(f"{number}.jpg", data, number)
             if number == 1:
                 good = spool.sync()
         spool.finish()
-    spool = Spool(broken, Members(), 4096, *good)
+    spool = Spool(broken, "tar", 4096, *good)
     for number in range(2, 5):
         spool.add(f"{number}.jpg", data, number)
     spool.finish()
@@ -97,11 +97,11 @@ def test_a_spool_goes_on_where_it_was_good(tmp_path: Path) -> None:
 def test_a_name_that_is_taken(tmp_path: Path) -> None:
     """A key that comes twice is refused, also when the first was written by an earlier run."""
     data = encode(picture(16, 16))
-    spool = Spool(tmp_path, Members(), None)
+    spool = Spool(tmp_path, "tar")
     spool.add("a.jpg", data, None)
     good = spool.sync()
     spool.close()
-    spool = Spool(tmp_path, Members(), None, *good)
+    spool = Spool(tmp_path, "tar", None, *good)
 
     with pytest.raises(ValueError, match="there already"):
         spool.add("a.jpg", data, None)
@@ -111,7 +111,7 @@ def test_a_name_that_is_taken(tmp_path: Path) -> None:
 
 def test_a_plain_spool(tmp_path: Path) -> None:
     """It holds the bytes behind each other."""
-    spool = Spool(tmp_path, PLAIN, None)
+    spool = Spool(tmp_path, "lmdb")
 
     assert spool.add("a", b"123", None) == (0, 0, 3)
     assert spool.add("b", b"45", None) == (0, 3, 2)
@@ -122,12 +122,12 @@ def test_a_plain_spool(tmp_path: Path) -> None:
 def test_a_lock_is_let_go(tmp_path: Path) -> None:
     """Only one holds it at a time; also where the folder is removed meanwhile."""
     folder = tmp_path / "work"
-    with Lock(folder):
-        with pytest.raises(Locked), Lock(folder):
+    with locked(folder):
+        with pytest.raises(Locked), locked(folder):
             pass
         (folder / "lock").unlink()
         folder.rmdir()
-    with Lock(folder):
+    with locked(folder):
         assert (folder / "lock").exists()
 
 

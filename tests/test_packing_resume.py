@@ -11,7 +11,7 @@ import pytest
 from packed import make_source, sums
 
 from fastdecode.packing import _pack, pack
-from fastdecode.packing._lock import Lock, Locked, Refused
+from fastdecode.packing._lock import Locked, Refused, locked
 from fastdecode.packing._output import Place
 from fastdecode.packing._pack import Work
 from fastdecode.packing._rewrite import Outcome
@@ -93,7 +93,7 @@ def test_a_source_that_changes_meanwhile(tmp_path: Path, monkeypatch: pytest.Mon
 def test_two_at_once(tmp_path: Path) -> None:
     """A second pack to the same place is refused while the first one works, and then free."""
     source, target = make_source(tmp_path / "source"), tmp_path / "out.tar"
-    with Lock(tmp_path / ".out.tar.partial"), pytest.raises(Locked, match="another process"):
+    with locked(tmp_path / ".out.tar.partial"), pytest.raises(Locked, match="another process"):
         pack(source, target)
 
     assert pack(source, target).items == 8

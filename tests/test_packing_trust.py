@@ -13,7 +13,7 @@ import pytest
 from packed import make_source, sums
 
 from fastdecode.packing import _lock, _pack, pack
-from fastdecode.packing._lock import Lock, Locked, Refused
+from fastdecode.packing._lock import Locked, Refused, locked
 from fastdecode.packing._rewrite import Work
 
 if not hasattr(os, "geteuid"):
@@ -105,11 +105,11 @@ def _counted(**values: Any) -> dict[str, Any]:
         {"reasons": [[-1, "x"]]},
         {"asked": {}},
         {"asked": {}, "source": 1.5},
-        _counted(items=[[["a"], 0, 0, 0, 1, "", [], 0, None]]),
-        _counted(items=[["a", 0, 0, 1 << 63, 1, "", [], 0, None]]),
-        _counted(items=[["a", 0, 0, 0, 1, 5, [], 0, None]]),
-        _counted(items=[["a", 0, 0, 0, 1, "", [{}], 0, None]]),
-        _counted(items=[["a", 0, 0, 0, 1, "", [], 0, ["x"]]]),
+        _counted(items=[[["a"], 0, 0, 0, 1, "", "", 0, ""]]),
+        _counted(items=[["a", 0, 0, 1 << 63, 1, "", "", 0, ""]]),
+        _counted(items=[["a", 0, 0, 0, 1, 5, "", 0, ""]]),
+        _counted(items=[["a", 0, 0, 0, 1, "", {}, 0, ""]]),
+        _counted(items=[["a", 0, 0, 0, 1, "", "", 0, ["x"]]]),
         _counted(bad=[[{}, "a", "why", False]]),
         _counted(bad=[[1.5, "a", "why", False]]),
         _counted(bad=[[1, "a", 5, False]]),
@@ -283,7 +283,7 @@ def test_the_folder_goes_while_it_is_being_taken(
             (folder / "lock").unlink(missing_ok=True)
             folder.rmdir()
 
-    own, locked = _lock.open_own, _lock._lock
+    own, own_lock = _lock.open_own, _lock._lock
 
     def opened(path: Path, flags: int) -> int:
         if moment.startswith("before"):
@@ -291,15 +291,15 @@ def test_the_folder_goes_while_it_is_being_taken(
         return own(path, flags)
 
     def taken(handle: int) -> None:
-        locked(handle)
+        own_lock(handle)
         if moment.startswith("after"):
             vanish()
 
     monkeypatch.setattr(_lock, "open_own", opened)
     monkeypatch.setattr(_lock, "_lock", taken)
-    with Lock(folder):
+    with locked(folder):
         assert left == 0
-        with pytest.raises(Locked), Lock(folder):
+        with pytest.raises(Locked), locked(folder):
             pass
 
 
@@ -317,7 +317,7 @@ def test_the_folder_goes_between_two_looks(tmp_path: Path, monkeypatch: pytest.M
             raise
 
     monkeypatch.setattr(os, "mkdir", mkdir)
-    with Lock(folder):
+    with locked(folder):
         assert (folder / "lock").exists()
 
 
