@@ -6,6 +6,7 @@ import csv
 import hashlib
 import json
 import os
+from argparse import ArgumentTypeError
 from pathlib import Path
 from typing import Any
 
@@ -285,7 +286,7 @@ def test_sizes_in_words() -> None:
     assert as_bytes("4096") == 4096
     assert kind_for("x/TRAIN.TAR") == "tar"
     for text in ("", "MB", "-1", "1 XB", "10 items"):
-        with pytest.raises(ValueError, match="not a size"):
+        with pytest.raises(ArgumentTypeError, match="not a size"):
             as_bytes(text)
-    with pytest.raises(ValueError, match="more than any file"):
+    with pytest.raises(ArgumentTypeError, match="more than any file"):
         as_bytes("9" * 400)

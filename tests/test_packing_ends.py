@@ -14,7 +14,7 @@ from PIL import Image
 from fastdecode import terminal
 from fastdecode.cli import main
 from fastdecode.packing import pack
-from fastdecode.packing._container_checks import faults
+from fastdecode.packing._check import faults
 from fastdecode.packing._rewrite import Work
 from fastdecode.stores import create_store
 from fastdecode.testing import encode, picture

@@ -12,7 +12,6 @@ import pytest
 from fastdecode.packing._journal import Journal
 from fastdecode.packing._lock import Locked, locked
 from fastdecode.packing._spool import Spool, part
-from fastdecode.packing._terminal import brief, say, shown, table
 from fastdecode.packing._verify import in_order
 from fastdecode.stores import open_store
 from fastdecode.testing import encode, picture
@@ -167,19 +166,3 @@ def test_an_error_comes_in_its_turn() -> None:
     with pytest.raises(OSError, match="no"):
         next(results)
     assert len(begun) < 30
-
-
-def test_words_on_any_terminal(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Control characters and bytes that are no text are written out; nothing is too wide."""
-    monkeypatch.setenv("COLUMNS", "60")
-    name = os.fsdecode(b"a\xff\x1b[31m.jpg")
-    say(f"bad: {name}: " + "words " * 20)
-    table([("", "images", ""), (name, "1", "x" * 100)])
-    lines = capsys.readouterr().out.splitlines()
-
-    assert "\x1b" not in "".join(lines)
-    assert max(map(len, lines)) <= 80
-    assert shown("ok é") == "ok é"
-    assert len(brief("x" * 1000)) < 120

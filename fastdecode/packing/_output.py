@@ -25,11 +25,11 @@ from fastdecode.errors import StoreError
 from fastdecode.packing._journal import Journal, Packed, State, items_of
 from fastdecode.packing._lock import NAME, Refused, check_own
 from fastdecode.packing._spool import checksum, part, parts, read_back
-from fastdecode.packing._terminal import csv_text
 from fastdecode.stores import create_store, kind_for
 from fastdecode.stores._index import text_of
 from fastdecode.stores.folder import INDEX
 from fastdecode.stores.tar import index_tar
+from fastdecode.terminal import csv_text
 
 if TYPE_CHECKING:
     from fastdecode.packing._journal import Item
