@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from packed import KINDS, make_source
+from packed import KINDS, make_source, name_of
 from PIL import Image
 
 from fastdecode.cli import main
@@ -25,9 +25,7 @@ from fastdecode.testing import encode, picture
 @pytest.mark.parametrize("kind", KINDS)
 def test_keys_that_come_twice(tmp_path: Path, kind: str) -> None:
     """The second one is bad, with a reason, and can be left out; whatever the kind."""
-    name, needed = KINDS[kind]
-    if needed:
-        pytest.importorskip(needed)
+    name = name_of(kind)
     source = make_source(tmp_path / "source")
     (source / "list.csv").write_text("cats/0.jpg,1\ncats/1.jpg,0\ncats/0.jpg,1\n")
 

@@ -10,18 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from packed import make_source, sums
+from packed import make_source, pack_three, sums
 
 from fastdecode.packing import _lock, _pack, pack
 from fastdecode.packing._lock import Locked, Refused, locked
-from fastdecode.packing._rewrite import Work
 
 if not hasattr(os, "geteuid"):
     pytest.skip("needs links and owners", allow_module_level=True)
-
-
-class _Stop(Exception):
-    pass
 
 
 @pytest.fixture
@@ -31,18 +26,7 @@ def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "victim" / "out").mkdir(parents=True)
     for name in ("secret", "spool-00000", "journal", "lock", "out/kept"):
         (tmp_path / "victim" / name).write_bytes(b"private")
-    work = Work.__call__
-
-    def some(self: Work, index: int) -> Any:
-        if index == 3:
-            raise _Stop
-        return work(self, index)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(_pack, "EVERY_S", 0)
-        patch.setattr(Work, "__call__", some)
-        with pytest.raises(_Stop):
-            pack(source, tmp_path / "out.tar")
+    pack_three(monkeypatch, source, tmp_path / "out.tar")
     return tmp_path / ".out.tar.partial"
 
 
