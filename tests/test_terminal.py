@@ -14,7 +14,7 @@ import pytest
 from conftest import NO_RANKING
 from packed import make_source
 
-from fastdecode.packing._terminal import csv_text
+from fastdecode.terminal import brief, csv_text, say
 
 if os.name != "posix":
     pytest.skip("needs a POSIX shell and its devices", allow_module_level=True)
@@ -214,6 +214,20 @@ def test_names_that_act_on_a_terminal(folder: Path, tmp_path: Path, name: str) -
     assert printed
     assert not [letter for letter in printed if not letter.isprintable() and letter != "\n"]
     assert b"Traceback" not in done.stderr
+
+
+def test_words_on_any_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Control characters and bytes that are no text are written out; nothing is too wide."""
+    monkeypatch.setenv("COLUMNS", "200")
+    say("bad: a\udcff\x1b[31m.jpg: é " + "words " * 20, indent="  ")
+    lines = capsys.readouterr().out.splitlines()
+
+    assert lines[0].startswith("bad: a\\udcff\\x1b[31m.jpg: é words")
+    assert lines[1].startswith("  words")
+    assert max(map(len, lines)) <= 80
+    assert len(brief("x" * 1000)) < 120
 
 
 def test_a_table_of_strangers_words_reads_back() -> None:
