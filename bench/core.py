@@ -14,6 +14,7 @@ from fastdecode import probe
 from fastdecode.native import library
 from fastdecode.native.single import Resize
 from fastdecode.torch._order import Sharding
+from fastdecode.torch.transforms._random_crop import generator_of
 from fastdecode.torch.transforms.base import stored_as
 
 _RGB = library.LAYOUTS["RGB"]
@@ -74,7 +75,7 @@ def pictures_of(loader: Any, epoch: int = 0) -> list[Picture]:
                 files[path] = path.read_bytes()
             data = files[path]
             header = probe(data)
-            plan = transform.seeded_plan(header.width, header.height, seed)
+            plan = transform.plan(header.width, header.height, generator_of(seed))
             resize = transform.core_resize(plan, header.width, header.height)
             if header.format != "jpeg" or resize is None:
                 raise SystemExit(f"{path.name} is nothing for the native core")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import random
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -20,12 +19,13 @@ from fastdecode.native.batch import Pool
 from fastdecode.torch._errors import SKIPPED, Failures
 from fastdecode.torch._native_batches import FALLBACK, Draws, EligibleCrop, NativeBatchMaker
 from fastdecode.torch.dataset import DecodeDataset, EncodedSample, overridden
+from fastdecode.torch.transforms._random_crop import generator_of
 
 if TYPE_CHECKING:
     from fastdecode.torch._order import Item
     from fastdecode.torch._read_ahead import Read
 
-__all__ = ["SampleMaker", "Source", "WorkerSampleMaker"]
+__all__ = ["SampleMaker", "Source"]
 
 _Shape: TypeAlias = "tuple[int, int, int] | None"
 
@@ -193,18 +193,15 @@ class Source:
 class SampleMaker:
     """Makes samples: a batch by the native core where it is eligible, the others one by one.
 
-    Any number of threads may use it at once.
-
-    Parameters
-    ----------
-    source : Source
-    pool : Pool or None
-        Of the native core; None makes all samples one by one.
+    Any number of threads may use it at once. `pool` is of the native core; None makes all samples
+    one by one. `alone` is for a worker process, in which the user's own code has random numbers of
+    the sample's, too.
     """
 
-    def __init__(self, source: Source, pool: Pool | None) -> None:
+    def __init__(self, source: Source, pool: Pool | None, *, alone: bool = False) -> None:
         self.source = source
         self.native = None if pool is None else source.native(pool)
+        self._seed_all = _seed_all if alone else None
 
     def make(self, items: Sequence[Item]) -> list[Any]:
         """Make samples, with SKIPPED for each that is left out."""
@@ -227,7 +224,7 @@ class SampleMaker:
         if self.native is None or not self.native.eligible:
             return [FALLBACK] * len(items)
         indices = [item.index for item in items]
-        draws = self._draws([item.seed for item in items])
+        draws = Draws([item.seed for item in items], self._seed_all)
         made = self.native.make(indices, draws, images, stopped, reads)
         if not self.source.bare:
             return made
@@ -237,35 +234,9 @@ class SampleMaker:
         self, item: Item, out: torch.Tensor | None = None, encoded: EncodedSample | None = None
     ) -> Any:
         """Make one sample, or SKIPPED: into a slot of a batch, of what was read already."""
-        return self.source.fetch(item.index, self._begin(item.seed), out, encoded)
-
-    def _draws(self, seeds: Sequence[int]) -> Draws:
-        return Draws(seeds)
-
-    def _begin(self, seed: int) -> torch.Generator | None:
-        """Return the generator for all draws of a sample; None is torch's global one."""
-        generator = _generators.generator
-        generator.manual_seed(seed)
-        return generator
-
-
-class WorkerSampleMaker(SampleMaker):
-    """For a worker process, where the user's own code has random numbers of the sample's, too."""
-
-    def _draws(self, seeds: Sequence[int]) -> Draws:
-        return _WorkerDraws(seeds)
-
-    def _begin(self, seed: int) -> torch.Generator | None:
-        _seed_all(seed)
-        # What threads do with a generator must not draw from another global one here.
-        return torch.default_generator if self.source.isolated else None
-
-
-class _WorkerDraws(Draws):
-    """Those of a worker process."""
-
-    def begin(self, at: int) -> None:
-        _seed_all(self._seeds[at])
+        if self._seed_all is not None:
+            self._seed_all(item.seed)
+        return self.source.fetch(item.index, generator_of(item.seed), out, encoded)
 
 
 def _seed_all(seed: int) -> None:
@@ -274,13 +245,3 @@ def _seed_all(seed: int) -> None:
     torch.default_generator.manual_seed(seed)
     random.seed(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002 - it is the global one that they draw from
-
-
-class _Generators(threading.local):
-    """One generator a thread, seeded anew for each sample."""
-
-    def __init__(self) -> None:
-        self.generator = torch.Generator("cpu")
-
-
-_generators = _Generators()

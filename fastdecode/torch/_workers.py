@@ -29,7 +29,7 @@ from fastdecode.torch._device_batches import EncodedBatch
 from fastdecode.torch._errors import take_along
 from fastdecode.torch._order import Item, Order
 from fastdecode.torch._read_ahead import ReadAhead
-from fastdecode.torch._samples import SampleMaker, Source, WorkerSampleMaker
+from fastdecode.torch._samples import SampleMaker, Source
 from fastdecode.torch._threads import ThreadPool, limit_threads
 
 __all__ = ["Workers"]
@@ -223,7 +223,7 @@ class _WorkerDataset(Dataset[Any]):
         if self._maker is None:
             self._reported = len(self._source.errors)  # what was known before the worker began
             # One thread: a worker has one core for itself.
-            self._maker = WorkerSampleMaker(self._source, Pool(1))
+            self._maker = SampleMaker(self._source, Pool(1), alone=True)
         try:
             with self._source.together([item.index for item in items]):
                 samples = list(self._maker.make(items))

@@ -30,6 +30,7 @@ from fastdecode.torch.shards._assignment import (
     have_targets,
 )
 from fastdecode.torch.shards._state import Progress, StreamState, after_batches
+from fastdecode.torch.transforms._random_crop import generator_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -336,7 +337,7 @@ class _ShardImages(DecodeDataset):
     def make(self, index: int, seed: int) -> Any:
         """Make one sample, or what `on_error` puts in its place; all draws follow from `seed`."""
         try:
-            return self.load(index, generator=_generator(seed))
+            return self.load(index, generator=generator_of(seed))
         except ITEM_ERRORS as error:
             if not is_the_items(error):
                 raise
@@ -354,7 +355,7 @@ class _ShardImages(DecodeDataset):
         failed = [failure]
         for other in others(index, range(len(self))):
             try:
-                return self.load(other, generator=_generator(seed))
+                return self.load(other, generator=generator_of(seed))
             except ITEM_ERRORS as error:
                 if not is_the_items(error):
                     raise
@@ -423,7 +424,3 @@ def _chunks(samples: Iterator[ShardSample]) -> Iterator[list[ShardSample]]:
         raise
     if chunk:
         yield chunk
-
-
-def _generator(seed: int) -> torch.Generator:
-    return torch.Generator("cpu").manual_seed(seed)
