@@ -65,7 +65,7 @@ def pictures_of(loader: Any, epoch: int = 0) -> list[Picture]:
     """List what a `Loader` over an `ImageFolder` makes in an epoch, in order: its very boxes."""
     samples, transform = loader.dataset.samples, loader.dataset.transform
     sharding = Sharding(len(samples), loader.batch_size, loader._shuffle, False, loader.seed)
-    order = sharding.order(epoch, 0, 1)
+    order = sharding.order(epoch)
     files: dict[Path, bytes] = {}
     found = []
     for number in range(order.count):

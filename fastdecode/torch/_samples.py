@@ -6,7 +6,7 @@ import copy
 import random
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -27,25 +27,12 @@ if TYPE_CHECKING:
 
 __all__ = ["SampleMaker", "Source"]
 
-_Shape: TypeAlias = "tuple[int, int, int] | None"
-
 
 class Source:
-    """A dataset, seen through torch's Subset, and what a loader must know about it.
-
-    Parameters
-    ----------
-    dataset : Dataset
-        Map-style: with ``__getitem__`` and ``__len__``.
-
-    Attributes
-    ----------
-    dataset : Dataset
-    as_bytes : bool
-        The normalising is left out: images are ``torch.uint8``.
-    """
+    """A dataset, seen through torch's Subset, and what a loader must know about it."""
 
     as_bytes = False
+    """The normalising is left out: images are ``torch.uint8``."""
 
     def __init__(self, dataset: Any) -> None:
         if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__"):
@@ -60,36 +47,12 @@ class Source:
             own = dataset.indices
             indices = own if indices is None else [own[at] for at in indices]
             dataset = dataset.dataset
-        self._decoding = dataset if isinstance(dataset, DecodeDataset) else None
+        self.ours: Any = dataset if isinstance(dataset, DecodeDataset) else None
+        """The package's own dataset, without subsets around it; None if it is none of those."""
         self._subset: Sequence[int] | None = indices
 
     def __len__(self) -> int:
         return len(self.dataset)
-
-    @property
-    def isolated(self) -> bool:
-        """Whether all random draws of a sample come from the generator that is handed to it."""
-        return self._decoding is not None and self._decoding.isolated
-
-    @property
-    def shape(self) -> _Shape:
-        """Shape of every image, if it can be written straight into a batch."""
-        return None if self._decoding is None else self._decoding.sample_shape
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Type of every image, where there is a `shape`."""
-        if self.as_bytes:
-            return torch.uint8
-        dtype = None if self._decoding is None else self._decoding.sample_dtype
-        return dtype or torch.float32
-
-    @property
-    def crop(self) -> EligibleCrop | str:
-        """How others than the dataset can make its samples; if they cannot, why, in words."""
-        if self._decoding is None:
-            return f"{type(self.dataset).__name__} is none of this package's datasets"
-        return self._decoding._eligible_crop()
 
     def of_bytes(self) -> Source:
         """Return the same as a source of ``torch.uint8``, where there is a `crop`."""
@@ -97,39 +60,59 @@ class Source:
         source.as_bytes = True
         return source
 
-    @property
-    def ours(self) -> Any:
-        """The package's own dataset, without the subsets around it; None if it is none of those."""
-        return self._decoding
-
     def place(self, index: Any) -> Any:
         """Return what the dataset calls an item of the subset."""
         return index if self._subset is None else self._subset[index]
 
     @property
+    def isolated(self) -> bool:
+        """Whether all random draws of a sample come from the generator that is handed to it."""
+        return self.ours is not None and self.ours.isolated
+
+    @property
+    def shape(self) -> tuple[int, int, int] | None:
+        """Shape of every image, if it can be written straight into a batch."""
+        return None if self.ours is None else self.ours.sample_shape
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Type of every image, where there is a `shape`."""
+        return torch.uint8 if self.as_bytes else self.ours.sample_dtype
+
+    @property
+    def crop(self) -> EligibleCrop | str:
+        """How others than the dataset can make its samples; if they cannot, why, in words."""
+        return self._not_ours() if self.ours is None else self.ours._eligible_crop()
+
+    def _not_ours(self) -> str:
+        return f"{type(self.dataset).__name__} is none of this package's datasets"
+
+    @property
     def remote(self) -> bool:
         """Whether a server is asked for each sample."""
-        return bool(getattr(self._decoding, "remote", False))
+        return bool(getattr(self.ours, "remote", False))
 
     def together(self, indices: Sequence[Any]) -> AbstractContextManager[object]:
         """Let the dataset read a batch, whose items are fetched within, all at once if it can."""
-        if self._decoding is None:
+        if self.ours is None:
             return nullcontext()
-        return self._decoding._together([self.place(index) for index in indices])
+        reading: AbstractContextManager[object]
+        reading = self.ours._together([self.place(index) for index in indices])
+        return reading
 
     @property
     def reads_for_itself(self) -> str:
         """Why nobody else may read for the dataset, in words; empty if somebody may."""
-        own = self._decoding
-        if own is None:
-            return f"{type(self.dataset).__name__} is none of this package's datasets"
-        changed = overridden(type(own), DecodeDataset, ("__getitem__", "fetch", "load"))
-        return f"{type(own).__name__} has its own {changed}" if changed else ""
+        if self.ours is None:
+            return self._not_ours()
+        kind = type(self.ours)
+        changed = overridden(kind, DecodeDataset, ("__getitem__", "fetch", "load"))
+        return f"{kind.__name__} has its own {changed}" if changed else ""
 
     @property
     def holds_gil(self) -> bool:
         """Whether one backend alone decodes, and lets no other Python thread run meanwhile."""
-        named = None if self._decoding is None else self._decoding.backend
+        named = None if self.ours is None else self.ours.backend
         name = preferred() if named is None else named
         if not isinstance(name, str):
             return False
@@ -141,42 +124,34 @@ class Source:
     @property
     def errors(self) -> Failures:
         """What could not be decoded, where the dataset keeps that."""
-        return Failures() if self._decoding is None else self._decoding.errors  # type: ignore[return-value]
-
-    @property
-    def reports(self) -> bool:
-        """Whether `errors` is told of what is damaged."""
-        return self._decoding is not None
+        return Failures() if self.ours is None else self.ours.errors
 
     def fetch(
         self,
         index: Any,
-        generator: torch.Generator | None,
+        generator: torch.Generator,
         out: torch.Tensor | None,
         encoded: EncodedSample | None = None,
     ) -> Any:
         """Return a sample, or SKIPPED.
 
-        All random draws come from `generator`, or from torch's global one; `out` is the image's
-        slot of a batch, and `encoded` what was read already, where there is a `crop`.
+        All random draws come from `generator`; `out` is the image's slot of a batch, and `encoded`
+        what was read already, where there is a `crop`.
         """
-        if self._decoding is None:
+        if self.ours is None:
             return self.dataset[index]
         if out is None and self.as_bytes:
             out = torch.empty(self.shape or (), dtype=torch.uint8, device="cpu")
-        place, among = self.place(index), self._subset
-        fetch = self._decoding.fetch
-        if encoded is None:  # a subclass with its own `fetch` may not know that
-            return self.handed_out(fetch(place, generator=generator, out=out, among=among))
-        return self.handed_out(
-            fetch(place, generator=generator, out=out, among=among, encoded=encoded)
-        )
+        # A subclass with its own `fetch` may not know of `encoded`.
+        read = {} if encoded is None else {"encoded": encoded}
+        how = {"generator": generator, "out": out, "among": self._subset, **read}
+        return self.handed_out(self.ours.fetch(self.place(index), **how))
 
     @property
     def bare(self) -> bool:
         """Whether a sample is handed out as the image alone: of a dataset that has no targets."""
-        own = self._decoding
         # A subclass with its own __getitem__ has the say of what a sample is.
+        own = self.ours
         return own is not None and not own.has_targets and not own._is_overridden()
 
     def handed_out(self, sample: Any) -> Any:
@@ -185,9 +160,9 @@ class Source:
 
     def native(self, pool: Pool) -> NativeBatchMaker | None:
         """Return what makes batches by the native core, if it is there; indices are as here."""
-        if self._decoding is None or library.lib is None:
+        if self.ours is None or library.lib is None:
             return None
-        return NativeBatchMaker(self._decoding, pool, self._subset, as_bytes=self.as_bytes)
+        return NativeBatchMaker(self.ours, pool, self._subset, as_bytes=self.as_bytes)
 
 
 class SampleMaker:

@@ -63,13 +63,8 @@ class CallersSampler:
 
     The loader does, until the caller calls the sampler's ``set_epoch``: from then on the sampler is
     left alone, and the loader's epoch is the one that the caller has set. That shows in the
-    sampler's attribute ``epoch``, which torch's and its like have.
-
-    Parameters
-    ----------
-    sampler : iterable
-    batches : bool
-        It gives batches of indices.
+    sampler's attribute ``epoch``, which torch's and its like have. `batches` says that it gives
+    batches of indices.
     """
 
     def __init__(self, sampler: Any, *, batches: bool) -> None:
@@ -119,26 +114,17 @@ class CallersSampler:
 
 @dataclass
 class Position:
-    """A place in the sequence of all batches of all epochs.
-
-    Attributes
-    ----------
-    epoch : int
-    batch : int
-        How many batches of it have been handed out.
-    running : bool
-        An iterator has begun the epoch; the next one begins the epoch after it.
-    items : list or None
-        The epoch's order, where only a sampler knows it.
-    asked : bool
-        The iterator has been asked for a batch. Libraries also make iterators to look at them.
-    """
+    """A place in the sequence of all batches of all epochs."""
 
     epoch: int = 0
     batch: int = 0
+    """How many batches of it have been handed out."""
     running: bool = False
+    """An iterator has begun the epoch; the next one begins the epoch after it."""
     items: list[Any] | None = None
+    """The epoch's order, where only a sampler knows it."""
     asked: bool = False
+    """The iterator was asked for a batch. Libraries also make iterators to look at them."""
     _again: bool = False
     """While nothing was asked for, the caller has named this epoch as the next one."""
     _moved: Position | None = None
@@ -171,12 +157,10 @@ class Position:
         """Take back the beginning of an epoch whose iterator was dropped as it was made."""
         self.running = self.asked
 
-    def order(
-        self, sharding: Sharding, sampler: CallersSampler | None, rank: int, ranks: int
-    ) -> Order:
+    def order(self, sharding: Sharding, sampler: CallersSampler | None) -> Order:
         """Deal out the epoch, or take what the sampler gives, or what it gave before a resume."""
         if sampler is None:
-            return sharding.order(self.epoch, rank, ranks)
+            return sharding.order(self.epoch)
         if self.items is None:
             self.items = sampler.draw(self.epoch)
         take = sharding.of_batches if sampler.batches else sharding.of_sampler
