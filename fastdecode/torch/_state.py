@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,7 @@ from fastdecode._arguments import is_int
 from fastdecode.torch._errors import plain_index
 from fastdecode.torch._order import Order, Sharding
 
-__all__ = ["CallersSampler", "Position"]
+__all__ = ["CallersSampler", "Position", "refuse_other"]
 
 _VERSION = 1
 _EPOCH_NAMES = ("epoch", "_epoch", "current_epoch", "cur_epoch")
@@ -187,11 +188,17 @@ class Position:
             state["settings"], dict
         ):
             raise ValueError(f"this state is damaged: epoch and batch are {place}")
-        for name, value in settings.items():
-            before = state["settings"].get(name)
-            if before != value:
-                raise ValueError(
-                    f"the state was saved with {name}={before!r}, but this loader has {value!r}: "
-                    "the batches that are left would be others"
-                )
+        refuse_other(state["settings"], settings, "loader", "batches")
         return Position(state["epoch"], state["batch"], items=state["items"])
+
+
+def refuse_other(
+    before: Mapping[str, Any], settings: Mapping[str, Any], whose: str, what: str
+) -> None:
+    """Refuse a state that was saved with other settings."""
+    for name, value in settings.items():
+        if before.get(name) != value:
+            raise ValueError(
+                f"the state was saved with {name}={before.get(name)!r}, but this {whose} has "
+                f"{value!r}: the {what} that are left would be others"
+            )
