@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Hashable, Sized
+from collections.abc import Hashable
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -164,9 +164,3 @@ class Sharding:
             "seed": self.seed,
             "world_size": self.ranks,
         }
-
-    def length_of(self, sampler: object, *, batches: bool = False) -> int:
-        """Count the batches that a sampler gives, of items or of whole batches."""
-        if not isinstance(sampler, Sized):
-            raise TypeError(f"the sampler {type(sampler).__name__} has no len()")
-        return len(sampler) if batches else self.batches(len(sampler))

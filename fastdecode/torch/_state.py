@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -60,7 +60,7 @@ class _Followed:
 
 
 class CallersSampler:
-    """A sampler of the caller's, of items or of whole batches, and who counts its epochs.
+    """The sampler of the caller's, of items or of whole batches, if any, and who counts its epochs.
 
     The loader does, until the caller calls the sampler's ``set_epoch``: from then on the sampler is
     left alone, and the loader's epoch is the one that the caller has set. That shows in the
@@ -68,7 +68,7 @@ class CallersSampler:
     batches of indices.
     """
 
-    def __init__(self, sampler: Any, *, batches: bool) -> None:
+    def __init__(self, sampler: Any, batches: bool = False) -> None:
         self.sampler = sampler
         self.batches = batches
         both = (sampler, getattr(sampler, "sampler", None))  # a BatchSampler's own
@@ -76,6 +76,11 @@ class CallersSampler:
             _Followed(one) for one in both if callable(getattr(one, "set_epoch", None))
         ]
         self._callers = False
+
+    def __len__(self) -> int:
+        if not isinstance(self.sampler, Sized):
+            raise TypeError(f"the sampler {type(self.sampler).__name__} has no len()")
+        return len(self.sampler)
 
     def told(self) -> int | None:
         """Return the epoch that the caller has set since the last one was drawn, if any."""
@@ -158,9 +163,9 @@ class Position:
         """Take back the beginning of an epoch whose iterator was dropped as it was made."""
         self.running = self.asked
 
-    def order(self, sharding: Sharding, sampler: CallersSampler | None) -> Order:
+    def order(self, sharding: Sharding, sampler: CallersSampler) -> Order:
         """Deal out the epoch, or take what the sampler gives, or what it gave before a resume."""
-        if sampler is None:
+        if sampler.sampler is None:
             return sharding.order(self.epoch)
         if self.items is None:
             self.items = sampler.draw(self.epoch)

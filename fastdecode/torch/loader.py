@@ -195,7 +195,8 @@ class Loader:
         world(rank, world_size)
         self.dataset = dataset
         self.batch_size = int(batch_size) if options["batch_sampler"] is None else None
-        self._given = _given(sampler, options["batch_sampler"])
+        batches = options["batch_sampler"]
+        self._given = CallersSampler(sampler if batches is None else batches, batches is not None)
         self.drop_last = drop_last
         self.collate_fn = collate_fn
         self.channels_last = channels_last
@@ -281,20 +282,19 @@ class Loader:
     @property
     def sampler(self) -> Any:
         """The caller's sampler; without one, the indices of the epoch on this rank, in order."""
-        if self._given is None:
+        given = self._given.sampler
+        if given is None:
             return (_Shuffled if self._shuffle else _InOrder)(self)
-        if self._given.batches:
-            return getattr(self._given.sampler, "sampler", None)
-        return self._given.sampler
+        return getattr(given, "sampler", None) if self._given.batches else given
 
     @sampler.setter
     def sampler(self, sampler: Iterable[Any] | None) -> None:
-        self._given = _given(sampler, None)
+        self._given = CallersSampler(sampler)
 
     @property
     def batch_sampler(self) -> Any:
         """The caller's batch sampler; without one, `sampler` in batches, as torch makes them."""
-        if self._given is not None and self._given.batches:
+        if self._given.batches:
             return self._given.sampler
         return BatchSampler(self.sampler, self.batch_size or 1, bool(self.drop_last))
 
@@ -321,13 +321,12 @@ class Loader:
     def __len__(self) -> int:
         """Count the batches of an epoch, on this rank."""
         sharding = self._sharding
-        if self._given is not None:
-            return sharding.length_of(self._given.sampler, batches=self._given.batches)
-        return sharding.batches(sharding.share)
+        count = sharding.share if self._given.sampler is None else len(self._given)
+        return count if self._given.batches else sharding.batches(count)
 
     def _place(self) -> Position:
         """Return where the loader stands, after what the caller has told the sampler."""
-        told = None if self._given is None else self._given.told()
+        told = self._given.told()
         return self._position if told is None else self._position.moved_to(told)
 
     def __iter__(self) -> Iterator[Any]:
@@ -342,15 +341,14 @@ class Loader:
     def _begun(self, before: Position | None) -> tuple[Iterator[Any], Position] | None:
         """Begin the epoch of an iterator; or again, if another was named before it was used."""
         if before is not None:
-            told = None if self._given is None else self._given.told()
+            told = self._given.told()
             moved = self._position is not before and self._position is before.last()
             if not moved and (self._position is not before or told in (None, before.epoch)):
                 return None
         plan = self._plan()
         self.decoding = plan.decoding
         position = self._position = self._place().begun()
-        if self._given is not None:
-            self._given.begin()
+        self._given.begin()
         self.skipped = 0
         order = position.order(self._sharding, self._given)
         delivery = self._delivery
@@ -391,8 +389,7 @@ class Loader:
         if not is_int(epoch) or epoch < 0:
             raise ValueError(f"epoch must be an integer from 0, not {epoch!r}")
         self._position = self._position.moved_to(int(epoch))
-        if self._given is not None:
-            self._given.counted()
+        self._given.counted()
 
     def state_dict(self) -> dict[str, Any]:
         """Return plain values that say where the loader stands, also in the middle of an epoch."""
@@ -413,14 +410,12 @@ class Loader:
             if position.batch > most:
                 raise ValueError(f"the state is of batch {position.batch}, but an epoch has {most}")
         self._position = position
-        if self._given is not None:
-            self._given.counted()
+        self._given.counted()
 
     def _settings(self) -> dict[str, Any]:
         """Return all that the batches follow from."""
-        given = self._given
-        sampled = given is not None and ("batches" if given.batches else True)
-        return self._sharding.settings(sampled=sampled)
+        batches = "batches" if self._given.batches else True
+        return self._sharding.settings(sampled=self._given.sampler is not None and batches)
 
     def close(self) -> None:
         """End the threads, the processes, the copying, and the epoch. A later one starts anew."""
@@ -436,7 +431,7 @@ class Loader:
         self.close()
 
     def __repr__(self) -> str:
-        sized = self._given is None or isinstance(self._given.sampler, Sized)
+        sized = isinstance(self._given.sampler, (Sized, type(None)))
         count = len(self) if sized else "?"
         by = f"{self.workers} processes" if self.workers else f"{self.threads} threads"
         name, why = self.decoding
@@ -562,11 +557,3 @@ def _parse_device(device: str | int | torch.device) -> torch.device:
     from fastdecode.gpu._devices import parse_device
 
     return parse_device(device)
-
-
-def _given(
-    sampler: Iterable[Any] | None, batch_sampler: Iterable[Any] | None
-) -> CallersSampler | None:
-    if batch_sampler is not None:
-        return CallersSampler(batch_sampler, batches=True)
-    return None if sampler is None else CallersSampler(sampler, batches=False)
