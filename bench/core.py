@@ -14,6 +14,7 @@ from fastdecode import probe
 from fastdecode.native import _library
 from fastdecode.native._library import Resize
 from fastdecode.torch._order import Sharding
+from fastdecode.torch.transforms._random_crop import generator_of
 from fastdecode.torch.transforms.base import stored_as
 
 _RGB = _library.LAYOUTS["RGB"]
@@ -64,7 +65,7 @@ def images_of(loader: Any, epoch: int = 0) -> list[EpochImage]:
     """List what a `Loader` over an `ImageFolder` makes in an epoch, in order: its very boxes."""
     samples, transform = loader.dataset.samples, loader.dataset.transform
     sharding = Sharding(len(samples), loader.batch_size, loader._shuffle, False, loader.seed)
-    order = sharding.order(epoch, 0, 1)
+    order = sharding.order(epoch)
     files: dict[Path, bytes] = {}
     found = []
     for number in range(order.count):
@@ -74,7 +75,7 @@ def images_of(loader: Any, epoch: int = 0) -> list[EpochImage]:
                 files[path] = path.read_bytes()
             data = files[path]
             header = probe(data)
-            plan = transform.seeded_plan(header.width, header.height, seed)
+            plan = transform.plan(header.width, header.height, generator_of(seed))
             resize = transform.core_resize(plan, header.width, header.height)
             if header.format != "jpeg" or resize is None:
                 raise SystemExit(f"{path.name} is nothing for the native core")

@@ -24,6 +24,7 @@ from fastdecode.torch._samples import SampleMaker
 from fastdecode.torch._threads import ThreadPool
 from fastdecode.torch._transfer import Held, Transfer, recorded
 from fastdecode.torch.dataset import EncodedSample, finished
+from fastdecode.torch.transforms._random_crop import generator_of
 from fastdecode.torch.transforms.base import geometry_of
 from fastdecode.types import Buffer, Header
 
@@ -89,7 +90,7 @@ class EncodedBatch(BatchBuilder):
             found = self._found[at] = EncodedSample(place, dataset._encoded(place), target)
             data = as_buffer(found.data)
             header = _headers.probe(data)
-            plan = self._how.eligible.crop.seeded_plan(header.width, header.height, seed)
+            plan = self._how.eligible.crop.plan(header.width, header.height, generator_of(seed))
             request = self._request(data, header, plan)
             if request is not None:
                 geometry = geometry_of(plan) if self._how.eligible.maps else None

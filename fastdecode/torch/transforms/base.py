@@ -28,7 +28,6 @@ from fastdecode.resizing import (
     core_may_decode,
     core_takes,
 )
-from fastdecode.torch.transforms._random_crop import generator_of
 from fastdecode.torch.transforms.normalize import Normalize
 
 if TYPE_CHECKING:
@@ -229,10 +228,6 @@ class Crop(EncodedTransform):
     @abstractmethod
     def plan(self, width: int, height: int, generator: torch.Generator | None) -> ResizePlan:
         """Decide, and draw, what is to become of an image of that size in pixels."""
-
-    def seeded_plan(self, width: int, height: int, seed: int) -> ResizePlan:
-        """Plan with the numbers of a generator of that seed."""
-        return self.plan(width, height, generator_of(seed))
 
     def with_geometry(
         self,

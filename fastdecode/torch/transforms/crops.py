@@ -15,15 +15,11 @@ from fastdecode.native import _library
 from fastdecode.plan import DEFAULT_MAX_PIXELS
 from fastdecode.resizing import ResizePlan
 from fastdecode.torch.transforms._random_crop import (
-    as_float32,
-    box_and_flip,
+    PythonDraws,
     center_crop,
-    constants,
     draw_box,
-    draw_box_by_python,
     draw_flip,
     resized,
-    same_as_torch,
 )
 from fastdecode.torch.transforms.base import Crop, Quality, is_number
 from fastdecode.torch.transforms.normalize import IMAGENET_MEAN, IMAGENET_STD
@@ -42,7 +38,7 @@ __all__ = [
 ]
 
 _RANDOM, _CENTRAL = 1, 2  # of ``fd_crop``
-_DECIDE = ("plan", "seeded_plan", "core_resize", "_jpegs_reduction", "described")
+_DECIDE = ("plan", "core_resize", "_jpegs_reduction", "described")
 _Size = int | Sequence[int]
 _EITHER: tuple[Interpolation, Interpolation] = ("bilinear", "bicubic")
 
@@ -83,7 +79,7 @@ class RandomResizedCrop(Crop):
     Notes
     -----
     The boxes and flips are those of torchvision's RandomResizedCrop and RandomHorizontalFlip for
-    the same seed.
+    the same state of a generator. In a `Loader` they follow from the loader's own seed.
     """
 
     def __init__(
@@ -113,15 +109,6 @@ class RandomResizedCrop(Crop):
         box, interpolation = self._drawn(width, height, generator)
         return self._plan(box, interpolation, flip=draw_flip(self.flip, generator))
 
-    def seeded_plan(self, width: int, height: int, seed: int) -> ResizePlan:
-        """Draw the same as `plan` with a generator of that seed."""
-        usual = getattr(self.plan, "__func__", None) is RandomResizedCrop.plan
-        if usual and not self.either:
-            drawn = box_and_flip(width, height, self.scale, self.ratio, self.flip, seed)
-            if drawn is not None:
-                return self._plan(drawn[0], self.interpolation, flip=drawn[1])
-        return super().seeded_plan(width, height, seed)
-
     def _drawn(
         self, width: int, height: int, generator: torch.Generator | None
     ) -> tuple[Box, Interpolation]:
@@ -132,7 +119,7 @@ class RandomResizedCrop(Crop):
 
     def described(self, *, orient: bool) -> Any:
         """Describe what is done with a seed to the native core; None if it cannot do the same."""
-        if not (_decides_as(self, RandomResizedCrop) and same_as_torch()):
+        if not _decides_as(self, RandomResizedCrop):
             return None
         how = (self.scale, self.ratio, self.flip, _headroom(self))
         return _core_random_crop(self.size, *how, upright=orient)
@@ -180,7 +167,7 @@ class RandomResizedCropAndInterpolation(RandomResizedCrop):
         self, width: int, height: int, generator: torch.Generator | None
     ) -> tuple[Box, Interpolation]:
         if generator is None:
-            box = draw_box_by_python(width, height, self.scale, self.ratio)
+            box = draw_box(width, height, self.scale, self.ratio, PythonDraws())
             drawn = random.choice(_EITHER) if self.either else self.interpolation  # noqa: S311
             return box, drawn
         box, interpolation = super()._drawn(width, height, generator)
@@ -278,7 +265,7 @@ class ResizeCenterCrop(Crop):
 
     def described(self, *, orient: bool) -> Any:
         """Describe what is done with a seed to the native core; None if it cannot do the same."""
-        if not (_decides_as(self, ResizeCenterCrop) and same_as_torch()):
+        if not _decides_as(self, ResizeCenterCrop):
             return None
         how = (self.flip, _headroom(self))
         return _core_central_crop(self.resize, self.size, *how, upright=orient)
@@ -377,8 +364,7 @@ class Resize(Crop):
 
     def described(self, *, orient: bool) -> Any:
         """Describe what is done with a seed to the native core; None if it cannot do the same."""
-        ours = _decides_as(self, Resize) and same_as_torch()
-        if not ours or not isinstance(self.size, tuple):
+        if not _decides_as(self, Resize) or not isinstance(self.size, tuple):
             return None
         how = (self.flip, _headroom(self))
         return _core_central_crop(self.size, self.size, *how, upright=orient)
@@ -493,9 +479,10 @@ def _core_random_crop(
     cffi's ``fd_crop *``
         Not to be changed: it is the same one for the same arguments.
     """
-    drawn = constants(scale, ratio)
     made = _made(_RANDOM, size, flip, headroom, upright=upright)
-    made.area, made.area_step, made.aspect, made.aspect_step, made.unsure = drawn
+    made.area, made.area_range = scale[0], scale[1] - scale[0]
+    low, high = math.log(ratio[0]), math.log(ratio[1])
+    made.aspect, made.aspect_range = low, high - low
     made.narrowest, made.widest = min(ratio), max(ratio)
     return made
 
@@ -532,7 +519,7 @@ def _made(kind: int, size: tuple[int, int], flip: float, headroom: float, *, upr
     made = _library.ffi.new("fd_crop *")
     made.kind, made.upright = kind, upright
     made.height, made.width = size
-    made.flip = as_float32(flip)
+    made.flip = flip
     made.headroom = headroom
     made.pixels = DEFAULT_MAX_PIXELS
     return made
