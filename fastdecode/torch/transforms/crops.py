@@ -226,9 +226,17 @@ class RandomResizedCropFlipNormalize(RandomResizedCrop):
         std: Sequence[float] = IMAGENET_STD,
         **options: Unpack[QualityOptions],
     ) -> None:
-        values = {"mean": mean, "std": std, "dtype": torch.float32}
         super().__init__(
-            size, scale, ratio, interpolation, antialias, flip=flip, **values, **options
+            size,
+            scale,
+            ratio,
+            interpolation,
+            antialias,
+            flip=flip,
+            mean=mean,
+            std=std,
+            dtype=torch.float32,
+            **options,
         )
 
 
