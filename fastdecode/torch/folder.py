@@ -166,11 +166,11 @@ class ImageFolder(DecodeDataset):
     @property
     def loader(self) -> Callable[[str], Any]:
         """The caller's loader; without one, what makes a Pillow image of a path (or `output`)."""
-        return self._loader or self._load_file
+        return self._loader or self._load_image
 
     @loader.setter
     def loader(self, loader: Callable[[str], Any] | None) -> None:
-        self._loader = None if loader == self._load_file else loader
+        self._loader = None if loader == self._load_image else loader
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
@@ -192,9 +192,6 @@ class ImageFolder(DecodeDataset):
 
     def _look_for_its_folder(self, error: Exception) -> None:
         told_if_vanished(error, os.fspath(self.root), listed=True)
-
-    def _load_file(self, path: str) -> Any:
-        return DecodeDataset._decoded_image(self, path)[0]
 
     def _decoded_image(self, source: Any) -> tuple[Any, Geometry | None]:
         if self._loader is None:
