@@ -265,7 +265,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
         if root is not None:
             lines.append(f"Root location: {root}")
         lines += self.extra_repr().splitlines()
-        transforms = standard_transform(self.transform, self.target_transform)
+        transforms = standard_transform(self)
         lines += [] if transforms is None else [repr(transforms)]
         lines += f"Decoding: {self._decoding()}".splitlines()
         return "\n".join([f"Dataset {type(self).__name__}", *(f"    {line}" for line in lines)])
@@ -359,31 +359,18 @@ def overridden(kind: type, base: type, names: Sequence[str]) -> str:
 
 
 class EncodedSample(NamedTuple):
-    """A sample that was read already, so that whoever makes it next need not read it again.
+    """A sample that was read already, so that whoever makes it next need not read it again."""
 
-    Attributes
-    ----------
-    source : bytes-like or path
-        From the dataset's ``read``: errors name it.
-    data : bytes-like
-        The encoded image.
-    target : object
-    finished : bool
-        Whether the target is as the dataset hands it out, and not as ``read`` gave it.
-    error : Exception or None
-        What ``read`` raised instead.
-    """
-
-    source: Any
-    data: Any
+    source: Any  # from the dataset's ``read``: errors name it
+    data: Any  # the encoded image
     target: Any
-    finished: bool = False
-    error: Exception | None = None
+    finished: bool = False  # the target is as the dataset hands it out, not as ``read`` gave it
+    error: Exception | None = None  # what ``read`` raised instead
 
     def made(
         self, dataset: Any, index: int, generator: torch.Generator | None, out: torch.Tensor | None
     ) -> tuple[Any, Any]:
-        """Make the sample as the dataset's ``load`` does; the arguments are the same."""
+        """Make the sample as the dataset's ``load`` does."""
         try:
             if self.error is not None:
                 raise self.error
@@ -425,21 +412,17 @@ class StandardTransform:
 
     def __repr__(self) -> str:
         lines = [type(self).__name__]
-        if self.transform is not None:
-            lines.append(_indented("Transform: ", self.transform))
-        if self.target_transform is not None:
-            lines.append(_indented("Target transform: ", self.target_transform))
+        for head, transform in (
+            ("Transform: ", self.transform),
+            ("Target transform: ", self.target_transform),
+        ):
+            if transform is not None:
+                lines.append(head + repr(transform).replace("\n", "\n" + " " * len(head)))
         return "\n".join(lines)
 
 
-def standard_transform(
-    transform: Callable[..., Any] | None, target_transform: Callable[..., Any] | None
-) -> StandardTransform | None:
-    """Pair them, as torchvision does, or return None where there is neither."""
-    if transform is None and target_transform is None:
+def standard_transform(dataset: Any) -> StandardTransform | None:
+    """Pair the transforms of a dataset, as torchvision does; None where there is neither."""
+    if dataset.transform is None and dataset.target_transform is None:
         return None
-    return StandardTransform(transform, target_transform)
-
-
-def _indented(head: str, thing: object) -> str:
-    return head + repr(thing).replace("\n", "\n" + " " * len(head))
+    return StandardTransform(dataset.transform, dataset.target_transform)
