@@ -35,9 +35,9 @@ PHOTO = PHOTOS[0].read_bytes()
         USUAL,
         ((0.5, 1.0), (1.0, 1.0)),
         ((0.2, 0.2), (0.1, 10.0)),
-        ((0.9, 1.0), (2.5, 3.0)),  # mostly the fallback for a picture that is too narrow
+        ((0.9, 1.0), (2.5, 3.0)),  # mostly the fallback for an image that is too narrow
         ((0.9, 1.0), (0.3, 0.4)),  # and for one that is too wide
-        ((1.5, 2.0), (0.5, 2.0)),  # never fits: all of the picture, or what has the nearest ratio
+        ((1.5, 2.0), (0.5, 2.0)),  # never fits: all of the image, or what has the nearest ratio
     ],
 )
 def test_boxes_are_torchvisions(sides: tuple[int, int], scale: object, ratio: object) -> None:
@@ -68,7 +68,7 @@ def test_boxes_by_the_global_generator_are_the_same() -> None:
 
 @pytest.mark.parametrize("ratio", [(30.0, 40.0), (0.02, 0.03)])
 def test_a_box_holds_at_least_one_pixel(ratio: tuple[float, float]) -> None:
-    """Where rounding would leave no row or column, one is kept, and the picture is decoded."""
+    """Where rounding would leave no row or column, one is kept, and the image is decoded."""
     for seed in range(50):
         left, top, right, bottom = draw_box(3, 3, (0.01, 0.02), ratio, seeded(seed))
 

@@ -42,7 +42,7 @@ class Photos(DecodeDataset):
 
 
 def small(image: Any) -> Any:
-    """Shrink a decoded picture: a transform that nobody can know."""
+    """Shrink a decoded image: a transform that nobody can know."""
     return image.resize((8, 6))
 
 
@@ -75,7 +75,7 @@ def test_options_of_decoding_are_obeyed() -> None:
 
 
 def test_transforms_of_pictures_and_of_targets_are_called() -> None:
-    """An unknown transform is given the decoded picture, `target_transform` the target."""
+    """An unknown transform is given the decoded image, `target_transform` the target."""
     image, target = Photos(small, str)[3]
 
     assert image.size == (8, 6)
@@ -126,7 +126,7 @@ def test_draws_come_from_the_generator_and_go_into_the_slot() -> None:
 
 
 def test_slot_needs_a_transform_of_known_shape() -> None:
-    """`out` beside a transform of decoded pictures is refused."""
+    """`out` beside a transform of decoded images is refused."""
     with pytest.raises(ValueError, match="EncodedTransform"):
         Photos(small).load(0, out=torch.zeros(3, 8, 6))
 
@@ -273,7 +273,7 @@ def test_what_follows_the_fused_parts_runs_as_written() -> None:
     "options", [{"fuse": False}, {"reduce": 2}, {"min_size": 200}, {"output": "array"}], ids=str
 )
 def test_fusing_can_be_turned_off(options: dict[str, Any]) -> None:
-    """With ``fuse=False``, or a decoding of one's own, the pipeline is given decoded pictures."""
+    """With ``fuse=False``, or a decoding of one's own, the pipeline is given decoded images."""
     given = []
     pipeline = compose(crop())
     pipeline.__class__.__call__ = lambda self, image: given.append(image) or image
@@ -310,7 +310,7 @@ def test_changing_the_transform_fuses_anew() -> None:
 
 
 def test_targets_follow_the_reduced_picture() -> None:
-    """`map_target` is given the geometry of the reduced decode: the box is the picture's."""
+    """`map_target` is given the geometry of the reduced decode: the box is the image's."""
     image, (geometry, boxes) = Boxes(reduce=2)[0]
 
     assert geometry.size == (image.height, image.width)
@@ -343,7 +343,7 @@ def test_geometry_is_not_guessed_behind_unknown_parts() -> None:
 
 @pytest.mark.parametrize("wrong", [3, [3], RandomResizedCrop])
 def test_transform_that_is_none_is_refused_at_once(wrong: Any) -> None:
-    """What cannot be called with a picture is a TypeError before anything is read."""
+    """What cannot be called with an image is a TypeError before anything is read."""
     with pytest.raises(TypeError, match="transform"):
         Photos(wrong)
 

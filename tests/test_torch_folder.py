@@ -241,7 +241,7 @@ def test_samples_may_be_replaced(root: Path) -> None:
 
 
 def test_repr_is_torchvisions_and_one_part_more(root: Path) -> None:
-    """`repr` has torchvision's lines, then how pictures are decoded."""
+    """`repr` has torchvision's lines, then how images are decoded."""
 
     class Double:
         def __repr__(self) -> str:

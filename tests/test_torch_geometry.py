@@ -122,7 +122,7 @@ def test_a_mask_lies_on_its_picture(transform: Any) -> None:
 
 
 def test_padding_is_outside_the_mask() -> None:
-    """Where the crop is larger than the picture, the mask has the number that is asked for."""
+    """Where the crop is larger than the image, the mask has the number that is asked for."""
     transform = ResizeCenterCrop(80, (131, 150), **BYTES)
     _, geometry = transform.with_geometry(picture())
 

@@ -35,7 +35,7 @@ FILES = [path.read_bytes() for path in PHOTOS]
 
 @pytest.fixture(name="asked")
 def _asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, Any]]:
-    """Note each reduction, and each window of the reduced picture, that is asked for."""
+    """Note each reduction, and each window of the reduced image, that is asked for."""
     monkeypatch.setenv("FASTDECODE_DISABLE", "native")  # which is asked in another way
     calls: list[tuple[int, Any]] = []
     decode = base.decode_part
@@ -150,7 +150,7 @@ def test_headroom_buys_quality(data: bytes) -> None:
 
 @pytest.mark.parametrize("value", range(1, 9))
 def test_a_turned_picture_is_as_good(value: int) -> None:
-    """With orient=True a reduced picture whose sides are no multiple of 8 is not shifted."""
+    """With orient=True a reduced image whose sides are no multiple of 8 is not shifted."""
     photo = Image.open(PHOTOS[1]).convert("RGB").resize((627, 469))
     tags = Image.Exif()
     tags[0x0112] = value

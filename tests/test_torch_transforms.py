@@ -36,7 +36,7 @@ PHOTO = PHOTOS[0].read_bytes()
 
 
 def made(name: str) -> bytes:
-    """Make a picture of another kind out of a photo."""
+    """Make an image of another kind out of a photo."""
     photo = Image.open(PHOTOS[0])
     if name == "cmyk":
         return encoded(photo.convert("CMYK"), quality=95)
@@ -78,7 +78,7 @@ def test_a_random_crop_is_the_references(data: bytes, size: Any) -> None:
         (65, (56, 32)),  # odd margins
         (64, (63, 61)),
         ((50, 61), (33, 20)),
-        (40, (64, 57)),  # padded with 24 rows, and with columns if it is no wide picture
+        (40, (64, 57)),  # padded with 24 rows, and with columns if it is no wide image
         ((31, 80), (40, 41)),  # rows are padded, columns are cut
     ],
 )
@@ -121,7 +121,7 @@ def test_a_resized_picture_is_the_references(data: bytes, size: Any) -> None:
 
 @pytest.mark.parametrize("value", range(1, 9))
 def test_the_orientation_is_applied_on_request(value: int) -> None:
-    """With orient=True all of them see the picture upright, else as it is stored."""
+    """With orient=True all of them see the image upright, else as it is stored."""
     data = encoded(Image.open(PHOTOS[0]).resize((203, 131)), exif=with_orientation(value))
     crop, central = (
         RandomResizedCrop(40, **EXACT, flip=0.5),
@@ -287,7 +287,7 @@ def test_results_go_into_a_slot_of_a_batch(transform: Any) -> None:
 
 
 def test_the_unnormalised_result_is_a_new_one_each_time() -> None:
-    """A result does not change when the next picture is decoded, even if nothing is resized."""
+    """A result does not change when the next image is decoded, even if nothing is resized."""
     header = probe(PHOTO)
     transform = Resize((header.height, header.width), **EXACT)
 
@@ -331,7 +331,7 @@ def test_another_default_device_changes_nothing(make: Any) -> None:
 
 
 def test_many_threads_give_what_one_gives() -> None:
-    """Threads that share transforms, each at another picture, do not get into each other's way."""
+    """Threads that share transforms, each at another image, do not get into each other's way."""
     files = [path.read_bytes() for path in PHOTOS]
     tasks = [(t, d, n) for n in range(4) for t in TRANSFORMS for d in files]
 
@@ -522,7 +522,7 @@ def test_ranges_are_checked(values: Any) -> None:
 
 @pytest.mark.parametrize("flip", [2, -0.1, NAN, True, False, "yes", None])
 def test_probabilities_are_checked(flip: Any) -> None:
-    """A flip is a number from 0 to 1: True would flip all pictures, which is hardly meant."""
+    """A flip is a number from 0 to 1: True would flip all images, which is hardly meant."""
     for make in (
         lambda: RandomResizedCropFlipNormalize(8, flip=flip),
         lambda: ResizeCenterCropNormalize(8, 8, flip=flip),
