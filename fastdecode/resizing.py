@@ -36,27 +36,13 @@ _HUFFMAN_SOFS = (0xC0, 0xC1, 0xC2)  # baseline, extended, progressive
 
 
 class ResizePlan(NamedTuple):
-    """What is resized of an image, and what is kept of the result.
+    """What is resized of an image, and what is kept of the result."""
 
-    Attributes
-    ----------
-    box : (left, top, right, bottom)
-        The part that is resized, in pixels of the image.
-    canvas : (height, width)
-        What it is resized to.
-    top, left : int
-        Where the result begins on the canvas; negative where it is padded.
-    size : (height, width)
-        Of the result.
-    flip : bool
-    interpolation : {"bilinear", "bicubic"}
-    """
-
-    box: Box
-    canvas: tuple[int, int]
-    top: int
+    box: Box  # the part that is resized, in pixels of the image
+    canvas: tuple[int, int]  # what it is resized to: (height, width)
+    top: int  # where the result begins on the canvas; negative where it is padded
     left: int
-    size: tuple[int, int]
+    size: tuple[int, int]  # of the result: (height, width)
     flip: bool
     interpolation: Interpolation = "bilinear"
 
@@ -72,11 +58,7 @@ class ResizePlan(NamedTuple):
     def for_core(self, width: int, height: int, reduce: Reduce) -> _library.Resize | None:
         """Return the plan for an image of that size, reduced so, in the core's terms.
 
-        Returns
-        -------
-        Resize or None
-            None where the plan is not for the core: it is bicubic, pads, reaches out of the image,
-            or makes a giant of it.
+        None where it is not for the core: bicubic, padded, out of the image, or a giant.
         """
         left, top, right, bottom = self.box
         down, across = self.canvas
@@ -117,20 +99,8 @@ def core_may_decode(backend: str | None) -> bool:
 
 
 def core_takes(header: Any, max_pixels: int | None = DEFAULT_MAX_PIXELS) -> Any:
-    """Whether the core decodes such a JPEG as every other backend would.
+    """Whether the core decodes such a JPEG, or each of many, as every other backend would.
 
-    Parameters
-    ----------
-    header : cffi's ``fd_header``, or Headers
-        Of one file, or of many.
-    max_pixels : int or None
-
-    Returns
-    -------
-    bool, or ndarray of bool
-
-    Notes
-    -----
     Left to the others are four inks, arithmetic coding (which cannot run out of data, so that what
     is missing has to be searched for), and files without an end marker.
     """
@@ -148,22 +118,9 @@ def core_takes(header: Any, max_pixels: int | None = DEFAULT_MAX_PIXELS) -> Any:
 
 
 def by_core(image: Image, box: FloatBox, canvas: tuple[int, int], window: Box) -> Image | None:
-    """Resize pixels in the way in which the core resizes JPEGs, so that a file's kind is no matter.
+    """Resize a box of (H, W, 3) pixels to a canvas as the core resizes JPEGs; None if it cannot.
 
-    Parameters
-    ----------
-    image : ndarray of uint8, (H, W, 3)
-    box : (left, top, right, bottom)
-        In pixels of the image; edges may be fractions.
-    canvas : (height, width)
-        What the box is resized to.
-    window : (left, top, right, bottom)
-        Which pixels of the canvas to return.
-
-    Returns
-    -------
-    ndarray of uint8, (h, w, 3), or None
-        None where the core cannot.
+    Edges of the box may be fractions. Only what the window shows of the canvas is returned.
     """
     if max(*image.shape[:2], *canvas) > _library.LARGEST_SIDE:
         return None
