@@ -23,8 +23,7 @@ from fastdecode.types import CONTEXTS
 if TYPE_CHECKING:
     import torch
 
-    from fastdecode.gpu._policy import DeviceRanking
-    from fastdecode.ranking import Ranking
+    from fastdecode.ranking import DeviceRanking, Ranking
     from fastdecode.types import Buffer, Context, Output
 
 __all__ = ["QUICK_DEVICE_S", "add_arguments", "run"]

@@ -12,7 +12,7 @@ import threading
 import warnings
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from fastdecode import registry
+from fastdecode import ranking, registry
 from fastdecode._system import speaks_for_all
 from fastdecode.errors import BackendUnavailable, UnknownBackend
 from fastdecode.ranking import Ranking
@@ -184,14 +184,7 @@ def saved() -> Ranking | None:
 
 def look_up() -> tuple[Ranking | None, str]:
     """Read the saved ranking; return it, or None and what is wrong with it, if there is one."""
-    try:
-        ranking = Ranking.load()
-    except FileNotFoundError:
-        return None, ""
-    except (OSError, ValueError) as error:
-        return None, str(error)
-    problem = ranking.stale()
-    return (None, problem) if problem else (ranking, "")
+    return ranking.look_up(Ranking.load, Ranking.stale)
 
 
 def forget_saved() -> None:

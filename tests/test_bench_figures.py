@@ -19,6 +19,7 @@ from fastdecode.bench.files import Photo
 from fastdecode.bench.result import AUTOMATIC, Spread
 from fastdecode.bench.run import Cell, Plan, blocks, cells, counts_up_to_cores
 from fastdecode.bench.stats import measurements
+from fastdecode.calibration.timing import spread
 from fastdecode.types import Header
 
 PHOTOS = [Photo(name, Path(name), Header("jpeg", 1000, 500), 2_000_000) for name in "ab"]
@@ -40,9 +41,9 @@ def calls(*seconds: float, wall: float | None = None) -> Timed:
 
 def test_spread_of_known_values() -> None:
     """Median and quartiles are interpolated linearly."""
-    assert stats.spread([4, 1, 3, 2, 5]) == Spread(3, 2, 4)
-    assert stats.spread([1, 2]) == Spread(1.5, 1.25, 1.75)
-    assert stats.spread([7]) == Spread(7, 7, 7)
+    assert spread([4, 1, 3, 2, 5]) == Spread(3, 2, 4)
+    assert spread([1, 2]) == Spread(1.5, 1.25, 1.75)
+    assert spread([7]) == Spread(7, 7, 7)
 
 
 def test_percentiles_of_known_values() -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from fastdecode import registry
-from fastdecode.bench.result import CPU, Device, OnDevice, Spread
+from fastdecode.bench.result import Device, OnDevice
 from fastdecode.errors import BackendUnavailable
 from fastdecode.gpu import _backends
+from fastdecode.ranking import CPU
 
 if TYPE_CHECKING:
     import argparse
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from fastdecode.bench.files import Photo
     from fastdecode.bench.run import Notify
     from fastdecode.calibration.device_measure import Crew, Heat
-    from fastdecode.gpu._policy import Speed
+    from fastdecode.ranking import Speed
 
 __all__ = ["FoundOnDevice", "PlanOnDevice", "check", "measure", "measurement_of", "place_of"]
 
@@ -216,17 +217,4 @@ def _time(
 
 def measurement_of(usual: OnDevice, name: str, speed: Speed) -> OnDevice:
     """Put figures together with what is the same for all measurements of a batch."""
-    return OnDevice(
-        name,
-        usual.format,
-        usual.batch,
-        usual.size,
-        usual.files,
-        Spread(speed.images_per_s, speed.low, speed.high),
-        Spread(speed.ratio, speed.ratio_low, speed.ratio_high),
-        speed.cpu_s_per_1000,
-        speed.gpu_ms_per_1000,
-        speed.stream_ms_per_1000,
-        speed.on_cpu,
-        speed.psnr,
-    )
+    return replace(usual, backend=name, **vars(speed))

@@ -43,7 +43,7 @@ from fastdecode.terminal import paragraph
 
 if TYPE_CHECKING:
     from fastdecode.bench.result import Result
-    from fastdecode.gpu._policy import DeviceRanking
+    from fastdecode.ranking import DeviceRanking
 
 __all__ = ["count", "device_ranking", "heading", "listing", "no_order", "show_result", "tables"]
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         Result,
         Spread,
     )
-    from fastdecode.gpu._devices import Identity
+    from fastdecode.ranking import Identity
 
 __all__ = [
     "COST",

@@ -19,7 +19,7 @@ from fastdecode.calibration.timing import no_garbage_collection
 from fastdecode.errors import FastDecodeError, StoreError
 from fastdecode.gpu import _backends
 from fastdecode.gpu._devices import device_of
-from fastdecode.gpu._policy import CPU
+from fastdecode.ranking import CPU
 
 if TYPE_CHECKING:
     from fastdecode.types import Buffer, Format

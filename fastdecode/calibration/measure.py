@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     import torch
 
     from fastdecode.api import Data
-    from fastdecode.gpu._policy import DeviceRanking
-    from fastdecode.ranking import Ranking
+    from fastdecode.ranking import DeviceRanking
     from fastdecode.types import Context, Format, Output, Reduce, SizeClass
 
 __all__ = ["BATCHES", "DEVICE_S", "FULL_S", "QUICK_S", "calibrate", "measure"]
