@@ -54,10 +54,10 @@ from _pipelines import SIZE, Setup
 from _training import BASE, LOADER, Clock, Feeds, Step, clock_of, memory_over_epochs, summary
 
 from fastdecode._system import usable_cores
-from fastdecode.bench.files import collect
-from fastdecode.bench.on_device import FoundOnDevice, PlanOnDevice, measure
-from fastdecode.bench.result import machine
 from fastdecode.gpu._devices import device_of
+from fastdecode.measure._collection import collect
+from fastdecode.measure._on_device import FoundOnDevice, PlanOnDevice, measure
+from fastdecode.measure.result import machine
 
 _MERCY_S = 60
 _EPOCH = 4  # batches of a short one

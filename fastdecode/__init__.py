@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from fastdecode.adapters.base import Backend, Support
     from fastdecode.adapters.batch_base import BatchBackend, BatchItem
     from fastdecode.api import decode, decode_file, probe
-    from fastdecode.calibration import calibrate
     from fastdecode.errors import (
         BackendUnavailable,
         DecodeError,
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
         UnsupportedFormat,
     )
     from fastdecode.geometry import Geometry
+    from fastdecode.measure import calibrate
     from fastdecode.plan import DEFAULT_MAX_PIXELS, reduce_for
     from fastdecode.ranking import Ranking
     from fastdecode.registry import backends, register
@@ -58,7 +58,7 @@ _HOMES = {
     "UnknownBackend": "errors",
     "UnsupportedFormat": "errors",
     "backends": "registry",
-    "calibrate": "calibration",
+    "calibrate": "measure",
     "decode": "api",
     "decode_batch": "_batch",
     "decode_file": "api",

@@ -16,8 +16,8 @@ from fastdecode import (  # noqa: E402 - these need torch
     register,
     registry,
 )
-from fastdecode.calibration.device_measure import Rate, _heats, batch_of, speeds_of, unread  # noqa: E402  # noqa: E402
-from fastdecode.calibration.device_worker import (  # noqa: E402  # noqa: E402  # noqa: E402
+from fastdecode.measure._device import Rate, _heats, batch_of, speeds_of, unread  # noqa: E402
+from fastdecode.measure._device_worker import (  # noqa: E402
     Clock,
     Lap,
     Warm,

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fastdecode import _selection, registry
 from fastdecode._system import cpu_model, device_libraries, usable_cores
-from fastdecode.calibration.device_worker import Lap
-from fastdecode.calibration.samples import Sample, built_in, grouped
-from fastdecode.calibration.timing import Budget, spread
-from fastdecode.calibration.workers import Members
 from fastdecode.errors import BackendUnavailable
 from fastdecode.gpu import _backends
 from fastdecode.gpu._devices import device_of, identify
+from fastdecode.measure._calibration_workers import Members
+from fastdecode.measure._device_worker import Lap
+from fastdecode.measure._samples import Sample, built_in, grouped
+from fastdecode.measure._timing import Budget, spread
 from fastdecode.ranking import CPU, NOTHING, DeviceCell, DeviceRanking, Speed
 
 if TYPE_CHECKING:
     import torch
 
-    from fastdecode.calibration.device_worker import Source, Warm
+    from fastdecode.measure._device_worker import Source, Warm
     from fastdecode.types import Format, SizeClass
 
 __all__ = [
@@ -39,7 +39,7 @@ __all__ = [
     "unread",
 ]
 
-_WORKER = "fastdecode.calibration.device_worker:Worker"
+_WORKER = "fastdecode.measure._device_worker:Worker"
 PATIENCE_S = 2.0
 _TURN_S = 0.15
 
@@ -144,7 +144,7 @@ class Heat:
         self.warm: dict[str, Warm] = {}
         self.busy: dict[str, float] = {}
         self._crew = crew
-        self._chance = chance or random.Random(0)  # noqa: S311 - of the order of turns
+        self._chance = chance or random.Random(0)
 
     @property
     def cost(self) -> float:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from fastdecode.bench.result import AUTOMATIC, Measurement, Spread
-from fastdecode.calibration.timing import spread
+from fastdecode.measure._timing import spread
+from fastdecode.measure.result import AUTOMATIC, Measurement, Spread
 
 if TYPE_CHECKING:
-    from fastdecode.bench._workers import Timed
-    from fastdecode.bench.run import Group
+    from fastdecode.measure._run import Group
+    from fastdecode.measure._workers import Timed
 
 __all__ = ["fastest", "measurements", "pass_time", "percentiles", "rate", "ratios"]
 
