@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import fastdecode
 from fastdecode import _files
-from fastdecode.bench.result import machine
-from fastdecode.calibration.timing import no_garbage_collection
+from fastdecode.measure._timing import no_garbage_collection
+from fastdecode.measure.result import machine
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -10,8 +10,8 @@ from typing import Any
 
 from _common import RESULTS
 
-from fastdecode.bench.charts import readme_chart
-from fastdecode.bench.result import Measurement, Result, from_json
+from fastdecode.measure._charts import readme_chart
+from fastdecode.measure.result import Measurement, Result, from_json
 from fastdecode.registry import BUILTIN
 
 _AIM_US_AT_10_KB = 12

@@ -128,7 +128,9 @@ runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 def test_control_c_while_it_is_imported(folder: Path, name: str) -> None:
     """It ends with status 130, and not a word, whatever is being imported at that moment."""
     code = _INTERRUPTED_IMPORT.replace("ARGUMENTS", repr(COMMANDS[name].split()))
-    module = {"compare": "fastdecode.bench.text", "info": "fastdecode.ranking"}.get(name, "numpy")
+    module = {"compare": "fastdecode.measure._text", "info": "fastdecode.ranking"}.get(
+        name, "numpy"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code.replace("MODULE", repr(module))],
         capture_output=True,
@@ -141,7 +143,7 @@ def test_control_c_while_it_is_imported(folder: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "where", ["fastdecode._info_command:gather", "fastdecode.bench.command:add_arguments"]
+    "where", ["fastdecode._info_command:gather", "fastdecode.measure._command:add_arguments"]
 )
 def test_control_c_before_there_is_anything_to_say(where: str) -> None:
     """A command that has nothing to add ends with status 130 alone."""

@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING
 from fastdecode import registry
 from fastdecode._process import Child, ChildDied
 from fastdecode._system import usable_cores
-from fastdecode.bench._workers import Setup
-from fastdecode.bench.check import Check, reason
-from fastdecode.bench.result import AUTOMATIC, Protocol
-from fastdecode.bench.stats import measurements
-from fastdecode.bench.text import count, size
-from fastdecode.calibration.workers import Members
+from fastdecode.measure._calibration_workers import Members
+from fastdecode.measure._check import Check, reason
+from fastdecode.measure._stats import measurements
+from fastdecode.measure._text import count, size
+from fastdecode.measure._workers import Setup
+from fastdecode.measure.result import AUTOMATIC, Protocol
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from typing_extensions import Self
 
-    from fastdecode.bench._workers import Timed
-    from fastdecode.bench.files import Photo
-    from fastdecode.bench.result import Measurement
+    from fastdecode.measure._collection import Photo
+    from fastdecode.measure._workers import Timed
+    from fastdecode.measure.result import Measurement
     from fastdecode.types import Format, Output, Reduce
 
 __all__ = [
@@ -56,8 +56,8 @@ _MOST_EACH = 1024
 _MOST_WORKERS = 8
 """Workers with which all backends are compared: each has its own, all alive at the same time."""
 
-_WORKER = "fastdecode.bench._workers:Worker"
-_REFERENCE = "fastdecode.bench._workers:Reference"
+_WORKER = "fastdecode.measure._workers:Worker"
+_REFERENCE = "fastdecode.measure._workers:Reference"
 
 _VISITS = 3  # to each file at least: the median of three passes over one interruption
 _WARM_UP = 32  # images for each thread or worker

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fastdecode import _selection, registry
 from fastdecode._system import cpu_model, device_libraries, usable_cores
-from fastdecode.calibration.device_worker import Lap
-from fastdecode.calibration.samples import Sample, built_in, grouped
-from fastdecode.calibration.timing import Budget, quartiles
-from fastdecode.calibration.workers import Members
 from fastdecode.errors import BackendUnavailable
 from fastdecode.gpu import _backends
 from fastdecode.gpu._devices import device_of, identify
-from fastdecode.gpu._policy import CPU, DeviceCell, DeviceRanking, Speed
+from fastdecode.measure._calibration_workers import Members
+from fastdecode.measure._device_worker import Lap
+from fastdecode.measure._samples import Sample, built_in, grouped
+from fastdecode.measure._timing import Budget, spread
+from fastdecode.ranking import CPU, NOTHING, DeviceCell, DeviceRanking, Speed
 
 if TYPE_CHECKING:
     import torch
 
-    from fastdecode.calibration.device_worker import Source, Warm
+    from fastdecode.measure._device_worker import Source, Warm
     from fastdecode.types import Format, SizeClass
 
 __all__ = [
@@ -39,7 +39,7 @@ __all__ = [
     "unread",
 ]
 
-_WORKER = "fastdecode.calibration.device_worker:Worker"
+_WORKER = "fastdecode.measure._device_worker:Worker"
 PATIENCE_S = 2.0
 _TURN_S = 0.15
 
@@ -144,7 +144,7 @@ class Heat:
         self.warm: dict[str, Warm] = {}
         self.busy: dict[str, float] = {}
         self._crew = crew
-        self._chance = chance or random.Random(0)  # noqa: S311 - of the order of turns
+        self._chance = chance or random.Random(0)
 
     @property
     def cost(self) -> float:
@@ -205,21 +205,15 @@ def speeds_of(
         if all(name in times for times in rounds):
             pairs = [(times[name], times.get(CPU)) for times in rounds]
             found[name] = _speed(pairs, one, busy.get(name))
-    return dict(sorted(found.items(), key=lambda item: -item[1].images_per_s))
+    return dict(sorted(found.items(), key=lambda item: -item[1].images_per_s.median))
 
 
 def _speed(pairs: Sequence[tuple[Rate, Rate | None]], warm: Warm, busy: float | None) -> Speed:
-    low, middle, high = quartiles([1 / rate.wall for rate, _ in pairs])
     ratios = [cpu.wall / rate.wall for rate, cpu in pairs if cpu]
-    few, ratio, many = quartiles(ratios) if len(ratios) == len(pairs) else (0.0, 0.0, 0.0)
     streams = [rate.stream for rate, _ in pairs if rate.stream is not None]
     return Speed(
-        images_per_s=middle,
-        low=low,
-        high=high,
-        ratio=ratio,
-        ratio_low=few,
-        ratio_high=many,
+        images_per_s=spread([1 / rate.wall for rate, _ in pairs]),
+        ratio=spread(ratios) if len(ratios) == len(pairs) else NOTHING,
         cpu_s_per_1000=1000 * median(rate.cpu for rate, _ in pairs),
         gpu_ms_per_1000=None if busy is None else 1e6 * busy,
         stream_ms_per_1000=1e6 * median(streams) if streams else None,

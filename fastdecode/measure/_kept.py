@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, cast
 
 from fastdecode import _preference
 from fastdecode._system import cpu_model, libraries
-from fastdecode.bench.result import AUTOMATIC
+from fastdecode.measure.result import AUTOMATIC
 from fastdecode.ranking import Cell, Ranking, known_order, reordered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from fastdecode.bench.result import Measurement, Protocol, Result, Spread
+    from fastdecode.measure.result import Measurement, Protocol, Result, Spread
     from fastdecode.types import Context, Format, Output, Reduce
 
 __all__ = ["merged", "ranking_of"]

@@ -15,11 +15,11 @@ import torch.profiler
 from fastdecode import registry
 from fastdecode._batch import decode_batch
 from fastdecode._stats import stats
-from fastdecode.calibration.timing import no_garbage_collection
 from fastdecode.errors import FastDecodeError, StoreError
 from fastdecode.gpu import _backends
 from fastdecode.gpu._devices import device_of
-from fastdecode.gpu._policy import CPU
+from fastdecode.measure._timing import no_garbage_collection
+from fastdecode.ranking import CPU
 
 if TYPE_CHECKING:
     from fastdecode.types import Buffer, Format

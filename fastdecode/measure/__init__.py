@@ -4,6 +4,6 @@
 measures how fast images come onto a device, which `decode_batch` goes by there.
 """
 
-from fastdecode.calibration.measure import calibrate
+from fastdecode.measure._calibrate import calibrate
 
 __all__ = ["calibrate"]

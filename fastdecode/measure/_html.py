@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from fastdecode.bench.charts import (
+from fastdecode.measure._charts import (
     STYLE,
     agreement,
     device_throughput,
@@ -16,7 +16,7 @@ from fastdecode.bench.charts import (
     scaling,
     throughput,
 )
-from fastdecode.bench.summary import (
+from fastdecode.measure._summary import (
     Group,
     busy,
     by_batch,
@@ -28,7 +28,7 @@ from fastdecode.bench.summary import (
     sections,
     sentences,
 )
-from fastdecode.bench.text import (
+from fastdecode.measure._text import (
     COST,
     DEVICE_COLUMNS,
     DEVICE_MORE,
@@ -45,8 +45,8 @@ from fastdecode.bench.text import (
 )
 
 if TYPE_CHECKING:
-    from fastdecode.bench.result import Measurement, OnDevice, Result
-    from fastdecode.bench.text import Figure
+    from fastdecode.measure._text import Figure
+    from fastdecode.measure.result import Measurement, OnDevice, Result
 
 __all__ = ["page"]
 

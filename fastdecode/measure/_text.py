@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fastdecode.bench.result import AUTOMATIC, OnDevice
+from fastdecode.measure.result import AUTOMATIC, OnDevice
 
 if TYPE_CHECKING:
-    from fastdecode.bench.result import (
+    from fastdecode.measure.result import (
         Backend,
         Collection,
         Device,
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         Result,
         Spread,
     )
-    from fastdecode.gpu._devices import Identity
+    from fastdecode.ranking import Identity
 
 __all__ = [
     "COST",

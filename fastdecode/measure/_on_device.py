@@ -5,23 +5,24 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from fastdecode import registry
-from fastdecode.bench.result import CPU, Device, OnDevice, Spread
 from fastdecode.errors import BackendUnavailable
 from fastdecode.gpu import _backends
+from fastdecode.measure.result import Device, OnDevice
+from fastdecode.ranking import CPU
 
 if TYPE_CHECKING:
     import argparse
 
     import torch
 
-    from fastdecode.bench.files import Photo
-    from fastdecode.bench.run import Notify
-    from fastdecode.calibration.device_measure import Crew, Heat
-    from fastdecode.gpu._policy import Speed
+    from fastdecode.measure._collection import Photo
+    from fastdecode.measure._device import Crew, Heat
+    from fastdecode.measure._run import Notify
+    from fastdecode.ranking import Speed
 
 __all__ = ["FoundOnDevice", "PlanOnDevice", "check", "measure", "measurement_of", "place_of"]
 
@@ -102,7 +103,7 @@ def measure(
 
     What is `found` is filled as results come, so that it is there if this is interrupted.
     """
-    from fastdecode.calibration.device_measure import Crew, candidates
+    from fastdecode.measure._device import Crew, candidates
 
     names = candidates(plan.device) if plan.backends is None else [*plan.backends, CPU]
     notify("starting a process for each backend", 0.0)
@@ -154,7 +155,7 @@ def _where_else(name: str) -> str:
 
 def _commonest(photos: Sequence[Photo], about: dict[str, Any], found: FoundOnDevice) -> list[Photo]:
     """Choose the files of the commonest format that some batch backend declares, or JPEG."""
-    from fastdecode.calibration.device_measure import unread
+    from fastdecode.measure._device import unread
 
     declared = {name: one[2] for name, one in about.items() if name != CPU}
     read: set[Any] = set().union(*declared.values()) or {"jpeg"}
@@ -175,7 +176,7 @@ def _heats(
     found: FoundOnDevice,
 ) -> None:
     """Deal the files into batches, in random order, the same ones again if there are few."""
-    from fastdecode.calibration.device_measure import Heat, batch_of
+    from fastdecode.measure._device import Heat, batch_of
 
     chance = random.Random(_SEED)
     order = chance.sample(list(good), len(good))
@@ -216,17 +217,4 @@ def _time(
 
 def measurement_of(usual: OnDevice, name: str, speed: Speed) -> OnDevice:
     """Put figures together with what is the same for all measurements of a batch."""
-    return OnDevice(
-        name,
-        usual.format,
-        usual.batch,
-        usual.size,
-        usual.files,
-        Spread(speed.images_per_s, speed.low, speed.high),
-        Spread(speed.ratio, speed.ratio_low, speed.ratio_high),
-        speed.cpu_s_per_1000,
-        speed.gpu_ms_per_1000,
-        speed.stream_ms_per_1000,
-        speed.on_cpu,
-        speed.psnr,
-    )
+    return replace(usual, backend=name, **vars(speed))

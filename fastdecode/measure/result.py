@@ -23,6 +23,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import fastdecode
 from fastdecode._system import cpu_model, usable_cores
+from fastdecode.ranking import CPU, NOTHING, Spread
 
 __all__ = [
     "AUTOMATIC",
@@ -45,9 +46,6 @@ __all__ = [
     "to_json",
 ]
 
-CPU = "cpu"
-"""Stands among the batch backends for the CPU path: all cores decode, and the pixels are copied."""
-
 SCHEMA = 1
 """Grows whenever a field changes its meaning or goes away; a new field leaves it as it is."""
 
@@ -59,19 +57,6 @@ Protocol: TypeAlias = Literal["decode", "threads", "loader", "file"]
 DataLoader with worker processes. ``file``: reading included, one thread."""
 
 PROTOCOLS: tuple[Protocol, ...] = ("decode", "threads", "loader", "file")
-
-
-@dataclass(frozen=True)
-class Spread:
-    """A median and the quartiles on its two sides."""
-
-    median: float
-    low: float
-    high: float
-
-
-NOTHING = Spread(0.0, 0.0, 0.0)
-"""Of what was not measured."""
 
 
 def _read(kind: Any, value: Any, where: str) -> Any:

@@ -9,24 +9,18 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from fastdecode.bench.result import AUTOMATIC, Measurement, Spread
-from fastdecode.calibration.timing import quartiles
+from fastdecode.measure._timing import spread
+from fastdecode.measure.result import AUTOMATIC, Measurement, Spread
 
 if TYPE_CHECKING:
-    from fastdecode.bench._workers import Timed
-    from fastdecode.bench.run import Group
+    from fastdecode.measure._run import Group
+    from fastdecode.measure._workers import Timed
 
-__all__ = ["fastest", "measurements", "pass_time", "percentiles", "rate", "ratios", "spread"]
+__all__ = ["fastest", "measurements", "pass_time", "percentiles", "rate", "ratios"]
 
 Round: TypeAlias = "tuple[Hashable, Mapping[str, float]]"
 _MEGA = 1_000_000
 _ONE_THREAD = ("decode", "file")
-
-
-def spread(values: Sequence[float]) -> Spread:
-    """Return median and quartiles of at least one value, interpolated linearly."""
-    low, middle, high = quartiles(values)
-    return Spread(middle, low, high)
 
 
 def percentiles(values: Sequence[float]) -> tuple[float, ...]:

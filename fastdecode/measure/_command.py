@@ -11,22 +11,26 @@ from contextlib import redirect_stdout
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import fastdecode
 from fastdecode import _files, _preference, _selection
 from fastdecode._system import ranking_path
-from fastdecode.bench import files, html, on_device, report, summary
-from fastdecode.bench import run as measuring
-from fastdecode.bench.files import naming
-from fastdecode.bench.ranking import merged, ranking_of
-from fastdecode.bench.result import PROTOCOLS, Backend, Result, machine, to_json
-from fastdecode.bench.run import Plan, counts_up_to_cores
-from fastdecode.bench.text import count, visible
 from fastdecode.errors import StoreError, UnknownBackend
+from fastdecode.measure import _collection as files
+from fastdecode.measure import _html as html
+from fastdecode.measure import _on_device as on_device
+from fastdecode.measure import _report as report
+from fastdecode.measure import _run as measuring
+from fastdecode.measure import _summary as summary
+from fastdecode.measure._collection import naming
+from fastdecode.measure._kept import merged, ranking_of
+from fastdecode.measure._run import Plan, counts_up_to_cores
+from fastdecode.measure._text import count, visible
+from fastdecode.measure.result import PROTOCOLS, Backend, Result, machine, to_json
+from fastdecode.registry import backends
 from fastdecode.terminal import INTERRUPTED, Parser, counts, positive, progress, seconds
 from fastdecode.types import OUTPUTS, REDUCES
 
 if TYPE_CHECKING:
-    from fastdecode.bench.result import Protocol
+    from fastdecode.measure.result import Protocol
     from fastdecode.ranking import Ranking
     from fastdecode.types import BackendInfo, Reduce
 
@@ -391,10 +395,10 @@ def _backends(names: Sequence[str] | None) -> list[BackendInfo]:
     _preference.preferred()
     if names is None:
         off = _selection.disabled()
-        return [info for info in fastdecode.backends() if info.usable and info.name not in off]
+        return [info for info in backends() if info.usable and info.name not in off]
     for name in names:
         _preference.load_named(name)
-    known = {info.name: info for info in fastdecode.backends()}
+    known = {info.name: info for info in backends()}
     return [known[name] for name in names]
 
 

@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Budget", "drain", "no_garbage_collection", "quartiles"]
+from fastdecode.ranking import Spread
+
+__all__ = ["Budget", "drain", "no_garbage_collection", "spread"]
 
 
 class Budget:
@@ -59,7 +61,7 @@ def drain(todo: deque[bytes], work: Callable[[bytes], Any]) -> list[float]:
         calls.append(clock() - start)
 
 
-def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
-    """Return the lower quartile, the median and the upper quartile, interpolated linearly."""
+def spread(values: Sequence[float]) -> Spread:
+    """Return median and quartiles of at least one value, interpolated linearly."""
     low, middle, high = (float(value) for value in np.quantile(values, (0.25, 0.5, 0.75)))
-    return low, middle, high
+    return Spread(middle, low, high)

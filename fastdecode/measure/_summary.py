@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from fastdecode.bench.result import AUTOMATIC, CPU, PROTOCOLS
-from fastdecode.bench.text import count, device_missing, number, percent, series, setting, size
+from fastdecode.measure._text import count, device_missing, number, percent, series, setting, size
+from fastdecode.measure.result import AUTOMATIC, CPU, PROTOCOLS
 
 if TYPE_CHECKING:
-    from fastdecode.bench.result import Machine, Measurement, OnDevice, Result
+    from fastdecode.measure.result import Machine, Measurement, OnDevice, Result
 
 __all__ = [
     "Group",

@@ -15,12 +15,12 @@ from functools import partial
 from itertools import accumulate
 from pathlib import Path
 
-from fastdecode import probe
 from fastdecode._files import open_regular, read_regular
-from fastdecode.bench import result
-from fastdecode.bench.text import visible
-from fastdecode.calibration.samples import FOLDER
+from fastdecode.api import probe
 from fastdecode.errors import DecodeError, StoreError, UnsupportedFormat, without_advice
+from fastdecode.measure import result
+from fastdecode.measure._samples import FOLDER
+from fastdecode.measure._text import visible
 from fastdecode.stores import Store, kind_of, open_store
 from fastdecode.stores._scan import can_be_read
 from fastdecode.stores.folder import EXTENSIONS

@@ -6,9 +6,8 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from fastdecode.bench.on_device import measurement_of
-from fastdecode.bench.result import CPU, OnDevice
-from fastdecode.bench.summary import (
+from fastdecode.measure._on_device import measurement_of
+from fastdecode.measure._summary import (
     Group,
     busy,
     by_batch,
@@ -19,8 +18,8 @@ from fastdecode.bench.summary import (
     sections,
     sentences,
 )
-from fastdecode.bench.tables import Column, Table, plain, show
-from fastdecode.bench.text import (
+from fastdecode.measure._tables import Column, Table, plain, show
+from fastdecode.measure._text import (
     COST,
     DEVICE_COLUMNS,
     SPEED,
@@ -39,11 +38,12 @@ from fastdecode.bench.text import (
     protocol,
     visible,
 )
+from fastdecode.measure.result import CPU, OnDevice
 from fastdecode.terminal import paragraph
 
 if TYPE_CHECKING:
-    from fastdecode.bench.result import Result
-    from fastdecode.gpu._policy import DeviceRanking
+    from fastdecode.measure.result import Result
+    from fastdecode.ranking import DeviceRanking
 
 __all__ = ["count", "device_ranking", "heading", "listing", "no_order", "show_result", "tables"]
 

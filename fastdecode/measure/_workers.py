@@ -14,18 +14,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fastdecode import _selection, decode, registry
+from fastdecode import _selection, registry
 from fastdecode._pixels import converter
-from fastdecode.bench import check
-from fastdecode.bench.check import named
-from fastdecode.bench.result import AUTOMATIC
-from fastdecode.calibration.timing import drain, no_garbage_collection
+from fastdecode.api import decode
 from fastdecode.errors import FastDecodeError, StoreError
+from fastdecode.measure import _check as check
+from fastdecode.measure._check import named
+from fastdecode.measure._timing import drain, no_garbage_collection
+from fastdecode.measure.result import AUTOMATIC
 
 if TYPE_CHECKING:
-    from fastdecode.bench.check import Finding
-    from fastdecode.bench.files import Photo
-    from fastdecode.bench.result import Protocol
+    from fastdecode.measure._check import Finding
+    from fastdecode.measure._collection import Photo
+    from fastdecode.measure.result import Protocol
     from fastdecode.types import Buffer, Image, Output, Reduce
 
 __all__ = [

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fastdecode import _selection, decode, stats
+from fastdecode import _selection
 from fastdecode._process import ChildDied
-from fastdecode.bench.result import AUTOMATIC
+from fastdecode._stats import stats
+from fastdecode.api import decode
 from fastdecode.errors import FastDecodeError, without_advice
+from fastdecode.measure.result import AUTOMATIC
 
 if TYPE_CHECKING:
-    from fastdecode.bench.files import Photo
+    from fastdecode.measure._collection import Photo
     from fastdecode.types import Header, Image, Reduce
 
 __all__ = ["Check", "Finding", "examine", "named", "reason", "reference_digest"]

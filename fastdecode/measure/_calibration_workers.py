@@ -12,15 +12,15 @@ from fastdecode import registry
 from fastdecode._pixels import converter
 from fastdecode._process import Child
 from fastdecode.api import decode
-from fastdecode.calibration.timing import drain, no_garbage_collection
 from fastdecode.errors import BackendUnavailable, FastDecodeError
+from fastdecode.measure._timing import drain, no_garbage_collection
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from typing_extensions import Self
 
-    from fastdecode.calibration.samples import Sample
+    from fastdecode.measure._samples import Sample
     from fastdecode.types import Format, Output, Reduce
 
 __all__ = ["Members", "Worker"]

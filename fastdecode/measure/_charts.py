@@ -7,13 +7,22 @@ from collections.abc import Iterable, Sequence
 from math import ceil, floor, log, log10
 from typing import TYPE_CHECKING, NamedTuple
 
-from fastdecode.bench.result import AUTOMATIC, CPU, OnDevice
-from fastdecode.bench.summary import by_count, commonest, groups
-from fastdecode.bench.text import count, number, percent, pixels, protocol, setting, size, visible
+from fastdecode.measure._summary import by_count, commonest, groups
+from fastdecode.measure._text import (
+    count,
+    number,
+    percent,
+    pixels,
+    protocol,
+    setting,
+    size,
+    visible,
+)
+from fastdecode.measure.result import AUTOMATIC, CPU, OnDevice
 
 if TYPE_CHECKING:
-    from fastdecode.bench.result import Measurement, Result
-    from fastdecode.bench.summary import Group
+    from fastdecode.measure._summary import Group
+    from fastdecode.measure.result import Measurement, Result
 
 __all__ = [
     "STYLE",

@@ -14,10 +14,10 @@ from fastdecode import _selection, registry
 from fastdecode._arguments import is_int
 from fastdecode._process import Child, ChildDied
 from fastdecode._system import cpu_model, libraries, usable_cores
-from fastdecode.calibration.race import Contest, run
-from fastdecode.calibration.samples import Sample, built_in, common, grouped
-from fastdecode.calibration.timing import Budget
 from fastdecode.errors import BackendUnavailable, FastDecodeError
+from fastdecode.measure._race import Contest, run
+from fastdecode.measure._samples import Sample, built_in, common, grouped
+from fastdecode.measure._timing import Budget
 from fastdecode.ranking import Cell, Ranking, known_order
 from fastdecode.types import CONTEXTS, OUTPUTS, REDUCES
 
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     import torch
 
     from fastdecode.api import Data
-    from fastdecode.gpu._policy import DeviceRanking
-    from fastdecode.ranking import Ranking
+    from fastdecode.ranking import DeviceRanking
     from fastdecode.types import Context, Format, Output, Reduce, SizeClass
 
 __all__ = ["BATCHES", "DEVICE_S", "FULL_S", "QUICK_S", "calibrate", "measure"]
@@ -177,7 +176,7 @@ def _check(samples: object, seconds: float | None) -> None:
 def _for_device() -> Callable[..., DeviceRanking]:
     """Return what measures for devices; only here is PyTorch needed."""
     try:
-        from fastdecode.calibration.device_measure import measure_device
+        from fastdecode.measure._device import measure_device
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
@@ -252,7 +251,7 @@ class _Bench:
         wide = "processes" in contexts and cores > 1
         extra = registry.targets()
         self._workers = [
-            stack.enter_context(Child("fastdecode.calibration.workers:Worker", extra))
+            stack.enter_context(Child("fastdecode.measure._calibration_workers:Worker", extra))
             for _ in range(min(cores, _MOST_PROCESSES) if wide else 1)
         ]
         _gather(self._workers)

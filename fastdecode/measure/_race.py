@@ -114,7 +114,7 @@ def run(
 
     The cheap ones go first, some rounds each; then in turn, so that all get as many rounds.
     """
-    chance = random.Random(0)  # noqa: S311 - of the order of turns
+    chance = random.Random(0)
     open_ones = [contest for contest in contests if not contest.is_decided()]
     waiting = sorted(open_ones, key=lambda contest: contest.cost)
     for contest in waiting[:1]:  # however short the time: something is known then

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fastdecode._files import read_regular
-from fastdecode.bench.result import Spread, from_json
-from fastdecode.bench.tables import Column, Table, show
-from fastdecode.bench.text import (
+from fastdecode.measure._tables import Column, Table, show
+from fastdecode.measure._text import (
     backend_versions,
     began,
     device_facts,
@@ -21,10 +20,11 @@ from fastdecode.bench.text import (
     setting,
     visible,
 )
+from fastdecode.measure.result import Spread, from_json
 from fastdecode.terminal import Parser, paragraph
 
 if TYPE_CHECKING:
-    from fastdecode.bench.result import Measurement, OnDevice, Result
+    from fastdecode.measure.result import Measurement, OnDevice, Result
 
 __all__ = ["add_arguments", "ratio", "run", "verdict"]
 

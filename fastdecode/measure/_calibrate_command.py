@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING
 
 from fastdecode import _files
 from fastdecode._system import device_ranking_path, ranking_path
-from fastdecode.bench import files, report
-from fastdecode.bench.files import naming
-from fastdecode.bench.on_device import place_of
-from fastdecode.calibration import calibrate
-from fastdecode.calibration.measure import BATCHES, DEVICE_S, FULL_S, QUICK_S
 from fastdecode.errors import FastDecodeError, visible
+from fastdecode.measure import _collection as files
+from fastdecode.measure import _report as report
+from fastdecode.measure import calibrate
+from fastdecode.measure._calibrate import BATCHES, DEVICE_S, FULL_S, QUICK_S
+from fastdecode.measure._collection import naming
+from fastdecode.measure._on_device import place_of
 from fastdecode.terminal import INTERRUPTED, Parser, counts, paragraph, progress, seconds, width
 from fastdecode.types import CONTEXTS
 
 if TYPE_CHECKING:
     import torch
 
-    from fastdecode.gpu._policy import DeviceRanking
-    from fastdecode.ranking import Ranking
+    from fastdecode.ranking import DeviceRanking, Ranking
     from fastdecode.types import Buffer, Context, Output
 
 __all__ = ["QUICK_DEVICE_S", "add_arguments", "run"]
