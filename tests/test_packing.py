@@ -84,7 +84,7 @@ def test_the_manifest(tmp_path: Path) -> None:
 def test_checksums_of_large_files(tmp_path: Path, kind: str) -> None:
     """The manifest's checksums are of all bytes of each file, however many they are."""
     name = name_of(kind)
-    target = "x" * (3 << 20) if kind == "tar" else 7  # what follows the last picture is large, too
+    target = "x" * (3 << 20) if kind == "tar" else 7  # what follows the last image is large, too
     with create_store(tmp_path / "source.tar") as writer:
         for number in range(2):
             data = encode(picture(700, 600 + number), "bmp")
