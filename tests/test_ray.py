@@ -110,13 +110,10 @@ def test_lists_patterns_tables_and_stores_are_read(tree: Path, tmp_path: Path) -
     paths = [str(path) for path in sorted((tree / "cat").iterdir())]
     table = tmp_path / "table.csv"
     table.write_text("\n".join(f"{path},{at}.5" for at, path in enumerate(paths)))
-    with create_store(tmp_path / "folder", classes=["cat"]) as writer:
-        for path in paths:
-            writer.add(f"cat/{Path(path).name}", Path(path).read_bytes(), 0)
-
-    with create_store(tmp_path / "shard.tar", classes=["cat"]) as writer:
-        for path in paths:
-            writer.add(f"cat/{Path(path).name}", Path(path).read_bytes(), 0)
+    for name in ("folder", "shard.tar"):
+        with create_store(tmp_path / name, classes=["cat"]) as writer:
+            for path in paths:
+                writer.add(f"cat/{Path(path).name}", Path(path).read_bytes(), 0)
 
     listed = by_path(read_images(paths))
     found = by_path(read_images(str(tree / "c*" / "*.jpg")))
