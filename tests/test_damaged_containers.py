@@ -12,16 +12,22 @@ from typing import Any
 import numpy as np
 import pytest
 from cuts import outcome
-from encoded import box, heif, ispe, with_orientation
+from encoded import (
+    ASCII,
+    LONG,
+    SHORT,
+    box,
+    directory_last,
+    heif,
+    ispe,
+    with_orientation,
+)
 from PIL import Image
 
 from fastdecode import DecodeError, UnsupportedFormat, decode
 from fastdecode._headers import isobmff, tiff
 from fastdecode.cli import main
 from fastdecode.testing import encode, picture
-
-SHORT, LONG, ASCII = 3, 4, 2
-_LETTERS = {SHORT: "H", LONG: "I", ASCII: "B"}
 
 
 def heic(image: Image.Image, tile: int = 0, **options: Any) -> bytes:
@@ -182,37 +188,6 @@ def test_meta_box_that_is_cut() -> None:
 
     assert not isobmff.missing(data)
     assert "meta box" in isobmff.missing(data[:-1])
-
-
-def directory_last(
-    pixels: bytes, *fields: tuple[int, int, tuple[int, ...]], order: str = "<", big: bool = False
-) -> bytes:
-    """Build a TIFF: pixels first, at 16, then the directory, then the values of its fields."""
-    head, letter, entry = (8, "Q", 20) if big else (2, "H", 12)
-    room, pointer = (8, "Q") if big else (4, "I")
-    values_at = 16 + len(pixels) + head + entry * len(fields) + room
-    listed = values = b""
-    for tag, kind, numbers in sorted(fields):
-        packed = struct.pack(f"{order}{len(numbers)}{_LETTERS[kind]}", *numbers)
-        where = packed.ljust(room, b"\0")
-        if len(packed) > room:
-            where = struct.pack(order + pointer, values_at + len(values))
-            values += packed
-        listed += struct.pack(order + "HH" + pointer, tag, kind, len(numbers)) + where
-    magic = b"II" if order == "<" else b"MM"
-    start = (
-        struct.pack(order + "HHHQ", 43, 8, 0, 16 + len(pixels))
-        if big
-        else struct.pack(order + "HI", 42, 16 + len(pixels))
-    )
-    return (
-        (magic + start).ljust(16, b"\0")
-        + pixels
-        + struct.pack(order + letter, len(fields))
-        + listed
-        + bytes(room)
-        + values
-    )
 
 
 def fields(bits: tuple[int, ...], photometric: int, *more: tuple[int, int, tuple[int, ...]]) -> Any:
