@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from encoded import with_orientation
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image
 
 from fastdecode import decode, decode_batch, decode_file, probe, reduce_for
 from fastdecode.testing import encode, picture
@@ -24,10 +24,7 @@ PNG = encode(picture(WIDTH, HEIGHT), "png")
 
 
 def turned(value: int) -> bytes:
-    """Encode the picture with an EXIF orientation."""
-    exif = Image.Exif()
-    exif[0x0112] = value
-    return encode(picture(WIDTH, HEIGHT), exif=exif)
+    return encode(picture(WIDTH, HEIGHT), exif=with_orientation(value))
 
 
 def mapped(data: bytes) -> mmap.mmap:

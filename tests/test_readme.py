@@ -117,9 +117,3 @@ def test_the_first_example_runs() -> None:
     assert names["quarter"].shape == (-(-height // 4), -(-width // 4), 3)
     assert names["small"].shape == (-(-height // least), -(-width // least), 3)
     assert [image.shape for image in names["images"]] == [names["quarter"].shape] * 2
-
-
-def test_links_lead_somewhere() -> None:
-    """Every relative link names a file of the repository."""
-    for target in re.findall(r"\]\((?!https?:|#)([^)]+)\)", _TEXT):
-        assert (_ROOT / target.partition("#")[0]).exists(), target
