@@ -71,6 +71,12 @@ def fitting(orders: Any) -> Ranking:
     return Ranking(orders, cpu=cpu_model(), libraries=libraries())
 
 
+def save(ranking: Ranking) -> None:
+    """Save a ranking, and read it anew."""
+    ranking.save()
+    _preference.forget_saved()
+
+
 def chosen() -> str:
     return first(None, HEADER, FULL_SIZE).name
 
@@ -93,8 +99,7 @@ def test_decode_goes_by_the_saved_ranking(place: Path) -> None:
 def test_precedence_over_the_saved_ranking(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The environment goes before the saved ranking, and `use` before both."""
     usual = chosen()
-    fitting({("jpeg", 1): ("pillow",)}).save()
-    _preference.forget_saved()
+    save(fitting({("jpeg", 1): ("pillow",)}))
     assert chosen() == "pillow"
 
     with use(Ranking()):
@@ -109,6 +114,7 @@ def test_precedence_over_the_saved_ranking(place: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("content", "said"),
     [
+        (None, "Is a directory"),
         ("{", "is no ranking that fastdecode wrote"),
         ('{"schema": 99}', "its schema is 99"),
         (Ranking({("jpeg", 1): ("pillow",)}, cpu="Some CPU"), "another processor"),
@@ -117,15 +123,17 @@ def test_precedence_over_the_saved_ranking(place: Path, monkeypatch: pytest.Monk
             "pillow 1.0 then",
         ),
     ],
-    ids=["damaged", "schema", "processor", "libraries"],
+    ids=["folder", "damaged", "schema", "processor", "libraries"],
 )
 def test_what_is_no_good_is_ignored_with_one_warning(
-    content: str | Ranking, said: str, place: Path
+    content: str | Ranking | None, said: str, place: Path
 ) -> None:
-    """Damaged and stale rankings change nothing; one warning says why and what to do."""
+    """Damaged and stale rankings change nothing; one warning says why, and what to do."""
     before = chosen()
     if isinstance(content, Ranking):
         content.save()
+    elif content is None:
+        place.mkdir()
     else:
         place.write_text(content)
     _preference.forget_saved()
@@ -136,17 +144,9 @@ def test_what_is_no_good_is_ignored_with_one_warning(
         decode(JPEG)
 
     assert len(caught) == 1
+    assert "the saved ranking of the backends is ignored" in str(caught[0].message)
     assert said in str(caught[0].message)
     assert "python -m fastdecode calibrate" in str(caught[0].message)
-
-
-def test_an_unreadable_file_is_ignored(place: Path) -> None:
-    """A directory in its place is a warning, not an error."""
-    place.mkdir()
-    _preference.forget_saved()
-
-    with pytest.warns(UserWarning, match="the saved ranking of the backends is ignored"):
-        decode(JPEG)
 
 
 def test_each_context_has_its_own_order(place: Path, tmp_path: Path) -> None:
@@ -171,16 +171,6 @@ def test_each_context_has_its_own_order(place: Path, tmp_path: Path) -> None:
     assert (found["here"], found["thread"]) == ("pillow", "simplejpeg")
     assert [found[method] for method in METHODS] == ["opencv"] * len(METHODS)
     assert found["warnings"] == []
-
-
-def test_a_stale_ranking_is_one_warning_in_a_process(place: Path, tmp_path: Path) -> None:
-    """Asked for many times, it warns once."""
-    (tmp_path / "chooser.py").write_text(CHOOSER)
-    Ranking(cpu="Some CPU").save()
-
-    found = answers(f"METHODS = {METHODS}" + CHOSEN, tmp_path, FASTDECODE_RANKING=str(place))
-
-    assert len(found["warnings"]) == 1
 
 
 def test_a_data_loaders_workers_go_by_it(place: Path, tmp_path: Path) -> None:
