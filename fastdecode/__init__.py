@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from fastdecode.adapters.base import Backend, Support
     from fastdecode.adapters.batch_base import BatchBackend, BatchItem
     from fastdecode.api import decode, decode_file, probe
-    from fastdecode.calibration import calibrate
     from fastdecode.errors import (
         BackendUnavailable,
         DecodeError,
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
         UnsupportedFormat,
     )
     from fastdecode.geometry import Geometry
+    from fastdecode.measure import calibrate
     from fastdecode.plan import DEFAULT_MAX_PIXELS, reduce_for
     from fastdecode.ranking import Ranking
     from fastdecode.registry import backends, register
@@ -45,10 +45,10 @@ _NAMES = {
     "adapters.base": "Backend Support",
     "adapters.batch_base": "BatchBackend BatchItem",
     "api": "decode decode_file probe",
-    "calibration": "calibrate",
     "errors": "BackendUnavailable DecodeError DeviceUnavailable FastDecodeError ImageTooLarge "
     "StoreError UnknownBackend UnsupportedFormat",
     "geometry": "Geometry",
+    "measure": "calibrate",
     "plan": "DEFAULT_MAX_PIXELS reduce_for",
     "ranking": "Ranking",
     "registry": "backends register",

@@ -11,7 +11,7 @@ import os
 import warnings
 from typing import TYPE_CHECKING, TypeAlias
 
-from fastdecode import registry
+from fastdecode import ranking, registry
 from fastdecode._process import ForkLock, speaks_for_all
 from fastdecode.errors import BackendUnavailable, UnknownBackend
 from fastdecode.ranking import Ranking
@@ -162,14 +162,7 @@ def saved() -> Ranking | None:
 
 def look_up() -> tuple[Ranking | None, str]:
     """Read the saved ranking; return it, or None and what is wrong with it, if there is one."""
-    try:
-        ranking = Ranking.load()
-    except FileNotFoundError:
-        return None, ""
-    except (OSError, ValueError) as error:
-        return None, str(error)
-    problem = ranking.stale()
-    return (None, problem) if problem else (ranking, "")
+    return ranking.look_up(Ranking.load, Ranking.stale)
 
 
 def forget_saved() -> None:

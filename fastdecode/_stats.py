@@ -57,7 +57,7 @@ def stats(*, reset: bool = False) -> Stats:
     """
     global _left_before
     # Nobody has decoded by it before it was imported.
-    core = sys.modules.get("fastdecode.native.library")
+    core = sys.modules.get("fastdecode.native._library")
     left = 0 if core is None else core.left_to_libjpeg()
     with _lock:
         result = Stats(dict(_fallbacks), dict(_failures), tuple(_recent), left - _left_before)

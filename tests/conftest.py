@@ -73,11 +73,11 @@ def jpeg_readers(declared: str = "") -> list[str]:
 
 def native_core() -> ModuleType:
     """Return the binding of the native core; skip the test, or its file, where there is none."""
-    from fastdecode.native import library
+    from fastdecode.native import _library
 
-    if library.problem():
-        pytest.skip(library.problem(), allow_module_level=True)
-    return library
+    if _library.problem():
+        pytest.skip(_library.problem(), allow_module_level=True)
+    return _library
 
 
 def pytest_configure() -> None:

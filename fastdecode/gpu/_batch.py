@@ -7,7 +7,8 @@ of its pixels is looked at.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from fastdecode.gpu._backends import Loaded
     from fastdecode.types import Box, Buffer, Header
 
-__all__ = ["Request", "decode_items", "release", "request_of"]
+__all__ = ["Request", "decoding", "request_of"]
 
 _BLOCK = 8
 
@@ -95,26 +96,22 @@ def _is_whole(data: Buffer, header: Header) -> bool:
     )
 
 
-def decode_items(
-    loaded: Loaded, items: Sequence[BatchItem], layout: Literal["RGB", "L"], device: torch.device
-) -> list[torch.Tensor | None]:
+@contextmanager
+def decoding(
+    loaded: Loaded, requests: Sequence[Request], layout: Literal["RGB", "L"], device: torch.device
+) -> Iterator[list[torch.Tensor | None]]:
     """Let a batch backend decode, on its device. What it refuses counts as a fallback to the CPU.
 
-    Returns
-    -------
-    list of tensor or None
-        (C, H, W) uint8 on the device, any strides, in the order of the current stream; None for
-        what it refused, what is not of the form that was asked for, and a JPEG whose data may have
-        ended early. They may lie in the library's memory: copy what is to last, and call `release`
-        before you drop them.
+    Within the block there are images (C, H, W), uint8, on the device, with any strides, in the
+    order of the current stream; None for what it refused, what is not of the form that was asked
+    for, and a JPEG whose data may have ended early. They may lie in the library's memory: what is
+    to last is copied within the block, on that stream.
 
-    Raises
-    ------
-    RuntimeError
-        If the device itself fails: what is asked of it later would fail, too.
+    It is a RuntimeError if the device itself fails: what is asked of it later would fail, too.
     """
+    items = [request.item for request in requests]
     with loaded.lock:
-        made, refused = _decoded(loaded, items, layout)
+        made, refused = _asked(loaded, items, layout)
     for at, image in enumerate(made):
         if image is not None and (wrong := _wrong(image, items[at], layout, device)):
             made[at], refused[at] = None, wrong
@@ -125,21 +122,19 @@ def decode_items(
             made[at], refused[at] = None, "its end looks filled in, which the CPU can tell"
     for reason in refused.values():
         count_fallback({loaded.name: reason}, "cpu")
-    return made
+    try:
+        yield [
+            image if image is None or cut is None else image[:, cut[1] : cut[3], cut[0] : cut[2]]
+            for image, (_, cut) in zip(made, requests, strict=True)
+        ]
+    finally:
+        # Where the library may use its memory again while the current stream still reads it, that
+        # is waited for. Such libraries wait for the device themselves, so this costs little more.
+        if whole and loaded.device.type == "cuda" and not loaded.backend.frees_in_order:
+            torch.cuda.current_stream(loaded.device).synchronize()
 
 
-def release(loaded: Loaded, images: Sequence[torch.Tensor]) -> None:
-    """Wait until what `decode_items` gave may be dropped.
-
-    Whatever is to be done with the images, the current stream was asked for it. Waiting is needed
-    only where the library may use its memory again while that stream still reads it. Such libraries
-    wait for the device themselves, so that this costs little more.
-    """
-    if images and loaded.device.type == "cuda" and not loaded.backend.frees_in_order:
-        torch.cuda.current_stream(loaded.device).synchronize()
-
-
-def _decoded(
+def _asked(
     loaded: Loaded, items: Sequence[BatchItem], layout: Literal["RGB", "L"]
 ) -> tuple[list[torch.Tensor | None], dict[int, str]]:
     """Ask for all; where the library gives up as a whole, for either half."""
@@ -155,8 +150,8 @@ def _decoded(
         if len(items) == 1:
             return [None], {0: f"{type(error).__name__}: {error}"}
         half = len(items) // 2
-        first, refused = _decoded(loaded, items[:half], layout)
-        second, more = _decoded(loaded, items[half:], layout)
+        first, refused = _asked(loaded, items[:half], layout)
+        second, more = _asked(loaded, items[half:], layout)
         return first + second, {**refused, **{half + at: reason for at, reason in more.items()}}
     return made, {at: "refused it" for at, image in enumerate(made) if image is None}
 
