@@ -17,7 +17,7 @@ from fastdecode import (
     BackendUnavailable,
     Ranking,
     UnknownBackend,
-    _preference,
+    _selection,
     decode,
     register,
     registry,
@@ -219,7 +219,7 @@ def test_what_was_concluded_meanwhile_is_forgotten(change: Callable[[], object])
     meanwhile = []
 
     def at_each_line(frame: FrameType, event: str, argument: object) -> Any:
-        if frame.f_globals.get("__name__") != _preference.__name__:
+        if frame.f_globals.get("__name__") != _selection.__name__:
             return None
         meanwhile.append(asked())
         return at_each_line

@@ -12,7 +12,7 @@ import pytest
 from conftest import usable_backends
 from processes import answers
 
-from fastdecode import Ranking, _preference, decode, use
+from fastdecode import Ranking, _selection, decode, use
 from fastdecode._selection import Want, first
 from fastdecode._system import cpu_model, libraries
 from fastdecode.testing import encode, picture
@@ -60,10 +60,10 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Give an empty place for the saved ranking, which this test and the next read anew."""
     path = tmp_path / "ranking.json"
     monkeypatch.setenv("FASTDECODE_RANKING", str(path))
-    _preference.forget_saved()
+    _selection.forget_saved()
     yield path
     monkeypatch.undo()
-    _preference.forget_saved()
+    _selection.forget_saved()
 
 
 def fitting(orders: Any) -> Ranking:
@@ -74,7 +74,7 @@ def fitting(orders: Any) -> Ranking:
 def save(ranking: Ranking) -> None:
     """Save a ranking, and read it anew."""
     ranking.save()
-    _preference.forget_saved()
+    _selection.forget_saved()
 
 
 def chosen() -> str:
@@ -90,7 +90,7 @@ def test_decode_goes_by_the_saved_ranking(place: Path) -> None:
     fitting({("jpeg", 1): others[:1]}).save()
     assert chosen() == before, "a running process goes on as it began"
 
-    _preference.forget_saved()
+    _selection.forget_saved()
 
     assert chosen() == others[0]
     assert decode(JPEG).shape == (64, 80, 3)
@@ -106,7 +106,7 @@ def test_precedence_over_the_saved_ranking(place: Path, monkeypatch: pytest.Monk
         assert chosen() == usual
 
     monkeypatch.setenv("FASTDECODE_BACKEND", "nobody")
-    _preference.forget_saved()
+    _selection.forget_saved()
     with pytest.raises(LookupError, match="FASTDECODE_BACKEND=nobody"):
         chosen()
 
@@ -136,7 +136,7 @@ def test_what_is_no_good_is_ignored_with_one_warning(
         place.mkdir()
     else:
         place.write_text(content)
-    _preference.forget_saved()
+    _selection.forget_saved()
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -213,12 +213,12 @@ def test_a_ranking_that_nobody_named_is_ones_own(
     pytest.importorskip("platformdirs")
     place = fitting({("jpeg", 1): ("pillow",)}).save()
     assert place.is_relative_to(tmp_path)
-    assert _preference.look_up()[0] is not None
+    assert _selection.look_up()[0] is not None
     os.chown(place, 12345, -1)
 
-    assert _preference.look_up() == (
+    assert _selection.look_up() == (
         None,
         f"{place} belongs to another user, and nobody named it: remove it",
     )
     monkeypatch.setenv("FASTDECODE_RANKING", str(place))
-    assert _preference.look_up()[0] is not None
+    assert _selection.look_up()[0] is not None
