@@ -1,4 +1,4 @@
-"""Encoded pictures and hand-made headers for the tests of `probe`."""
+"""Encoded images and hand-made headers for the tests of `probe`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ CHANNELS = {"RGB": 3, "L": 1, "RGBA": 4, "P": 1, "LA": 2, "I;16": 1, "CMYK": 4}
 
 
 def saved(pillow_format: str, mode: str = "RGB", **options: Any) -> bytes:
-    """Encode a small picture with Pillow."""
+    """Encode a small image with Pillow."""
     if pillow_format == "AVIF":
         pytest.importorskip("PIL._avif")
     size = (16, 16) if pillow_format == "ICO" else (WIDTH, HEIGHT)

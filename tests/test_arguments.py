@@ -97,7 +97,7 @@ WRONG_DATA = {
     "None": None,
     "int": 5,
     "list": [255, 216],
-    "decoded picture": np.zeros((30, 45, 3), np.uint8),
+    "decoded image": np.zeros((30, 45, 3), np.uint8),
     "2-D": np.zeros((30, 45), np.uint8),
     "0-D": np.uint8(3),
     "float": np.zeros(100, np.float32),
@@ -302,7 +302,7 @@ def test_numpy_integers_are_integers(integer, data: bytes) -> None:
     ids=str,
 )  # fmt: skip
 def test_reduce_for_is_the_largest_that_suffices(min_size, options, expected) -> None:
-    """The result, of the region and of the picture as seen if asked, still has those sides."""
+    """The result, of the region and of the image as seen if asked, still has those sides."""
     header = Header("jpeg", WIDTH, HEIGHT, orientation=6)
 
     assert reduce_for(header, min_size, **options) == expected
@@ -319,7 +319,7 @@ def test_reduce_for_wants_a_header(header) -> None:
 
 @given(st.tuples(st.integers(1, 40), st.integers(1, 50)), st.integers(1, 8))
 def test_min_size_decodes_what_reduce_for_says(size: tuple[int, int], value: int) -> None:
-    """`min_size` gives the same picture as the reduction that `reduce_for` names for it."""
+    """`min_size` gives the same image as the reduction that `reduce_for` names for it."""
     data = turned(value)
     reduce = reduce_for(probe(data), size, orient=True)
 

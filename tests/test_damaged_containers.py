@@ -57,7 +57,7 @@ def grid(kind: str) -> bytes:
 
 @pytest.mark.parametrize("kind", GRIDS)
 def test_cut_heic_grid_is_an_error(kind: str) -> None:
-    """Phones write tiles; where some are cut off, the others alone are no picture."""
+    """Phones write tiles; where some are cut off, the others alone are no image."""
     data = grid(kind)
     ends = np.linspace(12, len(data) - 1, 60).astype(int).tolist()
 
@@ -68,7 +68,7 @@ def test_cut_heic_grid_is_an_error(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", GRIDS)
 def test_heic_tile_that_does_not_decode_is_an_error(kind: str) -> None:
-    """A tile that libheif leaves out is found by its zeros, whichever way the picture is turned."""
+    """A tile that libheif leaves out is found by its zeros, whichever way the image is turned."""
     data = bytearray(grid(kind))
     start = data.rindex(b"mdat") + 4
     units = []
@@ -87,7 +87,7 @@ def test_heic_tile_that_does_not_decode_is_an_error(kind: str) -> None:
 @pytest.mark.parametrize("color", [(0, 0, 0), (0, 135, 0), (255, 255, 255)], ids=str)
 @pytest.mark.parametrize("mode", ["RGB", "L"])
 def test_heic_grid_may_be_black_or_green(mode: str, color: tuple[int, int, int]) -> None:
-    """What looks like a tile that was left out may be the picture."""
+    """What looks like a tile that was left out may be the image."""
     image = Image.new("RGB", (160, 100), color)
 
     decoded = decode(heic(image.convert(mode), 64))
@@ -96,7 +96,7 @@ def test_heic_grid_may_be_black_or_green(mode: str, color: tuple[int, int, int])
     assert np.abs(decoded.astype(int) - expected).max() <= 4
 
 
-@pytest.mark.parametrize("tile", [0, 64], ids=["one picture", "tiles"])
+@pytest.mark.parametrize("tile", [0, 64], ids=["one image", "tiles"])
 @pytest.mark.parametrize("count", [4, 32, 200])
 def test_zeros_in_heic_data_are_an_error(tile: int, count: int) -> None:
     """The decoder conceals them without a word, but no HEVC encoder writes them."""
@@ -163,7 +163,7 @@ def container(*items: bytes) -> bytes:
     ],
     ids=["inside", "primary", "tile", "alpha of a tile", "something else"],
 )
-def test_extents_of_a_picture(
+def test_extents_of_an_image(
     version: int, item: int, base: int, extents: tuple[tuple[int, int], ...], said: str
 ) -> None:
     """What the primary image is made of must lie in the file; an EXIF item need not."""

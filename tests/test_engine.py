@@ -194,7 +194,7 @@ WRONG = {
 
 @FORMATS
 @pytest.mark.parametrize("kind", WRONG)
-def test_picture_of_the_wrong_kind_is_a_refusal(data: bytes, kind: str) -> None:
+def test_image_of_the_wrong_kind_is_a_refusal(data: bytes, kind: str) -> None:
     """A backend that gives another shape or type than was asked for has refused the file."""
     register("wrong", double(give(WRONG[kind])))
     register("second", double(flat(3)))

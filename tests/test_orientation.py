@@ -1,4 +1,4 @@
-"""EXIF orientation: turning pictures, turning them back, and turning boxes."""
+"""EXIF orientation: turning images, turning them back, and turning boxes."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ WIDTH, HEIGHT = 5, 3
 
 
 def numbered(width: int = WIDTH, height: int = HEIGHT, channels: int = 3) -> np.ndarray:
-    """Make a picture in which no two pixels are alike."""
+    """Make an image in which no two pixels are alike."""
     values = np.arange(width * height * max(channels, 1), dtype=np.uint8)
     return values.reshape((height, width, channels) if channels else (height, width))
 
 
 def upright(stored: np.ndarray, value: int) -> np.ndarray:
-    """Turn a picture as Pillow does."""
+    """Turn an image as Pillow does."""
     image = Image.fromarray(stored)
     image.getexif()[0x0112] = value
     return np.array(ImageOps.exif_transpose(image))
@@ -54,7 +54,7 @@ def test_apply_is_what_pillow_shows(value: int, channels: int) -> None:
 def test_stored_box_holds_the_same_pixels(
     value: int, width: int, height: int, data: st.DataObject
 ) -> None:
-    """A box of the picture as seen, cut from the stored one and turned, shows the same pixels."""
+    """A box of the image as seen, cut from the stored one and turned, shows the same pixels."""
     stored = numbered(width, height, 0)
     seen = _pixels.apply_orientation(stored, value)
     left = data.draw(st.integers(0, seen.shape[1] - 1))

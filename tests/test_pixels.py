@@ -16,7 +16,7 @@ CHANNELS = {"L": 1, "LA": 2, "RGB": 3, "RGBA": 4, "CMYK": 4}
 
 
 def noise(mode: str) -> Image.Image:
-    """Make a picture of random samples."""
+    """Make an image of random samples."""
     count = WIDTH * HEIGHT * CHANNELS[mode]
     samples = np.random.default_rng(count).integers(0, 256, count, dtype=np.uint8)
     return Image.frombytes(mode, (WIDTH, HEIGHT), samples.tobytes())
@@ -91,8 +91,8 @@ def test_other_depths_become_eight_bits(format, bits, dtype, samples, expected, 
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_picture_that_is_a_view_is_converted(mode: Mode) -> None:
-    """A mirrored or cropped picture is converted like its copy."""
+def test_image_that_is_a_view_is_converted(mode: Mode) -> None:
+    """A mirrored or cropped image is converted like its copy."""
     image = np.array(noise("RGBA"))[::-1, 2:5]
 
     converted = _pixels.convert(image, "RGBA", mode, header())
@@ -114,7 +114,7 @@ def test_decode_converts_as_pillow(source: str, mode: Mode) -> None:
 
 @pytest.mark.parametrize("reduce", [1, 2, 4, 8])
 def test_crop_then_reduce_equals_reduce_then_crop(reduce: int) -> None:
-    """A window speaks of the reduced picture; its blocks are those of the whole."""
+    """A window speaks of the reduced image; its blocks are those of the whole."""
     image = np.arange(40 * 24).reshape(24, 40)
 
     part = _pixels.crop(image, (1, 0, 4, 2), reduce)

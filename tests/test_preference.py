@@ -38,7 +38,7 @@ def _in_block(name: str) -> None:
 
 @pytest.fixture
 def numbered(own_registry: None) -> None:  # noqa: F811
-    """Register test doubles whose pictures show which of them was asked."""
+    """Register test doubles whose images show which of them was asked."""
     for name, value in VALUES.items():
         register(name, double(flat(value)))
 
@@ -195,7 +195,7 @@ def test_blocks_that_begin_together() -> None:
 
 
 def test_many_plain_calls_are_not_all_kept() -> None:
-    """Calling it for every picture takes no more memory, and a block ends as it should."""
+    """Calling it for every image takes no more memory, and a block ends as it should."""
     tracemalloc.start()
     try:
         sizes = []
@@ -214,7 +214,7 @@ def test_many_plain_calls_are_not_all_kept() -> None:
 
 @pytest.mark.parametrize("change", [partial(use, "two"), partial(_in_block, "two")])
 def test_what_was_concluded_meanwhile_is_forgotten(change: Callable[[], object]) -> None:
-    """A picture decoded in the middle of a change takes either backend; one after it, the new."""
+    """An image decoded in the middle of a change takes either backend; one after it, the new."""
     assert asked() == "one"
     meanwhile = []
 

@@ -103,7 +103,7 @@ if "TestMine" in names:
 
 
 def test_the_first_example_runs() -> None:
-    """The first example gives pictures of the sizes that it promises."""
+    """The first example gives images of the sizes that it promises."""
     data = _SAMPLE.read_bytes()
     header = probe(data)
     names: dict[str, Any] = {"data": data, "paths": [_SAMPLE, str(_SAMPLE)]}

@@ -116,7 +116,7 @@ def test_a_single_pixel_belongs_to_the_caller(tmp_path: Path, backend: str) -> N
 @pytest.mark.parametrize("value", range(1, 9))
 @pytest.mark.parametrize("part", [False, True], ids=["whole", "part"])
 def test_a_turned_region_belongs_to_the_caller(tmp_path: Path, value: int, part: bool) -> None:
-    """The same holds where the picture is turned upright."""
+    """The same holds where the image is turned upright."""
     files = []
     for photo in PHOTOS[:2]:
         path = tmp_path / photo.name

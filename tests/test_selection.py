@@ -158,8 +158,8 @@ def test_rare_jpeg_finds_its_backend(coding: str, bits: int) -> None:
 
 @own
 @pytest.mark.parametrize("form", ["png", "jpeg"])
-def test_small_pictures_are_reduced_outside_of_a_decoder_that_cannot_be_told(form: str) -> None:
-    """`reduces_from` holds for each picture, whatever larger ones were decoded before it."""
+def test_small_images_are_reduced_outside_of_a_decoder_that_cannot_be_told(form: str) -> None:
+    """`reduces_from` holds for each image, whatever larger ones were decoded before it."""
     fussy = double(flat(), reduces=frozenset({1, 2}), reduces_from=20)
     register("fussy", fussy)
     sizes = (64, 20, 19, 9, 64)
@@ -212,7 +212,7 @@ def test_backends_left_out_are_named_in_the_error(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_region_goes_to_who_decodes_no_more() -> None:
-    """Rankings are of whole pictures: for a part, who decodes only that is asked first."""
+    """Rankings are of whole images: for a part, who decodes only that is asked first."""
     native_core()
     pytest.importorskip("simplejpeg")
     header = probe(JPEG)

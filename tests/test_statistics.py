@@ -25,7 +25,7 @@ def first_refuses(*errors: Exception) -> None:
 
 
 def test_nothing_unusual_counts_nothing() -> None:
-    """A picture that the first backend decodes leaves no trace."""
+    """An image that the first backend decodes leaves no trace."""
     register("first", double(flat()))
     decode(PNG)
 
@@ -56,7 +56,7 @@ def test_every_refusal_is_counted() -> None:
 
 @pytest.mark.parametrize("backend", [None, "first"])
 def test_failure_is_counted_for_the_first_tried(backend: str | None) -> None:
-    """A picture that nothing decodes counts once, for the backend that was tried first."""
+    """An image that nothing decodes counts once, for the backend that was tried first."""
     register("first", double(refuse(ValueError("no"))))
     if backend is None:
         register("second", double(refuse(ValueError("neither"))))
