@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fastdecode._batch import decode_batch
-    from fastdecode._preference import use
+    from fastdecode._selection import use
     from fastdecode._stats import Stats, stats
     from fastdecode.adapters.base import Backend, Support
     from fastdecode.adapters.batch_base import BatchBackend, BatchItem
@@ -40,7 +40,7 @@ __version__ = "0.1.0"
 # costs nothing: no NumPy, Pillow, OpenCV or PyTorch before they are needed.
 _NAMES = {
     "_batch": "decode_batch",
-    "_preference": "use",
+    "_selection": "use",
     "_stats": "Stats stats",
     "adapters.base": "Backend Support",
     "adapters.batch_base": "BatchBackend BatchItem",

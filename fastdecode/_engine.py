@@ -136,7 +136,7 @@ def _decoded(choice: Choice, request: Request) -> Image:
     passing = request.borrow or (window is not None and inside is None)
     if passing and support.out and layout in _CHANNELS:
         # What is to be cut, or looked at and forgotten, needs no fresh memory.
-        into = kept = borrow_memory("whole", (height, width, _CHANNELS[layout]))
+        into = kept = borrow_memory((height, width, _CHANNELS[layout]))
     image, warned = _ask(choice, request, inside, into)
     _check_form(image, height, width, layout, header.bits)
     # A codec that reports warnings would have said so, had it filled anything in; but for the
@@ -254,25 +254,22 @@ _MOST_KEPT = 64 << 20
 
 
 class _Kept(threading.local):
-    def __init__(self) -> None:
-        self.buffers: dict[str, NDArray[np.uint8]] = {}
+    buffer = np.empty(0, np.uint8)
 
 
 _kept = _Kept()
 
 
-def borrow_memory(purpose: str, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    """Return an array that is overwritten when this thread next asks for the same purpose.
+def borrow_memory(shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    """Return an array that is overwritten when this thread asks for the next one.
 
-    Two arrays in use at once need two names. One of more than 64 MiB is new each time, so that a
-    thread that met one huge image does not hold its memory for ever.
+    One of more than 64 MiB is new each time, so that a thread that met one huge image does not hold
+    its memory for ever.
     """
     needed = math.prod(shape)
     if needed > _MOST_KEPT:
         return np.empty(shape, np.uint8)
-    buffer = _kept.buffers.get(purpose)
-    if buffer is None or buffer.size < needed:
+    if _kept.buffer.size < needed:
         # A little more, so that images that grow slowly do not each need a new one.
-        buffer = np.empty(min(_MOST_KEPT, needed + needed // 4), np.uint8)
-        _kept.buffers[purpose] = buffer
-    return buffer[:needed].reshape(shape)
+        _kept.buffer = np.empty(min(_MOST_KEPT, needed + needed // 4), np.uint8)
+    return _kept.buffer[:needed].reshape(shape)

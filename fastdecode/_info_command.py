@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import fastdecode
-from fastdecode import _preference, _selection, ranking
+from fastdecode import _selection, ranking
 from fastdecode._system import ranking_path, usable_cores
 from fastdecode.errors import FastDecodeError, visible
 from fastdecode.measure._tables import Column, Table, plain
@@ -59,7 +59,7 @@ def gather() -> Facts:
     """Ask every backend. This imports every library that is installed."""
     problem = ""
     choices: dict[Format, list[str]] = {}
-    saved, ranking_problem = _preference.look_up()
+    saved, ranking_problem = _selection.look_up()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of the saved ranking: the report says it

@@ -38,40 +38,30 @@ class Entry(NamedTuple):
     devices: str = ""  # on which that decodes, by PyTorch's names
 
 
-def _both(where: str, distribution: str, formats: str, devices: str) -> Entry:
-    """Describe a module of ours with a `Backend`, and a `BatchBackend` named after it."""
+def _ours(where: str, distribution: str, formats: str, devices: str = "", **more: str) -> Entry:
+    """Describe a module of ours: its `Backend`, and a `BatchBackend` named after that, if any."""
     target = f"fastdecode.adapters.{where}"
-    return Entry(target, distribution, formats, batch=f"{target}Batch", devices=devices)
+    batch = f"{target}Batch" if devices else ""
+    return Entry(target, distribution, formats, batch=batch, devices=devices, **more)
 
 
+_MOST = "jpeg png webp gif bmp tiff avif jpeg2000 other"
+_INSTALL = "fastdecode.native:install_line"
 BUILTIN: dict[str, Entry] = {
-    "pillow": Entry(
-        "fastdecode.adapters.pillow:Pillow",
-        "pillow",
-        "jpeg png webp gif bmp tiff avif jpeg2000 other",
-    ),
-    "native": Entry(
-        "fastdecode.adapters.native:Native",
-        "fastdecode",
-        "jpeg",
-        regions="jpeg",
-        install="fastdecode.native:install_line",
-    ),
-    "simplejpeg": Entry("fastdecode.adapters.simplejpeg:Simplejpeg", "simplejpeg", "jpeg"),
-    "opencv": Entry("fastdecode.adapters.opencv:Opencv", "opencv-python-headless", "jpeg png webp"),
-    "turbojpeg": Entry("fastdecode.adapters.turbojpeg:Turbojpeg", "PyTurboJPEG", "jpeg"),
-    "jpeg4py": Entry("fastdecode.adapters.jpeg4py:Jpeg4py", "jpeg4py", "jpeg"),
-    "imagecodecs": Entry(
-        "fastdecode.adapters.imagecodecs:Imagecodecs", "imagecodecs", "jpeg jpeg2000 jxl avif"
-    ),
-    "torchvision": _both("torchvision:Torchvision", "torchvision", "jpeg", "cuda"),
-    "torchcodec": _both("torchcodec:Torchcodec", "torchcodec", "jpeg png", "cuda"),
-    "kornia_rs": Entry("fastdecode.adapters.kornia_rs:KorniaRs", "kornia-rs", "jpeg"),
-    "pillow_heif": Entry("fastdecode.adapters.pillow_heif:PillowHeif", "pillow-heif", "heic"),
-    "nvimgcodec": _both("nvimgcodec:Nvimgcodec", "nvidia-nvimgcodec-cu13", "jpeg", "cpu cuda"),
-    "dali": _both("dali:Dali", "nvidia-dali-cuda130", "jpeg", "cpu cuda"),
+    "pillow": _ours("pillow:Pillow", "pillow", _MOST),
+    "native": _ours("native:Native", "fastdecode", "jpeg", regions="jpeg", install=_INSTALL),
+    "simplejpeg": _ours("simplejpeg:Simplejpeg", "simplejpeg", "jpeg"),
+    "opencv": _ours("opencv:Opencv", "opencv-python-headless", "jpeg png webp"),
+    "turbojpeg": _ours("turbojpeg:Turbojpeg", "PyTurboJPEG", "jpeg"),
+    "jpeg4py": _ours("jpeg4py:Jpeg4py", "jpeg4py", "jpeg"),
+    "imagecodecs": _ours("imagecodecs:Imagecodecs", "imagecodecs", "jpeg jpeg2000 jxl avif"),
+    "torchvision": _ours("torchvision:Torchvision", "torchvision", "jpeg", "cuda"),
+    "torchcodec": _ours("torchcodec:Torchcodec", "torchcodec", "jpeg png", "cuda"),
+    "kornia_rs": _ours("kornia_rs:KorniaRs", "kornia-rs", "jpeg"),
+    "pillow_heif": _ours("pillow_heif:PillowHeif", "pillow-heif", "heic"),
+    "nvimgcodec": _ours("nvimgcodec:Nvimgcodec", "nvidia-nvimgcodec-cu13", "jpeg", "cpu cuda"),
+    "dali": _ours("dali:Dali", "nvidia-dali-cuda130", "jpeg", "cpu cuda"),
 }
-
 
 _registered: dict[str, Entry] = {}
 _loaded: dict[str, Backend] = {}

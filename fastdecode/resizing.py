@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from PIL import Image as PillowImage
 
-from fastdecode._preference import preferred
-from fastdecode._selection import disabled
+from fastdecode._selection import disabled, preferred
 from fastdecode.errors import BackendUnavailable, UnknownBackend
 from fastdecode.native import _library
 from fastdecode.plan import DEFAULT_MAX_PIXELS

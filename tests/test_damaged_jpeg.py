@@ -98,7 +98,7 @@ def test_end_marker_behind_the_cut_hides_nothing(kind: str, backend: str | None)
 @pytest.mark.parametrize("kind", SEQUENTIAL)
 @every_reader
 def test_splice_hides_nothing(kind: str, backend: str | None) -> None:
-    """Another file's bytes behind the cut are not taken for the rest of the picture.
+    """Another file's bytes behind the cut are not taken for the rest of the image.
 
     Only a codec that reports warnings, and so the automatic choice, notices when no more than the
     last blocks are affected.
@@ -166,7 +166,7 @@ TAILS = {
     "fill bytes": b"\xff" * 100,
     "end markers": EOI * 9,
     "half a marker": b"\xff",
-    "another picture": KINDS["4:4:4"],
+    "another image": KINDS["4:4:4"],
     "a cut one": KINDS["4:4:4"][:700],
     "many progressive ones": KINDS["progressive"] * 60,
 }
@@ -176,7 +176,7 @@ TAILS = {
 @every_reader
 @pytest.mark.parametrize("tail", TAILS.values(), ids=TAILS)
 def test_what_trails_the_end_changes_nothing(kind: str, backend: str | None, tail: bytes) -> None:
-    """Bytes after the end marker are not the picture's."""
+    """Bytes after the end marker are not the image's."""
     assert outcome(KINDS[kind] + tail, KINDS[kind], backend) == "whole"
 
 
@@ -184,7 +184,7 @@ def test_what_trails_the_end_changes_nothing(kind: str, backend: str | None, tai
 @every_reader
 @pytest.mark.parametrize("end", [b"", b"\xff", b"\xff\xff"], ids=["none", "half", "fill bytes"])
 def test_missing_end_marker_alone_is_no_error(kind: str, backend: str | None, end: bytes) -> None:
-    """All pixels are there, so the picture is given; with strict=True it is not."""
+    """All pixels are there, so the image is given; with strict=True it is not."""
     data = KINDS[kind]
 
     assert outcome(data[:-2] + end, data, backend) == "whole"
@@ -248,7 +248,7 @@ def test_many_scans_alone_are_no_reason() -> None:
 @pytest.mark.parametrize("name", ["gen_420_arith.jpg", "gen_gray_arith.jpg", "gen_444_arith.jpg"])
 @every_reader
 def test_arithmetic_data_without_its_end_is_an_error(name: str, backend: str | None) -> None:
-    """Any beginning of it decodes to some picture, so that only the end marker shows an end."""
+    """Any beginning of it decodes to some image, so that only the end marker shows an end."""
     data = (CORPUS / "jpeg_kinds" / name).read_bytes()
     ends = [*range(len(data) - 1, len(data) - 24, -1), len(data) // 2]
 
@@ -257,7 +257,7 @@ def test_arithmetic_data_without_its_end_is_an_error(name: str, backend: str | N
 
 @every_reader
 def test_file_cut_in_its_scan_header_is_an_error(backend: str | None) -> None:
-    """Nothing of a picture is there, though an end marker behind it would fit the header."""
+    """Nothing of an image is there, though an end marker behind it would fit the header."""
     flat = encode(Image.new("L", (10, 10)), optimize=True)
     start = probe(flat).scan_offset
 

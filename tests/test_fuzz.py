@@ -32,7 +32,7 @@ _DAMAGE = st.builds(Case, st.sampled_from(_SEEDS), st.integers(1, 2**32))
 @settings(deadline=None, max_examples=400, suppress_health_check=list(HealthCheck))
 @given(case=_DAMAGE, reduce=st.sampled_from([1, 2, 8]), mode=st.sampled_from(["RGB", "stored"]))
 def test_damage_never_escapes(case: Case, reduce: int, mode: str) -> None:
-    """Whatever is done to a file, the answer is a picture of the promised size or our error."""
+    """Whatever is done to a file, the answer is an image of the promised size or our error."""
     data = case.read()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -46,7 +46,6 @@ _LAYERS = (
     ("registry",),
     ("_system",),
     ("ranking",),
-    ("_preference",),
     ("_selection",),
     ("_engine", "_arguments"),
     ("plan",),

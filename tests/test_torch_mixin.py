@@ -12,7 +12,7 @@ import pytest
 from PIL import Image as PillowImage
 
 import fastdecode
-from fastdecode import DecodeError, Ranking, UnknownBackend, _preference, decode, probe, use
+from fastdecode import DecodeError, Ranking, UnknownBackend, _selection, decode, probe, use
 
 torch = pytest.importorskip("torch")
 
@@ -190,7 +190,7 @@ def test_copying_sets_no_preference() -> None:
     pickle.loads(data)[0]
     duplicate[0]
 
-    assert _preference.preferred() is None
+    assert _selection.preferred() is None
     assert vars(duplicate) == vars(photos)
 
 
@@ -221,7 +221,7 @@ def _begin(worker: int) -> None:
 
 def _told(samples: list[Any]) -> tuple[int, list[str]]:
     """Tell of the worker in which a batch was decoded."""
-    found = _preference.preferred()
+    found = _selection.preferred()
     assert isinstance(found, Ranking)
     return torch.get_num_threads(), [cell.format for cell in found.orders]
 

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from fastdecode import _preference, ranking, registry
+from fastdecode import _selection, ranking, registry
 from fastdecode._process import ForkLock, speaks_for_all
 from fastdecode._selection import disabled
 from fastdecode._system import device_ranking_path, ranking_is_named
@@ -63,7 +63,7 @@ def choose(
         raise ValueError("decode='gpu' needs a GPU as device, not 'cpu'")
     if backend is not None:
         return _named(device, decode, backend)
-    preferred = _preference.preferred()
+    preferred = _selection.preferred()
     if isinstance(preferred, str) and (
         decode != "gpu" or preferred in _backends.names(device.type)
     ):
@@ -83,7 +83,7 @@ def _named(device: torch.device, decode: Decode, name: str) -> DeviceChoice:
         raise ValueError(
             f"the backend {name!r} does not decode on {str(device)!r}; these do: {', '.join(able)}"
         )
-    _preference.load_named(name)
+    _selection.load_named(name)
     return DeviceChoice(None, name, f"{name} decodes on the CPU, as asked")
 
 

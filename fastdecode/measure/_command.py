@@ -11,7 +11,7 @@ from contextlib import redirect_stdout
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from fastdecode import _files, _preference, _selection
+from fastdecode import _files, _selection
 from fastdecode._system import ranking_path
 from fastdecode.errors import StoreError, UnknownBackend
 from fastdecode.measure import _collection as files
@@ -392,12 +392,12 @@ def _list(collection: files.Collection) -> None:
 
 def _backends(names: Sequence[str] | None) -> list[BackendInfo]:
     """Those that were named, else all that are usable and not switched off."""
-    _preference.preferred()
+    _selection.preferred()
     if names is None:
         off = _selection.disabled()
         return [info for info in backends() if info.usable and info.name not in off]
     for name in names:
-        _preference.load_named(name)
+        _selection.load_named(name)
     known = {info.name: info for info in backends()}
     return [known[name] for name in names]
 

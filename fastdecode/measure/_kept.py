@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from fastdecode import _preference
+from fastdecode import _selection
 from fastdecode._system import cpu_model, libraries
 from fastdecode.measure.result import AUTOMATIC
 from fastdecode.ranking import Cell, Ranking, known_order, reordered
@@ -87,7 +87,7 @@ def _as_array(output: Output | None) -> Output | None:
 
 def merged(new: Ranking) -> Ranking:
     """Add what the saved ranking knows of the kinds of work that were not measured now."""
-    old, _ = _preference.look_up()
+    old, _ = _selection.look_up()
     if old is None:
         return new
     known = {cell._replace(size=None) for cell in new.orders}

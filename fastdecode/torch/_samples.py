@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch.utils.data import IterableDataset, Subset
 
-from fastdecode._preference import load_named, preferred
+from fastdecode._selection import load_named, preferred
 from fastdecode.errors import BackendUnavailable, UnknownBackend
 from fastdecode.native import _library
 from fastdecode.native._batch import Pool

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch.utils.data import get_worker_info
 
-from fastdecode import _preference, api
+from fastdecode import _selection, api
 from fastdecode._arguments import check_options
 from fastdecode._pixels import converter
-from fastdecode._preference import Preference, load_named
 from fastdecode._process import context
+from fastdecode._selection import Preference, load_named
 from fastdecode.errors import BackendUnavailable, UnknownBackend
 from fastdecode.geometry import Geometry
 from fastdecode.plan import reduce_for
@@ -116,7 +116,7 @@ class DecodeMixin:
 
     def __getstate__(self) -> dict[str, Any]:
         state = {name: v for name, v in self.__dict__.items() if name not in self._made_when_needed}
-        used = _preference.used_here()  # not what the environment says
+        used = _selection.used_here()  # not what the environment says
         if used is not None:
             state[_CARRIED] = _Carried(os.getpid(), used)
         return state
@@ -317,10 +317,10 @@ def _adopt(carried: _Carried | None) -> None:
     """Let what `use` had set in the parent decide here, if this is a worker without its own."""
     if carried is None or carried.process == os.getpid() or context() != "processes":
         return
-    if _preference.used_here() is not None:
+    if _selection.used_here() is not None:
         return
     try:
-        _preference.use(carried.preference)
+        _selection.use(carried.preference)
     except (UnknownBackend, BackendUnavailable) as error:
         raise type(error)(
             f"the parent process called use({carried.preference!r}), but here: {error}"
