@@ -5,9 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -201,35 +199,6 @@ def test_resized_items_equal_the_single_call(pool: Make, items: Make) -> None:
 
         assert status == lib.FD_OK
         np.testing.assert_array_equal(made.outs[number], alone)
-
-
-@pytest.mark.parametrize("threads", [1, 4])
-def test_many_callers_share_a_pool(threads: int, tmp_path: Path, pool: Make, items: Make) -> None:
-    """Batches of several Python threads at once do not mix."""
-    ours = pool(threads)
-    files = [tmp_path / f"{number}.jpg" for number in range(len(SMALL))]
-    for file, data in zip(files, SMALL, strict=True):
-        file.write_bytes(data)
-    wholes = [decode(data) for data in SMALL]
-    together = threading.Barrier(6)
-
-    def call(made: Items, salt: int) -> None:
-        generator = np.random.default_rng(salt)
-        together.wait()
-        for count in (1, 5, 12, 1, 3) * 4:
-            chosen = generator.integers(len(SMALL), size=count).tolist()
-            from_file = generator.integers(2, size=count).tolist()
-            sources = [
-                files[n] if file else SMALL[n] for n, file in zip(chosen, from_file, strict=True)
-            ]
-            assert made.open(ours, sources) == [lib.FD_OK] * count
-            assert made.decode(ours, count) == [lib.FD_OK] * count
-            for number, which in enumerate(chosen):
-                np.testing.assert_array_equal(made.outs[number], wholes[which])
-
-    with ThreadPoolExecutor(6) as callers:
-        for done in [callers.submit(call, items(12), salt) for salt in range(6)]:
-            done.result()
 
 
 def test_buffers_are_kept_and_let_go(tmp_path: Path, pool: Make, items: Make) -> None:

@@ -33,6 +33,7 @@ OPTIONS = {
 }
 FRAMES = (0xC0, 0xC1, 0xC2, 0xC9, 0xCA)
 EOI = b"\xff\xd9"
+PHOTO = (PHOTOS[0].parent / "canyon-wren.jpg").read_bytes()
 
 
 class Segment(NamedTuple):
@@ -267,6 +268,34 @@ def test_limits_are_kept() -> None:
         expected = lib.FD_DAMAGED if words == "scans" else lib.FD_TOO_LARGE
         assert (status, out[0]) == (expected, ffi.NULL)
         assert words in ffi.string(lib.fd_decoder_message(decoder)).decode()
+
+
+def test_restart_markers_takes_any_buffer() -> None:
+    """Bytes, a bytearray, a view and an array give the same new file, of the same pixels."""
+    new = add_restart_markers(PHOTO)
+
+    for given in (bytearray(PHOTO), memoryview(PHOTO), np.frombuffer(PHOTO, np.uint8)):
+        assert add_restart_markers(given) == new
+    np.testing.assert_array_equal(decode(new), decode(PHOTO))
+
+
+def test_restart_markers_refuses_in_the_packages_words(tmp_path: Path) -> None:
+    """What is no JPEG, too large, damaged or no bytes at all has the error that `decode` gives."""
+    with pytest.raises(UnsupportedFormat):
+        add_restart_markers(encode(picture(13, 7), "png"))
+    with pytest.raises(ImageTooLarge):
+        add_restart_markers(PHOTO, max_pixels=500 * 333 - 1)
+    with pytest.raises(DecodeError):
+        add_restart_markers(PHOTO[: len(PHOTO) // 2])
+    for wrong in (str(tmp_path), tmp_path, 3, None, np.zeros(9, np.float32)):
+        with pytest.raises(TypeError):
+            add_restart_markers(wrong)  # type: ignore[arg-type]
+    for limit, kind in ((0, ValueError), (True, TypeError), ("many", TypeError)):
+        with pytest.raises(kind, match="max_pixels"):
+            add_restart_markers(PHOTO, max_pixels=limit)  # type: ignore[arg-type]
+    unlimited = add_restart_markers(PHOTO, max_pixels=None)
+    for enough in (500 * 333, np.int64(500 * 333), 1 << 70):
+        assert add_restart_markers(PHOTO, max_pixels=enough) == unlimited
 
 
 @pytest.mark.parametrize(
