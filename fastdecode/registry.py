@@ -74,7 +74,7 @@ BUILTIN: dict[str, Entry] = {
         "fastdecode",
         "jpeg",
         regions="jpeg",
-        install="fastdecode.native:install_line",
+        install="fastdecode.native._library:install_line",
     ),
     "simplejpeg": Entry("fastdecode.adapters.simplejpeg:Simplejpeg", "simplejpeg", "jpeg"),
     "opencv": Entry("fastdecode.adapters.opencv:Opencv", "opencv-python-headless", "jpeg png webp"),

@@ -1,4 +1,4 @@
-"""Encoded pictures and hand-made headers for the tests of `probe`."""
+"""Encoded images and hand-made headers for the tests of `probe`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ CHANNELS = {"RGB": 3, "L": 1, "RGBA": 4, "P": 1, "LA": 2, "I;16": 1, "CMYK": 4}
 
 
 def saved(pillow_format: str, mode: str = "RGB", **options: Any) -> bytes:
-    """Encode a small picture with Pillow."""
+    """Encode a small image with Pillow."""
     if pillow_format == "AVIF":
         pytest.importorskip("PIL._avif")
     size = (16, 16) if pillow_format == "ICO" else (WIDTH, HEIGHT)
@@ -81,7 +81,7 @@ def gif(*blocks: bytes, screen: tuple[int, int] = (WIDTH, HEIGHT), flags: int = 
     return b"GIF89a" + struct.pack("<HHBBB", *screen, flags, 0, 0) + b"".join(blocks)
 
 
-def gif_picture(left: int, top: int, width: int, height: int, flags: int = 0) -> bytes:
+def gif_image(left: int, top: int, width: int, height: int, flags: int = 0) -> bytes:
     return b"," + struct.pack("<HHHHB", left, top, width, height, flags) + b"\x02\x01\x00\x00"
 
 

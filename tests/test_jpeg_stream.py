@@ -73,7 +73,7 @@ def test_scan_header_that_is_cut_off_is_survived(cut: int) -> None:
 @every_buffer
 @pytest.mark.parametrize("tail", [PROGRESSIVE, PROGRESSIVE * 60, SOS * 600], ids=len)
 def test_scans_of_what_trails_are_not_counted(tail: bytes, buffer) -> None:
-    """After the end marker there may be another picture; its scans complete nothing."""
+    """After the end marker there may be another image; its scans complete nothing."""
     whole = script(PROGRESSIVE)
     half = PROGRESSIVE[: scan_starts(PROGRESSIVE)[4]] + EOI
 
@@ -93,13 +93,13 @@ def test_counting_stops_where_it_is_hostile() -> None:
 @every_buffer
 @pytest.mark.parametrize("tail", [b"", b"\0", b"garbage" * 9, b"\xff\xd8\xff", EOI], ids=repr)
 def test_end_is_found_whatever_trails_it(data: bytes, buffer, tail: bytes) -> None:
-    """An end marker closes the picture, also with garbage behind it."""
+    """An end marker closes the image, also with garbage behind it."""
     assert jpeg_stream.has_end(buffer(data + tail), probe(data))
 
 
 @every_whole
 @every_buffer
-def test_cut_file_has_no_end(data: bytes, buffer) -> None:
+def test_truncated_file_has_no_end(data: bytes, buffer) -> None:
     """Cut anywhere, even inside the marker, there is no end."""
     header = probe(data)
     for cut in (header.scan_offset, len(data) // 2, len(data) - 20, len(data) - 2, len(data) - 1):
@@ -108,7 +108,7 @@ def test_cut_file_has_no_end(data: bytes, buffer) -> None:
 
 @every_buffer
 def test_end_in_the_header_is_none(buffer) -> None:
-    """The end marker of a thumbnail, or of a comment, does not close the picture."""
+    """The end marker of a thumbnail, or of a comment, does not close the image."""
     comment = b"\xff\xfe\0\x06" + EOI + EOI
     data = (BASELINE[:2] + comment + BASELINE[2:])[:-2]
 
@@ -130,7 +130,7 @@ def test_one_scan_ends_at_the_marker(data: bytes, tail: bytes, buffer) -> None:
     assert ends == [len(data) - 2]
 
 
-def test_data_of_a_cut_file_ends_with_the_file() -> None:
+def test_data_of_a_truncated_file_ends_with_the_file() -> None:
     """Without any marker behind it the data goes on to the last byte."""
     data = BASELINE[:-40]
 

@@ -1,4 +1,4 @@
-"""The core's batches seen from Python: reading, decoding and resizing many pictures at once."""
+"""The core's batches seen from Python: reading, decoding and resizing many images at once."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _pool() -> Any:
 
 
 def resize_of(headers: Headers, at: int) -> _library.Resize:
-    """Ask for the whole picture as a small square, from the left edge of a larger one."""
+    """Ask for the whole image as a small square, from the left edge of a larger one."""
     whole = (0, 0, int(headers.width[at]), int(headers.height[at]))
     return _library.Resize(1, *whole, *whole, 2 * SIDE, SIDE, 0, 0, SIDE, SIDE, flip=False)
 
@@ -94,8 +94,8 @@ def test_what_cannot_be_read_does_not_touch_the_others(pool: Pool, tmp_path: Pat
     assert headers.width[-2] == headers.width[0]
 
 
-def test_a_batch_is_what_single_pictures_are(pool: Pool) -> None:
-    """A picture has the same pixels by itself, and in batches of any size one after another."""
+def test_a_batch_is_what_single_images_are(pool: Pool) -> None:
+    """An image has the same pixels by itself, and in batches of any size one after another."""
     expected = []
     for path in FILES:
         data = path.read_bytes()

@@ -73,7 +73,7 @@ class Items:
 
 
 def ask(item: Any, *, resized: bool) -> np.ndarray:
-    """Write into an item what is wanted of its picture, and give the array where it will be."""
+    """Write into an item what is wanted of its image, and give the array where it will be."""
     header = item.header
     item.resized, item.request.reduce, item.request.layout = resized, 1, lib.FD_RGB
     item.request.strict = 1
@@ -161,7 +161,7 @@ def test_an_item_that_is_not_wanted_is_left_alone(pool: Make, items: Make) -> No
 
 
 def test_wrong_items_are_refused(pool: Make, items: Make) -> None:
-    """An item without a picture, without room for it, or without a kind of pixel fails alone."""
+    """An item without an image, without room for it, or without a kind of pixel fails alone."""
     made, ours = items(4), pool(2)
 
     assert made.open(ours, SMALL[:3]) == [lib.FD_OK] * 3
@@ -178,7 +178,7 @@ def test_wrong_items_are_refused(pool: Make, items: Make) -> None:
 
 
 def test_resized_items_equal_the_single_call(pool: Make, items: Make) -> None:
-    """A batch gives what `fd_decode_resized` gives for one picture."""
+    """A batch gives what `fd_decode_resized` gives for one image."""
     made, ours = items(len(SMALL)), pool(3)
     made.open(ours, SMALL)
     assert made.decode(ours, len(SMALL), resized=True) == [lib.FD_OK] * len(SMALL)

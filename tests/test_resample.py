@@ -19,7 +19,7 @@ CHANNELS = {"L": 1, "RGB": 3, "RGBA": 4, "LA": 2, "CMYK": 4}
 
 
 def noise(width: int, height: int, mode: str) -> Image.Image:
-    """Make a picture of random samples, alpha included."""
+    """Make an image of random samples, alpha included."""
     count = width * height * CHANNELS[mode]
     samples = np.random.default_rng(count).integers(0, 256, count, dtype=np.uint8)
     return Image.frombytes(mode, (width, height), samples.tobytes())
@@ -41,7 +41,7 @@ def test_box_reduce_is_pillows(mode: str, reduce: Reduce, size: tuple[int, int])
 @pytest.mark.parametrize("mode", ["L", "LA", "RGB", "RGBA"])
 @pytest.mark.parametrize("reduce", [2, 4, 8])
 def test_decode_reduces_png_as_pillow(mode: str, reduce: Reduce) -> None:
-    """What a PNG holds is reduced as Pillow reduces a picture of that mode."""
+    """What a PNG holds is reduced as Pillow reduces an image of that mode."""
     image = noise(13, 7, mode)
 
     reduced = decode(encode(image, "png"), reduce, mode="stored")
@@ -137,7 +137,7 @@ def test_sample_reduce_never_invents_a_value(image: np.ndarray, reduce: Reduce) 
 
 @pytest.mark.parametrize("reduce", [2, 4, 8])
 def test_palette_indices_are_sampled(reduce: Reduce) -> None:
-    """The native pixels of a palette picture stay indices of the file at every reduction."""
+    """The native pixels of a palette image stay indices of the file at every reduction."""
     indices = np.random.default_rng(3).choice([0, 40, 200], (13, 21)).astype(np.uint8)
     image = Image.fromarray(indices).convert("P")
     image.putdata(indices.ravel().tolist())
@@ -150,8 +150,8 @@ def test_palette_indices_are_sampled(reduce: Reduce) -> None:
     assert set(np.unique(reduced)) <= set(np.unique(whole))
 
 
-def test_views_and_read_only_pictures_are_read() -> None:
-    """A picture that is neither contiguous nor writable is reduced like its copy."""
+def test_views_and_read_only_images_are_read() -> None:
+    """An image that is neither contiguous nor writable is reduced like its copy."""
     image = np.array(noise(16, 24, "RGB"))[::-1, ::2]
     image.flags.writeable = False
 
