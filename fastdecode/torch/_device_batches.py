@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -297,14 +296,3 @@ def _stream_on(device: torch.device) -> torch.cuda.Stream:
         if device not in _streams:
             _streams[device] = _cuda.Stream(device)
         return _streams[device]
-
-
-def _forget() -> None:
-    """Start over in a forked child: a lock may be held there by nobody, and streams are no good."""
-    global _lock
-    _lock = threading.Lock()
-    _streams.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
