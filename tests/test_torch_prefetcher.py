@@ -109,7 +109,8 @@ def test_each_step_runs_in_its_thread() -> None:
     mine, others = {threading.get_ident()}, set(loader.drawn_in)
     assert len(others) == 1
     assert transfer.ran["enter_thread"] == transfer.ran["stage"] == others != mine
-    assert transfer.ran["start"] == transfer.ran["finish"] == set(loader.begun_in) == mine
+    assert transfer.ran["start"] == transfer.ran["finish"] == mine
+    assert loader.begun_in == list(mine)
 
 
 def test_an_error_is_raised_where_its_batch_would_be() -> None:
