@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from fastdecode.types import Box, Buffer, Format, Header
 
 __all__ = [
-    "JPEG_ON_CPU",
     "NVJPEG",
     "BatchBackend",
     "BatchItem",
@@ -39,13 +38,6 @@ NVJPEG = Support(
     subsamplings=JPEG_TURBO_SUBSAMPLINGS - {"4:4:1"},
 )
 """What the libraries that decode by NVIDIA's nvJPEG have in common."""
-
-JPEG_ON_CPU = Support(
-    layouts=frozenset({"RGB", "L"}),
-    codings=frozenset({"baseline", "progressive", "arithmetic"}),
-    colors=frozenset({"gray", "ycc", "rgb"}),
-)
-"""What the same libraries do on the CPU, one image at a time, by libjpeg-turbo."""
 
 _NARROW = 16
 _WINDOW = (17, 19, 81, 82)

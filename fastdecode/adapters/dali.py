@@ -13,9 +13,8 @@ import numpy as np
 from nvidia import nvimgcodec
 from nvidia.dali import types
 
-from fastdecode.adapters.base import Backend, installed_version
+from fastdecode.adapters.base import JPEG_ON_CPU, Backend, installed_version
 from fastdecode.adapters.batch_base import (
-    JPEG_ON_CPU,
     NVJPEG,
     BatchBackend,
     BatchItem,

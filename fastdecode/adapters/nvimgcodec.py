@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from fastdecode.adapters.base import Backend, installed_version
+from fastdecode.adapters.base import JPEG_ON_CPU, Backend, installed_version
 from fastdecode.adapters.batch_base import (
-    JPEG_ON_CPU,
     NVJPEG,
     BatchBackend,
     BatchItem,

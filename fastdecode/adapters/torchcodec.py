@@ -8,15 +8,8 @@ from typing import TYPE_CHECKING, Literal
 import torchcodec.decoders
 
 from fastdecode import _pixels
-from fastdecode.adapters.base import Backend, Support
-from fastdecode.adapters.batch_base import (
-    JPEG_ON_CPU,
-    NVJPEG,
-    BatchBackend,
-    BatchItem,
-    need_device,
-    try_out,
-)
+from fastdecode.adapters.base import JPEG_ON_CPU, Backend, Support
+from fastdecode.adapters.batch_base import NVJPEG, BatchBackend, BatchItem, need_device, try_out
 from fastdecode.types import Buffer, Header, Image, PixelLayout
 
 if TYPE_CHECKING:

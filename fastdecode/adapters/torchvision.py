@@ -14,15 +14,8 @@ with warnings.catch_warnings():
 # After torchvision: where that is missing, it need not be imported, which takes seconds.
 import torch
 
-from fastdecode.adapters.base import Backend
-from fastdecode.adapters.batch_base import (
-    JPEG_ON_CPU,
-    NVJPEG,
-    BatchBackend,
-    BatchItem,
-    need_device,
-    try_out,
-)
+from fastdecode.adapters.base import JPEG_ON_CPU, Backend
+from fastdecode.adapters.batch_base import NVJPEG, BatchBackend, BatchItem, need_device, try_out
 from fastdecode.types import Buffer, Header, Image, PixelLayout
 
 __all__ = ["Torchvision", "TorchvisionBatch"]
