@@ -172,7 +172,7 @@ def _requests(loaded: Loaded, options: dict[str, Any], reads: list[_Read]) -> di
     for at, one in enumerate(reads):
         if one.data is None or one.header is None:
             continue
-        request = request_of(one.data, loaded.backend, options, header=one.header)
+        request = request_of(one.data, one.header, loaded.backend, options)
         if request is None:
             count_fallback({loaded.name: "is not asked for such files"}, CPU)
         else:

@@ -108,7 +108,7 @@ class EncodedBatch(BatchBuilder):
         # The JPEG engine of a GPU decodes whole images; windows may leave it, for decoders
         # that load the CPU, on which the others are made.
         windows = loaded.device.type != "cuda"
-        return request_of(data, loaded.backend, options, windows=windows, header=header)
+        return request_of(data, header, loaded.backend, options, windows=windows)
 
     def _read_before(self, at: int) -> EncodedSample | None:
         return self._found.pop(at, None) or super()._read_before(at)
