@@ -214,6 +214,14 @@ class Backend(ABC):
         return ""
 
 
+JPEG_ON_CPU = Support(
+    layouts=frozenset({"RGB", "L"}),
+    codings=frozenset({"baseline", "progressive", "arithmetic"}),
+    colors=frozenset({"gray", "ycc", "rgb"}),
+)
+"""What libraries do that are made for GPUs, or for tensors, on the CPU: by libjpeg-turbo."""
+
+
 def installed_version(*distributions: str) -> str:
     """Return the version of the first of these that pip has installed; empty if none is."""
     for distribution in filter(None, distributions):
