@@ -177,7 +177,7 @@ def test_parts_out_of_order_are_refused(tmp_path: Path) -> None:
 def test_a_remote_file_is_read(tmp_path: Path) -> None:
     """Files behind a URI give the same as local ones, by either index, and need one."""
     fsspec = pytest.importorskip("fsspec")
-    items = [*store_cases.pictures(), ("large.jpg", bytes(200_000))]
+    items = [*store_cases.images(), ("large.jpg", bytes(200_000))]
     store_cases.write(tmp_path / "a.rec", items, [1])
     memory = fsspec.filesystem("memory")
     uri = "memory://stores-recordio/a.rec"

@@ -87,17 +87,18 @@ class IndexBuilder:
 
     def to_bytes(self, about: Mapping[str, Any] | None = None) -> bytes:
         """Return the index as a file would hold it; `about` is for the store."""
-        columns: dict[str, tuple[str, bytearray | array[int]]] = {
-            "keys": ("u1", self._keys),
-            "key_ends": ("<u8", self._key_ends),
-            "targets": ("<i8", self._targets),
-            "kinds": ("u1", self._kinds),
-            "texts": ("u1", self._texts),
-            **{name: ("<u8", column) for name, column in self._numbers.items()},
+        columns: dict[str, bytearray | array[int]] = {
+            "keys": self._keys,
+            "key_ends": self._key_ends,
+            "targets": self._targets,
+            "kinds": self._kinds,
+            "texts": self._texts,
+            **self._numbers,
         }
         body = bytearray()
         places = {}
-        for name, (kind, values) in columns.items():
+        for name, values in columns.items():
+            kind = _TYPES.get(name, _NUMBERS)
             data = np.frombuffer(values, np.dtype(kind).newbyteorder("=")).astype(kind).tobytes()
             places[name] = (kind, len(body), len(data))
             body += data

@@ -19,7 +19,6 @@ __all__ = [
     "MappedSource",
     "Member",
     "Readable",
-    "Source",
     "make_header",
     "members",
     "padded",
@@ -183,49 +182,8 @@ class Readable(Protocol):
         """Return some of the next bytes; none at the end."""
 
 
-class Source(Protocol):
-    """What members are read from, forwards."""
-
-    location: str
-    position: int
-
-    def take(self, size: int) -> Buffer:
-        """Return the next bytes; fewer only at the end."""
-
-    def move(self, position: int) -> bool:
-        """Go on further behind; False if the end comes before it."""
-
-
-class MappedSource:
-    """A file that is mapped: what is not taken is not touched."""
-
-    def __init__(self, file: Mapped) -> None:
-        self.location = file.location
-        self.position = 0
-        self._file = file
-        self._size = file.size
-        self._window: Buffer = b""
-        self._begin = 0
-
-    def take(self, size: int) -> Buffer:
-        start = self.position - self._begin
-        end = start + size
-        if end > len(self._window) or start < 0:
-            # Small members come by the hundred in a piece, of which is asked once if it is there.
-            rest = self._size - self.position
-            size = min(size, rest)
-            self._window = self._file.read(self.position, min(max(size, _PIECE), rest))
-            self._begin, start, end = self.position, 0, size
-        self.position += size
-        return self._window[start:end]
-
-    def move(self, position: int) -> bool:
-        self.position = min(position, self._size)
-        return position <= self._size
-
-
 class FileSource:
-    """Anything that can be read, pipes included: what is not taken is read and dropped."""
+    """A file, or a pipe, to read members from: what is not taken is read and dropped."""
 
     def __init__(self, file: Readable, location: str) -> None:
         self.location = location
@@ -251,6 +209,34 @@ class FileSource:
         return True
 
 
+class MappedSource(FileSource):
+    """A file that is mapped: what is not taken is not touched."""
+
+    def __init__(self, file: Mapped) -> None:
+        self.location = file.location
+        self.position = 0
+        self._mapped = file
+        self._size = file.size
+        self._window: Buffer = b""
+        self._begin = 0
+
+    def take(self, size: int) -> Buffer:
+        start = self.position - self._begin
+        end = start + size
+        if end > len(self._window) or start < 0:
+            # Small members come by the hundred in a piece, of which is asked once if it is there.
+            rest = self._size - self.position
+            size = min(size, rest)
+            self._window = self._mapped.read(self.position, min(max(size, _PIECE), rest))
+            self._begin, start, end = self.position, 0, size
+        self.position += size
+        return self._window[start:end]
+
+    def move(self, position: int) -> bool:
+        self.position = min(position, self._size)
+        return position <= self._size
+
+
 class Member(NamedTuple):
     """A regular file in a tar."""
 
@@ -263,7 +249,7 @@ class Member(NamedTuple):
     check: int  # the CRC-32 of these
 
 
-def members(source: Source, *, ended: bool = True) -> Iterator[Member]:
+def members(source: FileSource, *, ended: bool = True) -> Iterator[Member]:
     """Go through the regular files of a tar; a member's data is taken before asking for the next.
 
     A tar that stops without its end is truncated, even between two members; `ended` is False for
@@ -311,7 +297,7 @@ def members(source: Source, *, ended: bool = True) -> Iterator[Member]:
 class _Walk:
     """What is known between headers."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: FileSource) -> None:
         self.source = source
         self.last: str | None = None
         self.reset()

@@ -18,8 +18,8 @@ from fastdecode.stores._items import relative
 from fastdecode.stores._mmap import Mapped, exists, is_uri, local_path, open_stream
 from fastdecode.stores.base import Store, in_order_of
 from fastdecode.stores.concat import Concatenated, Part, of_each
-from fastdecode.stores.locations import Manifest, manifest_of, shard_locations
-from fastdecode.stores.tar.format import FileSource, MappedSource, Readable, Source
+from fastdecode.stores.locations import manifest_of, shard_locations
+from fastdecode.stores.tar.format import FileSource, MappedSource, Readable
 from fastdecode.stores.tar.names import WantedMembers, samples, wanted_members
 from fastdecode.types import Buffer
 
@@ -92,11 +92,7 @@ def open_tar(
     without are gone through, all headers of them.
     """
     shards = shard_locations(location, storage_options)
-    options: dict[str, Any] = {
-        "image": image,
-        "target": target,
-        "storage_options": storage_options,
-    }
+    options: Any = {"image": image, "target": target, "storage_options": storage_options}
     if isinstance(location, (str, os.PathLike)):
         name = os.fspath(location)
         if shards == [name]:
@@ -107,43 +103,28 @@ def open_tar(
         name, manifest = shards[0] + more, None
     folder = None if index is None else os.fspath(index).rstrip("/")
 
+    wanted = wanted_members(image, target)
+    counts = None if manifest is None or wanted != WantedMembers() else manifest.items
+
     def part(number: int) -> Part | Store:
+        """Return a shard that is opened when it is needed, if its length is known beforehand."""
         shard = shards[number]
         beside = None if folder is None else f"{folder}/{shard.rpartition('/')[2]}{SUFFIX}"
         again = partial(TarStore, shard, index=beside, **options)
-        return _part(shard, beside, again, options, _counted_by(manifest, number))
+        if manifest is not None and counts is not None:
+            return Part(shard, counts[number], manifest.classes, again)
+        found = _index_of(shard, beside, wanted, storage_options)
+        if found is None:
+            return again()  # which goes through it
+        if is_uri(shard):  # nobody need look again whether it is there
+            again = partial(TarStore, shard, index=found, **options)
+        elif not exists(shard):
+            raise FileNotFoundError(f"{shard}: this shard is missing")
+        first = summary(found, storage_options)
+        return Part(shard, first.items, first.classes, again)
 
     parts = of_each(shards, part)
     return Concatenated(name, parts, "tar", unique=None if manifest is None else True)
-
-
-def _part(
-    shard: str,
-    beside: str | None,
-    again: partial[TarStore],
-    options: Mapping[str, Any],
-    told: tuple[int, Sequence[str]] | None,
-) -> Part | Store:
-    """Return a shard that is opened when it is needed, if it can be known beforehand how long."""
-    wanted = wanted_members(options["image"], options["target"])
-    if told is not None and wanted == WantedMembers():
-        return Part(shard, *told, again)
-    found = _index_of(shard, beside, wanted, options["storage_options"])
-    if found is None:
-        return again()  # which goes through it
-    if not is_uri(shard) and not Path(local_path(shard)).exists():
-        raise FileNotFoundError(f"{shard}: this shard is missing")
-    first = summary(found, options["storage_options"])
-    if is_uri(shard):  # nobody need look again whether it is there
-        again = partial(TarStore, shard, index=found, **options)
-    return Part(shard, first.items, first.classes, again)
-
-
-def _counted_by(manifest: Manifest | None, number: int) -> tuple[int, Sequence[str]] | None:
-    """Return how many items a shard has by its manifest, and the classes."""
-    if manifest is None or manifest.items is None:
-        return None
-    return manifest.items[number], manifest.classes
 
 
 class TarStore(IndexedStore):
@@ -488,7 +469,7 @@ def _remedy(shard: str) -> str:
     return f"make the index by `python -m fastdecode index {shard}`"
 
 
-def _built(source: Source, wanted: WantedMembers, classes: Sequence[str]) -> IndexBuilder:
+def _built(source: FileSource, wanted: WantedMembers, classes: Sequence[str]) -> IndexBuilder:
     builder = IndexBuilder(classes, (*_COLUMNS, *_LABELS))
     images: dict[int, int] = {}  # a stem's hash, and how often it came
     others: set[int] = set()
