@@ -32,7 +32,7 @@ def test_an_empty_folder_is_a_class(tmp_path: Path) -> None:
 
 
 def test_folders_without_pictures_are_no_classes_of_loose_ones(tmp_path: Path) -> None:
-    """Pictures in one folder stay without targets, whatever else lies there."""
+    """Images in one folder stay without targets, whatever else lies there."""
     root = _tree(tmp_path, "a.jpg", "notes/n.txt")
 
     with open_store(root) as store:
@@ -72,7 +72,7 @@ def test_links_are_followed_once_round(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
 def test_pipes_are_left_out_and_dead_links_are_not(tmp_path: Path) -> None:
-    """A pipe is no picture; that of a dead link is missing, and reading it says so."""
+    """A pipe is no image; that of a dead link is missing, and reading it says so."""
     root = _tree(tmp_path, "a.jpg")
     os.mkfifo(root / "b.jpg")
     (root / "c.jpg").symlink_to("nowhere.jpg")

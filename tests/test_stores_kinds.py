@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import pickle
 import random
 import threading
@@ -15,7 +16,7 @@ import pytest
 from store_cases import CLASSES, NUMBERS, TARGETS, cut, damaged_at_random, images, write
 
 from fastdecode import FastDecodeError
-from fastdecode.stores import KINDS, Store, create_store, open_store
+from fastdecode.stores import KINDS, Store, StoreError, create_store, open_store
 
 _WRITTEN = [name for name, kind in KINDS.items() if kind.writer]
 _LIBRARIES = {"lmdb": "lmdb", "hdf5": "h5py"}
@@ -171,8 +172,16 @@ def test_what_was_read_stays(place: Path) -> None:
 
     assert views == [data for _, data in items()]
     assert store.target(1) == known
-    with pytest.raises(ValueError, match="closed"):
-        store.read(0)
+    for ask in (store.read, store.source):
+        with pytest.raises(ValueError, match="has been closed"):
+            ask(0)
+
+
+@pytest.mark.parametrize("kind", ["tar", "recordio"], indirect=True)
+def test_images_are_not_copied(place: Path) -> None:
+    """They are views of the mapped file."""
+    with open_store(place) as store:
+        assert all(isinstance(store.read(at), memoryview) for at in range(len(images())))
 
 
 def test_wrong_indices_are_index_errors(place: Path) -> None:
@@ -225,6 +234,29 @@ def test_a_cut_store_is_an_error(place: Path, part: float) -> None:
     assert all(name in words for name, words in told)
 
 
+@pytest.mark.parametrize("kind", ["tar", "lmdb", "hdf5", "recordio"], indirect=True)
+def test_a_store_that_is_cut_while_it_is_open(place: Path) -> None:
+    """Reading then is an error, rather than the end of the process, or zeros."""
+    with open_store(place) as store:
+        os.truncate(place, 100)
+
+        with pytest.raises(StoreError, match=r"item 0.*cut"):
+            store.read(0)
+
+
+@pytest.mark.parametrize("kind", ["tar", "lmdb", "hdf5"], indirect=True)
+@pytest.mark.parametrize(
+    "data", [b"", b"no store", b"\0" * 511, b"x" * 2000, b"no database" * 1000]
+)
+def test_what_is_no_store_is_told(kind: Kind, data: bytes) -> None:
+    """Other files, empty ones and missing ones are errors with the name."""
+    kind.at("other").write_bytes(data)
+    with pytest.raises(StoreError, match=f"other{kind.suffix}"):
+        open_store(kind.at("other"))
+    with pytest.raises(FileNotFoundError, match=f"missing{kind.suffix}"):
+        open_store(kind.at("missing"))
+
+
 def test_an_end_that_is_missing_is_noticed(kind: Kind) -> None:
     """Wherever a file ends too early, opening or reading says so."""
     if kind.name == "folder":
@@ -236,7 +268,7 @@ def test_an_end_that_is_missing_is_noticed(kind: Kind) -> None:
     "key",
     [
         *("", "/a.jpg", "../a.jpg", "a\\b.jpg", "a/b.jpg"),
-        *("./a.jpg", "a//b.jpg", "a/", "a/./b.jpg", "\udcff.jpg"),
+        *("./a.jpg", "a//b.jpg", "a/", "a/./b.jpg", "a/../../b", "a\0b", "\udcff.jpg"),
     ],
 )
 def test_a_key_has_one_form(kind: Kind, key: str) -> None:
@@ -281,6 +313,17 @@ def test_an_error_leaves_nothing(kind: Kind, item: tuple[Any, ...], said: str) -
         writer.add(*item)
 
     assert list(kind.folder.iterdir()) == []
+
+
+def test_closing_twice_does_nothing(kind: Kind) -> None:
+    """A writer that is closed stays closed; abort does not take it back."""
+    writer = create_store(kind.at("a"))
+    writer.add("a.jpg", b"1")
+    writer.close()
+    writer.close()
+    writer.abort()
+
+    assert len(open_store(kind.at("a"))) == 1
 
 
 def test_whole_numbers_of_numpy_are_targets(kind: Kind) -> None:

@@ -135,7 +135,7 @@ def test_ids_that_are_all_zero_are_no_ids(tmp_path: Path) -> None:
 
 
 def test_faces_are_told_from_the_lists_of_them(tmp_path: Path) -> None:
-    """In InsightFace's layout record 0 says which keys are pictures; the others are left out."""
+    """In InsightFace's layout record 0 says which keys are images; the others are left out."""
     made = [
         _record(b"", 0, 0, [4, 6]),
         *(_record(b"face%d" % place, place % 2, place) for place in (1, 2, 3)),

@@ -74,7 +74,7 @@ def _check(store: Store, count: int = _COUNT) -> None:
 
 
 def test_a_remote_shard_is_read_by_its_index(place, tmp_path: Path) -> None:
-    """With the index beside it, or a local one, pictures are read by ranges, by threads too."""
+    """With the index beside it, or a local one, images are read by ranges, by threads too."""
     uri, options, system = place
     shard, index = _shard(tmp_path)
     _upload(place, shard, index)

@@ -188,7 +188,7 @@ def test_keys_that_clash_begin_with_their_shard(tmp_path: Path) -> None:
 
 
 def test_classes_must_agree(tmp_path: Path) -> None:
-    """Class 0 must be the same in all shards that have pictures."""
+    """Class 0 must be the same in all shards that have images."""
     for name, classes, count in (("a", ["cat"], 1), ("b", ["dog"], 1), ("c", [], 0)):
         write_tar(tmp_path / f"{name}.tar", numbered(count))
         index_tar(tmp_path / f"{name}.tar", classes=classes)
@@ -218,7 +218,7 @@ def test_few_shards_are_open_at_once(tmp_path: Path) -> None:
 
 
 def test_shards_are_opened_when_they_are_needed(tmp_path: Path) -> None:
-    """Opening many shards opens none: an index says how many pictures it has."""
+    """Opening many shards opens none: an index says how many images it has."""
     paths = _shards(tmp_path)
     store = open_store(tmp_path / "train.tar")
     for path in paths[1:]:

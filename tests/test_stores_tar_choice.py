@@ -1,4 +1,4 @@
-"""Which members of a shard are the picture and the target, and where its index lies."""
+"""Which members of a shard are the image and the target, and where its index lies."""
 
 from __future__ import annotations
 

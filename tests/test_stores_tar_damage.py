@@ -21,7 +21,7 @@ from fastdecode.stores.tar.store import SUFFIX
 
 _COUNT = 6
 _ITEM = 512 * (1 + 2 + 1 + 1)
-"""A picture of 641 bytes takes two blocks, its class one, and each has a header."""
+"""A image of 641 bytes takes two blocks, its class one, and each has a header."""
 
 
 @pytest.fixture
@@ -163,16 +163,6 @@ def test_a_file_twice_in_a_sample_is_refused(tmp_path: Path) -> None:
     path = write_tar(tmp_path / "t.tar", [("a.jpg", b"1"), ("a.cls", b"1"), ("a.JPG", b"2")])
 
     with pytest.raises(StoreError, match=r"member 'a\.JPG' comes twice"):
-        open_store(path)
-
-
-@pytest.mark.parametrize("data", [b"no tar", b"\0" * 511, b"x" * 2000, b""])
-def test_what_is_no_tar_is_told(tmp_path: Path, data: bytes) -> None:
-    """Other files and empty ones are errors with the name."""
-    path = tmp_path / "t.tar"
-    path.write_bytes(data)
-
-    with pytest.raises(StoreError, match=r"t\.tar"):
         open_store(path)
 
 

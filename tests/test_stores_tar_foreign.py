@@ -135,7 +135,7 @@ def test_a_key_that_comes_twice_is_numbered(tmp_path: Path) -> None:
 
 
 def test_scattered_samples_are_refused(tmp_path: Path) -> None:
-    """A target that does not follow its picture would be lost: that is told, whichever is first."""
+    """A target that does not follow its image would be lost: that is told, whichever is first."""
     parts = [("a.jpg", b"1"), ("b.jpg", b"2"), ("a.cls", b"3"), ("b.cls", b"4")]
     for ordered in (parts, parts[::-1]):
         path = write_tar(tmp_path / "t.tar", ordered)
@@ -256,7 +256,7 @@ def test_shards_of_webdataset_are_read(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # not ours
 def test_webdataset_reads_our_shards(tmp_path: Path) -> None:
-    """Our shards are read by webdataset: one sample a picture, its bytes, and its target beside."""
+    """Our shards are read by webdataset: one sample a image, its bytes, and its target beside."""
     webdataset = pytest.importorskip("webdataset")
     paths = _pictures()
     targets = [3, "text", {"a": [1, 2]}, None]
