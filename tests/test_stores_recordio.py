@@ -94,7 +94,7 @@ def test_the_records_are_as_described(tmp_path: Path) -> None:
 def test_records_with_the_magic_number_are_cut_there(
     tmp_path: Path, before: int, after: int
 ) -> None:
-    """Wherever the number is in a image, once or in a row, it comes back; aligned, in parts."""
+    """Wherever the number is in an image, once or in a row, it comes back; aligned, in parts."""
     for times in (1, 2, 3):
         data = bytes(before) + MAGIC * times + bytes(after)
         where = tmp_path / f"{times}.rec"

@@ -256,7 +256,7 @@ def test_shards_of_webdataset_are_read(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # not ours
 def test_webdataset_reads_our_shards(tmp_path: Path) -> None:
-    """Our shards are read by webdataset: one sample a image, its bytes, and its target beside."""
+    """Our shards are read by webdataset: one sample an image, its bytes, and its target beside."""
     webdataset = pytest.importorskip("webdataset")
     paths = _pictures()
     targets = [3, "text", {"a": [1, 2]}, None]

@@ -46,17 +46,6 @@ def open_list(
     storage_options : mapping, optional
         For a URI; see `open_folder`.
 
-    Returns
-    -------
-    FileStore
-
-    Raises
-    ------
-    OSError
-        If the file cannot be read.
-    ValueError
-        If there is nothing in it, or a line is wrong; the message has the file and the line.
-
     Notes
     -----
     Targets that are all integers become int, those that are all numbers float; any others are names

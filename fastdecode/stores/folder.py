@@ -56,21 +56,6 @@ def open_folder(
     **options
         Of the store that is in it.
 
-    Returns
-    -------
-    Store
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such folder, or no image in it.
-    ValueError
-        If there are images beside the class folders, or beside shards.
-    OSError
-        If a folder in it cannot be read.
-    StoreError
-        If its index is damaged.
-
     Notes
     -----
     Classes and order are those of ``torchvision.datasets.ImageFolder``. A folder that was written

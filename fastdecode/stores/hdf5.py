@@ -89,13 +89,6 @@ class Hdf5Store(SelfDescribed):
     storage_options : mapping, optional
         For the file system of a URI.
 
-    Raises
-    ------
-    OSError
-        If it is not there, or cannot be read.
-    StoreError
-        If it is damaged, truncated, or has no such dataset.
-
     Notes
     -----
     The index, and what it says of the size and some bytes of each image, are compared with what

@@ -57,13 +57,6 @@ class RecordStore(SelfDescribed):
         Path or URI of the ``.idx``, if it is elsewhere. It then is what counts.
     storage_options : mapping, optional
         For the file systems of URIs.
-
-    Raises
-    ------
-    OSError
-        If it is not there, or cannot be read.
-    StoreError
-        If it is damaged or truncated, or if the files do not belong together.
     """
 
     kind = "recordio"

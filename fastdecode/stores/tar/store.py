@@ -73,19 +73,6 @@ def open_tar(
     image, target, storage_options : optional
         See `TarStore`.
 
-    Returns
-    -------
-    Store
-
-    Raises
-    ------
-    OSError
-        If a shard is not there, or cannot be read.
-    StoreError
-        If a shard, an index or a manifest is damaged, or they do not belong together.
-    ValueError
-        If the shards have different classes.
-
     Notes
     -----
     Where shards have indexes, only the beginning of each is read: hundreds open at once. Those
@@ -145,14 +132,6 @@ class TarStore(IndexedStore):
         text. By default cls, or else json, or else txt; None where there is none.
     storage_options : mapping, optional
         For the file system of a URI.
-
-    Raises
-    ------
-    OSError
-        If it cannot be read.
-    StoreError
-        If it or its index is damaged, or they do not belong together; or if it is behind a URI and
-        has no index.
 
     Notes
     -----
@@ -450,14 +429,16 @@ def _scanned(
     """Go through a shard's headers, and note what is where."""
     if not is_uri(location):
         file = Mapped(location)
-        builder = _built(MappedSource(file), wanted, classes)
-        return builder, _about(file.size, wanted)
-    with open_stream(location, storage_options) as stream:
-        source = FileSource(stream, location)
-        builder = _built(source, wanted, classes)
-        while source.take(1 << 20):
-            pass  # what follows the end counts, too
-    return builder, _about(source.position, wanted)
+        builder, size = _built(MappedSource(file), wanted, classes), file.size
+    else:
+        with open_stream(location, storage_options) as stream:
+            source = FileSource(stream, location)
+            builder = _built(source, wanted, classes)
+            while source.take(1 << 20):
+                pass  # what follows the end counts, too
+            size = source.position
+    about = {"image": list(wanted.image), "target": wanted.target}
+    return builder, {"kind": "tar", "version": _VERSION, "shard_size": size, **about}
 
 
 def _made_for(about: Mapping[str, Any]) -> WantedMembers:
@@ -480,8 +461,9 @@ def _built(source: FileSource, wanted: WantedMembers, classes: Sequence[str]) ->
             others.add(name)
         else:
             times = images[name] = images.get(name, 0) + 1
+            stem, _, extension = sample.key.rpartition(".")
             builder.add(
-                sample.key if times == 1 else _again(sample.key, times),
+                sample.key if times == 1 else f"{stem}~{times}.{extension}",
                 sample.target,
                 offset=member.offset,
                 size=member.size,
@@ -502,22 +484,6 @@ def _built(source: FileSource, wanted: WantedMembers, classes: Sequence[str]) ->
             "say which it is by image="
         )
     return builder
-
-
-def _again(key: str, times: int) -> str:
-    """Make a key unique that a shard has several times."""
-    stem, _, extension = key.rpartition(".")
-    return f"{stem}~{times}.{extension}"
-
-
-def _about(size: int, wanted: WantedMembers) -> dict[str, Any]:
-    return {
-        "kind": "tar",
-        "version": _VERSION,
-        "shard_size": size,
-        "image": list(wanted.image),
-        "target": wanted.target,
-    }
 
 
 def _classes_at(path: Path) -> list[str]:
