@@ -178,24 +178,6 @@ def test_opaque_rows_are_read(tmp_path: Path) -> None:
         assert [bytes(store.read(place)) for place in range(2)] == rows
 
 
-def test_a_remote_file_is_read(tmp_path: Path) -> None:
-    """A file behind a URI gives the same as a local one, from a pickle too."""
-    fsspec = pytest.importorskip("fsspec")
-    items = store_cases.images()
-    store_cases.write(tmp_path / "a.h5", items, [1])
-    memory = fsspec.filesystem("memory")
-    memory.pipe("/stores-hdf5/a.h5", (tmp_path / "a.h5").read_bytes())
-
-    with open_store("memory://stores-hdf5/a.h5") as store:
-        again = pickle.loads(pickle.dumps(store))
-        for one in (store, again):
-            assert [bytes(one.read(place)) for place in range(len(one))] == [d for _, d in items]
-            assert one.key(1) == items[1][0]
-        again.close()
-    with pytest.raises(FileNotFoundError):
-        open_store("memory://stores-hdf5/missing.h5")
-
-
 def test_a_reader_that_is_overtaken_by_closing_is_told_so(tmp_path: Path) -> None:
     """Threads that are reading, or about to, find the store closed, and no damage."""
     with create_store(tmp_path / "a.h5") as writer:

@@ -162,6 +162,28 @@ def _reads_and_closes(store: Store, wanted: list[tuple[str, bytes, Any]]) -> Non
     store.close()
 
 
+def test_a_store_behind_a_uri_is_the_same(place: Path, kind: Kind) -> None:
+    """From a pickle, too; but for LMDB, which can only be mapped."""
+    memory = pytest.importorskip("fsspec").filesystem("memory")
+    uri = f"memory://kinds/{place.name}"
+    if kind.name == "lmdb":
+        with pytest.raises(ValueError, match="local disk"):
+            open_store(uri)
+        return
+    for name, data in files(place).items():
+        memory.pipe(f"/kinds/{place.stem}{name}", data)
+    try:
+        with open_store(uri) as store:
+            again = pickle.loads(pickle.dumps(store))
+            assert everything(store) == everything(again) == expected(kind)
+            assert list(store.classes) == CLASSES
+            again.close()
+        with pytest.raises(FileNotFoundError, match="missing"):
+            open_store(f"memory://kinds/missing{kind.suffix}")
+    finally:
+        memory.rm("/kinds", recursive=True)
+
+
 def test_what_was_read_stays(place: Path) -> None:
     """After closing, too, which may come twice; nothing is read then."""
     store = open_store(place)

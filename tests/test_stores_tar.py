@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import pytest
-from tars import picture
+from tars import image
 
 from fastdecode.stores import create_store, open_store
 from fastdecode.stores._index import Index
@@ -33,7 +33,7 @@ _ITEMS: dict[str, Any] = {
     "ü/é 1.jpg": 0,
     ".hidden.jpg": 1,
     "x.notes.txt": 2,
-    "no picture": 3,
+    "no image": 3,
     "empty.xyz": None,
 }
 
@@ -43,7 +43,7 @@ def shard(tmp_path: Path) -> Path:
     path = tmp_path / "train.tar"
     with create_store(path, classes=["cat", "dog"]) as writer:
         for number, (key, target) in enumerate(_ITEMS.items()):
-            writer.add(key, picture(number), target)
+            writer.add(key, image(number), target)
     return path
 
 
@@ -60,7 +60,7 @@ def test_what_was_written_is_read(shard: Path, indexed: bool) -> None:
         assert targets == list(_ITEMS.values())
         assert list(map(type, targets)) == list(map(type, _ITEMS.values()))
         for index in (3, 0, len(_ITEMS) - 1, 3):
-            assert bytes(store.read(index)) == picture(index)
+            assert bytes(store.read(index)) == image(index)
         assert list(store.classes) == (["cat", "dog"] if indexed else [])
 
 
@@ -70,7 +70,7 @@ def test_the_stream_gives_the_same(shard: Path) -> None:
 
     assert [sample.key for sample in found] == list(_ITEMS)
     assert [sample.target for sample in found] == list(_ITEMS.values())
-    assert [bytes(sample.data) for sample in found] == [picture(n) for n in range(len(_ITEMS))]
+    assert [bytes(sample.data) for sample in found] == [image(n) for n in range(len(_ITEMS))]
 
 
 @pytest.mark.parametrize("indexed", [True, False])
@@ -83,14 +83,14 @@ def test_a_store_goes_to_other_processes(shard: Path, indexed: bool) -> None:
     again = pickle.loads(sent)
 
     assert [again.key(i) for i in range(len(again))] == list(_ITEMS)
-    assert bytes(again.read(4)) == picture(4)
+    assert bytes(again.read(4)) == image(4)
     assert not indexed or len(sent) < 1000
 
 
 def test_what_is_there_is_not_replaced(tmp_path: Path) -> None:
     """A shard that came to be there meanwhile is kept."""
     writer = TarWriter(str(tmp_path / "t.tar"))
-    writer.add("a.jpg", picture(0))
+    writer.add("a.jpg", image(0))
     (tmp_path / "t.tar").write_bytes(b"mine")
 
     with pytest.raises(FileExistsError, match="there already"):
@@ -117,14 +117,14 @@ def test_members_can_be_appended_after_a_stop(shard: Path, tmp_path: Path) -> No
     path = tmp_path / "again.tar"
     with path.open("wb") as file:
         for number, (key, target) in items[:9]:
-            offset, size = append_members(file, key, picture(number), target, names_at(path))
+            offset, size = append_members(file, key, image(number), target, names_at(path))
             file.flush()
-            assert path.read_bytes()[offset : offset + size] == picture(number)
+            assert path.read_bytes()[offset : offset + size] == image(number)
     with path.open("r+b") as file:
         names = names_in(file)
         assert file.tell() == path.stat().st_size
         for number, (key, target) in items[9:]:
-            append_members(file, key, picture(number), target, names)
+            append_members(file, key, image(number), target, names)
         with pytest.raises(ValueError, match="there already"):
             append_members(file, "a.jpg", b"", None, names)
         file.write(END)
@@ -152,10 +152,10 @@ def test_tarfile_reads_what_was_written(shard: Path) -> None:
         found = {member.name: tar.extractfile(member).read() for member in tar.getmembers()}
 
     assert len(found) == len(_ITEMS) + sum(target is not None for target in _ITEMS.values())
-    assert found["a.jpg"] == picture(0)
-    assert found["dir/x.JPEG"] == picture(5)
+    assert found["a.jpg"] == image(0)
+    assert found["dir/x.JPEG"] == image(5)
     assert found["dir/x.json"] == b"0.5"
-    assert found[f"{'z' * 150}/{'y' * 200}.jpg"] == picture(11)
+    assert found[f"{'z' * 150}/{'y' * 200}.jpg"] == image(11)
 
 
 def test_indexing_again_keeps_all(shard: Path) -> None:
