@@ -243,7 +243,10 @@ class FileStore(IndexedStore):
     def _read(self, opened: Any, index: int) -> Buffer:
         name = self._name(index)
         if is_uri(name) and self.kind == "list":
-            return self._fetched(name)
+            from fastdecode.stores._remote import Remote
+
+            there = Remote(name, self._storage_options)
+            return there.read(there.path)
         if opened is self:
             try:
                 return _contents(self._path(name))
@@ -253,13 +256,6 @@ class FileStore(IndexedStore):
                 told_if_vanished(error, self.folder, listed=self.kind == "folder")
                 raise
         data: Buffer = opened.read(f"{opened.path.rstrip('/')}/{name}")
-        return data
-
-    def _fetched(self, uri: str) -> bytes:
-        from fastdecode.stores._remote import Remote
-
-        there = Remote(uri, self._storage_options)
-        data: bytes = there.read(there.path)
         return data
 
 

@@ -36,8 +36,8 @@ _LONGEST_PREFIX = 155
 _MOST_OCTAL = 8**11
 _LONG_NAME = b"././@LongLink"
 _FIELDS = struct.Struct("100s 24x 12s 12x 8s c 100x 6s 2x 32s 48x 155s 12x")
+_BLOCK = struct.Struct("100s 8s 8s 8s 12s 12s 8s c 100x 6s 2s 64s 8s 8s 155s 12x")
 _ADLER = 65521
-_NONE = b"0000000\0"
 
 
 _PIECE = 1 << 20
@@ -153,25 +153,9 @@ def _split(name: bytes) -> tuple[bytes, bytes | None]:
 def _block(name: bytes, size: int, kind: bytes, owner: bytes, prefix: bytes) -> bytes:
     small = size < _MOST_OCTAL
     length = b"%011o\0" % size if small else b"\x80" + size.to_bytes(11, "big")
-    block = b"".join(
-        (
-            name.ljust(_LONGEST_NAME, b"\0"),
-            b"0000644\0",  # mode, owner, group
-            _NONE,
-            _NONE,
-            length,
-            b"00000000000\0",
-            b" " * 8,
-            kind.ljust(_LONGEST_NAME + 1, b"\0"),
-            b"ustar\0",
-            b"00",
-            owner.ljust(64, b"\0"),
-            _NONE,
-            _NONE,
-            prefix.ljust(_LONGEST_PREFIX, b"\0"),
-            bytes(12),
-        )
-    )
+    zeros = b"0000000\0"  # owner and group, the numbers of a device
+    about = length, b"00000000000\0", b" " * 8, kind, b"ustar\0", b"00", owner, zeros, zeros, prefix
+    block = _BLOCK.pack(name, b"0000644\0", zeros, zeros, *about)
     return block[:148] + b"%06o\0 " % sum(block) + block[156:]
 
 

@@ -414,7 +414,10 @@ def index_tar(
         raise advised(error, ": say by index= where to write the index")
     path = Path(local_path(where) + SUFFIX if index is None else index)
     if classes is None:
-        classes = _classes_at(path)
+        try:
+            classes = summary(str(path)).classes
+        except (FileNotFoundError, StoreError):  # there is none, or a damaged one
+            classes = ()
     builder, about = _scanned(where, wanted_members(image, target), storage_options, classes)
     builder.write(path, about)
     return Index.load(path)
@@ -486,14 +489,6 @@ def _built(source: FileSource, wanted: WantedMembers, classes: Sequence[str]) ->
     return builder
 
 
-def _classes_at(path: Path) -> list[str]:
-    """Return the classes of an index that is there; none if it is damaged, or nothing is."""
-    try:
-        return summary(str(path)).classes
-    except (FileNotFoundError, StoreError):
-        return []
-
-
 class Sample(NamedTuple):
     """An image, as a store would give it."""
 
@@ -542,7 +537,7 @@ def stream_tar(
     with ExitStack() as own:
         if isinstance(location, (str, os.PathLike)):
             name = os.fspath(location)
-            file: Readable = own.enter_context(open_stream(name, storage_options, _WAY_OUT))
+            file: Readable = own.enter_context(open_stream(name, storage_options, way_out=_WAY_OUT))
         else:
             file, name = location, str(getattr(location, "name", "the stream"))
         for sample in samples(FileSource(file, name), wanted, with_data=True):
