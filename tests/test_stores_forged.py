@@ -264,14 +264,3 @@ def test_swapped_shards_never_mix_pictures_and_targets(tmp_path: Path) -> None:
     store = open_store(shard, "tar")
     with pytest.raises(StoreError, match="another target"):
         store.target(0)
-
-
-def test_what_is_no_bytes_harms_no_writer(tmp_path: Path) -> None:
-    """It is refused before anything is written, and the writer goes on."""
-    for name in ("t.tar", "a.rec", "folder"):
-        with create_store(tmp_path / name) as writer:
-            with pytest.raises(TypeError):
-                writer.add("a.jpg", "text")  # type: ignore[arg-type]
-            writer.add("a.jpg", b"1")
-
-        assert bytes(open_store(tmp_path / name).read(0)) == b"1"

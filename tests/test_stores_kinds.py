@@ -310,12 +310,17 @@ def test_a_key_has_one_form(kind: Kind, key: str) -> None:
         create_store(kind.at("a"))
 
 
-@pytest.mark.parametrize("target", [float("nan"), object()])
-def test_targets_that_json_cannot_hold_are_refused(kind: Kind, target: object) -> None:
-    """The writer then goes on."""
+@pytest.mark.parametrize(
+    ("data", "target", "error"),
+    [(b"2", float("nan"), ValueError), (b"2", object(), ValueError), ("text", None, TypeError)],
+)
+def test_wrong_items_are_refused(
+    kind: Kind, data: Any, target: object, error: type[Exception]
+) -> None:
+    """Targets that JSON cannot hold, and what is no bytes; the writer then goes on."""
     with create_store(kind.at("a")) as writer:
-        with pytest.raises(ValueError):
-            writer.add("c.jpg", b"2", target)
+        with pytest.raises(error):
+            writer.add("c.jpg", data, target)
         writer.add("c.jpg", b"3")
 
     with open_store(kind.at("a")) as store:
