@@ -53,6 +53,7 @@ def test_importing_loads_only_what_is_used() -> None:
     script = """
 import sys, fastdecode.torch
 before = [name for name in sys.modules if name.startswith("fastdecode")]
+assert fastdecode.torch.transforms.Resize
 fastdecode.torch.ImageFolder
 assert "Loader" in dir(fastdecode.torch)
 print(len(before), "fastdecode.torch.loader" in sys.modules, "fastdecode.gpu" in sys.modules)
