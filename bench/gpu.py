@@ -56,7 +56,7 @@ from _training import BASE, LOADER, Clock, Feeds, Step, clock_of, memory_over_ep
 from fastdecode._system import usable_cores
 from fastdecode.gpu._devices import device_of
 from fastdecode.measure._collection import collect
-from fastdecode.measure._on_device import FoundOnDevice, PlanOnDevice, measure
+from fastdecode.measure._run import Found, Plan, measure
 from fastdecode.measure.result import machine
 
 _MERCY_S = 60
@@ -153,10 +153,17 @@ def decode(options: argparse.Namespace, clock: Clock, budget: Budget, keeper: Ke
             if not budget.allows(part):
                 found["left_out"][f"size {size}"] = "no time was left"
                 continue
-            run = FoundOnDevice()
-            plan = PlanOnDevice(clock.device, (batch,), seconds, size, names)
+            run = Found()
+            plan = Plan(
+                seconds=seconds,
+                protocols=(),
+                size=size,
+                device=clock.device,
+                batches=(batch,),
+                batch_backends=names,
+            )
             budget.spend(part, partial(measure, photos, plan, run))
-            found["lanes"] += map(dataclasses.asdict, run.measurements())
+            found["lanes"] += map(dataclasses.asdict, run.on_device())
             found["left_out"] |= run.device.missing if run.device else {}
             keeper.keep(part, settings, found)
         rows = {f"{lane['backend']}, {lane['size'] or 'whole'}": lane for lane in found["lanes"]}

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         UnsupportedFormat,
     )
     from fastdecode.geometry import Geometry
-    from fastdecode.measure import calibrate
+    from fastdecode.measure._calibrate import calibrate
     from fastdecode.plan import DEFAULT_MAX_PIXELS, reduce_for
     from fastdecode.ranking import Ranking
     from fastdecode.registry import backends, register
@@ -58,7 +58,7 @@ _HOMES = {
     "UnknownBackend": "errors",
     "UnsupportedFormat": "errors",
     "backends": "registry",
-    "calibrate": "measure",
+    "calibrate": "measure._calibrate",
     "decode": "api",
     "decode_batch": "_batch",
     "decode_file": "api",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from fastdecode.measure.result import AUTOMATIC, OnDevice
+from fastdecode.measure.result import AUTOMATIC
 
 if TYPE_CHECKING:
     from fastdecode.measure.result import (
@@ -34,8 +34,6 @@ __all__ = [
     "device_legend",
     "device_missing",
     "device_model",
-    "device_section",
-    "device_title",
     "half_range",
     "machine_line",
     "measured_files",
@@ -46,6 +44,7 @@ __all__ = [
     "series",
     "setting",
     "size",
+    "title",
     "visible",
 ]
 
@@ -102,7 +101,9 @@ def protocol(one: Measurement) -> str:
 
 
 def setting(one: Measurement) -> str:
-    """Say which reduction it was, and how many threads or workers."""
+    """Say which reduction it was, and how many threads or workers, or images of a batch."""
+    if one.batch:
+        return f"batches of {one.batch}"
     counts = {"threads": count(one.threads, "thread"), "loader": count(one.workers, "worker")}
     return ", ".join(word for word in (size(one.reduce), counts.get(one.protocol, "")) if word)
 
@@ -151,7 +152,7 @@ class Figure(NamedTuple):
     """One column."""
 
     title: str
-    text: Callable[[Any], str]  # takes a `Measurement`, or an `OnDevice`, and gives the cell
+    text: Callable[[Measurement], str]  # gives the cell
     meaning: str  # for a reader who sees it for the first time
     right: bool = True  # a number, aligned to the right
 
@@ -165,7 +166,7 @@ def _latency(percentile: int) -> Callable[[Measurement], str]:
     return lambda one: number(one.latency_ms[percentile]) if one.latency_ms else _NONE
 
 
-def _ratio(one: Measurement | OnDevice) -> str:
+def _ratio(one: Measurement) -> str:
     return f"{one.ratio.median:.2f} ±{(one.ratio.high - one.ratio.low) / 2:.2f}"
 
 
@@ -241,11 +242,7 @@ def costs(protocol: str) -> tuple[Figure, ...]:
     return (*COST[:-1], READING) if protocol == "file" else COST
 
 
-def _device_ratio(one: OnDevice) -> str:
-    return _ratio(one) if one.ratio.median else _NONE
-
-
-def _psnr(one: OnDevice) -> str:
+def _psnr(one: Measurement) -> str:
     return f"{one.psnr:.1f}" if one.psnr is not None else "same"
 
 
@@ -268,7 +265,7 @@ DEVICE_COLUMNS = (
     Figure("±", lambda one: percent(half_range(one.images_per_s)), "half of its quartiles' gap"),
     Figure(
         "vs CPU",
-        _device_ratio,
+        lambda one: _ratio(one) if one.ratio.median else _NONE,
         "speed over that of the CPU path with all cores, paired within rounds",
     ),
     Figure(
@@ -323,17 +320,12 @@ def device_facts(result: Result) -> dict[str, str]:
     }
 
 
-def device_title(result: Result) -> str:
-    """Say onto what, and in what form, images were brought."""
-    first = result.on_device[0]
-    where = result.device.device if result.device else "the device"
-    size = f", resized to {first.size} px there" if first.size else ""
-    return f"{first.format.upper()} onto {where}{size}"
-
-
-def device_section(own: list[OnDevice]) -> str:
-    """Say what is the same for all rows of a section."""
-    return f"batches of {own[0].batch}, {count(own[0].files, 'file')}"
+def title(one: Measurement, device: Device | None) -> str:
+    """Say what is the same for all of a table: the format, and how it was done."""
+    if not one.batch:
+        return f"{one.format.upper()}, {protocol(one)}"
+    size = f", resized to {one.size} px there" if one.size else ""
+    return f"{one.format.upper()} onto {device.device if device else 'the device'}{size}"
 
 
 def device_legend() -> list[str]:
