@@ -19,7 +19,7 @@ from fastdecode import (  # noqa: E402 - these need torch
     registry,
 )
 from fastdecode.measure._collection import Photo  # noqa: E402
-from fastdecode.measure._device import Rate, batch_of, heats_of, speeds_of, unread  # noqa: E402
+from fastdecode.measure._device import batch_of, heats_of, speeds_of, unread  # noqa: E402
 from fastdecode.measure._device_worker import (  # noqa: E402
     Clock,
     Lap,
@@ -156,7 +156,7 @@ def test_pictures_are_resized_if_that_is_asked_for() -> None:
 def test_ratios_are_paired_within_rounds() -> None:
     """A machine that becomes slower for all changes speeds, and no ratio."""
     rounds = [
-        {"cpu": Rate(0.010 * drift, 0.02, None), "fast": Rate(0.002 * drift, 0.001, 0.002)}
+        {"cpu": Lap(0.010 * drift, 0.02, None), "fast": Lap(0.002 * drift, 0.001, 0.002)}
         for drift in (1, 2, 4)
     ]
 
@@ -174,7 +174,7 @@ def test_ratios_are_paired_within_rounds() -> None:
 
 def test_who_missed_a_round_has_no_figures() -> None:
     """Half a race is compared with nothing."""
-    rounds = [{"cpu": Rate(0.1, 0.1, None), "a": Rate(0.1, 0.1, None)}, {"cpu": Rate(0.1, 1, None)}]
+    rounds = [{"cpu": Lap(0.1, 0.1, None), "a": Lap(0.1, 0.1, None)}, {"cpu": Lap(0.1, 1, None)}]
 
     assert list(speeds_of(rounds, {"cpu": COLD, "a": COLD}, {})) == ["cpu"]
     assert speeds_of([], {"cpu": COLD}, {}) == {}

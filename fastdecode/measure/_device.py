@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -17,7 +17,7 @@ from fastdecode._system import cpu_model, device_libraries, usable_cores
 from fastdecode.errors import BackendUnavailable
 from fastdecode.gpu import _backends
 from fastdecode.gpu._devices import device_of, identify
-from fastdecode.measure._device_worker import WORKER
+from fastdecode.measure._device_worker import WORKER, Lap
 from fastdecode.measure._samples import Sample, built_in, grouped
 from fastdecode.measure._timing import Budget, spread
 from fastdecode.measure._workers import Members
@@ -26,14 +26,13 @@ from fastdecode.ranking import CPU, NOTHING, DeviceCell, DeviceRanking, Speed
 
 if TYPE_CHECKING:
     from fastdecode.measure._collection import Photo
-    from fastdecode.measure._device_worker import Lap, Warm
+    from fastdecode.measure._device_worker import Warm
     from fastdecode.measure._run import Found, Notify, Plan
     from fastdecode.types import Format, SizeClass
 
 __all__ = [
     "Crew",
     "Heat",
-    "Rate",
     "batch_of",
     "heats_of",
     "measure_device",
@@ -134,14 +133,6 @@ def _targets() -> dict[str, tuple[str, str]]:
     return found
 
 
-class Rate(NamedTuple):
-    """What one image took in one round, in seconds: the median over the laps of the turn."""
-
-    wall: float
-    cpu: float
-    stream: float | None
-
-
 class Heat:
     """One kind of work, and what was measured at it; each round has the next of the blocks."""
 
@@ -154,7 +145,7 @@ class Heat:
     ) -> None:
         self.usual = usual
         self.blocks = blocks
-        self.rounds: list[dict[str, Rate]] = []
+        self.rounds: list[dict[str, Lap]] = []
         self.warm: dict[str, Warm] = {}
         self.busy: dict[str, float] = {}
         self._crew = crew
@@ -177,7 +168,7 @@ class Heat:
         block = self.blocks[len(self.rounds) % len(self.blocks)]
         names = [name for name in self._crew.names if name in self.warm]
         laps = self._crew.ask_in_turn(names, self._chance, "turn", block, turn_s)
-        found = {name: _rate(own, len(block)) for name, own in laps.items() if own}
+        found = {name: _per_image(own, len(block)) for name, own in laps.items() if own}
         if found:
             self.rounds.append(found)
 
@@ -193,9 +184,10 @@ class Heat:
         return speeds_of(self.rounds, self.warm, self.busy)
 
 
-def _rate(laps: Sequence[Lap], images: int) -> Rate:
+def _per_image(laps: Sequence[Lap], images: int) -> Lap:
+    """Return the medians over the laps of a turn."""
     streams = [lap.stream for lap in laps if lap.stream is not None]
-    return Rate(
+    return Lap(
         median(lap.wall for lap in laps) / images,
         median(lap.cpu for lap in laps) / images,
         median(streams) / images if streams else None,
@@ -203,7 +195,7 @@ def _rate(laps: Sequence[Lap], images: int) -> Rate:
 
 
 def speeds_of(
-    rounds: Sequence[Mapping[str, Rate]], warm: Mapping[str, Warm], busy: Mapping[str, float]
+    rounds: Sequence[Mapping[str, Lap]], warm: Mapping[str, Warm], busy: Mapping[str, float]
 ) -> dict[str, Speed]:
     """Work out the figures of those that took part in every round, the fastest first.
 
@@ -219,7 +211,7 @@ def speeds_of(
     return dict(sorted(found.items(), key=lambda item: -item[1].images_per_s.median))
 
 
-def _speed(pairs: Sequence[tuple[Rate, Rate | None]], warm: Warm, busy: float | None) -> Speed:
+def _speed(pairs: Sequence[tuple[Lap, Lap | None]], warm: Warm, busy: float | None) -> Speed:
     ratios = [cpu.wall / rate.wall for rate, cpu in pairs if cpu]
     streams = [rate.stream for rate, _ in pairs if rate.stream is not None]
     return Speed(

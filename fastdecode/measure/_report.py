@@ -22,14 +22,15 @@ from fastdecode.measure._tables import Column, Table, plain, show
 from fastdecode.measure._text import (
     COST,
     DEVICE_COLUMNS,
+    READING,
     SPEED,
     Figure,
     backend_versions,
     costs,
     count,
     device_facts,
-    device_legend,
     device_model,
+    legend,
     machine_line,
     measured_files,
     percent,
@@ -83,14 +84,11 @@ def show_result(result: Result) -> None:
         show(
             _table(title(result.on_device[0], result.device), DEVICE_COLUMNS, device_groups(result))
         )
-    remarks = [paragraph(line, indent="  ", first="") for line in notes(result)]
+    shown = [*DEVICE_COLUMNS] if result.on_device else []
     if drawn:
-        remarks.insert(0, _legend(result))
-    if result.on_device:
-        remarks = [
-            *(paragraph(line, indent="  ", first="") for line in device_legend()),
-            *remarks,
-        ]
+        reading = any(one.protocol == "file" for one in result.measurements)
+        shown += [*SPEED, *COST, *([READING] if reading else [])]
+    remarks = [paragraph(line, indent="  ", first="") for line in (*legend(shown), *notes(result))]
     remarks += [listing(*one) for one in listings(result)]
     if remarks:
         print()
@@ -123,16 +121,6 @@ def _columns(figures: Sequence[Figure]) -> list[Column]:
     ]
 
 
-def _legend(result: Result) -> str:
-    """Explain the columns whose titles do not speak for themselves."""
-    titles = ("±", "vs best", "p95 ms", "MP/s", "CPU s/1000", "fallbacks", "max diff", "reading")
-    figures = {figure.title: figure for figure in (*SPEED, *COST)}
-    if any(one.protocol == "file" for one in result.measurements):
-        figures |= {figure.title: figure for figure in costs("file")}
-    said = [f"{title}: {figures[title].meaning}." for title in titles if title in figures]
-    return "\n".join(paragraph(line, indent="  ", first="") for line in said)
-
-
 def listing(heading: str, files: Mapping[str, str]) -> str:
     """List a few files with what is to be said of each, and how many more there are."""
     lines = [f"{heading} ({count(len(files), 'file')}):"]
@@ -163,7 +151,7 @@ def device_ranking(ranking: DeviceRanking) -> Iterator[str]:
         )
     yield from plain(table)
     yield ""
-    yield from (paragraph(line, indent="  ", first="") for line in device_legend())
+    yield from (paragraph(line, indent="  ", first="") for line in legend(DEVICE_COLUMNS))
     for name, why in ranking.lost.items():
         yield paragraph(f"Left out: {name}: {why}", indent="  ", first="")
     yield paragraph(f"The fastest first, over all of these: {', '.join(ranking.order())}.")

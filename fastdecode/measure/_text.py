@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from fastdecode.measure.result import AUTOMATIC
@@ -31,10 +31,10 @@ __all__ = [
     "costs",
     "count",
     "device_facts",
-    "device_legend",
     "device_missing",
     "device_model",
     "half_range",
+    "legend",
     "machine_line",
     "measured_files",
     "number",
@@ -155,6 +155,7 @@ class Figure(NamedTuple):
     text: Callable[[Measurement], str]  # gives the cell
     meaning: str  # for a reader who sees it for the first time
     right: bool = True  # a number, aligned to the right
+    told: bool = False  # explained below a table, because the title does not speak for itself
 
 
 def _timed(text: Callable[[Measurement], str]) -> Callable[[Measurement], str]:
@@ -181,14 +182,16 @@ SPEED = (
         "±",
         _timed(lambda one: percent(half_range(one.images_per_s))),
         "half the distance of its quartiles",
+        told=True,
     ),
     Figure(
         "vs best",
         _timed(_ratio),
         "speed over that of the fastest backend with right pixels, paired within blocks",
+        told=True,
     ),
     Figure("p50 ms", _latency(50), "half of the images took no longer"),
-    Figure("p95 ms", _latency(95), "95 of 100 took no longer"),
+    Figure("p95 ms", _latency(95), "95 of 100 took no longer", told=True),
     Figure("p99 ms", _latency(99), "99 of 100 took no longer"),
     Figure("pixels", pixels, "whether they are those of the reference decoder", False),
 )
@@ -203,11 +206,13 @@ COST = (
         "MP/s",
         _timed(lambda one: number(one.megapixels_per_s)),
         "pixels of the full-size images, in millions, a second",
+        told=True,
     ),
     Figure(
         "CPU s/1000",
         _timed(lambda one: number(one.cpu_s_per_1000)),
         "processor seconds for 1000 images, all cores added up",
+        told=True,
     ),
     Figure(
         "peak MB",
@@ -219,17 +224,22 @@ COST = (
         "fallbacks",
         lambda one: str(one.fallbacks or _NONE) if one.backend == AUTOMATIC else "",
         "files that decode() got from another backend than the first",
+        told=True,
     ),
     Figure(
         "max diff",
         lambda one: str(one.max_difference) if pixels(one) != _NONE else _NONE,
         "largest difference of a sample from the reference, of 255",
+        told=True,
     ),
 )
 """At what cost."""
 
 READING = Figure(
-    "reading", _timed(lambda one: percent(one.read_share)), "part of the time that reading took"
+    "reading",
+    _timed(lambda one: percent(one.read_share)),
+    "part of the time that reading took",
+    told=True,
 )
 """In the protocol that reads files."""
 
@@ -256,6 +266,7 @@ DEVICE_COLUMNS = (
         lambda one: one.backend,
         "cpu stands for all cores decoding, and a copy of the pixels",
         right=False,
+        told=True,
     ),
     Figure(
         "images/s",
@@ -267,28 +278,28 @@ DEVICE_COLUMNS = (
         "vs CPU",
         lambda one: _ratio(one) if one.ratio.median else _NONE,
         "speed over that of the CPU path with all cores, paired within rounds",
+        told=True,
     ),
     Figure(
         "GPU ms/1000",
         lambda one: _optional(one.gpu_ms_per_1000),
         "milliseconds in which the GPU ran kernels or copies for 1000 images; its JPEG engine is "
         "not seen",
+        told=True,
     ),
     Figure(
         "CPU s/1000",
         lambda one: number(one.cpu_s_per_1000),
         "processor seconds for 1000 images, user and system, all cores added up",
+        told=True,
     ),
     Figure(
         "on CPU",
         lambda one: percent(one.on_cpu) if one.on_cpu else _NONE,
         "share of the images that the CPU path decoded after all",
+        told=True,
     ),
-    Figure(
-        "PSNR dB",
-        _psnr,
-        "of the image that differs most from the CPU path's",
-    ),
+    Figure("PSNR dB", _psnr, "of the image that differs most from the CPU path's", told=True),
 )
 """What stands in a line of 80 characters."""
 
@@ -328,10 +339,9 @@ def title(one: Measurement, device: Device | None) -> str:
     return f"{one.format.upper()} onto {device.device if device else 'the device'}{size}"
 
 
-def device_legend() -> list[str]:
+def legend(figures: Iterable[Figure]) -> list[str]:
     """Explain the columns whose titles do not speak for themselves."""
-    wanted = ("backend", "vs CPU", "GPU ms/1000", "CPU s/1000", "on CPU", "PSNR dB")
-    return [f"{one.title}: {one.meaning}." for one in DEVICE_COLUMNS if one.title in wanted]
+    return [f"{one.title}: {one.meaning}." for one in figures if one.told]
 
 
 def device_missing(device: Device) -> list[str]:
