@@ -368,10 +368,20 @@ def test_empty_data_says_so(call: Any) -> None:
         call(b"")
 
 
-def test_a_cut_header_says_how_long_it_is() -> None:
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("PNG", png(8, 2)),
+        ("JPEG", saved("JPEG")),
+        ("JXL", JxlBits().size(WIDTH, HEIGHT).put(0, 1).bytes()),
+        ("TIFF", saved("TIFF", "CMYK", big_tiff=True)),
+        ("BMP", saved("BMP")),
+    ],
+)
+def test_a_truncated_header_says_how_long_it_is(name: str, data: bytes) -> None:
     """The message has the format and the number of bytes."""
-    with pytest.raises(DecodeError, match=r"PNG header is truncated \(20 bytes\)"):
-        probe(png(8, 2)[:20])
+    with pytest.raises(DecodeError, match=rf"{name} header is truncated \(7 bytes\)"):
+        probe(data[:7])
 
 
 def test_importing_formats_imports_no_numpy_and_no_pillow() -> None:

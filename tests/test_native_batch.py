@@ -18,7 +18,7 @@ from processes import answers, resident
 
 import fastdecode
 from fastdecode.native import _library
-from fastdecode.native._batch import Headers, Items, Pool
+from fastdecode.native._batch import Items, Pool
 from fastdecode.testing import encode, picture
 
 native_core()
@@ -35,9 +35,9 @@ def _pool() -> Any:
     pool.close()
 
 
-def resize_of(headers: Headers, at: int) -> _library.Resize:
+def resize_of(width: Any, height: Any) -> _library.Resize:
     """Ask for the whole image as a small square, from the left edge of a larger one."""
-    whole = (0, 0, int(headers.width[at]), int(headers.height[at]))
+    whole = (0, 0, int(width), int(height))
     return _library.Resize(1, *whole, *whole, 2 * SIDE, SIDE, 0, 0, SIDE, SIDE, flip=False)
 
 
@@ -46,7 +46,7 @@ def made(pool: Pool, items: Items, sources: list[Any]) -> tuple[list[bool], np.n
     headers = items.read(pool, sources)
     out = np.zeros((len(sources), SIDE, SIDE, 3), np.uint8)
     wanted = np.flatnonzero(headers.readable).tolist()
-    resizes = [resize_of(headers, at) for at in wanted]
+    resizes = [resize_of(headers.width[at], headers.height[at]) for at in wanted]
     return items.resize(pool, wanted, resizes, BYTES, out.ctypes.data, out.strides[0]), out
 
 
@@ -100,8 +100,7 @@ def test_a_batch_is_what_single_images_are(pool: Pool) -> None:
     for path in FILES:
         data = path.read_bytes()
         header = _library.probe(data)
-        whole = (0, 0, header.width, header.height)
-        resize = _library.Resize(1, *whole, *whole, 2 * SIDE, SIDE, 0, 0, SIDE, SIDE, flip=False)
+        resize = resize_of(header.width, header.height)
         out = np.zeros((SIDE, SIDE, 3), np.uint8)
         assert _library.decode_resized(data, resize, BYTES, out.ctypes.data)
         expected.append(out)
@@ -124,8 +123,9 @@ def test_only_what_is_wanted_is_decoded(pool: Pool) -> None:
     headers = items.read(pool, [str(path) for path in FILES])
     out = np.full((len(FILES), SIDE, SIDE, 3), 7, np.uint8)
     place, stride = out.ctypes.data, out.strides[0]
+    resize = resize_of(headers.width[2], headers.height[2])
 
-    done = items.resize(pool, [2], [resize_of(headers, 2)], BYTES, place, stride)
+    done = items.resize(pool, [2], [resize], BYTES, place, stride)
 
     assert done == [True]
     assert len(np.unique(out[2])) > 7
