@@ -35,8 +35,8 @@ from PIL import Image
 from fastdecode import Ranking, calibrate, probe
 from fastdecode._process import Child
 from fastdecode._system import usable_cores
-from fastdecode.calibration.measure import QUICK_S
-from fastdecode.calibration.samples import Sample
+from fastdecode.measure._calibrate import QUICK_S
+from fastdecode.measure._samples import Sample
 from fastdecode.ranking import DEFAULT, known_order, size_class
 from fastdecode.registry import BUILTIN
 from fastdecode.testing import encode
@@ -113,7 +113,7 @@ def grid(
     """Measure all cells; look up what other rankings would have chosen, at worst."""
     names = [name for name in BUILTIN if name not in ("torchvision", "torchcodec")]
     result = {}
-    with Child("fastdecode.calibration.workers:Worker", {}) as child:
+    with Child("fastdecode.measure._calibration_workers:Worker", {}) as child:
         child.receive()
         readers = child.ask("usable", names)
         child.ask("take", list(photos.values()))

@@ -17,11 +17,12 @@ import numpy as np
 from fastdecode import _headers, _selection
 from fastdecode._arguments import check_out
 from fastdecode._buffers import as_buffer
+from fastdecode._process import after_fork
 from fastdecode._selection import Want
 from fastdecode.api import decode, decode_file, read_file
 from fastdecode.errors import FastDecodeError
-from fastdecode.native import library
-from fastdecode.native.batch import Items, Pool
+from fastdecode.native import _library
+from fastdecode.native._batch import Items, Pool
 from fastdecode.outages import is_the_items
 from fastdecode.plan import plan_options
 
@@ -132,15 +133,12 @@ def _pool(threads: int) -> ThreadPoolExecutor:
         return _pools[threads]
 
 
+@after_fork
 def _forget_pools() -> None:
     """Start over in a forked child, where the parent's threads do not exist."""
     global _pools_lock
     _pools_lock = threading.Lock()
     _pools.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_pools)
 
 
 _NAME = "native"
@@ -168,7 +166,7 @@ class _Part(NamedTuple):
 def _core_serves(options: dict[str, Any]) -> bool:
     """Whether the core may be the one that is chosen, with these arguments of `decode`."""
     return (
-        library.lib is not None
+        _library.lib is not None
         and options.get("backend") in (None, _NAME)
         and options.get("mode", "RGB") in ("RGB", "L")
         and not options.get("orient")
@@ -240,7 +238,7 @@ class _CoreArrays:
             channels = () if mode == "L" else (3,)
             out = np.empty((*sides, *channels), np.uint8)
         window = window or (0, 0, sides[1], sides[0])
-        return _Part((*window, reduce, library.LAYOUTS[mode]), out)
+        return _Part((*window, reduce, _library.LAYOUTS[mode]), out)
 
 
 def _as_source(source: Any) -> Any:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import fastdecode
 from fastdecode import _preference, _selection, ranking
 from fastdecode._system import ranking_path, usable_cores
-from fastdecode.bench.tables import Column, Table, plain
 from fastdecode.errors import FastDecodeError, visible
+from fastdecode.measure._tables import Column, Table, plain
 from fastdecode.terminal import Parser, paragraph
 from fastdecode.types import FORMATS, BackendInfo, Format, Header
 

@@ -8,18 +8,15 @@ default order.
 from __future__ import annotations
 
 import os
-import threading
 import warnings
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from fastdecode import registry
-from fastdecode._system import speaks_for_all
+from fastdecode import ranking, registry
+from fastdecode._process import ForkLock, speaks_for_all
 from fastdecode.errors import BackendUnavailable, UnknownBackend
 from fastdecode.ranking import Ranking
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from fastdecode.adapters.base import Backend
 
 __all__ = [
@@ -44,11 +41,10 @@ class _Level:
     """A preference that holds until the end of a `with` block; if there is none, for good."""
 
     def __init__(self, preference: Preference, *, block: bool = False) -> None:
-        self.preference = preference
-        self.block = block
+        self.preference, self.block = preference, block
 
 
-_lock = threading.Lock()
+_lock = ForkLock()
 _levels = [_Level(None, block=True)]  # the last one decides
 _MOST_PLAIN = 64
 _NOT_READ = object()
@@ -93,7 +89,9 @@ class use:  # noqa: N801 - to its users it is a function
         self._own = _Level(preference)
         with _lock:
             _levels.append(self._own)
-            _forget_oldest()
+            plain = [level for level in _levels if not level.block]
+            if len(plain) > _MOST_PLAIN:  # many later calls have replaced the oldest
+                _levels.remove(plain[0])
             _count_change()
 
     def __enter__(self) -> None:
@@ -104,12 +102,7 @@ class use:  # noqa: N801 - to its users it is a function
             _levels.append(self._own)
             _count_change()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> Literal[False]:
+    def __exit__(self, *error: object) -> None:
         with _lock:
             at = _levels.index(self._own)
             end = at + 1
@@ -117,14 +110,6 @@ class use:  # noqa: N801 - to its users it is a function
                 end += 1  # what was set inside the block ends with it
             del _levels[at:end]
             _count_change()
-        return False
-
-
-def _forget_oldest() -> None:
-    """Forget plain calls that many later ones have replaced."""
-    plain = [level for level in _levels if not level.block]
-    if len(plain) > _MOST_PLAIN:
-        _levels.remove(plain[0])
 
 
 def _count_change() -> None:
@@ -141,13 +126,6 @@ def used_here() -> Preference:
 def preferred() -> Preference:
     """Return what decides when the call names no backend; None is the default order.
 
-    Raises
-    ------
-    UnknownBackend, BackendUnavailable
-        If ``FASTDECODE_BACKEND`` names a backend that cannot be used.
-
-    Notes
-    -----
     The environment is looked at when a kind of file is met for the first time, not at each call.
     """
     used = used_here()
@@ -184,14 +162,7 @@ def saved() -> Ranking | None:
 
 def look_up() -> tuple[Ranking | None, str]:
     """Read the saved ranking; return it, or None and what is wrong with it, if there is one."""
-    try:
-        ranking = Ranking.load()
-    except FileNotFoundError:
-        return None, ""
-    except (OSError, ValueError) as error:
-        return None, str(error)
-    problem = ranking.stale()
-    return (None, problem) if problem else (ranking, "")
+    return ranking.look_up(Ranking.load, Ranking.stale)
 
 
 def forget_saved() -> None:
@@ -209,13 +180,3 @@ def load_named(name: str) -> Backend:
     except (BackendUnavailable, UnknownBackend) as error:
         usable = [info.name for info in registry.backends() if info.usable]
         raise type(error)(f"{error}\nUsable here: {', '.join(usable)}") from error
-
-
-def _renew_lock() -> None:
-    """Forget in a forked child who held the lock in the parent."""
-    global _lock
-    _lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_lock)

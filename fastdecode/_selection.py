@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import os
 from bisect import bisect
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from fastdecode import _preference, ranking, registry
-from fastdecode._system import context
+from fastdecode._process import context
 from fastdecode.errors import BackendUnavailable, UnknownBackend, UnsupportedFormat
 from fastdecode.ranking import SIZE_LIMITS, size_class
+from fastdecode.types import Header
 
 if TYPE_CHECKING:
     from fastdecode._preference import Preference
     from fastdecode.adapters.base import Backend, Support
     from fastdecode.ranking import Ranking
-    from fastdecode.types import Format, Header, Mode, PixelLayout, Reduce
+    from fastdecode.types import Mode, PixelLayout, Reduce
 
 __all__ = ["Choice", "Want", "candidates", "disabled", "first"]
 
@@ -28,47 +30,31 @@ _MOST_KINDS = 4096
 _MOST_COLOURED = 4
 _UNKNOWN = ("jpeg2000", "other")
 _first_choices: dict[object, Choice] = {}
+_kind = itemgetter(
+    *map(
+        Header._fields.index,
+        ("format", "bits", "channels", "color", "coding", "subsampling", "animated"),
+    )
+)
+"""What the choice depends on of a header, but for its size."""
 
 
 class Want(NamedTuple):
-    """What is to be decoded, as far as the choice of a backend depends on it.
-
-    Attributes
-    ----------
-    mode : Mode
-    reduce : Reduce
-    strict : bool
-    complete : bool
-        All scans of a progressive JPEG are there.
-    part : bool
-        Only a part of the image is wanted.
-    """
+    """What is to be decoded, as far as the choice of a backend depends on it."""
 
     mode: Mode
     reduce: Reduce
     strict: bool
-    complete: bool
-    part: bool = False
+    complete: bool  # all scans of a progressive JPEG are there
+    part: bool = False  # only a part of the image is wanted
 
 
 class Choice(NamedTuple):
-    """A backend that can do the work, and how it is to be asked.
-
-    Attributes
-    ----------
-    name : str
-    backend : Backend
-    support : Support
-        The declaration that applies.
-    layout : PixelLayout
-        What to ask it for; the package converts it to the mode that is wanted.
-    reduce : Reduce
-        What to ask it for; the package makes the rest.
-    """
+    """A backend that can do the work, and how it is to be asked; the package makes the rest."""
 
     name: str
     backend: Backend
-    support: Support
+    support: Support  # the declaration that applies
     layout: PixelLayout
     reduce: Reduce
 
@@ -76,29 +62,18 @@ class Choice(NamedTuple):
 def first(backend: str | None, header: Header, want: Want) -> Choice:
     """Choose the backend to try first. The answer for each kind of file is remembered.
 
-    Raises
-    ------
-    UnknownBackend, BackendUnavailable
-        If a backend is named that does not exist or cannot be used.
-    UnsupportedFormat
-        If no usable backend reads such a file, or the named one does not.
+    That a backend which is named does not exist, or cannot be used, and that nothing usable reads
+    such a file, are errors of the package.
     """
     # Written for speed: this is in every call.
     width, height = header.width, header.height
-    side = max(height, width)
     key = (
         registry.generation,
         _preference.generation,
         backend,
         want,
-        header.format,
-        header.bits,
-        header.channels,
-        header.color,
-        header.coding,
-        header.subsampling,
-        header.animated,
-        min(_LARGEST_REDUCES_FROM, side),
+        _kind(header),
+        min(_LARGEST_REDUCES_FROM, max(height, width)),
         bisect(SIZE_LIMITS, width * height),
         context(),
     )
@@ -116,25 +91,29 @@ def first(backend: str | None, header: Header, want: Want) -> Choice:
 def candidates(backend: str | None, header: Header, want: Want) -> Iterator[Choice]:
     """Yield every choice for a file, best first, importing each backend only when it is reached."""
     preferred: Preference = backend if backend is not None else _preference.preferred()
-    if isinstance(preferred, str):
-        named = _preference.load_named(preferred)
-        choice = _fit(preferred, named, header, want, any_reduce=True)
-        if isinstance(choice, Choice):
-            yield choice
+    if not isinstance(preferred, str):
+        yield from _automatic(preferred, header, want)
         return
+    named = _preference.load_named(preferred)
+    choice = _fit(preferred, named, header, want)
+    if isinstance(choice, Choice):
+        yield choice
+
+
+def _automatic(ranked: Ranking | None, header: Header, want: Want) -> Iterator[Choice]:
+    """Yield the choices among all backends; only those that give exact pixels are chosen so."""
     found = False
     # A JPEG is reduced by a decoder that reduces inside its DCT, if there is any at all.
-    for any_reduce in (False, True):
+    for natively in (True, False):
+        for name in _ordered(ranked, header, want):
+            usable = _usable(name)
+            if usable is not None and usable.exact:
+                choice = _fit(name, usable, header, want, natively=natively)
+                if isinstance(choice, Choice):
+                    found = True
+                    yield choice
         if found:
             return
-        for name in _ordered(preferred, header, want):
-            usable = _usable(name)
-            if usable is None or not usable.exact:
-                continue
-            choice = _fit(name, usable, header, want, any_reduce=any_reduce)
-            if isinstance(choice, Choice):
-                found = True
-                yield choice
 
 
 def disabled() -> list[str]:
@@ -151,27 +130,20 @@ def _ordered(first: Ranking | None, header: Header, want: Want) -> Iterator[str]
 
     Who decodes only the part that is wanted comes first: rankings are of whole images.
     """
-    size = size_class(header.width * header.height)
+    format, size = header.format, size_class(header.width * header.height)
+    orders: list[Iterable[str] | None] = [
+        ranked.order(format, want.reduce, size, context=context())
+        for ranked in (first, ranking.DEFAULT)
+        if ranked is not None
+    ]
+    if want.part:
+        orders.insert(0, [n for n, it in registry.BUILTIN.items() if format in it.regions.split()])
     seen = set(disabled())
-    for names in (
-        _regional(header.format) if want.part else (),
-        *(
-            ranked.order(header.format, want.reduce, size, context=context())
-            for ranked in (first, ranking.DEFAULT)
-            if ranked is not None
-        ),
-        registry.BUILTIN,
-        None,
-    ):
+    for names in (*orders, registry.BUILTIN, None):
         for name in registry.names() if names is None else names:
             if name not in seen:
                 seen.add(name)
                 yield name
-
-
-def _regional(format: Format) -> list[str]:
-    """Names of those that decode a part of such a file without the rest."""
-    return [name for name, it in registry.BUILTIN.items() if format in it.regions.split()]
 
 
 def _usable(name: str) -> Backend | None:
@@ -182,9 +154,9 @@ def _usable(name: str) -> Backend | None:
 
 
 def _fit(
-    name: str, backend: Backend, header: Header, want: Want, *, any_reduce: bool
+    name: str, backend: Backend, header: Header, want: Want, *, natively: bool = False
 ) -> Choice | str:
-    """How a backend would do it, or why it would not."""
+    """How a backend would do it, or why it would not; a JPEG may have to be reduced natively."""
     supports = backend.supports.get(header.format, ())
     if not supports:
         return f"does not read {header.format}"
@@ -201,7 +173,7 @@ def _fit(
                 )
             elif layout not in support.layouts:
                 refusals.append(f"does not give {want.mode} of such a {header.format}")
-            elif native or any_reduce or header.format != "jpeg":
+            elif native or not natively or header.format != "jpeg":
                 return Choice(name, backend, support, layout, want.reduce if native else 1)
             else:
                 refusals.append(f"does not reduce {header.format} by {want.reduce}")
@@ -233,12 +205,11 @@ def _unsupported(backend: str | None, header: Header, want: Want) -> Unsupported
     kind = f"{header.format} ({header.width}x{header.height})"
     preferred: Preference = backend if backend is not None else _preference.preferred()
     if isinstance(preferred, str):
-        why = _fit(preferred, registry.load(preferred), header, want, any_reduce=True)
-        able = [choice.name for choice in candidates_by_ability(header, want)]
+        why = _fit(preferred, registry.load(preferred), header, want)
+        able = [choice.name for choice in _automatic(None, header, want)]
         hint = f"; {', '.join(able)} can" if able else ""
         return UnsupportedFormat(f"{preferred} {why}{hint}")
-    reasons = []
-    missing = []
+    reasons, missing = [], []
     for name in registry.names():
         usable = _usable(name)
         if usable is None:
@@ -258,15 +229,5 @@ def _why_not(name: str, backend: Backend, header: Header, want: Want) -> str:
     """Why a backend that works was not chosen by itself."""
     if name in disabled():
         return "is left out by FASTDECODE_DISABLE"
-    fit = _fit(name, backend, header, want, any_reduce=True)
+    fit = _fit(name, backend, header, want)
     return fit if isinstance(fit, str) else "gives other pixels, so it must be asked for by name"
-
-
-def candidates_by_ability(header: Header, want: Want) -> Iterator[Choice]:
-    """Yield the choices that there would be if no backend were named."""
-    for name in _ordered(None, header, want):
-        usable = _usable(name)
-        if usable is not None and usable.exact:
-            choice = _fit(name, usable, header, want, any_reduce=False)
-            if isinstance(choice, Choice):
-                yield choice

@@ -28,10 +28,10 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "info": Command("fastdecode._info_command", "show which decoders work here (the default)"),
-    "bench": Command("fastdecode.bench.command", "compare the decoders on your own images"),
-    "compare": Command("fastdecode.bench.compare", "compare two results of bench"),
+    "bench": Command("fastdecode.measure._command", "compare the decoders on your own images"),
+    "compare": Command("fastdecode.measure._compare", "compare two results of bench"),
     "calibrate": Command(
-        "fastdecode._calibrate_command", "measure which decoder is fastest on this machine"
+        "fastdecode.measure._calibrate_command", "measure which decoder is fastest on this machine"
     ),
     "check": Command("fastdecode.packing._check_command", "find damaged, odd and oversized images"),
     "pack": Command(

@@ -7,9 +7,11 @@ names acts on the terminal.
 from __future__ import annotations
 
 import argparse
+import csv
 import importlib.util
 import io
 import os
+import re
 import shutil
 import signal
 import sys
@@ -26,7 +28,9 @@ __all__ = [
     "INTERRUPTED",
     "Notify",
     "Parser",
+    "brief",
     "counts",
+    "csv_text",
     "ending_at_once",
     "guarded",
     "has_rich",
@@ -34,6 +38,7 @@ __all__ = [
     "paragraph",
     "positive",
     "progress",
+    "say",
     "seconds",
     "width",
 ]
@@ -43,6 +48,14 @@ INTERRUPTED = 130
 
 _LOST = 1
 _EVERY_S = 0.2
+_LONGEST = 110
+_WIDEST = 80
+_ACTING = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+"""Control characters, those that turn the direction of the rest, and what no file in UTF-8 has."""
+
+_FORMULAS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # noqa: RUF001 - some take the wide ones, too
 
 
 class Parser(argparse.ArgumentParser):
@@ -121,7 +134,9 @@ def width(most: int | None = None) -> int:
     return max(40, columns if most is None else min(most, columns))
 
 
-def paragraph(text: str, indent: str = "", first: str | None = None) -> str:
+def paragraph(
+    text: str, indent: str = "", first: str | None = None, most: int | None = None
+) -> str:
     """Wrap text for the terminal, line by line; words that are too long are cut, not left over.
 
     `indent` stands before every line, and `first` before the first one instead.
@@ -131,12 +146,41 @@ def paragraph(text: str, indent: str = "", first: str | None = None) -> str:
         before = first if first is not None and not lines else indent
         lines += textwrap.wrap(
             line,
-            width(),
+            width(most),
             initial_indent=before,
             subsequent_indent=indent,
             break_on_hyphens=False,
         ) or [before.rstrip()]
     return "\n".join(lines)
+
+
+def say(text: str, *, indent: str = "", error: bool = False) -> None:
+    """Print a paragraph of at most 80 columns, in which anybody's names may be."""
+    stream = sys.stderr if error else sys.stdout
+    stream.write(paragraph(visible(text), indent, first="", most=_WIDEST) + "\n")
+
+
+def brief(text: str) -> str:
+    """Shorten a line of several that is too long: the files have it whole."""
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 4].rstrip()} ..."
+
+
+def csv_text(rows: Iterable[Sequence[str | int]]) -> str:
+    """Return a table as a file of CSV has it.
+
+    Keys are anybody's words: what acts on a terminal is written out, and a cell that spreadsheets
+    would take for a formula begins with an apostrophe (OWASP, CSV Injection).
+    """
+    lines = io.StringIO()
+    writer = csv.writer(lines, lineterminator="\n")
+    for row in rows:
+        writer.writerow([_cell(cell) if isinstance(cell, str) else cell for cell in row])
+    return lines.getvalue()
+
+
+def _cell(text: str) -> str:
+    text = _ACTING.sub(lambda found: ascii(found[0])[1:-1], text)
+    return f"'{text}" if text.startswith(_FORMULAS) else text
 
 
 class Notify(Protocol):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from PIL import Image as PillowImage
 
-from fastdecode.bench.result import Result, from_json
+from fastdecode.measure.result import Result, from_json
 
 QUICK = ("--seconds", "0", "--reduce", "1")
 DECODE = (*QUICK, "--protocol", "decode")

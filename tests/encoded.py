@@ -71,10 +71,17 @@ def chunk(kind: bytes, body: bytes = b"") -> bytes:
 
 
 def png(
-    bits: int, color_type: int, *chunks: bytes, width: int = WIDTH, interlace: int = 0
+    bits: int,
+    color_type: int,
+    *chunks: bytes,
+    width: int = WIDTH,
+    height: int = HEIGHT,
+    interlace: int = 0,
+    data: bytes = b"",
 ) -> bytes:
-    ihdr = struct.pack(">IIBBBBB", width, HEIGHT, bits, color_type, 0, 0, interlace)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", ihdr) + b"".join(chunks) + chunk(b"IDAT")
+    """Build a PNG without its end."""
+    ihdr = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, bits, color_type, 0, 0, interlace))
+    return b"\x89PNG\r\n\x1a\n" + ihdr + b"".join(chunks) + chunk(b"IDAT", data)
 
 
 def gif(*blocks: bytes, screen: tuple[int, int] = (WIDTH, HEIGHT), flags: int = 0) -> bytes:

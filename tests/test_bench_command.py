@@ -25,7 +25,7 @@ from benches import (
 )
 from conftest import usable_backends
 
-from fastdecode.bench.result import from_json, to_json
+from fastdecode.measure.result import from_json, to_json
 
 ONE = ("--backend", "pillow")
 

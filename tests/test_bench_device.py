@@ -14,10 +14,11 @@ from benches import TERMINAL, WRONG_ARGUMENT, bench, fill, photo
 from results import measurement, result, spread
 
 from fastdecode import cli
-from fastdecode.bench import html, report
-from fastdecode.bench.result import CPU, Device, OnDevice, from_json, to_json
-from fastdecode.bench.summary import by_batch, device_answer, sentences
-from fastdecode.bench.text import DEVICE_COLUMNS, DEVICE_MORE
+from fastdecode.measure import _html as html
+from fastdecode.measure import _report as report
+from fastdecode.measure._summary import by_batch, device_answer, sentences
+from fastdecode.measure._text import DEVICE_COLUMNS, DEVICE_MORE
+from fastdecode.measure.result import CPU, Device, OnDevice, from_json, to_json
 
 DEVICE = Device(
     device="cuda:0",

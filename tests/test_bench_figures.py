@@ -12,13 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastdecode._system import usable_cores
-from fastdecode.bench import run, stats
-from fastdecode.bench._workers import Timed
-from fastdecode.bench.check import Check
-from fastdecode.bench.files import Photo
-from fastdecode.bench.result import AUTOMATIC, Spread
-from fastdecode.bench.run import Cell, Plan, blocks, cells, counts_up_to_cores
-from fastdecode.bench.stats import measurements
+from fastdecode.measure import _run as run
+from fastdecode.measure import _stats as stats
+from fastdecode.measure._check import Check
+from fastdecode.measure._collection import Photo
+from fastdecode.measure._run import Cell, Plan, blocks, cells, counts_up_to_cores
+from fastdecode.measure._stats import measurements
+from fastdecode.measure._timing import spread
+from fastdecode.measure._workers import Timed
+from fastdecode.measure.result import AUTOMATIC, Spread
 from fastdecode.types import Header
 
 PHOTOS = [Photo(name, Path(name), Header("jpeg", 1000, 500), 2_000_000) for name in "ab"]
@@ -40,9 +42,9 @@ def calls(*seconds: float, wall: float | None = None) -> Timed:
 
 def test_spread_of_known_values() -> None:
     """Median and quartiles are interpolated linearly."""
-    assert stats.spread([4, 1, 3, 2, 5]) == Spread(3, 2, 4)
-    assert stats.spread([1, 2]) == Spread(1.5, 1.25, 1.75)
-    assert stats.spread([7]) == Spread(7, 7, 7)
+    assert spread([4, 1, 3, 2, 5]) == Spread(3, 2, 4)
+    assert spread([1, 2]) == Spread(1.5, 1.25, 1.75)
+    assert spread([7]) == Spread(7, 7, 7)
 
 
 def test_percentiles_of_known_values() -> None:

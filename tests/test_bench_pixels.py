@@ -11,14 +11,15 @@ from doubles import forget_what_is_registered
 
 import fastdecode
 from fastdecode import registry
-from fastdecode.bench import files, run
-from fastdecode.bench.check import Check, Finding, examine, reference_digest
-from fastdecode.bench.result import AUTOMATIC, from_json
-from fastdecode.bench.run import Plan
 from fastdecode.cli import main
+from fastdecode.measure import _collection as files
+from fastdecode.measure import _run as run
+from fastdecode.measure._check import Check, Finding, examine, reference_digest
+from fastdecode.measure._run import Plan
+from fastdecode.measure.result import AUTOMATIC, from_json
 
 if TYPE_CHECKING:
-    from fastdecode.bench.result import Measurement, Result
+    from fastdecode.measure.result import Measurement, Result
 
 WRONG = ("swapped", "fullsize", "shifted", "smaller", "broken", "crashing", "unstable")
 FILES = {"0.jpg", str(Path("inner", "1.jpg")), str(Path("inner", "2.jpg"))}

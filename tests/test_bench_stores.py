@@ -9,9 +9,9 @@ import pytest
 from benches import DECODE, QUICK, WRONG_ARGUMENT, bench, measured, photo
 from conftest import usable_backends
 
-from fastdecode.bench import files
 from fastdecode.cli import main
 from fastdecode.errors import StoreError
+from fastdecode.measure import _collection as files
 from fastdecode.stores import create_store
 
 COUNT = 5

@@ -11,8 +11,8 @@ from conftest import usable_backends
 
 from fastdecode import DecodeError, Ranking, calibrate, probe, register
 from fastdecode._system import cpu_model, usable_cores
-from fastdecode.calibration.race import Contest, run
-from fastdecode.calibration.samples import FOLDER, Sample, built_in, common, grouped
+from fastdecode.measure._race import Contest, run
+from fastdecode.measure._samples import FOLDER, Sample, built_in, common, grouped
 from fastdecode.testing import encode, picture
 
 SMALL = [encode(picture(80, 64)), encode(picture(96, 64), "png")]

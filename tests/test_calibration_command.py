@@ -13,7 +13,7 @@ import pytest
 from conftest import usable_backends
 
 from fastdecode import Ranking
-from fastdecode.calibration.samples import FOLDER
+from fastdecode.measure._samples import FOLDER
 from fastdecode.testing import encode, picture
 
 HERE = Path(__file__).parent

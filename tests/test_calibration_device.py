@@ -16,8 +16,8 @@ from fastdecode import (  # noqa: E402 - these need torch
     register,
     registry,
 )
-from fastdecode.calibration.device_measure import Rate, _heats, batch_of, speeds_of, unread  # noqa: E402  # noqa: E402
-from fastdecode.calibration.device_worker import (  # noqa: E402  # noqa: E402  # noqa: E402
+from fastdecode.measure._device import Rate, _heats, batch_of, speeds_of, unread  # noqa: E402
+from fastdecode.measure._device_worker import (  # noqa: E402
     Clock,
     Lap,
     Warm,
@@ -27,7 +27,7 @@ from fastdecode.calibration.device_worker import (  # noqa: E402  # noqa: E402  
     clock_of,
     steady,
 )
-from fastdecode.gpu._policy import DeviceRanking  # noqa: E402
+from fastdecode.ranking import DeviceRanking  # noqa: E402
 from fastdecode.testing import encode, picture  # noqa: E402
 
 HOST = torch.device("cpu")
@@ -73,11 +73,12 @@ def test_everyone_is_measured_or_said_to_be_missing(
     assert {cell.batch for cell in found.speeds} <= {2, 4}
     for speeds in found.speeds.values():
         assert set(speeds) == {"cpu", "honest", "unwilling"}
-        assert speeds["cpu"].ratio == 1.0
+        assert speeds["cpu"].ratio.median == 1.0
         assert speeds["unwilling"].on_cpu == 0.5
         assert speeds["honest"].on_cpu == 0
         for one in speeds.values():
-            assert 0 < one.low <= one.images_per_s <= one.high
+            low, high = one.images_per_s.low, one.images_per_s.high
+            assert 0 < low <= one.images_per_s.median <= high
             assert one.psnr is None, "all are Pillow's pixels, or equal to them"
             assert one.stream_ms_per_1000 is one.gpu_ms_per_1000 is None
     assert found.lost["nvimgcodec"] == "FASTDECODE_DISABLE switches it off"
@@ -157,9 +158,9 @@ def test_ratios_are_paired_within_rounds() -> None:
     found = speeds_of(rounds, {"cpu": COLD, "fast": COLD}, {"fast": 0.001})
 
     assert list(found) == ["fast", "cpu"]
-    assert found["fast"].ratio == pytest.approx(5)
-    assert found["fast"].ratio_low == pytest.approx(found["fast"].ratio_high)
-    assert found["fast"].images_per_s == pytest.approx(250)
+    assert found["fast"].ratio.median == pytest.approx(5)
+    assert found["fast"].ratio.low == pytest.approx(found["fast"].ratio.high)
+    assert found["fast"].images_per_s.median == pytest.approx(250)
     assert found["fast"].cpu_s_per_1000 == pytest.approx(1)
     assert found["fast"].gpu_ms_per_1000 == pytest.approx(1000)
     assert found["fast"].stream_ms_per_1000 == pytest.approx(2000)

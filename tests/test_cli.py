@@ -113,10 +113,10 @@ def test_how_it_was_called(capsys: pytest.CaptureFixture[str]) -> None:
     ("words", "kept_out"),
     [
         (["--version"], ("numpy", "fastdecode.registry")),
-        (["--help"], ("numpy", "PIL", "torch", "fastdecode.bench", "fastdecode.packing")),
+        (["--help"], ("numpy", "PIL", "torch", "fastdecode.measure", "fastdecode.packing")),
         (["compare", "a", "b"], ("torch", "fastdecode.packing", "fastdecode.stores")),
-        (["check", "nothing-here"], ("torch", "fastdecode.bench")),
-        (["index", "nothing-here.tar"], ("torch", "fastdecode.bench")),
+        (["check", "nothing-here"], ("torch", "fastdecode.measure")),
+        (["index", "nothing-here.tar"], ("torch", "fastdecode.measure")),
     ],
     ids=str,
 )

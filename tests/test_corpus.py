@@ -86,7 +86,7 @@ def test_what_is_left_of_a_cut_file_is_whole_or_an_error(sample: Sample) -> None
 
     outcomes = {end - len(data): outcome(data[:end], whole) for end in places(len(data))}
 
-    assert [end for end, what in outcomes.items() if what == "lie"] == []
+    assert [end for end, what in outcomes.items() if what == "other pixels"] == []
 
 
 @pytest.mark.parametrize(

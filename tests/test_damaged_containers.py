@@ -11,25 +11,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cuts import outcome
 from encoded import box, heif, ispe, with_orientation
 from PIL import Image
 
-from fastdecode import DecodeError, FastDecodeError, UnsupportedFormat, decode
+from fastdecode import DecodeError, UnsupportedFormat, decode
 from fastdecode._headers import isobmff, tiff
 from fastdecode.cli import main
 from fastdecode.testing import encode, picture
 
 SHORT, LONG, ASCII = 3, 4, 2
 _LETTERS = {SHORT: "H", LONG: "I", ASCII: "B"}
-
-
-def outcome(data: bytes, whole: bytes) -> str:
-    """Say what becomes of damaged data: an error, the whole picture, or another one."""
-    try:
-        image = decode(data)
-    except FastDecodeError:
-        return "error"
-    return "whole" if np.array_equal(image, decode(whole)) else "other pixels"
 
 
 def heic(image: Image.Image, tile: int = 0, **options: Any) -> bytes:

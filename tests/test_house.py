@@ -21,6 +21,7 @@ _LIBRARIES = {
     "torch": "torch",
     "gpu": "torch",
     "device": "torch",
+    "_device": "torch",
     "ray": "ray.data",
     "lmdb": "lmdb",
     "hdf5": "h5py",
@@ -34,6 +35,7 @@ _LAYERS = (
     ("_headers", "_buffers"),
     (
         "_truncation",
+        "_process",
         "_stats",
         "_files",
         "terminal",
@@ -41,7 +43,7 @@ _LAYERS = (
     ),
     ("_pixels", "geometry"),
     ("adapters",),
-    ("registry", "_process"),
+    ("registry",),
     ("_system",),
     ("ranking",),
     ("_preference",),
@@ -56,8 +58,8 @@ _LAYERS = (
     ("testing",),
     ("stores",),
     ("torch", "packing", "ray"),
-    ("calibration",),
-    ("bench", "_calibrate_command", "_info_command", "cli", "__main__"),
+    ("measure",),
+    ("bench", "_info_command", "cli", "__main__"),
 )
 
 

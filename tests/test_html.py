@@ -12,10 +12,11 @@ import pytest
 import results
 from results import automatic, measurement
 
-from fastdecode.bench import charts, html
-from fastdecode.bench.charts import log_ticks, ticks
-from fastdecode.bench.summary import groups
-from fastdecode.bench.text import COST, READING, SPEED
+from fastdecode.measure import _charts as charts
+from fastdecode.measure import _html as html
+from fastdecode.measure._charts import log_ticks, ticks
+from fastdecode.measure._summary import groups
+from fastdecode.measure._text import COST, READING, SPEED
 
 _VOID = {"meta", "br", "link", "img"}
 _LOADS = {"src", "href", "srcset", "action", "data", "poster", "xlink:href", "background"}

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from fastdecode import Ranking
-from fastdecode.bench.ranking import merged, ranking_of
-from fastdecode.bench.result import AUTOMATIC, Collection, Machine, Measurement, Result, Spread
+from fastdecode.measure._kept import merged, ranking_of
+from fastdecode.measure.result import AUTOMATIC, Collection, Machine, Measurement, Result, Spread
 from fastdecode.ranking import Cell
 
 

@@ -10,8 +10,8 @@ import pytest
 from conftest import CORPUS
 from packed import make_source
 
-from fastdecode.bench import files
 from fastdecode.cli import main
+from fastdecode.measure import _collection as files
 from fastdecode.packing import BadItems, pack, survey
 from fastdecode.stores import open_store
 from fastdecode.stores._scan import find_classes, found, make_dataset, matching, walk

@@ -13,7 +13,7 @@ from PIL import Image
 
 import fastdecode
 from fastdecode import DecodeError, FastDecodeError, Ranking, decode_batch, use
-from fastdecode.native.batch import Items
+from fastdecode.native._batch import Items
 
 native_core()
 

@@ -69,7 +69,7 @@ def _wheel(source: Path, **variables: str) -> Path:
 
 def _told(package: Path) -> str:
     """Ask the fastdecode in a folder why it has no core."""
-    code = "from fastdecode.native import library; print(library.problem())"
+    code = "from fastdecode.native import _library; print(_library.problem())"
     return subprocess.run(
         [sys.executable, "-c", code],
         cwd=package,

@@ -54,7 +54,7 @@ def fault(server: Fault) -> Fault:
 
 @pytest.fixture
 def uri(fault: Fault, tmp_path: Path) -> str:
-    """Put a folder of pictures and the same as a shard on the server; return where."""
+    """Put a folder of images and the same as a shard on the server; return where."""
     import fsspec
 
     where = f"s3://{BUCKET}/{tmp_path.name}"
@@ -86,7 +86,7 @@ def test_an_error_of_the_disk_is_raised_by_decode_batch(threads: int) -> None:
 def test_an_error_of_the_disk_ends_check_and_pack(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Neither lists it as a bad picture; `check` has written down what it has seen."""
+    """Neither lists it as a bad image; `check` has written down what it has seen."""
     source = make_source(tmp_path / "source")
     (source / "dogs" / "9.jpg").symlink_to(UNREADABLE)
 
@@ -213,7 +213,7 @@ def test_a_missing_shard_is_a_missing_file(uri: str, fault: Fault) -> None:
 
 
 def test_a_bucket_that_is_gone_is_no_missing_item(uri: str, fault: Fault) -> None:
-    """All pictures of a folder would be "missing"."""
+    """All images of a folder would be "missing"."""
     with open_store(f"{uri}/folder", storage_options=fault.options) as store:
         fault.always("NoSuchBucket")
         with pytest.raises(OSError, match=r"NoSuchBucket|00\.jpg") as caught:

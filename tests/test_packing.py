@@ -6,29 +6,28 @@ import csv
 import hashlib
 import json
 import os
+from argparse import ArgumentTypeError
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import CORPUS
-from packed import KINDS, make_source, sums
+from packed import KINDS, make_source, name_of, sums
 
 from fastdecode import BackendUnavailable, decode, probe
-from fastdecode.native import library
+from fastdecode.native import _library
 from fastdecode.packing import BadItems, pack
 from fastdecode.packing._pack_command import as_bytes
 from fastdecode.stores import create_store, kind_for, open_store
 from fastdecode.testing import encode, picture
 
-needs_core = pytest.mark.skipif(library.lib is None, reason="the native core is not built")
+needs_core = pytest.mark.skipif(_library.lib is None, reason="the native core is not built")
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_bytes_keys_targets_and_order_are_kept(tmp_path: Path, kind: str) -> None:
     """In a store of any kind are the source's items, with their classes, as they were."""
-    name, needed = KINDS[kind]
-    if needed:
-        pytest.importorskip(needed)
+    name = name_of(kind)
     source = make_source(tmp_path / "source")
 
     packed = pack(source, tmp_path / name)
@@ -46,9 +45,7 @@ def test_bytes_keys_targets_and_order_are_kept(tmp_path: Path, kind: str) -> Non
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_result_does_not_depend_on_threads(tmp_path: Path, kind: str) -> None:
     """One thread and five make the same files, byte for byte."""
-    name, needed = KINDS[kind]
-    if needed:
-        pytest.importorskip(needed)
+    name = name_of(kind)
     source = make_source(tmp_path / "source")
     for threads in (1, 5):
         (tmp_path / str(threads)).mkdir()
@@ -86,9 +83,7 @@ def test_the_manifest(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_checksums_of_large_files(tmp_path: Path, kind: str) -> None:
     """The manifest's checksums are of all bytes of each file, however many they are."""
-    name, needed = KINDS[kind]
-    if needed:
-        pytest.importorskip(needed)
+    name = name_of(kind)
     target = "x" * (3 << 20) if kind == "tar" else 7  # what follows the last picture is large, too
     with create_store(tmp_path / "source.tar") as writer:
         for number in range(2):
@@ -202,7 +197,7 @@ def test_restart_markers(tmp_path: Path) -> None:
 
 def test_restart_markers_needs_the_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without it that is said before any work."""
-    monkeypatch.setattr(library, "lib", None)
+    monkeypatch.setattr(_library, "lib", None)
 
     with pytest.raises(BackendUnavailable):
         pack(make_source(tmp_path / "source"), tmp_path / "out.tar", restart_markers=True)
@@ -250,6 +245,37 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
         pack(source, "s3://bucket/out.tar")
 
 
+def test_a_list_of_somebody_else(tmp_path: Path) -> None:
+    """``DST.bad.csv`` that was there before is not touched."""
+    source = make_source(tmp_path / "source")
+    mine = tmp_path / "out.tar.bad.csv"
+    mine.write_text("mine")
+
+    for start_over in (False, True):
+        with pytest.raises(FileExistsError, match=r"bad\.csv is there already"):
+            pack(source, tmp_path / "out.tar", start_over=start_over)
+        assert mine.read_text() == "mine"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need a privilege there")
+def test_a_link_that_leads_nowhere(tmp_path: Path) -> None:
+    """It is something at the place, too."""
+    source = make_source(tmp_path / "source")
+    (tmp_path / "out.tar").symlink_to(tmp_path / "nothing")
+
+    with pytest.raises(FileExistsError, match=r"out\.tar is there already"):
+        pack(source, tmp_path / "out.tar")
+
+
+def test_no_folders_are_left(tmp_path: Path) -> None:
+    """A pack that comes to nothing takes the folders away that it has made."""
+    with pytest.raises(FileNotFoundError):
+        pack(tmp_path / "none", tmp_path / "a" / "b" / "out.tar")
+    with pytest.raises(ValueError, match="no source"):
+        pack("", tmp_path / "a" / "out.tar")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_store_that_cannot_hold_an_item(tmp_path: Path) -> None:
     """A file where a folder would have to be is a bad item, which can be left out."""
     with create_store(tmp_path / "in.tar") as writer:
@@ -285,7 +311,7 @@ def test_sizes_in_words() -> None:
     assert as_bytes("4096") == 4096
     assert kind_for("x/TRAIN.TAR") == "tar"
     for text in ("", "MB", "-1", "1 XB", "10 items"):
-        with pytest.raises(ValueError, match="not a size"):
+        with pytest.raises(ArgumentTypeError, match="not a size"):
             as_bytes(text)
-    with pytest.raises(ValueError, match="more than any file"):
+    with pytest.raises(ArgumentTypeError, match="more than any file"):
         as_bytes("9" * 400)

@@ -10,18 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from packed import make_source, sums
+from packed import make_source, pack_three, sums
 
 from fastdecode.packing import _lock, _pack, pack
-from fastdecode.packing._lock import Lock, Locked, Refused
-from fastdecode.packing._rewrite import Work
+from fastdecode.packing._lock import Locked, Refused, locked
 
 if not hasattr(os, "geteuid"):
     pytest.skip("needs links and owners", allow_module_level=True)
-
-
-class _Stop(Exception):
-    pass
 
 
 @pytest.fixture
@@ -31,18 +26,7 @@ def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "victim" / "out").mkdir(parents=True)
     for name in ("secret", "spool-00000", "journal", "lock", "out/kept"):
         (tmp_path / "victim" / name).write_bytes(b"private")
-    work = Work.__call__
-
-    def some(self: Work, index: int) -> Any:
-        if index == 3:
-            raise _Stop
-        return work(self, index)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(_pack, "EVERY_S", 0)
-        patch.setattr(Work, "__call__", some)
-        with pytest.raises(_Stop):
-            pack(source, tmp_path / "out.tar")
+    pack_three(monkeypatch, source, tmp_path / "out.tar")
     return tmp_path / ".out.tar.partial"
 
 
@@ -105,11 +89,11 @@ def _counted(**values: Any) -> dict[str, Any]:
         {"reasons": [[-1, "x"]]},
         {"asked": {}},
         {"asked": {}, "source": 1.5},
-        _counted(items=[[["a"], 0, 0, 0, 1, "", [], 0, None]]),
-        _counted(items=[["a", 0, 0, 1 << 63, 1, "", [], 0, None]]),
-        _counted(items=[["a", 0, 0, 0, 1, 5, [], 0, None]]),
-        _counted(items=[["a", 0, 0, 0, 1, "", [{}], 0, None]]),
-        _counted(items=[["a", 0, 0, 0, 1, "", [], 0, ["x"]]]),
+        _counted(items=[[["a"], 0, 0, 0, 1, "", "", 0, ""]]),
+        _counted(items=[["a", 0, 0, 1 << 63, 1, "", "", 0, ""]]),
+        _counted(items=[["a", 0, 0, 0, 1, 5, "", 0, ""]]),
+        _counted(items=[["a", 0, 0, 0, 1, "", {}, 0, ""]]),
+        _counted(items=[["a", 0, 0, 0, 1, "", "", 0, ["x"]]]),
         _counted(bad=[[{}, "a", "why", False]]),
         _counted(bad=[[1.5, "a", "why", False]]),
         _counted(bad=[[1, "a", 5, False]]),
@@ -283,7 +267,7 @@ def test_the_folder_goes_while_it_is_being_taken(
             (folder / "lock").unlink(missing_ok=True)
             folder.rmdir()
 
-    own, locked = _lock.open_own, _lock._lock
+    own, own_lock = _lock.open_own, _lock._lock
 
     def opened(path: Path, flags: int) -> int:
         if moment.startswith("before"):
@@ -291,15 +275,15 @@ def test_the_folder_goes_while_it_is_being_taken(
         return own(path, flags)
 
     def taken(handle: int) -> None:
-        locked(handle)
+        own_lock(handle)
         if moment.startswith("after"):
             vanish()
 
     monkeypatch.setattr(_lock, "open_own", opened)
     monkeypatch.setattr(_lock, "_lock", taken)
-    with Lock(folder):
+    with locked(folder):
         assert left == 0
-        with pytest.raises(Locked), Lock(folder):
+        with pytest.raises(Locked), locked(folder):
             pass
 
 
@@ -317,7 +301,7 @@ def test_the_folder_goes_between_two_looks(tmp_path: Path, monkeypatch: pytest.M
             raise
 
     monkeypatch.setattr(os, "mkdir", mkdir)
-    with Lock(folder):
+    with locked(folder):
         assert (folder / "lock").exists()
 
 

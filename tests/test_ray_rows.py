@@ -30,7 +30,7 @@ def made(sources: list[Any], size: Any = None, **options: Any) -> list[_rows.Por
     """Return all portions."""
     names = [f"picture {at}" for at in range(len(sources))]
     checked = _rows.Options.checked(size, options.pop("num_cpus", 1), **options)
-    return list(_rows.portions(sources, names, checked))
+    return list(_rows.portions(sources, names.__getitem__, checked))
 
 
 def resized(data: bytes, size: tuple[int, int], **options: Any) -> Any:

@@ -9,8 +9,8 @@ import pytest
 import results
 from results import automatic, measurement, says
 
-from fastdecode.bench import report
-from fastdecode.bench.text import COST, READING, SPEED, number
+from fastdecode.measure import _report as report
+from fastdecode.measure._text import COST, READING, SPEED, number
 
 WIDE = 80
 

@@ -8,7 +8,8 @@ import sys
 import pytest
 import results
 
-from fastdecode.bench import report, tables
+from fastdecode.measure import _report as report
+from fastdecode.measure import _tables as tables
 
 TERMINAL = 80
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import results
 
-from fastdecode.bench.result import SCHEMA, from_json, to_json
+from fastdecode.measure.result import SCHEMA, from_json, to_json
 
 
 def test_a_result_reads_back_as_it_was() -> None:

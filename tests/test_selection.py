@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import native_core, usable_backends
+from conftest import jpeg_readers, native_core, usable_backends
 from doubles import double, flat, own_registry  # noqa: F401
 from processes import answers
 
@@ -24,8 +24,7 @@ from fastdecode.testing import encode, picture
 
 JPEG, PNG = encode(picture(80, 64)), encode(picture(80, 64), "png")
 JXL = b"\xff\x0a\xff\x0a\x00\x00"  # the signature and a bare size header of JPEG XL
-READERS = [name for name in usable_backends() if "jpeg" in registry.load(name).supports]
-WARNERS = [name for name in READERS if registry.load(name).supports["jpeg"][0].warnings]
+READERS, WARNERS = jpeg_readers(), jpeg_readers("warnings")
 
 own = pytest.mark.usefixtures("own_registry")
 

@@ -15,9 +15,9 @@ from tars import numbered, picture, write_tar
 
 from fastdecode.errors import StoreError
 from fastdecode.stores import open_store
-from fastdecode.stores._index import Index
+from fastdecode.stores._index import Index, summary
 from fastdecode.stores.tar import index_tar, stream_tar
-from fastdecode.stores.tar.store import SUFFIX, summary
+from fastdecode.stores.tar.store import SUFFIX
 
 _COUNT = 6
 _ITEM = 512 * (1 + 2 + 1 + 1)

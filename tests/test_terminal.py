@@ -14,7 +14,7 @@ import pytest
 from conftest import NO_RANKING
 from packed import make_source
 
-from fastdecode.packing._terminal import csv_text
+from fastdecode.terminal import brief, csv_text, say
 
 if os.name != "posix":
     pytest.skip("needs a POSIX shell and its devices", allow_module_level=True)
@@ -128,7 +128,9 @@ runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 def test_control_c_while_it_is_imported(folder: Path, name: str) -> None:
     """It ends with status 130, and not a word, whatever is being imported at that moment."""
     code = _INTERRUPTED_IMPORT.replace("ARGUMENTS", repr(COMMANDS[name].split()))
-    module = {"compare": "fastdecode.bench.text", "info": "fastdecode.ranking"}.get(name, "numpy")
+    module = {"compare": "fastdecode.measure._text", "info": "fastdecode.ranking"}.get(
+        name, "numpy"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code.replace("MODULE", repr(module))],
         capture_output=True,
@@ -141,7 +143,7 @@ def test_control_c_while_it_is_imported(folder: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "where", ["fastdecode._info_command:gather", "fastdecode.bench.command:add_arguments"]
+    "where", ["fastdecode._info_command:gather", "fastdecode.measure._command:add_arguments"]
 )
 def test_control_c_before_there_is_anything_to_say(where: str) -> None:
     """A command that has nothing to add ends with status 130 alone."""
@@ -214,6 +216,20 @@ def test_names_that_act_on_a_terminal(folder: Path, tmp_path: Path, name: str) -
     assert printed
     assert not [letter for letter in printed if not letter.isprintable() and letter != "\n"]
     assert b"Traceback" not in done.stderr
+
+
+def test_words_on_any_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Control characters and bytes that are no text are written out; nothing is too wide."""
+    monkeypatch.setenv("COLUMNS", "200")
+    say("bad: a\udcff\x1b[31m.jpg: é " + "words " * 20, indent="  ")
+    lines = capsys.readouterr().out.splitlines()
+
+    assert lines[0].startswith("bad: a\\udcff\\x1b[31m.jpg: é words")
+    assert lines[1].startswith("  words")
+    assert max(map(len, lines)) <= 80
+    assert len(brief("x" * 1000)) < 120
 
 
 def test_a_table_of_strangers_words_reads_back() -> None:

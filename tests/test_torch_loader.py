@@ -19,6 +19,7 @@ from fastdecode.torch.transforms import (  # noqa: E402
     Resize,
     ResizeCenterCropNormalize,
 )
+from fastdecode.torch.transforms._random_crop import generator_of  # noqa: E402
 
 
 def test_batches_are_those_of_torchs_loader() -> None:
@@ -50,7 +51,7 @@ def test_draws_of_an_item_follow_from_seed_epoch_and_index() -> None:
         loader.set_epoch(5)
         for images, numbers in loader:
             for image, index in zip(images, numbers.tolist(), strict=True):
-                generator = torch.Generator().manual_seed(sample_seed(7, 5, index))
+                generator = generator_of(sample_seed(7, 5, index))
 
                 assert torch.equal(image, dataset.load(index, generator=generator)[0])
 

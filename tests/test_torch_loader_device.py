@@ -12,7 +12,6 @@ from loading import PROCESSES, Pictures, Plain, copies, drawing, epoch, same, ta
 from torch.utils.data import Subset  # noqa: E402
 
 from fastdecode.torch import Fused  # noqa: E402
-from fastdecode.torch._delivery import Delivery  # noqa: E402
 from fastdecode.torch._transfer import Transfer  # noqa: E402
 from fastdecode.torch.loader import Loader  # noqa: E402
 from fastdecode.torch.transforms import (  # noqa: E402
@@ -38,7 +37,7 @@ TRANSFORMS = [
 def later(dataset: Any, batch_size: int = 4, shuffle: bool = False, **options: Any) -> Loader:
     """Make floats later, on a device for which the CPU stands; for itself it makes them at once."""
     loader = Loader(dataset, batch_size, shuffle, device="meta", normalize_on="device", **options)
-    loader._delivery = Delivery(torch.device("cpu"), None)
+    loader._delivery = None
     return loader
 
 

@@ -38,6 +38,7 @@ from fastdecode.torch.transforms import (  # noqa: E402
     ResizeCenterCrop,
     ResizeCenterCropNormalize,
 )
+from fastdecode.torch.transforms._random_crop import generator_of  # noqa: E402
 
 COUNT = len(SOURCES)
 FOR_CORE = sum(for_core for _, for_core in SOURCES)
@@ -53,7 +54,7 @@ TRANSFORMS = [
 def one_by_one(dataset: Any, batch_size: int, seed: int = 0) -> list[Any]:
     """Make the first epoch of a dataset from `load` alone."""
     samples = [
-        dataset.load(index, generator=torch.Generator().manual_seed(sample_seed(seed, 0, index)))
+        dataset.load(index, generator=generator_of(sample_seed(seed, 0, index)))
         for index in range(len(dataset))
     ]
     return [default_collate(samples[at : at + batch_size]) for at in range(0, COUNT, batch_size)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from fastdecode.torch.loader import Loader  # noqa: E402
 
 def shares(sharding: Sharding, ranks: int, epoch: int = 0) -> list[list[list[int]]]:
     """Return the batches of each rank."""
-    orders = [sharding.order(epoch, rank, ranks) for rank in range(ranks)]
+    of = [replace(sharding, rank=rank, ranks=ranks) for rank in range(ranks)]
+    orders = [each.order(epoch) for each in of]
     return [
         [[item.index for item in order.batch(number)] for number in range(order.count)]
         for order in orders

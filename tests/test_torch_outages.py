@@ -169,7 +169,7 @@ def test_a_list_without_its_folder_ends_the_epoch(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["cut", "gone", "replaced"])
 def test_a_shard_that_is_lost_as_a_whole_ends_the_epoch(tmp_path: Path, damage: str) -> None:
-    """A shard that was cut, or is missing, is not skipped picture by picture."""
+    """A shard that was cut, or is missing, is not skipped image by image."""
     for shard in range(2):
         with create_store(tmp_path / f"t-{shard:05}.tar") as writer:
             for number, data in enumerate(encoded()):

@@ -1,7 +1,7 @@
 """What the bytes are, and what their header says, without decoding: `sniff` and `probe`.
 
-There is a module for each format, whose ``parse(data)`` reads the header; `jpeg_stream` knows what
-follows a JPEG's.
+There is a module for each format, whose ``parse(data)`` reads the header, and may run into an
+`IndexError` or `struct.error` where the data ends; `jpeg_stream` knows what follows a JPEG's.
 """
 
 from __future__ import annotations

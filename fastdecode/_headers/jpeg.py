@@ -70,40 +70,35 @@ def parse(data: Buffer) -> Header:
     frame = sof = restart_interval = length = 0
     orientation, jfif, adobe = 1, False, -1
     pos = 2
-    try:
-        for _ in range(_MAX_SEGMENTS):
-            first, marker, length = _segment(data, pos)
-            if first != 0xFF or marker in _WITHOUT_LENGTH:
-                pos = _next_marker(data, pos)
-                continue
-            if length < 2:
-                if marker not in _PASSED_OVER:
-                    raise DecodeError(
-                        f"JPEG segment FF {marker:02X} cannot have the length {length}"
-                    )
-                pos += 4
-                continue
-            if marker in _TELLING:
-                if marker == _SOS:
-                    break
-                if marker in _SOF:
-                    if not frame:
-                        frame, sof = pos, marker
-                elif marker == _DRI:
-                    restart_interval = data[pos + 4] << 8 | data[pos + 5]
-                elif marker == _APP0:
-                    jfif = jfif or data[pos + 4 : pos + 9] == b"JFIF\0"
-                elif marker == _APP1:
-                    if orientation == 1 and data[pos + 4 : pos + 10] == b"Exif\0\0":
-                        orientation = exif.orientation(data, pos + 10, pos + 2 + length)
-                elif length >= 14 and data[pos + 4 : pos + 9] == b"Adobe":
-                    adobe = data[pos + 15]
-            pos += 2 + length
-        if not frame or marker != _SOS:
-            raise DecodeError("the JPEG has no frame header (SOF), or no scan (SOS) after it")
-        bits, height, width, channels = _frame(data, frame + 4)
-    except (struct.error, IndexError):
-        raise DecodeError(f"the JPEG ends inside its header ({len(data)} bytes)") from None
+    for _ in range(_MAX_SEGMENTS):
+        first, marker, length = _segment(data, pos)
+        if first != 0xFF or marker in _WITHOUT_LENGTH:
+            pos = _next_marker(data, pos)
+            continue
+        if length < 2:
+            if marker not in _PASSED_OVER:
+                raise DecodeError(f"JPEG segment FF {marker:02X} cannot have the length {length}")
+            pos += 4
+            continue
+        if marker in _TELLING:
+            if marker == _SOS:
+                break
+            if marker in _SOF:
+                if not frame:
+                    frame, sof = pos, marker
+            elif marker == _DRI:
+                restart_interval = data[pos + 4] << 8 | data[pos + 5]
+            elif marker == _APP0:
+                jfif = jfif or data[pos + 4 : pos + 9] == b"JFIF\0"
+            elif marker == _APP1:
+                if orientation == 1 and data[pos + 4 : pos + 10] == b"Exif\0\0":
+                    orientation = exif.orientation(data, pos + 10, pos + 2 + length)
+            elif length >= 14 and data[pos + 4 : pos + 9] == b"Adobe":
+                adobe = data[pos + 15]
+        pos += 2 + length
+    if not frame or marker != _SOS:
+        raise DecodeError("the JPEG has no frame header (SOF), or no scan (SOS) after it")
+    bits, height, width, channels = _frame(data, frame + 4)
     if not (width and height and channels):
         raise DecodeError(f"the JPEG header says {width}x{height} with {channels} components")
     components = bytes(data[frame + 10 : frame + 10 + 3 * min(channels, 4)])
@@ -153,7 +148,7 @@ def _next_marker(data: Buffer, pos: int) -> int:
         return pos + 2
     found = _MARKER.search(data, pos)
     if found is None:
-        raise DecodeError(f"the JPEG ends inside its header ({len(data)} bytes)")
+        raise IndexError
     return found.end() - 2
 
 
@@ -163,7 +158,7 @@ def _sampling_and_color(
 ) -> tuple[str, Color]:
     """Read the frame header's list of components: (id, sampling factors, table) for each."""
     if len(components) < 3 * min(channels, 4):
-        raise DecodeError("the JPEG ends inside its frame header (SOF)")
+        raise IndexError
     return _subsampling(components[1::3]), _color(channels, jfif, adobe, components[0::3])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from fastdecode._headers.isobmff import IsoBox, boxes, find
+from fastdecode._headers.isobmff import IsoBox, whole
 from fastdecode.errors import DecodeError
 from fastdecode.types import Buffer, Coding, Color, Header
 
@@ -47,7 +47,7 @@ def parse(data: Buffer) -> Header:
     pixels that the decoder makes of it: their `bits`, `channels` and `color`, and ``"other"`` for
     the `coding`. So does a channel definition that is not in the order of the components. `color`
     is ``"other"`` where the components differ in depth. `subsampling` is empty unless some
-    component is subsampled. `struct.error` says that the data ends first.
+    component is subsampled.
 
     ITU-T T.800: A.5.1 (SIZ), I.5.3 (JP2 header, ihdr, bpcc, colr, pclr, cdef).
     """
@@ -55,11 +55,10 @@ def parse(data: Buffer) -> Header:
         siz = _siz(data, 0)
         color = _BY_COUNT.get(siz.channels, "other")
         return _header(siz.width, siz.height, siz.channels, siz.depths[0], color, siz)
-    whole = IsoBox(b"", 0, len(data))
-    jp2h = find(data, whole, b"jp2h")
+    jp2h = whole(data).find(b"jp2h")
     if jp2h is None:
         raise DecodeError("the JPEG 2000 file has no header box (jp2h)")
-    jp2c = find(data, whole, b"jp2c")
+    jp2c = whole(data).find(b"jp2c")
     in_full = jp2c is not None and data[jp2c.start : jp2c.start + 4] == _CODESTREAM
     return _header_box(data, jp2h, _siz(data, jp2c.start) if jp2c and in_full else None)
 
@@ -84,7 +83,7 @@ def _header_box(data: Buffer, jp2h: IsoBox, siz: _Siz | None) -> Header:
     color: Color | None = None
     coding: Coding = ""
     columns = None
-    for box in boxes(data, jp2h.start, jp2h.end):
+    for box in jp2h.boxes():
         if box.kind == b"ihdr":
             height, width, channels, depth = _IHDR.unpack_from(data, box.start)
         elif box.kind == b"bpcc" and depth == _VARYING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from fastdecode.errors import DecodeError
@@ -21,10 +21,14 @@ from fastdecode.types import (
     Reduce,
 )
 
-__all__ = ["JPEG_TURBO_SUBSAMPLINGS", "Backend", "CodecWarning", "Support", "installed_version"]
-
-JPEG_TURBO_SUBSAMPLINGS = frozenset({"", "4:4:4", "4:2:2", "4:2:0", "4:4:0", "4:1:1", "4:4:1"})
-"""Chroma subsamplings that libjpeg-turbo's TurboJPEG API knows (3.0; 2.x lacks 4:4:1)."""
+__all__ = [
+    "JPEG_TURBO_2",
+    "JPEG_TURBO_3",
+    "Backend",
+    "CodecWarning",
+    "Support",
+    "installed_version",
+]
 
 
 class CodecWarning(DecodeError):
@@ -101,6 +105,24 @@ class Support:
         return reduce == 1 or (
             reduce in self.reduces and max(header.width, header.height) >= self.reduces_from
         )
+
+
+_SUBSAMPLINGS = frozenset({"", "4:4:4", "4:2:2", "4:2:0", "4:4:0", "4:1:1"})
+JPEG_TURBO_2 = Support(
+    layouts=frozenset({"RGB", "L", "RGBA"}),
+    reduces=frozenset({1, 2, 4, 8}),
+    out=True,
+    warnings=True,
+    # Lossless JPEG ignores scaling inside libjpeg-turbo, and would overrun the buffer.
+    codings=frozenset({"baseline", "progressive", "arithmetic"}),
+    colors=frozenset({"gray", "ycc", "rgb"}),
+    subsamplings=_SUBSAMPLINGS,
+    partial_scans=False,
+)
+"""What libjpeg-turbo does through its TurboJPEG API."""
+
+JPEG_TURBO_3 = replace(JPEG_TURBO_2, subsamplings=_SUBSAMPLINGS | {"4:4:1"}, partial_scans=True)
+"""Likewise, of libjpeg-turbo 3.0 and later."""
 
 
 class Backend(ABC):

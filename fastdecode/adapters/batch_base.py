@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 from PIL import Image as PillowImage
 
 from fastdecode import _headers
-from fastdecode.adapters.base import JPEG_TURBO_SUBSAMPLINGS, Support, installed_version
+from fastdecode.adapters.base import JPEG_TURBO_2, Support, installed_version
 from fastdecode.errors import BackendUnavailable
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ NVJPEG = Support(
     codings=frozenset({"baseline"}),
     # It takes three components for YCbCr, whatever the Adobe marker says.
     colors=frozenset({"gray", "ycc"}),
-    subsamplings=JPEG_TURBO_SUBSAMPLINGS - {"4:4:1"},
+    subsamplings=JPEG_TURBO_2.subsamplings,
 )
 """What the libraries that decode by NVIDIA's nvJPEG have in common."""
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from fastdecode.adapters.base import Backend, Support
 from fastdecode.errors import DecodeError
-from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
+from fastdecode.types import Buffer, Header, Image, PixelLayout
 
 __all__ = ["Imagecodecs"]
 
@@ -61,17 +61,7 @@ class Imagecodecs(Backend):
         "jxl": (Support(layouts=frozenset({"stored"}), bits=None),),
     }
 
-    def decode(
-        self,
-        data: Buffer,
-        header: Header,
-        *,
-        reduce: Reduce,
-        layout: PixelLayout,
-        window: Box | None,
-        out: Image | None,
-        strict: bool,
-    ) -> Image:
+    def decode(self, data: Buffer, header: Header, *, layout: PixelLayout, **_: object) -> Image:
         source = cast("bytes", data)  # any buffer will do: its annotations are too narrow
         if header.format == "jpeg2000":
             return _unsigned(_checked(imagecodecs.jpeg2k_decode(source, numthreads=1)), header)

@@ -13,7 +13,7 @@ except OSError as error:  # pragma: no cover - cffi could not load what it was b
 
 from fastdecode._headers.jpeg import with_plain_size
 from fastdecode._headers.jpeg_stream import is_recoverable
-from fastdecode.adapters.base import JPEG_TURBO_SUBSAMPLINGS, Backend, CodecWarning, Support
+from fastdecode.adapters.base import JPEG_TURBO_2, Backend, CodecWarning
 from fastdecode.errors import BackendUnavailable
 from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
 
@@ -26,20 +26,7 @@ class Jpeg4py(Backend):
     """JPEG only: ``jpeg4py.JPEG.decode``; a smaller ``dst`` makes libturbojpeg scale."""
 
     distribution = "jpeg4py"
-    supports = {
-        "jpeg": (
-            Support(
-                layouts=frozenset({"RGB", "L", "RGBA"}),
-                reduces=frozenset({1, 2, 4, 8}),
-                out=True,
-                warnings=True,
-                codings=frozenset({"baseline", "progressive", "arithmetic"}),
-                colors=frozenset({"gray", "ycc", "rgb"}),
-                subsamplings=JPEG_TURBO_SUBSAMPLINGS - {"4:4:1"},
-                partial_scans=False,
-            ),
-        )
-    }
+    supports = {"jpeg": (JPEG_TURBO_2,)}
 
     def __init__(self) -> None:
         try:

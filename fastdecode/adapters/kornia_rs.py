@@ -6,7 +6,7 @@ import kornia_rs
 import numpy as np
 
 from fastdecode.adapters.base import Backend, CodecWarning, Support
-from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
+from fastdecode.types import Buffer, Header, Image, PixelLayout
 
 __all__ = ["KorniaRs"]
 
@@ -32,17 +32,7 @@ class KorniaRs(Backend):
         )
     }
 
-    def decode(
-        self,
-        data: Buffer,
-        header: Header,
-        *,
-        reduce: Reduce,
-        layout: PixelLayout,
-        window: Box | None,
-        out: Image | None,
-        strict: bool,
-    ) -> Image:
+    def decode(self, data: Buffer, header: Header, *, layout: PixelLayout, **_: object) -> Image:
         try:
             image = np.asarray(_decode(bytes(data), _MODE[layout]))
         except Exception as error:

@@ -26,7 +26,7 @@ from PIL import Image as PillowImage
 from fastdecode._headers import other
 from fastdecode.adapters.base import Backend, Support
 from fastdecode.errors import DecodeError
-from fastdecode.types import Box, Buffer, Format, Header, Image, PixelLayout, Reduce
+from fastdecode.types import Buffer, Format, Header, Image, PixelLayout, Reduce
 
 __all__ = ["Pillow"]
 
@@ -99,15 +99,7 @@ class Pillow(Backend):
     }
 
     def decode(
-        self,
-        data: Buffer,
-        header: Header,
-        *,
-        reduce: Reduce,
-        layout: PixelLayout,
-        window: Box | None,
-        out: Image | None,
-        strict: bool,
+        self, data: Buffer, header: Header, *, reduce: Reduce, layout: PixelLayout, **_: object
     ) -> Image:
         image = _open(data, header, layout)
         if header.format == "jpeg":

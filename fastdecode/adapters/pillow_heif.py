@@ -11,7 +11,7 @@ from fastdecode import _pixels
 from fastdecode._headers import isobmff
 from fastdecode.adapters.base import Backend, Support
 from fastdecode.errors import DecodeError
-from fastdecode.types import Box, Buffer, Header, Image, Mode, PixelLayout, Reduce
+from fastdecode.types import Buffer, Header, Image, Mode, PixelLayout
 
 __all__ = ["PillowHeif"]
 
@@ -28,17 +28,7 @@ class PillowHeif(Backend):
         "heic": (Support(layouts=frozenset({"RGB", "L", "RGBA", "stored"}), bits=None),),
     }
 
-    def decode(
-        self,
-        data: Buffer,
-        header: Header,
-        *,
-        reduce: Reduce,
-        layout: PixelLayout,
-        window: Box | None,
-        out: Image | None,
-        strict: bool,
-    ) -> Image:
+    def decode(self, data: Buffer, header: Header, *, layout: PixelLayout, **_: object) -> Image:
         # libheif's own way to 8 bits is what Pillow shows; but it leaves grey as it is.
         image = np.asarray(
             pillow_heif.open_heif(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import simplejpeg
 
 from fastdecode._headers.jpeg import with_plain_size
-from fastdecode.adapters.base import JPEG_TURBO_SUBSAMPLINGS, Backend, CodecWarning, Support
+from fastdecode.adapters.base import JPEG_TURBO_3, Backend, CodecWarning
 from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
 
 __all__ = ["Simplejpeg"]
@@ -20,15 +22,10 @@ class Simplejpeg(Backend):
     distribution = "simplejpeg"
     supports = {
         "jpeg": (
-            Support(
+            replace(
+                JPEG_TURBO_3,
                 layouts=frozenset({"RGB", "L", "RGBA", "CMYK"}),
-                reduces=frozenset({1, 2, 4, 8}),
-                out=True,
-                warnings=True,
-                # Lossless JPEG ignores scaling inside libjpeg-turbo and would overrun the buffer.
-                codings=frozenset({"baseline", "progressive", "arithmetic"}),
                 colors=frozenset({"gray", "ycc", "rgb", "cmyk"}),
-                subsamplings=JPEG_TURBO_SUBSAMPLINGS,
             ),
         )
     }

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import pkgutil
 import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fastdecode import registry
+from fastdecode._process import after_fork
 from fastdecode._system import usable_cores
 from fastdecode.errors import BackendUnavailable
 
@@ -106,6 +106,7 @@ def _way_out(name: str, error: BaseException) -> str:
     return f"\nInstall it with: {line}" if line else ""
 
 
+@after_fork
 def _forget() -> None:
     """Start over in a forked child: neither locks nor what the libraries hold come along.
 
@@ -117,7 +118,3 @@ def _forget() -> None:
     _of_the_parent.append((dict(_loaded), dict(_failed)))
     _loaded.clear()
     _failed.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from fastdecode._system import cpu_model
 from fastdecode.errors import DeviceUnavailable
+from fastdecode.ranking import Identity
 
-__all__ = ["Identity", "device_of", "driver_version", "identify", "parse_device", "usable"]
+__all__ = ["device_of", "driver_version", "identify", "parse_device", "usable"]
 
 _DRIVER = Path("/proc/driver/nvidia/version")
 _VERSION = re.compile(r"\b\d+\.\d+(?:\.\d+)?\b")
@@ -75,19 +76,6 @@ def _missing(device: torch.device) -> str:
     if device.index is not None and device.index >= count:
         return f"there are {count} CUDA devices, the last is cuda:{count - 1}"
     return ""
-
-
-class Identity(NamedTuple):
-    """A model of device, and the software that drives it.
-
-    `kind` is ``"cuda"`` or ``"cpu"``. `driver` is the version of the kernel's driver, and `runtime`
-    that of the CUDA (or HIP) that PyTorch is built for; each is empty where it is not known.
-    """
-
-    kind: str
-    name: str
-    driver: str = ""
-    runtime: str = ""
 
 
 def identify(device: torch.device) -> Identity:

@@ -1,61 +1,39 @@
-/* crop.c: which part of a picture is shown, as fastdecode.torch decides it in Python.
+/* crop.c: which part of an image is shown, as fastdecode.torch decides it in Python.
  *
  * The rules are those of torch/transforms/_random_crop.py, of base.py there, and of plan.py and
  * resizing.py, and the numbers are the same to the last bit: every operation is one of theirs, in
  * doubles, in the same order (the core is compiled without contraction). Where one has to change, so
- * has the other: a test compares them. What cannot be said for certain is left to Python. */
+ * has the other: a test compares them. */
 #include "internal.h"
 
 #include <math.h>
 
 enum {
     ATTEMPTS = 10,       /* boxes that are drawn before the central one is taken */
-    DRAWS = 2 * ATTEMPTS + 3,
-    APART = 397,         /* MT19937's m */
     LARGEST_SIDE = 65500 /* of a canvas: as in resample.c */
 };
 
-static const uint32_t FRACTION = (1U << 24) - 1; /* the bits that torch makes a float of */
-static const double STEP = 1.0 / (1 << 24);
-
 /* ---- random numbers ---- */
 
-/* MT19937 (Matsumoto and Nishimura, 1998) after a seed. Of its 624 words the first numbers depend on
- * the i-th, the next, and the one that is APART from it, none of which has been twisted yet: so words
- * are seeded only as far as a number needs. */
-typedef struct {
-    uint32_t words[DRAWS + APART];
-    uint32_t seeded, drawn;
-} twister;
-
-static void begin(twister *from, uint64_t seed) {
-    from->words[0] = (uint32_t)seed;
-    from->seeded = 1;
-    from->drawn = 0;
+/* SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014; the
+ * constants are those of Vigna's splitmix64.c): the n-th number is a function of seed and n. */
+static uint64_t draw(uint64_t *state) {
+    uint64_t mixed = *state += 0x9E3779B97F4A7C15U;
+    mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9U;
+    mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EBU;
+    return mixed ^ (mixed >> 31);
 }
 
-static uint32_t draw(twister *from) {
-    uint32_t *word = from->words + from->drawn;
-    for (; from->seeded <= from->drawn + APART; from->seeded++) {
-        uint32_t before = from->words[from->seeded - 1];
-        from->words[from->seeded] = 1812433253U * (before ^ (before >> 30)) + from->seeded;
-    }
-    from->drawn++;
-    uint32_t both = (word[0] & 0x80000000U) | (word[1] & 0x7FFFFFFFU);
-    uint32_t number = word[APART] ^ (both >> 1) ^ (both & 1 ? 0x9908B0DFU : 0);
-    number ^= number >> 11;
-    number ^= (number << 7) & 0x9D2C5680U;
-    number ^= (number << 15) & 0xEFC60000U;
-    return number ^ (number >> 18);
-}
+/* A number from 0 to less than 1. */
+static double draw_share(uint64_t *state) { return (double)(draw(state) >> 11) / (1LL << 53); }
 
-static int32_t draw_below(twister *from, int32_t limit) {
-    return (int32_t)(draw(from) % (uint32_t)limit);
+static int32_t draw_below(uint64_t *state, int32_t limit) {
+    return (int32_t)(((draw(state) >> 32) * (uint32_t)limit) >> 32);
 }
 
 /* ---- where things lie ---- */
 
-/* What is resized, in pixels of the picture; to what; and where on that the result begins. */
+/* What is resized, in pixels of the image; to what; and where on that the result begins. */
 typedef struct {
     int32_t left, top, right, bottom;
     int32_t canvas_width, canvas_height, x, y;
@@ -80,28 +58,19 @@ static void nearest_box(int32_t width, int32_t height, const fd_crop *crop, plan
     set_box(to, (width - across) / 2, (height - down) / 2, across, down);
 }
 
-/* Whether rounding a side to whole pixels might go the other way for torch, whose floats differ in
- * the last bits. So might, in effect, what is no number at all. */
-static int is_unsure(double exact, double rounded, const fd_crop *crop) {
-    return !(fabs(exact - rounded) < 0.5 - crop->unsure * exact);
-}
-
-static int random_box(int32_t width, int32_t height, twister *from, const fd_crop *crop, plan *to) {
+static int random_box(int32_t width, int32_t height, uint64_t *state, const fd_crop *crop, plan *to) {
     double whole = (double)height * width;
     if (crop->width > LARGEST_SIDE || crop->height > LARGEST_SIDE)
         return 0;
     to->canvas_width = crop->width;
     to->canvas_height = crop->height;
     for (int i = 0; i < ATTEMPTS; i++) {
-        double area = whole * (crop->area + crop->area_step * (draw(from) & FRACTION));
-        double aspect = exp(crop->aspect + crop->aspect_step * (draw(from) & FRACTION));
-        double exact_across = sqrt(area * aspect), exact_down = sqrt(area / aspect);
-        double across = floor(exact_across + 0.5), down = floor(exact_down + 0.5);
-        if (is_unsure(exact_across, across, crop) || is_unsure(exact_down, down, crop))
-            return 0;
-        if (across > 0 && across <= width && down > 0 && down <= height) {
-            int32_t top = draw_below(from, height - (int32_t)down + 1);
-            int32_t left = draw_below(from, width - (int32_t)across + 1);
+        double area = whole * (crop->area + crop->area_range * draw_share(state));
+        double aspect = exp(crop->aspect + crop->aspect_range * draw_share(state));
+        double across = rint(sqrt(area * aspect)), down = rint(sqrt(area / aspect));
+        if (across >= 1 && across <= width && down >= 1 && down <= height) {
+            int32_t top = draw_below(state, height - (int32_t)down + 1);
+            int32_t left = draw_below(state, width - (int32_t)across + 1);
             set_box(to, left, top, (int32_t)across, (int32_t)down);
             return 1;
         }
@@ -172,16 +141,14 @@ static fd_resize resize_of(const plan *of, int32_t reduce, const fd_crop *crop) 
 int fd_plan_crop(const fd_header *header, uint64_t seed, const fd_crop *crop, fd_request *request,
                  fd_resize *resize) {
     plan made = {.flip = 0};
-    twister from;
     if (!is_known(header, crop) || header->width < 1 || header->height < 1)
         return 0;
-    begin(&from, seed);
-    int sure = crop->kind == FD_RANDOM
-                   ? random_box(header->width, header->height, &from, crop, &made)
+    int fits = crop->kind == FD_RANDOM
+                   ? random_box(header->width, header->height, &seed, crop, &made)
                    : central_crop(header->width, header->height, crop, &made);
-    if (!sure)
+    if (!fits)
         return 0;
-    made.flip = crop->flip > 0 && (draw(&from) & FRACTION) * STEP < crop->flip;
+    made.flip = crop->flip > 0 && draw_share(&seed) < crop->flip;
     request->reduce = reduction(&made, crop);
     request->left = request->top = request->right = request->bottom = 0;
     request->layout = FD_RGB;

@@ -95,12 +95,10 @@ typedef struct {
     int32_t width, height;                 /* of the result */
     int32_t resize_width, resize_height;   /* FD_CENTRAL: what the whole is resized to; a height of
                                             * 0: the width is that of the shorter side */
-    double area, area_step;                /* FD_RANDOM: the box's least share of the picture, and
-                                            * what each of 2^24 steps adds to it */
-    double aspect, aspect_step;            /* the logarithm of its width to its height, likewise */
+    double area, area_range;               /* FD_RANDOM: the box's least share of the picture, and
+                                            * how much more it may be */
+    double aspect, aspect_range;           /* the logarithm of its width to its height, likewise */
     double narrowest, widest;              /* width to height, where no box that is drawn fits */
-    double unsure;                         /* how near, relatively, a side may come to a half pixel
-                                            * before whoever rounds it is not to be relied on */
     double flip;                           /* probability */
     double headroom;                       /* how many times larger than what it is resized to the
                                             * box is after the reduction, at least; 0: no reduction */
@@ -191,10 +189,9 @@ int fd_use_instructions(const char *name);
 /* ---- crop.c: which part of a picture is shown ---- */
 
 /* Decide, and draw, what becomes of a picture: the reduce, layout and strict of `request`, and all of
- * `resize`. The draws are those of an MT19937 of that seed (its lower 32 bits). Returns 0, and
- * changes nothing, where it is not certain that fastdecode.torch would decide so, or decode such a
- * picture by this core: four inks, arithmetic coding, no end marker, padding, a draw that rounding
- * decides (one in 300). */
+ * `resize`. The draws follow from `seed`, by SplitMix64. Returns 0, and changes nothing, where
+ * fastdecode.torch would not decode such a picture by this core: four inks, arithmetic coding, no
+ * end marker, padding. */
 int fd_plan_crop(const fd_header *header, uint64_t seed, const fd_crop *crop, fd_request *request,
                  fd_resize *resize);
 

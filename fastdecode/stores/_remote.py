@@ -13,8 +13,8 @@ from functools import cache
 from typing import Any, BinaryIO, TypeVar, cast
 from urllib.parse import urlsplit
 
-from fastdecode.errors import BackendUnavailable, FastDecodeError, StoreError
-from fastdecode.outages import http_status, of_the_whole, passes, retried
+from fastdecode.errors import BackendUnavailable, FastDecodeError
+from fastdecode.outages import http_status, passes, retried
 
 try:
     import fsspec
@@ -24,7 +24,7 @@ except ImportError as error:
         'a URI is read through fsspec, which is missing: pip install "fastdecode[remote]"'
     ) from error
 
-__all__ = ["CONNECTIONS", "Remote", "RemoteFile", "open_stream"]
+__all__ = ["CONNECTIONS", "Remote", "without_query"]
 
 CONNECTIONS = 64
 """Requests that may be under way at once, where a library would allow ten: S3's does."""
@@ -158,34 +158,6 @@ class _Opened(io.RawIOBase):
         super().close()
         if hasattr(self, "_file"):
             self._file.close()
-
-
-def open_stream(uri: str, storage_options: Mapping[str, Any] | None = None) -> BinaryIO:
-    """Open a file to be read once, from its beginning to its end; it may be unable to seek."""
-    remote = Remote(uri, storage_options)
-    return remote.open(remote.path, cache_type="readahead")
-
-
-class RemoteFile:
-    """Ranges of a file behind a URI, each with one request."""
-
-    def __init__(self, uri: str, storage_options: Mapping[str, Any] | None = None) -> None:
-        self.location = uri
-        self._remote = Remote(uri, storage_options)
-        size = self._remote.size(self._remote.path)
-        if size is None:
-            # Do not read what cannot be checked for being whole.
-            raise StoreError(f"{without_query(uri)}: its server does not say how long it is")
-        self.size = size
-
-    def read(self, offset: int, size: int) -> bytes:
-        """Return a range that the caller has found to lie in the file; less of it if it is cut."""
-        if not size:
-            return b""
-        try:
-            return self._remote.read(self._remote.path, offset, offset + size)
-        except FileNotFoundError as error:
-            raise of_the_whole(error)  # noqa: B904 - it is the same one
 
 
 def without_query(uri: str) -> str:

@@ -44,30 +44,17 @@ class AtOnce(NamedTuple):
 
 @dataclass(frozen=True)
 class EpochConfig:
-    """What is the same for all batches of an epoch.
-
-    Attributes
-    ----------
-    source : Source
-    collate_fn : callable or None
-        From a list of samples to a batch; None writes images straight into the batch where their
-        shape is known, and does as torch's DataLoader where it is not.
-    memory : BatchMemory
-    channels_last : bool
-    normalize : Normalize or None
-        As of `Ready`.
-    at_once : AtOnce or None
-        How whole batches are decoded; None where images are decoded one by one, or by the core.
-    worker_init_fn, multiprocessing_context
-        For worker processes, as of torch's DataLoader.
-    """
+    """What is the same for all batches of an epoch."""
 
     source: Source
     collate_fn: Callable[[list[Any]], Any] | None
+    """None writes images straight into the batch where their shape is known."""
     memory: BatchMemory
     channels_last: bool
     normalize: Normalize | None = None
+    """As of `Ready`."""
     at_once: AtOnce | None = None
+    """How whole batches are decoded; None where images are decoded one by one, or by the core."""
     worker_init_fn: Callable[[int], Any] | None = None
     multiprocessing_context: Any = None
 
@@ -75,19 +62,8 @@ class EpochConfig:
 class BatchBuilder:
     """One batch, made by `make` in any threads, one call for each of `parts`.
 
-    Parameters
-    ----------
-    config : EpochConfig
-    maker : SampleMaker
-    items : list of Item
-    position : int
-        See `Ready`.
-    part : int
-        How many samples one call of `make` makes.
-    native : bool
-        The core is to make what it can of a part at once.
-    reads : list of Read, optional
-        What has been begun to be read for each sample.
+    `position` is as of `Ready`; one call of `make` makes `part` samples, with `native` as many at
+    once as the core can; `reads` are what has been begun to be read for each sample.
     """
 
     def __init__(
@@ -195,25 +171,13 @@ class BatchBuilder:
     def result(self, timeout: float | None) -> Ready | BatchBuilder:
         """Wait so many seconds for the batch; return this itself where it is still to be decoded.
 
-        Raises
-        ------
-        TimeoutError
-            If it takes longer.
-        RuntimeError
-            If it was cancelled.
-        Exception
-            What the first sample that failed, in the order of the batch, raised.
+        What the first sample that failed, in the order of the batch, raised is raised here.
         """
         self._wait(timeout)
         self._raise_first()
         config = self._config
-        ready = collate(
-            self._samples,
-            self._images,
-            self._position,
-            config.collate_fn,
-            channels_last=config.channels_last,
-        )
+        how, last = config.collate_fn, config.channels_last
+        ready = collate(self._samples, self._images, self._position, how, channels_last=last)
         return ready._replace(normalize=config.normalize)
 
     def _wait(self, timeout: float | None) -> None:
@@ -258,10 +222,5 @@ def closed_error() -> RuntimeError:
 
 
 def stopped_early(error: StopIteration) -> RuntimeError:
-    """Return what is raised instead of the dataset's own StopIteration.
-
-    Notes
-    -----
-    As it is, it would end the loop over the batches, as if there were no more: see PEP 479.
-    """
+    """Return what is raised instead of the dataset's own StopIteration, which would end a loop."""
     return RuntimeError(f"the dataset, a transform or collate_fn raised {error!r}")

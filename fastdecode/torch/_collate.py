@@ -15,24 +15,16 @@ __all__ = ["Ready", "collate", "handed_out", "with_images"]
 
 
 class Ready(NamedTuple):
-    """A finished batch.
-
-    Attributes
-    ----------
-    batch : object
-        None if every item of it was left out.
-    position : int
-        How many batches of the epoch there are up to and with this one.
-    skipped : int
-        Items that were left out because they are damaged.
-    normalize : Normalize or None
-        What makes floats of the images, which are bytes until they are handed out.
-    """
+    """A finished batch."""
 
     batch: Any
+    """None if every item of it was left out."""
     position: int
+    """How many batches of the epoch there are up to and with this one."""
     skipped: int
+    """Items that were left out because they are damaged."""
     normalize: Normalize | None = None
+    """What makes floats of the images, which are bytes until they are handed out."""
 
 
 def collate(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -13,6 +12,7 @@ import torch
 
 from fastdecode import _headers
 from fastdecode._buffers import as_buffer
+from fastdecode._process import ForkLock
 from fastdecode.gpu._batch import Request, decoding, request_of
 from fastdecode.gpu._resize import resize_into
 from fastdecode.resizing import ResizePlan
@@ -23,6 +23,7 @@ from fastdecode.torch._samples import SampleMaker
 from fastdecode.torch._threads import ThreadPool
 from fastdecode.torch._transfer import Held, Transfer, recorded
 from fastdecode.torch.dataset import EncodedSample, finished
+from fastdecode.torch.transforms._random_crop import generator_of
 from fastdecode.torch.transforms.base import geometry_of
 from fastdecode.types import Buffer, Header
 
@@ -36,7 +37,7 @@ _LARGEST_CANVAS = 1 << 24
 """In pixels: of a larger one, a crop shows so little that resizing all of it is for nobody."""
 _cuda: Any = torch.cuda  # which is annotated only in part
 _streams: dict[torch.device, torch.cuda.Stream] = {}
-_lock = threading.Lock()
+_lock = ForkLock()
 
 
 class EncodedBatch(BatchBuilder):
@@ -88,7 +89,7 @@ class EncodedBatch(BatchBuilder):
             found = self._found[at] = EncodedSample(place, dataset._encoded(place), target)
             data = as_buffer(found.data)
             header = _headers.probe(data)
-            plan = self._how.eligible.crop.seeded_plan(header.width, header.height, seed)
+            plan = self._how.eligible.crop.plan(header.width, header.height, generator_of(seed))
             request = self._request(data, header, plan)
             if request is not None:
                 geometry = geometry_of(plan) if self._how.eligible.maps else None

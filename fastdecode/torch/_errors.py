@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 import os
 import random
-import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import torch
 from torch.utils.data import Dataset, get_worker_info
 
+from fastdecode._process import ForkLock
 from fastdecode.errors import DecodeError
 from fastdecode.outages import ITEM_ERRORS, is_the_items, told_if_vanished
 
@@ -44,7 +44,7 @@ _RAISE = object()
 """Verdict that the error is to be raised, where it was caught: a frame that has it as a local name
 would be part of its traceback, and keep it, and a whole batch, alive until a garbage collection."""
 
-_lock = threading.Lock()
+_lock = ForkLock()
 _taken_along = False  # whether this worker's failures travel to the training process
 
 
@@ -330,14 +330,15 @@ class TolerantDataset(Dataset[Any]):
             return SKIPPED
         if self.on_error == "replace":
             candidates = range(len(self)) if among is None else among
-            return self._replaced(candidates, first, error, generator, out)
+            return self._replaced(index, candidates, first, error, generator, out)
         if callable(self.on_error):
-            return self._supplied(self.on_error(index, error), out)
+            return self._supplied(self.on_error(first.index, error), out)
         _close(error, "raise")
         return _RAISE
 
     def _replaced(
         self,
+        index: int,
         among: Sequence[int],
         first: Failure,
         error: Exception,
@@ -346,7 +347,7 @@ class TolerantDataset(Dataset[Any]):
     ) -> Any:
         """Try others, each once, until one can be made."""
         failed = [first]
-        for other in others(operator.index(first.index) % len(self), among):
+        for other in others(operator.index(index) % len(self), among):
             try:
                 return self._made(other, generator, out)
             except ITEM_ERRORS as another:
@@ -354,15 +355,18 @@ class TolerantDataset(Dataset[Any]):
                 if not is_the_items(another):
                     raise
                 failed.append(self._note(other, another))
-        exhausted = DecodeError(
-            f"nothing can replace sample {first.index}: {len(failed)} in a row are damaged: "
-            f"{several(failed)}"
-        )
+        exhausted = DecodeError(self._irreplaceable(failed))
         _close(exhausted, "raise")
         try:
             raise exhausted from error
         finally:
             del exhausted, error  # its traceback leads here
+
+    def _irreplaceable(self, failed: list[Failure]) -> str:
+        return (
+            f"nothing can replace sample {failed[0].index}: {len(failed)} in a row are damaged: "
+            f"{several(failed)}"
+        )
 
     def _supplied(self, sample: Any, out: torch.Tensor | None) -> Any:
         """Take what the caller's function returned: as from ``dataset[index]``, or None."""
@@ -419,13 +423,3 @@ def plain_index(index: Any) -> Any:
 def _close(error: Exception, verdict: object) -> None:
     """Note in an error that the policy has been applied."""
     error.verdict = verdict  # type: ignore[attr-defined]
-
-
-def _renew_lock() -> None:
-    """Forget in a forked child who held the lock in the parent."""
-    global _lock
-    _lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_lock)

@@ -15,17 +15,7 @@ from fastdecode._system import usable_cores
 from fastdecode.torch._read_ahead import READ_THREADS
 from fastdecode.torch._samples import Source
 
-__all__ = [
-    "DataLoaderOptions",
-    "Threads",
-    "check_delivery",
-    "check_numbers",
-    "check_together",
-    "from_dataloader",
-    "how_many",
-    "how_many_read",
-    "seed_of",
-]
+__all__ = ["DataLoaderOptions", "Threads", "checked", "how_many", "how_many_read", "seed_of"]
 
 Threads: TypeAlias = "int | Literal['auto']"
 
@@ -60,62 +50,59 @@ _DEFAULTS = DataLoaderOptions(
     in_order=True,
 )
 
+_LEAST = {"batch_size": 1, "threads": 0, "workers": 0, "prefetch": 1, "seed": None}
+_LEAST_OF_TORCHS = {"num_workers": 0, "prefetch_factor": 1}
 
-def from_dataloader(
-    given: DataLoaderOptions,
-    threads: Threads,
-    workers: int,
-    prefetch: int,
-    seed: int,
-    *,
-    batch_size: object,
-    ordered: bool,
-) -> DataLoaderOptions:
-    """Complete torch's arguments, and refuse what has no meaning here; the rest are `Loader`'s own.
 
-    `ordered` says that a sampler, `shuffle` or `drop_last` is given, which a `batch_sampler` is
-    instead of.
+def checked(given: DataLoaderOptions, **own: Any) -> DataLoaderOptions:
+    """Complete torch's arguments; refuse what is wrong, contradicts itself or has no meaning here.
+
+    `own` are arguments of `Loader`'s own, by their names.
     """
     for name in given:
         if name not in _DEFAULTS:
             raise TypeError(f"Loader() has no argument {name!r}")
     options = DataLoaderOptions(**{**_DEFAULTS, **given})
-    if batch_size is None:
-        raise ValueError(
-            "batch_size=None, by which torch's DataLoader gives single samples, has no meaning "
-            "here: go through the dataset itself, or give batch_size=1"
-        )
-    if options["batch_sampler"] is not None and (batch_size != 1 or ordered):
-        raise ValueError(
-            "batch_sampler says what is in each batch: leave out batch_size, shuffle, sampler and "
-            "drop_last"
-        )
-    _check_numbers_of(options)
-    _check_processes_of(options)
-    if options["num_workers"] is not None and (workers or threads != "auto"):
-        raise ValueError("num_workers is torch's word for threads or workers: give only one")
-    if options["prefetch_factor"] is not None and prefetch != 2:
-        raise ValueError("prefetch_factor is torch's word for prefetch: give only one of them")
-    if options["generator"] is not None and seed != 0:
-        raise ValueError("a generator is there to draw a seed from: give only one of the two")
-    if not options["in_order"]:
-        raise ValueError("in_order=False has no meaning here, batches come in order: leave it out")
-    if options["pin_memory_device"]:
-        raise ValueError(
-            f"pin_memory_device={options['pin_memory_device']!r} has no meaning here: "
-            "pin_memory=True pins for the current CUDA device, and device=… also copies there"
-        )
+    _check_together(options, **own)
+    for name, least in _LEAST.items():
+        if name != "threads" or own[name] != "auto":
+            _check_integer(name, own[name], least)
+    for name, least in _LEAST_OF_TORCHS.items():
+        if options[name] is not None:  # type: ignore[literal-required]
+            _check_integer(name, options[name], least)  # type: ignore[literal-required]
+    _check_kinds(options, **own)
     return options
 
 
-def _check_numbers_of(options: DataLoaderOptions) -> None:
-    for name, least in (("num_workers", 0), ("prefetch_factor", 1)):
-        value = options[name]  # type: ignore[literal-required]
-        if value is not None and not (is_int(value) and value >= least):
-            raise ValueError(f"{name} must be an integer of at least {least}, not {value!r}")
+def _check_integer(name: str, value: Any, least: int | None) -> None:
+    if not is_int(value) or (least is not None and value < least):
+        kind = "an integer" if least is None else f"an integer of at least {least}"
+        kind += ' or "auto"' if name == "threads" else ""
+        raise ValueError(f"{name} must be {kind}, not {value!r}")
 
 
-def _check_processes_of(options: DataLoaderOptions) -> None:
+def _check_kinds(
+    options: DataLoaderOptions,
+    *,
+    timeout: Any,
+    collate_fn: object,
+    decode: object,
+    normalize_on: object,
+    **_: object,
+) -> None:
+    """Refuse what is of another type than it should be, or no word that is known."""
+    if timeout is not None and not (isinstance(timeout, (int, float)) and timeout >= 0):
+        raise ValueError(
+            f"timeout must be a number of seconds, 0 or None for no limit, not {timeout!r}"
+        )
+    if collate_fn is not None and not callable(collate_fn):
+        raise TypeError(f"collate_fn must be a function of a list of samples, not {collate_fn!r}")
+    if not isinstance(decode, str):
+        raise TypeError(
+            f"decode must be 'cpu', 'gpu', 'auto' or a batch backend's name, not {decode!r}"
+        )
+    if normalize_on not in ("host", "device"):
+        raise ValueError(f"normalize_on must be 'host' or 'device', not {normalize_on!r}")
     begin, context = options["worker_init_fn"], options["multiprocessing_context"]
     if begin is not None and not callable(begin):
         raise TypeError(f"worker_init_fn must be a function of a worker's number, not {begin!r}")
@@ -130,53 +117,59 @@ def _check_processes_of(options: DataLoaderOptions) -> None:
         raise TypeError(f"generator must be a torch.Generator, not {generator!r}")
 
 
+def _check_together(options: DataLoaderOptions, **own: Any) -> None:
+    """Refuse what contradicts itself, or has no meaning here."""
+    ordered = own["sampler"] is not None or own["shuffle"] or own["drop_last"]
+    given = {name for name, usual in _DEFAULTS.items() if options[name] is not usual}  # type: ignore[literal-required]
+    device, auto = options["pin_memory_device"], own["threads"] == "auto"
+    for wrong, why in (
+        (
+            own["batch_size"] is None,
+            (
+                "batch_size=None, by which torch's DataLoader gives single samples, has no meaning "
+                "here: go through the dataset itself, or give batch_size=1"
+            ),
+        ),
+        (
+            "batch_sampler" in given and (own["batch_size"] != 1 or ordered),
+            (
+                "batch_sampler says what is in each batch: leave out batch_size, shuffle, sampler "
+                "and drop_last"
+            ),
+        ),
+        (own["sampler"] is not None and own["shuffle"], "give shuffle or a sampler, not both"),
+        (own["workers"] and not auto, "give threads or workers, not both"),
+        (
+            "num_workers" in given and (own["workers"] or not auto),
+            "num_workers is torch's word for threads or workers: give only one",
+        ),
+        (
+            "prefetch_factor" in given and own["prefetch"] != 2,
+            "prefetch_factor is torch's word for prefetch: give only one of them",
+        ),
+        (
+            "generator" in given and own["seed"] != 0,
+            "a generator is there to draw a seed from: give only one of the two",
+        ),
+        (
+            not options["in_order"],
+            "in_order=False has no meaning here, batches come in order: leave it out",
+        ),
+        (
+            device,
+            (
+                f"pin_memory_device={device!r} has no meaning here: pin_memory=True pins for the "
+                "current CUDA device, and device=… also copies there"
+            ),
+        ),
+    ):
+        if wrong:
+            raise ValueError(why)
+
+
 def seed_of(generator: torch.Generator) -> int:
     """Draw a seed, another one at each call."""
     return int(torch.randint(2**62, (), generator=generator, device=generator.device))
-
-
-def check_numbers(
-    batch_size: int,
-    threads: Threads,
-    workers: int,
-    prefetch: int,
-    seed: int,
-    timeout: float | None,
-) -> None:
-    """Refuse what is out of range."""
-    least = {"batch_size": 1, "threads": 0, "workers": 0, "prefetch": 1, "seed": None}
-    values = (batch_size, 0 if threads == "auto" else threads, workers, prefetch, seed)
-    for (name, at_least), value in zip(least.items(), values, strict=True):
-        if not is_int(value) or (at_least is not None and value < at_least):
-            kind = "an integer" if at_least is None else f"an integer of at least {at_least}"
-            kind += ' or "auto"' if name == "threads" else ""
-            raise ValueError(f"{name} must be {kind}, not {value!r}")
-    if timeout is not None and not (isinstance(timeout, (int, float)) and timeout >= 0):
-        raise ValueError(
-            f"timeout must be a number of seconds, 0 or None for no limit, not {timeout!r}"
-        )
-
-
-def check_together(
-    sampler: object, collate_fn: object, *, shuffle: bool, threads: Threads, workers: int
-) -> None:
-    """Refuse what contradicts itself, or cannot be used at all."""
-    if collate_fn is not None and not callable(collate_fn):
-        raise TypeError(f"collate_fn must be a function of a list of samples, not {collate_fn!r}")
-    if sampler is not None and shuffle:
-        raise ValueError("give shuffle or a sampler, not both")
-    if workers and threads != "auto":
-        raise ValueError("give threads or workers, not both")
-
-
-def check_delivery(decode: object, normalize_on: object) -> None:
-    """Refuse what is no word for who decodes, or where floats are made."""
-    if not isinstance(decode, str):
-        raise TypeError(
-            f"decode must be 'cpu', 'gpu', 'auto' or a batch backend's name, not {decode!r}"
-        )
-    if normalize_on not in ("host", "device"):
-        raise ValueError(f"normalize_on must be 'host' or 'device', not {normalize_on!r}")
 
 
 def how_many(
@@ -220,8 +213,8 @@ def _say_once(num_workers: int) -> None:
 
 def how_many_read(source: Source, asked: int | None, workers: int) -> int:
     """Settle how many threads read ahead."""
-    if asked is not None and not (is_int(asked) and asked >= 0):
-        raise ValueError(f"read_threads must be an integer of at least 0, not {asked!r}")
+    if asked is not None:
+        _check_integer("read_threads", asked, 0)
     hindrance = "worker processes read by themselves" if workers else source.reads_for_itself
     if hindrance:
         if asked:

@@ -39,18 +39,10 @@ class BatchMemory:
 
     A consumer may therefore keep as many batches as it likes: nothing is overwritten under it.
 
-    Parameters
-    ----------
-    most : int
-        How many free blocks to keep.
-    pinned : bool
-        Page-locked memory, for copies to a CUDA device. It comes from PyTorch, whose allocator uses
-        it again by itself, and not before the copies that read it are done.
-
-    Notes
-    -----
-    A batch of 64 images of 224 x 224 floats is 38 MB. Fresh memory of that size is 9400 pages
-    that the system first has to clear.
+    `most` are the free blocks to keep. `pinned` is page-locked memory, for copies to a CUDA device:
+    it comes from PyTorch, whose allocator uses it again by itself, and not before the copies that
+    read it are done. A batch of 64 images of 224 x 224 floats is 38 MB, and fresh memory of that
+    size 9400 pages that the system first has to clear.
     """
 
     def __init__(self, most: int, *, pinned: bool = False) -> None:

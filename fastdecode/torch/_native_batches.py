@@ -1,9 +1,8 @@
 """Many samples at once, by the native core: it reads, decodes, resizes and normalises them in C.
 
 Python says where each image is. What is to become of it the core draws by itself where it can, else
-Python does, for all of them in one go. The core does what every image needs; whatever is out of the
-ordinary is left to who makes samples one by one, and gives exactly what it would have given without
-all this.
+Python does, for all of them in one go. Whatever is out of the ordinary is left to who makes samples
+one by one, and gives exactly what it would have given without all this.
 """
 
 from __future__ import annotations
@@ -15,22 +14,21 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
 from fastdecode import _headers
-from fastdecode.native.batch import Items, as_source
+from fastdecode.native._batch import Items, as_source
 from fastdecode.resizing import ResizePlan, core_may_decode, core_takes
 from fastdecode.torch._fuse import as_bytes
+from fastdecode.torch.transforms._random_crop import generator_of
 from fastdecode.torch.transforms.base import Crop, geometry_of, stored_as
 
 if TYPE_CHECKING:
-    from fastdecode.native.batch import Pool
-    from fastdecode.native.single import Resize
+    from fastdecode.native._batch import Pool
+    from fastdecode.native._library import Resize
     from fastdecode.torch._read_ahead import Read
-
-    _Plans: TypeAlias = dict[int, tuple[ResizePlan, Resize]]
 
 __all__ = ["FALLBACK", "Draws", "EligibleCrop", "NativeBatchMaker", "fetch_in_order"]
 
@@ -47,15 +45,7 @@ _generator = torch.default_generator
 class EligibleCrop(NamedTuple):
     """What becomes of the images of a dataset whose samples the core, or a device, may make.
 
-    Attributes
-    ----------
-    crop : Crop
-    draws : int
-        As of `Fused`.
-    image : type or None
-        As of `Fused`.
-    maps : bool
-        There is a ``map_target``.
+    `draws` and `image` are as of `Fused`; `maps` says that there is a ``map_target``.
     """
 
     crop: Crop
@@ -63,37 +53,30 @@ class EligibleCrop(NamedTuple):
     image: type[torch.Tensor] | None
     maps: bool
 
-    def described(self, *, orient: bool) -> Any:
-        """Describe the crop to the core as ``fd_crop *``; return None where Python has to draw."""
-        try:
-            made = self.crop.described(orient=orient)
-        except Exception:  # it comes again when an item is made by itself
-            return None
-        sides = None if made is None else (3, made.height, made.width)
-        return made if sides == self.crop.shape else None
-
 
 class Draws:
-    """Random numbers of the samples of one call: each sample's follow from a seed of its own."""
+    """Random numbers of the samples of one call: each sample's follow from a seed of its own.
 
-    def __init__(self, seeds: Sequence[int]) -> None:
+    `seed_all` is called with that before code of the user's, which may draw from wherever it likes.
+    """
+
+    def __init__(self, seeds: Sequence[int], seed_all: Callable[[int], None] | None = None) -> None:
         self._seeds = seeds
+        self._seed_all = seed_all
 
     @property
     def seeds(self) -> Sequence[int] | None:
         """For each sample what all draws follow from; None if they come from elsewhere."""
         return self._seeds
 
-    def suits(self, eligible: EligibleCrop) -> bool:  # noqa: ARG002 - for a subclass
-        """Whether they can be drawn for samples that are made so."""
-        return True
-
     def begin(self, at: int) -> None:
-        """Prepare for code of the user's, which may draw from wherever it likes."""
+        """Prepare for code of the user's."""
+        if self._seed_all is not None:
+            self._seed_all(self._seeds[at])
 
     def plan(self, eligible: EligibleCrop, at: int, width: int, height: int) -> ResizePlan:
         """Draw for the sample at that place of the batch."""
-        return eligible.crop.seeded_plan(width, height, self._seeds[at])
+        return eligible.crop.plan(width, height, generator_of(self._seeds[at]))
 
     def left(self, at: int) -> None:
         """Take note, in order, that the sample is to be made in another way."""
@@ -102,19 +85,7 @@ class Draws:
 class NativeBatchMaker:
     """Makes samples of a dataset by a pool. Any number of threads may use it at once.
 
-    Parameters
-    ----------
-    dataset : DecodeDataset
-    pool : Pool
-    subset : sequence of int, optional
-        What indices stand for.
-    as_bytes : bool
-        Leave out the normalising, and make bytes.
-
-    Attributes
-    ----------
-    part : int
-        How many samples to make in one call.
+    `subset` is what indices stand for; `as_bytes` leaves out the normalising, and makes bytes.
     """
 
     def __init__(
@@ -133,6 +104,7 @@ class NativeBatchMaker:
         self._asked = self._made = 0
         self._python_s = 0.0
         self.part = max(_LEAST_PART, _PARTS // pool.threads)
+        """How many samples to make in one call."""
 
     @property
     def eligible(self) -> bool:
@@ -156,31 +128,19 @@ class NativeBatchMaker:
         stopped: Callable[[], bool] = bool,
         reads: Sequence[Read] | None = None,
     ) -> list[Any]:
-        """Make samples.
+        """Make an (image, target), or FALLBACK, of each index.
 
-        Parameters
-        ----------
-        indices : sequence of int
-        draws : Draws
-        images : tensor (N, 3, H, W), optional
-            Where the images go, contiguous or channels last; else into memory of their own.
-        stopped : callable
-            Whether nobody wants them any more.
-        reads : sequence of Read, optional
-            What others read for each, instead of the dataset.
-
-        Returns
-        -------
-        list of (image, target) or FALLBACK
-            Where `images` are given, the image stands for nothing.
+        Images go to `images` (N, 3, H, W), contiguous or channels last, where that is given; the
+        image of a sample then stands for nothing. `stopped` tells that nobody wants them any more.
+        `reads` are what others read for each, instead of the dataset.
         """
         dataset = self._dataset()
         eligible = None if dataset is None else self._eligible_crop(dataset)
-        if dataset is None or eligible is None or not draws.suits(eligible):
+        if eligible is None or not (images is None or _has_room(images, eligible.crop)):
             return [FALLBACK] * len(indices)
-        if not (images is None or _has_room(images, eligible.crop)):
+        if draws.seeds is None and eligible.crop.from_python:  # whose state nobody puts back
             return [FALLBACK] * len(indices)
-        dataset._settle()
+        dataset._settle()  # type: ignore[union-attr]  # there is one: it is eligible
         call = _Call(dataset, eligible, draws, indices, self._subset, images, reads)
         try:
             items = self._spare.pop()
@@ -250,14 +210,12 @@ class _Call:
             with suppress(CancelledError):
                 other.exception()
         began = time.perf_counter()
-        read, subset = self._dataset.read, self._subset
-        begin = self._draws.begin if type(self._draws).begin is not Draws.begin else None
+        read, subset, begin = self._dataset.read, self._subset, self._draws.begin
         found: list[Any] = []
         for at, index in enumerate(self._indices):
             source = None
             try:
-                if begin is not None:
-                    begin(at)
+                begin(at)
                 if reads is not None:
                     source, self._targets[at] = reads[at].result()
                 else:
@@ -271,8 +229,7 @@ class _Call:
 
     def _crop(self, pool: Pool, items: Items, sources: list[Any]) -> Sequence[int]:
         """Read, and let the core draw and make where it can; return what is left."""
-        seeds = self._draws.seeds
-        crop = None if seeds is None else self._eligible.described(orient=self._dataset.orient)
+        seeds, crop = self._draws.seeds, self._described()
         if seeds is None or crop is None:
             items.read(pool, sources)
             return range(len(sources))
@@ -283,7 +240,17 @@ class _Call:
         ]
         return left
 
-    def _plan(self, items: Items, left: Sequence[int]) -> _Plans:
+    def _described(self) -> Any:
+        """Describe the crop to the core as ``fd_crop *``; return None where Python has to draw."""
+        crop = self._eligible.crop
+        try:
+            made = crop.described(orient=self._dataset.orient)
+        except Exception:  # likewise
+            return None
+        sides = None if made is None else (3, made.height, made.width)
+        return made if sides == crop.shape else None
+
+    def _plan(self, items: Items, left: Sequence[int]) -> dict[int, tuple[ResizePlan, Resize]]:
         """Decide, and draw, what is to become of each image."""
         eligible, draws, headers = self._eligible, self._draws, items.headers()
         orient = self._dataset.orient
@@ -295,7 +262,7 @@ class _Call:
             headers.has_exif.tolist(),
         )
         rows = list(zip(*columns, strict=True))
-        plans: _Plans = {}
+        plans: dict[int, tuple[ResizePlan, Resize]] = {}
         for at in left:
             fits, width, height, exif = rows[at]
             if fits and not (orient and exif and _headers.probe(items.data(at)).orientation != 1):
@@ -310,7 +277,9 @@ class _Call:
             draws.left(at)
         return plans
 
-    def _resize(self, pool: Pool, items: Items, plans: _Plans) -> None:
+    def _resize(
+        self, pool: Pool, items: Items, plans: dict[int, tuple[ResizePlan, Resize]]
+    ) -> None:
         """Let the core make those that are planned."""
         resizes = [resize for _, resize in plans.values()]
         done = items.resize(pool, list(plans), resizes, *self._place())
@@ -383,10 +352,6 @@ class _OrderedDraws(Draws):
     @property
     def seeds(self) -> None:
         return None
-
-    def suits(self, eligible: EligibleCrop) -> bool:
-        """Only torch's generator can be put back to an earlier state here."""
-        return not eligible.crop.from_python
 
     def plan(self, eligible: EligibleCrop, at: int, width: int, height: int) -> ResizePlan:
         self._come_to(at)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Hashable, Sized
+from collections.abc import Hashable
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -53,30 +53,20 @@ def world(rank: int | None, world_size: int | None) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Order:
-    """The batches of one rank in one epoch.
-
-    Attributes
-    ----------
-    indices : ndarray of int64, or list
-        In order.
-    batch_size : int
-    count : int
-        How many batches there are.
-    seed, epoch : int
-    times : list of int or None
-        How often each index has come before; None if none comes twice.
-    bounds : list of int or None
-        Where each batch begins, and the last one ends; None if all are of `batch_size`, which is
-        else that of the largest.
-    """
+    """The batches of one rank in one epoch."""
 
     indices: Any
+    """An array of int64, or a list; in order."""
     batch_size: int
+    """The largest, where there are `bounds`."""
     count: int
+    """How many batches there are."""
     seed: int
     epoch: int
     times: list[int] | None = None
+    """How often each index has come before; None if none comes twice."""
     bounds: list[int] | None = None
+    """Where each batch begins, and the last one ends; None if all are of `batch_size`."""
 
     def batch(self, number: int) -> list[Item]:
         """Return the items of a batch."""
@@ -109,15 +99,8 @@ def _times(indices: list[Any]) -> list[int]:
 class Sharding:
     """How items are put in order and dealt out.
 
-    Attributes
-    ----------
-    length : int
-        Of the dataset.
-    batch_size : int
-    shuffle : bool
-    drop_last : bool
-        Leave out an incomplete batch, and what would give one rank a batch more than another.
-    seed : int
+    `drop_last` leaves out an incomplete batch, and what would give one rank a batch more than
+    another.
     """
 
     length: int
@@ -125,27 +108,30 @@ class Sharding:
     shuffle: bool
     drop_last: bool
     seed: int
+    rank: int = 0
+    ranks: int = 1
 
-    def share(self, rank: int, ranks: int) -> int:
-        """Count the items of a rank: no item twice, so that some ranks may have one more."""
-        most = self.length // ranks if self.drop_last else -(-(self.length - rank) // ranks)
-        return most - most % self.batch_size if self.drop_last else most
+    @property
+    def share(self) -> int:
+        """Count the items of this rank: no item twice, so that some ranks may have one more."""
+        if not self.drop_last:
+            return -(-(self.length - self.rank) // self.ranks)
+        most = self.length // self.ranks
+        return most - most % self.batch_size
 
     def batches(self, items: int) -> int:
         """Count the batches of so many items."""
         return items // self.batch_size if self.drop_last else -(-items // self.batch_size)
 
-    def order(self, epoch: int, rank: int, ranks: int) -> Order:
+    def order(self, epoch: int) -> Order:
         """Deal out an epoch: every rank draws the same permutation and takes each ranks-th item."""
         if self.shuffle:
             generator = torch.Generator("cpu").manual_seed(sample_seed(self.seed, epoch, "order"))
             indices = torch.randperm(self.length, generator=generator, device="cpu")
         else:
             indices = torch.arange(self.length, device="cpu")
-        share = self.share(rank, ranks)
-        count = self.batches(share)
-        mine = indices.numpy()[rank::ranks][:share]
-        return Order(mine, self.batch_size, count, self.seed, epoch)
+        mine = indices.numpy()[self.rank :: self.ranks][: self.share]
+        return Order(mine, self.batch_size, self.batches(len(mine)), self.seed, epoch)
 
     def of_sampler(self, epoch: int, indices: list[Any]) -> Order:
         """Take the order that a sampler gave; it does its own sharding."""
@@ -163,24 +149,18 @@ class Sharding:
         times = _times(indices)
         return Order(indices, largest, len(batches), self.seed, epoch, times, bounds)
 
-    def settings(self, rank: int, ranks: int, *, sampled: bool | str) -> dict[str, Any]:
+    def settings(self, *, sampled: bool | str) -> dict[str, Any]:
         """Return all that the batches follow from, for `Position.state`.
 
         What a sampler gave is of one rank alone, and kept in the state.
         """
         return {
             "sampler": sampled,
-            **({"rank": rank} if sampled else {}),
+            **({"rank": self.rank} if sampled else {}),
             "length": self.length,
             "batch_size": self.batch_size,
             "shuffle": self.shuffle,
             "drop_last": self.drop_last,
             "seed": self.seed,
-            "world_size": ranks,
+            "world_size": self.ranks,
         }
-
-    def length_of(self, sampler: object, *, batches: bool = False) -> int:
-        """Count the batches that a sampler gives, of items or of whole batches."""
-        if not isinstance(sampler, Sized):
-            raise TypeError(f"the sampler {type(sampler).__name__} has no len()")
-        return len(sampler) if batches else self.batches(len(sampler))

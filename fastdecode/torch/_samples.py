@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import copy
 import random
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -15,37 +14,25 @@ from torch.utils.data import IterableDataset, Subset
 
 from fastdecode._preference import load_named, preferred
 from fastdecode.errors import BackendUnavailable, UnknownBackend
-from fastdecode.native import library
-from fastdecode.native.batch import Pool
+from fastdecode.native import _library
+from fastdecode.native._batch import Pool
 from fastdecode.torch._errors import SKIPPED, Failures
 from fastdecode.torch._native_batches import FALLBACK, Draws, EligibleCrop, NativeBatchMaker
 from fastdecode.torch.dataset import DecodeDataset, EncodedSample, overridden
+from fastdecode.torch.transforms._random_crop import generator_of
 
 if TYPE_CHECKING:
     from fastdecode.torch._order import Item
     from fastdecode.torch._read_ahead import Read
 
-__all__ = ["SampleMaker", "Source", "WorkerSampleMaker"]
-
-_Shape: TypeAlias = "tuple[int, int, int] | None"
+__all__ = ["SampleMaker", "Source"]
 
 
 class Source:
-    """A dataset, seen through torch's Subset, and what a loader must know about it.
-
-    Parameters
-    ----------
-    dataset : Dataset
-        Map-style: with ``__getitem__`` and ``__len__``.
-
-    Attributes
-    ----------
-    dataset : Dataset
-    as_bytes : bool
-        The normalising is left out: images are ``torch.uint8``.
-    """
+    """A dataset, seen through torch's Subset, and what a loader must know about it."""
 
     as_bytes = False
+    """The normalising is left out: images are ``torch.uint8``."""
 
     def __init__(self, dataset: Any) -> None:
         if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__"):
@@ -60,36 +47,12 @@ class Source:
             own = dataset.indices
             indices = own if indices is None else [own[at] for at in indices]
             dataset = dataset.dataset
-        self._decoding = dataset if isinstance(dataset, DecodeDataset) else None
+        self.ours: Any = dataset if isinstance(dataset, DecodeDataset) else None
+        """The package's own dataset, without subsets around it; None if it is none of those."""
         self._subset: Sequence[int] | None = indices
 
     def __len__(self) -> int:
         return len(self.dataset)
-
-    @property
-    def isolated(self) -> bool:
-        """Whether all random draws of a sample come from the generator that is handed to it."""
-        return self._decoding is not None and self._decoding.isolated
-
-    @property
-    def shape(self) -> _Shape:
-        """Shape of every image, if it can be written straight into a batch."""
-        return None if self._decoding is None else self._decoding.sample_shape
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Type of every image, where there is a `shape`."""
-        if self.as_bytes:
-            return torch.uint8
-        dtype = None if self._decoding is None else self._decoding.sample_dtype
-        return dtype or torch.float32
-
-    @property
-    def crop(self) -> EligibleCrop | str:
-        """How others than the dataset can make its samples; if they cannot, why, in words."""
-        if self._decoding is None:
-            return f"{type(self.dataset).__name__} is none of this package's datasets"
-        return self._decoding._eligible_crop()
 
     def of_bytes(self) -> Source:
         """Return the same as a source of ``torch.uint8``, where there is a `crop`."""
@@ -97,39 +60,59 @@ class Source:
         source.as_bytes = True
         return source
 
-    @property
-    def ours(self) -> Any:
-        """The package's own dataset, without the subsets around it; None if it is none of those."""
-        return self._decoding
-
     def place(self, index: Any) -> Any:
         """Return what the dataset calls an item of the subset."""
         return index if self._subset is None else self._subset[index]
 
     @property
+    def isolated(self) -> bool:
+        """Whether all random draws of a sample come from the generator that is handed to it."""
+        return self.ours is not None and self.ours.isolated
+
+    @property
+    def shape(self) -> tuple[int, int, int] | None:
+        """Shape of every image, if it can be written straight into a batch."""
+        return None if self.ours is None else self.ours.sample_shape
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Type of every image, where there is a `shape`."""
+        return torch.uint8 if self.as_bytes else self.ours.sample_dtype
+
+    @property
+    def crop(self) -> EligibleCrop | str:
+        """How others than the dataset can make its samples; if they cannot, why, in words."""
+        return self._not_ours() if self.ours is None else self.ours._eligible_crop()
+
+    def _not_ours(self) -> str:
+        return f"{type(self.dataset).__name__} is none of this package's datasets"
+
+    @property
     def remote(self) -> bool:
         """Whether a server is asked for each sample."""
-        return bool(getattr(self._decoding, "remote", False))
+        return bool(getattr(self.ours, "remote", False))
 
     def together(self, indices: Sequence[Any]) -> AbstractContextManager[object]:
         """Let the dataset read a batch, whose items are fetched within, all at once if it can."""
-        if self._decoding is None:
+        if self.ours is None:
             return nullcontext()
-        return self._decoding._together([self.place(index) for index in indices])
+        reading: AbstractContextManager[object]
+        reading = self.ours._together([self.place(index) for index in indices])
+        return reading
 
     @property
     def reads_for_itself(self) -> str:
         """Why nobody else may read for the dataset, in words; empty if somebody may."""
-        own = self._decoding
-        if own is None:
-            return f"{type(self.dataset).__name__} is none of this package's datasets"
-        changed = overridden(type(own), DecodeDataset, ("__getitem__", "fetch", "load"))
-        return f"{type(own).__name__} has its own {changed}" if changed else ""
+        if self.ours is None:
+            return self._not_ours()
+        kind = type(self.ours)
+        changed = overridden(kind, DecodeDataset, ("__getitem__", "fetch", "load"))
+        return f"{kind.__name__} has its own {changed}" if changed else ""
 
     @property
     def holds_gil(self) -> bool:
         """Whether one backend alone decodes, and lets no other Python thread run meanwhile."""
-        named = None if self._decoding is None else self._decoding.backend
+        named = None if self.ours is None else self.ours.backend
         name = preferred() if named is None else named
         if not isinstance(name, str):
             return False
@@ -141,42 +124,34 @@ class Source:
     @property
     def errors(self) -> Failures:
         """What could not be decoded, where the dataset keeps that."""
-        return Failures() if self._decoding is None else self._decoding.errors  # type: ignore[return-value]
-
-    @property
-    def reports(self) -> bool:
-        """Whether `errors` is told of what is damaged."""
-        return self._decoding is not None
+        return Failures() if self.ours is None else self.ours.errors
 
     def fetch(
         self,
         index: Any,
-        generator: torch.Generator | None,
+        generator: torch.Generator,
         out: torch.Tensor | None,
         encoded: EncodedSample | None = None,
     ) -> Any:
         """Return a sample, or SKIPPED.
 
-        All random draws come from `generator`, or from torch's global one; `out` is the image's
-        slot of a batch, and `encoded` what was read already, where there is a `crop`.
+        All random draws come from `generator`; `out` is the image's slot of a batch, and `encoded`
+        what was read already, where there is a `crop`.
         """
-        if self._decoding is None:
+        if self.ours is None:
             return self.dataset[index]
         if out is None and self.as_bytes:
             out = torch.empty(self.shape or (), dtype=torch.uint8, device="cpu")
-        place, among = self.place(index), self._subset
-        fetch = self._decoding.fetch
-        if encoded is None:  # a subclass with its own `fetch` may not know that
-            return self.handed_out(fetch(place, generator=generator, out=out, among=among))
-        return self.handed_out(
-            fetch(place, generator=generator, out=out, among=among, encoded=encoded)
-        )
+        # A subclass with its own `fetch` may not know of `encoded`.
+        read = {} if encoded is None else {"encoded": encoded}
+        how = {"generator": generator, "out": out, "among": self._subset, **read}
+        return self.handed_out(self.ours.fetch(self.place(index), **how))
 
     @property
     def bare(self) -> bool:
         """Whether a sample is handed out as the image alone: of a dataset that has no targets."""
-        own = self._decoding
         # A subclass with its own __getitem__ has the say of what a sample is.
+        own = self.ours
         return own is not None and not own.has_targets and not own._is_overridden()
 
     def handed_out(self, sample: Any) -> Any:
@@ -185,26 +160,23 @@ class Source:
 
     def native(self, pool: Pool) -> NativeBatchMaker | None:
         """Return what makes batches by the native core, if it is there; indices are as here."""
-        if self._decoding is None or library.lib is None:
+        if self.ours is None or _library.lib is None:
             return None
-        return NativeBatchMaker(self._decoding, pool, self._subset, as_bytes=self.as_bytes)
+        return NativeBatchMaker(self.ours, pool, self._subset, as_bytes=self.as_bytes)
 
 
 class SampleMaker:
     """Makes samples: a batch by the native core where it is eligible, the others one by one.
 
-    Any number of threads may use it at once.
-
-    Parameters
-    ----------
-    source : Source
-    pool : Pool or None
-        Of the native core; None makes all samples one by one.
+    Any number of threads may use it at once. `pool` is of the native core; None makes all samples
+    one by one. `alone` is for a worker process, in which the user's own code has random numbers of
+    the sample's, too.
     """
 
-    def __init__(self, source: Source, pool: Pool | None) -> None:
+    def __init__(self, source: Source, pool: Pool | None, *, alone: bool = False) -> None:
         self.source = source
         self.native = None if pool is None else source.native(pool)
+        self._seed_all = _seed_all if alone else None
 
     def make(self, items: Sequence[Item]) -> list[Any]:
         """Make samples, with SKIPPED for each that is left out."""
@@ -227,7 +199,7 @@ class SampleMaker:
         if self.native is None or not self.native.eligible:
             return [FALLBACK] * len(items)
         indices = [item.index for item in items]
-        draws = self._draws([item.seed for item in items])
+        draws = Draws([item.seed for item in items], self._seed_all)
         made = self.native.make(indices, draws, images, stopped, reads)
         if not self.source.bare:
             return made
@@ -237,35 +209,9 @@ class SampleMaker:
         self, item: Item, out: torch.Tensor | None = None, encoded: EncodedSample | None = None
     ) -> Any:
         """Make one sample, or SKIPPED: into a slot of a batch, of what was read already."""
-        return self.source.fetch(item.index, self._begin(item.seed), out, encoded)
-
-    def _draws(self, seeds: Sequence[int]) -> Draws:
-        return Draws(seeds)
-
-    def _begin(self, seed: int) -> torch.Generator | None:
-        """Return the generator for all draws of a sample; None is torch's global one."""
-        generator = _generators.generator
-        generator.manual_seed(seed)
-        return generator
-
-
-class WorkerSampleMaker(SampleMaker):
-    """For a worker process, where the user's own code has random numbers of the sample's, too."""
-
-    def _draws(self, seeds: Sequence[int]) -> Draws:
-        return _WorkerDraws(seeds)
-
-    def _begin(self, seed: int) -> torch.Generator | None:
-        _seed_all(seed)
-        # What threads do with a generator must not draw from another global one here.
-        return torch.default_generator if self.source.isolated else None
-
-
-class _WorkerDraws(Draws):
-    """Those of a worker process."""
-
-    def begin(self, at: int) -> None:
-        _seed_all(self._seeds[at])
+        if self._seed_all is not None:
+            self._seed_all(item.seed)
+        return self.source.fetch(item.index, generator_of(item.seed), out, encoded)
 
 
 def _seed_all(seed: int) -> None:
@@ -274,13 +220,3 @@ def _seed_all(seed: int) -> None:
     torch.default_generator.manual_seed(seed)
     random.seed(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002 - it is the global one that they draw from
-
-
-class _Generators(threading.local):
-    """One generator a thread, seeded anew for each sample."""
-
-    def __init__(self) -> None:
-        self.generator = torch.Generator("cpu")
-
-
-_generators = _Generators()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sized
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,7 @@ from fastdecode._arguments import is_int
 from fastdecode.torch._errors import plain_index
 from fastdecode.torch._order import Order, Sharding
 
-__all__ = ["CallersSampler", "Position"]
+__all__ = ["CallersSampler", "Position", "refuse_other"]
 
 _VERSION = 1
 _EPOCH_NAMES = ("epoch", "_epoch", "current_epoch", "cur_epoch")
@@ -59,20 +60,15 @@ class _Followed:
 
 
 class CallersSampler:
-    """A sampler of the caller's, of items or of whole batches, and who counts its epochs.
+    """The sampler of the caller's, of items or of whole batches, if any, and who counts its epochs.
 
     The loader does, until the caller calls the sampler's ``set_epoch``: from then on the sampler is
     left alone, and the loader's epoch is the one that the caller has set. That shows in the
-    sampler's attribute ``epoch``, which torch's and its like have.
-
-    Parameters
-    ----------
-    sampler : iterable
-    batches : bool
-        It gives batches of indices.
+    sampler's attribute ``epoch``, which torch's and its like have. `batches` says that it gives
+    batches of indices.
     """
 
-    def __init__(self, sampler: Any, *, batches: bool) -> None:
+    def __init__(self, sampler: Any, batches: bool = False) -> None:
         self.sampler = sampler
         self.batches = batches
         both = (sampler, getattr(sampler, "sampler", None))  # a BatchSampler's own
@@ -80,6 +76,11 @@ class CallersSampler:
             _Followed(one) for one in both if callable(getattr(one, "set_epoch", None))
         ]
         self._callers = False
+
+    def __len__(self) -> int:
+        if not isinstance(self.sampler, Sized):
+            raise TypeError(f"the sampler {type(self.sampler).__name__} has no len()")
+        return len(self.sampler)
 
     def told(self) -> int | None:
         """Return the epoch that the caller has set since the last one was drawn, if any."""
@@ -119,26 +120,17 @@ class CallersSampler:
 
 @dataclass
 class Position:
-    """A place in the sequence of all batches of all epochs.
-
-    Attributes
-    ----------
-    epoch : int
-    batch : int
-        How many batches of it have been handed out.
-    running : bool
-        An iterator has begun the epoch; the next one begins the epoch after it.
-    items : list or None
-        The epoch's order, where only a sampler knows it.
-    asked : bool
-        The iterator has been asked for a batch. Libraries also make iterators to look at them.
-    """
+    """A place in the sequence of all batches of all epochs."""
 
     epoch: int = 0
     batch: int = 0
+    """How many batches of it have been handed out."""
     running: bool = False
+    """An iterator has begun the epoch; the next one begins the epoch after it."""
     items: list[Any] | None = None
+    """The epoch's order, where only a sampler knows it."""
     asked: bool = False
+    """The iterator was asked for a batch. Libraries also make iterators to look at them."""
     _again: bool = False
     """While nothing was asked for, the caller has named this epoch as the next one."""
     _moved: Position | None = None
@@ -171,12 +163,10 @@ class Position:
         """Take back the beginning of an epoch whose iterator was dropped as it was made."""
         self.running = self.asked
 
-    def order(
-        self, sharding: Sharding, sampler: CallersSampler | None, rank: int, ranks: int
-    ) -> Order:
+    def order(self, sharding: Sharding, sampler: CallersSampler) -> Order:
         """Deal out the epoch, or take what the sampler gives, or what it gave before a resume."""
-        if sampler is None:
-            return sharding.order(self.epoch, rank, ranks)
+        if sampler.sampler is None:
+            return sharding.order(self.epoch)
         if self.items is None:
             self.items = sampler.draw(self.epoch)
         take = sharding.of_batches if sampler.batches else sharding.of_sampler
@@ -203,11 +193,17 @@ class Position:
             state["settings"], dict
         ):
             raise ValueError(f"this state is damaged: epoch and batch are {place}")
-        for name, value in settings.items():
-            before = state["settings"].get(name)
-            if before != value:
-                raise ValueError(
-                    f"the state was saved with {name}={before!r}, but this loader has {value!r}: "
-                    "the batches that are left would be others"
-                )
+        refuse_other(state["settings"], settings, "loader", "batches")
         return Position(state["epoch"], state["batch"], items=state["items"])
+
+
+def refuse_other(
+    before: Mapping[str, Any], settings: Mapping[str, Any], whose: str, what: str
+) -> None:
+    """Refuse a state that was saved with other settings."""
+    for name, value in settings.items():
+        if before.get(name) != value:
+            raise ValueError(
+                f"the state was saved with {name}={before.get(name)!r}, but this {whose} has "
+                f"{value!r}: the {what} that are left would be others"
+            )

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import torch
 
-from fastdecode.native.batch import Pool
+from fastdecode.native._batch import Pool
 
 __all__ = ["ThreadPool", "limit_threads", "settle_here", "single_thread_here"]
 
@@ -25,8 +25,6 @@ _lock = threading.Lock()
 def limit_threads() -> None:
     """Let PyTorch and OpenCV use one thread in this process: for a worker process, at its start.
 
-    Notes
-    -----
     As many workers as cores, each with as many threads, get in each other's way. PyTorch limits
     itself in its own workers; OpenCV must be told, and its pool does not survive a fork. OpenCV is
     only told if it is loaded already: nothing here loads it.
@@ -66,15 +64,7 @@ class ThreadPool:
     They are daemons, unlike those of `concurrent.futures`: a read that hangs, on a network drive
     for instance, does not keep the interpreter from ending.
 
-    Parameters
-    ----------
-    count : int
-        How many threads; at least 1.
-
-    Attributes
-    ----------
-    native : Pool
-        As many threads of the native core, for those that are at a whole batch.
+    `native` are as many threads of the native core, for those that are at a whole batch.
     """
 
     def __init__(self, count: int) -> None:

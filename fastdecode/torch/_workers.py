@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
-from fastdecode.native.batch import Pool
+from fastdecode.native._batch import Pool
 from fastdecode.torch._batch_builder import (
     BatchBuilder,
     EpochConfig,
@@ -25,11 +25,10 @@ from fastdecode.torch._batch_builder import (
     too_late,
 )
 from fastdecode.torch._collate import Ready, collate
-from fastdecode.torch._device_batches import EncodedBatch
 from fastdecode.torch._errors import take_along
 from fastdecode.torch._order import Item, Order
 from fastdecode.torch._read_ahead import ReadAhead
-from fastdecode.torch._samples import SampleMaker, Source, WorkerSampleMaker
+from fastdecode.torch._samples import SampleMaker
 from fastdecode.torch._threads import ThreadPool, limit_threads
 
 __all__ = ["Workers"]
@@ -41,14 +40,8 @@ _PARTS_A_THREAD = 2
 class Workers:
     """Threads, or processes, and the epochs that they are at.
 
-    Parameters
-    ----------
-    threads, workers : int
-        At most one of them; neither makes batches in the calling thread.
-    prefetch : int
-    timeout : float or None
-    read_threads : int
-        Threads that read ahead; none where batches are made by processes.
+    At most one of `threads` and `workers` is not 0; neither makes batches in the calling thread.
+    `read_threads` read ahead, where batches are not made by processes.
     """
 
     def __init__(
@@ -66,17 +59,22 @@ class Workers:
         self._workers = workers
         self._prefetch = prefetch
         self._timeout = timeout
-        self._processes: _WorkerProcesses | None = None
         self._under_way: weakref.WeakSet[_ThreadEpoch] = weakref.WeakSet()
+        self._in_processes: weakref.WeakSet[_ProcessEpoch] = weakref.WeakSet()
 
     def epoch(
         self, config: EpochConfig, order: Order, start: int
     ) -> Iterator[Ready | BatchBuilder]:
-        """Begin an epoch at one of its batches, which may be still to be decoded."""
+        """Begin an epoch at one of its batches, which may be still to be decoded.
+
+        With processes one that is still running ends.
+        """
+        how = config, order, start, self._prefetch, self._timeout
         if self._workers:
-            if self._processes is None:
-                self._processes = _WorkerProcesses(self._workers, self._prefetch, self._timeout)
-            return self._processes.epoch(config, order, start)
+            self._end_processes()
+            running = _ProcessEpoch(*how, self._workers)
+            self._in_processes.add(running)
+            return running
         if self._threads and self._pool is None:
             self._pool = ThreadPool(self._threads)
         ahead = None
@@ -84,7 +82,7 @@ class Workers:
             if self._readers is None:
                 self._readers = ThreadPool(self._read_threads)
             ahead = ReadAhead(config.source, order, start, self._readers)
-        epoch = _ThreadEpoch(config, order, start, self._pool, self._prefetch, self._timeout, ahead)
+        epoch = _ThreadEpoch(*how, self._pool, ahead)
         self._under_way.add(epoch)
         return epoch
 
@@ -95,10 +93,15 @@ class Workers:
 
     def close(self) -> None:
         """End the threads and the processes. A later epoch starts them anew."""
-        for part in (self._pool, self._readers, self._processes):
-            if part is not None:
-                part.close()
-        self._pool = self._readers = self._processes = None
+        for pool in (self._pool, self._readers):
+            if pool is not None:
+                pool.close()
+        self._end_processes()
+        self._pool = self._readers = None
+
+    def _end_processes(self) -> None:
+        for running in tuple(self._in_processes):
+            running.close()
 
 
 # ---- threads ----
@@ -112,10 +115,10 @@ class _ThreadEpoch:
         config: EpochConfig,
         order: Order,
         start: int,
-        pool: ThreadPool | None,
         prefetch: int,
         timeout: float | None,
-        ahead: ReadAhead | None = None,
+        pool: ThreadPool | None,
+        ahead: ReadAhead | None,
     ) -> None:
         self._config = config
         self._ahead = ahead
@@ -151,6 +154,8 @@ class _ThreadEpoch:
         config, how, maker = self._config, self._config.at_once, self._maker
         reads = None if self._ahead is None else self._ahead.batch()
         if how is not None:
+            from fastdecode.torch._device_batches import EncodedBatch
+
             size, pool = self._part, self._pool
             return EncodedBatch(config, how, maker, items, self._next, size, pool, reads)
         native = maker.native
@@ -207,10 +212,12 @@ class _ThreadEpoch:
 
 
 class _WorkerDataset(Dataset[Any]):
-    """What runs in a worker process: samples, each with random numbers of its own."""
+    """What runs in a worker process: batches, each sample with random numbers of its own."""
 
-    def __init__(self, source: Source) -> None:
-        self._source = source
+    def __init__(self, config: EpochConfig) -> None:
+        self._source = config.source
+        self._collate_fn = config.collate_fn
+        self._channels_last = config.channels_last
         self._reported = 0
         self._maker: SampleMaker | None = None
 
@@ -219,111 +226,59 @@ class _WorkerDataset(Dataset[Any]):
         """The user's own."""
         return self._source.dataset
 
-    def __getitems__(self, items: list[Item]) -> Any:
+    def __getitems__(self, items: list[Item]) -> tuple[Ready, list[Any]]:
         if self._maker is None:
             self._reported = len(self._source.errors)  # what was known before the worker began
             # One thread: a worker has one core for itself.
-            self._maker = WorkerSampleMaker(self._source, Pool(1))
+            self._maker = SampleMaker(self._source, Pool(1), alone=True)
         try:
             with self._source.together([item.index for item in items]):
-                samples = list(self._maker.make(items))
+                samples = self._maker.make(items)
+            ready = collate(samples, None, 0, self._collate_fn, channels_last=self._channels_last)
         except StopIteration as error:
             raise stopped_early(error) from error
         # Also those of a batch before this that raised, and so could not report.
         failures = self._source.errors[self._reported :]
         self._reported += len(failures)
-        return samples, failures
-
-    def __getitem__(self, item: Item) -> Any:
-        return self.__getitems__([item])
+        return ready, failures
 
 
-class _Collate:
-    """What runs in a worker after that."""
-
-    def __init__(
-        self, collate_fn: Callable[[list[Any]], Any] | None, *, channels_last: bool
-    ) -> None:
-        self._collate_fn = collate_fn
-        self._channels_last = channels_last
-
-    def __call__(self, made: Any) -> Any:
-        samples, failures = made
-        try:
-            ready = collate(samples, None, 0, self._collate_fn, channels_last=self._channels_last)
-        except StopIteration as error:
-            raise stopped_early(error) from error
-        return ready.batch, ready.skipped, failures
-
-
-class _Batches:
-    """What torch takes for a batch sampler: the batches of an epoch, from one of them on."""
-
-    def __init__(self, order: Order, start: int) -> None:
-        self._order = order
-        self._start = start
-
-    def __iter__(self) -> Iterator[list[Item]]:
-        return map(self._order.batch, range(self._start, self._order.count))
-
-    def __len__(self) -> int:
-        return self._order.count - self._start
-
-
-class _WorkerProcesses:
-    """Worker processes, started for each epoch with the dataset as it is then."""
-
-    def __init__(self, workers: int, prefetch: int, timeout: float | None) -> None:
-        self._workers = workers
-        self._prefetch = prefetch
-        self._timeout = timeout
-        self._running: weakref.ref[_ProcessEpoch] | None = None
-
-    def epoch(self, config: EpochConfig, order: Order, start: int) -> Iterator[Ready]:
-        """Begin an epoch at a batch; an epoch that is still running ends."""
-        self.close()
-        loader: DataLoader[Any] = DataLoader(
-            _WorkerDataset(config.source),
-            batch_sampler=_Batches(order, start),
-            num_workers=self._workers,
-            collate_fn=_Collate(config.collate_fn, channels_last=config.channels_last),
-            worker_init_fn=partial(
-                _settle_worker, reported=config.source.reports, then=config.worker_init_fn
-            ),
-            multiprocessing_context=config.multiprocessing_context,
-            prefetch_factor=self._prefetch,
-            timeout=self._timeout or 0,
-            # torch draws a seed for its workers; not from the generator of the user's training.
-            generator=torch.Generator("cpu"),
-        )
-        running = _ProcessEpoch(iter(loader), order, start, config, self._timeout)
-        self._running = weakref.ref(running)
-        return running
-
-    def close(self) -> None:
-        """End the epoch that is running, and its processes."""
-        running = None if self._running is None else self._running()
-        if running is not None:
-            running.close()
+def _as_it_is(made: Any) -> Any:
+    return made
 
 
 class _ProcessEpoch:
-    """Counts the batches, also those that raise."""
+    """Batches of worker processes, which begin with the dataset as it is now."""
 
     def __init__(
         self,
-        batches: Iterator[Any],
+        config: EpochConfig,
         order: Order,
         start: int,
-        config: EpochConfig,
+        prefetch: int,
         timeout: float | None,
+        workers: int,
     ) -> None:
-        self._batches: Any = batches  # torch's iterator of a loader with workers
         self._order = order
         self._process = os.getpid()
         self._position = start
         self._config = config
         self._timeout = timeout
+        loader: DataLoader[Any] = DataLoader(
+            _WorkerDataset(config),
+            batch_sampler=map(order.batch, range(start, order.count)),
+            num_workers=workers,
+            collate_fn=_as_it_is,
+            worker_init_fn=partial(
+                _settle_worker, reported=config.source.ours is not None, then=config.worker_init_fn
+            ),
+            multiprocessing_context=config.multiprocessing_context,
+            prefetch_factor=prefetch,
+            timeout=timeout or 0,
+            # torch draws a seed for its workers; not from the generator of the user's training.
+            generator=torch.Generator("cpu"),
+        )
+        self._batches: Any = iter(loader)  # torch's iterator of a loader with workers
 
     def __iter__(self) -> Iterator[Ready]:
         return self
@@ -335,7 +290,8 @@ class _ProcessEpoch:
         if self._batches is None:
             raise closed_error()
         try:
-            batch, skipped, failures = next(self._batches)
+            ready: Ready
+            ready, failures = next(self._batches)
         except Exception as error:
             _let_go(error)
             if str(error).startswith("DataLoader timed out"):
@@ -351,7 +307,7 @@ class _ProcessEpoch:
         self._position += 1
         for failure in failures:
             self._config.source.errors.add(failure)
-        return Ready(batch, self._position, skipped, self._config.normalize)
+        return ready._replace(position=self._position, normalize=self._config.normalize)
 
     def close(self) -> None:
         """End the workers: here, because what is raised in `__del__`, as by Ctrl-C, is lost."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import TYPE_CHECKING, Any
 
@@ -15,30 +16,28 @@ from torch.utils.data import (
 )
 
 from fastdecode._arguments import is_int
-from fastdecode.gpu._devices import parse_device
+from fastdecode.errors import BackendUnavailable
 from fastdecode.torch._batch_builder import EpochConfig
-from fastdecode.torch._collate import Ready
+from fastdecode.torch._collate import Ready, handed_out
 from fastdecode.torch._decoding import NormalizeOn, Plan, plan_of, settle
-from fastdecode.torch._delivery import Delivery, Epoch, Shown
 from fastdecode.torch._loader_arguments import (
     DataLoaderOptions,
     Threads,
-    check_delivery,
-    check_numbers,
-    check_together,
-    from_dataloader,
+    checked,
     how_many,
     how_many_read,
     seed_of,
 )
 from fastdecode.torch._memory import BatchMemory
-from fastdecode.torch._order import Order, Sharding, world
+from fastdecode.torch._order import Sharding, world
 from fastdecode.torch._samples import Source
 from fastdecode.torch._state import CallersSampler, Position
 from fastdecode.torch._workers import Workers
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+    from fastdecode.torch._delivery import Delivery
 
 __all__ = ["Loader"]
 
@@ -178,25 +177,34 @@ class Loader:
         progress: bool = False,
         **dataloader: Unpack[DataLoaderOptions],
     ) -> None:
-        ordered = bool(sampler is not None or shuffle or drop_last)
-        own = threads, workers, prefetch, seed
-        options = from_dataloader(dataloader, *own, batch_size=batch_size, ordered=ordered)
-        ahead = options["prefetch_factor"] or prefetch
-        check_numbers(batch_size, threads, workers, ahead, seed, timeout)
-        check_together(sampler, collate_fn, shuffle=shuffle, threads=threads, workers=workers)
-        check_delivery(decode, normalize_on)
+        options = checked(
+            dataloader,
+            batch_size=batch_size,
+            shuffle=shuffle,
+            sampler=sampler,
+            drop_last=drop_last,
+            threads=threads,
+            workers=workers,
+            prefetch=prefetch,
+            seed=seed,
+            timeout=timeout,
+            collate_fn=collate_fn,
+            decode=decode,
+            normalize_on=normalize_on,
+        )
         world(rank, world_size)
         self.dataset = dataset
         self.batch_size = int(batch_size) if options["batch_sampler"] is None else None
-        self._given = _given(sampler, options["batch_sampler"])
+        batches = options["batch_sampler"]
+        self._given = CallersSampler(sampler if batches is None else batches, batches is not None)
         self.drop_last = drop_last
         self.collate_fn = collate_fn
         self.channels_last = channels_last
-        self.prefetch = int(ahead)
+        self.prefetch = int(options["prefetch_factor"] or prefetch)
         self.timeout = timeout or 0
         self.progress = progress
         self._take(options, seed)
-        self.device = parse_device("cpu" if device is None else device)
+        self.device = torch.device("cpu") if device is None else _parse_device(device)
         self.decode = decode
         self.normalize_on: NormalizeOn = normalize_on
         self.skipped = 0
@@ -229,8 +237,12 @@ class Loader:
             self.threads, self.workers, self.prefetch, self.timeout or None, self.read_threads
         )
         pinned = self.pin_memory and torch.cuda.is_available()
-        # Once, because its streams are to last; and now, because the device may be missing.
-        self._delivery = Delivery(self.device, self._settled.backend, pinned=pinned)
+        self._delivery: Delivery | None = None
+        if pinned or self.device.type != "cpu" or self._settled.backend is not None:
+            from fastdecode.torch._delivery import Delivery
+
+            # Once, because its streams are to last; and now, because the device may be missing.
+            self._delivery = Delivery(self.device, self._settled.backend)
         pinned = pinned or self.device.type == "cuda"
         self._memory = BatchMemory(self.prefetch + 2, pinned=pinned)
 
@@ -248,9 +260,19 @@ class Loader:
 
     @property
     def _sharding(self) -> Sharding:
-        """How items are dealt out, for the dataset as long as it is now."""
+        """How items are dealt out, for the dataset as long as it is now, and the ranks there are.
+
+        All ranks have to shuffle alike.
+        """
+        rank, ranks = world(*self._ranks)
+        if ranks > 1 and self._shuffle and self.generator is not None:
+            raise ValueError(
+                "each rank would shuffle by a seed of its own generator, and items be lost: give "
+                "all ranks the same seed= instead of a generator, or a sampler that deals them out"
+            )
         length, size = len(self._source), self.batch_size or 1
-        return Sharding(length, size, self._shuffle, bool(self.drop_last), self.seed)
+        how = self._shuffle, bool(self.drop_last), self.seed
+        return Sharding(length, size, *how, rank, ranks)
 
     @property
     def epoch(self) -> int:
@@ -260,20 +282,19 @@ class Loader:
     @property
     def sampler(self) -> Any:
         """The caller's sampler; without one, the indices of the epoch on this rank, in order."""
-        if self._given is None:
+        given = self._given.sampler
+        if given is None:
             return (_Shuffled if self._shuffle else _InOrder)(self)
-        if self._given.batches:
-            return getattr(self._given.sampler, "sampler", None)
-        return self._given.sampler
+        return getattr(given, "sampler", None) if self._given.batches else given
 
     @sampler.setter
     def sampler(self, sampler: Iterable[Any] | None) -> None:
-        self._given = _given(sampler, None)
+        self._given = CallersSampler(sampler)
 
     @property
     def batch_sampler(self) -> Any:
         """The caller's batch sampler; without one, `sampler` in batches, as torch makes them."""
-        if self._given is not None and self._given.batches:
+        if self._given.batches:
             return self._given.sampler
         return BatchSampler(self.sampler, self.batch_size or 1, bool(self.drop_last))
 
@@ -299,76 +320,59 @@ class Loader:
 
     def __len__(self) -> int:
         """Count the batches of an epoch, on this rank."""
-        if self._given is not None:
-            return self._sharding.length_of(self._given.sampler, batches=self._given.batches)
-        return self._sharding.batches(self._sharding.share(*self._world()))
+        sharding = self._sharding
+        count = sharding.share if self._given.sampler is None else len(self._given)
+        return count if self._given.batches else sharding.batches(count)
 
     def _place(self) -> Position:
         """Return where the loader stands, after what the caller has told the sampler."""
-        told = None if self._given is None else self._given.told()
+        told = self._given.told()
         return self._position if told is None else self._position.moved_to(told)
-
-    def _order(self) -> Order:
-        """Deal out the epoch that is running or comes next, where no sampler of the caller does."""
-        return self._sharding.order(self.epoch, *self._world())
-
-    def _world(self) -> tuple[int, int]:
-        """Return this rank and how many there are, which have to shuffle alike."""
-        rank, ranks = world(*self._ranks)
-        if ranks > 1 and self._shuffle and self.generator is not None:
-            raise ValueError(
-                "each rank would shuffle by a seed of its own generator, and items be lost: give "
-                "all ranks the same seed= instead of a generator, or a sampler that deals them out"
-            )
-        return rank, ranks
 
     def __iter__(self) -> Iterator[Any]:
         """Begin an epoch: the next one, or where `set_epoch` or `load_state_dict` said."""
-        made = Epoch(self._begun, self._handed)
+        made = _Epoch(self)
         if not self.progress:
             return made
         position = self._position
         title = f"epoch {position.epoch}"
-        return Shown(made, done=position.batch, total=self._count, title=title)
+        return _Shown(made, done=position.batch, total=self._count, title=title)
 
-    def _begun(self, before: Position | None) -> tuple[Iterator[Ready], Position] | None:
+    def _begun(self, before: Position | None) -> tuple[Iterator[Any], Position] | None:
         """Begin the epoch of an iterator; or again, if another was named before it was used."""
         if before is not None:
-            told = None if self._given is None else self._given.told()
+            told = self._given.told()
             moved = self._position is not before and self._position is before.last()
             if not moved and (self._position is not before or told in (None, before.epoch)):
                 return None
         plan = self._plan()
         self.decoding = plan.decoding
         position = self._position = self._place().begun()
-        if self._given is not None:
-            self._given.begin()
+        self._given.begin()
         self.skipped = 0
-        order = position.order(self._sharding, self._given, *self._world())
+        order = position.order(self._sharding, self._given)
+        delivery = self._delivery
         config = EpochConfig(
             source=plan.source,
             collate_fn=self._collate_fn,
             memory=self._memory,
             channels_last=self.channels_last,
             normalize=plan.normalize,
-            at_once=self._delivery.at_once(plan.eligible),
+            at_once=None if delivery is None else delivery.at_once(plan.eligible),
             worker_init_fn=self.worker_init_fn,
             multiprocessing_context=self.multiprocessing_context,
         )
         self._count = order.count
         made = self._workers.epoch(config, order, position.batch)
-        return self._delivery.begin(made), position
+        return made if delivery is None else delivery.begin(made), position
 
     def _plan(self) -> Plan:
         """Look how batches are made of the dataset as it is now."""
         how = self._collate_fn, self.normalize_on, self.device, self.decode, self._settled
         return plan_of(self._source, *how)
 
-    def _handed(self, position: Position, ready: Ready | None) -> None:
+    def _handed(self, position: Position, ready: Ready) -> None:
         """Keep account of what the consumer has got."""
-        if ready is None:
-            position.end()
-            return
         position.batch = ready.position
         if position is self._position:  # not of an iterator that a later one has replaced
             self.skipped += ready.skipped
@@ -385,8 +389,7 @@ class Loader:
         if not is_int(epoch) or epoch < 0:
             raise ValueError(f"epoch must be an integer from 0, not {epoch!r}")
         self._position = self._position.moved_to(int(epoch))
-        if self._given is not None:
-            self._given.counted()
+        self._given.counted()
 
     def state_dict(self) -> dict[str, Any]:
         """Return plain values that say where the loader stands, also in the middle of an epoch."""
@@ -402,25 +405,23 @@ class Loader:
         """
         position = Position.of_state(state, self._settings())
         # At an epoch's beginning there is nothing to check, and no sampler is to be asked yet.
-        ranks = self._world()
-        if position.batch and position.batch > (
-            most := position.order(self._sharding, self._given, *ranks).count
-        ):
-            raise ValueError(f"the state is of batch {position.batch}, but an epoch has {most}")
+        if position.batch:
+            most = position.order(self._sharding, self._given).count
+            if position.batch > most:
+                raise ValueError(f"the state is of batch {position.batch}, but an epoch has {most}")
         self._position = position
-        if self._given is not None:
-            self._given.counted()
+        self._given.counted()
 
     def _settings(self) -> dict[str, Any]:
         """Return all that the batches follow from."""
-        given = self._given
-        sampled = given is not None and ("batches" if given.batches else True)
-        return self._sharding.settings(*self._world(), sampled=sampled)
+        batches = "batches" if self._given.batches else True
+        return self._sharding.settings(sampled=self._given.sampler is not None and batches)
 
     def close(self) -> None:
         """End the threads, the processes, the copying, and the epoch. A later one starts anew."""
         self._workers.end()
-        self._delivery.close()
+        if self._delivery is not None:
+            self._delivery.close()
         self._workers.close()
 
     def __enter__(self) -> Loader:  # noqa: PYI034 - Self needs Python 3.11
@@ -430,7 +431,7 @@ class Loader:
         self.close()
 
     def __repr__(self) -> str:
-        sized = self._given is None or isinstance(self._given.sampler, Sized)
+        sized = isinstance(self._given.sampler, (Sized, type(None)))
         count = len(self) if sized else "?"
         by = f"{self.workers} processes" if self.workers else f"{self.threads} threads"
         name, why = self.decoding
@@ -442,13 +443,84 @@ class Loader:
         )
 
 
-class _Own(Sampler[int]):
-    """What a loader without a sampler of the caller's reads, for those who look for one.
+class _Epoch:
+    """What a consumer iterates over."""
 
-    Parameters
-    ----------
-    loader : Loader
-    """
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+        self._ended = False
+        self._source: Iterator[Any]
+        self._position: Position
+        self._take(None)
+
+    def _take(self, position: Position | None) -> None:
+        """Begin, if that is needed, another epoch than the one that was begun at a position."""
+        begun = self._loader._begun(position)
+        if begun is not None:
+            self._source, self._position = begun
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __del__(self) -> None:
+        if hasattr(self, "_position"):
+            self._position.unasked()
+
+    def __next__(self) -> Any:
+        if not self._position.asked:
+            # Lightning makes its iterator first, and then says which epoch that is to be.
+            self._take(self._position)
+            self._position.asked = True
+        while True:
+            try:
+                ready = next(self._source)
+            except StopIteration:
+                if not self._ended:  # it may be asked again
+                    self._ended = True
+                    self._position.end()
+                raise
+            batch = handed_out(ready)
+            self._loader._handed(self._position, ready)
+            if batch is not None:  # else every item of it was left out
+                return batch
+
+
+class _Shown:
+    """Yields what an iterator yields, and shows on the terminal how many there have been."""
+
+    def __init__(self, batches: Iterator[Any], *, done: int, total: int, title: str) -> None:
+        try:
+            from rich import progress
+        except ImportError as error:
+            raise BackendUnavailable("progress=True needs rich: pip install rich") from error
+        self._batches = batches
+        self._bar = progress.Progress(
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(),
+            progress.MofNCompleteColumn(),
+            progress.TimeElapsedColumn(),
+            progress.TimeRemainingColumn(),
+        )
+        self._task = self._bar.add_task(title, total=total, completed=done)
+        self._bar.start()
+        # A consumer that leaves early drops this object; the terminal must be given back then, too.
+        self._stop = weakref.finalize(self, self._bar.stop)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            batch = next(self._batches)
+        except BaseException:
+            self._stop()
+            raise
+        self._bar.advance(self._task)
+        return batch
+
+
+class _Own(Sampler[int]):
+    """What a loader without a sampler of the caller's reads, for those who look for one."""
 
     generator = None
 
@@ -457,11 +529,10 @@ class _Own(Sampler[int]):
         self.data_source = loader.dataset
 
     def __iter__(self) -> Iterator[int]:
-        order = self._loader._order()
-        return iter(order.indices.tolist())
+        return iter(self._loader._sharding.order(self._loader.epoch).indices.tolist())
 
     def __len__(self) -> int:
-        return len(self._loader._order().indices)
+        return self._loader._sharding.share
 
     def set_epoch(self, epoch: int) -> None:
         """Let the loader's next ``iter`` begin this epoch."""
@@ -482,9 +553,7 @@ class _Shuffled(_Own, RandomSampler):
         return len(self)
 
 
-def _given(
-    sampler: Iterable[Any] | None, batch_sampler: Iterable[Any] | None
-) -> CallersSampler | None:
-    if batch_sampler is not None:
-        return CallersSampler(batch_sampler, batches=True)
-    return None if sampler is None else CallersSampler(sampler, batches=False)
+def _parse_device(device: str | int | torch.device) -> torch.device:
+    from fastdecode.gpu._devices import parse_device
+
+    return parse_device(device)

@@ -39,10 +39,10 @@ static fd_crop crop_of(const uint8_t *head) {
         .width = side(head + 6, MOST_SIDE), .height = side(head + 8, MOST_SIDE),
         .resize_width = side(head + 10, head[2] & 2 ? 70000 : 2 * MOST_SIDE),
         .resize_height = head[2] & 4 ? side(head + 12, 2 * MOST_SIDE) : 0,
-        .area = area, .area_step = between(head[19], 0, 1) / (1 << 24),
-        .aspect = low, .aspect_step = (high - low) / (1 << 24),
+        .area = area, .area_range = between(head[19], 0, 1),
+        .aspect = low, .aspect_range = high - low,
         .narrowest = exp(low), .widest = exp(high),
-        .unsure = 3e-7, .flip = between(head[20], 0, 1),
+        .flip = between(head[20], 0, 1),
         .headroom = head[2] & 8 ? 0 : between(head[21], 1, 4),
         .pixels = fuzz_limits.pixels, .upright = head[2] >> 4 & 1};
     if (head[2] & 32) /* numbers that make no sense may give anything, but in its bounds */

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import errno
-import io
 import os
 import zlib
 from collections.abc import Generator, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
-from fastdecode._files import open_regular
 from fastdecode.errors import StoreError, advised
 from fastdecode.outages import ITEM_ERRORS, of_the_whole
-from fastdecode.stores._index import Index, IndexBuilder, header_of
+from fastdecode.stores._index import Index, IndexBuilder, IndexedStore, summary
 from fastdecode.stores._items import relative
-from fastdecode.stores._mmap import Mapped, exists, is_uri, local_path
+from fastdecode.stores._mmap import Mapped, exists, is_uri, local_path, open_stream
 from fastdecode.stores.base import Store, in_order_of
 from fastdecode.stores.concat import Concatenated, Part, of_each
 from fastdecode.stores.locations import Manifest, manifest_of, shard_locations
@@ -31,9 +30,7 @@ __all__ = [
     "index_tar",
     "open_tar",
     "stream_tar",
-    "summary",
 ]
-
 
 _GAP = 1 << 16
 """Bytes between two images that are rather read than asked about by another request."""
@@ -50,10 +47,6 @@ _LABELS = ("label", "label_check")
 their CRC-32."""
 
 _VERSION = 1
-_LEAST_PER_ITEM = 8
-"""Bytes of an index that each item takes at least: those of one column."""
-
-_BUFFER = 1 << 20
 _WAY_OUT = "open it yourself, and pass the open file to stream_tar()"
 
 
@@ -153,7 +146,7 @@ def _counted_by(manifest: Manifest | None, number: int) -> tuple[int, Sequence[s
     return manifest.items[number], manifest.classes
 
 
-class TarStore(Store):
+class TarStore(IndexedStore):
     """One tar shard.
 
     Parameters
@@ -212,7 +205,7 @@ class TarStore(Store):
                 raise self._without_index()
             builder, about = _scanned(self.location, self._wanted)
             self._index = Index(builder.to_bytes(about), self.location + SUFFIX)
-        self.classes = self._indexed().classes
+        self.classes = self._contents.classes
         self._handle()  # so that one that is missing or cut is told now
 
     def _without_index(self) -> Exception:
@@ -246,16 +239,12 @@ class TarStore(Store):
         state = super().__getstate__()
         return state if self._index_at is None else {**state, "_index": None}
 
-    def __len__(self) -> int:
-        return len(self._indexed())
-
     def key(self, index: int) -> str:
-        self._check(index)
-        return relative(self._indexed().key(index))
+        return relative(super().key(index))
 
     def target(self, index: int) -> Any:
         self._check(index)
-        found = self._indexed()
+        found = self._contents
         if not self._closed and not is_uri(self.location) and found.has(_LABELS[0]):
             self._compare(found, index)
         return found.target(index)
@@ -278,7 +267,8 @@ class TarStore(Store):
                 f"is damaged, or has been written anew; if it is whole, {_remedy(self.location)}",
             )
 
-    def _indexed(self) -> Index:
+    @property
+    def _contents(self) -> Index:  # loaded when it is wanted
         if self._index is None:
             with self._lock:  # one thread loads it, and the others wait
                 return self._loaded()
@@ -289,7 +279,13 @@ class TarStore(Store):
             if self._index_at is None:
                 raise StoreError(f"{self.location}: its index is lost")
             try:
-                self._index = _load_index(self._index_at, self._storage_options)
+                index = Index.load(self._index_at, (), self._storage_options)
+                if index.about.get("kind") != "tar" or not all(map(index.has, _COLUMNS)):
+                    raise StoreError(
+                        f"{self._index_at} is no index of a tar shard: remove it, and "
+                        f"{_remedy(self.location)}"
+                    )
+                self._index = index
             except ITEM_ERRORS as error:
                 of_the_whole(error)
                 raise
@@ -411,14 +407,6 @@ def _first_lost(index: Index, size: int) -> str:
     return f"item {first} ({index.key(first)}) and {len(cut) - 1} more are cut off; "
 
 
-class Summary(NamedTuple):
-    """What the header of an index says."""
-
-    items: int
-    classes: list[str]
-    about: dict[str, Any]
-
-
 def index_tar(
     location: str | os.PathLike[str],
     *,
@@ -483,40 +471,12 @@ def _scanned(
         file = Mapped(location)
         builder = _built(MappedSource(file), wanted, classes)
         return builder, _about(file.size, wanted)
-    from fastdecode.stores._remote import open_stream
-
     with open_stream(location, storage_options) as stream:
         source = FileSource(stream, location)
         builder = _built(source, wanted, classes)
         while source.take(1 << 20):
             pass  # what follows the end counts, too
     return builder, _about(source.position, wanted)
-
-
-def _load_index(path: str, storage_options: Mapping[str, Any] | None = None) -> Index:
-    """Open the index of a shard: a local one is mapped, one behind a URI is read."""
-    if is_uri(path):
-        file = Mapped(path, storage_options)
-        index = Index(bytes(file.read(0, file.size)), path)
-    else:
-        index = Index.load(local_path(path))
-    if index.about.get("kind") != "tar" or not all(map(index.has, _COLUMNS)):
-        raise StoreError(f"{path} is no index of a tar shard: remove it, and {_remedy('SHARD')}")
-    return index
-
-
-def summary(path: str, storage_options: Mapping[str, Any] | None = None) -> Summary:
-    """Read the beginning of an index, without its columns."""
-    file = Mapped(path, storage_options)
-    header = header_of(file.read, file.size, path)
-    try:
-        count, classes = int(header["count"]), [str(name) for name in header["classes"]]
-        about = dict(header["about"])
-    except (KeyError, OverflowError, TypeError, ValueError) as error:
-        raise StoreError(f"{path} is no index of a tar shard: {_remedy('SHARD')}") from error
-    if not 0 <= count * _LEAST_PER_ITEM <= file.size:
-        raise StoreError(f"{path} cannot hold {count} items: {_remedy('SHARD')}")
-    return Summary(count, classes, about)
 
 
 def _made_for(about: Mapping[str, Any]) -> WantedMembers:
@@ -533,16 +493,14 @@ def _built(source: Source, wanted: WantedMembers, classes: Sequence[str]) -> Ind
     images: dict[int, int] = {}  # a stem's hash, and how often it came
     others: set[int] = set()
     for sample in samples(source, wanted, with_data=False):
-        stem = sample if isinstance(sample, str) else sample.stem
-        name = hash(stem)  # a tenth of the memory that the names take
-        if isinstance(sample, str):
+        name = hash(sample.stem)  # a tenth of the memory that the names take
+        member, beside = sample.member, sample.beside
+        if member is None:
             others.add(name)
         else:
             times = images[name] = images.get(name, 0) + 1
-            member, beside = sample.member, sample.beside
-            key = sample.key if times == 1 else _again(sample.key, times)
             builder.add(
-                key,
+                sample.key if times == 1 else _again(sample.key, times),
                 sample.target,
                 offset=member.offset,
                 size=member.size,
@@ -553,8 +511,8 @@ def _built(source: Source, wanted: WantedMembers, classes: Sequence[str]) -> Ind
             )
         if others and name in others and name in images:
             raise StoreError(
-                f"{source.location}: the files of sample {stem!r} do not follow one another, so "
-                "that its target would be lost: make the tar with --sort=name"
+                f"{source.location}: the files of sample {sample.stem!r} do not follow one "
+                "another, so that its target would be lost: make the tar with --sort=name"
             )
     if others and not images:
         named = ", ".join(wanted.image) or "the extension of an image"
@@ -634,28 +592,12 @@ def stream_tar(
     ...     image = decode(data)
     """
     wanted = wanted_members(image, target)
-    file, location, own = _opened_stream(location, storage_options)
-    try:
-        for sample in samples(FileSource(file, location), wanted, with_data=True):
-            if not isinstance(sample, str):
+    with ExitStack() as own:
+        if isinstance(location, (str, os.PathLike)):
+            name = os.fspath(location)
+            file: Readable = own.enter_context(open_stream(name, storage_options, _WAY_OUT))
+        else:
+            file, name = location, str(getattr(location, "name", "the stream"))
+        for sample in samples(FileSource(file, name), wanted, with_data=True):
+            if sample.member is not None:
                 yield Sample(sample.key, sample.data, sample.target)
-    finally:
-        if own is not None:
-            own.close()
-
-
-def _opened_stream(
-    location: str | os.PathLike[str] | Readable, storage_options: Mapping[str, Any] | None
-) -> tuple[Readable, str, BinaryIO | None]:
-    """Return an open shard, its name for errors, and the file to close; None for one given open."""
-    if not isinstance(location, (str, os.PathLike)):
-        return location, str(getattr(location, "name", "the stream")), None
-    where = os.fspath(location)
-    if is_uri(where):
-        from fastdecode.stores._remote import open_stream
-
-        file = open_stream(where, storage_options)
-    else:
-        # A buffer of this size: the next header and small files come along.
-        file = io.BufferedReader(open_regular(local_path(where), way_out=_WAY_OUT), _BUFFER)
-    return file, where, file

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from fastdecode.stores._items import as_json, plain
 from fastdecode.stores.base import Writer
-from fastdecode.stores.tar.format import END, FileSource, make_header, members, padded
+from fastdecode.stores.tar.format import END, make_header, padded
 from fastdecode.stores.tar.names import Names, stem_of
 from fastdecode.stores.tar.store import SUFFIX, index_tar
 
 if TYPE_CHECKING:
     from fastdecode.types import Buffer
 
-__all__ = ["END", "TarWriter", "append_members", "names_in"]
+__all__ = ["END", "TarWriter", "append_members"]
 
 
 class TarWriter(Writer):
@@ -43,7 +43,6 @@ class TarWriter(Writer):
         self._fsync = fsync
         self._keys = None
         self._names = Names()
-        self._final.parent.mkdir(parents=True, exist_ok=True)
         self._file = self._partial.open("xb")
 
     def _append(self, key: str, data: memoryview, target: Any) -> None:
@@ -51,7 +50,7 @@ class TarWriter(Writer):
 
     def _finish(self) -> None:
         self._file.write(END)
-        self._file.close()
+        super()._finish()
 
     def _release(self) -> None:
         self._file.close()
@@ -91,17 +90,6 @@ def append_members(
         file.write(text)
         file.write(bytes(padded(len(text)) - len(text)))
     return offset, len(data)
-
-
-def names_in(file: BinaryIO, location: str) -> Names:
-    """Return the names in a tar that is to be continued, and may lack its end.
-
-    The file is at its beginning, and afterwards where the members end.
-    """
-    names = Names()
-    for member in members(FileSource(file, location), ended=False):
-        names.add(member)
-    return names
 
 
 def _beside(target: Any) -> tuple[str, bytes] | None:

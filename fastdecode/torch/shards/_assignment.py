@@ -12,7 +12,7 @@ import hashlib
 import os
 import random
 from bisect import bisect_right
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import accumulate, islice, repeat
@@ -24,11 +24,12 @@ import torch
 from fastdecode._arguments import is_int
 from fastdecode.errors import StoreError
 from fastdecode.stores import open_store
+from fastdecode.stores._index import summary
 from fastdecode.stores._mmap import is_uri, local_path
 from fastdecode.stores.concat import agreed
 from fastdecode.stores.locations import manifest_of, shard_locations
 from fastdecode.stores.tar import Sample, stream_tar
-from fastdecode.stores.tar.store import SUFFIX, summary
+from fastdecode.stores.tar.store import SUFFIX
 from fastdecode.torch._order import sample_seed
 
 __all__ = [
@@ -317,20 +318,10 @@ def _stretch(
 class Share:
     """The samples of one consumer in their order, from any place on.
 
-    Parameters
-    ----------
-    shards : sequence of str
-        Their locations.
-    slices : sequence of ShardSlice
-    counts : dict of int to int
-        Samples of each shard, where they are known. Those of shards that are read to their end are
-        added, unless they are known; if they differ from what is known, that is an error.
-    buffer : int
-        Samples among which the next one is drawn; below 2 they keep their order.
-    seed : int
-        Of these draws.
-    reading : mapping
-        Options of `stream_tar`.
+    `counts` are samples of each shard, where they are known. Those of shards that are read to their
+    end are added, unless they are known; if they differ from what is known, that is an error. The
+    next sample is drawn among `buffer`, by `seed`; below 2 they keep their order. `reading` are
+    options of `stream_tar`.
     """
 
     def __init__(
@@ -378,7 +369,7 @@ class Share:
     def _read(self, part: ShardSlice) -> Iterator[ShardSample]:
         known = self.counts.get(part.shard)
         count = 0
-        with closing(_generator_of(self._opened(part.shard))) as samples:
+        with closing(stream_tar(self._shards[part.shard], **self._reading)) as samples:
             for sample in samples:
                 if count == part.stop and count != known:
                     return  # the rest of the shard is for others
@@ -390,9 +381,6 @@ class Share:
         if count < (known or 0):
             raise self._miscounted(part.shard, f"{count}, not the {known}")
         self.counts[part.shard] = count
-
-    def _opened(self, shard: int) -> Iterator[Sample]:
-        return stream_tar(self._shards[shard], **self._reading)
 
     def _miscounted(self, shard: int, found: str) -> StoreError:
         return StoreError(
@@ -446,8 +434,3 @@ def shuffled(source: Iterable[_T], size: int, seed: int) -> Iterator[_T]:
 def _taken(held: list[_T], at: int) -> _T:
     held[at], held[-1] = held[-1], held[at]
     return held.pop()
-
-
-def _generator_of(samples: Iterable[Sample]) -> Generator[Sample, None, None]:
-    """Make a generator of any iterable: that can be closed."""
-    yield from samples

@@ -10,6 +10,7 @@ import torch
 from torch.utils.data import get_worker_info
 
 from fastdecode._arguments import is_int
+from fastdecode.torch._state import refuse_other
 
 __all__ = ["Progress", "StreamState", "after_batches"]
 
@@ -20,26 +21,17 @@ _EPOCH, _BY_WORKERS, _RESUMED = range(3)
 
 @dataclass
 class StreamState:
-    """How far the consumers of one rank have come.
-
-    Attributes
-    ----------
-    epoch : int
-    workers : int
-        Consumers of the rank: worker processes, or the process itself.
-    turn : int
-        The consumer that the next batch is from.
-    given : dict of int to int
-        Samples that each consumer has given; none where it is not named.
-    counts : dict of int to int
-        Samples of the shards that were read to their end.
-    """
+    """How far the consumers of one rank have come."""
 
     epoch: int = 0
     workers: int = 1
+    """Consumers of the rank: worker processes, or the process itself."""
     turn: int = 0
+    """The consumer that the next batch is from."""
     given: dict[int, int] = field(default_factory=dict)
+    """Samples that each consumer has given; none where it is not named."""
     counts: dict[int, int] = field(default_factory=dict)
+    """Samples of the shards that were read to their end."""
 
     def as_dict(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return plain values, that JSON can hold too."""
@@ -77,12 +69,7 @@ class StreamState:
             raise _damaged()
         if state.workers < 1 or state.turn not in range(state.workers):
             raise _damaged()
-        for name, value in settings.items():
-            if before.get(name) != value:
-                raise ValueError(
-                    f"the state was saved with {name}={before.get(name)!r}, but this stream has "
-                    f"{value!r}: the samples that are left would be others"
-                )
+        refuse_other(before, settings, "stream", "samples")
         return state
 
 

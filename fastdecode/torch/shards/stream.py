@@ -6,15 +6,13 @@ import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
 from fastdecode._arguments import is_int
 from fastdecode._system import usable_cores
-from fastdecode.errors import DecodeError, FastDecodeError
-from fastdecode.native.batch import Pool
-from fastdecode.outages import ITEM_ERRORS, is_the_items
-from fastdecode.torch._errors import SKIPPED, Failure, failure_of, naming, others, record, several
+from fastdecode.errors import FastDecodeError
+from fastdecode.native._batch import Pool
+from fastdecode.torch._errors import SKIPPED, Failure, failure_of, naming, record, several
 from fastdecode.torch._loader_arguments import Threads
 from fastdecode.torch._native_batches import FALLBACK
 from fastdecode.torch._order import Item, world
@@ -32,9 +30,8 @@ from fastdecode.torch.shards._assignment import (
 from fastdecode.torch.shards._state import Progress, StreamState, after_batches
 
 if TYPE_CHECKING:
-    from typing_extensions import Self, Unpack
+    from typing_extensions import Unpack
 
-    from fastdecode.torch.dataset import EncodedSample
 
 __all__ = ["ShardStream"]
 
@@ -209,17 +206,19 @@ class ShardStream(IterableDataset[Any]):
         share = self._assignment.share(consumer, state.epoch, state.counts)
         given = state.given.get(number, 0)
         skip = given % _CHUNK  # so that the same samples are together as without a break
-        images = self._images.copy()  # for one iterator alone
-        samples = share.samples(given - skip)
-
-        def seed_of(sample: ShardSample) -> int:
-            return self._assignment.sample_seed(sample, state.epoch)
-
-        for made in _decoded(images, samples, seed_of, Pool(self._how_many()), skip):
-            given += 1
-            state.given[number] = given
-            if made is not SKIPPED:
-                yield made
+        images = copy.copy(self._images)  # for one iterator alone
+        maker = SampleMaker(Source(images), Pool(self._how_many()))
+        for images.samples in _chunks(share.samples(given - skip)):
+            seeds = [self._assignment.sample_seed(one, state.epoch) for one in images.samples]
+            items = list(map(Item, range(len(seeds)), seeds))[skip:]
+            skip = 0
+            # One after the other: what comes before a damaged sample is given before its error.
+            for item, sample in zip(items, maker.batch(items), strict=True):
+                made = maker.one(item) if sample is FALLBACK else sample
+                given += 1
+                state.given[number] = given
+                if made is not SKIPPED:
+                    yield made
 
     def _how_many(self) -> int:
         """Return how many threads are to decode."""
@@ -321,10 +320,6 @@ class _ShardImages(DecodeDataset):
         self.samples: Sequence[ShardSample] = ()
         self.errors = []
 
-    def copy(self) -> Self:
-        """Return one with the same options and the same list of errors, and samples of its own."""
-        return copy.copy(self)
-
     def __len__(self) -> int:
         return len(self.samples)
 
@@ -333,79 +328,20 @@ class _ShardImages(DecodeDataset):
         sample = self.samples[index].sample
         return sample.data, sample.target
 
-    def make(self, index: int, seed: int) -> Any:
-        """Make one sample, or what `on_error` puts in its place; all draws follow from `seed`."""
-        try:
-            return self.load(index, generator=_generator(seed))
-        except ITEM_ERRORS as error:
-            if not is_the_items(error):
-                raise
-            failure = self._noted(index, error)
-            if self.on_error == "raise":
-                raise
-            if self.on_error == "skip":
-                return SKIPPED
-            if callable(self.on_error):
-                return self._supplied(self.on_error(failure.index, error), None)
-            return self._another(index, seed, failure)
-
-    def _another(self, index: int, seed: int, failure: Failure) -> Any:
-        """Try the other samples that are here, each once, until one can be made."""
-        failed = [failure]
-        for other in others(index, range(len(self))):
-            try:
-                return self.load(other, generator=_generator(seed))
-            except ITEM_ERRORS as error:
-                if not is_the_items(error):
-                    raise
-                failed.append(self._noted(other, error))
-        raise DecodeError(
-            f"nothing can replace {failure.path}: {len(failed)} samples that were read together "
-            f"are damaged: {several(failed)}"
-        )
-
     def _naming(self, error: Exception, index: int, source: object) -> None:  # noqa: ARG002
         found = self.samples[index]
         naming(error, found.position, f"{self.shards[found.shard]}, {found.sample.key}")
 
-    def _noted(self, index: int, error: Exception) -> Failure:
+    def _note(self, index: int, error: Exception) -> Failure:
         failure = failure_of(error, self.samples[index].position)
         record(self.errors, failure, self.on_error)  # type: ignore[arg-type]
         return failure
 
-
-def _decoded(
-    images: _ShardImages,
-    samples: Iterator[ShardSample],
-    seed_of: Callable[[ShardSample], int],
-    pool: Pool,
-    skip: int = 0,
-) -> Iterator[Any]:
-    """Decode samples, `_CHUNK` at a time: each as it is handed out, or SKIPPED.
-
-    The first `skip` of them are only at hand, for others to be replaced by. `images` is for nobody
-    else meanwhile.
-    """
-    maker = _ShardSampleMaker(Source(images), pool)
-    for chunk in _chunks(samples):
-        images.samples = chunk
-        items = [Item(at, seed_of(chunk[at])) for at in range(skip, len(chunk))]
-        skip = 0
-        # One after the other: what comes before a damaged sample is given before its error.
-        for item, sample in zip(items, maker.batch(items), strict=True):
-            yield maker.one(item) if sample is FALLBACK else sample
-
-
-class _ShardSampleMaker(SampleMaker):
-    """Makes one sample as `_ShardImages` does, whose errors name shards."""
-
-    def one(
-        self,
-        item: Item,
-        out: torch.Tensor | None = None,  # noqa: ARG002 - a stream has no batches
-        encoded: EncodedSample | None = None,  # noqa: ARG002
-    ) -> Any:
-        return self.source.handed_out(self.source.ours.make(item.index, item.seed))
+    def _irreplaceable(self, failed: list[Failure]) -> str:
+        return (
+            f"nothing can replace {failed[0].path}: {len(failed)} samples that were read together "
+            f"are damaged: {several(failed)}"
+        )
 
 
 def _chunks(samples: Iterator[ShardSample]) -> Iterator[list[ShardSample]]:
@@ -423,7 +359,3 @@ def _chunks(samples: Iterator[ShardSample]) -> Iterator[list[ShardSample]]:
         raise
     if chunk:
         yield chunk
-
-
-def _generator(seed: int) -> torch.Generator:
-    return torch.Generator("cpu").manual_seed(seed)

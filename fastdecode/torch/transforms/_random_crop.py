@@ -1,15 +1,9 @@
-"""torchvision's geometry: which box is drawn, how sides are rounded, where a crop lies.
+"""Where a crop lies: which box is drawn, how sides are rounded, where a central crop begins.
 
-Notes
------
 The rules are those of torchvision 0.29: `RandomResizedCrop.get_params`, the size that `Resize`
-computes from one side, and the margins of `CenterCrop`.
-
-With a seed, what torch's generator would draw is computed without asking torch each time. NumPy's
-legacy seeding and torch's ``manual_seed`` start the same Mersenne twister (torch with the lower 32
-bits). Of its numbers torch makes floats from 24 bits, and integers by a remainder. Each of torch's
-functions takes microseconds and releases the GIL; here none is called, but in the rare case that
-rounding might decide. The native core does the same once more (``crop.c``).
+computes from one side, and the margins of `CenterCrop`. Numbers come from one of three sources:
+torch's generators, with torchvision's very draws; Python's ``random``, with timm's; or, in a
+`Loader`, a `SampleGenerator`, which the native core has once more (``crop.c``).
 """
 
 from __future__ import annotations
@@ -18,7 +12,7 @@ import math
 import random
 import threading
 from functools import cache
-from math import exp, sqrt
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -26,106 +20,133 @@ import torch
 from fastdecode.types import Box
 
 __all__ = [
-    "as_float32",
-    "box_and_flip",
+    "PythonDraws",
+    "SampleGenerator",
     "center_crop",
-    "constants",
     "draw_box",
-    "draw_box_by_python",
     "draw_flip",
     "generator_of",
     "resized",
-    "same_as_torch",
 ]
 
 _ATTEMPTS = 10
 """How often a box is drawn before the central one is taken."""
 
-_BITS = (1 << 32) - 1
-_FRACTION = (1 << 24) - 1
-_STEP = 2.0**-24
-_TOLERANCE = 3e-7
-"""How much, relatively, a product of two float32 draws may differ from what is computed here."""
+_MASK = (1 << 64) - 1
 
-_LARGEST_SIDE = 1 << 24
-_CHECKED = 0x1234_5678_9ABC_DEF0
+
+class SampleGenerator(torch.Generator):
+    """The random numbers of one sample in a `Loader`: the n-th is a function of its seed and n.
+
+    They are those of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
+    generators", 2014; the constants are those of Vigna's splitmix64.c). Code of the user's that is
+    handed this finds a generator of torch's with the same seed.
+    """
+
+    least_side = 1
+    _state = 0
+
+    def manual_seed(self, seed: int) -> SampleGenerator:
+        self._state = seed
+        super().manual_seed(seed)
+        return self
+
+    def draw(self) -> int:
+        """Return the next 64 bits."""
+        mixed = self._state = (self._state + 0x9E3779B97F4A7C15) & _MASK
+        mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+        mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _MASK
+        return mixed ^ (mixed >> 31)
+
+    def uniform(self, low: float, high: float) -> float:
+        return low + (high - low) * ((self.draw() >> 11) * 2.0**-53)
+
+    def aspect(self, ratio: tuple[float, float]) -> float:
+        return math.exp(self.uniform(math.log(ratio[0]), math.log(ratio[1])))
+
+    def below(self, limit: int) -> int:
+        return ((self.draw() >> 32) * limit) >> 32
+
+    def flip(self, probability: float) -> bool:
+        return self.uniform(0, 1) < probability
+
+
+class _TorchDraws:
+    """torchvision's draws from a generator of torch's, in its precision; None is the global one."""
+
+    least_side = 1
+
+    def __init__(self, generator: torch.Generator | None) -> None:
+        self._generator = generator
+        # Wherever torch's default device is.
+        self._device = torch.device("cpu") if generator is None else generator.device
+        self._number = _number(self._device)
+
+    def uniform(self, low: float, high: float) -> float:
+        return self._number.uniform_(low, high, generator=self._generator).item()
+
+    def aspect(self, ratio: tuple[float, float]) -> float:
+        low, high = _logarithms(ratio)
+        drawn = self._number.uniform_(low, high, generator=self._generator)
+        return torch.exp(drawn).item()
+
+    def below(self, limit: int) -> int:
+        drawn = torch.randint(0, limit, (1,), generator=self._generator, device=self._device)
+        return int(drawn.item())
+
+    def flip(self, probability: float) -> bool:
+        # Tensors compare in their own precision.
+        return self.uniform(0, 1) < float(np.float32(probability))
+
+
+class PythonDraws:
+    """timm's draws, from Python's ``random``.
+
+    It allows a box without a pixel, and fails then; here such a box gets one.
+    """
+
+    least_side = 0
+
+    def uniform(self, low: float, high: float) -> float:
+        return random.uniform(low, high)  # noqa: S311
+
+    def aspect(self, ratio: tuple[float, float]) -> float:
+        return math.exp(random.uniform(math.log(ratio[0]), math.log(ratio[1])))  # noqa: S311
+
+    def below(self, limit: int) -> int:
+        return random.randint(0, limit - 1)  # noqa: S311
+
+
+Source: TypeAlias = "torch.Generator | PythonDraws | None"
+
+
+def _draws(source: Source) -> Any:
+    return source if isinstance(source, (SampleGenerator, PythonDraws)) else _TorchDraws(source)
 
 
 def draw_box(
-    width: int,
-    height: int,
-    scale: tuple[float, float],
-    ratio: tuple[float, float],
-    generator: torch.Generator | None,
+    width: int, height: int, scale: tuple[float, float], ratio: tuple[float, float], source: Source
 ) -> Box:
-    """Draw a box of random area and aspect ratio.
+    """Draw a (left, top, right, bottom) of random area and aspect ratio, in pixels.
 
-    Parameters
-    ----------
-    width, height : int
-        Of the image, in pixels.
-    scale : (low, high)
-        Of the box's area, as a share of the image's.
-    ratio : (low, high)
-        Of the box's width to its height.
-    generator : torch.Generator or None
-        None draws from torch's global one.
-
-    Returns
-    -------
-    (left, top, right, bottom)
-        In pixels.
-
-    Notes
-    -----
-    The same draws in the same order as torchvision, computed in the same precision: area, then
-    aspect ratio (uniform in its logarithm, as float32), at most ten times, then top and left. If
-    no box fits, the central one whose ratio is nearest, of at least one pixel (torchvision's may
-    have none, and fail).
+    `scale` are the least and the largest share of the image's area, `ratio` the same of the width
+    to the height. The draws are area, then aspect ratio (uniform in its logarithm), at most ten
+    times, then top and left. If no box fits, it is the central one whose ratio is nearest, of at
+    least one pixel (torchvision's may have none, and fail).
     """
-    area = height * width
-    low, high = logarithms(ratio)
-    where = _device(generator)
-    number = _number(where)
-
-    def draw_below(limit: int) -> int:
-        return int(torch.randint(0, limit, (1,), generator=generator, device=where).item())
-
+    draws, area = _draws(source), height * width
     for _ in range(_ATTEMPTS):
-        target = area * number.uniform_(scale[0], scale[1], generator=generator).item()
-        aspect = torch.exp(number.uniform_(low, high, generator=generator)).item()
-        across = round(math.sqrt(target * aspect))
-        down = round(math.sqrt(target / aspect))
-        if 0 < across <= width and 0 < down <= height:
-            top = draw_below(height - down + 1)
-            left = draw_below(width - across + 1)
-            return left, top, left + across, top + down
-    return nearest_box(width, height, ratio)
-
-
-def draw_box_by_python(
-    width: int, height: int, scale: tuple[float, float], ratio: tuple[float, float]
-) -> Box:
-    """Draw a box from Python's ``random``, as timm's RandomResizedCropAndInterpolation.
-
-    Parameters and result are those of `draw_box`. Where timm's box would have no pixel, and fail,
-    this one has one.
-    """
-    area = width * height
-    low, high = math.log(ratio[0]), math.log(ratio[1])
-    for _ in range(_ATTEMPTS):
-        target = random.uniform(*scale) * area  # noqa: S311 - timm's draws, as those that follow
-        aspect = math.exp(random.uniform(low, high))  # noqa: S311
-        across = round(math.sqrt(target * aspect))
-        down = round(math.sqrt(target / aspect))
-        if across <= width and down <= height:
-            top = min(random.randint(0, height - down), height - 1)  # noqa: S311
-            left = min(random.randint(0, width - across), width - 1)  # noqa: S311
+        target = area * draws.uniform(*scale)
+        aspect = draws.aspect(ratio)
+        across, down = round(math.sqrt(target * aspect)), round(math.sqrt(target / aspect))
+        if draws.least_side <= across <= width and draws.least_side <= down <= height:
+            top = min(draws.below(height - down + 1), height - 1)
+            left = min(draws.below(width - across + 1), width - 1)
             return left, top, left + max(1, across), top + max(1, down)
-    return nearest_box(width, height, ratio)
+    return _nearest_box(width, height, ratio)
 
 
-def nearest_box(width: int, height: int, ratio: tuple[float, float]) -> Box:
+def _nearest_box(width: int, height: int, ratio: tuple[float, float]) -> Box:
     """Return the central box whose ratio is nearest to those that are allowed."""
     across, down = width, height
     if width / height < min(ratio):
@@ -138,37 +159,35 @@ def nearest_box(width: int, height: int, ratio: tuple[float, float]) -> Box:
 
 def draw_flip(probability: float, generator: torch.Generator | None) -> bool:
     """Draw whether to flip, as torchvision's RandomHorizontalFlip; a probability of 0 draws not."""
-    if not probability:
-        return False
-    drawn = _number(_device(generator)).uniform_(generator=generator)
-    return drawn.item() < float(np.float32(probability))  # tensors compare in their own precision
+    return bool(probability) and _draws(generator).flip(probability)
 
 
-def _device(generator: torch.Generator | None) -> torch.device:
-    """Where to draw, whatever torch's default device is set to."""
-    return torch.device("cpu") if generator is None else generator.device
-
-
-class _Numbers(threading.local):
-    """One number on each device, for a thread to draw into: a new tensor for each takes time."""
+class _Here(threading.local):
+    """A thread's own: a generator, and one number on each device, as new ones take time."""
 
     def __init__(self) -> None:
-        self.on: dict[torch.device, torch.Tensor] = {}
+        self.generator = SampleGenerator("cpu")
+        self.numbers: dict[torch.device, torch.Tensor] = {}
 
 
-_numbers = _Numbers()
+_here = _Here()
 
 
-def _number(where: torch.device) -> torch.Tensor:
-    number = _numbers.on.get(where)
+def generator_of(seed: int) -> SampleGenerator:
+    """Return a generator of that seed: this thread's, until its next call."""
+    return _here.generator.manual_seed(seed)
+
+
+def _number(device: torch.device) -> torch.Tensor:
+    number = _here.numbers.get(device)
     if number is None:
         with torch.inference_mode(mode=False):  # or it could not be drawn into outside of such
-            number = _numbers.on[where] = torch.empty(1, dtype=torch.float32, device=where)
+            number = _here.numbers[device] = torch.empty(1, dtype=torch.float32, device=device)
     return number
 
 
 @cache
-def logarithms(ratio: tuple[float, float]) -> tuple[float, float]:
+def _logarithms(ratio: tuple[float, float]) -> tuple[float, float]:
     """Return the logarithms of both, as float32 has them."""
     low, high = torch.log(torch.tensor(ratio, dtype=torch.float32, device="cpu")).tolist()
     return low, high
@@ -182,14 +201,9 @@ def resized(
 ) -> tuple[int, int]:
     """Compute the (height, width) that torchvision's Resize makes of an image.
 
-    Parameters
-    ----------
-    width, height : int
-    size : int, (height, width) or None
-        An int is the shorter side; the longer one follows, cut to a whole pixel.
-    max_size : int, optional
-        The most that the longer side may have, and what it has where the size is None: the shorter
-        one then follows, of at least one pixel (torchvision's may have none, and fail).
+    An int as the size is the shorter side; the longer one follows, cut to a whole pixel. `max_size`
+    is the most that the longer side may have, and what it has where the size is None: the shorter
+    one then follows, of at least one pixel (torchvision's may have none, and fail).
     """
     if isinstance(size, tuple):
         return size
@@ -202,16 +216,8 @@ def resized(
 
 
 def center_crop(canvas: tuple[int, int], size: tuple[int, int]) -> tuple[int, int]:
-    """Compute (top, left) of the central crop; negative where it must be padded.
+    """Compute (top, left) of the central crop of a (height, width); negative where it is padded.
 
-    Parameters
-    ----------
-    canvas : (height, width)
-    size : (height, width)
-        Of the crop.
-
-    Notes
-    -----
     An odd margin is rounded to the even number, an odd padding is larger at the far side.
     """
     return _margin(canvas[0], size[0]), _margin(canvas[1], size[1])
@@ -219,113 +225,3 @@ def center_crop(canvas: tuple[int, int], size: tuple[int, int]) -> tuple[int, in
 
 def _margin(whole: int, part: int) -> int:
     return round((whole - part) / 2.0) if part <= whole else -((part - whole) // 2)
-
-
-class _Twister(threading.local):
-    """Generators of each thread, seeded anew for each image: torch's own, and NumPy's."""
-
-    def __init__(self) -> None:
-        self.generator = torch.Generator("cpu")
-        numbers = np.random.MT19937(0)
-        self.seed_and_draw = np.random.RandomState(numbers).seed, numbers.random_raw
-
-
-_twister = _Twister()
-
-
-def generator_of(seed: int) -> torch.Generator:
-    """Return a CPU generator of that seed: this thread's, until its next call."""
-    return _twister.generator.manual_seed(seed)
-
-
-def box_and_flip(
-    width: int,
-    height: int,
-    scale: tuple[float, float],
-    ratio: tuple[float, float],
-    flip: float,
-    seed: int,
-) -> tuple[Box, bool] | None:
-    """Draw what `draw_box` and then `draw_flip` draw with a CPU generator of that seed.
-
-    Parameters
-    ----------
-    width, height, scale, ratio
-        As for `draw_box`.
-    flip : float
-        Probability; 0 draws nothing.
-    seed : int
-        Of 64 bits, not negative.
-
-    Returns
-    -------
-    tuple of box and bool, or None
-        None where it takes torch to be sure: about once in 300 images.
-    """
-    if not same_as_torch() or width >= _LARGEST_SIDE or height >= _LARGEST_SIDE:
-        return None
-    start, draw = _twister.seed_and_draw
-    start(seed & _BITS)
-    smallest, scale_step, low, ratio_step, unsure = constants(scale, ratio)
-    area = height * width
-    for _ in range(_ATTEMPTS):
-        target = area * (smallest + scale_step * (draw() & _FRACTION))
-        aspect = exp(low + ratio_step * (draw() & _FRACTION))
-        exact_across, exact_down = sqrt(target * aspect), sqrt(target / aspect)
-        across, down = int(exact_across + 0.5), int(exact_down + 0.5)
-        if (
-            abs(exact_across - across) >= 0.5 - unsure * exact_across
-            or abs(exact_down - down) >= 0.5 - unsure * exact_down
-        ):
-            return None
-        if 0 < across <= width and 0 < down <= height:
-            top = draw() % (height - down + 1)
-            left = draw() % (width - across + 1)
-            box = left, top, left + across, top + down
-            break
-    else:
-        box = nearest_box(width, height, ratio)
-    return box, bool(flip) and (draw() & _FRACTION) * _STEP < as_float32(flip)
-
-
-@cache
-def constants(
-    scale: tuple[float, float], ratio: tuple[float, float]
-) -> tuple[float, float, float, float, float]:
-    """Return what boxes are drawn with.
-
-    Parameters
-    ----------
-    scale, ratio : (low, high)
-
-    Returns
-    -------
-    tuple of 5 floats
-        Where the scale begins and the step of a draw, the same of the logarithm of the ratio, and
-        how much of a side, relatively, is unsure.
-    """
-    low, high = logarithms(ratio)
-    unsure = _TOLERANCE * (1 + abs(low) + abs(high))
-    return scale[0], (scale[1] - scale[0]) * _STEP, low, (high - low) * _STEP, unsure
-
-
-@cache
-def as_float32(probability: float) -> float:
-    """Return a probability as torch compares with it."""
-    return float(np.float32(probability))
-
-
-@cache
-def same_as_torch() -> bool:
-    """Whether this torch and this NumPy draw alike: in each process it is looked at once."""
-    generator = torch.Generator("cpu").manual_seed(_CHECKED)
-    number = torch.empty(1, dtype=torch.float32, device="cpu")
-    theirs = [
-        number.uniform_(generator=generator).item(),
-        torch.randint(0, 999_983, (1,), generator=generator, device="cpu").item(),
-        number.uniform_(generator=generator).item(),
-    ]
-    start, draw = _twister.seed_and_draw
-    start(_CHECKED & _BITS)
-    first, second, third = draw(), draw(), draw()
-    return theirs == [(first & _FRACTION) * _STEP, second % 999_983, (third & _FRACTION) * _STEP]

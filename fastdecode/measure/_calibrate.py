@@ -1,0 +1,366 @@
+"""`calibrate`: which backend is fastest here, or what is for a device; a ranking out of it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import product
+from statistics import fmean, median
+from typing import TYPE_CHECKING, Any, overload
+
+from fastdecode import _selection, registry
+from fastdecode._arguments import is_int
+from fastdecode._process import Child, ChildDied
+from fastdecode._system import cpu_model, libraries, usable_cores
+from fastdecode.errors import BackendUnavailable, FastDecodeError
+from fastdecode.measure._race import Contest, run
+from fastdecode.measure._samples import Sample, built_in, common, grouped
+from fastdecode.measure._timing import Budget
+from fastdecode.ranking import Cell, Ranking, known_order
+from fastdecode.types import CONTEXTS, OUTPUTS, REDUCES
+
+if TYPE_CHECKING:
+    import os
+
+    import torch
+
+    from fastdecode.api import Data
+    from fastdecode.ranking import DeviceRanking
+    from fastdecode.types import Context, Format, Output, Reduce, SizeClass
+
+__all__ = ["BATCHES", "DEVICE_S", "FULL_S", "QUICK_S", "calibrate", "measure"]
+
+DEVICE_S = 60.0
+BATCHES = (64, 256)
+_OUTPUTS: tuple[Output, ...] = ("array", "pil")
+
+FULL_S = 18.0
+QUICK_S = 2.2
+_MOST_PROCESSES = 16
+_TURN_S = 0.006  # between two looks at the clock, about
+_QUICK_TURN_S = 0.002
+_LONGER_WITH_THREADS = 3  # the interpreter lets another thread have a turn each 5 ms
+_PIXELS_PER_S = 150e6  # a guess, to choose the number of passes of one turn
+_NEED_PYTORCH = ("torchvision", "torchcodec")
+_BUILT_IN: tuple[tuple[Format, tuple[SizeClass, ...]], ...] = (
+    ("jpeg", ("small", "medium", "large", "huge")),
+    ("png", ("medium", "large")),
+    ("webp", ("medium", "large")),
+    ("jpeg2000", ("medium",)),
+)
+
+
+@overload
+def calibrate(
+    samples: Iterable[Data | str | os.PathLike[str]] | None = None,
+    *,
+    contexts: Sequence[Context] = CONTEXTS,
+    outputs: Sequence[Output] = _OUTPUTS,
+    seconds: float | None = None,
+    notify: Callable[[float], object] = ...,
+) -> Ranking: ...
+
+
+@overload
+def calibrate(
+    samples: Iterable[Data | str | os.PathLike[str]] | None = None,
+    *,
+    device: str | int | torch.device,
+    batches: Sequence[int] = BATCHES,
+    seconds: float | None = None,
+    notify: Callable[[float], object] = ...,
+) -> DeviceRanking: ...
+
+
+def calibrate(
+    samples: Iterable[Data | str | os.PathLike[str]] | None = None,
+    *,
+    device: str | int | torch.device | None = None,
+    batches: Sequence[int] = BATCHES,
+    contexts: Sequence[Context] = CONTEXTS,
+    outputs: Sequence[Output] = _OUTPUTS,
+    seconds: float | None = None,
+    notify: Callable[[float], object] = lambda _share: None,
+) -> Ranking | DeviceRanking:
+    """Measure which backend is fastest here, for every kind of work, or what is for a device.
+
+    Parameters
+    ----------
+    samples : iterable of encoded bytes or paths, optional
+        What to decode. By default, images of four sizes made of the package's own photos, as
+        JPEG, PNG, WebP and JPEG 2000; for a device as JPEG alone.
+    device : str, int or torch.device, optional
+        Measure how fast images come onto this device, such as ``"cuda:0"``: decoded there by each
+        batch backend, or by the CPU with all cores and copied, as `decode_batch` does it. Needs
+        PyTorch.
+    batches : sequence of int
+        With a device: images of a batch; fewer if they are large.
+    contexts : sequence of {"one", "threads", "processes"}
+        Alone; in as many threads at once as there are usable cores; in as many processes, but 16
+        at most. Not with a device.
+    outputs : sequence of {"array", "tensor", "pil"}
+        What to make of the pixels; the first is measured in full, others for medium images. A
+        tensor shares the array's memory, so that what holds for arrays holds for it, and it is not
+        measured by default. `decode` gives arrays, and goes by these. Not with a device.
+    seconds : float, optional
+        About how long it may take; by default 18, and 60 for a device. Starting takes its time in
+        any case, and so does one kind of work; with little time others are not measured, and what
+        is nearest stands in for them.
+    notify : callable, optional
+        Told the share of the time that has gone, from 0 to 1.
+
+    Returns
+    -------
+    Ranking, or DeviceRanking with a device
+        Either to `save` for every later process of this user; a `Ranking` also to `use`.
+
+    Raises
+    ------
+    FastDecodeError, OSError
+        If a sample cannot be read; the message says which.
+    BackendUnavailable
+        If no batch backend works on the device, or PyTorch is missing.
+    TypeError, ValueError
+        If an argument is wrong, or no batch backend reads any of the samples.
+    RuntimeError
+        If a backend crashes, and the message says how to leave it out; a DeviceUnavailable if the
+        device cannot be used.
+    ImportError
+        If tensors are asked for without PyTorch.
+
+    Notes
+    -----
+    The default order stands but for those whose lead is larger than what lies between their own
+    times: other work on the machine changes nothing by chance, though it may hide who is faster.
+    `Ranking.busy` says whether it was so, and `Ranking.remark`, or `print`, what follows from that.
+
+    Only backends whose pixels are the same are measured, in fresh processes of their own, through
+    `decode`. Those of PyTorch take part if the caller has imported it. Backends that were
+    registered as classes, and not as ``"module:Class"``, exist in the caller's process alone, and
+    cannot take part.
+
+    For a device each has a process of its own, too. All decode the same batches in rounds of random
+    order, after a warm-up; a batch is done when the device is. One that crashes leaves, and stands
+    in `lost`, as does one whose pixels are not even near those of `decode`.
+    """
+    _check(samples, seconds)
+    if device is None:
+        if batches is not BATCHES:
+            raise ValueError("batches are for a device: give device, such as 'cuda', too")
+        return measure(
+            samples,
+            contexts=contexts,
+            outputs=outputs,
+            seconds=FULL_S if seconds is None else seconds,
+            notify=notify,
+        )
+    if contexts is not CONTEXTS or outputs is not _OUTPUTS:
+        raise ValueError("contexts and outputs are not for a device")
+    if isinstance(batches, str) or not batches or not all(is_int(n) and n > 0 for n in batches):
+        raise ValueError(f"batches must be positive whole numbers, not {batches!r}")
+    limit = DEVICE_S if seconds is None else seconds
+    return _for_device()(samples, device, batches, limit, notify)
+
+
+def _check(samples: object, seconds: float | None) -> None:
+    if seconds is not None and not (
+        isinstance(seconds, (int, float)) and 0 < seconds < float("inf")
+    ):
+        raise ValueError(f"seconds must be a positive number, not {seconds!r}")
+    if isinstance(samples, (str, bytes)):
+        raise TypeError("samples are several files: pass a list of paths, or of encoded bytes")
+
+
+def _for_device() -> Callable[..., DeviceRanking]:
+    """Return what measures for devices; only here is PyTorch needed."""
+    try:
+        from fastdecode.measure._device import measure_device
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise BackendUnavailable(
+            "device= needs PyTorch, which is not installed\n"
+            "Install it with: pip install 'fastdecode[torch]'"
+        ) from error
+    return measure_device
+
+
+def measure(
+    samples: Iterable[Data | str | os.PathLike[str]] | None,
+    *,
+    contexts: Sequence[Context],
+    outputs: Sequence[Output],
+    seconds: float,
+    notify: Callable[[float], object],
+) -> Ranking:
+    """Measure the CPU's backends; what all this means, and raises, says `calibrate`."""
+    _check_some(contexts, CONTEXTS, "contexts")
+    _check_some(outputs, OUTPUTS, "outputs")
+    own = None if samples is None else grouped(samples)
+    clock = Budget(seconds)
+    with ExitStack() as stack:
+        bench = _Bench(stack, contexts)
+        quick = seconds < FULL_S / 2
+        bench.take(bench.comparable(own) if own else built_in(_wanted(bench, quick=quick)))
+        turn = _QUICK_TURN_S if quick else _TURN_S
+        contests = {cell: bench.contest(cell, turn) for cell in bench.cells(contexts, outputs)}
+        run(contests.values(), clock.left, lambda: notify(clock.share()))
+    speeds = {cell: contest.speeds() for cell, contest in contests.items()}
+    measured = {cell: speeds[cell] for cell in contests if speeds[cell]}
+    return Ranking(
+        {cell: tuple(found) for cell, found in measured.items()},
+        measured,
+        cpu_model(),
+        libraries(),
+        dt.datetime.now(tz=dt.timezone.utc).isoformat(timespec="seconds"),
+        _disturbance(contests),
+    )
+
+
+def _disturbance(contests: Mapping[Cell, Contest]) -> float:
+    """Say how busy the machine was with the work of others; threads hinder one another, too."""
+    alone = [contest for cell, contest in contests.items() if cell.context == "one"]
+    found = [share for contest in alone for share in contest.disturbances()]
+    return round(median(found), 4) if found else 0.0
+
+
+def _check_some(given: Sequence[str], known: Sequence[str], name: str) -> None:
+    if isinstance(given, str) or not given or not all(word in known for word in given):
+        raise ValueError(f"{name} must be some of {', '.join(known)}, not {given!r}")
+
+
+def _wanted(bench: _Bench, *, quick: bool) -> list[tuple[Format, SizeClass]]:
+    """List what to make; where only one backend reads a format, there is nothing to find out."""
+    return [
+        (format, size)
+        for format, sizes in _BUILT_IN
+        if len(bench.readers(format, 1)) > 1
+        for size in sizes
+        if not (quick and (size == "huge" or (size == "large" and format != "jpeg")))
+    ]
+
+
+class _Bench:
+    """The processes that decode, and what they hold."""
+
+    def __init__(self, stack: ExitStack, contexts: Sequence[Context]) -> None:
+        cores = usable_cores()
+        self._threads = cores
+        wide = "processes" in contexts and cores > 1
+        extra = registry.targets()
+        self._workers = [
+            stack.enter_context(Child("fastdecode.measure._calibration_workers:Worker", extra))
+            for _ in range(min(cores, _MOST_PROCESSES) if wide else 1)
+        ]
+        _gather(self._workers)
+        self._usable: dict[str, dict[Format, set[Reduce]]] = _ask(self._workers, "usable", _names())
+        self._samples: Sequence[Sample] = ()
+
+    def readers(self, format: Format, reduce: Reduce) -> list[str]:
+        """Name those that read a format, and reduce it in the decoder if it is a JPEG."""
+        return [
+            name
+            for name, formats in self._usable.items()
+            if format in formats and (format != "jpeg" or reduce in formats[format])
+        ]
+
+    def comparable(self, samples: Sequence[Sample]) -> list[Sample]:
+        """Leave out what only few of the backends read."""
+        self.take(samples)
+        read: dict[str, list[set[int]]] = {}
+        for name in self._usable:
+            with _naming(name):
+                read[name] = self._workers[0].ask("readable", name)
+        kept = [
+            common(sample, {name: found[index] for name, found in read.items()})
+            for index, sample in enumerate(samples)
+        ]
+        return [sample for sample in kept if sample]
+
+    def take(self, samples: Sequence[Sample]) -> None:
+        """Hand the samples to all processes."""
+        self._samples = samples
+        _ask(self._workers, "take", samples)
+
+    def cells(self, contexts: Sequence[Context], outputs: Sequence[Output]) -> list[Cell]:
+        """List the kinds of work. Only a JPEG is reduced by its decoder."""
+        found = []
+        for sample, context in product(self._samples, contexts):
+            if self._threads == 1 and context != "one" and "one" in contexts:
+                continue  # a crowd of one
+            reduces: Sequence[Reduce] = REDUCES if sample.format == "jpeg" else (1,)
+            for reduce, output in product(reduces, outputs):
+                # Making another output costs every backend the same: one look at it is enough.
+                if output == outputs[0] or (context == contexts[0] and sample.size == "medium"):
+                    found.append(Cell(sample.format, reduce, sample.size, output, context))
+        return found
+
+    def contest(self, cell: Cell, turn: float) -> Contest:
+        """Set up the comparison of the backends at one kind of work."""
+        index = next(
+            index
+            for index, sample in enumerate(self._samples)
+            if (sample.format, sample.size) == (cell.format, cell.size)
+        )
+        threads = self._threads if cell.context == "threads" else 1
+        workers = self._workers if cell.context == "processes" else self._workers[:1]
+        turn *= _LONGER_WITH_THREADS if threads > 1 else 1
+        one_pass = self._samples[index].pixels / _PIXELS_PER_S  # until it is known better
+
+        def time_one(name: str) -> float | None:
+            nonlocal one_pass
+            repeats = max(1, round(turn / one_pass / threads))
+            work = (name, index, cell.reduce, cell.output, repeats, threads)
+            for worker in workers:
+                worker.send("time", *work)
+            try:
+                with _naming(name):
+                    one_pass = fmean(_gather(workers))
+            except FastDecodeError:  # it does not read these files: others do
+                return None
+            return one_pass
+
+        names = known_order(self.readers(cell.format, cell.reduce), cell.format, cell.reduce)
+        return Contest(names, time_one, max(turn, one_pass))
+
+
+@contextmanager
+def _naming(name: str) -> Iterator[None]:
+    """Say which backend it was that crashed, and how to go on without it."""
+    try:
+        yield
+    except ChildDied as error:
+        raise RuntimeError(
+            f"{name} crashed: {error}. To leave it out, set FASTDECODE_DISABLE={name}"
+        ) from error
+
+
+def _ask(workers: Sequence[Child], method: str, *arguments: Any) -> Any:
+    """Call a method in all of them at once; return what the first says."""
+    for worker in workers:
+        worker.send(method, *arguments)
+    return _gather(workers)[0]
+
+
+def _gather(workers: Sequence[Child]) -> list[Any]:
+    """Wait for all answers, and only then raise what went wrong: none may be left in a pipe."""
+    answers = []
+    errors = []
+    for worker in workers:
+        try:
+            answers.append(worker.receive())
+        except Exception as error:  # whatever it is, the others have answered too
+            errors.append(error)
+    if errors:
+        raise errors[0]
+    return answers
+
+
+def _names() -> list[str]:
+    """Name the backends that may take part."""
+    off = set(_selection.disabled())
+    if "torch" not in sys.modules:
+        off.update(_NEED_PYTORCH)
+    return [name for name in registry.names() if name not in off]
