@@ -73,7 +73,7 @@ def test_grey() -> None:
     ids=str,
 )
 def test_what_it_does_not_do_is_the_cpus(options: dict[str, Any]) -> None:
-    """Reductions, strictness and other modes are what `decode` gives, to the bit."""
+    """Reductions, strictness and other modes are bit-identical to what `decode` gives."""
     double = register_double()
     items = [item for item in MIXED if item is not NO_END]
 

@@ -235,7 +235,7 @@ class Closables:
 
 
 def test_an_iterator_of_the_loader_is_closed_by_the_thread() -> None:
-    """Bug 16: what the loader holds for an epoch is let go, not while a batch is being made."""
+    """Bug 16: what the loader holds for an epoch is released, not while a batch is being made."""
     loader = Closables()
     batches = iter(threaded(loader))
     next(batches)
@@ -255,7 +255,7 @@ def test_a_loader_that_is_its_own_iterator_is_not_closed() -> None:
 
 
 class Stuck:
-    """Gives one batch, then none until it is let go."""
+    """Gives one batch, then none until it is told to go on."""
 
     def __init__(self) -> None:
         self.go_on = threading.Event()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -13,6 +12,7 @@ import torch
 
 from fastdecode import _headers
 from fastdecode._buffers import as_buffer
+from fastdecode._process import ForkLock
 from fastdecode.gpu._batch import Request, decoding, request_of
 from fastdecode.gpu._resize import resize_into
 from fastdecode.resizing import ResizePlan
@@ -37,7 +37,7 @@ _LARGEST_CANVAS = 1 << 24
 """In pixels: of a larger one, a crop shows so little that resizing all of it is for nobody."""
 _cuda: Any = torch.cuda  # which is annotated only in part
 _streams: dict[torch.device, torch.cuda.Stream] = {}
-_lock = threading.Lock()
+_lock = ForkLock()
 
 
 class EncodedBatch(BatchBuilder):
