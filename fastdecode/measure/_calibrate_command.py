@@ -22,7 +22,7 @@ from fastdecode.measure._calibrate import (
     calibrate,
     place_of,
 )
-from fastdecode.measure._collection import naming
+from fastdecode.measure._collection import USUAL_LIMIT, naming
 from fastdecode.terminal import INTERRUPTED, Parser, counts, paragraph, progress, seconds, width
 from fastdecode.types import CONTEXTS
 
@@ -56,7 +56,6 @@ that cannot be written; 130 after Ctrl-C, with nothing kept"""
 QUICK_DEVICE_S = 20.0
 _LEAST_WIDTH = 60
 _NOTHING = "nothing was compared: no two backends here read the same of these files"
-_MOST_FILES = 200  # drawn at random: a data set has millions
 _QUICK_CONTEXTS: tuple[Context, ...] = ("one", "threads")
 
 
@@ -224,7 +223,7 @@ def _fitted(line: str) -> str:
 
 def _samples(paths: Sequence[str]) -> list[Path | Buffer]:
     """Find the images; those that cannot be read are named and left out."""
-    collection = files.collect(paths, limit=_MOST_FILES)
+    collection = files.collect(paths, limit=USUAL_LIMIT)
     for name, reason in collection.unreadable.items():
         print(paragraph(f"left out: {name}: {visible(reason)}"), file=sys.stderr)
     if not collection.photos:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,8 +17,8 @@ from fastdecode.errors import BackendUnavailable
 from fastdecode.gpu import _backends
 from fastdecode.gpu._devices import device_of, identify
 from fastdecode.measure._device_worker import WORKER, Lap
-from fastdecode.measure._samples import Sample, built_in, grouped
-from fastdecode.measure._timing import Budget, spread
+from fastdecode.measure._samples import Sample, built_in, grouped, placed
+from fastdecode.measure._timing import Budget, now, spread
 from fastdecode.measure._workers import Members
 from fastdecode.measure.result import Device, Measurement
 from fastdecode.ranking import CPU, NOTHING, DeviceCell, DeviceRanking, Speed
@@ -250,7 +249,7 @@ def measure_device(
         cpu_model(),
         usable_cores(),
         device_libraries(),
-        dt.datetime.now(tz=dt.timezone.utc).isoformat(timespec="seconds"),
+        now(),
     )
 
 
@@ -285,10 +284,8 @@ def heats_of(
     """Hand out the samples, and set up each kind of work that they make with these batches."""
     good = set(crew.take([photo for sample in samples for photo in sample.photos]))
     heats = {}
-    end = 0
-    for sample in samples:
-        start, end = end, end + len(sample.photos)
-        places = [place for place in range(start, end) if place in good]
+    for sample, every in placed(samples):
+        places = [place for place in every if place in good]
         mean = sample.pixels / len(sample.photos)
         for count in sorted({batch_of(batch, mean) for batch in batches}) if places else ():
             block = tuple((places * -(-count // len(places)))[:count])
