@@ -12,7 +12,6 @@ from conftest import usable_backends
 from fastdecode import DecodeError, Ranking, calibrate, probe, register
 from fastdecode._system import cpu_model, usable_cores
 from fastdecode.measure._collection import SAMPLES
-from fastdecode.measure._race import Contest, run
 from fastdecode.measure._samples import built_in, grouped
 from fastdecode.testing import encode, picture
 
@@ -99,17 +98,6 @@ def test_wrong_options(options: Any) -> None:
     """What means nothing is refused before anything is measured."""
     with pytest.raises(ValueError, match=r"must be|not"):
         calibrate(SMALL, **options)
-
-
-def test_something_is_measured_however_short_the_time() -> None:
-    """Without any time left, the cheapest kind of work has one round, and the others none."""
-    contests = [Contest(["a", "b"], {"a": 1.0, "b": 2.0}.get, cost) for cost in (5.0, 1.0, 9.0)]
-    alone = Contest(["a"], {"a": 1.0}.get, 0.1)
-
-    run([alone, *contests], lambda: 0.0, lambda: None)
-
-    assert [one.rounds for one in (alone, *contests)] == [0, 0, 1, 0]
-    assert contests[1].speeds() == {"a": 1.0, "b": 0.5}
 
 
 @needs_two_jpeg_backends

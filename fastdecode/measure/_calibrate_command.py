@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import torch
 
     from fastdecode.ranking import DeviceRanking, Ranking
-    from fastdecode.types import Buffer, Context, Output
+    from fastdecode.types import Buffer, Context
 
 __all__ = ["QUICK_DEVICE_S", "add_arguments", "run"]
 
@@ -115,7 +115,16 @@ def _keep(found: Ranking | DeviceRanking, place: Path) -> str:
 
 def _for_decode(options: argparse.Namespace) -> tuple[Ranking | None, str]:
     """Measure for `decode`: a ranking and how it is shown, or None and why there is none."""
-    ranking = _measure(options)
+    quick: bool = options.quick
+    samples = _samples(options.paths) if options.paths else None
+    with progress() as notify:
+        ranking = calibrate(
+            samples,
+            contexts=_QUICK_CONTEXTS if quick else CONTEXTS,
+            outputs=("array",) if quick else ("array", "pil"),
+            seconds=options.seconds or (QUICK_S if quick else FULL_S),
+            notify=lambda share: notify("measuring", share),
+        )
     if not ranking.orders:
         return None, _NOTHING
     remark = ranking.remark()
@@ -137,20 +146,6 @@ def _for_device(options: argparse.Namespace) -> tuple[DeviceRanking | None, str]
     if not ranking.order():
         return None, report.no_order(ranking)
     return ranking, "\n".join(report.device_ranking(ranking))
-
-
-def _measure(options: argparse.Namespace) -> Ranking:
-    quick: bool = options.quick
-    outputs: tuple[Output, ...] = ("array",) if quick else ("array", "pil")
-    samples = _samples(options.paths) if options.paths else None
-    with progress() as notify:
-        return calibrate(
-            samples,
-            contexts=_QUICK_CONTEXTS if quick else CONTEXTS,
-            outputs=outputs,
-            seconds=options.seconds or (QUICK_S if quick else FULL_S),
-            notify=lambda share: notify("measuring", share),
-        )
 
 
 def add_arguments(parser: Parser) -> None:
