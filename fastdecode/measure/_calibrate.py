@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import product
 from statistics import fmean, median
 from typing import TYPE_CHECKING, overload
@@ -267,8 +268,11 @@ class _Bench(Members):
         count = min(self._threads, _MOST_PROCESSES) if "processes" in contexts else 1
         extra = registry.targets()
         super().__init__(WORKER, {str(number): (extra,) for number in range(count)}, self._fail)
-        usable = self.ask_all(self.names, "usable", _names())
-        self._usable: dict[str, dict[Format, set[Reduce]]] = usable["0"]
+
+    @cached_property
+    def _usable(self) -> dict[str, dict[Format, set[Reduce]]]:
+        """What each backend reads, and reduces; all processes load them."""
+        return dict(self.ask_all(self.names, "usable", _names())["0"])
 
     def _fail(self, _name: str, error: Exception) -> None:
         """Say which backend it was that crashed, and how to go on without it."""

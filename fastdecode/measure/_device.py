@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -91,8 +92,12 @@ class Crew(Members):
             {name: (str(device), name, targets, size) for name in names},
             lambda name, error: self._note(name, registry.reason(error)),
         )
+
+    @cached_property
+    def about(self) -> dict[str, tuple[str, str, tuple[Format, ...]]]:
+        """Version and codec of each batch backend, and the formats that it declares."""
         asked = self.ask_all(self.names, "about")
-        self.about = {name: one for name, one in asked.items() if name != CPU}
+        return {name: one for name, one in asked.items() if name != CPU}
 
     @property
     def reads(self) -> dict[str, tuple[Format, ...]]:
