@@ -1,4 +1,4 @@
-"""The benchmark as the tests of it run it: pictures to measure, and the command."""
+"""The benchmark as the tests of it run it: images to measure, and the command."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SETTINGS = ("FASTDECODE_BACKEND", "FASTDECODE_DISABLE")
 
 
 def photo(width: int = 40, height: int = 30, kind: str = "JPEG", turn: int = 0) -> bytes:
-    """Encode a picture whose three channels run in three directions."""
+    """Encode an image whose three channels run in three directions."""
     ramp = PillowImage.linear_gradient("L")
     channels = [ramp.rotate(90 * (step + turn)) for step in range(3)]
     file = io.BytesIO()
