@@ -84,7 +84,7 @@ def jpeg() -> list[Measurement]:
 
 def png() -> list[Measurement]:
     """Decode PNG at two sizes; one file is damaged."""
-    hopeless = {"drawings/broken.png": "the data ends within the picture"}
+    hopeless = {"drawings/broken.png": "the data ends within the image"}
     return [
         replace(one, format="png", reduce=reduce, files=7, chosen="opencv", refused=hopeless)
         for reduce in (1, 2)

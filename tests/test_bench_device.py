@@ -174,7 +174,7 @@ def test_a_page_of_zeros() -> None:
 
 
 def test_two_runs_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """``compare`` has a table of what both measured on a device, and says if that is another."""
+    """``compare`` has a table of what both measured on a device, and names what only one has."""
     other = replace(found(gpu(30_000), one(CPU, 2500)), device=replace(DEVICE, driver="590.1"))
     for name, whole in (("a", found(*FULL)), ("b", other)):
         (tmp_path / name).write_text(to_json(whole))
@@ -187,6 +187,7 @@ def test_two_runs_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert row[-1] == "faster"
     assert "the devices differ" in text
     assert "Nothing was measured in both" not in text
+    assert "nvimgcodec, JPEG onto cuda:0, batches of 64" in text.partition("Only in a (3)")[2]
 
 
 def test_the_command_measures_onto_the_cpu(tmp_path: Path) -> None:

@@ -176,6 +176,7 @@ def test_common_files() -> None:
     read = {"most": {0, 1, 2}, "all": {0, 1, 2, 3}, "few": {3}}
 
     assert comparable(read) == (("most", "all"), (0, 1, 2))
+    assert comparable({"all": {0, 1, 2}, "most": {0, 1}, "one": {2}, "none": set()})[1] == (0, 1)
     assert comparable({"none": set()}) == ((), ())
 
 

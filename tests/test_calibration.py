@@ -11,9 +11,8 @@ from conftest import usable_backends
 
 from fastdecode import DecodeError, Ranking, calibrate, probe, register
 from fastdecode._system import cpu_model, usable_cores
-from fastdecode.measure._collection import SAMPLES, Photo
-from fastdecode.measure._race import Contest, run
-from fastdecode.measure._samples import Sample, built_in, common, grouped
+from fastdecode.measure._collection import SAMPLES
+from fastdecode.measure._samples import built_in, grouped
 from fastdecode.testing import encode, picture
 
 SMALL = [encode(picture(80, 64)), encode(picture(96, 64), "png")]
@@ -99,30 +98,6 @@ def test_wrong_options(options: Any) -> None:
     """What means nothing is refused before anything is measured."""
     with pytest.raises(ValueError, match=r"must be|not"):
         calibrate(SMALL, **options)
-
-
-def test_odd_files_do_not_put_a_backend_out() -> None:
-    """Compared is what those read that read at least half."""
-    three = tuple(Photo.of(encode(picture(16 + step, 16))) for step in range(3))
-    sample = Sample("jpeg", "small", three)
-
-    kept = common(sample, {"all": {0, 1, 2}, "most": {0, 1}, "one": {2}, "none": set()})
-
-    assert kept is not None
-    assert kept.photos == three[:2]
-    assert kept.pixels == 16 * 16 + 17 * 16
-    assert common(sample, {"none": set()}) is None
-
-
-def test_something_is_measured_however_short_the_time() -> None:
-    """Without any time left, the cheapest kind of work has one round, and the others none."""
-    contests = [Contest(["a", "b"], {"a": 1.0, "b": 2.0}.get, cost) for cost in (5.0, 1.0, 9.0)]
-    alone = Contest(["a"], {"a": 1.0}.get, 0.1)
-
-    run([alone, *contests], lambda: 0.0, lambda: None)
-
-    assert [one.rounds for one in (alone, *contests)] == [0, 0, 1, 0]
-    assert contests[1].speeds() == {"a": 1.0, "b": 0.5}
 
 
 @needs_two_jpeg_backends

@@ -145,7 +145,7 @@ def test_files_that_nothing_reads_are_found() -> None:
     assert worker.about() == ("", "", ())
 
 
-def test_pictures_are_resized_if_that_is_asked_for() -> None:
+def test_images_are_resized_if_that_is_asked_for() -> None:
     """With a size a batch is one tensor, whatever decodes it."""
     worker = Worker("cpu", "cpu", {}, 32)
     worker.take(kept())
@@ -180,15 +180,15 @@ def test_who_missed_a_round_has_no_figures() -> None:
     assert speeds_of([], {"cpu": COLD}, {}) == {}
 
 
-def test_large_pictures_make_small_batches() -> None:
-    """A batch has as many pictures as were asked for, or as fit."""
+def test_large_images_make_small_batches() -> None:
+    """A batch has as many images as were asked for, or as fit."""
     assert batch_of(256, 500 * 375) == 256
     assert batch_of(256, 12e6) == 8
     assert batch_of(256, 1e9) == 1
 
 
 def test_batches_are_called_what_they_are() -> None:
-    """What comes to the same number of pictures is one kind of work, and has that number."""
+    """What comes to the same number of images is one kind of work, and has that number."""
     crew: Any = SimpleNamespace(take=lambda photos: [*range(len(photos))])
     huge = replace(kept()[0], header=Header("jpeg", 4000, 3000))
 
@@ -199,7 +199,7 @@ def test_batches_are_called_what_they_are() -> None:
 
 
 def test_the_clock_holds_what_the_work_made_until_the_end() -> None:
-    """What the work returns is let go after the end, and its time does not count."""
+    """What the work returns is released after the end, and its time does not count."""
     alive: list[Any] = []
 
     def work() -> Any:

@@ -159,16 +159,15 @@ def test_nobody_left() -> None:
     assert own.speeds() == {}
 
 
-def test_one_is_played_without_time() -> None:
-    """However short the time, one thing is known; what was not measured has no result."""
-    first, turns = contest({"a": 1.0, "b": 2.0})
-    second, others = contest({"a": 1.0, "b": 2.0})
+def test_something_is_measured_however_short_the_time() -> None:
+    """Without any time left, the cheapest kind of work has one round, and the others none."""
+    contests = [Contest(["a", "b"], {"a": 1.0, "b": 2.0}.get, cost) for cost in (5.0, 1.0, 9.0)]
+    alone = Contest(["a"], {"a": 1.0}.get, 0.1)
 
-    race.run([first, second], lambda: 0.0, lambda: None)
+    race.run([alone, *contests], lambda: 0.0, lambda: None)
 
-    assert turns == {"a": 1, "b": 1}
-    assert not others
-    assert second.speeds() == {}
+    assert [one.rounds for one in (alone, *contests)] == [0, 0, 1, 0]
+    assert contests[1].speeds() == {"a": 1.0, "b": 0.5}
 
 
 def test_each_is_played_until_something_is_known_of_it() -> None:

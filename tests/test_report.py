@@ -147,7 +147,7 @@ def test_what_went_wrong_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     text = printed(capsys, results.full())
     flat = " ".join(text.split())
 
-    assert says(flat, "by all", "1 file", "drawings/broken.png: the data ends within the picture")
+    assert says(flat, "by all", "1 file", "drawings/broken.png: the data ends within the image")
     assert says(flat, "by nojpeg", "40 files", "photos/0.jpg: nojpeg: ValueError: out of order")
     assert says(flat, "photos/0.jpg", "37 more")
     assert "Refused by pillow" not in text

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import product
 from statistics import fmean, median
 from typing import TYPE_CHECKING, overload
@@ -16,8 +16,8 @@ from fastdecode._process import ChildDied
 from fastdecode._system import cpu_model, libraries, usable_cores
 from fastdecode.errors import BackendUnavailable
 from fastdecode.measure._race import Contest, run
-from fastdecode.measure._samples import Sample, built_in, common, grouped
-from fastdecode.measure._timing import Budget
+from fastdecode.measure._samples import Sample, built_in, comparable, grouped, placed
+from fastdecode.measure._timing import Budget, now
 from fastdecode.measure._workers import WORKER, Members
 from fastdecode.measure.result import Measurement
 from fastdecode.ranking import Cell, Ranking, known_order
@@ -36,6 +36,8 @@ __all__ = ["BATCHES", "DEVICE_S", "FULL_S", "QUICK_S", "calibrate", "measure", "
 
 DEVICE_S = 60.0
 BATCHES = (64, 256)
+"""Images of a batch on a device: few for a large network, many for a small one."""
+
 _OUTPUTS: tuple[Output, ...] = ("array", "pil")
 
 FULL_S = 18.0
@@ -228,7 +230,7 @@ def measure(
         measured,
         cpu_model(),
         libraries(),
-        dt.datetime.now(tz=dt.timezone.utc).isoformat(timespec="seconds"),
+        now(),
         _disturbance(contests),
     )
 
@@ -266,8 +268,11 @@ class _Bench(Members):
         count = min(self._threads, _MOST_PROCESSES) if "processes" in contexts else 1
         extra = registry.targets()
         super().__init__(WORKER, {str(number): (extra,) for number in range(count)}, self._fail)
-        usable = self.ask_all(self.names, "usable", _names())
-        self._usable: dict[str, dict[Format, set[Reduce]]] = usable["0"]
+
+    @cached_property
+    def _usable(self) -> dict[str, dict[Format, set[Reduce]]]:
+        """What each backend reads, and reduces; all processes load them."""
+        return dict(self.ask_all(self.names, "usable", _names())["0"])
 
     def _fail(self, _name: str, error: Exception) -> None:
         """Say which backend it was that crashed, and how to go on without it."""
@@ -293,18 +298,13 @@ class _Bench(Members):
             self._asked = name
             read[name] = self.ask("0", "readable", name)
         self._asked = ""
-        kept = [
-            common(sample, {name: _within(found, start, sample) for name, found in read.items()})
-            for start, sample in self._places()
-        ]
-        return [sample for sample in kept if sample]
-
-    def _places(self) -> Iterator[tuple[int, Sample]]:
-        """Yield the samples, and where each begins among all photos."""
-        start = 0
-        for sample in self._samples:
-            yield start, sample
-            start += len(sample.photos)
+        photos = [photo for sample in samples for photo in sample.photos]
+        kept = []
+        for sample, places in placed(samples):
+            _, common = comparable({name: own.intersection(places) for name, own in read.items()})
+            if common:
+                kept.append(sample._replace(photos=tuple(photos[index] for index in common)))
+        return kept
 
     def take(self, samples: Sequence[Sample]) -> None:
         """Hand the samples to all processes."""
@@ -327,12 +327,11 @@ class _Bench(Members):
 
     def contest(self, cell: Cell, turn: float) -> Contest:
         """Set up the comparison of the backends at one kind of work."""
-        start, sample = next(
-            (start, one)
-            for start, one in self._places()
+        sample, places = next(
+            (one, places)
+            for one, places in placed(self._samples)
             if (one.format, one.size) == (cell.format, cell.size)
         )
-        block = range(start, start + len(sample.photos))
         threads = self._threads if cell.context == "threads" else 1
         workers = self.names if cell.context == "processes" else self.names[:1]
         turn *= _LONGER_WITH_THREADS if threads > 1 else 1
@@ -349,7 +348,7 @@ class _Bench(Members):
             nonlocal one_pass
             passes = threads * max(1, round(turn / one_pass / threads))
             self._asked = name
-            work = replace(usual, backend=name), [*block] * passes
+            work = replace(usual, backend=name), [*places] * passes
             seconds = self.ask_all(workers, "seconds", *work).values()
             if None in seconds:  # it does not read these files: others do
                 return None
@@ -358,10 +357,6 @@ class _Bench(Members):
 
         names = known_order(self.readers(cell.format, cell.reduce), cell.format, cell.reduce)
         return Contest(names, time_one, max(turn, one_pass))
-
-
-def _within(places: Iterable[int], start: int, sample: Sample) -> set[int]:
-    return {at - start for at in places if 0 <= at - start < len(sample.photos)}
 
 
 def _names() -> list[str]:

@@ -22,7 +22,7 @@ from fastdecode.measure._calibrate import (
     calibrate,
     place_of,
 )
-from fastdecode.measure._collection import naming
+from fastdecode.measure._collection import USUAL_LIMIT, naming
 from fastdecode.terminal import INTERRUPTED, Parser, counts, paragraph, progress, seconds, width
 from fastdecode.types import CONTEXTS
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import torch
 
     from fastdecode.ranking import DeviceRanking, Ranking
-    from fastdecode.types import Buffer, Context, Output
+    from fastdecode.types import Buffer, Context
 
 __all__ = ["QUICK_DEVICE_S", "add_arguments", "run"]
 
@@ -56,7 +56,6 @@ that cannot be written; 130 after Ctrl-C, with nothing kept"""
 QUICK_DEVICE_S = 20.0
 _LEAST_WIDTH = 60
 _NOTHING = "nothing was compared: no two backends here read the same of these files"
-_MOST_FILES = 200  # drawn at random: a data set has millions
 _QUICK_CONTEXTS: tuple[Context, ...] = ("one", "threads")
 
 
@@ -116,7 +115,16 @@ def _keep(found: Ranking | DeviceRanking, place: Path) -> str:
 
 def _for_decode(options: argparse.Namespace) -> tuple[Ranking | None, str]:
     """Measure for `decode`: a ranking and how it is shown, or None and why there is none."""
-    ranking = _measure(options)
+    quick: bool = options.quick
+    samples = _samples(options.paths) if options.paths else None
+    with progress() as notify:
+        ranking = calibrate(
+            samples,
+            contexts=_QUICK_CONTEXTS if quick else CONTEXTS,
+            outputs=("array",) if quick else ("array", "pil"),
+            seconds=options.seconds or (QUICK_S if quick else FULL_S),
+            notify=lambda share: notify("measuring", share),
+        )
     if not ranking.orders:
         return None, _NOTHING
     remark = ranking.remark()
@@ -138,20 +146,6 @@ def _for_device(options: argparse.Namespace) -> tuple[DeviceRanking | None, str]
     if not ranking.order():
         return None, report.no_order(ranking)
     return ranking, "\n".join(report.device_ranking(ranking))
-
-
-def _measure(options: argparse.Namespace) -> Ranking:
-    quick: bool = options.quick
-    outputs: tuple[Output, ...] = ("array",) if quick else ("array", "pil")
-    samples = _samples(options.paths) if options.paths else None
-    with progress() as notify:
-        return calibrate(
-            samples,
-            contexts=_QUICK_CONTEXTS if quick else CONTEXTS,
-            outputs=outputs,
-            seconds=options.seconds or (QUICK_S if quick else FULL_S),
-            notify=lambda share: notify("measuring", share),
-        )
 
 
 def add_arguments(parser: Parser) -> None:
@@ -224,7 +218,7 @@ def _fitted(line: str) -> str:
 
 def _samples(paths: Sequence[str]) -> list[Path | Buffer]:
     """Find the images; those that cannot be read are named and left out."""
-    collection = files.collect(paths, limit=_MOST_FILES)
+    collection = files.collect(paths, limit=USUAL_LIMIT)
     for name, reason in collection.unreadable.items():
         print(paragraph(f"left out: {name}: {visible(reason)}"), file=sys.stderr)
     if not collection.photos:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -62,14 +61,6 @@ class Check:
             self.averaged.add(index)
         if finding.differs:
             self.differing.add(index)
-
-    def refuse_all(self, indexes: Sequence[int], why: str) -> None:
-        """Note that the backend is out: it reads none of the files."""
-        self.read.clear()
-        self.differing.clear()
-        self.averaged.clear()
-        self.fallbacks = self.max_difference = 0
-        self.refused = {index: self.refused.get(index, why) for index in indexes}
 
 
 def named(name: str) -> str | None:

@@ -26,10 +26,13 @@ from fastdecode.stores._scan import can_be_read
 from fastdecode.stores.folder import EXTENSIONS
 from fastdecode.types import Buffer, Header
 
-__all__ = ["SAMPLES", "Collection", "Photo", "collect", "naming"]
+__all__ = ["SAMPLES", "USUAL_LIMIT", "Collection", "Photo", "collect", "naming"]
 
 SAMPLES = Path(fastdecode.__file__).parent / "samples"
 """The photos that the package carries."""
+
+USUAL_LIMIT = 200
+"""Images of a run, unless another number is asked for: a data set has millions."""
 
 _HEAD = 1 << 20  # read first, so that a film or an archive is not read whole to be passed over
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import datetime as dt
 import importlib.util
 import sys
 from collections.abc import Sequence
@@ -18,11 +17,12 @@ from fastdecode.measure import _collection as files
 from fastdecode.measure import _report as report
 from fastdecode.measure import _run as measuring
 from fastdecode.measure import _summary as summary
-from fastdecode.measure._calibrate import place_of
-from fastdecode.measure._collection import naming
+from fastdecode.measure._calibrate import BATCHES, place_of
+from fastdecode.measure._collection import USUAL_LIMIT, naming
 from fastdecode.measure._kept import merged, ranking_of
 from fastdecode.measure._run import Plan, counts_up_to_cores
 from fastdecode.measure._text import count, visible
+from fastdecode.measure._timing import now
 from fastdecode.measure.result import PROTOCOLS, Backend, Result, machine, to_json
 from fastdecode.registry import backends
 from fastdecode.terminal import INTERRUPTED, Parser, counts, positive, progress, seconds
@@ -33,13 +33,7 @@ if TYPE_CHECKING:
     from fastdecode.ranking import Ranking
     from fastdecode.types import BackendInfo, Reduce
 
-__all__ = ["USUAL_BATCHES", "USUAL_LIMIT", "add_arguments", "run"]
-
-USUAL_BATCHES = (64, 256)
-"""Images of a batch on a device: few for a large network, many for a small one."""
-
-USUAL_LIMIT = 200
-"""Images of a run, unless another number is asked for: a data set has millions."""
+__all__ = ["add_arguments", "run"]
 
 _MOST_AT_ONCE = 1024  # threads or workers: what is more is a slip of the finger
 
@@ -163,7 +157,7 @@ def _add_device(parser: argparse.ArgumentParser) -> None:
         type=_counts,
         metavar="N,...",
         help="images of a batch there; fewer if they are large (default: "
-        f"{','.join(map(str, USUAL_BATCHES))})",
+        f"{','.join(map(str, BATCHES))})",
     )
 
 
@@ -219,7 +213,7 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
     if options.batch is not None and options.device is None:
         parser.error("--batch is for --device")
     if options.batch is None:
-        options.batch = USUAL_BATCHES
+        options.batch = BATCHES
     try:
         if options.limit is None and not options.list:
             options.limit = USUAL_LIMIT
@@ -257,7 +251,7 @@ def _measure(
     found = measuring.Found()
     plan = _plan(options, infos, found)
     result = Result(
-        measured=dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
+        measured=now(),
         machine=machine(),
         backends=tuple(Backend(info.name, info.version, info.codec) for info in infos),
         collection=collection.summary(),
@@ -326,34 +320,24 @@ def _check_arguments(parser: Parser, options: argparse.Namespace) -> None:
         if getattr(options, flag) in (0, None, "array", "pil") or _has("torch"):
             continue
         parser.error(f"--{flag} needs PyTorch, which is not installed: {_PYTORCH}")
-    if options.save:
-        _check_saving(parser, options)
+    unlike_decode = {  # what `decode` does, with all backends, is all that is kept for it
+        "--backend": options.backend,
+        "--size": options.size,
+        "--output pil": options.output == "pil",
+    }
+    for flag, given in unlike_decode.items():
+        if options.save and given:
+            parser.error(f"--save keeps what decode() goes by: not with {flag}")
     if options.html and not _has("jinja2"):
         parser.error(f"--html needs Jinja2, which is not installed: {_JINJA}")
     if options.json and options.json == options.html:
         parser.error("--json and --html are the same file")
-    for path in (None if options.json == "-" else options.json, options.html):
-        if path is None:
-            continue
-        try:
-            with naming(path):
-                _files.check_writable(path)
-        except OSError as error:
-            parser.error(str(error))
-
-
-def _check_saving(parser: Parser, options: argparse.Namespace) -> None:
-    """Refuse to keep a ranking of anything but what `decode` does, with all backends."""
-    for flag, given in (
-        ("--backend", options.backend),
-        ("--size", options.size),
-        ("--output pil", options.output == "pil"),
-    ):
-        if given:
-            parser.error(f"--save keeps what decode() goes by: not with {flag}")
+    written = (None if options.json == "-" else options.json, options.html)
+    places = [path for path in written if path is not None]
     try:
-        with naming(ranking_path()):
-            _files.check_writable(ranking_path(), parents=True)
+        for place in (*places, *([ranking_path()] if options.save else [])):
+            with naming(place):
+                _files.check_writable(place, parents=place not in places)
     except OSError as error:
         parser.error(str(error))
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +18,8 @@ from fastdecode.errors import BackendUnavailable
 from fastdecode.gpu import _backends
 from fastdecode.gpu._devices import device_of, identify
 from fastdecode.measure._device_worker import WORKER, Lap
-from fastdecode.measure._samples import Sample, built_in, grouped
-from fastdecode.measure._timing import Budget, spread
+from fastdecode.measure._samples import Sample, built_in, grouped, placed
+from fastdecode.measure._timing import Budget, now, spread
 from fastdecode.measure._workers import Members
 from fastdecode.measure.result import Device, Measurement
 from fastdecode.ranking import CPU, NOTHING, DeviceCell, DeviceRanking, Speed
@@ -92,8 +92,12 @@ class Crew(Members):
             {name: (str(device), name, targets, size) for name in names},
             lambda name, error: self._note(name, registry.reason(error)),
         )
+
+    @cached_property
+    def about(self) -> dict[str, tuple[str, str, tuple[Format, ...]]]:
+        """Version and codec of each batch backend, and the formats that it declares."""
         asked = self.ask_all(self.names, "about")
-        self.about = {name: one for name, one in asked.items() if name != CPU}
+        return {name: one for name, one in asked.items() if name != CPU}
 
     @property
     def reads(self) -> dict[str, tuple[Format, ...]]:
@@ -250,7 +254,7 @@ def measure_device(
         cpu_model(),
         usable_cores(),
         device_libraries(),
-        dt.datetime.now(tz=dt.timezone.utc).isoformat(timespec="seconds"),
+        now(),
     )
 
 
@@ -285,10 +289,8 @@ def heats_of(
     """Hand out the samples, and set up each kind of work that they make with these batches."""
     good = set(crew.take([photo for sample in samples for photo in sample.photos]))
     heats = {}
-    end = 0
-    for sample in samples:
-        start, end = end, end + len(sample.photos)
-        places = [place for place in range(start, end) if place in good]
+    for sample, every in placed(samples):
+        places = [place for place in every if place in good]
         mean = sample.pixels / len(sample.photos)
         for count in sorted({batch_of(batch, mean) for batch in batches}) if places else ():
             block = tuple((places * -(-count // len(places)))[:count])

@@ -98,7 +98,9 @@ class Case:
 
     def lose(self, name: str, error: Exception) -> None:
         """Leave a backend out, and what was measured of it: its process has failed."""
-        self.checks[name].refuse_all(range(len(self.photos)), reason(error))
+        refused, why = self.checks[name].refused, reason(error)
+        every = range(len(self.photos))
+        self.checks[name] = Check(refused={index: refused.get(index, why) for index in every})
         self.compared = tuple(other for other in self.compared if other != name)
         for one in self.rounds:
             one.times.pop(name, None)

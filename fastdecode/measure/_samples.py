@@ -20,7 +20,7 @@ from fastdecode.ranking import size_class
 if TYPE_CHECKING:
     from fastdecode.types import Format, SizeClass
 
-__all__ = ["Sample", "built_in", "common", "comparable", "grouped"]
+__all__ = ["Sample", "built_in", "comparable", "grouped", "placed"]
 
 _MOST_FILES = 8
 _MIN_SHARE = 0.5  # of the files, read by a backend: one that reads fewer is not compared
@@ -118,21 +118,19 @@ def grouped(samples: Iterable[Any]) -> list[Sample]:
     return found
 
 
-def common(sample: Sample, read: Mapping[str, set[int]]) -> Sample | None:
-    """Keep the images on which backends can be compared; None if none is left.
-
-    One odd file must not put a fast backend out of the race.
-    """
-    _, kept = comparable(read)
-    photos = tuple(sample.photos[index] for index in kept)
-    return sample._replace(photos=photos) if photos else None
+def placed(samples: Iterable[Sample]) -> Iterator[tuple[Sample, range]]:
+    """Yield the samples, and where each lies among the photos of all."""
+    end = 0
+    for sample in samples:
+        start, end = end, end + len(sample.photos)
+        yield sample, range(start, end)
 
 
 def comparable(read: Mapping[str, set[int]]) -> tuple[tuple[str, ...], tuple[int, ...]]:
     """Decide which backends are compared, and on which files: those that all of these read.
 
     A backend that reads less than half of what anything reads is not compared: it would leave
-    hardly any files to compare the others on.
+    hardly any files to compare the others on. So one odd file puts no fast backend out.
     """
     readable: set[int] = set().union(*read.values())
     able = tuple(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import gc
 import time
 from collections import deque
@@ -13,7 +14,7 @@ import numpy as np
 
 from fastdecode.ranking import Spread
 
-__all__ = ["Budget", "drain", "no_garbage_collection", "spread"]
+__all__ = ["Budget", "drain", "no_garbage_collection", "now", "spread"]
 
 
 class Budget:
@@ -30,6 +31,11 @@ class Budget:
     def share(self) -> float:
         """Return how much has gone, from 0 to 1."""
         return min(1.0, 1 - self.left() / self._seconds)
+
+
+def now() -> str:
+    """Return the time as results have it: ISO 8601, UTC."""
+    return dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds")
 
 
 @contextmanager

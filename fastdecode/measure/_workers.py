@@ -65,7 +65,7 @@ class Members:
         self.start(*arguments)
 
     def start(self, *names: str) -> None:
-        """Start some, which wait until all have imported their libraries, or have left."""
+        """Start some, and wait until they have imported their libraries, or have left."""
         try:
             for name in names:
                 self._children[name] = Child(self._target, *self._arguments[name])
