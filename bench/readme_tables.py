@@ -10,7 +10,6 @@ from typing import Any
 
 from _common import RESULTS
 
-from fastdecode.measure._charts import readme_chart
 from fastdecode.measure.result import Measurement, Result, from_json
 from fastdecode.registry import BUILTIN
 
@@ -113,6 +112,8 @@ def _threads(count: str) -> str:
 
 def chart() -> str:
     """Draw the chart of the run over the photos."""
+    from fastdecode.measure._charts import readme_chart  # of all this, it alone needs Jinja2
+
     return readme_chart(_photos())
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         UnsupportedFormat,
     )
     from fastdecode.geometry import Geometry
-    from fastdecode.measure import calibrate
+    from fastdecode.measure._calibrate import calibrate
     from fastdecode.plan import DEFAULT_MAX_PIXELS, reduce_for
     from fastdecode.ranking import Ranking
     from fastdecode.registry import backends, register
@@ -48,7 +48,7 @@ _NAMES = {
     "errors": "BackendUnavailable DecodeError DeviceUnavailable FastDecodeError ImageTooLarge "
     "StoreError UnknownBackend UnsupportedFormat",
     "geometry": "Geometry",
-    "measure": "calibrate",
+    "measure._calibrate": "calibrate",
     "plan": "DEFAULT_MAX_PIXELS reduce_for",
     "ranking": "Ranking",
     "registry": "backends register",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
@@ -71,7 +71,7 @@ def decode_arrays(
     return results
 
 
-def in_threads(threads: int, make: Callable[[_S], _T], things: Sequence[_S]) -> list[_T]:
+def in_threads(threads: int, make: Callable[[_S], _T], things: Iterable[_S]) -> list[_T]:
     """Make something of each thing, in order; the first error ends it. 1 is the calling thread."""
     if threads == 1:
         return [make(thing) for thing in things]

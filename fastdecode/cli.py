@@ -45,24 +45,9 @@ BENCH = "python -m fastdecode.bench"
 
 
 def main(arguments: Sequence[str], prog: str = "fastdecode") -> int:
-    """Run the subcommand that the first word names.
+    """Run the subcommand that the first word names; return the exit status.
 
-    Parameters
-    ----------
-    arguments : sequence of str
-        The words of the command line, without the program's name.
-    prog : str
-        How the command was called, for its messages.
-
-    Returns
-    -------
-    int
-        The exit status.
-
-    Raises
-    ------
-    SystemExit
-        After ``--help`` and ``--version``, and over a wrong argument.
+    A SystemExit follows ``--help`` and ``--version``, and a wrong argument.
     """
     words = list(arguments)
     if words and words[0] in ("-h", "--help", "--version"):

@@ -46,7 +46,7 @@ def _ours(where: str, distribution: str, formats: str, devices: str = "", **more
 
 
 _MOST = "jpeg png webp gif bmp tiff avif jpeg2000 other"
-_INSTALL = "fastdecode.native:install_line"
+_INSTALL = "fastdecode.native._library:install_line"
 BUILTIN: dict[str, Entry] = {
     "pillow": _ours("pillow:Pillow", "pillow", _MOST),
     "native": _ours("native:Native", "fastdecode", "jpeg", regions="jpeg", install=_INSTALL),

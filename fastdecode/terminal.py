@@ -203,13 +203,13 @@ def progress(*, counted: bool = False) -> Iterator[Notify]:
             yield notify
     elif counted and on_terminal:
         try:
-            yield _Line().show
+            yield _one_line()
         finally:  # also before an error
             sys.stderr.write("\n")
     elif counted:
         yield lambda _what, _done, _total=1.0: None
     else:
-        yield _Told().show
+        yield _a_line_each()
 
 
 def has_rich() -> bool:
@@ -234,43 +234,40 @@ def _bar(*, counted: bool) -> Iterator[Notify]:
         )
 
 
-class _Told:
-    """A line for each thing that is done."""
+def _a_line_each() -> Notify:
+    """Write a line for each thing that is done."""
+    last = ""
 
-    def __init__(self) -> None:
-        self._last = ""
-
-    def show(self, what: str, _done: float, _total: float = 1.0, /) -> None:
-        if what != self._last:
-            self._last = what
+    def notify(what: str, _done: float, _total: float = 1.0, /) -> None:
+        nonlocal last
+        if what != last:
+            last = what
             sys.stderr.write(f"{what} ...\n")
             sys.stderr.flush()
 
+    return notify
 
-class _Line:
-    """A line that is written over."""
 
-    def __init__(self) -> None:
-        self._shown = 0.0
+def _one_line() -> Notify:
+    """Write a line over and over, not too often."""
+    shown = 0.0
 
-    def show(self, what: str, done: float, total: float = 1.0, /) -> None:
+    def notify(what: str, done: float, total: float = 1.0, /) -> None:
+        nonlocal shown
         now = time.monotonic()
-        if now - self._shown >= _EVERY_S or done == total:
-            self._shown = now
+        if now - shown >= _EVERY_S or done == total:
+            shown = now
             sys.stderr.write(f"\r{what} {done:,} of {total:,}")
             sys.stderr.flush()
+
+    return notify
 
 
 class _Output(io.FileIO):
     """A standard file that remembers that it could not be written to, and from then on takes all.
 
-    Python writes what is left in its buffers once more when it ends, and would complain again.
-
-    Parameters
-    ----------
-    number : int
-    silent : bool
-        It takes all from the beginning: errors that cannot be printed are no further errors.
+    Python writes what is left in its buffers once more when it ends, and would complain again. A
+    silent one takes all from the beginning: errors that cannot be printed are no further errors.
     """
 
     def __init__(self, number: int, *, silent: bool) -> None:
@@ -290,17 +287,9 @@ class _Output(io.FileIO):
 
 
 def guarded(command: Callable[[], int]) -> int:
-    """Run a command, and end in good order however that ends.
+    """Run a command to its exit status, and end in good order however that ends.
 
-    Parameters
-    ----------
-    command : callable
-        Returns an exit status, or raises SystemExit with one.
-
-    Returns
-    -------
-    int
-        The exit status; 130 after Ctrl-C; 1 if standard output is closed, full, or read no more.
+    The status is 130 after Ctrl-C, and 1 if standard output is closed, full, or read no more.
     """
     _open_what_is_closed()
     output = _replaced("stdout", 1)

@@ -92,7 +92,7 @@ def gif(*blocks: bytes, screen: tuple[int, int] = (WIDTH, HEIGHT), flags: int = 
     return b"GIF89a" + struct.pack("<HHBBB", *screen, flags, 0, 0) + b"".join(blocks)
 
 
-def gif_picture(left: int, top: int, width: int, height: int, flags: int = 0) -> bytes:
+def gif_image(left: int, top: int, width: int, height: int, flags: int = 0) -> bytes:
     return b"," + struct.pack("<HHHHB", left, top, width, height, flags) + b"\x02\x01\x00\x00"
 
 

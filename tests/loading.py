@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from PIL import Image as PillowImage
 
@@ -29,6 +30,11 @@ COUNT = 23
 PROCESSES = (
     "ignore:This DataLoader will create:UserWarning",  # on a machine with one core
     "ignore:.*use of fork.*:DeprecationWarning",  # torch's own DataLoader forks, too
+)
+
+GLOO = pytest.mark.skipif(
+    not (torch.distributed.is_available() and torch.distributed.is_gloo_available()),
+    reason="this PyTorch has no gloo",
 )
 
 
@@ -129,6 +135,12 @@ def epoch(dataset: Any, batch_size: int = 4, **options: Any) -> list[Any]:
     """Return the batches of the first epoch."""
     with Loader(dataset, batch_size, **options) as loader:
         return copies(loader)
+
+
+def epochs(count: int, dataset: Any, batch_size: int = 4, **options: Any) -> list[list[Any]]:
+    """Return the batches of so many epochs."""
+    with Loader(dataset, batch_size, **options) as loader:
+        return [copies(loader) for _ in range(count)]
 
 
 def crew() -> list[threading.Thread]:

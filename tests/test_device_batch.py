@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import sys
 import traceback
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,6 @@ from device_doubles import (  # noqa: E402, F401
 
 from fastdecode import (  # noqa: E402
     DecodeError,
-    UnknownBackend,
     UnsupportedFormat,
     decode,
     decode_batch,
@@ -283,28 +281,6 @@ def _frames_of(error: BaseException | None) -> int:
         return 0
     own = len(list(traceback.walk_tb(error.__traceback__)))
     return own + _frames_of(error.__cause__ or error.__context__)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "error"),
-    [
-        ({"decode": "GPU"}, ValueError),
-        ({"backend": "nobody"}, UnknownBackend),
-        ({"device": "meta"}, ValueError),
-    ],
-    ids=str,
-)
-def test_options_are_checked_before_anything_is_taken(
-    wrong: dict[str, Any], error: type[Exception]
-) -> None:
-    """A generator is not used up by a call that cannot succeed."""
-
-    def items() -> Iterator[bytes]:
-        raise AssertionError("it was asked for an item")
-        yield b""
-
-    with pytest.raises(error):
-        decode_batch(items(), **{"device": "cpu", **wrong})
 
 
 def _sizes(**options: Any) -> list[tuple[int, ...]]:

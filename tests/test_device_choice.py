@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -49,36 +50,35 @@ def test_a_device_that_cannot_be_used(device: Any, error: type[Exception], words
         decode_batch([PHOTO], device=device)
 
 
+def unread() -> Iterator[bytes]:
+    raise AssertionError("it was asked for an item")
+    yield b""
+
+
 @pytest.mark.parametrize(
-    ("wrong", "words"),
+    ("wrong", "error", "words"),
     [
-        ({"decode": "gpu"}, "needs a GPU"),
-        ({"decode": "both"}, "must be one of auto, cpu, gpu"),
-        ({"size": 0}, "size must be"),
-        ({"size": (3, 4, 5)}, "size must be"),
-        ({"size": 8, "mode": "stored"}, "cannot be resized"),
-        ({"out": []}, "out is for arrays"),
-        ({"decode": "gpu", "backend": "pillow"}, "needs a GPU"),
+        ({"decode": "gpu"}, ValueError, "needs a GPU"),
+        ({"decode": "both"}, ValueError, "must be one of auto, cpu, gpu"),
+        ({"decode": "GPU"}, ValueError, "must be one of auto, cpu, gpu"),
+        ({"decode": "gpu", "backend": "pillow"}, ValueError, "needs a GPU"),
+        ({"size": 0}, ValueError, "size must be"),
+        ({"size": (3, 4, 5)}, ValueError, "size must be"),
+        ({"size": 8, "mode": "stored"}, ValueError, "cannot be resized"),
+        ({"out": []}, ValueError, "out is for arrays"),
+        ({"backend": "nobody"}, UnknownBackend, "nobody"),
+        ({"device": "meta"}, ValueError, "no memory for images"),
+        ({"device": None, "size": 8}, ValueError, "need a device"),
+        ({"device": None, "decode": "cpu"}, ValueError, "need a device"),
     ],
     ids=str,
 )
-def test_arguments_that_contradict_each_other(wrong: dict[str, Any], words: str) -> None:
-    """They are refused in words, before anything is decoded."""
-    with pytest.raises(ValueError, match=words):
-        decode_batch([], device="cpu", **wrong)
-
-
-@pytest.mark.parametrize("wrong", [{"size": 8}, {"decode": "cpu"}], ids=str)
-def test_they_need_a_device(wrong: dict[str, Any]) -> None:
-    """`size` and `decode` without a device are an error, not ignored."""
-    with pytest.raises(ValueError, match="need a device"):
-        decode_batch([PHOTO], **wrong)
-
-
-def test_an_unknown_name() -> None:
-    """A backend that is not there is an error, on a device as without."""
-    with pytest.raises(UnknownBackend, match="nobody"):
-        decode_batch([PHOTO], device="cpu", backend="nobody")
+def test_wrong_arguments_are_refused(
+    wrong: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    """They are refused in words, and a generator is not used up by a call that cannot succeed."""
+    with pytest.raises(error, match=words):
+        decode_batch(unread(), **{"device": "cpu", **wrong})
 
 
 @pytest.mark.usefixtures("own_registry")

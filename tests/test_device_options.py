@@ -25,7 +25,7 @@ from device_doubles import (  # noqa: E402, F401
     with_the_others,
 )
 
-from fastdecode import DecodeError, decode, decode_batch  # noqa: E402
+from fastdecode import DecodeError, decode, decode_batch, probe  # noqa: E402
 from fastdecode.errors import ImageTooLarge  # noqa: E402
 from fastdecode.gpu._batch import request_of  # noqa: E402
 from fastdecode.testing import encode, picture  # noqa: E402
@@ -50,7 +50,7 @@ def test_a_backend_may_be_asked_for_the_whole(*, windows: bool) -> None:
     backend = register_double(honest, regions=True)(torch.device("cpu"), 1)
     region = (3, 5, 17, 19)
 
-    request = request_of(PHOTOS[0], backend, {"region": region}, windows=windows)
+    request = request_of(PHOTOS[0], probe(PHOTOS[0]), backend, {"region": region}, windows=windows)
 
     assert request is not None
     assert (request.item.window, request.cut) == ((region, None) if windows else (None, region))

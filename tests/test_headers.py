@@ -26,7 +26,7 @@ from encoded import (
     box,
     chunk,
     gif,
-    gif_picture,
+    gif_image,
     heif,
     ispe,
     png,
@@ -163,9 +163,9 @@ def raster_headers() -> Iterator[tuple[str, bytes, dict[str, Any]]]:
         told = png(8, 2, chunk(b"acTL", struct.pack(">II", frames, 0)))
         yield f"png of {frames} frames", told, {"animated": frames > 1}
     # An image that sticks out of the logical screen enlarges it, as in Pillow.
-    stretched = gif(gif_picture(10, 5, 10, 4), screen=(4, 4))
+    stretched = gif(gif_image(10, 5, 10, 4), screen=(4, 4))
     yield "gif beyond its screen", stretched, {"width": 20, "height": 9}
-    comment, one = b"!\xfe\x03abc\x00", gif_picture(0, 0, WIDTH, HEIGHT, flags=0x40)
+    comment, one = b"!\xfe\x03abc\x00", gif_image(0, 0, WIDTH, HEIGHT, flags=0x40)
     fields = {"bits": 3, "color": "palette", "channels": 1, "progressive": True, "animated": False}
     yield "gif of one image", gif(bytes(3 << 3), comment, one, flags=0x82), fields
     yield "gif of two images", gif(one, comment, one, b";"), {"animated": True}
@@ -283,7 +283,7 @@ DAMAGED = {
     "png signature": b"\x89PNG\n\x1a\n\n" + png(8, 2)[8:],
     "png by Apple": b"\x89PNG\r\n\x1a\n" + chunk(b"CgBI", bytes(17)),
     "gif without an image": gif(b";"),
-    "gif, empty": gif(gif_picture(0, 0, 0, 0), screen=(0, 0)),
+    "gif, empty": gif(gif_image(0, 0, 0, 0), screen=(0, 0)),
     "gif of comments": gif(b"!\xfe" + b"\x01a" * 10**5),
     "bmp, 8": bmp(bytes(4)),
     "bmp, 12": bmp(bytes(8)),

@@ -22,6 +22,8 @@ _LIBRARIES = {
     "gpu": "torch",
     "device": "torch",
     "_device": "torch",
+    "_charts": "jinja2",
+    "_html": "jinja2",
     "ray": "ray.data",
     "lmdb": "lmdb",
     "hdf5": "h5py",

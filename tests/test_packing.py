@@ -84,7 +84,7 @@ def test_the_manifest(tmp_path: Path) -> None:
 def test_checksums_of_large_files(tmp_path: Path, kind: str) -> None:
     """The manifest's checksums are of all bytes of each file, however many they are."""
     name = name_of(kind)
-    target = "x" * (3 << 20) if kind == "tar" else 7  # what follows the last picture is large, too
+    target = "x" * (3 << 20) if kind == "tar" else 7  # what follows the last image is large, too
     with create_store(tmp_path / "source.tar") as writer:
         for number in range(2):
             data = encode(picture(700, 600 + number), "bmp")
@@ -220,6 +220,7 @@ def test_restart_markers_needs_the_core(tmp_path: Path, monkeypatch: pytest.Monk
         ("source/out.tar", {}, "lies inside"),
         ("out", {"kind": "zip"}, "no kind of store 'zip'"),
         ("out.lmdb", {"kind": "tar"}, "could open it as a tar store"),
+        ("s3://bucket/out.tar", {}, "no local path"),
     ],
 )
 def test_wrong_arguments(tmp_path: Path, name: str, options: dict[str, Any], said: str) -> None:
@@ -227,34 +228,25 @@ def test_wrong_arguments(tmp_path: Path, name: str, options: dict[str, Any], sai
     source = make_source(tmp_path / "source")
 
     with pytest.raises(ValueError, match=said):
-        pack(source, tmp_path / name, **options)
+        pack(source, name if "://" in name else tmp_path / name, **options)
     assert not list(tmp_path.rglob("*.partial"))
 
 
-def test_nothing_is_overwritten(tmp_path: Path) -> None:
-    """Where there is a store, a manifest or a shard already, none is made."""
+@pytest.mark.parametrize("start_over", [False, True])
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [("out.tar", None), ("out.tar.json", None), ("out.tar.bad.csv", None), ("out-00003.tar", 1000)],
+)
+def test_nothing_is_overwritten(
+    tmp_path: Path, name: str, size: int | None, start_over: bool
+) -> None:
+    """Where there is a store, a manifest, a list or a shard of somebody's, none is made."""
     source = make_source(tmp_path / "source")
-    for name, size in [("out.tar", None), ("out.tar.json", None), ("out-00003.tar", 1000)]:
-        (tmp_path / name).write_bytes(b"mine")
+    (tmp_path / name).write_bytes(b"mine")
 
-        with pytest.raises(FileExistsError, match=name):
-            pack(source, tmp_path / "out.tar", shard_size=size)
-        assert (tmp_path / name).read_bytes() == b"mine"
-        (tmp_path / name).unlink()
-    with pytest.raises(ValueError, match="no local path"):
-        pack(source, "s3://bucket/out.tar")
-
-
-def test_a_list_of_somebody_else(tmp_path: Path) -> None:
-    """``DST.bad.csv`` that was there before is not touched."""
-    source = make_source(tmp_path / "source")
-    mine = tmp_path / "out.tar.bad.csv"
-    mine.write_text("mine")
-
-    for start_over in (False, True):
-        with pytest.raises(FileExistsError, match=r"bad\.csv is there already"):
-            pack(source, tmp_path / "out.tar", start_over=start_over)
-        assert mine.read_text() == "mine"
+    with pytest.raises(FileExistsError, match=f"{name} is there already"):
+        pack(source, tmp_path / "out.tar", shard_size=size, start_over=start_over)
+    assert (tmp_path / name).read_bytes() == b"mine"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need a privilege there")

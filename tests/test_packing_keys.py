@@ -115,11 +115,11 @@ def test_what_nobody_can_encode(tmp_path: Path) -> None:
     assert "66000 x 1" in why
 
 
-def test_a_class_without_pictures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_class_without_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Its folder is made, so that others count the classes alike; and the summary says so."""
     source = make_source(tmp_path / "source")
     for path in (source / "cats").iterdir():
-        path.write_bytes(b"no picture")
+        path.write_bytes(b"no image")
 
     assert main(["pack", str(source), str(tmp_path / "out"), "--skip-bad"]) == 0
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from packed import make_source, pack_three, sums
 
-from fastdecode.packing import _lock, _pack, pack
+from fastdecode.packing import _lock, pack
 from fastdecode.packing._lock import Locked, Refused, locked
 
 if not hasattr(os, "geteuid"):
@@ -204,19 +204,16 @@ def test_what_else_is_in_the_folder_stays(tmp_path: Path) -> None:
     assert sums(partial).keys() == {"spool-notes"}
 
 
-def test_the_folder_is_closed_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_is_closed_to_others(tmp_path: Path) -> None:
     """While it is there, other users can neither look into it nor put anything there."""
-    modes = []
-    run = _pack._Job.run
+    modes = set()
 
-    def noted(self: Any) -> Any:
-        modes.append((tmp_path / ".out.tar.partial").stat().st_mode & 0o777)
-        return run(self)
+    def noted(*_: object) -> None:
+        modes.add((tmp_path / ".out.tar.partial").stat().st_mode & 0o777)
 
-    monkeypatch.setattr(_pack._Job, "run", noted)
-    pack(make_source(tmp_path / "source"), tmp_path / "out.tar")
+    pack(make_source(tmp_path / "source"), tmp_path / "out.tar", notify=noted)
 
-    assert modes == [0o700]
+    assert modes == {0o700}
 
 
 @pytest.mark.skipif(

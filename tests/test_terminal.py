@@ -34,17 +34,26 @@ COMMANDS = {
 NAME = "=cmd|é\x1b[31m.jpg"
 
 
-def shell(line: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[bytes]:
-    """Run a line, in which PYTHON stands for it."""
+def started(
+    words: list[str], folder: Path, out: int = subprocess.PIPE, **variables: str
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a program to its end."""
     environment = {"FASTDECODE_RANKING": NO_RANKING, "PYTHONPATH": str(HERE.parent), **variables}
     return subprocess.run(
-        ["bash", "-c", "set -o pipefail; " + line.replace("PYTHON", f"'{sys.executable}' -m")],
-        capture_output=True,
+        words,
+        stdout=out,
+        stderr=subprocess.PIPE,
         cwd=folder,
         env={**os.environ, **environment},
         timeout=120,
         check=False,
     )
+
+
+def shell(line: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[bytes]:
+    """Run a line, in which PYTHON stands for it."""
+    line = "set -o pipefail; " + line.replace("PYTHON", f"'{sys.executable}' -m")
+    return started(["bash", "-c", line], folder, **variables)
 
 
 @pytest.fixture(scope="module")
@@ -76,14 +85,7 @@ def test_output_that_nobody_reads(folder: Path, name: str, to: str, said: bytes)
     if "exec" in to:  # a reader that is gone for certain
         reading, writing = os.pipe()
         os.close(reading)
-        done = subprocess.run(
-            [sys.executable, "-m", *COMMANDS[name].split()],
-            stdout=writing,
-            stderr=subprocess.PIPE,
-            cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(HERE.parent), "FASTDECODE_RANKING": NO_RANKING},
-            check=False,
-        )
+        done = started([sys.executable, "-m", *COMMANDS[name].split()], folder, writing)
         os.close(writing)
     else:
         done = shell(f"PYTHON {COMMANDS[name]} {to}", folder)
@@ -131,13 +133,7 @@ def test_control_c_while_it_is_imported(folder: Path, name: str) -> None:
     module = {"compare": "fastdecode.measure._text", "info": "fastdecode.ranking"}.get(
         name, "numpy"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code.replace("MODULE", repr(module))],
-        capture_output=True,
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(HERE.parent), "FASTDECODE_RANKING": NO_RANKING},
-        check=False,
-    )
+    done = started([sys.executable, "-c", code.replace("MODULE", repr(module))], folder)
 
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
 
@@ -145,7 +141,7 @@ def test_control_c_while_it_is_imported(folder: Path, name: str) -> None:
 @pytest.mark.parametrize(
     "where", ["fastdecode._info_command:gather", "fastdecode.measure._command:add_arguments"]
 )
-def test_control_c_before_there_is_anything_to_say(where: str) -> None:
+def test_control_c_before_there_is_anything_to_say(folder: Path, where: str) -> None:
     """A command that has nothing to add ends with status 130 alone."""
     module, _, name = where.partition(":")
     code = (
@@ -156,12 +152,7 @@ def test_control_c_before_there_is_anything_to_say(where: str) -> None:
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         f"sys.exit(run(before=['{'info' if name == 'gather' else 'bench'}']))\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        env={**os.environ, "PYTHONPATH": str(HERE.parent)},
-        check=False,
-    )
+    done = started([sys.executable, "-c", code], folder)
 
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
     assert signal.SIGINT == 2
@@ -234,33 +225,20 @@ def test_words_on_any_terminal(
 
 def test_a_table_of_strangers_words_reads_back() -> None:
     """Cells come back from CSV as they were, but for what acts on a terminal or a spreadsheet."""
-    keys = [
-        "plain.jpg",
-        'a,"b"\n.jpg',
-        "=1+1",
-        "-2.jpg",
-        "@x",
-        "a\x1b[31m",
-        "é 漢\u3000字",
-        "\u202egpj",
-        "'x",
-        "",
-    ]
+    keys = {
+        "plain.jpg": "plain.jpg",
+        'a,"b"\n.jpg': 'a,"b"\\n.jpg',
+        "=1+1": "'=1+1",
+        "-2.jpg": "'-2.jpg",
+        "@x": "'@x",
+        "a\x1b[31m": "a\\x1b[31m",
+        "é 漢\u3000字": "é 漢\u3000字",
+        "\u202egpj": "\\u202egpj",
+        "'x": "'x",
+        "": "",
+    }
 
     text = csv_text([("key", "number"), *((key, 7) for key in keys)])
     rows = list(csv.reader(text.splitlines()))
 
-    assert rows[0] == ["key", "number"]
-    assert [row[0] for row in rows[1:]] == [
-        "plain.jpg",
-        'a,"b"\\n.jpg',
-        "'=1+1",
-        "'-2.jpg",
-        "'@x",
-        "a\\x1b[31m",
-        "é 漢\u3000字",
-        "\\u202egpj",
-        "'x",
-        "",
-    ]
-    assert all(row[1] == "7" for row in rows[1:])
+    assert rows == [["key", "number"], *([key, "7"] for key in keys.values())]

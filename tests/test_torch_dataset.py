@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +46,26 @@ class Photos(DecodeDataset):
 def small(image: Any) -> Any:
     """Shrink a decoded image: a transform that nobody can know."""
     return image.resize((8, 6))
+
+
+def test_importing_loads_only_what_is_used() -> None:
+    """`import fastdecode.torch` brings a name's modules on first use, and a folder no Loader."""
+    script = """
+import sys, fastdecode.torch
+before = [name for name in sys.modules if name.startswith("fastdecode")]
+assert fastdecode.torch.transforms.Resize
+fastdecode.torch.ImageFolder
+assert "Loader" in dir(fastdecode.torch)
+print(len(before), "fastdecode.torch.loader" in sys.modules, "fastdecode.gpu" in sys.modules)
+"""
+
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.split() == ["3", "False", "False"]
+    with pytest.raises(AttributeError, match=r"fastdecode\.torch.* has no attribute 'Lorder'"):
+        fastdecode.torch.Lorder  # noqa: B018
 
 
 def test_samples_are_pillow_images_unless_told_otherwise() -> None:

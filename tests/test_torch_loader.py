@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,9 +11,22 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from loading import COUNT, Pictures, Plain, copies, epoch, generators, indices, same, targets  # noqa: E402
-from torch.utils.data import DataLoader, Subset, TensorDataset  # noqa: E402
+from loading import (  # noqa: E402
+    COUNT,
+    Pictures,
+    Plain,
+    copies,
+    epoch,
+    epochs,
+    generators,
+    indices,
+    same,
+    targets,
+)
+from torch.utils.data import DataLoader, Subset, TensorDataset, WeightedRandomSampler  # noqa: E402
 
+from fastdecode import FastDecodeError  # noqa: E402
+from fastdecode.torch import DevicePrefetcher  # noqa: E402
 from fastdecode.torch._order import sample_seed  # noqa: E402
 from fastdecode.torch.loader import Loader  # noqa: E402
 from fastdecode.torch.transforms import (  # noqa: E402
@@ -58,15 +73,11 @@ def test_draws_of_an_item_follow_from_seed_epoch_and_index() -> None:
 
 def test_seed_and_epoch_change_order_and_draws() -> None:
     """Another seed or epoch gives other crops in another order; the same ones give the same."""
+    how = {"shuffle": True, "threads": 2}
+    first, second = epochs(2, Pictures(), seed=1, **how)
 
-    def epochs(seed: int) -> list[list[Any]]:
-        with Loader(Pictures(), 4, True, seed=seed, threads=2) as loader:
-            return [copies(loader), copies(loader)]
-
-    first, second = epochs(1)
-
-    assert same(epochs(1), [first, second])
-    assert not same(epochs(2)[0], first)
+    assert same(epochs(2, Pictures(), seed=1, **how), [first, second])
+    assert not same(epoch(Pictures(), seed=2, **how), first)
     assert targets(first) != targets(second)
     assert sorted(indices(second)) == list(range(COUNT))
     unshuffled = [epoch(Pictures(), threads=1, seed=seed) for seed in (1, 2)]
@@ -277,3 +288,91 @@ def test_collate_fn_must_be_a_function() -> None:
     """Anything else is refused before a batch is made."""
     with pytest.raises(TypeError, match="collate_fn"):
         Loader(Pictures(), 4, collate_fn=3)
+
+
+# Beside the plain loop: subsets, copies, blocks without gradients
+
+
+def test_replacement_of_a_subset_is_of_the_subset() -> None:
+    """What stands in for a damaged sample of a Subset is never one outside of it."""
+    pictures = Pictures(damaged=(0, 2, 4), on_error="replace")
+    part = Subset(Subset(pictures, [22, *range(6)]), range(1, 7))
+
+    with Loader(part, 6, threads=1) as loader:
+        ((_, targets),) = loader
+
+    assert set(targets.tolist()) == {1, 3, 5}
+
+
+def test_item_that_is_sampled_twice_is_drawn_for_twice() -> None:
+    """A sampler with replacement gives different crops of the same picture."""
+    sampler = WeightedRandomSampler([0, 0, 1, 0], 4)
+
+    with Loader(Pictures(count=4), 4, sampler=sampler, threads=2) as loader:
+        ((images, targets),) = loader
+
+    assert targets.tolist() == [2] * 4
+    assert len({image.numpy().tobytes() for image in images}) == 4
+
+
+def test_device_that_is_missing_is_told_of_at_once() -> None:
+    """A Loader for a device that cannot be used says so when it is made."""
+    if torch.cuda.is_available():
+        pytest.skip("there is a CUDA device")
+    with pytest.raises(RuntimeError, match="cannot be used"):
+        Loader(Pictures(), 4, device="cuda")
+    for make in (partial(Loader, Pictures()), partial(DevicePrefetcher, [])):
+        with pytest.raises(FastDecodeError, match="'cuda' cannot be used: PyTorch"):
+            make(device="cuda")
+
+
+def test_what_is_no_device_is_a_wrong_argument() -> None:
+    """A name that PyTorch does not know is a ValueError, and a number of nothing a TypeError."""
+    for make in (partial(Loader, Pictures()), partial(DevicePrefetcher, [])):
+        with pytest.raises(ValueError, match="there is no device 'gpu'"):
+            make(device="gpu")
+        with pytest.raises(TypeError, match="device must be a name"):
+            make(device=1.5)
+
+
+def test_loader_can_be_pickled() -> None:
+    """A copy stands where the loader stands, and has threads of its own."""
+    with Loader(Pictures(count=6), 3, threads=2, seed=3) as original:
+        next(iter(original))
+
+        with pickle.loads(pickle.dumps(original)) as copied:
+            assert copied.state_dict() == original.state_dict()
+            assert same(list(copied), list(original))
+
+
+def test_batches_in_inference_mode_are_plain_tensors() -> None:
+    """The loop may stand in a block without gradients; the batches may be used after it."""
+    with torch.inference_mode(), Loader(Pictures(count=4), 2, threads=2) as loader:
+        batches = list(loader)
+
+    assert len(batches) == 2
+    assert not any(images.is_inference() for images, _ in batches)
+
+
+def test_default_device_does_not_matter() -> None:
+    """Batches are made on the host, whatever device new tensors are put on by default."""
+    with Loader(Pictures(count=6), 3, shuffle=True, threads=2) as loader:
+        expected = list(loader)
+        loader.set_epoch(0)
+        torch.set_default_device("meta")
+        try:
+            found = list(loader)
+        finally:
+            torch.set_default_device(None)
+
+    assert same([batch[0] for batch in found], [batch[0] for batch in expected])
+
+
+def test_dataset_may_grow_between_epochs() -> None:
+    """Each epoch deals out the dataset as long as it is then."""
+    pictures = Pictures(count=4)
+    with Loader(pictures, 2, threads=1) as loader:
+        first = len(list(loader))
+        pictures.count = 8
+
+        assert (first, len(loader), len(list(loader))) == (2, 4, 4)

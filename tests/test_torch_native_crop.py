@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import product
 from typing import Any
 
 import pytest
@@ -50,6 +51,15 @@ def by_python(transform: Any) -> Any:
     return planned
 
 
+def same_by_python(kind: Any, sources: Any, transform: Any, batch_size: int, **how: Any) -> bool:
+    """Whether batches are the same, whoever draws."""
+    first, second = (
+        epoch(kind(*sources, transform=one), batch_size, **how)
+        for one in (transform, by_python(transform))
+    )
+    return same(first, second)
+
+
 def files(some: random.Random, count: int) -> list[bytes]:
     """Make small files of any sides; the pixels tell where a box lies and if it is flipped."""
     made = []
@@ -92,24 +102,9 @@ def test_the_core_draws_what_python_draws(make: Any) -> None:
     sources = files(some, 100)
     for seed in range(15):
         transform = make(some)
-        drawn_in = [transform, by_python(transform)]
-        first, second = (
-            epoch(Shown(*sources, transform=one), 50, threads=2, seed=seed, shuffle=True)
-            for one in drawn_in
-        )
-        assert same(first, second), transform
+        how = {"threads": 2, "seed": seed, "shuffle": True}
 
-
-def test_many_seeds_of_usual_images_are_drawn_alike() -> None:
-    """Of 3000 samples every one shows the same."""
-    sources = [saved(PillowImage.new("RGB", (500, 375)), quality=30)] * 1000
-    for size in (8, (9, 13), 21):
-        transform = RandomResizedCropFlipNormalize(size)
-        first, second = (
-            epoch(Shown(*sources, transform=one), 500, threads=2, seed=size if size == 8 else 9)
-            for one in (transform, by_python(transform))
-        )
-        assert same(first, second)
+        assert same_by_python(Shown, sources, transform, 50, **how), transform
 
 
 def test_the_largest_canvas_and_one_pixel_more_are_made_alike() -> None:
@@ -119,11 +114,7 @@ def test_the_largest_canvas_and_one_pixel_more_are_made_alike() -> None:
             ResizeCenterCropNormalize((40, side), 40),
             RandomResizedCrop((2, side), flip=0.5),
         ):
-            found = [
-                epoch(Shown(PLAIN, PLAIN, transform=one), 2, threads=1)
-                for one in (transform, by_python(transform))
-            ]
-            assert same(*found)
+            assert same_by_python(Shown, [PLAIN, PLAIN], transform, 2, threads=1)
 
 
 def test_what_is_drawn_is_below_a_probability_not_equal_to_it() -> None:
@@ -135,12 +126,7 @@ def test_what_is_drawn_is_below_a_probability_not_equal_to_it() -> None:
             central(PLAIN, generator=generator_of(sample_seed(seed, 0, 0))),
             ResizeCenterCrop(44, 40)(PLAIN),
         )
-        assert same(
-            *(
-                epoch(Shown(*[PLAIN] * 4, transform=one), 4, threads=1, seed=seed)
-                for one in (central, by_python(central))
-            )
-        )
+        assert same_by_python(Shown, [PLAIN] * 4, central, 4, threads=1, seed=seed)
 
 
 KINDS = {
@@ -246,10 +232,9 @@ def test_targets_come_in_the_order_of_the_batch() -> None:
         return boxes
 
     results = []
-    for transform in (RandomResizedCropFlipNormalize(40, (0.3, 1), (1, 1)),):
-        for one in (transform, by_python(transform)):
-            for threads in (0, 1):
-                seen.clear()
-                dataset = mixed(Boxes, transform=one, target_transform=noticed)
-                results.append((epoch(dataset, 20, threads=threads), sorted(seen)))
+    transform = RandomResizedCropFlipNormalize(40, (0.3, 1), (1, 1))
+    for one, threads in product((transform, by_python(transform)), (0, 1)):
+        seen.clear()
+        dataset = mixed(Boxes, transform=one, target_transform=noticed)
+        results.append((epoch(dataset, 20, threads=threads), sorted(seen)))
     assert all(same(one, results[0]) for one in results)

@@ -11,7 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from loading import Pictures, indices, script  # noqa: E402
+from loading import GLOO, Pictures, indices, script  # noqa: E402
 
 from fastdecode.torch._order import Sharding, sample_seed, world  # noqa: E402
 from fastdecode.torch.loader import Loader  # noqa: E402
@@ -159,10 +159,7 @@ def test_wrong_ranks_are_refused(rank: Any, world_size: Any) -> None:
         world(rank, world_size)
 
 
-@pytest.mark.skipif(
-    not (torch.distributed.is_available() and torch.distributed.is_gloo_available()),
-    reason="this PyTorch has no gloo",
-)
+@GLOO
 def test_two_processes_see_each_sample_once(tmp_path: Path) -> None:
     """With torch.distributed, rank and world size need not be named; a rank by hand has the say."""
     store = (tmp_path / "store").as_uri()

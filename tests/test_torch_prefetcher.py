@@ -49,8 +49,12 @@ class Pair(NamedTuple):
 
 
 def test_every_tensor_of_a_nested_batch_is_moved() -> None:
-    """Bug 4: tensors at any depth are moved, and containers keep their types."""
-    batch = {"pairs": [Pair(torch.ones(2), (torch.ones(3)[1:], "name"))], "n": 5}
+    """Bugs 4 and 9: tensors at any depth are moved, and what is handed out is what was moved.
+
+    Containers keep their types, and the loader's own are left as they were.
+    """
+    images = torch.ones(2)
+    batch = {"pairs": [Pair(images, (torch.ones(3)[1:], "name"))], "n": 5}
 
     (moved,) = DevicePrefetcher([batch], "meta")
 
@@ -58,10 +62,7 @@ def test_every_tensor_of_a_nested_batch_is_moved() -> None:
     assert moved["pairs"][0].images.device.type == "meta"
     assert moved["pairs"][0].labels[0].device.type == "meta"
     assert (moved["pairs"][0].labels[1], moved["n"]) == ("name", 5)
-
-
-def test_what_is_handed_out_is_what_was_moved() -> None:
-    """Bug 9: the result of the copy is used, not the batch of the host."""
+    assert batch["pairs"][0].images is images
     assert [batch.device.type for batch in DevicePrefetcher(Numbers(3), "meta")] == ["meta"] * 3
 
 
@@ -94,23 +95,22 @@ def test_a_batch_is_finished_when_it_is_handed_out() -> None:
     assert [batch[1][0].sum().item() for _ in range(2)] == [3, 3]
 
 
-def test_the_thread_is_prepared_before_it_draws() -> None:
-    """Bug 13: the device is made current in the thread itself, which does not inherit it."""
+def test_each_step_runs_in_its_thread() -> None:
+    """Bugs 13, 14, 23 and 24: batches are made and staged in one other thread, prepared for that.
+
+    The device is made current in that thread, which does not inherit it. The consumer begins the
+    epoch, so that worker processes start there, and orders its own work after the copy.
+    """
     transfer = Watched()
-    loader = Numbers(3)
+    loader = Numbers(5)
 
     list(threaded(loader, transfer=transfer))
 
-    assert transfer.ran["enter_thread"] == transfer.ran["stage"] == set(loader.drawn_in)
-
-
-def test_the_consumer_waits_for_the_copy_in_its_own_thread() -> None:
-    """Bug 14: what orders the consumer's work after the copy runs in the consumer's thread."""
-    transfer = Watched()
-
-    list(threaded(Numbers(3), transfer=transfer))
-
-    assert transfer.ran["start"] == transfer.ran["finish"] == {threading.get_ident()}
+    mine, others = {threading.get_ident()}, set(loader.drawn_in)
+    assert len(others) == 1
+    assert transfer.ran["enter_thread"] == transfer.ran["stage"] == others != mine
+    assert transfer.ran["start"] == transfer.ran["finish"] == mine
+    assert loader.begun_in == list(mine)
 
 
 def test_an_error_is_raised_where_its_batch_would_be() -> None:
@@ -413,25 +413,6 @@ def test_an_empty_loader_gives_nothing(make) -> None:
     """Bug 20: no batch is no error."""
     assert list(make([])) == []
     assert list(make(Numbers(0))) == []
-
-
-def test_the_loader_is_asked_in_the_consumers_thread() -> None:
-    """Bug 23: worker processes start where the consumer is; only batches come by the thread."""
-    loader = Numbers(3)
-
-    list(threaded(loader))
-
-    assert loader.begun_in == [threading.get_ident()]
-
-
-def test_batches_are_made_in_another_thread() -> None:
-    """Bug 24: the consumer never does the loader's work."""
-    loader = Numbers(5)
-
-    list(threaded(loader))
-
-    assert threading.get_ident() not in loader.drawn_in
-    assert len(set(loader.drawn_in)) == 1
 
 
 def test_the_thread_does_not_keep_the_process() -> None:

@@ -165,16 +165,6 @@ def test_on_the_cpu_batches_pass_through() -> None:
     assert threads() == 0
 
 
-def test_the_loaders_batch_is_not_changed() -> None:
-    """What is copied elsewhere leaves the loader's own containers as they were."""
-    batch = {"image": torch.ones(2)}
-
-    (moved,) = DevicePrefetcher([batch], "meta")
-
-    assert moved["image"].device.type == "meta"
-    assert batch["image"].device.type == "cpu"
-
-
 @pytest.mark.parametrize(
     ("make", "same"),
     [

@@ -1,10 +1,11 @@
-"""`ShardStream`: samples of tar shards in any number of processes, each once."""
+"""`ShardStream`: samples of tar shards in any number of processes, each once; damage among them."""
 
 from __future__ import annotations
 
 import json
 import os
 import pickle
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from loading import COUNT, PROCESSES, encoded, same  # noqa: E402
-from shards import numbers, write_shards  # noqa: E402
+from loading import COUNT, GLOO, PROCESSES, encoded, same, script  # noqa: E402
+from shards import add, numbers, write_shards  # noqa: E402
 from torch.utils.data import DataLoader  # noqa: E402
 
-from fastdecode.torch import DevicePrefetcher, ShardStream  # noqa: E402
+from fastdecode import DecodeError  # noqa: E402
+from fastdecode.errors import StoreError  # noqa: E402
+from fastdecode.stores.tar import index_tar  # noqa: E402
+from fastdecode.torch import DevicePrefetcher, ShardStream, StoreDataset  # noqa: E402
 from fastdecode.torch.transforms import (  # noqa: E402
     RandomResizedCropFlipNormalize,
     ResizeCenterCropNormalize,
@@ -37,19 +41,16 @@ def shards(tmp_path: Path) -> Path:
 
 
 def stream(folder: Path, transform: Any = None, **options: Any) -> ShardStream:
-    return ShardStream(
-        str(folder / PATTERN), transform or ResizeCenterCropNormalize(32, 24), **options
-    )
+    return ShardStream(str(folder / PATTERN), transform or SMALL, **options)
 
 
 def test_samples_are_those_of_the_shards_in_order(shards: Path) -> None:
     """Without shuffling they come one shard after another, decoded as any dataset would."""
     samples = list(stream(shards))
-    transform = ResizeCenterCropNormalize(32, 24)
 
     assert numbers(samples) == list(range(TOTAL))
     for image, number in samples:
-        assert torch.equal(image, transform(encoded()[number % COUNT]))
+        assert torch.equal(image, SMALL(encoded()[number % COUNT]))
 
 
 @pytest.mark.parametrize("places", ["folder", "wildcard", "list"])
@@ -80,7 +81,7 @@ def test_workers_share_the_samples(shards: Path, workers: int, even: Any) -> Non
 
 def test_more_workers_than_shards_share_them(shards: Path) -> None:
     """Four workers read one shard between them, each a fourth of it."""
-    one = ShardStream(shards / "part-001.tar", ResizeCenterCropNormalize(32, 24))
+    one = ShardStream(shards / "part-001.tar", SMALL)
 
     assert sorted(numbers(DataLoader(one, 2, num_workers=4))) == list(range(5, 16))
 
@@ -116,18 +117,6 @@ def test_ranks_share_the_samples(shards: Path, ranks: int) -> None:
         if even:
             assert [len(share) for share in shares] == [len(each) for each in streams]
             assert len(set(map(len, shares))) == 1
-
-
-def test_no_rank_has_half_a_shard_too_much(tmp_path: Path) -> None:
-    """Workers of one rank do not share a shard while another rank's read one each."""
-    write_shards(tmp_path, [12] * 4)
-    shares = [
-        numbers(DataLoader(ShardStream(tmp_path, SMALL, rank=rank, world_size=3), 4, num_workers=2))
-        for rank in range(3)
-    ]
-
-    assert sorted(number for share in shares for number in share) == list(range(48))
-    assert max(map(len, shares)) < 48 / 3 + 12 / 2
 
 
 @pytest.mark.parametrize("workers", [0, 2, 3])
@@ -287,9 +276,7 @@ def test_shards_on_a_server_are_streamed(tmp_path: Path) -> None:
     for path in map(Path, write_shards(tmp_path, SIZES)):
         server.pipe(f"/stream/{path.name}", path.read_bytes())
 
-    remote = ShardStream(
-        f"memory://stream/{PATTERN}", ResizeCenterCropNormalize(32, 24), even="drop"
-    )
+    remote = ShardStream(f"memory://stream/{PATTERN}", SMALL, even="drop")
 
     assert remote.counts == SIZES
     assert numbers(remote) == list(range(TOTAL))
@@ -305,7 +292,215 @@ def test_a_manifest_says_how_many_there_are(tmp_path: Path) -> None:
     for name in names:
         (tmp_path / f"{name}.fdx").write_text("damaged, but nobody reads it")
 
-    packed = ShardStream(tmp_path / "part.tar", ResizeCenterCropNormalize(32, 24), even="repeat")
+    packed = ShardStream(tmp_path / "part.tar", SMALL, even="repeat")
 
     assert packed.counts == SIZES
     assert numbers(packed) == list(range(TOTAL))
+
+
+# What it finds out about its shards is the same for all readers
+
+
+def half_labelled(path: Path) -> Path:
+    with tarfile.open(path, "w") as tar:
+        for number in range(4):
+            add(tar, f"{number}.jpg", encoded()[0])
+            if number % 2:
+                add(tar, f"{number}.cls", b"%d" % number)
+    return path
+
+
+def test_one_sample_without_a_target_does_not_drop_those_of_others(tmp_path: Path) -> None:
+    """Every rank and worker gives pairs, wherever its own share begins."""
+    path = half_labelled(tmp_path / "a.tar")
+    for rank in range(2):
+        stream = ShardStream(path, SMALL, rank=rank, world_size=2)
+
+        assert all(isinstance(sample, tuple) for sample in stream)
+    assert [target for _, target in ShardStream(path, SMALL)] == [None, 1, None, 3]
+    alone = ShardStream(path, SMALL, has_targets=False)
+    assert all(isinstance(sample, torch.Tensor) for sample in alone)
+
+
+def test_shards_of_different_classes_are_refused(tmp_path: Path) -> None:
+    """As when they are opened as one store: a target would mean one thing here, another there."""
+    paths = write_shards(tmp_path, [2, 0, 3])
+    index_tar(paths[0], classes=["cat", "dog"])
+    index_tar(paths[1])
+    index_tar(paths[2], classes=["dog", "cat"])
+    with pytest.raises(ValueError, match=r"part-002\.tar has other classes than .*part-000\.tar"):
+        ShardStream(paths)
+
+    index_tar(paths[2], classes=["cat", "dog"])
+    assert ShardStream(paths).classes == ["cat", "dog"]
+    Path(f"{paths[0]}.fdx").write_bytes(b"damaged")
+    assert ShardStream(paths).classes == ["cat", "dog"]
+
+
+def test_a_dataset_hands_options_to_its_store(tmp_path: Path) -> None:
+    """Which file of a sample is the picture, for example."""
+    path = tmp_path / "a.tar"
+    with tarfile.open(path, "w") as tar:
+        add(tar, "1.jpg", encoded()[0])
+        add(tar, "1.other.jpg", encoded()[1])
+        add(tar, "1.cls", b"5")
+    dataset = StoreDataset(path, store_options={"image": "other.jpg"})
+
+    assert dataset.key(0) == "1.other.jpg"
+    assert dataset[0][1] == 5
+    with pytest.raises(ValueError, match="open already"):
+        StoreDataset(dataset.store, store_options={"image": "jpg"})
+
+
+# Damage
+
+
+def take_all(samples: Any, given: list[int]) -> None:
+    """Put the targets into a list, which has them also when an error comes."""
+    for _, target in samples:
+        given.append(target)
+
+
+def test_damaged_pictures_are_treated_as_everywhere(tmp_path: Path) -> None:
+    """They are raised, left out, replaced by the same one each time, or the caller's business."""
+    write_shards(tmp_path, SIZES, damaged=(7, 18))
+    place = f"{tmp_path / 'part-001.tar'}, 00007.jpg"
+
+    raising = stream(tmp_path)
+    samples = iter(raising)
+    assert [next(samples)[1] for _ in range(7)] == list(range(7))
+    with pytest.raises(DecodeError) as caught:
+        next(samples)
+    assert str(caught.value).startswith(f"{place} (item 2): ")
+
+    skipping = stream(tmp_path, on_error="skip")
+    rest = [number for number in range(TOTAL) if number not in (7, 18)]
+    assert numbers(skipping) == numbers(skipping) == rest
+    assert [failure[:2] for failure in skipping.errors] == [
+        (2, place),
+        (2, f"{tmp_path / 'part-003.tar'}, 00018.jpg"),
+    ]
+
+    replacing = stream(tmp_path, on_error="replace")
+    first = numbers(replacing)
+    assert len(first) == TOTAL
+    assert [number for place, number in enumerate(first) if place not in (7, 18)] == rest
+    assert set(first) == set(rest)
+    assert first == numbers(replacing)
+
+    asked: list[Any] = []
+    calling = stream(tmp_path, on_error=lambda at, error: asked.append((at, type(error))))
+    assert numbers(calling) == rest
+    assert asked == [(2, DecodeError), (2, DecodeError)]
+
+
+def test_where_all_are_damaged_nothing_can_replace_one(tmp_path: Path) -> None:
+    """The error names those that were tried."""
+    write_shards(tmp_path, [3, 0, 0, 0, 0], damaged=range(3))
+
+    with pytest.raises(DecodeError, match=r"nothing can replace .*00000.jpg: 3 samples .*00001"):
+        list(stream(tmp_path, on_error="replace"))
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip", "replace"])
+def test_a_damaged_shard_is_an_error(shards: Path, on_error: Any) -> None:
+    """What is before the damage comes; then the error names the shard and the last member."""
+    path = shards / "part-001.tar"
+    path.write_bytes(path.read_bytes()[: 10 * 1024])
+    given: list[int] = []
+
+    with pytest.raises(StoreError, match=r"part-001\.tar.*0000\d\.jpg"):
+        take_all(stream(shards, on_error=on_error), given)
+    assert len(given) > 5
+    assert given == list(range(len(given)))
+
+
+def test_a_shard_that_was_replaced_is_an_error(shards: Path) -> None:
+    """More samples than were counted would be lost, or equal shares not be equal."""
+    counted = stream(shards, even="drop")
+    write_shards(shards, [5, 12])
+
+    with pytest.raises(StoreError, match=r"part-001\.tar: it holds more than the 11 samples"):
+        list(counted)
+
+
+# torch.distributed: real processes, which agree on nothing but their ranks
+
+BEGIN = """
+import json, torch, warnings
+from itertools import islice
+from torch.utils.data import DataLoader
+from shards import numbers
+from fastdecode.torch import ShardStream
+from fastdecode.torch.transforms import ResizeCenterCrop
+warnings.simplefilter("ignore")
+pattern, rendezvous, rank, ranks = {settings!r}
+torch.distributed.init_process_group(
+    "gloo", init_method=rendezvous, rank=rank, world_size=ranks
+)
+
+def stream(**options):
+    return ShardStream(pattern, ResizeCenterCrop(32, 24), shuffle=True, **options)
+
+said = []
+"""
+END = """
+torch.distributed.barrier()
+torch.distributed.destroy_process_group()
+print(json.dumps(said))
+"""
+
+
+def answers(folder: Path, ranks: int, code: str) -> list[Any]:
+    """Run code in as many processes, each a rank, and return what they put into `said`."""
+    write_shards(folder, SIZES)
+    places = str(folder / "part-{000..004}.tar"), (folder / "store").as_uri()
+    processes = [
+        script(BEGIN.format(settings=(*places, rank, ranks)) + code + END) for rank in range(ranks)
+    ]
+    outputs = [process.communicate(timeout=240) for process in processes]
+    assert [process.returncode for process in processes] == [0] * ranks, outputs
+    return [json.loads(output) for output, _ in outputs]
+
+
+@GLOO
+def test_ranks_need_not_be_named(tmp_path: Path) -> None:
+    """Three ranks with and without workers, forked and spawned: each sample once."""
+    code = """
+for epoch, workers, context in ((0, 0, None), (1, 2, "fork"), (2, 1, "spawn")):
+    each = stream()
+    each.set_epoch(epoch)
+    loader = DataLoader(each, 4, num_workers=workers, multiprocessing_context=context)
+    said.append(numbers(loader))
+"""
+    said = answers(tmp_path, 3, code)
+
+    assert len(said[0]) == 3
+    for shares in zip(*said, strict=True):
+        assert sorted(number for share in shares for number in share) == list(range(TOTAL))
+    assert said[0][0] != said[0][1]
+
+
+@GLOO
+def test_ranks_go_on_after_a_restart(tmp_path: Path) -> None:
+    """Each rank saves after as many batches, and all go on: nothing is lost, nothing comes twice.
+
+    With `even` all have as many batches, so that none waits for another for ever.
+    """
+    code = """
+for workers in (0, 2):
+    first, again = stream(even="drop"), stream(even="drop")
+    before = numbers(islice(iter(DataLoader(first, 4, num_workers=workers)), 2))
+    again.load_state_dict(json.loads(json.dumps(first.state_after(2, 4, workers))))
+    rest = []
+    for batch in DataLoader(again, 4, num_workers=workers):
+        torch.distributed.barrier()
+        rest += batch[1].tolist()
+    said.append(before + rest)
+"""
+    said = answers(tmp_path, 2, code)
+
+    for shares in zip(*said, strict=True):
+        given = [number for share in shares for number in share]
+        assert len(given) == len(set(given)) == TOTAL // 2 * 2
+        assert [len(share) for share in shares] == [TOTAL // 2] * 2

@@ -115,27 +115,32 @@ def parse(data: Buffer) -> Header:
 def with_plain_size(data: Buffer, header: Header, reduce: Reduce) -> tuple[Buffer, int, int]:
     """Make a size tell the reduction, for a decoder that is told a size instead of a factor.
 
-    Below 8 pixels, 1/2 and 3/8 of a side may be the same number. So one side is written into the
-    frame header as the 8 pixels that its blocks have anyway, and the caller drops what the decoder
-    then gives beyond the image. The file, its width and its height are returned as they are unless
-    both sides are below 8 pixels, and to be reduced.
+    Returned are the file to decode, and the height and width of what the decoder then gives. Below
+    8 pixels, 1/2 and 3/8 of a side may be the same number. So, if both sides are, one is written
+    into the frame header as the 8 pixels that its blocks have anyway, and the caller drops what is
+    beyond the image.
 
     The compressed data stays the same, as does the number of blocks in every scan. The side is one
     along which no reduced chroma is interpolated: there, its end would show.
     """
     width, height = header.width, header.height
-    if reduce == 1 or max(width, height) >= _BLOCK:
-        return data, width, height
-    upright = header.subsampling in ("4:4:0", "4:4:1")
-    width, height = (_BLOCK, height) if upright else (width, _BLOCK)
+    if reduce > 1 and max(width, height) < _BLOCK:
+        upright = header.subsampling in ("4:4:0", "4:4:1")
+        width, height = (_BLOCK, height) if upright else (width, _BLOCK)
+        sides = _frame_of(data) + 5
+        data = b"".join((data[:sides], struct.pack(">HH", height, width), data[sides + 4 :]))
+    return data, -(-height // reduce), -(-width // reduce)
+
+
+def _frame_of(data: Buffer) -> int:
+    """Where the frame header (SOF) of a JPEG stands whose header has been read."""
     pos = 2
     while True:
         first, marker, length = _segment(data, pos)
         if first != 0xFF or marker in _WITHOUT_LENGTH:
             pos = _next_marker(data, pos)
         elif marker in _SOF:
-            sides = struct.pack(">HH", height, width)
-            return b"".join((data[: pos + 5], sides, data[pos + 9 :])), width, height
+            return pos
         else:
             pos += 2 + length
 

@@ -53,8 +53,7 @@ def parse(data: Buffer) -> Header:
     """
     if data[:4] == _CODESTREAM:
         siz = _siz(data, 0)
-        color = _BY_COUNT.get(siz.channels, "other")
-        return _header(siz.width, siz.height, siz.channels, siz.depths[0], color, siz)
+        return _header(siz.width, siz.height, siz.channels, siz.depths[0], siz)
     jp2h = whole(data).find(b"jp2h")
     if jp2h is None:
         raise DecodeError("the JPEG 2000 file has no header box (jp2h)")
@@ -99,8 +98,7 @@ def _header_box(data: Buffer, jp2h: IsoBox, siz: _Siz | None) -> Header:
             color = "palette"
         else:
             channels, depth, coding = len(columns), max(columns, default=0), "other"
-    color = color or _BY_COUNT.get(channels, "other")
-    return _header(width, height, channels, depth, color, siz, coding)
+    return _header(width, height, channels, depth, siz, color, coding)
 
 
 def _in_order(data: Buffer, cdef: IsoBox) -> bool:
@@ -118,14 +116,15 @@ def _header(
     height: int,
     channels: int,
     depth: int,
-    color: Color,
     siz: _Siz | None,
+    color: Color | None = None,
     coding: Coding = "",
 ) -> Header:
     if width <= 0 or height <= 0 or not channels:
         raise DecodeError(
             f"the JPEG 2000 header says {width}x{height} pixels with {channels} components"
         )
+    color = color or _BY_COUNT.get(channels, "other")
     if siz and len(set(siz.depths)) > 1:
         depth, color = max(siz.depths, key=_bits), "other"
     bits = 8 if depth == _VARYING else _bits(depth)

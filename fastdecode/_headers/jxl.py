@@ -52,14 +52,10 @@ class _Bits:
 
 
 def parse(data: Buffer) -> Header:
-    """Read a JPEG XL's header.
+    """Read a JPEG XL's header: of the image upright, which is how libjxl gives it.
 
-    libjxl turns the pixels upright unless told otherwise, so `width` and `height` are those of the
-    upright image, and `orientation` is 1. `channels` counts the alpha channel, not depth and the
-    like.
-
-    ISO/IEC 18181-1, annex D (SizeHeader, ImageMetadata, BitDepth, ExtraChannelInfo,
-    ColourEncoding); ISO/IEC 18181-2 (jxlc and jxlp boxes).
+    `channels` counts the alpha channel, not depth and the like. ISO/IEC 18181-1, annex D
+    (SizeHeader, ImageMetadata, BitDepth, ExtraChannelInfo, ColourEncoding); 18181-2 (boxes).
     """
     codestream = _codestream(data)
     if codestream[:2] != _SIGNATURE:

@@ -22,6 +22,7 @@ from fastdecode.types import (
 )
 
 __all__ = [
+    "JPEG",
     "JPEG_TURBO_2",
     "JPEG_TURBO_3",
     "Backend",
@@ -107,15 +108,20 @@ class Support:
         )
 
 
+JPEG = Support(
+    layouts=frozenset({"RGB", "L"}),
+    codings=frozenset({"baseline", "progressive", "arithmetic"}),
+    colors=frozenset({"gray", "ycc", "rgb"}),
+)
+"""The JPEG that most libraries read: neither lossless nor of four inks."""
+
 _SUBSAMPLINGS = frozenset({"", "4:4:4", "4:2:2", "4:2:0", "4:4:0", "4:1:1"})
-JPEG_TURBO_2 = Support(
+JPEG_TURBO_2 = replace(
+    JPEG,  # lossless JPEG ignores scaling inside libjpeg-turbo, and would overrun the buffer
     layouts=frozenset({"RGB", "L", "RGBA"}),
     reduces=frozenset({1, 2, 4, 8}),
     out=True,
     warnings=True,
-    # Lossless JPEG ignores scaling inside libjpeg-turbo, and would overrun the buffer.
-    codings=frozenset({"baseline", "progressive", "arithmetic"}),
-    colors=frozenset({"gray", "ycc", "rgb"}),
     subsamplings=_SUBSAMPLINGS,
     partial_scans=False,
 )
@@ -206,6 +212,14 @@ class Backend(ABC):
     def codec(self) -> str:
         """Codec library it is linked to, such as ``"libjpeg-turbo 3.1.2"``; empty if unknown."""
         return ""
+
+
+JPEG_ON_CPU = Support(
+    layouts=frozenset({"RGB", "L"}),
+    codings=frozenset({"baseline", "progressive", "arithmetic"}),
+    colors=frozenset({"gray", "ycc", "rgb"}),
+)
+"""What libraries do that are made for GPUs, or for tensors, on the CPU: by libjpeg-turbo."""
 
 
 def installed_version(*distributions: str) -> str:

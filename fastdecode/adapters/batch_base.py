@@ -61,6 +61,11 @@ class BatchItem(NamedTuple):
     header: Header
     window: Box | None
 
+    def shape(self, layout: str) -> tuple[int, int, int]:
+        """Return the (C, H, W) that is asked for."""
+        left, top, right, bottom = self.window or (0, 0, self.header.width, self.header.height)
+        return 1 if layout == "L" else 3, bottom - top, right - left
+
 
 class BatchBackend(ABC):
     """One library that decodes many images in one call. A subclass declares, and decodes.
@@ -181,12 +186,11 @@ def try_out(backend: BatchBackend) -> None:
 
 def _refusal(backend: BatchBackend, item: BatchItem) -> str:
     """Say why a backend does not decode an image; nothing if it does."""
-    left, top, right, bottom = item.window or (0, 0, item.header.width, item.header.height)
     try:
         (image,) = backend.decode([item], "RGB")
         if image is None:
             return ", and does not say why"
-        if tuple(image.shape) != (3, bottom - top, right - left):
+        if tuple(image.shape) != item.shape("RGB"):
             return f" right: the shape is {tuple(image.shape)}"
     except Exception as error:  # the edge of the package: libraries raise whatever they like
         if is_of_the_device(error):

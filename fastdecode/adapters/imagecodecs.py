@@ -7,7 +7,7 @@ from typing import cast
 import imagecodecs
 import numpy as np
 
-from fastdecode.adapters.base import Backend, Support
+from fastdecode.adapters.base import JPEG, Backend, Support
 from fastdecode.errors import DecodeError
 from fastdecode.types import Buffer, Header, Image, PixelLayout
 
@@ -25,11 +25,7 @@ class Imagecodecs(Backend):
     distribution = "imagecodecs"
     supports = {
         "jpeg": (
-            Support(
-                layouts=frozenset({"RGB", "L"}),
-                codings=frozenset({"baseline", "progressive", "arithmetic"}),
-                colors=frozenset({"gray", "ycc", "rgb"}),
-            ),
+            JPEG,
             Support(
                 layouts=frozenset({"stored"}),
                 codings=frozenset({"baseline", "progressive"}),
@@ -51,13 +47,7 @@ class Imagecodecs(Backend):
             ),
         ),
         # Pillow has it in 8 bits.
-        "avif": (
-            Support(
-                layouts=frozenset({"stored"}),
-                bits=frozenset({10, 12}),
-                animated=False,
-            ),
-        ),
+        "avif": (Support(layouts=frozenset({"stored"}), bits=frozenset({10, 12}), animated=False),),
         "jxl": (Support(layouts=frozenset({"stored"}), bits=None),),
     }
 

@@ -49,10 +49,10 @@ class Jpeg4py(Backend):
         strict: bool,
     ) -> Image:
         pixel_format, channels = _PIXEL_FORMAT[layout]
-        source, width, height = with_plain_size(data, header, reduce)
-        shape = (-(-height // reduce), -(-width // reduce), channels)
+        source, height, width = with_plain_size(data, header, reduce)
         # Its own array would be zeroed first. The factor follows from the size of this one.
         into = out if source is data else None
+        shape = (height, width, channels)
         image = np.empty(shape, np.uint8) if into is None else into.reshape(shape)
         jpeg = jpeg4py.JPEG(np.frombuffer(source, np.uint8))
         try:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import kornia_rs
 import numpy as np
 
-from fastdecode.adapters.base import Backend, CodecWarning, Support
+from fastdecode.adapters.base import JPEG, Backend, CodecWarning
 from fastdecode.types import Buffer, Header, Image, PixelLayout
 
 __all__ = ["KorniaRs"]
@@ -22,13 +24,8 @@ class KorniaRs(Backend):
     releases_gil = False
     supports = {
         "jpeg": (
-            Support(
-                layouts=frozenset({"RGB", "L"}),
-                # It stops at any warning, without saying which.
-                warnings=True,
-                codings=frozenset({"baseline", "progressive"}),
-                colors=frozenset({"gray", "ycc", "rgb"}),
-            ),
+            # It stops at any warning, without saying which.
+            replace(JPEG, warnings=True, codings=frozenset({"baseline", "progressive"})),
         )
     }
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import cv2
 import numpy as np
 
 from fastdecode._headers import png
-from fastdecode.adapters.base import Backend, Support, installed_version
+from fastdecode.adapters.base import JPEG, Backend, Support, installed_version
 from fastdecode.errors import DecodeError
 from fastdecode.types import Buffer, Header, Image, PixelLayout, Reduce
 
@@ -46,15 +47,8 @@ class Opencv(Backend):
 
     distribution = "opencv-python-headless"
     supports = {
-        "jpeg": (
-            Support(
-                layouts=frozenset({"RGB", "L"}),
-                reduces=frozenset({1, 2, 4, 8}),
-                # OpenCV converts CMYK by another formula, up to 2 levels away from Pillow's.
-                colors=frozenset({"gray", "ycc", "rgb"}),
-                codings=frozenset({"baseline", "progressive", "arithmetic"}),
-            ),
-        ),
+        # It converts CMYK by another formula, up to 2 levels away from Pillow's.
+        "jpeg": (replace(JPEG, reduces=frozenset({1, 2, 4, 8})),),
         # Reduced, these would be rounded down and aliased by a 2-tap filter.
         "png": (Support(animated=False, bits=frozenset({1, 2, 4, 8, 16})),),
         "webp": (Support(animated=False),),

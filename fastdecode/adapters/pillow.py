@@ -124,10 +124,7 @@ def _open(data: Buffer, header: Header, layout: PixelLayout) -> PillowImage.Imag
 
 
 def _tell_planes(image: TiffImagePlugin.TiffImageFile, data: Buffer, *, native: bool) -> None:
-    """Say of a TIFF that holds each channel by itself that its samples have 16 bits.
-
-    Pillow names the unpacker of each plane by its letter alone, which is that of 8 bits.
-    """
+    """Name the unpackers for 16 bits of a TIFF's planes: Pillow names those for 8 bits."""
     if image.tag_v2.get(TiffImagePlugin.PLANAR_CONFIGURATION) != _PLANES:
         return
     if any(tile[0] != "raw" for tile in image.tile):  # libtiff knows, but gives the high byte alone

@@ -45,11 +45,9 @@ class PillowHeif(Backend):
 
 
 def _may_lack_a_tile(image: Image, grid: isobmff.Grid) -> bool:
-    """Whether as many pixels as the smallest tile shows may be of a tile that libheif left out.
-
-    It leaves zeros there, which come out as black, or as green (0, 135, 0) from YCbCr. Half as many
-    are enough: chroma at the edge of a hole is its neighbours'.
-    """
+    """Whether as many pixels as the smallest tile shows may be of a tile that libheif left out."""
+    # It leaves zeros there: black, or green (0, 135, 0) from YCbCr. At the edge of a hole chroma is
+    # its neighbours', so that half as many are enough.
     step = max(1, min(grid.width, grid.height) // 8)
     seen = image[::step, ::step]
     zero = seen == 0

@@ -42,13 +42,13 @@ class Simplejpeg(Backend):
         strict: bool,
     ) -> Image:
         # The factor is chosen by size: the smallest image that is at least the one wanted.
-        source, width, height = with_plain_size(data, header, reduce)
+        source, height, width = with_plain_size(data, header, reduce)
         try:
             image: Image = simplejpeg.decode_jpeg(
                 source,
                 _COLORSPACE[layout],
-                min_height=-(-height // reduce),
-                min_width=-(-width // reduce),
+                min_height=height,
+                min_width=width,
                 buffer=out if source is data else None,
                 strict=strict,
             )

@@ -86,9 +86,9 @@ class Turbojpeg(Backend):
     ) -> Image:
         pixel_format, channels = _PIXEL_FORMAT[layout]
         # It tells an old library the size, not the factor.
-        source, width, height = with_plain_size(data, header, reduce)
-        shape = (-(-height // reduce), -(-width // reduce), channels)
+        source, height, width = with_plain_size(data, header, reduce)
         into = out if source is data else None
+        shape = (height, width, channels)
         image = np.empty(shape, np.uint8) if into is None else into.reshape(shape)
         warning = self._library.decode_into(image, source, pixel_format, reduce)
         if warning and strict:

@@ -35,7 +35,7 @@ class Loaded:
 
 _loaded: dict[tuple[int, str, str], Loaded] = {}
 _failed: dict[tuple[int, str, str], BaseException] = {}
-_of_the_parent: list[dict[tuple[int, str, str], Loaded]] = []
+_of_the_parent: list[Any] = []
 _lock = threading.RLock()
 
 
@@ -110,11 +110,11 @@ def _way_out(name: str, error: BaseException) -> str:
 def _forget() -> None:
     """Start over in a forked child: neither locks nor what the libraries hold come along.
 
-    The parent's are kept nevertheless: to destroy one would wait for threads that are not there, or
-    call a driver that must not be called here.
+    The parent's are kept nevertheless, those in the tracebacks of errors, too: to destroy one would
+    wait for threads that are not there, or call a driver that must not be called here.
     """
     global _lock
     _lock = threading.RLock()
-    _of_the_parent.append(dict(_loaded))
+    _of_the_parent.append((dict(_loaded), dict(_failed)))
     _loaded.clear()
     _failed.clear()

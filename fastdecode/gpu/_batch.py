@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 
-from fastdecode import _headers
-from fastdecode._buffers import as_buffer
 from fastdecode._headers import jpeg_stream
 from fastdecode._stats import count_fallback
 from fastdecode._truncation import is_filling
@@ -24,7 +22,6 @@ from fastdecode.plan import plan_options
 
 if TYPE_CHECKING:
     from fastdecode.adapters.base import Support
-    from fastdecode.api import Data
     from fastdecode.gpu._backends import Loaded
     from fastdecode.types import Box, Buffer, Header
 
@@ -41,11 +38,11 @@ class Request(NamedTuple):
 
 
 def request_of(
-    data: Data,
+    data: Buffer,
+    header: Header,
     backend: BatchBackend,
     options: dict[str, Any],
     *,
-    header: Header | None = None,
     windows: bool = True,
 ) -> Request | None:
     """Ask a batch backend for an image, if it is one that the backend may be asked for.
@@ -61,18 +58,15 @@ def request_of(
     if mode not in ("RGB", "L") or options.get("strict"):
         return None
     try:
-        whole = as_buffer(data)
-        if header is None:
-            header = _headers.probe(whole)
-        support = _support_for(backend, whole, header, mode)
+        support = _support_for(backend, data, header, mode)
         reduce, window, orientation = plan_options(header, options)
         if support is None or (reduce, orientation) != (1, 1):
             return None
     except (FastDecodeError, TypeError, ValueError):
         return None
     if windows and support.region:
-        return Request(BatchItem(whole, header, window), None)
-    return Request(BatchItem(whole, header, None), window)
+        return Request(BatchItem(data, header, window), None)
+    return Request(BatchItem(data, header, None), window)
 
 
 def _support_for(
@@ -158,8 +152,7 @@ def _asked(
 
 def _wrong(image: Any, item: BatchItem, layout: str, device: torch.device) -> str:
     """Say what is wrong with an image's form; nothing if it is right."""
-    left, top, right, bottom = item.window or (0, 0, item.header.width, item.header.height)
-    shape = (1 if layout == "L" else 3, bottom - top, right - left)
+    shape = item.shape(layout)
     if not isinstance(image, torch.Tensor):
         return f"gave no tensor but {type(image).__name__}"
     if tuple(image.shape) != shape or image.dtype != torch.uint8 or image.device != device:
@@ -192,15 +185,7 @@ def _suspect(images: Sequence[torch.Tensor], items: Sequence[BatchItem]) -> list
 def _corners(image: torch.Tensor, item: BatchItem) -> torch.Tensor:
     """Return the corners of what the image shows of its last block: (C, 2, 2), a view."""
     _, _, right, bottom = item.window or (0, 0, item.header.width, item.header.height)
-    _, height, width = image.shape
-    rows = _two(image, 1, min((bottom - 1) % _BLOCK, height - 1))
-    return _two(rows, 2, min((right - 1) % _BLOCK, width - 1))
-
-
-def _two(image: torch.Tensor, dim: int, apart: int) -> torch.Tensor:
-    """Return the last of a dimension, and the one that stands so far before it."""
-    if not apart:
-        sizes = [2 if at == dim else -1 for at in range(image.ndim)]
-        return image.narrow(dim, image.shape[dim] - 1, 1).expand(sizes)
-    last = image.narrow(dim, image.shape[dim] - 1 - apart, apart + 1)
-    return last[:, ::apart] if dim == 1 else last[:, :, ::apart]
+    down = min((bottom - 1) % _BLOCK, image.shape[1] - 1)
+    across = min((right - 1) % _BLOCK, image.shape[2] - 1)
+    # Of a block that shows but one row or column, that one twice.
+    return image[:, -1 - down :: down or 1, -1 - across :: across or 1].expand(-1, 2, 2)

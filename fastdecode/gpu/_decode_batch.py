@@ -172,7 +172,7 @@ def _requests(loaded: Loaded, options: dict[str, Any], reads: list[_Read]) -> di
     for at, one in enumerate(reads):
         if one.data is None or one.header is None:
             continue
-        request = request_of(one.data, loaded.backend, options, header=one.header)
+        request = request_of(one.data, one.header, loaded.backend, options)
         if request is None:
             count_fallback({loaded.name: "is not asked for such files"}, CPU)
         else:
@@ -198,25 +198,37 @@ def _arrays(job: _Job, reads: list[_Read]) -> list[Any]:
 
 
 def _placed(job: _Job, made: list[Any]) -> list[Any]:
-    """Bring arrays (H, W[, C]) to the device, and finish them there; errors stay as they are."""
+    """Bring arrays (H, W[, C]) to the device, and finish them; errors stay as they are."""
+    if job.device.type != "cuda":
+        done = in_threads(job.threads, partial(_on_host, size=job.size), map(_planes, made))
+        return [one.to(job.device) if isinstance(one, torch.Tensor) else one for one in done]
     places = [at for at, one in enumerate(made) if isinstance(one, np.ndarray)]
     images = list(made)
     for at, there in zip(places, _copied(job, [made[at] for at in places]), strict=True):
-        images[at] = (there if there.ndim == 3 else there[:, :, None]).permute(2, 0, 1)
+        images[at] = _planes(there)
     return _finished(job, images)
 
 
+def _planes(image: Any) -> Any:
+    """View an array or tensor (H, W[, C]) as a tensor (C, H, W); what is neither stays."""
+    if isinstance(image, np.ndarray):
+        image = torch.from_numpy(image)
+    if not isinstance(image, torch.Tensor):
+        return image
+    return (image if image.ndim == 3 else image[:, :, None]).permute(2, 0, 1)
+
+
 def _copied(job: _Job, arrays: list[Image]) -> Sequence[torch.Tensor]:
-    """Copy to the device: to CUDA in one go, because each copy would wait."""
+    """Copy to CUDA, in one go, because each copy would wait."""
     host = [torch.from_numpy(array) for array in arrays]
-    if job.device.type != "cuda" or not all(image.dtype == torch.uint8 for image in host):
+    if not all(image.dtype == torch.uint8 for image in host):
         return [image.to(job.device) for image in host]
     sizes = [image.numel() for image in host]
     flat = torch.empty(sum(sizes), dtype=torch.uint8, device="cpu", pin_memory=True)
     in_threads(
         job.threads,
         lambda both: np.copyto(both[0].numpy(), both[1].reshape(-1)),
-        list(zip(torch.split(flat, sizes), arrays, strict=True)),
+        zip(torch.split(flat, sizes), arrays, strict=True),
     )
     there = torch.split(flat.to(job.device, non_blocking=True), sizes)
     return [part.view(image.shape) for part, image in zip(there, host, strict=True)]

@@ -5,19 +5,21 @@ from __future__ import annotations
 import datetime as dt
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from itertools import product
 from statistics import fmean, median
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, overload
 
 from fastdecode import _selection, registry
 from fastdecode._arguments import is_int
-from fastdecode._process import Child, ChildDied
+from fastdecode._process import ChildDied
 from fastdecode._system import cpu_model, libraries, usable_cores
-from fastdecode.errors import BackendUnavailable, FastDecodeError
+from fastdecode.errors import BackendUnavailable
 from fastdecode.measure._race import Contest, run
 from fastdecode.measure._samples import Sample, built_in, common, grouped
 from fastdecode.measure._timing import Budget
+from fastdecode.measure._workers import WORKER, Members
+from fastdecode.measure.result import Measurement
 from fastdecode.ranking import Cell, Ranking, known_order
 from fastdecode.types import CONTEXTS, OUTPUTS, REDUCES
 
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from fastdecode.ranking import DeviceRanking
     from fastdecode.types import Context, Format, Output, Reduce, SizeClass
 
-__all__ = ["BATCHES", "DEVICE_S", "FULL_S", "QUICK_S", "calibrate", "measure"]
+__all__ = ["BATCHES", "DEVICE_S", "FULL_S", "QUICK_S", "calibrate", "measure", "place_of"]
 
 DEVICE_S = 60.0
 BATCHES = (64, 256)
@@ -187,6 +189,19 @@ def _for_device() -> Callable[..., DeviceRanking]:
     return measure_device
 
 
+def place_of(device: str) -> torch.device:
+    """Look a device up by PyTorch's name for it, or by the number of a CUDA device."""
+    try:
+        from fastdecode.gpu._devices import device_of
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise BackendUnavailable(
+            "--device needs PyTorch, which is not installed: pip install 'fastdecode[torch]'"
+        ) from error
+    return device_of(f"cuda:{device}" if device.isascii() and device.isdigit() else device)
+
+
 def measure(
     samples: Iterable[Data | str | os.PathLike[str]] | None,
     *,
@@ -200,8 +215,7 @@ def measure(
     _check_some(outputs, OUTPUTS, "outputs")
     own = None if samples is None else grouped(samples)
     clock = Budget(seconds)
-    with ExitStack() as stack:
-        bench = _Bench(stack, contexts)
+    with _Bench(contexts) as bench:
         quick = seconds < FULL_S / 2
         bench.take(bench.comparable(own) if own else built_in(_wanted(bench, quick=quick)))
         turn = _QUICK_TURN_S if quick else _TURN_S
@@ -242,21 +256,26 @@ def _wanted(bench: _Bench, *, quick: bool) -> list[tuple[Format, SizeClass]]:
     ]
 
 
-class _Bench:
-    """The processes that decode, and what they hold."""
+class _Bench(Members):
+    """Alike processes, each of which has all backends: one decodes, or all of them at once."""
 
-    def __init__(self, stack: ExitStack, contexts: Sequence[Context]) -> None:
-        cores = usable_cores()
-        self._threads = cores
-        wide = "processes" in contexts and cores > 1
-        extra = registry.targets()
-        self._workers = [
-            stack.enter_context(Child("fastdecode.measure._calibration_workers:Worker", extra))
-            for _ in range(min(cores, _MOST_PROCESSES) if wide else 1)
-        ]
-        _gather(self._workers)
-        self._usable: dict[str, dict[Format, set[Reduce]]] = _ask(self._workers, "usable", _names())
+    def __init__(self, contexts: Sequence[Context]) -> None:
+        self._threads = usable_cores()
+        self._asked = ""
         self._samples: Sequence[Sample] = ()
+        count = min(self._threads, _MOST_PROCESSES) if "processes" in contexts else 1
+        extra = registry.targets()
+        super().__init__(WORKER, {str(number): (extra,) for number in range(count)}, self._fail)
+        usable = self.ask_all(self.names, "usable", _names())
+        self._usable: dict[str, dict[Format, set[Reduce]]] = usable["0"]
+
+    def _fail(self, _name: str, error: Exception) -> None:
+        """Say which backend it was that crashed, and how to go on without it."""
+        if not (self._asked and isinstance(error, ChildDied)):
+            raise error
+        raise RuntimeError(
+            f"{self._asked} crashed: {error}. To leave it out, set FASTDECODE_DISABLE={self._asked}"
+        ) from error
 
     def readers(self, format: Format, reduce: Reduce) -> list[str]:
         """Name those that read a format, and reduce it in the decoder if it is a JPEG."""
@@ -269,20 +288,29 @@ class _Bench:
     def comparable(self, samples: Sequence[Sample]) -> list[Sample]:
         """Leave out what only few of the backends read."""
         self.take(samples)
-        read: dict[str, list[set[int]]] = {}
+        read: dict[str, set[int]] = {}
         for name in self._usable:
-            with _naming(name):
-                read[name] = self._workers[0].ask("readable", name)
+            self._asked = name
+            read[name] = self.ask("0", "readable", name)
+        self._asked = ""
         kept = [
-            common(sample, {name: found[index] for name, found in read.items()})
-            for index, sample in enumerate(samples)
+            common(sample, {name: _within(found, start, sample) for name, found in read.items()})
+            for start, sample in self._places()
         ]
         return [sample for sample in kept if sample]
+
+    def _places(self) -> Iterator[tuple[int, Sample]]:
+        """Yield the samples, and where each begins among all photos."""
+        start = 0
+        for sample in self._samples:
+            yield start, sample
+            start += len(sample.photos)
 
     def take(self, samples: Sequence[Sample]) -> None:
         """Hand the samples to all processes."""
         self._samples = samples
-        _ask(self._workers, "take", samples)
+        photos = [photo for sample in samples for photo in sample.photos]
+        self.ask_all(self.names, "take", photos)
 
     def cells(self, contexts: Sequence[Context], outputs: Sequence[Output]) -> list[Cell]:
         """List the kinds of work. Only a JPEG is reduced by its decoder."""
@@ -299,63 +327,41 @@ class _Bench:
 
     def contest(self, cell: Cell, turn: float) -> Contest:
         """Set up the comparison of the backends at one kind of work."""
-        index = next(
-            index
-            for index, sample in enumerate(self._samples)
-            if (sample.format, sample.size) == (cell.format, cell.size)
+        start, sample = next(
+            (start, one)
+            for start, one in self._places()
+            if (one.format, one.size) == (cell.format, cell.size)
         )
+        block = range(start, start + len(sample.photos))
         threads = self._threads if cell.context == "threads" else 1
-        workers = self._workers if cell.context == "processes" else self._workers[:1]
+        workers = self.names if cell.context == "processes" else self.names[:1]
         turn *= _LONGER_WITH_THREADS if threads > 1 else 1
-        one_pass = self._samples[index].pixels / _PIXELS_PER_S  # until it is known better
+        one_pass = sample.pixels / _PIXELS_PER_S  # until it is known better
+        usual = Measurement(
+            "threads" if threads > 1 else "decode",
+            cell.format,
+            cell.reduce,
+            threads=threads,
+            output=str(cell.output),
+        )
 
         def time_one(name: str) -> float | None:
             nonlocal one_pass
-            repeats = max(1, round(turn / one_pass / threads))
-            work = (name, index, cell.reduce, cell.output, repeats, threads)
-            for worker in workers:
-                worker.send("time", *work)
-            try:
-                with _naming(name):
-                    one_pass = fmean(_gather(workers))
-            except FastDecodeError:  # it does not read these files: others do
+            passes = threads * max(1, round(turn / one_pass / threads))
+            self._asked = name
+            work = replace(usual, backend=name), [*block] * passes
+            seconds = self.ask_all(workers, "seconds", *work).values()
+            if None in seconds:  # it does not read these files: others do
                 return None
+            one_pass = fmean(seconds) / passes
             return one_pass
 
         names = known_order(self.readers(cell.format, cell.reduce), cell.format, cell.reduce)
         return Contest(names, time_one, max(turn, one_pass))
 
 
-@contextmanager
-def _naming(name: str) -> Iterator[None]:
-    """Say which backend it was that crashed, and how to go on without it."""
-    try:
-        yield
-    except ChildDied as error:
-        raise RuntimeError(
-            f"{name} crashed: {error}. To leave it out, set FASTDECODE_DISABLE={name}"
-        ) from error
-
-
-def _ask(workers: Sequence[Child], method: str, *arguments: Any) -> Any:
-    """Call a method in all of them at once; return what the first says."""
-    for worker in workers:
-        worker.send(method, *arguments)
-    return _gather(workers)[0]
-
-
-def _gather(workers: Sequence[Child]) -> list[Any]:
-    """Wait for all answers, and only then raise what went wrong: none may be left in a pipe."""
-    answers = []
-    errors = []
-    for worker in workers:
-        try:
-            answers.append(worker.receive())
-        except Exception as error:  # whatever it is, the others have answered too
-            errors.append(error)
-    if errors:
-        raise errors[0]
-    return answers
+def _within(places: Iterable[int], start: int, sample: Sample) -> set[int]:
+    return {at - start for at in places if 0 <= at - start < len(sample.photos)}
 
 
 def _names() -> list[str]:

@@ -14,10 +14,15 @@ from fastdecode._system import device_ranking_path, ranking_path
 from fastdecode.errors import FastDecodeError, visible
 from fastdecode.measure import _collection as files
 from fastdecode.measure import _report as report
-from fastdecode.measure import calibrate
-from fastdecode.measure._calibrate import BATCHES, DEVICE_S, FULL_S, QUICK_S
+from fastdecode.measure._calibrate import (
+    BATCHES,
+    DEVICE_S,
+    FULL_S,
+    QUICK_S,
+    calibrate,
+    place_of,
+)
 from fastdecode.measure._collection import naming
-from fastdecode.measure._on_device import place_of
 from fastdecode.terminal import INTERRUPTED, Parser, counts, paragraph, progress, seconds, width
 from fastdecode.types import CONTEXTS
 

@@ -15,11 +15,11 @@ from functools import partial
 from itertools import accumulate
 from pathlib import Path
 
+import fastdecode
 from fastdecode._files import open_regular, read_regular
 from fastdecode.api import probe
 from fastdecode.errors import DecodeError, StoreError, UnsupportedFormat, without_advice
 from fastdecode.measure import result
-from fastdecode.measure._samples import FOLDER
 from fastdecode.measure._text import visible
 from fastdecode.stores import Store, kind_of, open_store
 from fastdecode.stores._scan import can_be_read
@@ -28,7 +28,7 @@ from fastdecode.types import Buffer, Header
 
 __all__ = ["SAMPLES", "Collection", "Photo", "collect", "naming"]
 
-SAMPLES = FOLDER
+SAMPLES = Path(fastdecode.__file__).parent / "samples"
 """The photos that the package carries."""
 
 _HEAD = 1 << 20  # read first, so that a film or an archive is not read whole to be passed over
@@ -44,9 +44,22 @@ class Photo:
     size: int  # in bytes
     store: Store | None = None  # where it is, if it is no file of its own
     index: int = 0  # in the store
+    data: bytes | None = None  # its bytes, if it was given by them
+
+    @classmethod
+    def of(cls, data: bytes) -> Photo:
+        """Make one of bytes."""
+        return cls("", Path(), probe(data), len(data), data=data)
+
+    @property
+    def pixels(self) -> int:
+        """Stored ones, full size."""
+        return self.header.width * self.header.height
 
     def read(self) -> Buffer:
         """Read it: of a store whatever that gives, which need not be in memory yet."""
+        if self.data is not None:
+            return self.data
         return read_regular(self.path) if self.store is None else self.store.read(self.index)
 
 
@@ -62,12 +75,11 @@ class Collection:
 
     def summary(self) -> result.Collection:
         """Count it, as it stands in results."""
-        headers = [photo.header for photo in self.photos]
         return result.Collection(
             images=len(self.photos),
             bytes=sum(photo.size for photo in self.photos),
-            pixels=sum(header.width * header.height for header in headers),
-            formats=dict(Counter(str(header.format) for header in headers).most_common()),
+            pixels=sum(photo.pixels for photo in self.photos),
+            formats=dict(Counter(str(photo.header.format) for photo in self.photos).most_common()),
             unreadable=dict(self.unreadable),
             not_images=self.not_images,
             left_out=self.left_out,

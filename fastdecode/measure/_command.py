@@ -15,11 +15,10 @@ from fastdecode import _files, _selection
 from fastdecode._system import ranking_path
 from fastdecode.errors import StoreError, UnknownBackend
 from fastdecode.measure import _collection as files
-from fastdecode.measure import _html as html
-from fastdecode.measure import _on_device as on_device
 from fastdecode.measure import _report as report
 from fastdecode.measure import _run as measuring
 from fastdecode.measure import _summary as summary
+from fastdecode.measure._calibrate import place_of
 from fastdecode.measure._collection import naming
 from fastdecode.measure._kept import merged, ranking_of
 from fastdecode.measure._run import Plan, counts_up_to_cores
@@ -74,6 +73,7 @@ exit status: 0; 1 if no file could be decoded; 2 for a wrong argument or no
 images; 130 after Ctrl-C, with what was measured so far"""
 
 _PYTORCH = "pip install 'fastdecode[torch]'"
+_JINJA = "pip install 'fastdecode[bench]'"
 
 
 def add_arguments(parser: Parser) -> None:
@@ -233,7 +233,7 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
             return 0
         _check_arguments(parser, options)
         if options.device:
-            on_device.check(parser, options)
+            _check_device(parser, options)
         infos = _backends(None if options.device else options.backend)
     except (FileNotFoundError, ImportError, StoreError, UnknownBackend) as error:
         parser.fail(error)
@@ -254,7 +254,7 @@ def _measure(
     options: argparse.Namespace, infos: Sequence[BackendInfo], collection: files.Collection
 ) -> Result:
     """Measure and print; after Ctrl-C, what there is so far."""
-    found, there = measuring.Found(), on_device.FoundOnDevice()
+    found = measuring.Found()
     plan = _plan(options, infos, found)
     result = Result(
         measured=dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
@@ -269,17 +269,15 @@ def _measure(
     try:
         with progress() as notify:
             measuring.measure(collection.photos, plan, found, notify)
-            if options.device:
-                on_device.measure(collection.photos, _plan_there(options), there, notify)
     except KeyboardInterrupt:
         interrupted = True
     result = replace(
         result,
-        measurements=found.measurements(plan),
-        notes=(*found.notes, *there.notes),
+        measurements=found.measurements(),
+        notes=tuple(found.notes),
         interrupted=interrupted,
-        device=there.device,
-        on_device=there.measurements(),
+        device=found.device,
+        on_device=found.on_device(),
     )
     result = replace(result, answer=tuple(summary.sentences(result)))
     report.show_result(result)
@@ -291,7 +289,7 @@ def _plan(
 ) -> Plan:
     """Put together what is to be measured; what cannot be is noted."""
     protocols = options.protocol or (() if options.device else PROTOCOLS)
-    if "loader" in protocols and options.workers and not _has_torch():
+    if "loader" in protocols and options.workers and not _has("torch"):
         found.notes.append(f"The loader protocol needs PyTorch, which is not installed: {_PYTORCH}")
         protocols = tuple(name for name in protocols if name != "loader")
     return Plan(
@@ -303,12 +301,9 @@ def _plan(
         workers=options.workers,
         output="tensor" if options.size else options.output or "array",
         size=options.size,
-    )
-
-
-def _plan_there(options: argparse.Namespace) -> on_device.PlanOnDevice:
-    return on_device.PlanOnDevice(
-        options.device, options.batch, options.seconds, options.size, options.backend
+        device=options.device,
+        batches=options.batch,
+        batch_backends=options.backend,
     )
 
 
@@ -328,11 +323,13 @@ def _check_arguments(parser: Parser, options: argparse.Namespace) -> None:
     if options.size and options.output not in (None, "tensor"):
         parser.error(f"--size gives tensors, not --output {options.output}")
     for flag in ("size", "output"):
-        if getattr(options, flag) in (0, None, "array", "pil") or _has_torch():
+        if getattr(options, flag) in (0, None, "array", "pil") or _has("torch"):
             continue
         parser.error(f"--{flag} needs PyTorch, which is not installed: {_PYTORCH}")
     if options.save:
         _check_saving(parser, options)
+    if options.html and not _has("jinja2"):
+        parser.error(f"--html needs Jinja2, which is not installed: {_JINJA}")
     if options.json and options.json == options.html:
         parser.error("--json and --html are the same file")
     for path in (None if options.json == "-" else options.json, options.html):
@@ -361,8 +358,31 @@ def _check_saving(parser: Parser, options: argparse.Namespace) -> None:
         parser.error(str(error))
 
 
-def _has_torch() -> bool:
-    return importlib.util.find_spec("torch") is not None
+def _check_device(parser: Parser, options: argparse.Namespace) -> None:
+    """End with status 2 if what is asked for cannot be done; else look the device up."""
+    if options.save:
+        parser.error("--save keeps what decode() goes by: not with --device")
+    if options.output and not options.protocol:
+        parser.error("--output is of no use with --device, which gives tensors")
+    if not options.batch:
+        parser.error("--batch 0 leaves nothing to measure")
+    try:
+        options.device = place_of(options.device)
+    except (RuntimeError, ValueError) as error:
+        parser.error(str(error))
+    from fastdecode.gpu import _backends
+
+    able = _backends.names(options.device.type)
+    for name in options.backend or ():
+        if name not in able:
+            parser.error(
+                f"no batch backend for {options.device} is called {name!r}; there are: "
+                f"{', '.join(able) or 'none'}"
+            )
+
+
+def _has(library: str) -> bool:
+    return importlib.util.find_spec(library) is not None
 
 
 def _fail_without_images(
@@ -418,8 +438,10 @@ def _keep(parser: Parser, options: argparse.Namespace, result: Result) -> None:
             with naming(options.json):
                 _files.write_text(options.json, to_json(result))
         if options.html:
+            from fastdecode.measure._html import page
+
             with naming(options.html):
-                _files.write_text(options.html, html.page(result))
+                _files.write_text(options.html, page(result))
         if options.save and result.interrupted:
             print("The ranking is not saved: it would be of half a run.", file=sys.stderr)
         elif options.save:

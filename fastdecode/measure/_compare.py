@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,17 +14,16 @@ from fastdecode.measure._text import (
     backend_versions,
     began,
     device_facts,
-    device_title,
     number,
-    protocol,
     setting,
+    title,
     visible,
 )
 from fastdecode.measure.result import Spread, from_json
 from fastdecode.terminal import Parser, paragraph
 
 if TYPE_CHECKING:
-    from fastdecode.measure.result import Measurement, OnDevice, Result
+    from fastdecode.measure.result import Measurement, Result
 
 __all__ = ["add_arguments", "ratio", "run", "verdict"]
 
@@ -48,8 +47,6 @@ _COLUMNS = (
     Column("to", right=True),
     Column("b is"),
 )
-
-Key = tuple[str, str, int, str, int, int, str, int]
 
 
 def add_arguments(parser: Parser) -> None:
@@ -103,18 +100,17 @@ def _print(a: Result, b: Result) -> None:
         print(paragraph(f"Warning: {line}", indent="  ", first=""))
     timed_a, timed_b = _timed(a), _timed(b)
     both = [key for key in timed_a if key in timed_b]
-    there = _on_device(a, b)
-    for table in (*_tables(timed_a, timed_b, both), *there):
+    for table in _tables(a, [(timed_a[key], timed_b[key]) for key in both]):
         print()
         show(table)
-    if not (both or there):
+    if not both:
         print("\nNothing was measured in both.")
     else:
         print()
         print("b/a: images/s of b over that of a, by their medians.")
         print("from, to: lower quartile of b over upper one of a, and the other way round.")
-    for name, own, other in (("a", timed_a, timed_b), ("b", timed_b, timed_a)):
-        alone = {_name(own[key]): "" for key in own if key not in other}
+    for name, result, own, other in (("a", a, timed_a, timed_b), ("b", b, timed_b, timed_a)):
+        alone = dict.fromkeys(_name(own[key], result) for key in own if key not in other)
         if alone:
             print("\n".join([f"Only in {name} ({len(alone)}):", *(f"  {one}" for one in alone)]))
     for name, result in (("a", a), ("b", b)):
@@ -124,38 +120,21 @@ def _print(a: Result, b: Result) -> None:
             print(paragraph(f"Pixels DIFFER from the reference in {name}: {names}"))
 
 
-def _timed(result: Result) -> dict[Key, Measurement]:
-    return {one.key: one for one in result.measurements if one.images_per_s.median > 0}
+def _timed(result: Result) -> dict[tuple[object, ...], Measurement]:
+    every = (*result.measurements, *result.on_device)
+    return {one.key: one for one in every if one.images_per_s.median > 0}
 
 
-def _tables(
-    a: Mapping[Key, Measurement], b: Mapping[Key, Measurement], both: Sequence[Key]
-) -> list[Table]:
+def _tables(a: Result, both: Sequence[tuple[Measurement, Measurement]]) -> list[Table]:
     """Make a table for each protocol and format, a section for each setting."""
     found: dict[str, dict[str, list[tuple[str, ...]]]] = {}
-    for key in both:
-        one = a[key]
-        title = f"{one.format.upper()}, {protocol(one)}"
-        section = found.setdefault(title, {}).setdefault(setting(one), [])
-        section.append(_row(one, b[key]))
-    return [Table(title, _COLUMNS, list(own.items())) for title, own in found.items()]
+    for one, other in both:
+        sections = found.setdefault(title(one, a.device), {})
+        sections.setdefault(setting(one), []).append(_row(one, other))
+    return [Table(name, _COLUMNS, list(own.items())) for name, own in found.items()]
 
 
-def _on_device(a: Result, b: Result) -> list[Table]:
-    """Make a table of what both have measured on a device."""
-    others = {one.key: one for one in b.on_device}
-    pairs = [(one, others[one.key]) for one in a.on_device if one.key in others]
-    if not pairs:
-        return []
-    table = Table(device_title(a), _COLUMNS)
-    sections: dict[str, list[tuple[str, ...]]] = {}
-    for one, other in pairs:
-        sections.setdefault(f"batches of {one.batch}", []).append(_row(one, other))
-    table.sections.extend(sections.items())
-    return [table]
-
-
-def _row(one: Measurement | OnDevice, other: Measurement | OnDevice) -> tuple[str, ...]:
+def _row(one: Measurement, other: Measurement) -> tuple[str, ...]:
     quotient = ratio(one.images_per_s, other.images_per_s)
     return (
         visible(one.backend),
@@ -166,9 +145,8 @@ def _row(one: Measurement | OnDevice, other: Measurement | OnDevice) -> tuple[st
     )
 
 
-def _name(one: Measurement) -> str:
-    parts = (one.backend, one.format.upper(), protocol(one), setting(one))
-    return visible(", ".join(parts))
+def _name(one: Measurement, where: Result) -> str:
+    return visible(", ".join((one.backend, title(one, where.device), setting(one))))
 
 
 def _warnings(a: Result, b: Result) -> list[str]:

@@ -22,13 +22,14 @@ from fastdecode.measure._timing import no_garbage_collection
 from fastdecode.ranking import CPU
 
 if TYPE_CHECKING:
-    from fastdecode.types import Buffer, Format
+    from fastdecode.measure._collection import Photo
+    from fastdecode.types import Format
 
 __all__ = [
+    "WORKER",
     "Clock",
     "CudaClock",
     "Lap",
-    "Source",
     "Warm",
     "Worker",
     "busy",
@@ -47,9 +48,7 @@ _CUDA = _profiler.ProfilerActivity.CUDA
 _ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 _MICRO = 1e-6
 
-Source = Callable[[], "Buffer"]
-"""Gives the bytes of a file; what is sent to a process must survive pickling."""
-
+WORKER = f"{__name__}:Worker"
 _LEVELS = 255.0
 
 
@@ -192,7 +191,7 @@ class Worker:
         self._backend = None if name == CPU else _backends.load(name, self._device).backend
         self._options: dict[str, Any] = {"device": self._device, "size": size or None}
         self._clock = clock_of(self._device)
-        self._sources: Sequence[Source] = ()
+        self._photos: Sequence[Photo] = ()
 
     def about(self) -> tuple[str, str, tuple[Format, ...]]:
         """Return the library's version and codec, and the formats that it declares."""
@@ -201,16 +200,16 @@ class Worker:
         version, codec = _said(self._backend.version), _said(self._backend.codec)
         return version, codec, tuple(self._backend.supports)
 
-    def take(self, sources: Sequence[Source]) -> None:
+    def take(self, photos: Sequence[Photo]) -> None:
         """Keep what is to be decoded."""
-        self._sources = sources
+        self._photos = photos
 
     def readable(self) -> dict[int, str]:
         """Decode everything once; return why those that cannot be decoded cannot, by index."""
         refused: dict[int, str] = {}
-        for index, source in enumerate(self._sources):
+        for index, photo in enumerate(self._photos):
             try:
-                self._decode([bytes(source())])
+                self._decode([bytes(photo.read())])
             except (FastDecodeError, StoreError, OSError) as error:
                 refused[index] = str(error)
         return refused
@@ -246,7 +245,7 @@ class Worker:
 
     def _items(self, block: Sequence[int]) -> list[bytes]:
         """Bring the bytes into memory: what a store gives may be on its way still."""
-        found = {index: bytes(self._sources[index]()) for index in set(block)}
+        found = {index: bytes(self._photos[index].read()) for index in set(block)}
         return [found[index] for index in block]
 
     def _decode(self, items: Sequence[bytes]) -> Any:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from fastdecode.measure._on_device import measurement_of
 from fastdecode.measure._summary import (
     Group,
     busy,
-    by_batch,
     by_protocol,
+    device_groups,
     groups,
     listings,
     notes,
@@ -22,23 +22,22 @@ from fastdecode.measure._tables import Column, Table, plain, show
 from fastdecode.measure._text import (
     COST,
     DEVICE_COLUMNS,
+    READING,
     SPEED,
     Figure,
     backend_versions,
     costs,
     count,
     device_facts,
-    device_legend,
     device_model,
-    device_section,
-    device_title,
+    legend,
     machine_line,
     measured_files,
     percent,
-    protocol,
+    title,
     visible,
 )
-from fastdecode.measure.result import CPU, OnDevice
+from fastdecode.measure.result import CPU, Measurement
 from fastdecode.terminal import paragraph
 
 if TYPE_CHECKING:
@@ -77,30 +76,23 @@ def show_result(result: Result) -> None:
     for table in drawn:
         print()
         show(table)
-    _show_device(result)
-    remarks = [paragraph(line, indent="  ", first="") for line in notes(result)]
-    if drawn:
-        remarks.insert(0, _legend(result))
     if result.on_device:
-        remarks = [
-            *(paragraph(line, indent="  ", first="") for line in device_legend()),
-            *remarks,
-        ]
+        print()
+        for name, text in device_facts(result).items():
+            print(paragraph(f"{name}: {text}", indent="  ", first=""))
+        print()
+        show(
+            _table(title(result.on_device[0], result.device), DEVICE_COLUMNS, device_groups(result))
+        )
+    shown = [*DEVICE_COLUMNS] if result.on_device else []
+    if drawn:
+        reading = any(one.protocol == "file" for one in result.measurements)
+        shown += [*SPEED, *COST, *([READING] if reading else [])]
+    remarks = [paragraph(line, indent="  ", first="") for line in (*legend(shown), *notes(result))]
     remarks += [listing(*one) for one in listings(result)]
     if remarks:
         print()
         print("\n".join(remarks))
-
-
-def _show_device(result: Result) -> None:
-    """Print which device it was, and the table of it."""
-    if not result.on_device:
-        return
-    print()
-    for name, text in device_facts(result).items():
-        print(paragraph(f"{name}: {text}", indent="  ", first=""))
-    print()
-    show(_device_table(result))
 
 
 def tables(result: Result) -> list[Table]:
@@ -108,14 +100,14 @@ def tables(result: Result) -> list[Table]:
     found = []
     for own in by_protocol(group for group in groups(result) if group.timed):
         one = own[0].one
-        title = f"{one.format.upper()}, {protocol(one)}"
-        found.append(_table(f"{title}: speed", SPEED, own))
-        found.append(_table(f"{title}: cost", costs(one.protocol), own))
+        name = title(one, result.device)
+        found.append(_table(f"{name}: speed", SPEED, own))
+        found.append(_table(f"{name}: cost", costs(one.protocol), own))
     return found
 
 
-def _table(title: str, figures: Sequence[Figure], own: Sequence[Group]) -> Table:
-    table = Table(title, _columns(figures))
+def _table(name: str, figures: Sequence[Figure], own: Sequence[Group]) -> Table:
+    table = Table(name, _columns(figures))
     for said, members in sections(own):
         rows = [tuple(figure.text(one) for figure in figures) for one in members]
         table.sections.append((said, rows))
@@ -129,28 +121,9 @@ def _columns(figures: Sequence[Figure]) -> list[Column]:
     ]
 
 
-def _device_table(result: Result) -> Table:
-    """Make the table: a section for each size of batch, the fastest first."""
-    drawn = Table(device_title(result), _columns(DEVICE_COLUMNS))
-    for own in by_batch(result.on_device):
-        rows = [tuple(figure.text(one) for figure in DEVICE_COLUMNS) for one in own]
-        drawn.sections.append((device_section(own), rows))
-    return drawn
-
-
-def _legend(result: Result) -> str:
-    """Explain the columns whose titles do not speak for themselves."""
-    titles = ("±", "vs best", "p95 ms", "MP/s", "CPU s/1000", "fallbacks", "max diff", "reading")
-    figures = {figure.title: figure for figure in (*SPEED, *COST)}
-    if any(one.protocol == "file" for one in result.measurements):
-        figures |= {figure.title: figure for figure in costs("file")}
-    said = [f"{title}: {figures[title].meaning}." for title in titles if title in figures]
-    return "\n".join(paragraph(line, indent="  ", first="") for line in said)
-
-
-def listing(title: str, files: Mapping[str, str]) -> str:
+def listing(heading: str, files: Mapping[str, str]) -> str:
     """List a few files with what is to be said of each, and how many more there are."""
-    lines = [f"{title} ({count(len(files), 'file')}):"]
+    lines = [f"{heading} ({count(len(files), 'file')}):"]
     for name, reason in sorted(files.items())[:_FEW]:
         short = textwrap.shorten(reason, _REASON, placeholder=" …")
         text = visible(f"{name}: {short}" if short else name)
@@ -168,9 +141,9 @@ def device_ranking(ranking: DeviceRanking) -> Iterator[str]:
     columns = [Column(one.title, bool(place)) for place, one in enumerate(DEVICE_COLUMNS)]
     table = Table("", columns)
     for cell, speeds in ranking.speeds.items():
-        usual = OnDevice(CPU, cell.format, cell.batch)
+        usual = Measurement("device", cell.format, 1, batch=cell.batch)
         rows = [
-            tuple(one.text(measurement_of(usual, name, speed)) for one in DEVICE_COLUMNS)
+            tuple(one.text(replace(usual, backend=name, **vars(speed))) for one in DEVICE_COLUMNS)
             for name, speed in speeds.items()
         ]
         table.sections.append(
@@ -178,7 +151,7 @@ def device_ranking(ranking: DeviceRanking) -> Iterator[str]:
         )
     yield from plain(table)
     yield ""
-    yield from (paragraph(line, indent="  ", first="") for line in device_legend())
+    yield from (paragraph(line, indent="  ", first="") for line in legend(DEVICE_COLUMNS))
     for name, why in ranking.lost.items():
         yield paragraph(f"Left out: {name}: {why}", indent="  ", first="")
     yield paragraph(f"The fastest first, over all of these: {', '.join(ranking.order())}.")

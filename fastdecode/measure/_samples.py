@@ -11,20 +11,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from PIL import Image as PillowImage
 
-import fastdecode
-from fastdecode import _headers
 from fastdecode._buffers import as_buffer
 from fastdecode.api import read_file
 from fastdecode.errors import FastDecodeError
+from fastdecode.measure._collection import SAMPLES, Photo
 from fastdecode.ranking import size_class
 
 if TYPE_CHECKING:
     from fastdecode.types import Format, SizeClass
 
-__all__ = ["FOLDER", "Sample", "built_in", "common", "grouped"]
+__all__ = ["Sample", "built_in", "common", "comparable", "grouped"]
 
-FOLDER = Path(fastdecode.__file__).parent / "samples"
 _MOST_FILES = 8
+_MIN_SHARE = 0.5  # of the files, read by a backend: one that reads fewer is not compared
 _MOST_PIXELS = 12_000_000  # of one sample: a round of all backends must stay well below a second
 _SIZES: dict[SizeClass, tuple[int, int]] = {
     "small": (200, 150),
@@ -43,8 +42,12 @@ class Sample(NamedTuple):
 
     format: Format
     size: SizeClass
-    items: tuple[bytes, ...]
-    pixels: int  # of all of them, full size
+    photos: tuple[Photo, ...]
+
+    @property
+    def pixels(self) -> int:
+        """Of all of them, full size."""
+        return sum(photo.pixels for photo in self.photos)
 
 
 def built_in(wanted: Iterable[tuple[Format, SizeClass]]) -> list[Sample]:
@@ -64,14 +67,15 @@ def built_in(wanted: Iterable[tuple[Format, SizeClass]]) -> list[Sample]:
             images = [photo.resize((width, height)) for photo in few]
         else:
             images = [_mosaic(photos, width, height)]
-        items = tuple(_encode(image, format) for image in images)
-        made.append(Sample(format, size, items, width * height * len(items)))
+        made.append(
+            Sample(format, size, tuple(Photo.of(_encode(image, format)) for image in images))
+        )
     return made
 
 
 def _photos() -> list[Path]:
     """Colour photos only: grey ones have a third of the work."""
-    return sorted(path for path in FOLDER.glob("*.jpg") if not path.stem.endswith("_gray"))
+    return sorted(path for path in SAMPLES.glob("*.jpg") if not path.stem.endswith("_gray"))
 
 
 def _mosaic(photos: list[PillowImage.Image], width: int, height: int) -> PillowImage.Image:
@@ -100,43 +104,49 @@ def _encode(image: PillowImage.Image, format: Format) -> bytes:
 
 def grouped(samples: Iterable[Any]) -> list[Sample]:
     """Sort the user's files into samples: at most eight of each format and size class."""
-    groups: dict[tuple[Format, SizeClass], list[tuple[bytes, int]]] = {}
-    for data, header in _with_headers(samples):
-        pixels = header.width * header.height
-        groups.setdefault((header.format, size_class(pixels)), []).append((data, pixels))
+    groups: dict[tuple[Format, SizeClass], list[Photo]] = {}
+    for photo in _photos_of(samples):
+        groups.setdefault((photo.header.format, size_class(photo.pixels)), []).append(photo)
     if not groups:
         raise ValueError("there are no samples to measure with")
     found = []
     for (format, size), members in groups.items():
         chosen = members[:: -(-len(members) // _MOST_FILES)]
-        while len(chosen) > 1 and sum(pixels for _, pixels in chosen) > _MOST_PIXELS:
+        while len(chosen) > 1 and sum(photo.pixels for photo in chosen) > _MOST_PIXELS:
             chosen.pop()
-        items = tuple(data for data, _ in chosen)
-        found.append(Sample(format, size, items, sum(pixels for _, pixels in chosen)))
+        found.append(Sample(format, size, tuple(chosen)))
     return found
 
 
 def common(sample: Sample, read: Mapping[str, set[int]]) -> Sample | None:
-    """Keep the items on which backends can be compared; None if none is left.
+    """Keep the images on which backends can be compared; None if none is left.
 
-    They are what those backends all read that read at least half of what anything reads: one odd
-    file must not put a fast backend out of the race.
+    One odd file must not put a fast backend out of the race.
     """
-    readable = set().union(*read.values())
-    able = [found for found in read.values() if 2 * len(found) >= len(readable)]
-    kept = sorted(readable.intersection(*able))
-    items = tuple(sample.items[index] for index in kept)
-    headers = [_headers.probe(item) for item in items]
-    pixels = sum(header.width * header.height for header in headers)
-    return sample._replace(items=items, pixels=pixels) if items else None
+    _, kept = comparable(read)
+    photos = tuple(sample.photos[index] for index in kept)
+    return sample._replace(photos=photos) if photos else None
 
 
-def _with_headers(samples: Iterable[Any]) -> Iterator[tuple[bytes, Any]]:
+def comparable(read: Mapping[str, set[int]]) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Decide which backends are compared, and on which files: those that all of these read.
+
+    A backend that reads less than half of what anything reads is not compared: it would leave
+    hardly any files to compare the others on.
+    """
+    readable: set[int] = set().union(*read.values())
+    able = tuple(
+        name for name, own in read.items() if readable and len(own) >= _MIN_SHARE * len(readable)
+    )
+    return able, tuple(sorted(set.intersection(readable, *(read[name] for name in able))))
+
+
+def _photos_of(samples: Iterable[Any]) -> Iterator[Photo]:
     for index, sample in enumerate(samples):
         is_path = isinstance(sample, (str, os.PathLike))
         data = read_file(os.fspath(sample)) if is_path else bytes(as_buffer(sample))
         try:
-            yield data, _headers.probe(data)
+            yield Photo.of(data)
         except FastDecodeError as error:
             name = os.fspath(sample) if is_path else f"sample {index}"
             error.args = (f"{name}: {error.args[0]}", *error.args[1:])

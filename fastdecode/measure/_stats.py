@@ -13,7 +13,7 @@ from fastdecode.measure._timing import spread
 from fastdecode.measure.result import AUTOMATIC, Measurement, Spread
 
 if TYPE_CHECKING:
-    from fastdecode.measure._run import Group
+    from fastdecode.measure._run import Case
     from fastdecode.measure._workers import Timed
 
 __all__ = ["fastest", "measurements", "pass_time", "percentiles", "rate", "ratios"]
@@ -102,22 +102,20 @@ def _slowdown(
     return slowdown, [usual[block] / share for block, share in zip(blocks, shares, strict=True)]
 
 
-def measurements(group: Group, output: str, size: int) -> list[Measurement]:
-    """Work out the figures of a group, the fastest first and the automatic choice last."""
+def measurements(case: Case) -> list[Measurement]:
+    """Work out the figures of a case, the fastest first and the automatic choice last."""
     rounds: list[Round] = [
-        (one.block, {name: timed.wall for name, timed in one.times.items()}) for one in group.rounds
+        (one.block, {name: timed.wall for name, timed in one.times.items()}) for one in case.rounds
     ]
-    beside = ratios(rounds, _best(group, rounds)) if rounds and group.compared else {}
-    found = [
-        _measurement(group, name, beside.get(name), output, size) for name in group.cell.backends
-    ]
+    beside = ratios(rounds, _best(case, rounds)) if rounds and case.compared else {}
+    found = [_measurement(case, name, beside.get(name)) for name in case.checks]
     return sorted(found, key=lambda one: (one.backend == AUTOMATIC, -one.ratio.median))
 
 
-def _best(group: Group, rounds: Sequence[Round]) -> str:
+def _best(case: Case, rounds: Sequence[Round]) -> str:
     """Name the fastest backend, of those whose pixels agree, if there are any."""
-    backends = [name for name in group.compared if name != AUTOMATIC] or [AUTOMATIC]
-    right = [name for name in backends if not group.checks[name].differing] or backends
+    backends = [name for name in case.compared if name != AUTOMATIC] or [AUTOMATIC]
+    right = [name for name in backends if not case.checks[name].differing] or backends
     best = fastest(rounds, right)
     # Medians need not agree with each other: go on until nobody is faster beside the best.
     for _ in right:
@@ -129,21 +127,13 @@ def _best(group: Group, rounds: Sequence[Round]) -> str:
     return best
 
 
-def _measurement(
-    group: Group, name: str, ratio: Spread | None, output: str, size: int
-) -> Measurement:
-    check, cell = group.checks[name], group.cell
-    names = [photo.name for photo in group.photos]
-    checked = Measurement(
-        protocol=cell.protocol,
-        format=cell.format,
-        reduce=cell.reduce,
+def _measurement(case: Case, name: str, ratio: Spread | None) -> Measurement:
+    check = case.checks[name]
+    names = [photo.name for photo in case.photos]
+    checked = replace(
+        case.usual,
         backend=name,
-        threads=cell.threads,
-        workers=cell.workers,
-        output=output,
-        size=size,
-        chosen=group.chosen if name == AUTOMATIC else "",
+        chosen=case.chosen if name == AUTOMATIC else "",
         fallbacks=check.fallbacks,
         refused={names[index]: why for index, why in sorted(check.refused.items())},
         differing=tuple(names[index] for index in sorted(check.differing)),
@@ -152,27 +142,24 @@ def _measurement(
     )
     if ratio is None:
         return checked
-    return _timed(checked, group, [one.times[name] for one in group.rounds], ratio)
+    return _timed(checked, case, [one.times[name] for one in case.rounds], ratio)
 
 
-def _timed(
-    checked: Measurement, group: Group, times: Sequence[Timed], ratio: Spread
-) -> Measurement:
+def _timed(checked: Measurement, case: Case, times: Sequence[Timed], ratio: Spread) -> Measurement:
     """Add the figures of what was timed."""
-    rounds = _parts(group, times)
-    visits = _visits(group)
-    photos = [group.photos[index] for index in visits]
+    rounds = _parts(case, times)
+    visits = _visits(case)
+    photos = [case.photos[index] for index in visits]
     speed = rate(rounds, len(visits))
     seconds = len(visits) / speed.median
     calls = [call for timed in times for call in timed.calls]
     wall = sum(timed.wall for timed in times)
-    pixels = sum(photo.header.width * photo.header.height for photo in photos)
     return replace(
         checked,
         files=len(set(visits)),
         images_per_s=speed,
         mb_per_s=sum(photo.size for photo in photos) / _MEGA / seconds,
-        megapixels_per_s=pixels / _MEGA / seconds,
+        megapixels_per_s=sum(photo.pixels for photo in photos) / _MEGA / seconds,
         latency_ms=tuple(round(1000 * value, 4) for value in percentiles(calls)),
         cpu_s_per_1000=1000 * sum(timed.cpu for timed in times) / len(calls),
         peak_mb=max(timed.peak_mb for timed in times),
@@ -181,16 +168,16 @@ def _timed(
     )
 
 
-def _parts(group: Group, times: Sequence[Timed]) -> list[list[tuple[Hashable, float]]]:
+def _parts(case: Case, times: Sequence[Timed]) -> list[list[tuple[Hashable, float]]]:
     """Split each round into the parts that have a time of their own."""
-    pairs = zip(group.rounds, times, strict=True)
-    if group.cell.protocol in _ONE_THREAD:
+    pairs = zip(case.rounds, times, strict=True)
+    if case.usual.protocol in _ONE_THREAD:
         return [list(zip(one.block, timed.calls, strict=True)) for one, timed in pairs]
     return [[(one.block, timed.wall)] for one, timed in pairs]
 
 
-def _visits(group: Group) -> list[int]:
+def _visits(case: Case) -> list[int]:
     """List the files of one pass over all parts, each as often as it comes in them."""
-    blocks = {one.block for one in group.rounds}
+    blocks = {one.block for one in case.rounds}
     files = [index for block in blocks for index in block]
-    return list(set(files)) if group.cell.protocol in _ONE_THREAD else files
+    return list(set(files)) if case.usual.protocol in _ONE_THREAD else files

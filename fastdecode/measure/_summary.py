@@ -10,18 +10,18 @@ from fastdecode.measure._text import count, device_missing, number, percent, ser
 from fastdecode.measure.result import AUTOMATIC, CPU, PROTOCOLS
 
 if TYPE_CHECKING:
-    from fastdecode.measure.result import Machine, Measurement, OnDevice, Result
+    from fastdecode.measure.result import Machine, Measurement, Result
 
 __all__ = [
     "Group",
     "Listing",
     "busy",
-    "by_batch",
     "by_count",
     "by_protocol",
     "commonest",
     "counts",
     "device_answer",
+    "device_groups",
     "enough",
     "groups",
     "listings",
@@ -73,12 +73,20 @@ class Group:
 
 def groups(result: Result) -> list[Group]:
     """Put measurements with the same settings together: by protocol, format, counts, reduction."""
-    found: dict[tuple[object, ...], list[Measurement]] = {}
-    for one in result.measurements:
-        found.setdefault((*one.key[:3], *one.key[4:]), []).append(one)
     formats = _by_frequency(result)
-    ranked = [Group(tuple(sorted(members, key=_speed, reverse=True))) for members in found.values()]
-    return sorted(ranked, key=lambda group: _place(group.one, formats))
+    return sorted(_alike(result.measurements), key=lambda group: _place(group.one, formats))
+
+
+def device_groups(result: Result) -> list[Group]:
+    """Put together what was measured with the same batches."""
+    return _alike(result.on_device)
+
+
+def _alike(measurements: Iterable[Measurement]) -> list[Group]:
+    found: dict[tuple[object, ...], list[Measurement]] = {}
+    for one in measurements:
+        found.setdefault((*one.key[:3], *one.key[4:]), []).append(one)
+    return [Group(tuple(sorted(own, key=_speed, reverse=True))) for own in found.values()]
 
 
 def by_protocol(every: Iterable[Group]) -> list[list[Group]]:
@@ -93,7 +101,7 @@ def by_protocol(every: Iterable[Group]) -> list[list[Group]]:
 def sections(every: Iterable[Group]) -> list[tuple[str, tuple[Measurement, ...]]]:
     """Say what is the same for all rows of each section of a table, and give the rows."""
     return [
-        (f"{setting(group.one)}, {count(group.timed[0].files, 'file')}", group.members)
+        (f"{setting(group.one)}, {count(group.one.files, 'file')}", group.members)
         for group in every
     ]
 
@@ -117,14 +125,6 @@ def main_group(every: Sequence[Group], format: str) -> Group | None:
     return None
 
 
-def by_batch(found: tuple[OnDevice, ...]) -> list[list[OnDevice]]:
-    """Collect what was measured with the same batches, the fastest first."""
-    groups: dict[tuple[str, int, int], list[OnDevice]] = {}
-    for one in found:
-        groups.setdefault((one.format, one.batch, one.size), []).append(one)
-    return [sorted(own, key=lambda one: -one.images_per_s.median) for own in groups.values()]
-
-
 def _by_frequency(result: Result) -> list[str]:
     formats = result.collection.formats
     others = (one.format for one in result.measurements)
@@ -132,6 +132,8 @@ def _by_frequency(result: Result) -> list[str]:
 
 
 def _speed(one: Measurement) -> tuple[float, float]:
+    if one.batch:  # not all have a ratio: of the CPU's path there may be no figures
+        return one.images_per_s.median, 0.0
     return one.ratio.median if one.images_per_s.median else -1.0, one.images_per_s.median
 
 
@@ -289,11 +291,11 @@ def device_answer(result: Result) -> list[str]:
     return [said]
 
 
-def _cost(best: OnDevice, cpu: OnDevice) -> float:
+def _cost(best: Measurement, cpu: Measurement) -> float:
     return best.cpu_s_per_1000 / cpu.cpu_s_per_1000 if cpu.cpu_s_per_1000 else 0.0
 
 
-def _verdict(best: OnDevice, cpu: OnDevice) -> str:
+def _verdict(best: Measurement, cpu: Measurement) -> str:
     """Say which pays; a decoder that is slower still spares the processor."""
     if best.on_cpu > _SPARES:
         return f"it left {percent(best.on_cpu)} of them to the CPU, so that this says little of it"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
-from fastdecode.measure.result import AUTOMATIC, OnDevice
+from fastdecode.measure.result import AUTOMATIC
 
 if TYPE_CHECKING:
     from fastdecode.measure.result import (
@@ -31,12 +31,10 @@ __all__ = [
     "costs",
     "count",
     "device_facts",
-    "device_legend",
     "device_missing",
     "device_model",
-    "device_section",
-    "device_title",
     "half_range",
+    "legend",
     "machine_line",
     "measured_files",
     "number",
@@ -46,6 +44,7 @@ __all__ = [
     "series",
     "setting",
     "size",
+    "title",
     "visible",
 ]
 
@@ -102,7 +101,9 @@ def protocol(one: Measurement) -> str:
 
 
 def setting(one: Measurement) -> str:
-    """Say which reduction it was, and how many threads or workers."""
+    """Say which reduction it was, and how many threads or workers, or images of a batch."""
+    if one.batch:
+        return f"batches of {one.batch}"
     counts = {"threads": count(one.threads, "thread"), "loader": count(one.workers, "worker")}
     return ", ".join(word for word in (size(one.reduce), counts.get(one.protocol, "")) if word)
 
@@ -151,9 +152,10 @@ class Figure(NamedTuple):
     """One column."""
 
     title: str
-    text: Callable[[Any], str]  # takes a `Measurement`, or an `OnDevice`, and gives the cell
+    text: Callable[[Measurement], str]  # gives the cell
     meaning: str  # for a reader who sees it for the first time
     right: bool = True  # a number, aligned to the right
+    told: bool = False  # explained below a table, because the title does not speak for itself
 
 
 def _timed(text: Callable[[Measurement], str]) -> Callable[[Measurement], str]:
@@ -165,7 +167,7 @@ def _latency(percentile: int) -> Callable[[Measurement], str]:
     return lambda one: number(one.latency_ms[percentile]) if one.latency_ms else _NONE
 
 
-def _ratio(one: Measurement | OnDevice) -> str:
+def _ratio(one: Measurement) -> str:
     return f"{one.ratio.median:.2f} ±{(one.ratio.high - one.ratio.low) / 2:.2f}"
 
 
@@ -180,14 +182,16 @@ SPEED = (
         "±",
         _timed(lambda one: percent(half_range(one.images_per_s))),
         "half the distance of its quartiles",
+        told=True,
     ),
     Figure(
         "vs best",
         _timed(_ratio),
         "speed over that of the fastest backend with right pixels, paired within blocks",
+        told=True,
     ),
     Figure("p50 ms", _latency(50), "half of the images took no longer"),
-    Figure("p95 ms", _latency(95), "95 of 100 took no longer"),
+    Figure("p95 ms", _latency(95), "95 of 100 took no longer", told=True),
     Figure("p99 ms", _latency(99), "99 of 100 took no longer"),
     Figure("pixels", pixels, "whether they are those of the reference decoder", False),
 )
@@ -202,11 +206,13 @@ COST = (
         "MP/s",
         _timed(lambda one: number(one.megapixels_per_s)),
         "pixels of the full-size images, in millions, a second",
+        told=True,
     ),
     Figure(
         "CPU s/1000",
         _timed(lambda one: number(one.cpu_s_per_1000)),
         "processor seconds for 1000 images, all cores added up",
+        told=True,
     ),
     Figure(
         "peak MB",
@@ -218,17 +224,22 @@ COST = (
         "fallbacks",
         lambda one: str(one.fallbacks or _NONE) if one.backend == AUTOMATIC else "",
         "files that decode() got from another backend than the first",
+        told=True,
     ),
     Figure(
         "max diff",
         lambda one: str(one.max_difference) if pixels(one) != _NONE else _NONE,
         "largest difference of a sample from the reference, of 255",
+        told=True,
     ),
 )
 """At what cost."""
 
 READING = Figure(
-    "reading", _timed(lambda one: percent(one.read_share)), "part of the time that reading took"
+    "reading",
+    _timed(lambda one: percent(one.read_share)),
+    "part of the time that reading took",
+    told=True,
 )
 """In the protocol that reads files."""
 
@@ -241,11 +252,7 @@ def costs(protocol: str) -> tuple[Figure, ...]:
     return (*COST[:-1], READING) if protocol == "file" else COST
 
 
-def _device_ratio(one: OnDevice) -> str:
-    return _ratio(one) if one.ratio.median else _NONE
-
-
-def _psnr(one: OnDevice) -> str:
+def _psnr(one: Measurement) -> str:
     return f"{one.psnr:.1f}" if one.psnr is not None else "same"
 
 
@@ -259,6 +266,7 @@ DEVICE_COLUMNS = (
         lambda one: one.backend,
         "cpu stands for all cores decoding, and a copy of the pixels",
         right=False,
+        told=True,
     ),
     Figure(
         "images/s",
@@ -268,30 +276,30 @@ DEVICE_COLUMNS = (
     Figure("±", lambda one: percent(half_range(one.images_per_s)), "half of its quartiles' gap"),
     Figure(
         "vs CPU",
-        _device_ratio,
+        lambda one: _ratio(one) if one.ratio.median else _NONE,
         "speed over that of the CPU path with all cores, paired within rounds",
+        told=True,
     ),
     Figure(
         "GPU ms/1000",
         lambda one: _optional(one.gpu_ms_per_1000),
         "milliseconds in which the GPU ran kernels or copies for 1000 images; its JPEG engine is "
         "not seen",
+        told=True,
     ),
     Figure(
         "CPU s/1000",
         lambda one: number(one.cpu_s_per_1000),
         "processor seconds for 1000 images, user and system, all cores added up",
+        told=True,
     ),
     Figure(
         "on CPU",
         lambda one: percent(one.on_cpu) if one.on_cpu else _NONE,
         "share of the images that the CPU path decoded after all",
+        told=True,
     ),
-    Figure(
-        "PSNR dB",
-        _psnr,
-        "of the image that differs most from the CPU path's",
-    ),
+    Figure("PSNR dB", _psnr, "of the image that differs most from the CPU path's", told=True),
 )
 """What stands in a line of 80 characters."""
 
@@ -323,23 +331,17 @@ def device_facts(result: Result) -> dict[str, str]:
     }
 
 
-def device_title(result: Result) -> str:
-    """Say onto what, and in what form, images were brought."""
-    first = result.on_device[0]
-    where = result.device.device if result.device else "the device"
-    size = f", resized to {first.size} px there" if first.size else ""
-    return f"{first.format.upper()} onto {where}{size}"
+def title(one: Measurement, device: Device | None) -> str:
+    """Say what is the same for all of a table: the format, and how it was done."""
+    if not one.batch:
+        return f"{one.format.upper()}, {protocol(one)}"
+    size = f", resized to {one.size} px there" if one.size else ""
+    return f"{one.format.upper()} onto {device.device if device else 'the device'}{size}"
 
 
-def device_section(own: list[OnDevice]) -> str:
-    """Say what is the same for all rows of a section."""
-    return f"batches of {own[0].batch}, {count(own[0].files, 'file')}"
-
-
-def device_legend() -> list[str]:
+def legend(figures: Iterable[Figure]) -> list[str]:
     """Explain the columns whose titles do not speak for themselves."""
-    wanted = ("backend", "vs CPU", "GPU ms/1000", "CPU s/1000", "on CPU", "PSNR dB")
-    return [f"{one.title}: {one.meaning}." for one in DEVICE_COLUMNS if one.title in wanted]
+    return [f"{one.title}: {one.meaning}." for one in figures if one.told]
 
 
 def device_missing(device: Device) -> list[str]:

@@ -7,7 +7,7 @@ bytes and 10^6 pixels. A reader should
 - refuse another ``schema`` than it knows: a field has then changed its meaning or gone away;
 - pass over keys that it does not know: new fields do not change ``schema``;
 - tell configurations apart by ``protocol``, ``format``, ``reduce``, ``backend``, ``threads``,
-  ``workers``, ``output`` and ``size``, which `Measurement.key` gives.
+  ``workers``, ``output``, ``size`` and ``batch``, which `Measurement.key` gives.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import platform
 import types
 import typing
 from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import fastdecode
 from fastdecode._system import cpu_model, usable_cores
@@ -34,10 +34,8 @@ __all__ = [
     "Backend",
     "Collection",
     "Device",
-    "DeviceKey",
     "Machine",
     "Measurement",
-    "OnDevice",
     "Protocol",
     "Result",
     "Spread",
@@ -52,11 +50,13 @@ SCHEMA = 1
 AUTOMATIC = "decode()"
 """Stands among the backends for the automatic choice."""
 
-Protocol: TypeAlias = Literal["decode", "threads", "loader", "file"]
+Protocol: TypeAlias = Literal["decode", "threads", "loader", "file", "device"]
 """``decode``: from memory, one thread. ``threads``: a pool in one process. ``loader``: a PyTorch
-DataLoader with worker processes. ``file``: reading included, one thread."""
+DataLoader with worker processes. ``file``: reading included, one thread. ``device``: batches onto a
+device, by a batch backend there, or by the CPU and a copy."""
 
 PROTOCOLS: tuple[Protocol, ...] = ("decode", "threads", "loader", "file")
+"""Those of the CPU."""
 
 
 def _read(kind: Any, value: Any, where: str) -> Any:
@@ -106,15 +106,6 @@ def _of(kind: type, value: Any, where: str) -> Any:
     return value
 
 
-class DeviceKey(NamedTuple):
-    """What was asked for: the same in two results that may be compared."""
-
-    format: str
-    batch: int
-    size: int
-    backend: str
-
-
 @dataclass(frozen=True)
 class Device:
     """The device that images were brought onto."""
@@ -127,33 +118,6 @@ class Device:
     versions: dict[str, str] = field(default_factory=dict)  # of libraries, by batch backend
     # why a batch backend was not measured, and how it is installed, by name
     missing: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class OnDevice:
-    """One way of bringing images onto the device."""
-
-    backend: str  # a batch backend's name, or `CPU`
-    format: str
-    batch: int  # images of a batch; fewer than were asked for if they are large
-    size: int = 0  # side in pixels that they were resized to, into one tensor; 0 if they were not
-    files: int = 0  # different ones that were timed
-    images_per_s: Spread = NOTHING  # over the rounds; until the batch is on the device
-    ratio: Spread = NOTHING  # speed over that of the CPU path, paired within rounds; 0 without it
-    # processor seconds for 1000 images, user and system, all cores added up
-    cpu_s_per_1000: float = 0.0
-    # milliseconds in which kernels or copies ran on the device; None where nobody could tell
-    gpu_ms_per_1000: float | None = None
-    # milliseconds between events on the stream before and after a batch, waiting included
-    stream_ms_per_1000: float | None = None
-    on_cpu: float = 0.0  # share of the images, 0 to 1, that the CPU path decoded after all
-    # of the image that differs most from the CPU path's, in dB; None if none differs
-    psnr: float | None = None
-
-    @property
-    def key(self) -> DeviceKey:
-        """What was asked for."""
-        return DeviceKey(self.format, self.batch, self.size, self.backend)
 
 
 @dataclass(frozen=True)
@@ -201,11 +165,12 @@ class Measurement:
     protocol: Protocol
     format: str
     reduce: int
-    backend: str  # a backend's name, or `AUTOMATIC`
+    backend: str = ""  # a backend's name, `AUTOMATIC`, or `CPU`; empty while it stands for all
     threads: int = 1  # threads, workers: 1 and 0 where the protocol has none
     workers: int = 0
     output: str = "array"  # or "tensor", "pil"
     size: int = 0  # side in pixels that images were resized to; 0 if they were not
+    batch: int = 0  # images of a batch on a device; fewer than were asked for if they are large
     files: int = 0  # that were timed: those that all the backends of the group read
     images_per_s: Spread = NOTHING  # over the blocks; 0 where the pixels were only checked
     mb_per_s: float = 0.0  # encoded
@@ -215,7 +180,8 @@ class Measurement:
     latency_ms: tuple[float, ...] = ()
     cpu_s_per_1000: float = 0.0  # processor time for 1000 images, workers included
     peak_mb: float = 0.0  # memory at its highest, libraries and workers included; 0 if unknown
-    # speed over that of the fastest right backend with the same settings, paired within blocks
+    # speed over that of the fastest right backend with the same settings, paired within blocks; on
+    # a device over that of the CPU path
     ratio: Spread = NOTHING
     chosen: str = ""  # what the automatic choice took for most files
     fallbacks: int = 0  # files that it got from another backend than the first
@@ -226,9 +192,14 @@ class Measurement:
     averaged: int = 0
     max_difference: int = 0  # of a sample from the reference, in levels of 255
     read_share: float = 0.0  # of the time, 0 to 1, that went into reading, in protocol "file"
+    # of a device alone: as in `fastdecode.ranking.Speed`
+    gpu_ms_per_1000: float | None = None
+    stream_ms_per_1000: float | None = None
+    on_cpu: float = 0.0
+    psnr: float | None = None
 
     @property
-    def key(self) -> tuple[str, str, int, str, int, int, str, int]:
+    def key(self) -> tuple[str, str, int, str, int, int, str, int, int]:
         """What was asked for: the same in two results that may be compared."""
         return (
             self.protocol,
@@ -239,6 +210,7 @@ class Measurement:
             self.workers,
             self.output,
             self.size,
+            self.batch,
         )
 
 
@@ -256,7 +228,7 @@ class Result:
     notes: tuple[str, ...] = ()
     interrupted: bool = False  # before everything was measured
     device: Device | None = None  # that images were brought onto; None if that was not measured
-    on_device: tuple[OnDevice, ...] = ()
+    on_device: tuple[Measurement, ...] = ()
 
 
 def to_json(result: Result) -> str:
@@ -273,6 +245,12 @@ def from_json(text: str) -> Result:
         raise ValueError("this is not a result that `fastdecode bench --json` wrote") from error
     if schema != SCHEMA:
         raise ValueError(f"the result has schema {schema}, and this version reads {SCHEMA}")
+    on_device = content.get("on_device")
+    if isinstance(on_device, list):  # which once said less of each
+        usual = {"protocol": "device", "reduce": 1}
+        content["on_device"] = [
+            {**usual, **one} if isinstance(one, dict) else one for one in on_device
+        ]
     try:
         result: Result = _read(Result, content, "result")
     except ValueError as error:

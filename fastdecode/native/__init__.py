@@ -10,16 +10,9 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-__all__ = ["add_restart_markers", "install_line"]
+__all__ = ["add_restart_markers"]
 
 _LARGEST = (1 << 63) - 1
-
-
-def install_line() -> str:
-    """Return the line for a shell that brings the core to this machine."""
-    from fastdecode.native import _library
-
-    return _library.install_line()
 
 
 def add_restart_markers(jpeg: Any, *, max_pixels: int | None = 178_956_970) -> bytes:

@@ -51,11 +51,7 @@ _COLUMNS: dict[str, tuple[str, Any]] = {
 
 
 class Headers(NamedTuple):
-    """What the headers of some items say, a column each; see ``fd_header``.
-
-    Where an item is not `readable`, the file could not be read or is no JPEG, and the rest means
-    nothing.
-    """
+    """``fd_header`` of some items, a column each: nothing where an item is not `readable`."""
 
     readable: NDArray[np.bool_]
     width: NDArray[np.int32]
@@ -69,10 +65,10 @@ class Headers(NamedTuple):
 
 
 class Items:
-    """Images of one batch after another, in memory that is used again.
+    """Images of one batch after another, in memory that is used again, for one thread at a time.
 
-    It serves one thread at a time: `read`, then `resize` or `decode`, then `clear`. What `crop` is
-    asked for in one call is `read` and most of `resize`. The GIL is released meanwhile.
+    The order is `read`, then `resize` or `decode`, then `clear`; `crop` is `read` and most of
+    `resize` in one call. The GIL is released meanwhile.
     """
 
     def __init__(self) -> None:
@@ -230,11 +226,7 @@ def _layout() -> np.dtype[Any]:
 
 
 class _Threads(NamedTuple):
-    """Those of one process; they end with the last reference to them, `Pool.close` or not.
-
-    Reading has threads of its own: while those of one batch decode, the next one is read, and
-    nobody waits for the other.
-    """
+    """Those of one process, until the last reference; one batch is read while another decodes."""
 
     process: int
     reading: Any
@@ -287,11 +279,7 @@ def as_source(source: Any) -> Any:
 
 
 def _addresses(sources: Sequence[Any]) -> tuple[_Columns, tuple[Any, ...]]:
-    """Say where files are: (paths, data, sizes), and what they point to, which must live as long.
-
-    For each item there is the address of its path, or that of its bytes and how many there are. 0
-    is none, and a 0 alone is none for all.
-    """
+    """Say where files are: paths, data and sizes, 0 for none; and what has to live as long."""
     named = [source for source in sources if isinstance(source, str)]
     paths, view = _paths(named)
     if len(named) == len(sources):

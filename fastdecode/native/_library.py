@@ -152,11 +152,8 @@ def decode(
 ) -> int:
     """Decode one JPEG into a C-contiguous array of exactly the shape that the other arguments make.
 
-    That shape is not looked at. The window is in pixels of the reduced image; None is all of it.
-    `strict` stops at any warning. An `fd_status` is returned: 0 is success, for others there is
-    `message`, until this thread's next call.
-
-    It is written for speed: each line of it is in every call.
+    That shape is not looked at. The window is in pixels of the reduced image. An `fd_status` is
+    returned, with a `message` if it is not 0. It is written for speed: all of it is in every call.
     """
     own = _own
     view = ffi.from_buffer
@@ -179,10 +176,7 @@ def decode(
 
 
 def probe(data: Buffer) -> Any:
-    """Read the header of a JPEG, as this thread's ``fd_header *``, until its next call.
-
-    It is None if the core does not read such a file.
-    """
+    """Read a JPEG's header, as this thread's ``fd_header *`` until its next call; or None."""
     view = ffi.from_buffer("uint8_t[]", data)
     failed = lib.fd_probe(view, len(view), _own.header)
     return None if failed else _own.header
@@ -205,8 +199,7 @@ def decode_resized(data: Buffer, resize: Resize, pixels: Any, out: int) -> bool:
 def resize_pixels(image: Image, resize: Resize, pixels: Any, out: int) -> bool:
     """Resize and finish uint8 pixels, (H, W, 3) with no gaps in a row, that some library decoded.
 
-    The arguments are those of `decode_resized`; the reduction does not count. If such a resize is
-    not possible, it is False, and nothing is written.
+    The reduction does not count. False: no such resize is possible, and nothing is written.
     """
     own = _own
     own.resize[0] = resize[1:]

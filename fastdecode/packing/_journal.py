@@ -164,22 +164,17 @@ class Journal:
 class State:
     """What has been done."""
 
-    packed: Packed
-    """Counts, so far."""
+    packed: Packed  # counts, so far
+    # what the pack was begun with, which is empty if it has not begun, and what its source was then
     asked: dict[str, Any] = field(default_factory=dict)
-    """What the pack was begun with; empty if it has not begun."""
     source: dict[str, Any] = field(default_factory=dict)
-    """What its source was then."""
-    next: int = 0
-    """The first item of the source that is still to do."""
-    shard: int = 0
+    next: int = 0  # the first item of the source that is still to do
+    shard: int = 0  # the spool is good up to the offset `end` of this shard
     end: int = 0
-    """How far the spool is good: up to this offset of this shard."""
     bad: list[Bad] = field(default_factory=list)
-    used: set[int] = field(default_factory=set)
-    """The targets that are whole numbers, as class indices are."""
+    used: set[int] = field(default_factory=set)  # targets that are whole numbers, as of classes
+    # once everything is made: where each file goes, from the partial folder
     moves: list[tuple[str, str]] | None = None
-    """Once everything is made: where each file goes, from the partial folder."""
 
     def read(self, journal: Journal) -> None:
         """Take in every record; refuse one that a pack to this place does not write."""

@@ -130,8 +130,9 @@ def pack(
             if start_over:
                 place.clear()
             threads = threads or usable_cores()
+            told: Notify = notify or (lambda _what, _done, _total: None)
             with closing(Journal(place.journal)) as journal:
-                packed = _Job(journal, source, place, options, threads, skip_bad, notify).run()
+                packed = _Job(journal, source, place, options, threads, skip_bad, told).run()
             place.remove()
             return packed
         finally:
@@ -180,97 +181,88 @@ class Options:
             _library.require()
 
 
+@dataclass
 class _Job:
     """One run of a pack, from what its journal says to the files at their places."""
 
-    def __init__(
-        self,
-        journal: Journal,
-        source: str,
-        place: Place,
-        options: Options,
-        threads: int,
-        skip_bad: bool,
-        notify: Notify | None,
-    ) -> None:
-        self._journal = journal
-        self._source = source
-        self._place = place
-        self._options = options
-        self._threads = threads
-        self._skip_bad = skip_bad
-        self._notify: Notify = notify or (lambda _what, _done, _total: None)
-        self._state = self._read()
+    journal: Journal
+    source: str
+    place: Place
+    options: Options
+    threads: int
+    skip_bad: bool
+    notify: Notify
+
+    def __post_init__(self) -> None:
+        self.state = self._read()
 
     def _read(self) -> State:
-        state = State(self._place.packed())
-        state.read(self._journal)
+        state = State(self.place.packed())
+        state.read(self.journal)
         return state
 
     def _record(self, **record: Any) -> None:
-        self._journal.append(record)
-        self._state.take(record)
+        self.journal.append(record)
+        self.state.take(record)
 
     def run(self) -> Packed:
         """Resume an earlier run, or begin, and go on to the end."""
         asked = self._asked()
-        self._state.check("asked", asked)
-        if self._state.moves is None:
-            self._place.check_free(new=not self._state.asked)
-            with open_store(self._source) as store:
+        self.state.check("asked", asked)
+        if self.state.moves is None:
+            self.place.check_free(new=not self.state.asked)
+            with open_store(self.source) as store:
                 moves = self._make(store, asked)
             self._record(moves=moves)
-        self._place.move(self._state.moves or ())
-        return self._state.packed
+        self.place.move(self.state.moves or ())
+        return self.state.packed
 
     def _asked(self) -> dict[str, Any]:
         """Return what the result depends on, except the source's content."""
-        local = "://" not in self._source
+        local = "://" not in self.source
         asked = {
             "fastdecode": fastdecode.__version__,
-            "source": os.path.realpath(self._source) if local else self._source,
-            "kind": self._place.kind,
-            **asdict(self._options),
+            "source": os.path.realpath(self.source) if local else self.source,
+            "kind": self.place.kind,
+            **asdict(self.options),
         }
-        if self._options.max_side is not None:
+        if self.options.max_side is not None:
             asked["Pillow"] = PIL.__version__  # it encodes
         return asked
 
     def _make(self, store: Store, asked: dict[str, Any]) -> list[tuple[str, str]]:
         """Fill the spool, and make the result of it."""
-        place = self._place
-        described = _described(store, self._source)
-        self._state.check("source", described)
-        several = self._options.max_side is not None  # only then names may change
-        work = Work(store, self._options, Names(_keys(store) if several else ()))
-        if self._state.asked:
+        place = self.place
+        described = _described(store, self.source)
+        self.state.check("source", described)
+        several = self.options.max_side is not None  # only then names may change
+        work = Work(store, self.options, Names(_keys(store) if several else ()))
+        if self.state.asked:
             self._check_unchanged(store)
             self._try_again(work)
         else:
             place.check_writer()
             self._record(asked=asked, source=described)
-        state = self._state
-        keys = (item.key for item in items_of(self._journal))
+        state = self.state
+        keys = (item.key for item in items_of(self.journal))
         spool = Spool(
-            place.partial, place.kind, self._options.shard_size, state.shard, state.end, keys
+            place.partial, place.kind, self.options.shard_size, state.shard, state.end, keys
         )
         with closing(spool):
             self._fill(spool, work)
-            if _revision(self._source) != described[_REVISION]:
-                raise Refused(
-                    f"{self._source} has changed meanwhile: begin again with --start-over"
-                )
+            if _revision(self.source) != described[_REVISION]:
+                raise Refused(f"{self.source} has changed meanwhile: begin again with --start-over")
             self._check_bad()
             spool.finish()
         state.packed.empty_classes = [
             name for number, name in enumerate(store.classes) if number not in state.used
         ]
-        about = {"source": plain(self._source), "options": asdict(self._options)}
-        return make(place, self._journal, state.packed, about, store.classes, self._notify)
+        about = {"source": plain(self.source), "options": asdict(self.options)}
+        return make(place, self.journal, state.packed, about, store.classes, self.notify)
 
     def _check_unchanged(self, store: Store) -> None:
         """Refuse a source of which a file has changed since it went into the spool."""
-        for item in items_of(self._journal):
+        for item in items_of(self.journal):
             number = item.number
             if number >= len(store) or (item.stamp and stamp(store, number) != item.stamp):
                 raise Refused(
@@ -280,42 +272,42 @@ class _Job:
 
     def _try_again(self, work: Work) -> None:
         """Look at bad items once more; go back to before the first that is good now."""
-        bad = self._state.bad
+        bad = self.state.bad
         again = [(at, one) for at, one in enumerate(bad) if not one.fixed]
-        with closing(in_order(work, [one.number for _, one in again], self._threads)) as outcomes:
+        with closing(in_order(work, [one.number for _, one in again], self.threads)) as outcomes:
             for (at, one), outcome in zip(again, outcomes, strict=True):
                 if not outcome.bad:
-                    self._journal.cut(one.number)
-                    self._state = self._read()
+                    self.journal.cut(one.number)
+                    self.state = self._read()
                     break
                 bad[at] = one._replace(reason=outcome.bad)
-        del bad[len(self._state.bad) :]
-        self._state.bad = bad
+        del bad[len(self.state.bad) :]
+        self.state.bad = bad
 
     def _fill(self, spool: Spool, work: Work) -> None:
         """Put the items that are left into the spool."""
         total = len(work.store)
-        chunk = Chunk(spool, self._state.next, self._record)
-        left = range(self._state.next, total)
-        with closing(in_order(work, left, self._threads)) as outcomes:
+        chunk = Chunk(spool, self.state.next, self._record)
+        left = range(self.state.next, total)
+        with closing(in_order(work, left, self.threads)) as outcomes:
             for index, outcome in zip(left, outcomes, strict=True):
                 chunk.take(outcome)
-                self._notify("packing", index + 1, total)
+                self.notify("packing", index + 1, total)
         chunk.settle()
 
     def _check_bad(self) -> None:
         """Raise BadItems if there are bad items that are not to be left out, or no others."""
-        packed = self._state.packed
-        packed.bad = [(one.key, one.reason) for one in self._state.bad]
+        packed = self.state.packed
+        packed.bad = [(one.key, one.reason) for one in self.state.bad]
         bad = len(packed.bad)
         if not bad and not packed.items:
-            raise StoreError(f"there is nothing in {self._source}")
-        if not bad or (self._skip_bad and packed.items):
+            raise StoreError(f"there is nothing in {self.source}")
+        if not bad or (self.skip_bad and packed.items):
             return
-        write_bad(self._place.bad, packed.bad)
+        write_bad(self.place.bad, packed.bad)
         way = "there is nothing else" if not packed.items else "--skip-bad leaves them out"
         error = BadItems(
-            f"{bad} of {packed.items + bad} items are bad (listed in {self._place.bad}): {way}"
+            f"{bad} of {packed.items + bad} items are bad (listed in {self.place.bad}): {way}"
         )
         error.packed = packed
         raise error

@@ -61,16 +61,12 @@ class Outcome(NamedTuple):
 
     key: str
     target: Any = None
-    data: Buffer = b""
-    """The encoded image; empty if the item is bad."""
+    data: Buffer = b""  # the encoded image; empty if the item is bad
     sha256: str = ""
-    notes: str = ""
-    """See `fastdecode.packing.Packed`; with commas between them."""
+    notes: str = ""  # see `fastdecode.packing.Packed`; with commas between them
     bytes_in: int = 0
-    bad: str = ""
-    """Why it is bad; empty if it is good."""
-    stamp: str = ""
-    """See `stamp`; from before it was read."""
+    bad: str = ""  # why it is bad; empty if it is good
+    stamp: str = ""  # see `stamp`; from before it was read
 
 
 @dataclass(frozen=True)

@@ -298,18 +298,17 @@ class _Read:
                 yield _joined(portion, read)
             return
         with ThreadPoolExecutor(self.threads) as pool:
-            ahead: list[tuple[list[int], list[Any]]] = []
+            before: tuple[list[int], list[Any]] = [], []
             for portion in portions:
                 # Asking for all keys opens all shards: else their neighbours are not known yet.
                 list(pool.map(partial(_key, store), portion))
                 groups = _groups(store, portion)
                 begun = [pool.submit(self._items, store, group) for group in groups]
-                ahead.append((portion, begun))
-                if len(ahead) > 1:
-                    done, reads = ahead.pop(0)
-                    yield _joined(done, (each.result() for each in reads))
-            for done, reads in ahead:
-                yield _joined(done, (each.result() for each in reads))
+                if before[0]:
+                    yield _joined(before[0], (each.result() for each in before[1]))
+                before = portion, begun
+            if before[0]:
+                yield _joined(before[0], (each.result() for each in before[1]))
 
     def _items(self, store: Store, indices: list[int]) -> list[_Item]:
         sources = store.read_group(indices)

@@ -44,7 +44,6 @@ _INT, _OTHER, _NONE = 0, 1, 2
 
 
 _MAGIC = b"FDINDEX1"
-_CHUNK = 1 << 20
 _BEGINNING = 1 << 16
 _LEAST_PER_ITEM = 8
 """Bytes of an index that each item takes at least: those of one column."""
@@ -72,13 +71,18 @@ class IndexBuilder:
         return len(self._kinds)
 
     def add(self, key: str, target: Any = None, **numbers: int) -> None:
-        kind, number, text = _kept(target)
+        target, text = plain(target), b""
+        if target is None:
+            kind, number = _NONE, 0
+        elif type(target) is int and -(1 << 63) <= target < 1 << 63:
+            kind, number = _INT, target
+        else:
+            kind, number, text = _OTHER, len(self._texts), as_json(target)
         # A name on a disk may be no UTF-8: its bytes are kept, as Python's own functions do.
         name_bytes = key.encode("utf-8", "surrogateescape")
         for name, column in self._numbers.items():
             column.append(numbers[name])
         if kind == _OTHER:
-            number = len(self._texts)
             self._texts += len(text).to_bytes(4, "little") + text
         self._keys += name_bytes
         self._key_ends.append(len(self._keys))
@@ -87,17 +91,18 @@ class IndexBuilder:
 
     def to_bytes(self, about: Mapping[str, Any] | None = None) -> bytes:
         """Return the index as a file would hold it; `about` is for the store."""
-        columns: dict[str, tuple[str, bytearray | array[int]]] = {
-            "keys": ("u1", self._keys),
-            "key_ends": ("<u8", self._key_ends),
-            "targets": ("<i8", self._targets),
-            "kinds": ("u1", self._kinds),
-            "texts": ("u1", self._texts),
-            **{name: ("<u8", column) for name, column in self._numbers.items()},
+        columns: dict[str, bytearray | array[int]] = {
+            "keys": self._keys,
+            "key_ends": self._key_ends,
+            "targets": self._targets,
+            "kinds": self._kinds,
+            "texts": self._texts,
+            **self._numbers,
         }
         body = bytearray()
         places = {}
-        for name, (kind, values) in columns.items():
+        for name, values in columns.items():
+            kind = _TYPES.get(name, _NUMBERS)
             data = np.frombuffer(values, np.dtype(kind).newbyteorder("=")).astype(kind).tobytes()
             places[name] = (kind, len(body), len(data))
             body += data
@@ -295,16 +300,6 @@ def text_of(value: Any, indent: int | None = None) -> str:
     return text
 
 
-def _kept(target: Any) -> tuple[int, int, bytes]:
-    """Return how a target is kept, its number, and its JSON text."""
-    target = plain(target)
-    if target is None:
-        return _NONE, 0, b""
-    if type(target) is int and -(1 << 63) <= target < 1 << 63:
-        return _INT, target, b""
-    return _OTHER, 0, as_json(target)
-
-
 class Summary(NamedTuple):
     """What the header of an index says."""
 
@@ -353,7 +348,7 @@ def _split(view: memoryview, name: str) -> tuple[dict[str, Any], memoryview]:
     """Return the header of a whole index, and what its columns are in."""
     start = len(_MAGIC) + 8
     checksum, rest = int.from_bytes(view[len(_MAGIC) : start], "little"), view[start:]
-    if view[: len(_MAGIC)] != _MAGIC or _checksum(rest) != checksum:
+    if view[: len(_MAGIC)] != _MAGIC or zlib.crc32(rest) != checksum:
         raise _broken(name)
     end = 8 + int.from_bytes(rest[:8], "little")
     return _header(rest[8:end], name), rest[end:]
@@ -379,10 +374,3 @@ def _columns_of(
 
 def _broken(name: str) -> StoreError:
     return StoreError(f"{name}: the index is damaged or truncated; remove it and make it anew")
-
-
-def _checksum(data: memoryview) -> int:
-    found = 0
-    for at in range(0, len(data), _CHUNK):
-        found = zlib.crc32(data[at : at + _CHUNK], found)
-    return found

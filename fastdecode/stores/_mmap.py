@@ -126,15 +126,19 @@ def is_uri(location: str) -> bool:
 
 
 def open_stream(
-    location: str, storage_options: Mapping[str, Any] | None = None, way_out: str = WAY_OUT
+    location: str,
+    storage_options: Mapping[str, Any] | None = None,
+    *,
+    way_out: str = WAY_OUT,
+    **caching: Any,
 ) -> BinaryIO:
-    """Open a file to be read once, from its beginning to its end; it may be unable to seek."""
+    """Open a file for reading, by default once and forwards; one behind a URI may not seek."""
     if not is_uri(location):
         return io.BufferedReader(open_regular(local_path(location), way_out=way_out), _BUFFER)
     from fastdecode.stores._remote import Remote
 
     there = Remote(location, storage_options)
-    return there.open(there.path, cache_type="readahead")
+    return there.open(there.path, **{"cache_type": "readahead", **caching})
 
 
 def exists(location: str, storage_options: Mapping[str, Any] | None = None) -> bool:

@@ -109,8 +109,8 @@ class Remote:
         except Exception as error:
             if past_end is not None and _tells_of_the_end(error):
                 return past_end
-            if not _is_a_libraries(error):
-                raise
+            if not isinstance(error, OSError) and type(error).__module__ == "builtins":
+                raise  # a wrong argument, or the program
             raise _told(error, self._named(path)) from error
 
     def _named(self, path: str) -> str:
@@ -184,11 +184,6 @@ def _options_for(uri: str, given: Mapping[str, Any] | None) -> dict[str, Any]:
         asked = options.get("config_kwargs") or {}
         options["config_kwargs"] = {"max_pool_connections": CONNECTIONS, **asked}
     return options
-
-
-def _is_a_libraries(error: Exception) -> bool:
-    """Whether an error is about the other side, and not about a wrong argument or the program."""
-    return isinstance(error, OSError) or type(error).__module__ != "builtins"
 
 
 def _forbids(error: BaseException) -> bool:

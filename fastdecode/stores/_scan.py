@@ -263,7 +263,9 @@ def make_dataset(
         raise ValueError("class_to_idx must have at least one entry to collect any samples.")
     if (extensions is None) == (is_valid_file is None):
         raise ValueError("give either extensions or is_valid_file, not both and not neither")
-    valid = is_valid_file or _ends_in(extensions or ())
+    given = extensions or ()
+    endings = given if isinstance(given, str) else tuple(given)
+    valid = is_valid_file or (lambda path: path.lower().endswith(endings))
     samples: list[tuple[str, int]] = []
     empty = []
     for name in sorted(class_to_idx):
@@ -285,11 +287,6 @@ def _files(folder: str, root: str) -> Iterator[str]:
     for below, names in walk(folder, root):
         parent = os.path.join(folder, below) if below else folder  # noqa: PTH118
         yield from (os.path.join(parent, name) for name in names)  # noqa: PTH118
-
-
-def _ends_in(extensions: str | Sequence[str]) -> Callable[[str], bool]:
-    endings = extensions if isinstance(extensions, str) else tuple(extensions)
-    return lambda path: path.lower().endswith(endings)
 
 
 def _without_files(classes: list[str], extensions: str | Sequence[str] | None) -> str:

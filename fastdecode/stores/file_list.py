@@ -46,17 +46,6 @@ def open_list(
     storage_options : mapping, optional
         For a URI; see `open_folder`.
 
-    Returns
-    -------
-    FileStore
-
-    Raises
-    ------
-    OSError
-        If the file cannot be read.
-    ValueError
-        If there is nothing in it, or a line is wrong; the message has the file and the line.
-
     Notes
     -----
     Targets that are all integers become int, those that are all numbers float; any others are names
@@ -78,7 +67,9 @@ def open_list(
             delimiter=delimiter or ("\t" if tabs else ","),
             storage_options=storage_options,
         )
-        name, paths, base = location, table.paths, _folder_of(location)
+        name, paths = location, table.paths
+        here = None if is_uri(location) else Path(local_path(location)).parent
+        base = location.rpartition("/")[0] if here is None else str(here)
         if table.targets is None:
             targets = [None] * len(paths)
         else:
@@ -91,12 +82,6 @@ def open_list(
         builder.add(path, target)
     root = base if root is None else os.fspath(root)
     return FileStore(name, root, Index(builder.to_bytes(), name), "list", storage_options)
-
-
-def _folder_of(location: str) -> str:
-    if is_uri(location):
-        return location.rpartition("/")[0]
-    return str(Path(local_path(location)).parent)
 
 
 def _check_finite(table: Table, targets: Sequence[Any]) -> None:

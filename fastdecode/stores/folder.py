@@ -56,21 +56,6 @@ def open_folder(
     **options
         Of the store that is in it.
 
-    Returns
-    -------
-    Store
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such folder, or no image in it.
-    ValueError
-        If there are images beside the class folders, or beside shards.
-    OSError
-        If a folder in it cannot be read.
-    StoreError
-        If its index is damaged.
-
     Notes
     -----
     Classes and order are those of ``torchvision.datasets.ImageFolder``. A folder that was written
@@ -258,7 +243,10 @@ class FileStore(IndexedStore):
     def _read(self, opened: Any, index: int) -> Buffer:
         name = self._name(index)
         if is_uri(name) and self.kind == "list":
-            return self._fetched(name)
+            from fastdecode.stores._remote import Remote
+
+            there = Remote(name, self._storage_options)
+            return there.read(there.path)
         if opened is self:
             try:
                 return _contents(self._path(name))
@@ -268,13 +256,6 @@ class FileStore(IndexedStore):
                 told_if_vanished(error, self.folder, listed=self.kind == "folder")
                 raise
         data: Buffer = opened.read(f"{opened.path.rstrip('/')}/{name}")
-        return data
-
-    def _fetched(self, uri: str) -> bytes:
-        from fastdecode.stores._remote import Remote
-
-        there = Remote(uri, self._storage_options)
-        data: bytes = there.read(there.path)
         return data
 
 

@@ -24,7 +24,7 @@ from fastdecode.errors import StoreError, advised
 from fastdecode.outages import is_the_items
 from fastdecode.stores._index import Index, IndexBuilder, SelfDescribed
 from fastdecode.stores._items import fingerprint
-from fastdecode.stores._mmap import Mapped, is_uri, local_path
+from fastdecode.stores._mmap import Mapped, is_uri, local_path, open_stream
 from fastdecode.stores.base import Writer, reserve
 from fastdecode.types import Buffer
 
@@ -89,13 +89,6 @@ class Hdf5Store(SelfDescribed):
     storage_options : mapping, optional
         For the file system of a URI.
 
-    Raises
-    ------
-    OSError
-        If it is not there, or cannot be read.
-    StoreError
-        If it is damaged, truncated, or has no such dataset.
-
     Notes
     -----
     The index, and what it says of the size and some bytes of each image, are compared with what
@@ -155,7 +148,9 @@ class Hdf5Store(SelfDescribed):
 
     def _open(self) -> _OpenTables:
         if is_uri(self.location):
-            local, stream = None, _remote(self.location, self._storage_options)
+            # HDF5 looks into many small places: some blocks are worth keeping.
+            caching: Any = {"block_size": 1 << 20, "cache_type": "blockcache"}
+            local, stream = None, open_stream(self.location, self._storage_options, **caching)
         else:
             local = Mapped(self.location)
         with self._reading(None):
@@ -222,14 +217,6 @@ def _refuse_cut(opened: _OpenTables) -> None:
     """Raise a StoreError if a local file has been cut: HDF5 gives zeros past the end."""
     if opened.local is not None:
         opened.local.check()
-
-
-def _remote(location: str, storage_options: Mapping[str, Any]) -> Any:
-    from fastdecode.stores._remote import Remote
-
-    there = Remote(location, storage_options)
-    # HDF5 looks into many small places: some blocks are worth keeping.
-    return there.open(there.path, block_size=1 << 20, cache_type="blockcache")
 
 
 def _dataset(file: Any, name: str, location: str) -> Any:

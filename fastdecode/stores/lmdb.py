@@ -74,15 +74,6 @@ class LmdbStore(SelfDescribed):
     location : str
         Local path.
 
-    Raises
-    ------
-    OSError
-        If it is not there, or cannot be read.
-    StoreError
-        If it is damaged, truncated, or open elsewhere in this process.
-    ValueError
-        If it is a URI.
-
     Notes
     -----
     The size and some bytes of each image are compared with what the index says, so that damage in

@@ -18,7 +18,7 @@ from fastdecode._files import flush
 from fastdecode.errors import StoreError, advised
 from fastdecode.stores._index import Index, IndexBuilder, SelfDescribed
 from fastdecode.stores._items import plain
-from fastdecode.stores._mmap import Mapped, is_uri, local_path
+from fastdecode.stores._mmap import Mapped, exists, is_uri, local_path
 from fastdecode.stores._recordio_format import (
     ImageRecord,
     offsets,
@@ -57,13 +57,6 @@ class RecordStore(SelfDescribed):
         Path or URI of the ``.idx``, if it is elsewhere. It then is what counts.
     storage_options : mapping, optional
         For the file systems of URIs.
-
-    Raises
-    ------
-    OSError
-        If it is not there, or cannot be read.
-    StoreError
-        If it is damaged or truncated, or if the files do not belong together.
     """
 
     kind = "recordio"
@@ -168,19 +161,13 @@ def _own_index(records: Mapped, storage_options: Mapping[str, Any]) -> Index | N
             f"{records.location} has {records.size} bytes, but {index.about.get('bytes')} by its "
             f"index: it has been cut; if it is another file, remove {name}"
         )
-    lines = Path(local_path(_index_location(records.location)))
-    if (
-        not is_uri(name)
-        and lines.exists()
-        and _size_and_checksum(lines) != index.about.get("lines")
-    ):
+    lines = local_path(_index_location(records.location))
+    if not is_uri(name) and exists(lines):
+        text = Mapped(lines)
+        if [text.size, zlib.crc32(text.read(0, text.size))] == index.about.get("lines"):
+            return index
         raise StoreError(f"{lines} is not the one that {name} was written with: remove either")
     return index
-
-
-def _size_and_checksum(lines: Path) -> list[int]:
-    text = Mapped(str(lines))
-    return [text.size, zlib.crc32(text.read(0, text.size))]
 
 
 class _Places:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from PIL import Image as PillowImage
+from PIL import ImageOps
 
 from fastdecode import registry
 from fastdecode.adapters.base import Backend, Support
@@ -310,18 +311,10 @@ class BackendContract:
 
 
 def _upright(stored: Image, orientation: int) -> Image:
-    """Turn pixels as `PIL.ImageOps.exif_transpose` turns images."""
-    turns = {
-        2: PillowImage.Transpose.FLIP_LEFT_RIGHT,
-        3: PillowImage.Transpose.ROTATE_180,
-        4: PillowImage.Transpose.FLIP_TOP_BOTTOM,
-        5: PillowImage.Transpose.TRANSPOSE,
-        6: PillowImage.Transpose.ROTATE_270,
-        7: PillowImage.Transpose.TRANSVERSE,
-        8: PillowImage.Transpose.ROTATE_90,
-    }
+    """Turn pixels as they are seen."""
     image = PillowImage.fromarray(stored)
-    return np.asarray(image.transpose(turns[orientation]) if orientation in turns else image)
+    image.getexif()[0x0112] = orientation
+    return np.asarray(ImageOps.exif_transpose(image))
 
 
 def _regions(width: int, height: int) -> Sequence[tuple[int, int, int, int]]:

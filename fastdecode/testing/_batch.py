@@ -96,9 +96,7 @@ class BatchBackendContract:
         made = [image for image in images if image is not None]
         assert len(made) == len(items), "it refused what it declares"
         for item, image in zip(items, made, strict=True):
-            box = item.window or (0, 0, item.header.width, item.header.height)
-            channels = 1 if layout == "L" else 3
-            assert image.shape == (channels, box[3] - box[1], box[2] - box[0])
+            assert tuple(image.shape) == item.shape(layout)
             assert image.dtype == torch.uint8
             assert image.device.type == self.device
         return made

@@ -79,6 +79,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "transforms":  # the one module that users name; its import sets the attribute
+        return importlib.import_module("fastdecode.torch.transforms")
     if name not in _HOMES:
         raise AttributeError(f"module 'fastdecode.torch' has no attribute {name!r}")
     value = getattr(importlib.import_module(f"fastdecode.{_HOMES[name]}"), name)

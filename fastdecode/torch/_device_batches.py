@@ -13,7 +13,6 @@ import torch
 
 from fastdecode import _headers
 from fastdecode._buffers import as_buffer
-from fastdecode._process import after_fork
 from fastdecode.gpu._batch import Request, decoding, request_of
 from fastdecode.gpu._resize import resize_into
 from fastdecode.resizing import ResizePlan
@@ -110,7 +109,7 @@ class EncodedBatch(BatchBuilder):
         # The JPEG engine of a GPU decodes whole images; windows may leave it, for decoders
         # that load the CPU, on which the others are made.
         windows = loaded.device.type != "cuda"
-        return request_of(data, loaded.backend, options, windows=windows, header=header)
+        return request_of(data, header, loaded.backend, options, windows=windows)
 
     def _read_before(self, at: int) -> EncodedSample | None:
         return self._found.pop(at, None) or super()._read_before(at)
@@ -298,11 +297,3 @@ def _stream_on(device: torch.device) -> torch.cuda.Stream:
         if device not in _streams:
             _streams[device] = _cuda.Stream(device)
         return _streams[device]
-
-
-@after_fork
-def _forget() -> None:
-    """Start over in a forked child: a lock may be held there by nobody, and streams are no good."""
-    global _lock
-    _lock = threading.Lock()
-    _streams.clear()

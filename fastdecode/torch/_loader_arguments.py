@@ -15,7 +15,7 @@ from fastdecode._system import usable_cores
 from fastdecode.torch._read_ahead import READ_THREADS
 from fastdecode.torch._samples import Source
 
-__all__ = ["DataLoaderOptions", "Threads", "checked", "how_many", "how_many_read", "seed_of"]
+__all__ = ["DataLoaderOptions", "Threads", "check", "how_many", "how_many_read", "seed_of"]
 
 Threads: TypeAlias = "int | Literal['auto']"
 
@@ -37,41 +37,26 @@ class DataLoaderOptions(TypedDict, total=False):
     in_order: bool
 
 
-_DEFAULTS = DataLoaderOptions(
-    batch_sampler=None,
-    num_workers=None,
-    pin_memory=False,
-    worker_init_fn=None,
-    multiprocessing_context=None,
-    generator=None,
-    prefetch_factor=None,
-    persistent_workers=False,
-    pin_memory_device="",
-    in_order=True,
-)
-
 _LEAST = {"batch_size": 1, "threads": 0, "workers": 0, "prefetch": 1, "seed": None}
 _LEAST_OF_TORCHS = {"num_workers": 0, "prefetch_factor": 1}
 
 
-def checked(given: DataLoaderOptions, **own: Any) -> DataLoaderOptions:
-    """Complete torch's arguments; refuse what is wrong, contradicts itself or has no meaning here.
+def check(options: DataLoaderOptions, **own: Any) -> None:
+    """Refuse what is wrong, contradicts itself or has no meaning here.
 
-    `own` are arguments of `Loader`'s own, by their names.
+    `options` are torch's, `own` arguments of `Loader`'s own, by their names.
     """
-    for name in given:
-        if name not in _DEFAULTS:
+    for name in options:
+        if name not in DataLoaderOptions.__annotations__:
             raise TypeError(f"Loader() has no argument {name!r}")
-    options = DataLoaderOptions(**{**_DEFAULTS, **given})
     _check_together(options, **own)
     for name, least in _LEAST.items():
         if name != "threads" or own[name] != "auto":
             _check_integer(name, own[name], least)
     for name, least in _LEAST_OF_TORCHS.items():
-        if options[name] is not None:  # type: ignore[literal-required]
-            _check_integer(name, options[name], least)  # type: ignore[literal-required]
+        if options.get(name) is not None:
+            _check_integer(name, options.get(name), least)
     _check_kinds(options, **own)
-    return options
 
 
 def _check_integer(name: str, value: Any, least: int | None) -> None:
@@ -103,7 +88,7 @@ def _check_kinds(
         )
     if normalize_on not in ("host", "device"):
         raise ValueError(f"normalize_on must be 'host' or 'device', not {normalize_on!r}")
-    begin, context = options["worker_init_fn"], options["multiprocessing_context"]
+    begin, context = options.get("worker_init_fn"), options.get("multiprocessing_context")
     if begin is not None and not callable(begin):
         raise TypeError(f"worker_init_fn must be a function of a worker's number, not {begin!r}")
     known = multiprocessing.get_all_start_methods()
@@ -112,7 +97,7 @@ def _check_kinds(
             f"multiprocessing_context must be one of {', '.join(known)} or a context of "
             f"multiprocessing, not {context!r}"
         )
-    generator = options["generator"]
+    generator = options.get("generator")
     if not (generator is None or isinstance(generator, torch.Generator)):
         raise TypeError(f"generator must be a torch.Generator, not {generator!r}")
 
@@ -120,8 +105,8 @@ def _check_kinds(
 def _check_together(options: DataLoaderOptions, **own: Any) -> None:
     """Refuse what contradicts itself, or has no meaning here."""
     ordered = own["sampler"] is not None or own["shuffle"] or own["drop_last"]
-    given = {name for name, usual in _DEFAULTS.items() if options[name] is not usual}  # type: ignore[literal-required]
-    device, auto = options["pin_memory_device"], own["threads"] == "auto"
+    given = {name for name, value in options.items() if value is not None}
+    device, auto = options.get("pin_memory_device"), own["threads"] == "auto"
     for wrong, why in (
         (
             own["batch_size"] is None,
@@ -152,7 +137,7 @@ def _check_together(options: DataLoaderOptions, **own: Any) -> None:
             "a generator is there to draw a seed from: give only one of the two",
         ),
         (
-            not options["in_order"],
+            not options.get("in_order", True),
             "in_order=False has no meaning here, batches come in order: leave it out",
         ),
         (

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -60,23 +61,21 @@ class Draws:
     `seed_all` is called with that before code of the user's, which may draw from wherever it likes.
     """
 
-    def __init__(self, seeds: Sequence[int], seed_all: Callable[[int], None] | None = None) -> None:
-        self._seeds = seeds
+    def __init__(
+        self, seeds: Sequence[int] | None, seed_all: Callable[[int], None] | None = None
+    ) -> None:
+        self.seeds = seeds
         self._seed_all = seed_all
-
-    @property
-    def seeds(self) -> Sequence[int] | None:
-        """For each sample what all draws follow from; None if they come from elsewhere."""
-        return self._seeds
 
     def begin(self, at: int) -> None:
         """Prepare for code of the user's."""
-        if self._seed_all is not None:
-            self._seed_all(self._seeds[at])
+        if self._seed_all is not None and self.seeds is not None:
+            self._seed_all(self.seeds[at])
 
     def plan(self, eligible: EligibleCrop, at: int, width: int, height: int) -> ResizePlan:
         """Draw for the sample at that place of the batch."""
-        return eligible.crop.plan(width, height, generator_of(self._seeds[at]))
+        generator = None if self.seeds is None else generator_of(self.seeds[at])
+        return eligible.crop.plan(width, height, generator)
 
     def left(self, at: int) -> None:
         """Take note, in order, that the sample is to be made in another way."""
@@ -167,30 +166,23 @@ class NativeBatchMaker:
         return eligible
 
 
+@dataclass
 class _Call:
     """One call of `NativeBatchMaker.make`, step by step."""
 
-    def __init__(
-        self,
-        dataset: Any,
-        eligible: EligibleCrop,
-        draws: Draws,
-        indices: Sequence[Any],
-        subset: Sequence[int] | None,
-        images: torch.Tensor | None,
-        reads: Sequence[Read] | None,
-    ) -> None:
-        self._reads = reads
-        self._dataset = dataset
-        self._eligible = eligible
-        self._draws = draws
-        self._indices = indices
-        self._subset = subset
-        self._images = images
-        self._targets: list[Any] = [None] * len(indices)
+    _dataset: Any
+    _eligible: EligibleCrop
+    _draws: Draws
+    _indices: Sequence[Any]
+    _subset: Sequence[int] | None
+    _images: torch.Tensor | None
+    _reads: Sequence[Read] | None
+
+    def __post_init__(self) -> None:
+        self._targets: list[Any] = [None] * len(self._indices)
         self._rows: Sequence[Any] | None = None
         self._done: list[tuple[int, ResizePlan | None]] = []
-        self.samples: list[Any] = [FALLBACK] * len(indices)
+        self.samples: list[Any] = [FALLBACK] * len(self._indices)
         self.made = 0
         self.python_s = 0.0
 
@@ -341,7 +333,7 @@ class _OrderedDraws(Draws):
     """
 
     def __init__(self, dataset: Any, indices: Sequence[Any]) -> None:
-        super().__init__(())
+        super().__init__(None)
         self._dataset = dataset
         self._indices = indices
         self.states = [_generator.get_state()]
@@ -349,13 +341,9 @@ class _OrderedDraws(Draws):
         self.error: BaseException | None = None
         self.ended = False
 
-    @property
-    def seeds(self) -> None:
-        return None
-
     def plan(self, eligible: EligibleCrop, at: int, width: int, height: int) -> ResizePlan:
         self._come_to(at)
-        plan = eligible.crop.plan(width, height, None)
+        plan = super().plan(eligible, at, width, height)
         for _ in range(eligible.draws):
             torch.rand(1, device="cpu")
         return plan

@@ -6,7 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, repeat
 from typing import Any, NamedTuple
 
 import torch
@@ -29,10 +29,7 @@ def sample_seed(seed: int, epoch: int, index: Any, time: int = 0) -> int:
     A sampler that draws with replacement gives an item several times in an epoch: `time` counts
     them, so that they differ.
     """
-    return _seed_of(repr((seed, epoch, index, time) if time else (seed, epoch, index)))
-
-
-def _seed_of(name: str) -> int:
+    name = repr((seed, epoch, index, time) if time else (seed, epoch, index))
     digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1
 
@@ -75,12 +72,10 @@ class Order:
             start, stop = self.bounds[number : number + 2]
         some = self.indices[start:stop]
         indices = some if isinstance(some, list) else some.tolist()
-        if self.times is None:  # as `sample_seed`, in less time
-            begin = f"({self.seed!r}, {self.epoch!r}, "
-            return [Item(index, _seed_of(f"{begin}{index!r})")) for index in indices]
+        times = repeat(0) if self.times is None else self.times[start:stop]
         return [
-            Item(index, sample_seed(self.seed, self.epoch, index, self.times[at]))
-            for at, index in enumerate(indices, start)
+            Item(index, sample_seed(self.seed, self.epoch, index, time))
+            for index, time in zip(indices, times, strict=False)
         ]
 
 

@@ -23,7 +23,7 @@ from fastdecode.torch._decoding import NormalizeOn, Plan, plan_of, settle
 from fastdecode.torch._loader_arguments import (
     DataLoaderOptions,
     Threads,
-    checked,
+    check,
     how_many,
     how_many_read,
     seed_of,
@@ -177,7 +177,7 @@ class Loader:
         progress: bool = False,
         **dataloader: Unpack[DataLoaderOptions],
     ) -> None:
-        options = checked(
+        check(
             dataloader,
             batch_size=batch_size,
             shuffle=shuffle,
@@ -194,16 +194,16 @@ class Loader:
         )
         world(rank, world_size)
         self.dataset = dataset
-        self.batch_size = int(batch_size) if options["batch_sampler"] is None else None
-        batches = options["batch_sampler"]
+        batches = dataloader.get("batch_sampler")
+        self.batch_size = int(batch_size) if batches is None else None
         self._given = CallersSampler(sampler if batches is None else batches, batches is not None)
         self.drop_last = drop_last
         self.collate_fn = collate_fn
         self.channels_last = channels_last
-        self.prefetch = int(options["prefetch_factor"] or prefetch)
+        self.prefetch = int(dataloader.get("prefetch_factor") or prefetch)
         self.timeout = timeout or 0
         self.progress = progress
-        self._take(options, seed)
+        self._take(dataloader, seed)
         self.device = torch.device("cpu") if device is None else _parse_device(device)
         self.decode = decode
         self.normalize_on: NormalizeOn = normalize_on
@@ -216,7 +216,7 @@ class Loader:
         self._settled = settle(decode, self.device, self._source, self._collate_fn, workers)
         apart = self._settled.backend is not None
         self.threads, self.workers = how_many(
-            self._source, threads, workers, options["num_workers"], apart=apart
+            self._source, threads, workers, dataloader.get("num_workers"), apart=apart
         )
         self.read_threads = how_many_read(self._source, read_threads, self.workers)
         self.decoding = self._plan().decoding  # which says at once what does not go together
@@ -224,12 +224,12 @@ class Loader:
 
     def _take(self, options: DataLoaderOptions, seed: int) -> None:
         """Keep what is torch's DataLoader's alone."""
-        self.generator = options["generator"]
+        self.generator = options.get("generator")
         self.seed = int(seed) if self.generator is None else seed_of(self.generator)
-        self.pin_memory = bool(options["pin_memory"])
-        self.worker_init_fn = options["worker_init_fn"]
-        self.multiprocessing_context = options["multiprocessing_context"]
-        self.persistent_workers = bool(options["persistent_workers"])
+        self.pin_memory = bool(options.get("pin_memory"))
+        self.worker_init_fn = options.get("worker_init_fn")
+        self.multiprocessing_context = options.get("multiprocessing_context")
+        self.persistent_workers = bool(options.get("persistent_workers"))
 
     def _set_up(self) -> None:
         """Make what belongs to this process, and cannot be copied or pickled."""

@@ -108,6 +108,7 @@ class DecodeMixin:
             value = self._load_image
         if name in _DECODE_OPTIONS:
             check_options(**{name: value})
+            self.__dict__.pop("_resolved", None)
             if name == "backend" and value is not None:
                 load_named(value)
         elif name == "output":
@@ -251,15 +252,19 @@ class DecodeMixin:
         An `EncodedTransform` takes the file's bytes, any other the decoded image.
         """
         transform = getattr(self, "transform", None)
-        parts = [] if isinstance(transform, EncodedTransform) else list(flatten(transform))
+        known, resolved = self.__dict__.get("_resolved", ((), None))
+        # The commonest case, a transform of our own, has no parts that might have changed.
+        if known is None and resolved is transform:
+            return resolved
+        plain = isinstance(transform, EncodedTransform)
+        parts = [] if plain else list(flatten(transform))
         # With their attributes: somebody may set another size of a part while training.
         states = (value for part in parts for value in getattr(part, "__dict__", {}).values())
         how = (self.reduce, self.min_size, self.mode, self.output, *self._fusing())
         made_of = (transform, *how, *parts, *states)
-        known, resolved = self.__dict__.get("_resolved", ((), None))
-        if len(known) != len(made_of) or not all(map(is_, known, made_of)):
+        if not known or len(known) != len(made_of) or not all(map(is_, known, made_of)):
             resolved = self._resolve(transform, parts[0] if parts else transform)
-            self.__dict__["_resolved"] = made_of, resolved
+            self.__dict__["_resolved"] = None if plain else made_of, resolved
         return resolved
 
     def _fusing(self) -> tuple[bool, Quality, float]:

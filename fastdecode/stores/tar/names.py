@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from fastdecode._headers import sniff
 from fastdecode.errors import StoreError, advised
 from fastdecode.stores._items import check_key, from_json, relative
-from fastdecode.stores.tar.format import Member, Source, members
+from fastdecode.stores.tar.format import FileSource, Member, members
 from fastdecode.types import Buffer
 
 __all__ = [
@@ -166,7 +166,9 @@ def wanted_members(image: str | Sequence[str] | None, target: str | None) -> Wan
     )
 
 
-def samples(source: Source, wanted: WantedMembers, *, with_data: bool) -> Iterator[SampleMembers]:
+def samples(
+    source: FileSource, wanted: WantedMembers, *, with_data: bool
+) -> Iterator[SampleMembers]:
     """Go through the samples of a tar, those without an image included.
 
     The rules are WebDataset's (``group_by_keys`` in its ``tariterators.py``): files of a sample
@@ -208,7 +210,7 @@ class SampleMembers:
         self.beside: Member | None = None  # the target's
         self.beside_check = 0  # the CRC-32 of its bytes
 
-    def add(self, source: Source, member: Member, extension: str, *, with_data: bool) -> None:
+    def add(self, source: FileSource, member: Member, extension: str, *, with_data: bool) -> None:
         lower = extension.lower()
         wanted = self._wanted
         if lower in self._seen:
@@ -263,7 +265,7 @@ class SampleMembers:
         return text
 
 
-def _member_data(source: Source, member: Member) -> Buffer:
+def _member_data(source: FileSource, member: Member) -> Buffer:
     data = source.take(member.size)
     if len(data) < member.size:
         raise StoreError(

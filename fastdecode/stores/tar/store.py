@@ -18,8 +18,8 @@ from fastdecode.stores._items import relative
 from fastdecode.stores._mmap import Mapped, exists, is_uri, local_path, open_stream
 from fastdecode.stores.base import Store, in_order_of
 from fastdecode.stores.concat import Concatenated, Part, of_each
-from fastdecode.stores.locations import Manifest, manifest_of, shard_locations
-from fastdecode.stores.tar.format import FileSource, MappedSource, Readable, Source
+from fastdecode.stores.locations import manifest_of, shard_locations
+from fastdecode.stores.tar.format import FileSource, MappedSource, Readable
 from fastdecode.stores.tar.names import WantedMembers, samples, wanted_members
 from fastdecode.types import Buffer
 
@@ -73,30 +73,13 @@ def open_tar(
     image, target, storage_options : optional
         See `TarStore`.
 
-    Returns
-    -------
-    Store
-
-    Raises
-    ------
-    OSError
-        If a shard is not there, or cannot be read.
-    StoreError
-        If a shard, an index or a manifest is damaged, or they do not belong together.
-    ValueError
-        If the shards have different classes.
-
     Notes
     -----
     Where shards have indexes, only the beginning of each is read: hundreds open at once. Those
     without are gone through, all headers of them.
     """
     shards = shard_locations(location, storage_options)
-    options: dict[str, Any] = {
-        "image": image,
-        "target": target,
-        "storage_options": storage_options,
-    }
+    options: Any = {"image": image, "target": target, "storage_options": storage_options}
     if isinstance(location, (str, os.PathLike)):
         name = os.fspath(location)
         if shards == [name]:
@@ -107,43 +90,28 @@ def open_tar(
         name, manifest = shards[0] + more, None
     folder = None if index is None else os.fspath(index).rstrip("/")
 
+    wanted = wanted_members(image, target)
+    counts = None if manifest is None or wanted != WantedMembers() else manifest.items
+
     def part(number: int) -> Part | Store:
+        """Return a shard that is opened when it is needed, if its length is known beforehand."""
         shard = shards[number]
         beside = None if folder is None else f"{folder}/{shard.rpartition('/')[2]}{SUFFIX}"
         again = partial(TarStore, shard, index=beside, **options)
-        return _part(shard, beside, again, options, _counted_by(manifest, number))
+        if manifest is not None and counts is not None:
+            return Part(shard, counts[number], manifest.classes, again)
+        found = _index_of(shard, beside, wanted, storage_options)
+        if found is None:
+            return again()  # which goes through it
+        if is_uri(shard):  # nobody need look again whether it is there
+            again = partial(TarStore, shard, index=found, **options)
+        elif not exists(shard):
+            raise FileNotFoundError(f"{shard}: this shard is missing")
+        first = summary(found, storage_options)
+        return Part(shard, first.items, first.classes, again)
 
     parts = of_each(shards, part)
     return Concatenated(name, parts, "tar", unique=None if manifest is None else True)
-
-
-def _part(
-    shard: str,
-    beside: str | None,
-    again: partial[TarStore],
-    options: Mapping[str, Any],
-    told: tuple[int, Sequence[str]] | None,
-) -> Part | Store:
-    """Return a shard that is opened when it is needed, if it can be known beforehand how long."""
-    wanted = wanted_members(options["image"], options["target"])
-    if told is not None and wanted == WantedMembers():
-        return Part(shard, *told, again)
-    found = _index_of(shard, beside, wanted, options["storage_options"])
-    if found is None:
-        return again()  # which goes through it
-    if not is_uri(shard) and not Path(local_path(shard)).exists():
-        raise FileNotFoundError(f"{shard}: this shard is missing")
-    first = summary(found, options["storage_options"])
-    if is_uri(shard):  # nobody need look again whether it is there
-        again = partial(TarStore, shard, index=found, **options)
-    return Part(shard, first.items, first.classes, again)
-
-
-def _counted_by(manifest: Manifest | None, number: int) -> tuple[int, Sequence[str]] | None:
-    """Return how many items a shard has by its manifest, and the classes."""
-    if manifest is None or manifest.items is None:
-        return None
-    return manifest.items[number], manifest.classes
 
 
 class TarStore(IndexedStore):
@@ -164,14 +132,6 @@ class TarStore(IndexedStore):
         text. By default cls, or else json, or else txt; None where there is none.
     storage_options : mapping, optional
         For the file system of a URI.
-
-    Raises
-    ------
-    OSError
-        If it cannot be read.
-    StoreError
-        If it or its index is damaged, or they do not belong together; or if it is behind a URI and
-        has no index.
 
     Notes
     -----
@@ -454,7 +414,10 @@ def index_tar(
         raise advised(error, ": say by index= where to write the index")
     path = Path(local_path(where) + SUFFIX if index is None else index)
     if classes is None:
-        classes = _classes_at(path)
+        try:
+            classes = summary(str(path)).classes
+        except (FileNotFoundError, StoreError):  # there is none, or a damaged one
+            classes = ()
     builder, about = _scanned(where, wanted_members(image, target), storage_options, classes)
     builder.write(path, about)
     return Index.load(path)
@@ -469,14 +432,16 @@ def _scanned(
     """Go through a shard's headers, and note what is where."""
     if not is_uri(location):
         file = Mapped(location)
-        builder = _built(MappedSource(file), wanted, classes)
-        return builder, _about(file.size, wanted)
-    with open_stream(location, storage_options) as stream:
-        source = FileSource(stream, location)
-        builder = _built(source, wanted, classes)
-        while source.take(1 << 20):
-            pass  # what follows the end counts, too
-    return builder, _about(source.position, wanted)
+        builder, size = _built(MappedSource(file), wanted, classes), file.size
+    else:
+        with open_stream(location, storage_options) as stream:
+            source = FileSource(stream, location)
+            builder = _built(source, wanted, classes)
+            while source.take(1 << 20):
+                pass  # what follows the end counts, too
+            size = source.position
+    about = {"image": list(wanted.image), "target": wanted.target}
+    return builder, {"kind": "tar", "version": _VERSION, "shard_size": size, **about}
 
 
 def _made_for(about: Mapping[str, Any]) -> WantedMembers:
@@ -488,7 +453,7 @@ def _remedy(shard: str) -> str:
     return f"make the index by `python -m fastdecode index {shard}`"
 
 
-def _built(source: Source, wanted: WantedMembers, classes: Sequence[str]) -> IndexBuilder:
+def _built(source: FileSource, wanted: WantedMembers, classes: Sequence[str]) -> IndexBuilder:
     builder = IndexBuilder(classes, (*_COLUMNS, *_LABELS))
     images: dict[int, int] = {}  # a stem's hash, and how often it came
     others: set[int] = set()
@@ -499,8 +464,9 @@ def _built(source: Source, wanted: WantedMembers, classes: Sequence[str]) -> Ind
             others.add(name)
         else:
             times = images[name] = images.get(name, 0) + 1
+            stem, _, extension = sample.key.rpartition(".")
             builder.add(
-                sample.key if times == 1 else _again(sample.key, times),
+                sample.key if times == 1 else f"{stem}~{times}.{extension}",
                 sample.target,
                 offset=member.offset,
                 size=member.size,
@@ -521,30 +487,6 @@ def _built(source: Source, wanted: WantedMembers, classes: Sequence[str]) -> Ind
             "say which it is by image="
         )
     return builder
-
-
-def _again(key: str, times: int) -> str:
-    """Make a key unique that a shard has several times."""
-    stem, _, extension = key.rpartition(".")
-    return f"{stem}~{times}.{extension}"
-
-
-def _about(size: int, wanted: WantedMembers) -> dict[str, Any]:
-    return {
-        "kind": "tar",
-        "version": _VERSION,
-        "shard_size": size,
-        "image": list(wanted.image),
-        "target": wanted.target,
-    }
-
-
-def _classes_at(path: Path) -> list[str]:
-    """Return the classes of an index that is there; none if it is damaged, or nothing is."""
-    try:
-        return summary(str(path)).classes
-    except (FileNotFoundError, StoreError):
-        return []
 
 
 class Sample(NamedTuple):
@@ -595,7 +537,7 @@ def stream_tar(
     with ExitStack() as own:
         if isinstance(location, (str, os.PathLike)):
             name = os.fspath(location)
-            file: Readable = own.enter_context(open_stream(name, storage_options, _WAY_OUT))
+            file: Readable = own.enter_context(open_stream(name, storage_options, way_out=_WAY_OUT))
         else:
             file, name = location, str(getattr(location, "name", "the stream"))
         for sample in samples(FileSource(file, name), wanted, with_data=True):

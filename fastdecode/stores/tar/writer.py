@@ -26,8 +26,6 @@ class TarWriter(Writer):
         Where it is to be, ``train.tar``; the index becomes ``train.tar.fdx``.
     classes : sequence of str
         Kept in the index.
-    fsync : bool
-        Wait at the end until the disk has all, so that a power cut takes nothing away.
 
     Notes
     -----
@@ -38,9 +36,8 @@ class TarWriter(Writer):
 
     kind = "tar"
 
-    def __init__(self, location: str, classes: Sequence[str] = (), *, fsync: bool = True) -> None:
+    def __init__(self, location: str, classes: Sequence[str] = ()) -> None:
         super().__init__(location, classes)
-        self._fsync = fsync
         self._keys = None
         self._names = Names()
         self._file = self._partial.open("xb")
@@ -61,10 +58,6 @@ class TarWriter(Writer):
         index = self._final.with_name(self._final.name + SUFFIX)
         index_tar(self._partial, index=index, classes=self.classes)
         super()._settle()
-
-    def _flush(self) -> None:
-        if self._fsync:
-            super()._flush()
 
 
 def append_members(

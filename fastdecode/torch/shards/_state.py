@@ -64,10 +64,9 @@ class StreamState:
             before = dict(saved["settings"])
         except (TypeError, ValueError) as error:
             raise _damaged() from error
-        numbers = [*state.given.items(), *state.counts.items(), (state.epoch, state.workers)]
-        if not all(is_int(number) and number >= 0 for pair in numbers for number in pair):
-            raise _damaged()
-        if state.workers < 1 or state.turn not in range(state.workers):
+        pairs = [*state.given.items(), *state.counts.items(), (state.epoch, state.workers)]
+        sound = all(is_int(number) and number >= 0 for pair in pairs for number in pair)
+        if not sound or state.workers < 1 or state.turn not in range(state.workers):
             raise _damaged()
         refuse_other(before, settings, "stream", "samples")
         return state

@@ -145,19 +145,9 @@ class RandomResizedCrop(Crop):
 class RandomResizedCropAndInterpolation(RandomResizedCrop):
     """timm's transform of this name, for a file's bytes: `fuse` makes it.
 
-    Parameters
-    ----------
-    size, scale, ratio
-        As for `RandomResizedCrop`.
-    interpolation : {"bilinear", "bicubic", "random"}
-        ``"random"`` is one of the two, drawn for each image.
-    **options
-        The others of `RandomResizedCrop`.
-
-    Notes
-    -----
-    Without a generator it draws from Python's ``random``, what timm draws there. With one it draws
-    from that, as `RandomResizedCrop`; then, if need be, the interpolation.
+    The interpolation "random" is one of the two, drawn for each image. Without a generator all
+    draws are timm's from Python's ``random``; with one, those of `RandomResizedCrop`, and then the
+    interpolation.
     """
 
     from_python = True

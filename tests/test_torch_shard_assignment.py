@@ -1,8 +1,12 @@
-"""Dealing shards: every sample once, for whatever number of shards, ranks and workers."""
+"""Assigning shards: every sample once, whoever reads; and reading a share from any place on."""
 
 from __future__ import annotations
 
+from collections import Counter
+from functools import partial
 from itertools import product
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -10,12 +14,17 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")  # which the package around the module imports
 
+from shards import write_shards  # noqa: E402
+
+from fastdecode.errors import StoreError  # noqa: E402
 from fastdecode.torch.shards._assignment import (  # noqa: E402
     Consumer,
     ShardSlice,
+    Share,
     assign_counted,
     assign_uncounted,
     rank_range,
+    shuffled,
 )
 
 COUNTS = st.lists(st.integers(0, 30), min_size=1, max_size=9)
@@ -24,7 +33,7 @@ WORKERS = st.integers(1, 5)
 ORDER = st.randoms(use_true_random=False)
 
 
-def shuffled(counts: list[int], draw: object) -> list[int]:
+def some_order(counts: list[int], draw: object) -> list[int]:
     order = list(range(len(counts)))
     draw.shuffle(order)
     return order
@@ -45,6 +54,14 @@ def samples(pieces: list[ShardSlice], counts: list[int]) -> list[tuple[int, int,
     ]
 
 
+def shares_of(assign: Any, ranks: int, workers: int, counts: list[int]) -> list[list[Any]]:
+    """List the samples of each rank."""
+    return [
+        [one for each in rank for one in samples(assign(each), counts)]
+        for rank in consumers(ranks, workers)
+    ]
+
+
 def every(counts: list[int]) -> list[tuple[int, int, int]]:
     return [(shard, at, 0) for shard, count in enumerate(counts) for at in range(count)]
 
@@ -55,7 +72,7 @@ def test_uncounted_shards_are_dealt_whole_or_shared(
     counts: list[int], draw: object, ranks: int, workers: int
 ) -> None:
     """Each sample goes to one consumer; all have as many whole shards, and at most one to share."""
-    order = shuffled(counts, draw)
+    order = some_order(counts, draw)
     dealt = [assign_uncounted(order, each) for rank in consumers(ranks, workers) for each in rank]
 
     assert sorted(one for pieces in dealt for one in samples(pieces, counts)) == every(counts)
@@ -86,11 +103,8 @@ def test_counted_shards_are_dealt_by_stretches(
     counts: list[int], draw: object, ranks: int, workers: int
 ) -> None:
     """Each sample goes to one consumer, and ranks differ by one sample at most."""
-    order = shuffled(counts, draw)
-    shares = [
-        [one for each in rank for one in samples(assign_counted(order, counts, each), counts)]
-        for rank in consumers(ranks, workers)
-    ]
+    order = some_order(counts, draw)
+    shares = shares_of(partial(assign_counted, order, counts), ranks, workers, counts)
     lengths = [len(share) for share in shares]
 
     assert sorted(one for share in shares for one in share) == every(counts)
@@ -104,12 +118,10 @@ def test_even_shares_are_equal(
     even: str, counts: list[int], draw: object, ranks: int, workers: int
 ) -> None:
     """All ranks have as many samples; only as many are missing, or twice, as must be."""
-    order = shuffled(counts, draw)
+    order = some_order(counts, draw)
     total = sum(counts)
-    shares = [
-        [one for each in rank for one in samples(assign_counted(order, counts, each, even), counts)]
-        for rank in consumers(ranks, workers)
-    ]
+    assign = partial(assign_counted, order, counts, even=even)
+    shares = shares_of(assign, ranks, workers, counts)
     given_out = [one for share in shares for one in share]
 
     assert len(set(given_out)) == len(given_out)  # a second time is told apart
@@ -166,3 +178,90 @@ def test_a_few_samples_are_repeated_more_than_once() -> None:
     assert [rank_range(7, rank, 2, "drop") for rank in range(2)] == [(0, 3), (3, 6)]
     assert rank_range(0, 1, 2, "repeat") == (0, 0)
     assert assign_counted([0], [0], Consumer(), "repeat") == []
+
+
+# Reading a share
+
+SIZES = [4, 7, 0, 5, 3]
+WHOLE = [ShardSlice(shard) for shard in range(5)]
+
+
+def share(paths: list[str], counts: dict[int, int], buffer: int = 1, pieces: Any = WHOLE) -> Share:
+    return Share(paths, pieces, counts, buffer, 9, {})
+
+
+def targets(entries: Any) -> list[int]:
+    return [entry.sample.target for entry in entries]
+
+
+def test_shards_are_read_one_after_another(tmp_path: Path) -> None:
+    """Without a buffer samples keep their order; how long each shard is, is known afterwards."""
+    paths, counts = write_shards(tmp_path, SIZES), {}
+    entries = list(share(paths, counts).samples())
+
+    assert targets(entries) == list(range(19))
+    assert counts == dict(enumerate(SIZES))
+    assert entries[4][:3] == (1, 0, 0)
+
+
+def test_pieces_are_parts_of_shards(tmp_path: Path) -> None:
+    """A piece begins and ends in the middle, or takes each second or third sample."""
+    paths, counts = write_shards(tmp_path, SIZES), {1: 7}
+    pieces = [ShardSlice(1, 2, 5), ShardSlice(3, 1, None, 2), ShardSlice(0, 2, None, 3)]
+
+    assert targets(share(paths, counts, 1, pieces).samples()) == [6, 7, 8, 12, 14, 2]
+    assert counts == {0: 4, 1: 7, 3: 5}
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 100])
+def test_a_buffer_loses_nothing(size: int) -> None:
+    """Whatever its size each item comes once, at most the buffer's size too early."""
+    given = list(shuffled(range(50), size, 3))
+
+    assert sorted(given) == list(range(50))
+    assert all(item < place + size for place, item in enumerate(given))
+    assert (given == list(range(50))) == (size == 1)
+    assert given == list(shuffled(range(50), size, 3))
+    assert size == 1 or given != list(shuffled(range(50), size, 4))
+
+
+@pytest.mark.parametrize("buffer", [1, 2, 6, 100])
+@pytest.mark.parametrize("known", ["all", "first", "none"])
+def test_the_rest_is_the_same_from_any_place(tmp_path: Path, buffer: int, known: str) -> None:
+    """Leaving out the first n gives what was behind them, whatever is known of the shards."""
+    paths = write_shards(tmp_path, SIZES)
+    told = {"all": dict(enumerate(SIZES)), "first": dict(enumerate(SIZES[:2])), "none": {}}[known]
+    whole = targets(share(paths, {}, buffer).samples())
+
+    for begin in range(21):
+        assert targets(share(paths, dict(told), buffer).samples(begin)) == whole[begin:]
+
+
+@pytest.mark.parametrize("buffer", [1, 3])
+def test_shards_behind_are_not_read_again(tmp_path: Path, buffer: int) -> None:
+    """Where lengths are known, a shard that nothing is left of need not even be there."""
+    paths, counts = write_shards(tmp_path, [20, 20, 20]), {}
+    whole = targets(share(paths, counts, buffer, WHOLE[:3]).samples())
+    Path(paths[0]).unlink()
+
+    assert targets(share(paths, counts, buffer, WHOLE[:3]).samples(38)) == whole[38:]
+    with pytest.raises(FileNotFoundError):
+        list(share(paths, {}, buffer, WHOLE[:3]).samples(38))
+
+
+@pytest.mark.parametrize(("told", "found"), [(6, "more than the 6"), (8, "7, not the 8")])
+def test_a_wrong_count_is_an_error(tmp_path: Path, told: int, found: str) -> None:
+    """A shard with more samples than were counted, or fewer, is named."""
+    paths = write_shards(tmp_path, SIZES)
+
+    for piece in (ShardSlice(1), ShardSlice(1, 3, told), ShardSlice(1, 1, None, 2)):
+        with pytest.raises(StoreError, match=rf"part-001\.tar: it holds {found} samples"):
+            list(share(paths, {1: told}, 1, [piece]).samples())
+
+
+def test_every_place_is_drawn_alike() -> None:
+    """Over many seeds the first sample is any of those in the buffer, equally often."""
+    first = Counter(next(shuffled(range(9), 4, seed)) for seed in range(4000))
+
+    assert set(first) == {0, 1, 2, 3}
+    assert min(first.values()) > 850
