@@ -108,17 +108,6 @@ def _decode(choice: Choice, request: Request) -> Image:
     Whatever a backend, or a step of ours with its answer, raises is a `DecodeError`. Only that
     `Request.out` does not fit is a ValueError: for mode ``"stored"`` the pixels alone can tell.
     """
-    try:
-        image = _decoded(choice, request)
-    except _OURS:
-        raise
-    except BaseException as error:
-        raise _as_ours(error) from error
-    return image if request.borrow else deliver(image, request.out)
-
-
-def _decoded(choice: Choice, request: Request) -> Image:
-    """Decode by one backend, and make of it what is wanted."""
     header, want, window, support = request.header, request.want, request.window, choice.support
     layout, reduce = choice.layout, choice.reduce
     reduced = reduce == want.reduce
@@ -137,19 +126,26 @@ def _decoded(choice: Choice, request: Request) -> Image:
     if passing and support.out and layout in _CHANNELS:
         # What is to be cut, or looked at and forgotten, needs no fresh memory.
         into = kept = borrow_memory((height, width, _CHANNELS[layout]))
-    image, warned = _ask(choice, request, inside, into)
-    _check_form(image, height, width, layout, header.bits)
-    # A codec that reports warnings would have said so, had it filled anything in; but for the
-    # arithmetic decoder, which cannot run out of data: it reads zeros for ever.
-    if header.format == "jpeg" and (
-        warned or not support.warnings or header.coding == "arithmetic"
-    ):
-        _check_complete(choice, request, image, inside, warned=warned)
-    if not as_wanted:
-        image = _finish(image, choice, request, inside)
-    if kept is not None and request.out is None and not request.borrow:
-        return np.array(image, order="C") if np.may_share_memory(image, kept) else image
-    return image
+    try:
+        image, warned = _ask(choice, request, inside, into)
+        _check_form(image, height, width, layout, header.bits)
+        # A codec that reports warnings would have said so, had it filled anything in; but for the
+        # arithmetic decoder, which cannot run out of data: it reads zeros for ever.
+        if header.format == "jpeg" and (
+            warned or not support.warnings or header.coding == "arithmetic"
+        ):
+            _check_complete(choice, request, image, inside, warned=warned)
+        if not as_wanted:
+            image = _finish(image, choice, request, inside)
+    except _OURS:
+        raise
+    except BaseException as error:
+        raise _as_ours(error) from error
+    if request.borrow:
+        return image
+    if kept is not None and request.out is None and np.may_share_memory(image, kept):
+        return np.array(image, order="C")
+    return deliver(image, request.out)
 
 
 def _finish(image: Image, choice: Choice, request: Request, inside: Box | None) -> Image:

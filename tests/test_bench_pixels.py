@@ -37,7 +37,7 @@ def _wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     """Register the wrong backends, for one test."""
     forget_what_is_registered(monkeypatch)
     for name in WRONG:
-        fastdecode.register(name, f"wrong_backends:{name.title()}")
+        fastdecode.register(name, f"doubles:{name.title()}")
 
 
 def bench(folder: Path, *arguments: str, status: int = 0) -> Result:
@@ -132,7 +132,7 @@ def test_only_the_crashing_is_asked_for(folder: Path) -> None:
 
 def test_averaged_is_not_differing(folder: Path) -> None:
     """Averaged full-size pixels are not those of a reduced DCT, and nobody says they should be."""
-    fastdecode.register("averaging", "wrong_backends:Averaging")
+    fastdecode.register("averaging", "doubles:Averaging")
     result = bench(folder, "--backend", "averaging,pillow", "--reduce", "2", "--protocol", "decode")
     one = by_name(result, 2)["averaging"]
 
