@@ -1,4 +1,4 @@
-"""How batches get to a device: copied, pinned or decoded there. Loaded only where one is asked for."""
+"""How batches get to a device: copied, pinned or decoded there. Loaded only where there is one."""
 
 from __future__ import annotations
 
