@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import fastdecode
 from fastdecode import _files
-from fastdecode.bench.result import machine
-from fastdecode.calibration.timing import no_garbage_collection
+from fastdecode.measure._timing import no_garbage_collection
+from fastdecode.measure.result import machine
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -36,7 +36,6 @@ Rounds: TypeAlias = dict[str, dict[int, _T]]
 RESULTS = Path(__file__).parent / "results"
 _PHOTOS = (".bmp", ".jpeg", ".jpg", ".png", ".webp")
 _IMAGES, _AREA = 1000, 500 * 375  # of an epoch, at this size; it falls with the photos' side
-_MARGIN = 1.5
 _LIBRARIES = (
     "torch",
     "torchvision",
@@ -123,54 +122,25 @@ def epoch_length(photos: Sequence[Path], batch: int, workers: int, limit: int | 
 # Turns
 
 
-class Budget:
-    """Minutes that a run may take: no turn begins that would end later, by the longest before."""
-
-    def __init__(self, minutes: float = math.inf) -> None:
-        self._end = perf_counter() + 60 * minutes
-        self._took: dict[str, float] = {}
-
-    def allows(self, what: str) -> bool:
-        """Whether there is time for it, once more."""
-        return perf_counter() + _MARGIN * self._took.get(what, 0.0) < self._end
-
-    def left(self) -> float:
-        """Return the seconds that are left."""
-        return self._end - perf_counter()
-
-    def spend(self, what: str, work: Callable[[], _T]) -> _T:
-        """Do it, and remember how long it took at most."""
-        start = perf_counter()
-        try:
-            return work()
-        finally:
-            self._took[what] = max(self._took.get(what, 0.0), perf_counter() - start)
-
-
 def take_turns(
     lanes: Mapping[str, Callable[[], Any]],
     rounds: int,
-    budget: Budget | None = None,
-    left_out: dict[str, str] | None = None,
     *,
+    left_out: dict[str, str] | None = None,
     warm_up: bool = True,
 ) -> Iterator[Rounds[Any]]:
     """Let lanes take turns, in an order drawn anew in each round; yield what is known after each.
 
     In the first round, which is the warm-up and does not count, they come in the order of the
-    mapping. With `left_out`, it gets the names of those that fail or have no time left, and why,
-    and the others go on; without, an error is the end.
+    mapping. With `left_out`, it gets the names of those that fail, and why, and the others go on;
+    without, an error is the end.
     """
     turns: Rounds[Any] = {}
-    running, budget = list(lanes), budget or Budget()
+    running = list(lanes)
     for number in range(0 if warm_up else 1, rounds + 1):
         for name in random.sample(running, len(running)) if number else list(running):
-            if left_out is not None and not budget.allows(name):
-                left_out[name] = f"no time was left for round {number}"
-                running.remove(name)
-                continue
             try:
-                one = budget.spend(name, lanes[name])
+                one = lanes[name]()
             except Exception as error:  # its library is not there, or fails
                 if left_out is None:
                     raise

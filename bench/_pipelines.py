@@ -172,9 +172,9 @@ def own_loader(setup: Setup, quality: str = "fast") -> Any:
 
 def without_core(setup: Setup) -> Any:
     """Make the same as where the native core was not built."""
-    from fastdecode.native import library
+    from fastdecode.native import _library
 
-    library.require()
+    _library.require()
     os.environ["FASTDECODE_DISABLE"] = "native"  # this process is for nothing else
     return own_loader(setup)
 

@@ -11,19 +11,19 @@ import numpy as np
 import torch
 
 from fastdecode import probe
-from fastdecode.native import library
-from fastdecode.native.single import Resize
+from fastdecode.native import _library
+from fastdecode.native._library import Resize
 from fastdecode.torch._order import Sharding
 from fastdecode.torch.transforms._random_crop import generator_of
 from fastdecode.torch.transforms.base import stored_as
 
-_RGB = library.LAYOUTS["RGB"]
-_SCRATCH_A_THREAD = 4  # pictures: nobody meets a neighbour's, and all stay in the caches
+_RGB = _library.LAYOUTS["RGB"]
+_SCRATCH_A_THREAD = 4  # images: nobody meets a neighbour's, and all stay in the caches
 _SLOTS = 256  # results: as many as a Loader's batches have
 
 
-class Picture(NamedTuple):
-    """One picture of an epoch.
+class EpochImage(NamedTuple):
+    """One image of an epoch.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ def _needed(
     return max(int(readable[0]), first), min(int(readable[1]), end)
 
 
-def pictures_of(loader: Any, epoch: int = 0) -> list[Picture]:
+def images_of(loader: Any, epoch: int = 0) -> list[EpochImage]:
     """List what a `Loader` over an `ImageFolder` makes in an epoch, in order: its very boxes."""
     samples, transform = loader.dataset.samples, loader.dataset.transform
     sharding = Sharding(len(samples), loader.batch_size, loader._shuffle, False, loader.seed)
@@ -79,7 +79,7 @@ def pictures_of(loader: Any, epoch: int = 0) -> list[Picture]:
             resize = transform.core_resize(plan, header.width, header.height)
             if header.format != "jpeg" or resize is None:
                 raise SystemExit(f"{path.name} is nothing for the native core")
-            found.append(Picture(data, (header.width, header.height), resize))
+            found.append(EpochImage(data, (header.width, header.height), resize))
     return found
 
 
@@ -88,10 +88,10 @@ class Work:
 
     Parameters
     ----------
-    pictures : sequence of Picture
+    images : sequence of EpochImage
     what : {"resized", "regions", "whole"}
         Make what the Loader makes, as `normalize` says; or decode the same regions and do nothing
-        else; or decode whole pictures.
+        else; or decode whole images.
     threads : int
     normalize : Normalize, optional
     decoder : {"", "libjpeg"}
@@ -100,55 +100,55 @@ class Work:
 
     def __init__(
         self,
-        pictures: Sequence[Picture],
+        images: Sequence[EpochImage],
         what: str,
         threads: int,
         normalize: Any = None,
         decoder: str = "",
     ) -> None:
-        library.require()
-        ffi, lib = library.ffi, library.lib
+        _library.require()
+        ffi, lib = _library.ffi, _library.lib
         self._decoder = decoder
         self._pool = ffi.gc(lib.fd_pool_create(threads), lib.fd_pool_destroy)
-        self._items = ffi.new("fd_item[]", len(pictures))
+        self._items = ffi.new("fd_item[]", len(images))
         self._pixels = stored_as(normalize, channels_first=True)
-        self._kept = [ffi.from_buffer("uint8_t[]", picture.data) for picture in pictures]
+        self._kept = [ffi.from_buffer("uint8_t[]", image.data) for image in images]
         self.slots = torch.empty(0)
         if what == "resized":
-            height, width = pictures[0].resize.height, pictures[0].resize.width
+            height, width = images[0].resize.height, images[0].resize.width
             self.slots = torch.empty((_SLOTS, 3, height, width))
-        largest = max(3 * picture.size[0] * picture.size[1] for picture in pictures)
+        largest = max(3 * image.size[0] * image.size[1] for image in images)
         scratch = np.empty((_SCRATCH_A_THREAD * threads, largest), np.uint8)
         self._scratch = scratch
-        for at, (item, picture) in enumerate(zip(self._items, pictures, strict=True)):
-            item.data, item.size = self._kept[at], len(picture.data)
+        for at, (item, image) in enumerate(zip(self._items, images, strict=True)):
+            item.data, item.size = self._kept[at], len(image.data)
             item.wanted, item.request.reduce, item.request.layout = 1, 1, _RGB
             item.request.strict = 1
             place = scratch[at % len(scratch)].ctypes.data
             if what == "resized":
                 item.resized = 1
-                fill(item, picture.resize)
+                fill(item, image.resize)
                 place = self.slots[at % _SLOTS].data_ptr()
             elif what == "regions":
                 request = item.request
-                request.reduce = int(picture.resize.reduce)
-                request.left, request.top, request.right, request.bottom = picture.window
+                request.reduce = int(image.resize.reduce)
+                request.left, request.top, request.right, request.bottom = image.window
                 item.stride = 3 * (request.right - request.left)
             else:
-                item.stride = 3 * picture.size[0]
+                item.stride = 3 * image.size[0]
             item.out = ffi.cast("void *", place)
 
     def run(self, count: int | None = None) -> float:
-        """Do it, or the first so many pictures of it; return images/s."""
+        """Do it, or the first so many images of it; return images/s."""
         count = len(self._items) if count is None else count
-        library.lib.fd_use_decoder(self._decoder.encode())
+        _library.lib.fd_use_decoder(self._decoder.encode())
         start = time.perf_counter()
-        library.lib.fd_pool_decode(self._pool, self._items, count, self._pixels)
+        _library.lib.fd_pool_decode(self._pool, self._items, count, self._pixels)
         seconds = time.perf_counter() - start
-        library.lib.fd_use_decoder(b"")
+        _library.lib.fd_use_decoder(b"")
         for item in self._items[0:count]:
             if item.status:
-                raise RuntimeError(library.ffi.string(item.message).decode())
+                raise RuntimeError(_library.ffi.string(item.message).decode())
         return count / seconds
 
 

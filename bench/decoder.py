@@ -35,7 +35,7 @@ from _common import keep, middle, parser, photos_in, ratio, show, time_each
 from PIL import Image
 
 from fastdecode import backends, decode
-from fastdecode.native import _build, library
+from fastdecode.native import _build, _library
 
 _REDUCES = (1, 2, 4, 8)
 _OWN, _LIBJPEG = "decode()", "decode(), libjpeg-turbo"
@@ -98,7 +98,7 @@ def compare(files: Sequence[bytes], calls: Mapping[str, Call], rounds: int) -> d
 
     def switch(name: str) -> None:
         # Who left a file to libjpeg-turbo does so by a switch that holds for all.
-        library.lib.fd_use_decoder(b"libjpeg" if name == _LIBJPEG else b"")
+        _library.lib.fd_use_decoder(b"libjpeg" if name == _LIBJPEG else b"")
 
     spent = time_each(lambda _: files, calls, rounds, before=switch)
     switch(_OWN)
@@ -151,14 +151,14 @@ def left(files: Sequence[bytes], rounds: int) -> dict[str, Any]:
 
 def main() -> None:
     options = parser(__doc__, rounds=(9, "after the warm-up"), limit=(None, "photos")).parse_args()
-    library.require()
+    _library.require()
     photos = photos_in(options.photos)[: options.limit]
     files = [photo.read_bytes() for photo in photos]
     result: dict[str, Any] = {"stages": stages(photos, options.rounds)}
     print(json.dumps(result["stages"]), flush=True)
     result["calls"] = all_calls(files, options.rounds)
     result["left"] = left(files, options.rounds)
-    keep(options, result, "rounds", core=library.codec())
+    keep(options, result, "rounds", core=_library.codec())
 
 
 if __name__ == "__main__":

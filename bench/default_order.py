@@ -4,7 +4,7 @@
 
 JPEGs are taken as they are; PNG and WebP are made of the smaller ones by Pillow, because there is
 no collection of photos in these formats. All usable backends decode the same files in turn, in
-rounds of random order (`fastdecode.bench.run`), one thread, from memory, each in its own process.
+rounds of random order, one thread, from memory, each in its own process (`fastdecode.measure`).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from _common import RESULTS, keep, parser, show
 from PIL import Image
 
 from fastdecode import backends, decode_file
-from fastdecode.bench.files import Photo, collect
-from fastdecode.bench.run import Found, Plan, measure
+from fastdecode.measure._collection import Photo, collect
+from fastdecode.measure._run import Found, Plan, measure
 from fastdecode.testing import encode
 
 _REENCODED = {"png": {}, "webp": {"quality": 80}, "jpeg2000": {}}

@@ -50,11 +50,11 @@ from _common import (
     take_turns,
 )
 from _pipelines import Pipeline, Setup
-from core import Work, pictures_of
+from core import Work, images_of
 from typing_extensions import Self
 
 from fastdecode._system import usable_cores
-from fastdecode.native import library
+from fastdecode.native import _library
 
 _AIM = 0.05
 _CHUNK = 1000
@@ -138,7 +138,7 @@ def situations(setup: Setup, processor: int, seconds: float) -> dict[str, Callab
     the counter beside them."""
     own = Pipeline("loader", setup)
     normalize = own.loader.dataset.transform.normalize
-    core = Work(pictures_of(own.loader), "resized", setup.workers, normalize)
+    core = Work(images_of(own.loader), "resized", setup.workers, normalize)
 
     def without(work: Callable[[], float]) -> Turn:
         return Turn(0.0, 0.0, work())
@@ -186,7 +186,7 @@ def main() -> None:
         batch=(64, "images"),
         limit=(None, "images in an epoch"),
     ).parse_args()
-    library.require()
+    _library.require()
     *others, processor = sorted(os.sched_getaffinity(0))
     if not others:
         sys.exit("the counter and the Loader need a processor each")
@@ -212,7 +212,7 @@ def main() -> None:
         "seconds",
         images_per_epoch=images,
         switch_interval_s=sys.getswitchinterval(),
-        core=library.codec(),
+        core=_library.codec(),
         torch=torch.__version__,
     )
 

@@ -1,241 +1,358 @@
-"""What does a GPU gain: decoding on it, and training from what is decoded there or on the CPU?
+"""What does a GPU gain: how long does a training step wait for batches that are made in which way?
 
-    python bench/gpu.py PHOTOS [--large PHOTOS] [--device cuda] [--parts training,memory,decode]
-                        [--minutes 8] [--json FILE] [...]
+    python bench/gpu.py PHOTOS [--device cuda] [--feeds random,pillow,loader-cpu,loader-gpu,dali]
+                        [--batch 256] [--items 20000] [--rounds 3] [--workers N] [--json FILE]
     python bench/gpu.py PHOTOS --device cpu --tiny
 
-PHOTOS are of about 500 x 375 pixels, in class folders or loose, those of `--large` of some 12
-megapixels. Few are repeated (as links) until an epoch has `--items`. Three parts:
+PHOTOS are of about 500 x 375 pixels, in class folders or loose; few are repeated (as links) until
+an epoch has `--items`. A ResNet-50 (bfloat16, channels last, SGD) trains on random tensors that
+stay on the device, on batches of `Loader` with the CPU's and with the GPU's decoding, of Pillow in
+PyTorch's DataLoader, and of DALI where it is installed. All feeds give RandomResizedCrop(224) and a
+flip, in random order, normalised, as float32 (N, 3, 224, 224) with channels last, and class indices
+(N,), on the device.
 
-- training: a ResNet-50 step (bfloat16, channels last, SGD) fed by random tensors on the device, by
-  `Loader` with the CPU's and with the GPU's decoding, by Pillow in PyTorch's DataLoader, and by
-  DALI where it is installed. "of random" is the share of the first. A step's kernels and the
-  waiting between steps are told apart by CUDA events.
-- memory: what is taken of the device over many short epochs.
-- decode: `python -m fastdecode.bench --device`, for whole images and for those of 224 x 224:
-  images/s from memory onto the device, by each batch backend and by the CPU path; how near their
-  pixels are to those of the CPU path; how many the backend left to it.
+A step's kernels lie between two CUDA events on the stream; from the last event of a step to the
+first of the next is waiting: for a batch, for its copy, and for what is done to it on that stream.
+The first quarter of an epoch fills queues and does not count; nothing is waited for between that
+and the rest, so that full queues give no feed a lead. After a warm-up the feeds take turns, in an
+order drawn anew in each round; figures are medians, ratios medians of those within a round.
+"to_random" is the share of the speed with random tensors.
 
-After a warm-up they take turns, in an order drawn anew in each round; figures are medians, ratios
-medians of those within a round. The run ends after `--minutes`, and what was measured by then is in
-`results/gpu_<device>.json`: parts that are measured in another run join it.
-
-`--tiny` does all of it with a few images and a tiny network, and writes nothing unless `--json`
-is given: with `--device cpu` that is what the tests run.
+Decoding alone is measured by ``fastdecode bench PHOTOS --device cuda``. `--tiny` does all of it
+with a few images and a tiny network: with `--device cpu` that is what the tests run.
 """
 
 from __future__ import annotations
 
-import argparse
-import dataclasses
-import faulthandler
-import json
 import re
 import sys
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from pathlib import Path
-from typing import Any
+from os import getpid
+from time import perf_counter
+from typing import Any, NamedTuple
 
 import torch
 from _common import (
     RESULTS,
-    Budget,
+    Rounds,
+    cpu_seconds,
+    each,
+    keep,
+    last,
     linked,
+    middle,
     parser,
     photos_in,
+    rates,
     show,
     take_turns,
-    today,
-    told,
     versions,
-    write,
 )
-from _pipelines import SIZE, Setup
-from _training import BASE, LOADER, Clock, Feeds, Step, clock_of, memory_over_epochs, summary
+from _pipelines import SIZE, PillowFolder, Setup, dali_pipeline, labelled, stock_loader
+from torch import Tensor, nn
 
 from fastdecode._system import usable_cores
-from fastdecode.bench.files import collect
-from fastdecode.bench.on_device import FoundOnDevice, PlanOnDevice, measure
-from fastdecode.bench.result import machine
 from fastdecode.gpu._devices import device_of
 
-_MERCY_S = 60
-_EPOCH = 4  # batches of a short one
-_LARGER = 32  # how many times fewer photos of 12 megapixels there are in a batch
-_WAY_S = 0.05  # of a way of decoding, for each image of a batch
-_TINY = {"batch": 4, "items": 16, "rounds": 1, "epochs": 3, "workers": 1}
+_BASE, _LOADER = "random", "loader-"
+_CLASSES = 1000
+_WARM = 4  # the fourth part of an epoch
+_TINY = {"batch": 4, "items": 16, "rounds": 1, "workers": 1}
+
+Batches = Iterable[tuple[Tensor, Tensor]]
 
 
-class Keeper:
-    """The file that the results go to, if any. A part that is measured again replaces the older."""
-
-    def __init__(self, path: Path | None, clock: Clock) -> None:
-        self._path = path
-        self._content: dict[str, Any] = {
-            "machine": dataclasses.asdict(machine()),
-            "device": clock.describe(),
-            "libraries": versions(),
-        }
-        self._parts: dict[str, Any] = {}
-        if path is not None and path.exists():
-            before = json.loads(path.read_text(encoding="utf-8"))
-            if all(before.get(key) == self._content[key] for key in ("device", "libraries")):
-                self._parts = before["result"]
-
-    def keep(self, part: str, settings: dict[str, Any], found: dict[str, Any]) -> None:
-        """Write a part as it stands now: all of the file, or nothing."""
-        self._parts[part] = {"measured": today(), "settings": settings, **found}
-        if self._path is not None:
-            write(self._path, {**self._content, "result": self._parts})
+# The step
 
 
-def training(options: argparse.Namespace, clock: Clock, budget: Budget, keeper: Keeper) -> None:
-    """Train on each feed in turn, and keep what is known after each round."""
-    step = Step(options.device, tiny=options.tiny, compiled=options.compile)
-    steps = max(2, options.items // options.batch)
-    settings = {**_settings(options), "steps": steps, "parameters": step.parameters}
-    settings["compiled"] = options.compile
-    left_out: dict[str, str] = {}
-    with linked(options.files, options.photos, steps * options.batch) as folder:
-        feeds = Feeds(Setup(folder, "train", options.batch, options.workers), step, clock)
-        lanes = {name: partial(feeds.train, name) for name in options.feeds}
-        found: dict[str, Any] = {}
-        try:
-            for turns in take_turns(lanes, options.rounds, budget, left_out):
-                found = {"feeds": summary(turns), "chosen": feeds.chosen(), "left_out": left_out}
-                keeper.keep("training", settings, found)
-        finally:
-            feeds.close()
-    names = ("images_per_s", "to_random", "kernels_ms", "waiting_ms", "cpu_ms")
-    show("for an image", found.get("feeds", {}), *names)
-    _tell(left_out)
+class Bottleneck(nn.Module):
+    """Three convolutions, and a way around them."""
+
+    def __init__(self, inside: int, width: int, stride: int) -> None:
+        super().__init__()
+        outside = 4 * width
+        self.inner = nn.Sequential(
+            *_convolution(inside, width, 1), nn.ReLU(inplace=True),
+            *_convolution(width, width, 3, stride), nn.ReLU(inplace=True),
+            *_convolution(width, outside, 1),
+        )  # fmt: skip
+        straight = stride == 1 and inside == outside
+        self.around = nn.Sequential(*() if straight else _convolution(inside, outside, 1, stride))
+        self.relu = nn.ReLU(inplace=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.relu(self.inner(x) + self.around(x))
 
 
-def memory(options: argparse.Namespace, clock: Clock, budget: Budget, keeper: Keeper) -> None:
-    """Train for many short epochs, and look at the memory after each."""
-    step = Step(options.device, tiny=options.tiny)
-    settings = {**_settings(options), "steps": _EPOCH, "epochs": options.epochs}
-    found: dict[str, Any] = {"feeds": {}, "left_out": {}}
-    keeper.keep("memory", settings, found)
-    with linked(options.files, options.photos, _EPOCH * options.batch) as folder:
-        feeds = Feeds(Setup(folder, "train", options.batch, options.workers), step, clock)
-        for name in (name for name in options.feeds if name.startswith(LOADER)):
-            try:
-                found["feeds"][name] = memory_over_epochs(
-                    name, feeds, clock, options.epochs, budget
-                )
-            except Exception as error:  # of a library: the others go on
-                found["left_out"][name] = told(error)
-            keeper.keep("memory", settings, found)
-    rows = {
-        f"{name}, {what}": {when: sizes[when] / 1e6 for when in ("first", "last")}
-        for name, kinds in found["feeds"].items()
-        for what, sizes in kinds.items()
-    }
-    show(f"memory over {options.epochs} epochs, MB", rows)
-    _tell(found["left_out"])
+def _convolution(inside: int, outside: int, side: int, stride: int = 1) -> tuple[nn.Module, ...]:
+    convolution = nn.Conv2d(inside, outside, side, stride, padding=side // 2, bias=False)
+    return convolution, nn.BatchNorm2d(outside)
 
 
-def decode(options: argparse.Namespace, clock: Clock, budget: Budget, keeper: Keeper) -> None:
-    """Let the package's own bench decode each collection, whole and to 224 x 224."""
-    sets = {"small": (options.photos, options.batch)}
-    if options.large:
-        sets["large"] = (options.large, max(2, options.batch // _LARGER))
-    for name, (folder, batch) in sets.items():
-        part = f"decode, {name}"
-        photos = collect([folder]).photos
-        settings = {"photos": folder.resolve().name, "different_photos": len(photos)}
-        found: dict[str, Any] = {"lanes": [], "left_out": {}}
-        seconds, names = _WAY_S * batch, None
-        if options.tiny:  # each is a process of its own
-            seconds, names = 0.0, ("nvimgcodec",)
-        for size in (0, SIZE):
-            if not budget.allows(part):
-                found["left_out"][f"size {size}"] = "no time was left"
-                continue
-            run = FoundOnDevice()
-            plan = PlanOnDevice(clock.device, (batch,), seconds, size, names)
-            budget.spend(part, partial(measure, photos, plan, run))
-            found["lanes"] += map(dataclasses.asdict, run.measurements())
-            found["left_out"] |= run.device.missing if run.device else {}
-            keeper.keep(part, settings, found)
-        rows = {f"{lane['backend']}, {lane['size'] or 'whole'}": lane for lane in found["lanes"]}
-        show(part, rows, "images_per_s", "ratio", "cpu_s_per_1000", "on_cpu", "psnr")
-        _tell(found["left_out"])
+def resnet(blocks: tuple[int, ...] = (3, 4, 6, 3), width: int = 64) -> nn.Module:
+    """Make a residual network: by default ResNet-50, because torchvision need not be there.
 
-
-_PARTS = {"training": training, "memory": memory, "decode": decode}
-
-
-def _settings(options: argparse.Namespace) -> dict[str, Any]:
-    return {
-        "photos": options.photos.resolve().name,
-        "different_photos": len(options.files),
-        "batch": options.batch,
-        "workers": options.workers,
-        "rounds": options.rounds,
-    }
-
-
-def _tell(left_out: dict[str, str]) -> None:
-    for name, why in left_out.items():
-        print(f"{name}: {why}"[:80], flush=True)
-
-
-def arguments() -> argparse.Namespace:
-    command = parser(
-        __doc__,
-        device=("cuda", "PyTorch's name for it"),
-        parts=([*_PARTS], "of the run"),
-        batch=(256, "images"),
-        items=(20_000, "of an epoch of training"),
-        rounds=(3, "after the warm-up"),
-        epochs=(50, "short ones, to look at the memory"),
-        workers=(usable_cores(), "threads or processes"),
-        compile=(False, "let torch.compile have the network"),
-        minutes=(8.0, "after which it ends in any case"),
-        tiny=(False, "do all of it with next to nothing"),
+    He et al., "Deep Residual Learning for Image Recognition", arXiv:1512.03385, with the stride in
+    the 3 x 3 convolution, as in torchvision. `blocks` are those of each stage, which has twice as
+    many channels as the one before.
+    """
+    layers = [*_convolution(3, width, 7, 2), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, padding=1)]
+    inside = width
+    for stage, count in enumerate(blocks):
+        for block in range(count):
+            layers.append(Bottleneck(inside, width << stage, 2 if stage and not block else 1))
+            inside = (width << stage) * 4
+    return nn.Sequential(
+        *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inside, _CLASSES)
     )
-    command.add_argument("--large", type=Path, metavar="PHOTOS", help="of 12 megapixels")
-    command.add_argument(
-        "--feeds", metavar="NAMES", help="random,pillow,loader-cpu,loader-gpu,dali"
+
+
+class Step:
+    """One step of training: forward and backward in bfloat16 where that is safe, then SGD."""
+
+    def __init__(self, device: torch.device, *, tiny: bool = False) -> None:
+        torch.manual_seed(0)
+        torch.backends.cudnn.benchmark = True
+        network = nn.Sequential(nn.AvgPool2d(8), resnet((1,), 4)) if tiny else resnet()
+        self._network = network.to(device, memory_format=torch.channels_last)
+        self._optimizer = torch.optim.SGD(
+            self._network.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4
+        )
+        self._loss = nn.CrossEntropyLoss()
+        self._kind = device.type
+
+    def __call__(self, images: Tensor, labels: Tensor) -> Tensor:
+        with torch.autocast(self._kind, dtype=torch.bfloat16):
+            loss = self._loss(self._network(images), labels)
+        self._optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self._optimizer.step()
+        return loss.detach()
+
+
+# The feeds: what makes each yields the batches of an epoch, again and again
+
+
+def _loader(setup: Setup, device: torch.device, decode: str) -> Any:
+    """Make this package's `Loader`: bytes to the device, floats there; decoded here or there."""
+    from fastdecode.torch import ImageFolder, Loader
+    from fastdecode.torch.transforms import RandomResizedCropFlipNormalize
+
+    return Loader(
+        ImageFolder(setup.folder, transform=RandomResizedCropFlipNormalize(SIZE)),
+        setup.batch,
+        shuffle=True,
+        drop_last=True,
+        threads=setup.workers,
+        device=device,
+        decode=decode,
+        normalize_on="device",
+        channels_last=True,
     )
-    command.set_defaults(**(_TINY if "--tiny" in sys.argv else {}))
-    options = command.parse_args()
-    if unknown := {*options.parts} - {*_PARTS}:
-        command.error(f"there is no {', '.join(sorted(unknown))}; parts: {', '.join(_PARTS)}")
-    options.files = photos_in(options.photos)
-    options.device = device_of(options.device)
-    decoders = ["cpu", "gpu" if options.device.type == "cuda" else "nvimgcodec"]
-    # Pillow first: its workers are forked before there are threads of anybody else's.
-    feeds = ["pillow", BASE, *(f"{LOADER}{name}" for name in decoders), "dali"]
-    options.feeds = options.feeds.split(",") if options.feeds else feeds
-    return options
+
+
+class Random:
+    """One batch that stays on the device: what the step makes if it never waits."""
+
+    def __init__(self, setup: Setup, device: torch.device) -> None:
+        self._steps = len(labelled(setup.folder)) // setup.batch
+        images = torch.randn(setup.batch, 3, SIZE, SIZE, device=device)
+        labels = torch.randint(_CLASSES, (setup.batch,), device=device)
+        self._batch = images.contiguous(memory_format=torch.channels_last), labels
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        return iter([self._batch] * self._steps)
+
+
+class Pillow:
+    """Pillow in PyTorch's DataLoader, pinned and copied: what most have."""
+
+    def __init__(self, setup: Setup, device: torch.device) -> None:
+        self._device, dataset = device, PillowFolder(setup.folder, train=True)
+        self._loader = stock_loader(
+            setup, dataset, drop_last=True, pin_memory=device.type == "cuda"
+        )
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        for images, labels in self._loader:
+            moved = images.to(self._device, non_blocking=True)
+            yield (
+                moved.contiguous(memory_format=torch.channels_last),
+                labels.to(self._device, non_blocking=True),
+            )
+
+
+class Dali:
+    """DALI's pipeline as its examples train ResNet-50: decoding, and all after it, on the GPU."""
+
+    def __init__(self, setup: Setup, device: torch.device) -> None:
+        from nvidia.dali.plugin.pytorch import DALIClassificationIterator, LastBatchPolicy
+
+        number = (device.index or 0) if device.type == "cuda" else None
+        reader = {"random_shuffle": True}
+        pipeline = dali_pipeline(setup, labelled(setup.folder), reader, device=number, layout="HWC")
+        self._iterator = DALIClassificationIterator(
+            pipeline, reader_name="files", last_batch_policy=LastBatchPolicy.DROP, auto_reset=True
+        )
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        for (batch,) in self._iterator:
+            # Rows of pixels are what channels last means: nothing is copied.
+            yield batch["data"].permute(0, 3, 1, 2), batch["label"].squeeze(-1).long()
+
+
+def feed_of(name: str, setup: Setup, device: torch.device) -> Batches:
+    """Make a feed by its name."""
+    if name.startswith(_LOADER):
+        return _loader(setup, device, name.removeprefix(_LOADER))
+    kinds: dict[str, Callable[..., Batches]] = {_BASE: Random, "pillow": Pillow, "dali": Dali}
+    return kinds[name](setup, device)
+
+
+# Time and memory
+
+
+def mark(device: torch.device) -> Any:
+    """Mark this point in the order of the device's work."""
+    if device.type != "cuda":
+        return perf_counter()  # there all is done when a call returns
+    event = torch.cuda.Event(enable_timing=True)
+    event.record(torch.cuda.current_stream(device))
+    return event
+
+
+def between(first: Any, last: Any) -> float:
+    """Return the seconds between two marks, once the device has reached both."""
+    return last - first if isinstance(first, float) else first.elapsed_time(last) / 1000
+
+
+def wait(device: torch.device) -> None:
+    """Wait until all that was asked of the device is done."""
+    if device.type == "cuda":
+        # Left to itself the host looks at the device in a loop, which would count as CPU time.
+        event = torch.cuda.Event(blocking=True)
+        event.record(torch.cuda.current_stream(device))
+        event.synchronize()
+        torch.cuda.synchronize(device)
+
+
+def taken_mb(device: torch.device) -> int:
+    """Return 10^6 bytes of the device that are taken by all, decoders and CUDA itself included."""
+    if device.type != "cuda":
+        return 0
+    free, total = torch.cuda.mem_get_info(device)
+    return (total - free) // 10**6
+
+
+def name_of(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
+
+
+class Turn(NamedTuple):
+    """What training on a part of an epoch took, in seconds."""
+
+    images: int
+    seconds: float  # from the end of one step to the end of the last, on the device
+    kernels: float  # of these, within steps
+    cpu: float  # of the process and its workers
+    taken_mb: int  # after it
+
+
+def train(feed: Batches, setup: Setup, count: int, step: Step, device: torch.device) -> Turn:
+    """Train for an epoch of so many batches."""
+    begins, ends = [], []
+    warm, cpu = max(1, count // _WARM), 0.0
+    for images, labels in feed:
+        assert images.shape == (setup.batch, 3, SIZE, SIZE), images.shape
+        assert images.dtype == torch.float32, images.dtype
+        assert images.is_contiguous(memory_format=torch.channels_last)
+        assert labels.shape == (setup.batch,), labels.shape
+        assert images.device == labels.device == device
+        begins.append(mark(device))
+        step(images, labels)
+        ends.append(mark(device))
+        if len(ends) == warm:
+            cpu = cpu_seconds(getpid())
+    wait(device)
+    if len(ends) != count:
+        raise RuntimeError(f"an epoch had {len(ends)} batches, not {count}")
+    return Turn(
+        images=setup.batch * (count - warm),
+        seconds=between(ends[warm - 1], ends[-1]),
+        kernels=sum(map(between, begins[warm:], ends[warm:])),
+        cpu=cpu_seconds(getpid()) - cpu,
+        taken_mb=taken_mb(device),
+    )
+
+
+def summary(turns: Rounds[Turn]) -> dict[str, Any]:
+    """Sum up the rounds, by feed; times are milliseconds for an image."""
+    found = rates(each(turns, lambda turn: turn.images / turn.seconds), to_random=_BASE)
+    figures: dict[str, Callable[[Turn], float]] = {
+        "kernels_ms": lambda turn: 1000 * turn.kernels / turn.images,
+        "waiting_ms": lambda turn: 1000 * (turn.seconds - turn.kernels) / turn.images,
+        "cpu_ms": lambda turn: 1000 * turn.cpu / turn.images,
+    }
+    for name, rounds in turns.items():
+        for key, figure in figures.items():
+            found[name][key] = middle(each({name: rounds}, figure)[name], 4)
+        found[name]["taken_mb"] = [turn.taken_mb for turn in rounds.values()]
+    return found
 
 
 def main() -> None:
-    options = arguments()
+    command = parser(
+        __doc__,
+        device=("cuda", "PyTorch's name for it"),
+        feeds=([_BASE, "pillow", "loader-cpu", "loader-gpu", "dali"], "of the step"),
+        batch=(256, "images"),
+        items=(20_000, "of an epoch"),
+        rounds=(3, "after the warm-up"),
+        workers=(usable_cores(), "threads or processes"),
+        tiny=(False, "do all of it with next to nothing"),
+    )
+    command.set_defaults(**(_TINY if "--tiny" in sys.argv else {}))
+    options = command.parse_args()
+    photos, device = photos_in(options.photos), device_of(options.device)
     if options.tiny:
         torch.set_num_threads(1)  # so little work is done in the time that more wait for each other
-    clock, budget = clock_of(options.device), Budget(options.minutes)
-    # Should a turn hang, all threads are shown, and the process ends, from a thread that needs no
-    # GIL; worker processes see that, and end as well.
-    faulthandler.dump_traceback_later(60 * options.minutes + _MERCY_S, exit=True)
-    place = options.json
-    if place is None and not options.tiny:
-        name = re.sub(r"\W+", "_", clock.describe()["name"].lower())
-        place = RESULTS / f"gpu_{name}.json"
-    keeper = Keeper(place, clock)
-    print(
-        f"{', '.join(clock.describe().values())}; torch {torch.__version__}; "
-        f"{options.workers} threads or workers\n"
+    elif options.json is None:
+        options.json = RESULTS / f"gpu_{re.sub(r'[^a-z0-9]+', '_', name_of(device).lower())}.json"
+    steps = max(2, options.items // options.batch)
+    step, left_out = Step(device, tiny=options.tiny), {}
+    made: dict[str, Batches] = {}
+
+    def turn(name: str, setup: Setup) -> Turn:
+        if name not in made:
+            made[name] = feed_of(name, setup, device)
+        return train(made[name], setup, steps, step, device)
+
+    with linked(photos, options.photos, steps * options.batch) as folder:
+        setup = Setup(folder, "train", options.batch, options.workers)
+        # Pillow first: its workers are forked before there are threads of anybody else's.
+        names = sorted(options.feeds, key=lambda name: name != "pillow")
+        lanes = {name: partial(turn, name, setup) for name in names}
+        turns = last(take_turns(lanes, options.rounds, left_out=left_out))
+        chosen = {name: repr(feed) for name, feed in made.items() if name.startswith(_LOADER)}
+        for feed in made.values():
+            getattr(feed, "close", str)()
+    found = summary(turns)
+    print(f"{name_of(device)}; times of an image")
+    show("fed by", found, "images_per_s", "to_random", "kernels_ms", "waiting_ms", "cpu_ms")
+    for name, why in left_out.items():
+        print(f"{name}: {why}"[:80])
+    keep(
+        options,
+        {"feeds": found, "chosen": chosen, "left_out": left_out},
+        "batch",
+        "rounds",
+        "workers",
+        different_photos=len(photos),
+        steps=steps,
+        device=name_of(device),
+        libraries=versions(),
     )
-    for name, part in _PARTS.items():
-        if name in options.parts:
-            part(options, clock, budget, keeper)
-    faulthandler.cancel_dump_traceback_later()
-    if place is not None:
-        print(place)
 
 
 if __name__ == "__main__":

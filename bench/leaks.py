@@ -22,8 +22,8 @@ from _common import keep, parser, resident
 
 import fastdecode
 from fastdecode import FastDecodeError, decode, registry
-from fastdecode.native import add_restart_markers, library, single
-from fastdecode.native.batch import Items, Pool
+from fastdecode.native import _library, add_restart_markers
+from fastdecode.native._batch import Items, Pool
 
 _KINDS = Path(__file__).parents[1] / "tests" / "data" / "jpeg_kinds"
 _SAMPLES = Path(fastdecode.__file__).parent / "samples"
@@ -31,7 +31,7 @@ _LARGEST = 50_000  # bytes
 _EACH = 10_000
 _SIDE = 64
 _BATCH = 16
-_TENSOR = single.stored(((1 / 255,) * 3, (0.0,) * 3), channels_first=True)
+_TENSOR = _library.stored(((1 / 255,) * 3, (0.0,) * 3), channels_first=True)
 _CENTRE = {"kind": 2, "width": _SIDE, "height": _SIDE, "resize_width": _SIDE, "pixels": 1 << 24}
 
 
@@ -41,10 +41,12 @@ def in_kb() -> int:
     return resident(os.getpid()) // 1024
 
 
-def plan(width: int, height: int) -> single.Resize:
+def plan(width: int, height: int) -> _library.Resize:
     """Ask for the middle of an image as a small flipped square."""
     box = (width / 5, height / 5, width * 0.9, height * 0.8)
-    return single.Resize(1, *box, 0, 0, width, height, _SIDE, _SIDE, 0, 0, _SIDE, _SIDE, flip=True)
+    return _library.Resize(
+        1, *box, 0, 0, width, height, _SIDE, _SIDE, 0, 0, _SIDE, _SIDE, flip=True
+    )
 
 
 class Calls:
@@ -55,7 +57,7 @@ class Calls:
         self.out = np.empty((_BATCH, 3, _SIDE, _SIDE), np.float32)
         self.items = Items()
         self.pool = Pool(2)
-        self.crop = library.ffi.new("fd_crop *", _CENTRE)
+        self.crop = _library.ffi.new("fd_crop *", _CENTRE)
         self.chance = random.Random(0)
 
     def whole(self, data: bytes) -> None:
@@ -65,18 +67,18 @@ class Calls:
         decode(data, 4, mode="L", backend="native")
 
     def region(self, data: bytes) -> None:
-        header = single.probe(data)
+        header = _library.probe(data)
         if header is not None:
             edges = (header.width // 3, header.height // 3)
             decode(data, region=(*edges, header.width, header.height), backend="native")
 
     def resized(self, data: bytes) -> None:
-        header = single.probe(data)
+        header = _library.probe(data)
         if header is not None:
             numbers = plan(header.width, header.height)
-            single.decode_resized(data, numbers, _TENSOR, self.out.ctypes.data)
+            _library.decode_resized(data, numbers, _TENSOR, self.out.ctypes.data)
 
-    def reindexed(self, data: bytes) -> None:
+    def rewritten(self, data: bytes) -> None:
         add_restart_markers(data)
 
     def cut(self, data: bytes) -> None:
@@ -108,7 +110,7 @@ def run(calls: Calls, decodes: int) -> tuple[list[int], int]:
         calls.reduced,
         calls.region,
         calls.resized,
-        calls.reindexed,
+        calls.rewritten,
         calls.cut,
         calls.wrong,
     ]
@@ -134,7 +136,7 @@ def run(calls: Calls, decodes: int) -> tuple[list[int], int]:
 
 def main() -> None:
     options = parser(__doc__, photos=False, decodes=(100_000, "in all")).parse_args()
-    library.require()
+    _library.require()
     paths = sorted([*_KINDS.glob("*.jp*g"), *_SAMPLES.glob("*.jpg")])
     files = [path.read_bytes() for path in paths if path.stat().st_size <= _LARGEST]
     os.environ["FASTDECODE_DISABLE"] = ",".join(set(registry.BUILTIN) - {"native"})
@@ -143,7 +145,7 @@ def main() -> None:
     grown = memory[-1] - memory[min(1, len(memory) - 1)]
     print(f"grown by {grown} KB after the first {_EACH}; {failures} decodes failed, as they should")
     result = {"resident_kb": memory, "grown_kb": grown, "failures": failures}
-    keep(options, result, "decodes", core=library.codec(), each=_EACH, files=len(files))
+    keep(options, result, "decodes", core=_library.codec(), each=_EACH, files=len(files))
 
 
 if __name__ == "__main__":

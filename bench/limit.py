@@ -51,10 +51,10 @@ from _common import (
     take_turns,
 )
 from _pipelines import Pipeline, Setup
-from core import Picture, Work, pictures_of
+from core import EpochImage, Work, images_of
 
 from fastdecode._system import usable_cores
-from fastdecode.native import library
+from fastdecode.native import _library
 
 _TITLES = {
     "loader": "Loader",
@@ -73,7 +73,7 @@ _AIMS += (("core", "core-libjpeg", 1.65, 1.6),)  # with one thread, with more
 class SimplejpegLane:
     """simplejpeg, whose calls let other threads run."""
 
-    def __init__(self, images: Sequence[Picture], threads: int) -> None:
+    def __init__(self, images: Sequence[EpochImage], threads: int) -> None:
         self._files = [image.data for image in images]
         self._largest = max(3 * image.size[0] * image.size[1] for image in images)
         self._own = threading.local()
@@ -94,7 +94,7 @@ class SimplejpegLane:
 def lanes_of(setup: Setup) -> dict[str, Callable[[], float]]:
     """Make all of them, for one number of threads; the core's results are those of the Loader."""
     own = Pipeline("loader", setup)
-    images, threads = pictures_of(own.loader), setup.workers
+    images, threads = images_of(own.loader), setup.workers
     normalize = own.loader.dataset.transform.normalize
     core = Work(images, "resized", threads, normalize)
     core.run(setup.batch)
@@ -159,7 +159,7 @@ def main() -> None:
         batch=(64, "images"),
         limit=(None, "images in an epoch"),
     ).parse_args()
-    library.require()
+    _library.require()
     threads = sorted({*options.threads})
     photos = photos_in(options.photos)
     images = epoch_length(photos, options.batch, max(threads), options.limit)
@@ -185,7 +185,7 @@ def main() -> None:
         "rounds",
         different_photos=len(photos),
         images_per_epoch=images,
-        core=library.codec(),
+        core=_library.codec(),
         torch=torch.__version__,
     )
 

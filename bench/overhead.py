@@ -30,7 +30,7 @@ from _common import RESULTS, keep, parser, show
 from PIL import Image
 
 from fastdecode import decode
-from fastdecode.calibration.timing import no_garbage_collection
+from fastdecode.measure._timing import no_garbage_collection
 from fastdecode.testing import encode, picture
 
 _SIZES = {"10 KB": 10_000, "100 KB": 100_000, "300 KB": 300_000, "1 MB": 1_000_000}

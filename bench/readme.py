@@ -40,14 +40,16 @@ def declared(name: str) -> Declared:
     assert isinstance(target, str)
     module, _, class_name = target.partition(":")
     tree = ast.parse((_ADAPTERS / f"{module.rpartition('.')[2]}.py").read_text(encoding="utf-8"))
-    constants = _assignments(tree.body)
+    base = ast.parse((_ADAPTERS / "base.py").read_text(encoding="utf-8"))
+    shared = {name: value for name, value in _assignments(base.body).items() if name[0] != "_"}
+    constants = {**shared, **_assignments(tree.body)}
     body = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == class_name).body
     attributes = _assignments(body)
     table = attributes.get("supports")
     if isinstance(table, ast.Dict):
         supports = {format: _first_support(value, constants) for format, value in _entries(table)}
     else:  # built by the constructor
-        supports = dict.fromkeys(BUILTIN[name].formats.split(), _first_support(tree, {}))
+        supports = dict.fromkeys(BUILTIN[name].formats.split(), _first_support(tree, shared))
     gil = attributes.get("releases_gil")
     return Declared(supports, gil is None or bool(ast.literal_eval(gil)))
 
@@ -78,10 +80,16 @@ def _entries(table: ast.Dict) -> Iterator[tuple[str, ast.expr]]:
 def _first_support(node: ast.AST, constants: dict[str, ast.expr]) -> dict[str, str]:
     for child in ast.walk(node):
         if isinstance(child, ast.Call) and ast.unparse(child.func) == "Support":
-            return {word.arg or "": ast.unparse(word.value) for word in child.keywords}
+            return _given(child)
+        if isinstance(child, ast.Call) and ast.unparse(child.func) == "replace":
+            return {**_first_support(child.args[0], constants), **_given(child)}
         if isinstance(child, ast.Name) and child.id in constants:
             return _first_support(constants[child.id], constants)
     raise ValueError(f"no Support in {ast.unparse(node)}")
+
+
+def _given(call: ast.Call) -> dict[str, str]:
+    return {word.arg or "": ast.unparse(word.value) for word in call.keywords}
 
 
 def matrix() -> str:

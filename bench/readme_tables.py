@@ -10,8 +10,7 @@ from typing import Any
 
 from _common import RESULTS
 
-from fastdecode.bench.charts import readme_chart
-from fastdecode.bench.result import Measurement, Result, from_json
+from fastdecode.measure.result import Measurement, Result, from_json
 from fastdecode.registry import BUILTIN
 
 _AIM_US_AT_10_KB = 12
@@ -113,6 +112,8 @@ def _threads(count: str) -> str:
 
 def chart() -> str:
     """Draw the chart of the run over the photos."""
+    from fastdecode.measure._charts import readme_chart  # of all this, it alone needs Jinja2
+
     return readme_chart(_photos())
 
 
@@ -453,18 +454,18 @@ def region_figures() -> str:
         result["fastest_other"]: f"full decode by {fastest}, and slice",
         "native: full": "full decode by the core, and slice",
         "native: region": "`decode(data, region=...)`",
-        "native: region, reindexed": "the same with restart markers",
+        "native: region, restart markers": "the same with restart markers",
     }
     rows = [(title, result["ways"][name]) for name, title in titles.items()]
     columns = {"images/s": "{images_per_s:.1f}", f"to {fastest}": "{to_fastest_other:.2f}"}
-    files = result["reindex"].values()
+    files = result["rewritten"].values()
     changes = [100 * one["bytes_after"] / one["bytes"] - 100 for one in files]
     megapixels = sum(one["width"] * one["height"] for one in files) / len(files) / 1e6
     return (
         f"{drawn(f'{side} x {side} pixels', columns, rows)}\n\n"
         f"One thread, from memory, {len(files)} photos of {megapixels:.0f} megapixels on average; "
         f"{fastest} is the fastest of the other backends here. `add_restart_markers` took "
-        f"{1000 * result['reindex_s']:.0f} ms a photo, and changed their bytes by "
+        f"{1000 * result['rewriting_s']:.0f} ms a photo, and changed their bytes by "
         f"{min(changes):+.1f} % to {max(changes):+.1f} %, together by "
         f"{100 * result['bytes_ratio'] - 100:+.1f} %. Measured {where(content)}, "
         f"{settings['core']} by `bench/regions.py`."
@@ -630,7 +631,7 @@ def _pass(run: dict[str, Any]) -> dict[str, float]:
 
 def gpu_figures() -> str:
     """Draw what was measured on each machine with a GPU; say so if there was none."""
-    names = sorted(path.stem for path in RESULTS.glob("gpu_*.json") if path.stem != "gpu_cpu")
+    names = sorted(path.stem for path in RESULTS.glob("gpu_*.json"))
     return "\n\n".join(machine_figures(load(name)) for name in names) or (
         "Nothing has run on a GPU yet: there was none at hand. `bench/gpu.py` does it, and "
         "its figures will stand here."
@@ -639,32 +640,13 @@ def gpu_figures() -> str:
 
 def machine_figures(content: dict[str, Any]) -> str:
     """Draw what was measured on one machine."""
-    result, device, machine = content["result"], content["device"], content["machine"]
-    parts = [_training(result["training"])] if result.get("training", {}).get("feeds") else []
-    if result.get("memory", {}).get("feeds"):
-        parts.append(_memory(result["memory"]))
-    for part, title in (("decode, small", "500 x 375"), ("decode, large", "12 megapixels")):
-        if result.get(part, {}).get("lanes"):
-            parts.append(_decoding(result[part], title))
-    days = sorted({part["measured"] for part in result.values()})
-    driver = f", driver {device['driver_version']}" if "driver_version" in device else ""
-    parts.append(
-        f"Measured {' and '.join(days)}, {device['name']}{driver}, {machine['cpu']}, "
-        f"{machine['cores']} cores, {machine['system']}, {machine['python']}, "
-        f"{_named(content['libraries'])}, by `bench/gpu.py`."
-    )
-    return "\n\n".join(filter(None, parts))
-
-
-def _training(part: dict[str, Any]) -> str:
-    settings, feeds = part["settings"], part["feeds"]
-    places = {name: place for place, name in enumerate(_FEEDS)}
+    feeds, settings = content["result"]["feeds"], content["settings"]
     rows = []
-    for name in sorted(feeds, key=lambda name: places.get(name, len(places))):
-        one = feeds[name]
-        step = one["kernels_ms"] * settings["batch"]
-        waiting = one["waiting_ms"] / (one["waiting_ms"] + one["kernels_ms"])
-        rows.append((_FEEDS.get(name, f"`{name}`"), {**one, "step": step, "waiting": waiting}))
+    for name, title in _FEEDS.items():
+        if one := feeds.get(name):
+            step = one["kernels_ms"] * settings["batch"]
+            waiting = one["waiting_ms"] / (one["waiting_ms"] + one["kernels_ms"])
+            rows.append((title, {**one, "step": step, "waiting": waiting}))
     columns = {
         "images/s": "{images_per_s:.0f}",
         "of random": "{to_random:.1%}",
@@ -678,44 +660,7 @@ def _training(part: dict[str, Any]) -> str:
         f"{settings['workers']} threads or workers; medians of {settings['rounds']} rounds, all in "
         f"turn in one run, over {settings['different_photos']} different photos of 500 x 375 "
         "pixels. Waiting is the share of the time in which the GPU had no step to work on; a "
-        "step that takes longer than with random tensors shares the GPU with what makes its data."
-    )
-
-
-def _memory(part: dict[str, Any]) -> str:
-    words = [
-        f"{_first_and_last(kinds['reserved'])} MB with {_FEEDS.get(name, f'`{name}`')} "
-        f"({_first_and_last(kinds['taken'])} MB taken)"
-        for name, kinds in part["feeds"].items()
-        if "reserved" in kinds
-    ]
-    if not words:
-        return ""
-    return (
-        f"PyTorch had reserved, after the first and the last of {part['settings']['epochs']} short "
-        f"epochs, {', '.join(words)}; what is taken includes CUDA itself, the decoders and all "
-        "that ran before."
-    )
-
-
-def _first_and_last(sizes: dict[str, Any]) -> str:
-    return " and ".join(f"{sizes[when] / 1e6:.0f}" for when in ("first", "last"))
-
-
-def _decoding(part: dict[str, Any], title: str) -> str:
-    columns = {
-        "images/s": "{images_per_s[median]:.0f}",
-        "times the CPU": "{ratio[median]:.2f}",
-        "CPU s/1000": "{cpu_s_per_1000:.2f}",
-        "decoded by the CPU": "{on_cpu:.0%}",
-        "PSNR, least, dB": "{psnr:.1f}",
-    }
-    rows = [
-        (f"`{one['backend']}`{', to 224 x 224' * bool(one['size'])}", one) for one in part["lanes"]
-    ]
-    return (
-        f"{drawn(title, columns, rows)}\n\n"
-        f"From memory onto the GPU, batches of {part['lanes'][0]['batch']}, all in turn in one "
-        f"run, over {part['settings']['different_photos']} photos. The CPU decodes with all cores, "
-        "and the pixels are copied. PSNR is that of the image that differs most from the CPU's."
+        "step that takes longer than with random tensors shares the GPU with what makes its data. "
+        f"{settings['device']}, {_named(settings['libraries'])}. "
+        f"Measured {where(content)} by `bench/gpu.py`."
     )

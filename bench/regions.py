@@ -34,12 +34,12 @@ from numpy.typing import NDArray
 
 import fastdecode
 from fastdecode import decode, probe
-from fastdecode.native import add_restart_markers, library
+from fastdecode.native import _library, add_restart_markers
 from fastdecode.types import Box
 
 _Pixels = NDArray[np.uint8]
 _OTHERS = ("simplejpeg", "turbojpeg", "opencv", "jpeg4py", "imagecodecs", "pillow")
-_FULL, _REGION, _AGAIN = "native: full", "native: region", "native: region, reindexed"
+_FULL, _REGION, _AGAIN = "native: full", "native: region", "native: region, restart markers"
 _AIMS = {_REGION: 1.5, _AGAIN: 5.0}
 # For the others an image in memory that is already there would be one more copy.
 _WRITE_TO_OUT = ("simplejpeg", "turbojpeg", "jpeg4py", "native")
@@ -53,7 +53,7 @@ class Photo(NamedTuple):
     again: bytes
     width: int
     height: int
-    reindex_s: float  # the fastest of three
+    rewriting_s: float  # the fastest of three
 
 
 Work: TypeAlias = tuple[Photo, Box]
@@ -123,25 +123,25 @@ def summary(photos: Sequence[Photo], found: Rounds[float], crops: int) -> dict[s
     others = [name for name in found if not name.startswith("native")]
     fastest = min(others, key=lambda name: median(found[name].values()))
     speeds = {name: {n: images / one for n, one in own.items()} for name, own in found.items()}
-    reindexed = {
+    rewritten = {
         photo.name: {
             "width": photo.width,
             "height": photo.height,
             "bytes": len(photo.data),
             "bytes_after": len(photo.again),
-            "seconds": round(photo.reindex_s, 4),
+            "seconds": round(photo.rewriting_s, 4),
         }
         for photo in photos
     }
     after, before = (
-        sum(one[key] for one in reindexed.values()) for key in ("bytes_after", "bytes")
+        sum(one[key] for one in rewritten.values()) for key in ("bytes_after", "bytes")
     )
     return {
         "fastest_other": fastest,
         "ways": rates(speeds, digits=2, to_fastest_other=fastest, to_own_full=_FULL),
-        "reindex": reindexed,
+        "rewritten": rewritten,
         "bytes_ratio": round(after / before, 4),
-        "reindex_s": round(sum(photo.reindex_s for photo in photos) / len(photos), 4),
+        "rewriting_s": round(sum(photo.rewriting_s for photo in photos) / len(photos), 4),
     }
 
 
@@ -153,7 +153,7 @@ def main() -> None:
         crops=(4, "of each photo in each round"),
         limit=(None, "photos"),
     ).parse_args()
-    library.require()
+    _library.require()
     paths = [path for path in photos_in(options.photos) if is_large(path, options.side)]
     photos = [photo_of(path) for path in paths[: options.limit]]
     if not photos:
@@ -161,10 +161,10 @@ def main() -> None:
     found = measure(photos, options.side, options.crops, options.rounds)
     result = summary(photos, found, options.crops)
     show("", result["ways"])
-    show("reindex", result["reindex"])
+    show("rewritten", result["rewritten"])
     for name, aim in _AIMS.items():
         judge(name, result["ways"][name]["to_fastest_other"], aim)
-    keep(options, result, "side", "rounds", "crops", core=library.codec())
+    keep(options, result, "side", "rounds", "crops", core=_library.codec())
 
 
 if __name__ == "__main__":

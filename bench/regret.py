@@ -24,7 +24,8 @@ import random
 import tempfile
 import time
 from collections.abc import Sequence
-from itertools import product
+from dataclasses import replace
+from itertools import accumulate, product
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -32,15 +33,18 @@ from typing import Any
 from _common import RESULTS, keep, parser, show
 from PIL import Image
 
-from fastdecode import Ranking, calibrate, probe
+from fastdecode import Ranking, calibrate
 from fastdecode._process import Child
 from fastdecode._system import usable_cores
-from fastdecode.calibration.measure import QUICK_S
-from fastdecode.calibration.samples import Sample
+from fastdecode.measure._calibrate import QUICK_S
+from fastdecode.measure._collection import Photo
+from fastdecode.measure._samples import Sample
+from fastdecode.measure._workers import WORKER
+from fastdecode.measure.result import AUTOMATIC, Measurement, Protocol
 from fastdecode.ranking import DEFAULT, known_order, size_class
 from fastdecode.registry import BUILTIN
 from fastdecode.testing import encode
-from fastdecode.types import REDUCES, Context, Reduce
+from fastdecode.types import REDUCES, Context
 
 _JPEG_SIZES = {"10 KB": 10_000, "100 KB": 100_000, "1 MB": 1_000_000, "5 MB": 5_000_000}
 _ROUNDS = 15
@@ -75,25 +79,29 @@ def samples(folder: Path) -> dict[str, Sample]:
 
 
 def _sample(items: tuple[bytes, ...]) -> Sample:
-    headers = [probe(item) for item in items]
-    pixels = [header.width * header.height for header in headers]
-    return Sample(headers[0].format, size_class(pixels[0]), items, sum(pixels))
+    photos = tuple(Photo.of(item) for item in items)
+    return Sample(photos[0].header.format, size_class(photos[0].pixels), photos)
 
 
 def measure(
-    child: Child, names: Sequence[str], index: int, reduce: Reduce, threads: int, seconds: float
+    child: Child, names: Sequence[str], block: range, task: Measurement, seconds: float
 ) -> dict[str, Any]:
     """Time `decode()` and the backends in turn; return the regret and what it was found from."""
-    ways: list[str | None] = [*names, None]
-    times: dict[str | None, list[float]] = {way: [] for way in ways}
-    once = child.ask("time", None, index, reduce, "array", 1, threads)
+    ways = [*names, AUTOMATIC]
+    times: dict[str, list[float]] = {way: [] for way in ways}
+
+    def time_one(way: str, passes: int) -> float:
+        took = child.ask("seconds", replace(task, backend=way), [*block] * passes)
+        return float(took / passes)
+
+    threads = task.threads
+    once = time_one(AUTOMATIC, threads)
     more = _MORE_WITH_THREADS if threads > 1 else 1
-    repeats = max(1, round(more * _TURN_S / once / threads))
+    passes = threads * max(1, round(more * _TURN_S / once / threads))
     end = time.monotonic() + more * seconds
-    while time.monotonic() < end or len(times[None]) < _ROUNDS:
+    while time.monotonic() < end or len(times[AUTOMATIC]) < _ROUNDS:
         for way in random.sample(ways, len(ways)):
-            took = child.ask("time", way, index, reduce, "array", repeats, threads)
-            times[way].append(took)
+            times[way].append(time_one(way, passes))
     shortest = {way: min(found) for way, found in times.items()}
     best = min(names, key=lambda name: shortest[name])
     even, odd = (min(times[best][half::2]) for half in (0, 1))
@@ -102,7 +110,7 @@ def measure(
         "ms": round(1000 * shortest[best], 3),
         "rounds": len(times[best]),
         "speeds": {name: round(shortest[best] / shortest[name], 3) for name in names},
-        "decode()": round(shortest[None] / shortest[best] - 1, 4),
+        "decode()": round(shortest[AUTOMATIC] / shortest[best] - 1, 4),
         "itself": round(max(even, odd) / min(even, odd) - 1, 4),
     }
 
@@ -113,10 +121,15 @@ def grid(
     """Measure all cells; look up what other rankings would have chosen, at worst."""
     names = [name for name in BUILTIN if name not in ("torchvision", "torchcodec")]
     result = {}
-    with Child("fastdecode.calibration.workers:Worker", {}) as child:
+    with Child(WORKER, {}) as child:
         child.receive()
         readers = child.ask("usable", names)
-        child.ask("take", list(photos.values()))
+        child.ask("take", [photo for sample in photos.values() for photo in sample.photos])
+        starts = accumulate((len(sample.photos) for sample in photos.values()), initial=0)
+        blocks = {
+            what: range(start, start + len(photos[what].photos))
+            for what, start in zip(photos, starts, strict=False)
+        }
         work = product(photos.items(), REDUCES, sorted({1, usable_cores()}))
         for (what, sample), reduce, threads in work:
             able = [
@@ -125,8 +138,9 @@ def grid(
                 if reduce in formats.get(sample.format, ()) or sample.format != "jpeg"
                 if sample.format in formats
             ]
-            index = list(photos).index(what)
-            cell = measure(child, able, index, reduce, threads, seconds)
+            protocol: Protocol = "threads" if threads > 1 else "decode"
+            task = Measurement(protocol, sample.format, reduce, threads=threads)
+            cell = measure(child, able, blocks[what], task, seconds)
             context: Context = "threads" if threads > 1 else "one"
             for name, several in rankings.items():
                 orders = [

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fastdecode._batch import decode_batch
-    from fastdecode._preference import use
+    from fastdecode._selection import use
     from fastdecode._stats import Stats, stats
     from fastdecode.adapters.base import Backend, Support
     from fastdecode.adapters.batch_base import BatchBackend, BatchItem
     from fastdecode.api import decode, decode_file, probe
-    from fastdecode.calibration import calibrate
     from fastdecode.errors import (
         BackendUnavailable,
         DecodeError,
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
         UnsupportedFormat,
     )
     from fastdecode.geometry import Geometry
+    from fastdecode.measure._calibrate import calibrate
     from fastdecode.plan import DEFAULT_MAX_PIXELS, reduce_for
     from fastdecode.ranking import Ranking
     from fastdecode.registry import backends, register
@@ -36,38 +36,25 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Public name -> module. They are imported on first use (PEP 562), so that ``import fastdecode``
+# Public names by module. They are imported on first use (PEP 562), so that ``import fastdecode``
 # costs nothing: no NumPy, Pillow, OpenCV or PyTorch before they are needed.
-_HOMES = {
-    "DEFAULT_MAX_PIXELS": "plan",
-    "Backend": "adapters.base",
-    "BackendInfo": "types",
-    "BackendUnavailable": "errors",
-    "BatchBackend": "adapters.batch_base",
-    "BatchItem": "adapters.batch_base",
-    "DecodeError": "errors",
-    "DeviceUnavailable": "errors",
-    "FastDecodeError": "errors",
-    "Geometry": "geometry",
-    "Header": "types",
-    "ImageTooLarge": "errors",
-    "Ranking": "ranking",
-    "Stats": "_stats",
-    "StoreError": "errors",
-    "Support": "adapters.base",
-    "UnknownBackend": "errors",
-    "UnsupportedFormat": "errors",
-    "backends": "registry",
-    "calibrate": "calibration",
-    "decode": "api",
-    "decode_batch": "_batch",
-    "decode_file": "api",
-    "probe": "api",
-    "reduce_for": "plan",
-    "register": "registry",
-    "stats": "_stats",
-    "use": "_preference",
+_NAMES = {
+    "_batch": "decode_batch",
+    "_selection": "use",
+    "_stats": "Stats stats",
+    "adapters.base": "Backend Support",
+    "adapters.batch_base": "BatchBackend BatchItem",
+    "api": "decode decode_file probe",
+    "errors": "BackendUnavailable DecodeError DeviceUnavailable FastDecodeError ImageTooLarge "
+    "StoreError UnknownBackend UnsupportedFormat",
+    "geometry": "Geometry",
+    "measure._calibrate": "calibrate",
+    "plan": "DEFAULT_MAX_PIXELS reduce_for",
+    "ranking": "Ranking",
+    "registry": "backends register",
+    "types": "BackendInfo Header",
 }
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = [
     "DEFAULT_MAX_PIXELS",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
@@ -17,18 +17,19 @@ import numpy as np
 from fastdecode import _headers, _selection
 from fastdecode._arguments import check_out
 from fastdecode._buffers import as_buffer
+from fastdecode._process import after_fork
 from fastdecode._selection import Want
 from fastdecode.api import decode, decode_file, read_file
 from fastdecode.errors import FastDecodeError
-from fastdecode.native import library
-from fastdecode.native.batch import Items, Pool
+from fastdecode.native import _library
+from fastdecode.native._batch import Items, Pool
 from fastdecode.outages import is_the_items
 from fastdecode.plan import plan_options
 
 if TYPE_CHECKING:
     from fastdecode.types import Buffer, Image
 
-__all__ = ["CoreArrays", "core_serves", "decode_arrays", "in_threads", "named"]
+__all__ = ["decode_arrays", "in_threads", "named"]
 
 _T = TypeVar("_T")
 _S = TypeVar("_S")
@@ -44,23 +45,11 @@ def decode_arrays(
     on_error: Literal["raise", "return", "return all"] = "raise",
     targets: Sequence[Any] | None = None,
 ) -> list[Any]:
-    """Decode many images, in order.
+    """Decode many images, in order: arrays, or errors that are returned.
 
-    Parameters
-    ----------
-    work : list of bytes-like or path
-    options : dict
-        Arguments of `decode`, checked.
-    threads : int
-    on_error : {"raise", "return", "return all"}
-        As for `decode_batch`; or return also what is not an item's fault. An error that is returned
-        does not say which item it is of.
-    targets : sequence of ndarray or None, optional
-        For each the `out` of `decode`.
-
-    Returns
-    -------
-    list of ndarray or Exception
+    `options` are arguments of `decode`, checked, and `targets` the `out` of each. ``"return all"``
+    returns also what is not an item's fault. An error that is returned does not say which item it
+    is of.
     """
     outs = [None] * len(work) if targets is None else targets
 
@@ -69,7 +58,7 @@ def decode_arrays(
             return _decode_item(work[index], {**options, "out": outs[index]})
         except (FastDecodeError, OSError, TypeError, ValueError) as error:
             if on_error == "return all" or (on_error == "return" and is_the_items(error)):
-                return without_frames(error)
+                return _without_frames(error)
             named(error, index)
             raise
 
@@ -82,20 +71,8 @@ def decode_arrays(
     return results
 
 
-def in_threads(threads: int, make: Callable[[_S], _T], things: Sequence[_S]) -> list[_T]:
-    """Make something of each thing, in order; the first error ends it.
-
-    Parameters
-    ----------
-    threads : int
-        1 makes all in the calling thread.
-    make : callable
-    things : sequence
-
-    Returns
-    -------
-    list
-    """
+def in_threads(threads: int, make: Callable[[_S], _T], things: Iterable[_S]) -> list[_T]:
+    """Make something of each thing, in order; the first error ends it. 1 is the calling thread."""
     if threads == 1:
         return [make(thing) for thing in things]
     return _in_order([_pool(threads).submit(make, thing) for thing in things])
@@ -112,9 +89,9 @@ def _by_core(
     work: list[Any], targets: Sequence[Any], options: dict[str, Any], count: int
 ) -> list[Any]:
     """Let the native core decode what it is best at; None for all others, and for what is wrong."""
-    if not core_serves(options):
+    if not _core_serves(options):
         return [None] * len(work)
-    some = CoreArrays(options, count)
+    some = _CoreArrays(options, count)
     if not some.suits(work[0]):
         return [None] * len(work)
     chunks = [slice(at, at + some.chunk) for at in range(0, len(work), some.chunk)]
@@ -122,7 +99,7 @@ def _by_core(
     return [result for chunk in done for result in chunk]
 
 
-def without_frames(error: Exception) -> Exception:
+def _without_frames(error: Exception) -> Exception:
     """Drop where an error came from: that holds all images of the batch, and they it."""
     one: BaseException | None = error
     while one is not None:
@@ -156,15 +133,12 @@ def _pool(threads: int) -> ThreadPoolExecutor:
         return _pools[threads]
 
 
+@after_fork
 def _forget_pools() -> None:
     """Start over in a forked child, where the parent's threads do not exist."""
     global _pools_lock
     _pools_lock = threading.Lock()
     _pools.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_pools)
 
 
 _NAME = "native"
@@ -189,10 +163,10 @@ class _Part(NamedTuple):
     out: Image
 
 
-def core_serves(options: dict[str, Any]) -> bool:
+def _core_serves(options: dict[str, Any]) -> bool:
     """Whether the core may be the one that is chosen, with these arguments of `decode`."""
     return (
-        library.lib is not None
+        _library.lib is not None
         and options.get("backend") in (None, _NAME)
         and options.get("mode", "RGB") in ("RGB", "L")
         and not options.get("orient")
@@ -200,20 +174,10 @@ def core_serves(options: dict[str, Any]) -> bool:
     )
 
 
-class CoreArrays:
+class _CoreArrays:
     """Decodes lists of files in the way of `decode`, as far as the core is chosen for them.
 
-    Parameters
-    ----------
-    options : dict
-        Arguments of `decode`, checked.
-    threads : int
-        How many decode, whoever calls.
-
-    Attributes
-    ----------
-    chunk : int
-        How many files to decode in one call.
+    `options` are arguments of `decode`, checked; `chunk` is how many files to decode in one call.
     """
 
     def __init__(self, options: dict[str, Any], threads: int) -> None:
@@ -231,20 +195,7 @@ class CoreArrays:
         return self._part(data, None) is not None
 
     def make(self, sources: Sequence[Any], targets: Sequence[Any]) -> list[Image | None]:
-        """Decode.
-
-        Parameters
-        ----------
-        sources : sequence
-            Bytes or paths.
-        targets : sequence of ndarray or None
-            For each the `out` of `decode`.
-
-        Returns
-        -------
-        list of ndarray or None
-            None for what is to be decoded in another way, or not at all.
-        """
+        """Decode bytes or paths, each with its `out`; None for what is to be decoded otherwise."""
         items = _kept.items
         made: list[Image | None] = [None] * len(sources)
         try:
@@ -287,7 +238,7 @@ class CoreArrays:
             channels = () if mode == "L" else (3,)
             out = np.empty((*sides, *channels), np.uint8)
         window = window or (0, 0, sides[1], sides[0])
-        return _Part((*window, reduce, library.LAYOUTS[mode]), out)
+        return _Part((*window, reduce, _library.LAYOUTS[mode]), out)
 
 
 def _as_source(source: Any) -> Any:

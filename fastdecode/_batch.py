@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fastdecode._arguments import check_disjoint, check_options, check_sides, is_int
 from fastdecode._arrays import decode_arrays
-from fastdecode._preference import load_named
+from fastdecode._selection import load_named
 from fastdecode._system import usable_cores
 from fastdecode.api import decode as _decode
 from fastdecode.errors import BackendUnavailable

@@ -16,23 +16,9 @@ _PATHS = "decode() takes the bytes of an image, not a path: use decode_file({pat
 
 
 def as_buffer(data: object, *, paths: str = _PATHS) -> Buffer:
-    """View any accepted input as bytes, without a copy.
+    """View any accepted input as bytes, without a copy; whatever else it is, is a TypeError.
 
-    Parameters
-    ----------
-    data : object
-    paths : str
-        What to say to somebody who passes the path ``{path!r}``.
-
-    Returns
-    -------
-    bytes or memoryview
-        One dimension of unsigned bytes.
-
-    Raises
-    ------
-    TypeError
-        If it is anything else.
+    `paths` is what to say to somebody who passes the path ``{path!r}``.
     """
     if isinstance(data, (str, os.PathLike)):
         raise TypeError(paths.format(path=os.fspath(data)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,77 +32,24 @@ _KINDS = "buif"  # of NumPy's types: truth, integers, floats
 _CHANNELS: dict[PixelLayout, int] = {"RGB": 3, "RGBA": 4, "CMYK": 4}
 
 
+@dataclass(slots=True)  # a frozen one, or a tuple, costs more in every call
 class Request:
-    """One image to decode, all arguments checked.
+    """One image to decode, all arguments checked. It is not changed: `replace` makes another."""
 
-    Attributes
-    ----------
-    data : bytes or memoryview
-    header : Header
-    want : Want
-    window : tuple or None
-        (left, top, right, bottom) in pixels of the reduced stored image.
-    orientation : int
-        EXIF orientation to apply; 1 to leave the pixels as stored.
-    out : ndarray or None
-    backend : str or None
-        The one that the caller named.
-    borrow : bool
-        The result is gone before this thread decodes again: it may lie in the thread's own memory,
-        and be a view.
-    suspect : bool
-        An image is no proof that all of its data was there.
-    """
-
-    __slots__ = (
-        "backend",
-        "borrow",
-        "data",
-        "header",
-        "orientation",
-        "out",
-        "suspect",
-        "want",
-        "window",
-    )
-
-    def __init__(
-        self,
-        data: Buffer,
-        header: Header,
-        want: Want,
-        window: Box | None,
-        orientation: int,
-        out: Image | None,
-        backend: str | None,
-        borrow: bool = False,
-    ) -> None:
-        self.data = data
-        self.header = header
-        self.want = want
-        self.window = window
-        self.orientation = orientation
-        self.out = out
-        self.backend = backend
-        self.borrow = borrow
-        self.suspect = False
+    data: Buffer
+    header: Header
+    want: Want
+    window: Box | None  # in pixels of the reduced image as it is stored
+    orientation: int  # of EXIF, to be applied; 1 leaves the pixels as they are stored
+    out: Image | None
+    backend: str | None  # that the caller named
+    # The result is gone before this thread decodes again: it may lie in the thread's own memory.
+    borrow: bool = False
+    suspect: bool = False  # an image is no proof that all of its data was there
 
 
 def run(request: Request) -> Image:
-    """Decode by the first backend that can; fall back to others unless one was named.
-
-    Returns
-    -------
-    ndarray
-        What the caller asked for, in `Request.out` if that is given.
-
-    Raises
-    ------
-    DecodeError
-        If every backend refuses, or pixels are missing.
-    UnsupportedFormat
-        If there is no backend for such a file.
-    """
+    """Decode by the first backend that can; fall back to others unless one was named."""
     header = request.header
     # The commonest file by far, a sequential JPEG of one scan with its end marker, needs no
     # preparation.
@@ -110,16 +58,17 @@ def run(request: Request) -> Image:
         or request.data[-2:] != jpeg_stream.EOI
         or not jpeg_stream.in_one_scan(request.data, header)
     ):
-        strict = request.want.strict
+        want = request.want
         try:
-            request.data, complete, request.suspect = _truncation.check_jpeg(
-                request.data, header, strict=strict
+            data, complete, suspect = _truncation.check_jpeg(
+                request.data, header, strict=want.strict
             )
         except _OURS:
             raise
         except Exception as error:  # the bytes between its markers may be anything
             raise _as_ours(error) from error
-        request.want = request.want._replace(complete=complete)
+        want = want._replace(complete=complete)
+        request = replace(request, data=data, want=want, suspect=suspect)
     elif header.format != "jpeg":
         _truncation.check_container(request.data, header)
     choice = _selection.first(request.backend, header, request.want)
@@ -133,7 +82,7 @@ def _fall_back(tried: Choice, error: DecodeError, request: Request) -> Image:
     """Ask the others after the first refused; raise what they said if they refuse too."""
     refused = {tried.name: str(error)}
     if not isinstance(error, NoFallback):
-        request.suspect = True  # what one refuses, another may show in part
+        request = replace(request, suspect=True)  # what one refuses, another may show in part
         for choice in _selection.candidates(request.backend, request.header, request.want):
             if choice.name in refused:
                 continue
@@ -156,46 +105,40 @@ def _fall_back(tried: Choice, error: DecodeError, request: Request) -> Image:
 def _decode(choice: Choice, request: Request) -> Image:
     """Decode by one backend, check the result and give it its final form.
 
-    Raises
-    ------
-    DecodeError
-        If the backend refuses, for whatever reason of its own, or hands out what no step of ours
-        can make the result of.
-    ValueError
-        If `Request.out` does not fit, which for mode ``"stored"`` only the pixels can tell.
+    Whatever a backend, or a step of ours with its answer, raises is a `DecodeError`. Only that
+    `Request.out` does not fit is a ValueError: for mode ``"stored"`` the pixels alone can tell.
     """
     try:
-        image, borrowed = _decoded(choice, request)
+        image = _decoded(choice, request)
     except _OURS:
         raise
     except BaseException as error:
         raise _as_ours(error) from error
-    return image if borrowed else deliver(image, request.out)
+    return image if request.borrow else deliver(image, request.out)
 
 
-def _decoded(choice: Choice, request: Request) -> tuple[Image, bool]:
-    """Decode by one backend, and say whether the pixels lie in memory that the thread keeps."""
+def _decoded(choice: Choice, request: Request) -> Image:
+    """Decode by one backend, and make of it what is wanted."""
     header, want, window, support = request.header, request.want, request.window, choice.support
-    borrowed: Image | None = None
+    layout, reduce = choice.layout, choice.reduce
+    reduced = reduce == want.reduce
     # Pixels that are missing may lie outside the window: a suspect image is decoded whole.
-    within = support.region and not request.suspect and choice.reduce == want.reduce
+    within = support.region and not request.suspect and reduced
     inside = window if within else None
     as_wanted = (
-        choice.layout == want.mode
-        and choice.reduce == want.reduce
-        and (window is None or within)
-        and request.orientation == 1
+        layout == want.mode and reduced and (window is None or within) and request.orientation == 1
     )
     into = request.out if as_wanted and support.out and want.mode != "stored" else None
-    height, width = -(-header.height // choice.reduce), -(-header.width // choice.reduce)
+    height, width = -(-header.height // reduce), -(-header.width // reduce)
     if inside is not None:
         height, width = inside[3] - inside[1], inside[2] - inside[0]
+    kept: Image | None = None
     passing = request.borrow or (window is not None and inside is None)
-    if passing and support.out and choice.layout in _CHANNELS:
+    if passing and support.out and layout in _CHANNELS:
         # What is to be cut, or looked at and forgotten, needs no fresh memory.
-        into = borrowed = borrow_memory("whole", (height, width, _CHANNELS[choice.layout]))
+        into = kept = borrow_memory((height, width, _CHANNELS[layout]))
     image, warned = _ask(choice, request, inside, into)
-    _check_form(image, height, width, choice.layout, header.bits)
+    _check_form(image, height, width, layout, header.bits)
     # A codec that reports warnings would have said so, had it filled anything in; but for the
     # arithmetic decoder, which cannot run out of data: it reads zeros for ever.
     if header.format == "jpeg" and (
@@ -204,9 +147,9 @@ def _decoded(choice: Choice, request: Request) -> tuple[Image, bool]:
         _check_complete(choice, request, image, inside, warned=warned)
     if not as_wanted:
         image = _finish(image, choice, request, inside)
-    if borrowed is not None and request.out is None and np.may_share_memory(image, borrowed):
-        return (image, True) if request.borrow else (np.array(image, order="C"), False)
-    return image, False
+    if kept is not None and request.out is None and not request.borrow:
+        return np.array(image, order="C") if np.may_share_memory(image, kept) else image
+    return image
 
 
 def _finish(image: Image, choice: Choice, request: Request, inside: Box | None) -> Image:
@@ -225,17 +168,13 @@ def _finish(image: Image, choice: Choice, request: Request, inside: Box | None) 
 def _ask(
     choice: Choice, request: Request, window: Box | None, out: Image | None
 ) -> tuple[Image, bool]:
-    """Call the backend. One that reports warnings is asked to, and its warnings are judged.
+    """Call the backend, and say whether it warned. One that reports warnings is asked to.
 
-    Returns
-    -------
-    tuple of ndarray and bool
-        The pixels, and whether there was a warning. libjpeg names only the first, so that after
-        one it may have met anything.
+    libjpeg names only the first warning, so that after one it may have met anything.
     """
-    try:
+    strict, warned = choice.support.warnings, False
+    while True:
         try:
-            # Written out, here and below: a helper would be one more frame in every call.
             return choice.backend.decode(
                 request.data,
                 request.header,
@@ -243,29 +182,20 @@ def _ask(
                 layout=choice.layout,
                 window=window,
                 out=out,
-                strict=choice.support.warnings,
-            ), False
+                strict=strict,
+            ), warned
         except CodecWarning as warning:
             message = str(warning)
-            if jpeg_stream.says_missing_pixels(message):
-                raise NoFallback(message) from warning
-            if not jpeg_stream.is_recoverable(message):
+            missing = jpeg_stream.says_missing_pixels(message)
+            if warned or not (missing or jpeg_stream.is_recoverable(message)):
                 raise
-            if request.want.strict:
+            if missing or request.want.strict:
                 raise NoFallback(message) from warning
-            return choice.backend.decode(
-                request.data,
-                request.header,
-                reduce=choice.reduce,
-                layout=choice.layout,
-                window=window,
-                out=out,
-                strict=False,
-            ), True
-    except _OURS:
-        raise
-    except BaseException as error:
-        raise _as_ours(error) from error
+            strict, warned = False, True
+        except _OURS:
+            raise
+        except BaseException as error:
+            raise _as_ours(error) from error
 
 
 def _as_ours(error: BaseException) -> DecodeError:
@@ -312,10 +242,8 @@ def _check_complete(
     ):
 
         def decode_again(data: bytes) -> Image:
-            other = Request(
-                data, header, request.want._replace(strict=False), window, 1, None, choice.name
-            )
-            return _ask(choice, other, window, None)[0]
+            want = request.want._replace(strict=False)
+            return _ask(choice, replace(request, data=data, want=want), window, None)[0]
 
         _truncation.verify(image, request.data, header, decode_again)
 
@@ -326,34 +254,22 @@ _MOST_KEPT = 64 << 20
 
 
 class _Kept(threading.local):
-    def __init__(self) -> None:
-        self.buffers: dict[str, NDArray[np.uint8]] = {}
+    buffer = np.empty(0, np.uint8)
 
 
 _kept = _Kept()
 
 
-def borrow_memory(purpose: str, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    """Return an array that is overwritten when this thread next asks for the same purpose.
+def borrow_memory(shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    """Return an array that is overwritten when this thread asks for the next one.
 
-    Parameters
-    ----------
-    purpose : str
-        What it is for: two arrays in use at once need two names.
-    shape : tuple of int
-
-    Returns
-    -------
-    ndarray of uint8
-        Not initialised. Of more than 64 MiB it is new each time, so that a thread that met one
-        huge image does not hold its memory for ever.
+    One of more than 64 MiB is new each time, so that a thread that met one huge image does not hold
+    its memory for ever.
     """
     needed = math.prod(shape)
     if needed > _MOST_KEPT:
         return np.empty(shape, np.uint8)
-    buffer = _kept.buffers.get(purpose)
-    if buffer is None or buffer.size < needed:
+    if _kept.buffer.size < needed:
         # A little more, so that images that grow slowly do not each need a new one.
-        buffer = np.empty(min(_MOST_KEPT, needed + needed // 4), np.uint8)
-        _kept.buffers[purpose] = buffer
-    return buffer[:needed].reshape(shape)
+        _kept.buffer = np.empty(min(_MOST_KEPT, needed + needed // 4), np.uint8)
+    return _kept.buffer[:needed].reshape(shape)

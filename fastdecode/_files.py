@@ -23,6 +23,7 @@ from secrets import token_hex
 from typing import TypeVar
 
 __all__ = [
+    "WAY_OUT",
     "NotRegular",
     "check_writable",
     "flush",
@@ -43,7 +44,7 @@ _KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
-_WAY_OUT = "save what it gives to a file, and name that"
+WAY_OUT = "save what it gives to a file, and name that"
 _MOST_LINKS = 40
 _MOST_BYTES = 64 << 20
 """No result is so large; reading more would only fill the memory."""
@@ -55,26 +56,10 @@ class NotRegular(OSError):
     """What has that name is a FIFO, a socket or a device."""
 
 
-def open_regular(path: str | os.PathLike[str], *, way_out: str = _WAY_OUT) -> io.FileIO:
-    """Open a regular file for reading, without a buffer.
+def open_regular(path: str | os.PathLike[str], *, way_out: str = WAY_OUT) -> io.FileIO:
+    """Open a regular file for reading, without a buffer; anything else is `NotRegular`.
 
-    Parameters
-    ----------
-    path : str or PathLike
-        Links are followed.
-    way_out : str
-        What somebody is to do who has named a FIFO on purpose, in the words of an order.
-
-    Returns
-    -------
-    file
-
-    Raises
-    ------
-    NotRegular
-        If it is a FIFO, a socket or a device.
-    OSError
-        If it cannot be opened (a folder cannot), or there can be no file of that name.
+    `way_out` says, as an order, what somebody is to do who has named a FIFO on purpose.
     """
     name = os.fspath(path)
     try:
@@ -94,7 +79,7 @@ def open_regular(path: str | os.PathLike[str], *, way_out: str = _WAY_OUT) -> io
     return file
 
 
-def read_regular(path: str | os.PathLike[str], *, way_out: str = _WAY_OUT) -> bytes:
+def read_regular(path: str | os.PathLike[str], *, way_out: str = WAY_OUT) -> bytes:
     """Read all of a regular file; see `open_regular`."""
     with open_regular(path, way_out=way_out) as file:
         return file.readall()
@@ -122,19 +107,7 @@ def _irregular(name: str, mode: int, way_out: str) -> NotRegular:
 
 
 def check_writable(path: str | os.PathLike[str], *, parents: bool = False) -> None:
-    """Make sure that a file can be written, without touching what is there.
-
-    Parameters
-    ----------
-    path : path
-    parents : bool
-        Make the folders that it is to be in.
-
-    Raises
-    ------
-    OSError
-        If it cannot.
-    """
+    """Make sure, by an OSError, that a file can be written, without touching what is there."""
     target = Path(path)
     place = _followed(target)
     if _is_special(target):
@@ -157,20 +130,9 @@ def write_bytes(
 ) -> None:
     """Write a file: all of it, or nothing.
 
-    Parameters
-    ----------
-    path : path
-    data : bytes
-    follow : bool
-        A link stays one, and what it leads to is replaced; a device or a pipe is written to.
-        Otherwise whatever is there is replaced itself.
-    durable : bool
-        It is on the disk before it takes its place: a crash of the machine leaves no half, either.
-
-    Raises
-    ------
-    OSError
-        If it cannot be written.
+    With `follow`, a link stays one, and what it leads to is replaced, but a device or a pipe is
+    written to; without, whatever is there is replaced itself. With `durable` the bytes are on the
+    disk before they take their place, so that a crash of the machine leaves no half, either.
     """
     target = Path(path)
     if follow:
@@ -222,29 +184,10 @@ def flush_folder(path: Path) -> None:
 def read_text(
     path: str | os.PathLike[str], make: Callable[[str], _T], damaged: str, *, own: bool = False
 ) -> _T:
-    """Read what `write_text` wrote.
+    """Return what `make` makes of the text that `write_text` wrote.
 
-    Parameters
-    ----------
-    path : path
-    make : callable
-        Makes of the text what it stands for; what it raises over a wrong one is an error here.
-    damaged : str
-        What is wrong then, in words that follow the file's name.
-    own : bool
-        Nobody named the file: it is believed only if it is this user's, or the system's.
-
-    Returns
-    -------
-    object
-        What `make` gives.
-
-    Raises
-    ------
-    OSError
-        If it cannot be read.
-    ValueError
-        If it is damaged, or another user's; the message names the file.
+    What `make` raises over a wrong one is a ValueError with the file's name and `damaged`. With
+    `own`, nobody named the file: it is believed only if it is this user's, or the system's.
     """
     source = Path(path)
     try:
@@ -266,13 +209,7 @@ def read_text(
 
 
 def _followed(path: Path) -> Path:
-    """Return where a file really is, or is to be.
-
-    Raises
-    ------
-    OSError
-        If links lead round, or one of them is another user's.
-    """
+    """Return where a file really is, or is to be; no link of another user's is followed."""
     place = path
     for _ in range(_MOST_LINKS):
         folder = Path(os.path.realpath(place.parent))

@@ -9,13 +9,13 @@ import platform
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import fastdecode
-from fastdecode import _preference, _selection, ranking
+from fastdecode import _selection, ranking
 from fastdecode._system import ranking_path, usable_cores
-from fastdecode.bench.tables import Column, Table, plain
 from fastdecode.errors import FastDecodeError, visible
+from fastdecode.measure._tables import Column, Table, plain
 from fastdecode.terminal import Parser, paragraph
 from fastdecode.types import FORMATS, BackendInfo, Format, Header
 
@@ -39,49 +39,27 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class Facts:
-    """What there is to say about this installation.
-
-    Attributes
-    ----------
-    fastdecode, python, platform : str
-    cores : int
-        Those that this process may use.
-    environment : dict of str to str
-        The variables that change the choice, where they are set.
-    ranking : str
-        When the ranking that was measured here was saved, and where; empty if there is none.
-    ranking_problem : str
-        Why the saved ranking is ignored; empty if it is not.
-    problem : str
-        Why nothing can be chosen automatically; empty if it can.
-    backends : list of BackendInfo
-    choices : dict of Format to list of str
-        The backends that `decode` would try for a usual file, in that order.
-    faster : dict of str to str
-        Install lines of missing backends that would come before the one chosen for JPEG.
-    devices : Inventory or None
-        What decodes onto devices, in batches; None without PyTorch.
-    """
+    """What there is to say about this installation."""
 
     fastdecode: str
     python: str
     platform: str
-    cores: int
-    environment: dict[str, str]
-    ranking: str
-    ranking_problem: str
-    problem: str
+    cores: int  # those that this process may use
+    environment: dict[str, str]  # the variables that change the choice, where they are set
+    ranking: str  # when the ranking that was measured here was saved, and where; or empty
+    ranking_problem: str  # why the saved ranking is ignored; empty if it is not
+    problem: str  # why nothing can be chosen automatically; empty if it can
     backends: list[BackendInfo]
-    choices: dict[Format, list[str]]
-    faster: dict[str, str]
-    devices: Inventory | None = None
+    choices: dict[Format, list[str]]  # what `decode` would try for a usual file, in that order
+    faster: dict[str, str]  # install lines of what would come before the one chosen for JPEG
+    devices: Inventory | None = None  # None without PyTorch
 
 
 def gather() -> Facts:
     """Ask every backend. This imports every library that is installed."""
     problem = ""
     choices: dict[Format, list[str]] = {}
-    saved, ranking_problem = _preference.look_up()
+    saved, ranking_problem = _selection.look_up()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of the saved ranking: the report says it
@@ -117,19 +95,7 @@ def _choices(kind: Format) -> list[str]:
 
 
 def faster(infos: Sequence[BackendInfo], chosen: Sequence[str]) -> dict[str, str]:
-    """Find the missing backends that would decode JPEG faster than what is there.
-
-    Parameters
-    ----------
-    infos : sequence of BackendInfo
-    chosen : sequence of str
-        The usable ones for JPEG, the first choice first.
-
-    Returns
-    -------
-    dict of str to str
-        Their install lines, the fastest first.
-    """
+    """Return the install lines of missing backends faster for JPEG than the first one chosen."""
     missing = {info.name: info.install for info in infos if not info.usable}
     order = ranking.DEFAULT.order("jpeg", 1)
     best = order.index(chosen[0]) if chosen and chosen[0] in order else len(order)
@@ -182,14 +148,12 @@ def _why(info: BackendInfo) -> Iterator[str]:
     """Give the reason whole: where it has several lines, these are ways out."""
     lines = info.reason.splitlines()
     yield paragraph(f"{info.name}: {lines[0]}", indent="    ", first="  ")
-    yield from (paragraph(line.strip(), indent=_indent(line)) for line in lines[1:])
+    for line in lines[1:]:
+        before = " " * (4 + len(line) - len(line.lstrip()))
+        yield paragraph(line.strip(), indent=before)
     # A reason with a command in it knows better than the general line.
     if info.install and not any(word in info.reason for word in ("pip install", "apt-get install")):
         yield from (paragraph(line, indent="    ") for line in info.install.split(" && "))
-
-
-def _indent(line: str) -> str:
-    return "    " + " " * (len(line) - len(line.lstrip()))
 
 
 def _chosen(facts: Facts) -> Iterator[str]:
@@ -223,7 +187,7 @@ def _ranking(facts: Facts) -> str:
 
 
 def inventory() -> Inventory | None:
-    """Look what is here; None without PyTorch."""
+    """Look what is here; None without PyTorch. Only PyTorch knows whether a device can be used."""
     try:
         from fastdecode.gpu._diagnostics import take_inventory
     except ModuleNotFoundError as error:
@@ -261,11 +225,6 @@ def _device_line(name: str, text: str) -> str:
     return paragraph(". ".join(text.splitlines()), indent=" " * len(first), first=first)
 
 
-def _json(facts: Facts) -> str:
-    values: dict[str, Any] = asdict(facts)
-    return json.dumps(values, indent=2)
-
-
 def add_arguments(parser: Parser) -> None:
     """Declare the arguments of the command."""
     parser.description = (
@@ -279,5 +238,5 @@ def run(options: argparse.Namespace, _parser: Parser) -> int:
     """Print what is installed, what is missing, and what would be chosen."""
     facts = gather()
     lines = (line for part in _report(facts) for line in part.split("\n"))
-    print(_json(facts) if options.json else "\n".join(map(visible, lines)))
+    print(json.dumps(asdict(facts), indent=2) if options.json else "\n".join(map(visible, lines)))
     return 0

@@ -34,34 +34,11 @@ __all__ = [
 
 
 def convert(image: Image, layout: PixelLayout, mode: Mode, header: Header) -> Image:
-    """Convert a backend's pixel layout into a mode.
+    """Convert the layout that a backend was asked for into the mode that the caller asked for.
 
-    Parameters
-    ----------
-    image : ndarray, (H, W) or (H, W, C)
-        As the backend gave it.
-    layout : PixelLayout
-        What the backend was asked for.
-    mode : Mode
-        What the caller asked for.
-    header : Header
-        Its bits say which value is white.
-
-    Returns
-    -------
-    ndarray
-        uint8 (H, W, 3), (H, W) or (H, W, 4) for ``"RGB"``, ``"L"``, ``"RGBA"``; for ``"stored"``
-        the image itself.
-
-    Raises
-    ------
-    DecodeError
-        If there are more channels than make a colour.
-
-    Notes
-    -----
     Conversions are Pillow's own: CMYK without a profile, grey by ITU-R 601-2. More than 8 bits are
-    cut to the high 8, as libpng's ``png_set_strip_16`` and Pillow's 16-bit colour do.
+    cut to the high 8, as libpng's ``png_set_strip_16`` and Pillow's 16-bit colour do. More channels
+    than make a colour are a `DecodeError`.
     """
     if mode == "stored" or layout == mode:
         return image
@@ -115,22 +92,10 @@ def _eight_bits(image: Image, header: Header) -> Image:
 
 
 def crop(image: Image, window: Box, reduce: Reduce) -> Image:
-    """Cut out what a window of the reduced image is made from.
+    """Cut out what a window, in pixels of the *reduced* image, is made from: a view.
 
-    Parameters
-    ----------
-    image : ndarray, (H, W) or (H, W, C)
-        The whole image, not yet reduced.
-    window : tuple
-        (left, top, right, bottom) in pixels of the *reduced* image.
-    reduce : {1, 2, 4, 8}
-        By how much it will still be reduced: blocks start at multiples of it, so that reducing
-        this equals slicing the reduced whole.
-
-    Returns
-    -------
-    ndarray
-        A view.
+    `reduce` is by how much it will still be reduced. Blocks start at multiples of it, so that
+    reducing this equals slicing the reduced whole.
     """
     left, top, right, bottom = (edge * reduce for edge in window)
     return image[top:bottom, left:right]
@@ -139,21 +104,8 @@ def crop(image: Image, window: Box, reduce: Reduce) -> Image:
 def deliver(image: Image, out: Image | None) -> Image:
     """Hand the pixels over: in the caller's array, or in one that nobody else holds.
 
-    Parameters
-    ----------
-    image : ndarray
-    out : ndarray or None
-        Where they are to go; it may be `image` itself.
-
-    Returns
-    -------
-    ndarray
-        `out`, or a C-contiguous, writable array.
-
-    Raises
-    ------
-    ValueError
-        If `out` has another shape or dtype; nothing is written then.
+    That is C-contiguous and writable. An `out` that does not fit is a ValueError; nothing is
+    written then.
     """
     if out is None:
         flags = image.flags
@@ -176,24 +128,9 @@ def deliver(image: Image, out: Image | None) -> Image:
 def box_reduce(image: Image, reduce: Reduce, *, color: Color = "rgb") -> Image:
     """Average blocks of `reduce` x `reduce` pixels; blocks at the far edges may be smaller.
 
-    Parameters
-    ----------
-    image : ndarray, (H, W) or (H, W, C)
-        uint8 with 1 to 4 channels is averaged by Pillow itself, other types by its filter for each
-        channel.
-    reduce : {1, 2, 4, 8}
-    color : Color
-        With ``"cmyk"`` a fourth channel is ink, else it is alpha; so is a second one. With
-        ``"palette"`` the values are indices, which cannot be averaged.
-
-    Returns
-    -------
-    ndarray, (ceil(H / reduce), ceil(W / reduce)[, C])
-        Same dtype.
-
-    Notes
-    -----
-    Equal to `PIL.Image.Image.reduce`, which weights colours by their alpha.
+    It equals `PIL.Image.Image.reduce`, which weights colours by their alpha, for any type. With the
+    colour ``"cmyk"`` a fourth channel is ink, else it is alpha; so is a second one. The values of a
+    ``"palette"`` are indices, which cannot be averaged.
     """
     if reduce == 1:
         return image
@@ -203,9 +140,7 @@ def box_reduce(image: Image, reduce: Reduce, *, color: Color = "rgb") -> Image:
         return _reduce_plane(image, reduce)
     if image.dtype == np.uint8 and image.shape[2] in (2, 3, 4):
         mode = "CMYK" if color == "cmyk" else {2: "LA", 3: "RGB", 4: "RGBA"}[image.shape[2]]
-        height, width = image.shape[:2]
-        source = PillowImage.frombytes(mode, (width, height), np.ascontiguousarray(image).data)
-        return np.array(source.reduce(reduce))
+        return np.array(_pillow(image, mode).reduce(reduce))
     if image.shape[2] in (2, 4) and color != "cmyk" and image.dtype.kind in "uf":
         return _reduce_by_alpha(image, reduce)
     planes = [_reduce_plane(image[:, :, c], reduce) for c in range(image.shape[2])]
@@ -238,7 +173,7 @@ def _reduce_plane(plane: Image, reduce: Reduce) -> Image:
 def sample_reduce(image: Image, reduce: Reduce) -> Image:
     """Take the middle pixel of each block: what is left of palette indices and masks.
 
-    An average of two class numbers would be a third class. Parameters as in `box_reduce`.
+    An average of two class numbers would be a third class.
     """
     height, width = image.shape[:2]
     rows = np.minimum(np.arange(0, height, reduce) + reduce // 2, height - 1)
@@ -260,19 +195,7 @@ _STEPS = {
 
 
 def apply_orientation(image: Image, orientation: int) -> Image:
-    """Turn stored pixels into the image as seen.
-
-    Parameters
-    ----------
-    image : ndarray, (H, W) or (H, W, C)
-    orientation : int
-        EXIF value, 1-8.
-
-    Returns
-    -------
-    ndarray
-        A view, (H, W, …) or (W, H, …).
-    """
+    """Turn stored pixels into the image as seen: a view."""
     transpose, rows, columns = _STEPS[orientation]
     if transpose:
         image = image.swapaxes(0, 1)
@@ -280,34 +203,19 @@ def apply_orientation(image: Image, orientation: int) -> Image:
 
 
 def undo_orientation(image: Image, orientation: int) -> Image:
-    """Turn an image as seen back into stored pixels: a view, too."""
+    """Turn an image as seen back into stored pixels: a view."""
     transpose, rows, columns = _STEPS[orientation]
     image = image[:: -1 if rows else 1, :: -1 if columns else 1]
     return image.swapaxes(0, 1) if transpose else image
 
 
 def seen_size(width: int, height: int, orientation: int) -> tuple[int, int]:
-    """(width, height) in pixels of the image as seen, from those of the stored one."""
+    """Return (width, height) of the image as seen, from those of the stored one."""
     return (height, width) if _STEPS[orientation][0] else (width, height)
 
 
 def stored_box(box: Box, width: int, height: int, orientation: int) -> Box:
-    """Find the stored pixels behind a box of the image as seen.
-
-    Parameters
-    ----------
-    box : tuple
-        (left, top, right, bottom) in pixels of the image as seen.
-    width, height : int
-        Size of the image as seen, in pixels.
-    orientation : int
-        EXIF value, 1-8.
-
-    Returns
-    -------
-    tuple
-        (left, top, right, bottom) in pixels of the stored image.
-    """
+    """Find the stored pixels behind a box of the image as seen, which has that width and height."""
     left, top, right, bottom = box
     transpose, rows, columns = _STEPS[orientation]
     if rows:
@@ -320,24 +228,12 @@ def stored_box(box: Box, width: int, height: int, orientation: int) -> Box:
 def converter(output: Output) -> Callable[[Image], Any]:
     """Return what makes the output of decoded pixels.
 
-    Parameters
-    ----------
-    output : {"array", "tensor", "pil"}
-
-    Returns
-    -------
-    callable
-        From (H, W, C) or (H, W): the ndarray itself; a tensor (C, H, W) or (H, W) that shares its
-        memory; a Pillow image of its own memory. Of pixels for which Pillow has no mode, such as
-        16-bit colour, it raises `UnsupportedFormat`.
-
-    Raises
-    ------
-    ImportError
-        If tensors are asked for and PyTorch is not installed.
+    That is the ndarray itself; a tensor (C, H, W) or (H, W) that shares its memory; a Pillow image
+    of its own memory. Pixels for which Pillow has no mode, such as 16-bit colour, are an
+    `UnsupportedFormat`; that PyTorch is not installed is an ImportError.
     """
     if output == "array":
-        return _same
+        return lambda image: image
     if output == "pil":
         return _pillow_image
     import torch
@@ -347,10 +243,6 @@ def converter(output: Output) -> Callable[[Image], Any]:
         return shared.permute(2, 0, 1) if image.ndim == 3 else shared
 
     return tensor
-
-
-def _same(image: Image) -> Image:
-    return image
 
 
 def _pillow_image(image: Image) -> Any:

@@ -1,11 +1,4 @@
-"""An object in a fresh interpreter, whose methods are called over a pipe.
-
-Measurements need processes in which nothing else has happened. `multiprocessing` imports the
-caller's main module again in each of its children, which a script without a ``__main__`` guard does
-not survive; this does not. Messages are pickles, over the child's standard input and output. What
-libraries print is kept aside: libjpeg, for one, prints a line for every damaged file. If the child
-dies, the last line of it is told.
-"""
+"""Processes: what decodes beside this one, what a fork must renew, and fresh children."""
 
 from __future__ import annotations
 
@@ -16,15 +9,90 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
+from collections.abc import Callable
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from typing_extensions import Self
 
-__all__ = ["Child", "ChildDied", "serve"]
+    from fastdecode.types import Context
+
+__all__ = ["Child", "ChildDied", "ForkLock", "after_fork", "context", "serve", "speaks_for_all"]
+
+_main_thread = threading.main_thread().ident
+_worker: bool | None = None
+
+
+def context() -> Context:
+    """Return which of the measured situations this call is in.
+
+    It is ``"processes"`` in a child process, such as a DataLoader's worker; ``"threads"`` in any
+    thread but the main one, such as those of `decode_batch`; else ``"one"``.
+    """
+    if _worker or (_worker is None and _is_worker()):
+        return "processes"
+    return "one" if threading.get_ident() == _main_thread else "threads"
+
+
+def _is_worker() -> bool:
+    """Whether `multiprocessing` started this process.
+
+    Looked up at the first decode, not on import: a spawned child imports this while it is still
+    being set up, before it is known as a child.
+    """
+    global _worker
+    if _worker is None:
+        process = sys.modules.get("multiprocessing.process")
+        _worker = process is not None and process.parent_process() is not None
+    return _worker
+
+
+def speaks_for_all() -> bool:
+    """Whether a warning should come from this process: sixteen workers need not say it each."""
+    process = sys.modules.get("multiprocessing.process")
+    if process is None or not _is_worker():
+        return True
+    name: str = process.current_process().name
+    return name.endswith("-1")
+
+
+def after_fork(call: Callable[[], None]) -> Callable[[], None]:
+    """Call this in every child that is forked, if this system forks."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=call)
+    return call
+
+
+@after_fork
+def _note_fork() -> None:
+    """Know in a forked child that it is one; its only thread is the main one."""
+    global _main_thread, _worker
+    _main_thread = threading.get_ident()
+    _worker = True
+
+
+class ForkLock:
+    """A lock of a module that is free in a forked child, whoever held it in the parent.
+
+    The thread that holds it may take it again.
+    """
+
+    def __init__(self) -> None:
+        self._renew()
+        after_fork(self._renew)
+
+    def _renew(self) -> None:
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        with suppress(RuntimeError):  # it was forked within the block, and has a new lock
+            self._lock.release()
+
 
 # With -c, Python looks into the current folder first: nothing there may get in between.
 _PROGRAM = """
@@ -41,10 +109,7 @@ _TAIL = 1000  # bytes
 class ChildDied(RuntimeError):
     """The child ended without an answer: a library crashed it, or the system killed it.
 
-    Attributes
-    ----------
-    status : int
-        Its exit status; negative for the signal that killed it.
+    Its exit `status` is negative for the signal that killed it.
     """
 
     def __init__(self, what: str, status: int, last_words: str = "") -> None:
@@ -58,18 +123,14 @@ class ChildDied(RuntimeError):
 
 
 class Child:
-    """An object in a process of its own.
+    """An object in a fresh interpreter, whose methods are called over a pipe.
 
-    Parameters
-    ----------
-    target : str
-        ``"module:Class"``; the child imports it and makes one, of `arguments`.
-    *arguments : object
-        Anything that can be pickled.
-
-    Notes
-    -----
-    The first answer to `receive` is the construction's: None, or what the constructor raised.
+    The child imports `target`, ``"module:Class"``, and makes one, of `arguments`. Measurements need
+    processes in which nothing else has happened. `multiprocessing` imports the caller's main module
+    again in each of its children, which a script without a ``__main__`` guard does not survive;
+    this does not. Messages are pickles, over the child's standard input and output. What libraries
+    print is kept aside: libjpeg, for one, prints a line for every damaged file. If the child dies,
+    the last line of it is told.
     """
 
     def __init__(self, target: str, *arguments: Any) -> None:
@@ -93,14 +154,9 @@ class Child:
         self._send((method, arguments))
 
     def receive(self) -> Any:
-        """Wait for the answer to the earliest call that has none yet; the first is construction's.
+        """Wait for the answer to the earliest call that has none yet, or raise what it raised.
 
-        Raises
-        ------
-        Exception
-            What the method raised in the child.
-        ChildDied
-            If the child crashed.
+        The first answer is the construction's: None. If the child crashed, it is a `ChildDied`.
         """
         try:
             good, value = pickle.load(self._answers)
@@ -132,12 +188,7 @@ class Child:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _send(self, message: object) -> None:
@@ -171,9 +222,8 @@ def serve() -> None:
     """Be the child: make the object, then answer one call after the other until the pipe closes."""
     requests = sys.stdin.buffer
     answers = os.fdopen(os.dup(1), "wb")
-    if hasattr(os, "register_at_fork"):
-        # A child of this child must not hold the pipe open when this one has died.
-        os.register_at_fork(after_in_child=answers.close)
+    # A child of this child must not hold the pipe open when this one has died.
+    after_fork(answers.close)
     os.dup2(2, 1)  # whatever a library prints must not get between the answers
     try:
         subject = _answer(answers, _construct, *pickle.load(requests))

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import threading
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from fastdecode._process import ForkLock
+
 __all__ = ["Stats", "count_failure", "count_fallback", "stats"]
 
 _RECENT = 20
-_lock = threading.Lock()
+_lock = ForkLock()
 _fallbacks: Counter[tuple[str, str]] = Counter()
 _failures: Counter[str] = Counter()
 _recent: deque[str] = deque(maxlen=_RECENT)
@@ -57,7 +57,7 @@ def stats(*, reset: bool = False) -> Stats:
     """
     global _left_before
     # Nobody has decoded by it before it was imported.
-    core = sys.modules.get("fastdecode.native.library")
+    core = sys.modules.get("fastdecode.native._library")
     left = 0 if core is None else core.left_to_libjpeg()
     with _lock:
         result = Stats(dict(_fallbacks), dict(_failures), tuple(_recent), left - _left_before)
@@ -82,13 +82,3 @@ def count_failure(refused: Mapping[str, str]) -> None:
     with _lock:
         _failures[next(iter(refused), "")] += 1
         _recent.extend(f"{name}: {reason}" for name, reason in refused.items())
-
-
-def _renew_lock() -> None:
-    """Forget in a forked child who held the lock in the parent."""
-    global _lock
-    _lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_lock)

@@ -1,4 +1,4 @@
-"""What this process runs on: its cores, what decodes beside it, and the versions of what it uses.
+"""What this process runs on: its cores, and the versions of what decodes.
 
 Saved rankings depend on these; where they are kept is said here, too.
 """
@@ -12,25 +12,18 @@ import os
 import platform
 import subprocess
 import sys
-import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import fastdecode
 from fastdecode.registry import BUILTIN
 
-if TYPE_CHECKING:
-    from fastdecode.types import Context
-
 __all__ = [
-    "context",
     "cpu_model",
     "device_libraries",
     "device_ranking_path",
     "libraries",
     "ranking_is_named",
     "ranking_path",
-    "speaks_for_all",
     "usable_cores",
 ]
 
@@ -41,8 +34,6 @@ _CGROUP_V1 = ("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu/cpu.cfs
 def usable_cores() -> int:
     """Count the processors that this process may use: at least 1.
 
-    Notes
-    -----
     `os.cpu_count` counts the machine's. The affinity mask (taskset, Slurm) and the cgroup's quota
     (Docker, Kubernetes: ``cpu.max``) may leave fewer, and more threads than that only wait.
     """
@@ -86,57 +77,6 @@ def cpu_model() -> str:
         lines = []
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return next(iter(models), "") or platform.processor() or platform.machine()
-
-
-_main_thread = threading.main_thread().ident
-_worker: bool | None = None
-
-
-def _is_worker() -> bool:
-    """Whether `multiprocessing` started this process.
-
-    Looked up at the first decode, not on import: a spawned child imports this while it is still
-    being set up, before it is known as a child.
-    """
-    global _worker
-    if _worker is None:
-        process = sys.modules.get("multiprocessing.process")
-        _worker = process is not None and process.parent_process() is not None
-    return _worker
-
-
-def context() -> Context:
-    """Return which of the measured situations this call is in.
-
-    Returns
-    -------
-    {"one", "threads", "processes"}
-        ``"processes"`` in a child process, such as a DataLoader's worker; ``"threads"`` in any
-        thread but the main one, such as those of `decode_batch`; else ``"one"``.
-    """
-    if _worker or (_worker is None and _is_worker()):
-        return "processes"
-    return "one" if threading.get_ident() == _main_thread else "threads"
-
-
-def speaks_for_all() -> bool:
-    """Whether a warning should come from this process: sixteen workers need not say it each."""
-    process = sys.modules.get("multiprocessing.process")
-    if process is None or not _is_worker():
-        return True
-    name: str = process.current_process().name
-    return name.endswith("-1")
-
-
-def _note_fork() -> None:
-    """Know in a forked child that it is one; its only thread is the main one."""
-    global _main_thread, _worker
-    _main_thread = threading.get_ident()
-    _worker = True
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_note_fork)
 
 
 _OTHER_OPENCV = ("opencv-python", "opencv-contrib-python", "opencv-contrib-python-headless")
@@ -205,11 +145,6 @@ def device_ranking_path(device: str) -> Path:
 
     Beside `ranking_path`, one for each model of device and of processor, each number of cores that
     may be used, which decides what the CPU is worth, and each installation of Python.
-
-    Parameters
-    ----------
-    device : str
-        The name of its model.
     """
     facts = f"{device}\n{cpu_model()}\n{usable_cores()}\n{sys.prefix}"
     key = hashlib.sha256(facts.encode()).hexdigest()[:12]

@@ -47,21 +47,11 @@ class NoFallback(DecodeError):
 
 
 class CheckedJpeg(NamedTuple):
-    """What is known of a JPEG before it is decoded.
+    """What is known of a JPEG before it is decoded."""
 
-    Attributes
-    ----------
-    data : bytes or memoryview
-        With an end marker.
-    complete : bool
-        All scans of a progressive file are there.
-    suspect : bool
-        All of the data may not be there, so an image is no proof of it.
-    """
-
-    data: Buffer
-    complete: bool
-    suspect: bool
+    data: Buffer  # with an end marker
+    complete: bool  # all scans of a progressive file are there
+    suspect: bool  # an image is no proof that all of the data is there
 
 
 def check_container(data: Buffer, header: Header) -> None:
@@ -69,11 +59,6 @@ def check_container(data: Buffer, header: Header) -> None:
 
     A TIFF, AVIF or HEIC by its own tables. The others are read in order, so that their decoders
     find out, but for some of the rarest.
-
-    Raises
-    ------
-    DecodeError
-        If something of the image is not there.
     """
     module = _MODULES.get(header.format)
     if module is None:
@@ -82,7 +67,7 @@ def check_container(data: Buffer, header: Header) -> None:
         # `probe` has imported it already; a JPEG needs none of them.
         words: str = importlib.import_module(f"fastdecode._headers.{module}").missing(data)
     except (IndexError, OverflowError, struct.error):
-        words = f"what it says of its own parts is cut short ({len(data)} bytes)"
+        words = f"what it says of its own parts is truncated ({len(data)} bytes)"
     if words:
         raise DecodeError(f"pixels are missing: {words}")
 
@@ -90,10 +75,7 @@ def check_container(data: Buffer, header: Header) -> None:
 def check_jpeg(data: Buffer, header: Header, *, strict: bool) -> CheckedJpeg:
     """Check what the compressed data shows, and complete an end marker that is missing.
 
-    Raises
-    ------
-    DecodeError
-        If it shows that pixels are missing, or more scans than any honest file has.
+    That pixels are missing, or more scans than any honest file has, is a `DecodeError`.
     """
     complete = True
     if header.progressive or not jpeg_stream.in_one_scan(data, header):
@@ -140,19 +122,7 @@ def verify(
 ) -> None:
     """Make sure that no pixel was filled in for want of data, with a decoder that may not say so.
 
-    Parameters
-    ----------
-    image : ndarray
-        What the decoder made of the data.
-    data : bytes or memoryview
-    header : Header
-    decode_again : Callable
-        The same decoder, for other data.
-
-    Raises
-    ------
-    NoFallback
-        If pixels are missing.
+    The image is what the decoder made of the data; `decode_again` is the same for other data.
     """
     scans = jpeg_stream.outer_scans(data, header)
     for scan, ending in product(scans, jpeg_stream.ENDINGS):

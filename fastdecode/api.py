@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from fastdecode import _engine, _headers, _pixels
+from fastdecode import _headers, _pixels
 from fastdecode._arguments import check_options, check_out
 from fastdecode._buffers import as_buffer
+from fastdecode._engine import Request, run
 from fastdecode._files import read_regular
 from fastdecode._selection import Want
 from fastdecode.errors import FastDecodeError
@@ -124,17 +125,9 @@ def decode(
     reduce, window, applied = plan
     if out is not None:
         check_out(out, data, mode, plan.shape(header))
-    return _engine.run(
-        _engine.Request(
-            data,
-            header,
-            tuple.__new__(Want, (mode, reduce, strict, True, window is not None)),
-            window,
-            applied,
-            out,
-            backend,
-        )
-    )
+    # `tuple.__new__` spares a call: there is no time to lose.
+    want = tuple.__new__(Want, (mode, reduce, strict, True, window is not None))
+    return run(Request(data, header, want, window, applied, out, backend))
 
 
 def decode_part(
@@ -148,37 +141,15 @@ def decode_part(
 ) -> Image:
     """Decode for a caller that knows the header, and is done with the pixels before the next call.
 
-    It is `decode` without the checks of arguments, and without memory of its own for the result.
-
-    Parameters
-    ----------
-    data : bytes or memoryview
-    header : Header
-        Of `data`.
-    reduce : {1, 2, 4, 8}
-    window : (left, top, right, bottom) or None
-        In pixels of the reduced image (as seen, if `orient`); None is all of it.
-    orient : bool
-    backend : str or None
-
-    Returns
-    -------
-    ndarray of uint8, (H, W, 3)
-        Any strides. This thread's next call may overwrite it.
-
-    Raises
-    ------
-    FastDecodeError
-        As from `decode`.
+    It is `decode` without the checks of arguments, and without memory of its own for the result,
+    RGB of any strides. The window is in pixels of the reduced image (as seen, if `orient`).
     """
     applied = plan_decode(header, orient=orient).orientation
     if window is not None and applied != 1:
         width, height = _pixels.seen_size(header.width, header.height, applied)
         window = _pixels.stored_box(window, -(-width // reduce), -(-height // reduce), applied)
     want = Want("RGB", reduce, strict=False, complete=True, part=window is not None)
-    return _engine.run(
-        _engine.Request(data, header, want, window, applied, None, backend, borrow=True)
-    )
+    return run(Request(data, header, want, window, applied, None, backend, borrow=True))
 
 
 def decode_file(path: str | os.PathLike[str], reduce: Reduce = 1, **options: Any) -> NDArray[Any]:
@@ -234,7 +205,7 @@ def probe(data: Data) -> Header:
     Raises
     ------
     DecodeError
-        The header is damaged, or cut short.
+        The header is damaged, or truncated.
     UnsupportedFormat
         This is not an image that fastdecode or Pillow knows.
     """

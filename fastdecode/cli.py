@@ -28,10 +28,10 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "info": Command("fastdecode._info_command", "show which decoders work here (the default)"),
-    "bench": Command("fastdecode.bench.command", "compare the decoders on your own images"),
-    "compare": Command("fastdecode.bench.compare", "compare two results of bench"),
+    "bench": Command("fastdecode.measure._command", "compare the decoders on your own images"),
+    "compare": Command("fastdecode.measure._compare", "compare two results of bench"),
     "calibrate": Command(
-        "fastdecode._calibrate_command", "measure which decoder is fastest on this machine"
+        "fastdecode.measure._calibrate_command", "measure which decoder is fastest on this machine"
     ),
     "check": Command("fastdecode.packing._check_command", "find damaged, odd and oversized images"),
     "pack": Command(
@@ -45,24 +45,9 @@ BENCH = "python -m fastdecode.bench"
 
 
 def main(arguments: Sequence[str], prog: str = "fastdecode") -> int:
-    """Run the subcommand that the first word names.
+    """Run the subcommand that the first word names; return the exit status.
 
-    Parameters
-    ----------
-    arguments : sequence of str
-        The words of the command line, without the program's name.
-    prog : str
-        How the command was called, for its messages.
-
-    Returns
-    -------
-    int
-        The exit status.
-
-    Raises
-    ------
-    SystemExit
-        After ``--help`` and ``--version``, and over a wrong argument.
+    A SystemExit follows ``--help`` and ``--version``, and a wrong argument.
     """
     words = list(arguments)
     if words and words[0] in ("-h", "--help", "--version"):

@@ -101,7 +101,7 @@ class ImageTooLarge(FastDecodeError, ValueError):
 
 
 class StoreError(FastDecodeError, ValueError):
-    """A store or its index is damaged, or cut short; the message names the store and the item."""
+    """A store or its index is damaged, or truncated; the message names the store and the item."""
 
 
 class UnknownBackend(FastDecodeError, LookupError):

@@ -67,18 +67,7 @@ _PATIENCE_S = 30.0
 
 
 def is_the_items(error: BaseException) -> bool:
-    """Whether an error is about one item alone: its bytes, or that it is missing.
-
-    Parameters
-    ----------
-    error : BaseException
-
-    Returns
-    -------
-    bool
-        False for errors of reaching the data, for those that `of_the_whole` has marked, and for
-        whatever else is no matter of the item. What an error was raised from counts, too.
-    """
+    """Whether an error, and all that it was raised from, is about one item: damaged, or missing."""
     if not isinstance(error, ITEM_ERRORS) or isinstance(error, _CALLERS_FAULT):
         return False
     one: BaseException | None = error
@@ -98,13 +87,7 @@ def of_the_whole(error: _T) -> _T:
 def told_if_vanished(error: BaseException, folder: str, *, listed: bool = False) -> None:
     """Mark the error of a missing file, and say so in it, if the folder that held it is gone, too.
 
-    Parameters
-    ----------
-    error : BaseException
-    folder : str
-        In which the files are; empty if in none.
-    listed : bool
-        The files were found by looking through it, so that the file's own folder was there, too.
+    `listed`: the files were found by looking through it, so that each file's own folder was there.
     """
     if not folder or not isinstance(error, (FileNotFoundError, NotADirectoryError)):
         return
@@ -135,25 +118,7 @@ def passes(error: BaseException) -> bool:
 
 
 def retried(call: Callable[[], _T], passing: Callable[[BaseException], bool] = passes) -> _T:
-    """Call, and call again after a while what fails by an error that passes.
-
-    Parameters
-    ----------
-    call : callable
-        May be called several times.
-    passing : callable
-        Whether an error is one that passes.
-
-    Returns
-    -------
-    object
-        What the call returns.
-
-    Raises
-    ------
-    Exception
-        The first error that does not pass, or the last one after half a minute.
-    """
+    """Call, and for half a minute call again what fails by an error that passes."""
     begun = time.monotonic()
     for wait in _WAITS_S:
         try:

@@ -35,20 +35,11 @@ _LARGEST_FIRST: tuple[Reduce, ...] = tuple(sorted(REDUCES, reverse=True))
 
 
 class DecodePlan(NamedTuple):
-    """What is decoded of an image.
-
-    Attributes
-    ----------
-    reduce : {1, 2, 4, 8}
-    window : (left, top, right, bottom) or None
-        In pixels of the reduced image as it is stored; None is all of it.
-    orientation : int
-        The EXIF orientation to apply; 1 leaves the pixels as they are stored.
-    """
+    """What is decoded of an image."""
 
     reduce: Reduce
-    window: Box | None
-    orientation: int
+    window: Box | None  # of the reduced image as it is stored; None is all of it
+    orientation: int  # the EXIF orientation to apply; 1 leaves the pixels as they are stored
 
     def shape(self, header: Header) -> tuple[int, int]:
         """Return (height, width) of the result, as it is seen."""
@@ -68,15 +59,7 @@ def plan_decode(
     orient: bool = False,
     max_pixels: int | None = DEFAULT_MAX_PIXELS,
 ) -> DecodePlan:
-    """Plan what `decode` is asked for. Parameters as for that, checked as far as the types go.
-
-    Raises
-    ------
-    ImageTooLarge
-        The header promises more than `max_pixels`.
-    ValueError
-        The region is empty, or lies outside the image.
-    """
+    """Plan what `decode` is asked for; refuse too large an image, and a region outside it."""
     if max_pixels is not None and header.width * header.height > max_pixels:
         error = ImageTooLarge(
             f"the {header.format} header promises {header.width} x {header.height} = "

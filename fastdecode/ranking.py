@@ -1,17 +1,26 @@
-"""An order of preference among the backends: plain data, which `calibrate` measures."""
+"""Orders of preference that `calibrate` measures, as plain data: of backends, and for devices."""
 
 from __future__ import annotations
 
 import json
+import math
 import os
 from bisect import bisect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, cast, get_args
 
 from fastdecode import _files
-from fastdecode._system import cpu_model, libraries, ranking_is_named, ranking_path
+from fastdecode._system import (
+    cpu_model,
+    device_libraries,
+    device_ranking_path,
+    libraries,
+    ranking_is_named,
+    ranking_path,
+    usable_cores,
+)
 from fastdecode.types import (
     CONTEXTS,
     FORMATS,
@@ -25,30 +34,117 @@ from fastdecode.types import (
     SizeClass,
 )
 
-__all__ = ["DEFAULT", "SIZE_LIMITS", "Cell", "Ranking", "known_order", "reordered", "size_class"]
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = [
+    "CPU",
+    "DEFAULT",
+    "NOTHING",
+    "SIZE_LIMITS",
+    "Cell",
+    "DeviceCell",
+    "DeviceRanking",
+    "Identity",
+    "Ranking",
+    "Speed",
+    "Spread",
+    "known_order",
+    "look_up",
+    "reordered",
+    "size_class",
+]
 
 SCHEMA = 1
+CPU = "cpu"
+"""Stands among the batch backends for the CPU path: all cores decode, and the pixels are copied."""
+
 SIZE_LIMITS = (100_000, 1_000_000, 6_000_000)  # pixels; between what calibration measures at
-_DAMAGED = "is no ranking that fastdecode wrote"
 _BUSY = 0.08  # an idle machine stays below half of that
+_MOST_ON_CPU = 0.5
+"""Share of the images: of one that left more to the CPU path, the figures are the CPU's."""
+
+saves = 0
+"""Grows with every save: what was read before is out of date."""
+
+_Kept = TypeVar("_Kept")
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A median and the quartiles on its two sides."""
+
+    median: float
+    low: float
+    high: float
+
+
+NOTHING = Spread(0.0, 0.0, 0.0)
+"""Of what was not measured."""
+
+
+class _Saved:
+    """What was measured here once, is kept in a file, and holds until something has changed."""
+
+    cpu: str
+    libraries: Mapping[str, str]
+    measured: str
+    _damaged: ClassVar[str]
+
+    def _save(self, target: Path, content: Mapping[str, Any]) -> Path:
+        global saves
+        common = {"cpu": self.cpu, "libraries": dict(self.libraries), "measured": self.measured}
+        _files.check_writable(target, parents=True)
+        text = json.dumps({"schema": SCHEMA, **common, **content}, indent=1)
+        _files.write_text(target, text)
+        saves += 1
+        return target
+
+    @classmethod
+    def _load(cls, place: str | os.PathLike[str], *, own: bool) -> Self:
+        """Read a file; `own`: nobody named it, so that it must be this user's, or the system's."""
+        return _files.read_text(place, cls._from_text, cls._damaged, own=own)
+
+    @classmethod
+    def _from_text(cls, text: str) -> Self:
+        content = json.loads(text)
+        if content["schema"] != SCHEMA:
+            raise ValueError(f"its schema is {content['schema']}, and this version reads {SCHEMA}")
+        _printable([content["cpu"], content["measured"], *content["libraries"].values()])
+        common = {name: content[name] for name in ("cpu", "libraries", "measured")}
+        return cls._from_content(content, **common)
+
+    @classmethod
+    def _from_content(cls, content: Any, **common: Any) -> Self:
+        raise NotImplementedError
+
+
+def look_up(load: Callable[[], _Kept], stale: Callable[[_Kept], str]) -> tuple[_Kept | None, str]:
+    """Read what was saved; return it, or None and what is wrong with it, if there is one."""
+    try:
+        found = load()
+    except FileNotFoundError:
+        return None, ""
+    except (OSError, ValueError) as error:
+        return None, str(error)
+    problem = stale(found)
+    return (None, problem) if problem else (found, "")
+
+
+def _changes(names: Iterable[str], then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    return [
+        f"{name} {then.get(name, 'missing')} then, {now.get(name, 'missing')} now"
+        for name in names
+        if then.get(name) != now.get(name)
+    ]
 
 
 class Cell(NamedTuple):
-    """What an order of backends is for; None stands for any.
-
-    Attributes
-    ----------
-    format : Format
-    reduce : {1, 2, 4, 8}
-    size : {"small", "medium", "large", "huge"} or None
-        Of the stored image.
-    output : {"array", "tensor", "pil"} or None
-    context : {"one", "threads", "processes"} or None
-    """
+    """What an order of backends is for; None stands for any."""
 
     format: Format
     reduce: Reduce = 1
-    size: SizeClass | None = None
+    size: SizeClass | None = None  # of the stored image
     output: Output | None = None
     context: Context | None = None
 
@@ -59,7 +155,7 @@ def size_class(pixels: int) -> SizeClass:
 
 
 @dataclass(frozen=True)
-class Ranking:
+class Ranking(_Saved):
     """An order of preference among backends: plain data.
 
     Attributes
@@ -93,6 +189,8 @@ class Ranking:
     libraries: Mapping[str, str] = field(default_factory=dict)
     measured: str = ""
     disturbance: float = 0.0
+
+    _damaged: ClassVar[str] = "is no ranking that fastdecode wrote"
 
     @property
     def busy(self) -> bool:
@@ -141,16 +239,8 @@ class Ranking:
         if self.cpu != cpu_model():
             return f"it was measured on another processor ({self.cpu})"
         here = libraries()
-        changed = sorted(
-            name for name in {*here, *self.libraries} if here.get(name) != self.libraries.get(name)
-        )
-        if not changed:
-            return ""
-        told = [
-            f"{name} {self.libraries.get(name, 'missing')} then, {here.get(name, 'missing')} now"
-            for name in changed
-        ]
-        return f"libraries have changed since it was measured ({'; '.join(told)})"
+        told = "; ".join(_changes(sorted({*here, *self.libraries}), self.libraries, here))
+        return f"libraries have changed since it was measured ({told})" if told else ""
 
     def save(self, path: str | os.PathLike[str] | None = None) -> Path:
         """Write it to a file: all of it, or nothing.
@@ -170,13 +260,15 @@ class Ranking:
         OSError
             If it cannot be written.
         """
-        target = ranking_path() if path is None else Path(path)
-        _files.check_writable(target, parents=True)
-        _files.write_text(target, self._to_json())
-        return target
+        cells = [
+            {**cell._asdict(), "order": names, "speeds": dict(self.speeds.get(cell, {}))}
+            for cell, names in self.orders.items()
+        ]
+        content = {"disturbance": self.disturbance, "cells": cells}
+        return self._save(ranking_path() if path is None else Path(path), content)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str] | None = None) -> Ranking:
+    def load(cls, path: str | os.PathLike[str] | None = None) -> Self:
         """Read one from a file.
 
         Parameters
@@ -192,8 +284,7 @@ class Ranking:
             If it is damaged, or at the usual place, but another user's.
         """
         own = path is None and not ranking_is_named()
-        place = ranking_path() if path is None else path
-        return _files.read_text(place, cls._from_json, _DAMAGED, own=own)
+        return cls._load(ranking_path() if path is None else path, own=own)
 
     def __str__(self) -> str:
         """Draw a table: a line for each cell, the backends in order, and `remark` below it."""
@@ -209,26 +300,8 @@ class Ranking:
         ]
         return "\n".join([*lines, *([self.remark()] if self.busy else [])])
 
-    def _to_json(self) -> str:
-        cells = [
-            {**cell._asdict(), "order": names, "speeds": dict(self.speeds.get(cell, {}))}
-            for cell, names in self.orders.items()
-        ]
-        content = {
-            "schema": SCHEMA,
-            "cpu": self.cpu,
-            "libraries": dict(self.libraries),
-            "measured": self.measured,
-            "disturbance": self.disturbance,
-            "cells": cells,
-        }
-        return json.dumps(content, indent=1)
-
     @classmethod
-    def _from_json(cls, text: str) -> Ranking:
-        content = json.loads(text)
-        if content["schema"] != SCHEMA:
-            raise ValueError(f"its schema is {content['schema']}, and this version reads {SCHEMA}")
+    def _from_content(cls, content: Any, **common: Any) -> Self:
         orders = {}
         speeds = {}
         for values in content["cells"]:
@@ -236,17 +309,8 @@ class Ranking:
             orders[cell] = values["order"]
             if values["speeds"]:
                 speeds[cell] = {name: float(speed) for name, speed in values["speeds"].items()}
-        words = (content["cpu"], content["measured"], *content["libraries"].values())
-        if not all(isinstance(word, str) and (word.isprintable() or not word) for word in words):
-            raise ValueError("what should be text is none")
-        return cls(
-            orders,
-            speeds,
-            content["cpu"],
-            dict(content["libraries"]),
-            content["measured"],
-            float(content.get("disturbance", 0.0)),
-        )
+        disturbance = float(content.get("disturbance", 0.0))
+        return cls(orders, speeds, disturbance=disturbance, **common)
 
 
 def known_order(names: Iterable[str], format: Format, reduce: Reduce) -> list[str]:
@@ -256,14 +320,7 @@ def known_order(names: Iterable[str], format: Format, reduce: Reduce) -> list[st
 
 
 def reordered(known: Sequence[str], is_faster: Callable[[str, str], bool]) -> list[str]:
-    """Keep an order, but put whoever is faster beyond doubt before those that are slower.
-
-    Parameters
-    ----------
-    known : sequence of str
-    is_faster : callable
-        Given two names, whether the first is faster beyond doubt.
-    """
+    """Keep an order, but put whoever is faster beyond doubt before those that are slower."""
     left, order = list(known), list[str]()
     while left:
         unbeaten = (
@@ -325,6 +382,201 @@ def _by_distance(size: SizeClass | None) -> list[SizeClass]:
 def _row(cell: Cell, names: Sequence[str], speeds: Mapping[str, float]) -> tuple[str, ...]:
     told = [f"{name} {speeds[name]:.2f}" if name in speeds else name for name in names]
     return (*("any" if value is None else str(value) for value in cell), ", ".join(told))
+
+
+class Identity(NamedTuple):
+    """A model of device, and the software that drives it.
+
+    `kind` is ``"cuda"`` or ``"cpu"``. `driver` is the version of the kernel's driver, and `runtime`
+    that of the CUDA (or HIP) that PyTorch is built for; each is empty where it is not known.
+    """
+
+    kind: str
+    name: str
+    driver: str = ""
+    runtime: str = ""
+
+
+class DeviceCell(NamedTuple):
+    """A kind of work: a format, the size class of the stored images, and the images of a batch.
+
+    Batches are smaller than was asked for if the images are large.
+    """
+
+    format: Format
+    size: SizeClass
+    batch: int
+
+
+@dataclass(frozen=True)
+class Speed:
+    """What one way of decoding does at one kind of work, by the median over the rounds."""
+
+    # by the clock on the wall, until the batch is there
+    images_per_s: Spread = NOTHING
+    # speed over that of the CPU path with all cores, paired within the rounds; 0 without it
+    ratio: Spread = NOTHING
+    # processor seconds for 1000 images, user and system, all cores added up
+    cpu_s_per_1000: float = 0.0
+    # milliseconds in which kernels or copies ran on the device; None where nobody could tell
+    gpu_ms_per_1000: float | None = None
+    # milliseconds between events on the stream before and after a batch, waiting included
+    stream_ms_per_1000: float | None = None
+    on_cpu: float = 0.0  # share of the images, 0 to 1, that the CPU path decoded after all
+    # of the image that differs most from the CPU path's, in dB; None if none differs
+    psnr: float | None = None
+
+
+@dataclass(frozen=True)
+class DeviceRanking(_Saved):
+    """What was measured for a device: plain data.
+
+    Attributes
+    ----------
+    device : Identity
+    speeds : Mapping of DeviceCell to Mapping of str to Speed
+        By kind of work, and by batch backend, or ``"cpu"``; the fastest first.
+    lost : Mapping of str to str
+        Why a backend that should be here is not, by name.
+    cpu : str
+        Model of the processor.
+    cores : int
+        Those that could be used.
+    libraries : Mapping of str to str
+        Versions of what was installed.
+    measured : str
+        When: ISO 8601, UTC.
+    """
+
+    device: Identity
+    speeds: Mapping[DeviceCell, Mapping[str, Speed]] = field(default_factory=dict)
+    lost: Mapping[str, str] = field(default_factory=dict)
+    cpu: str = ""
+    cores: int = 0
+    libraries: Mapping[str, str] = field(default_factory=dict)
+    measured: str = ""
+
+    _damaged: ClassVar[str] = "is no measurement of a device that fastdecode wrote"
+
+    def order(self) -> tuple[str, ...]:
+        """Names, the fastest first: by the geometric mean of `Speed.ratio` over all kinds of work.
+
+        Left out are the kinds at which all others had the CPU path decode more than half: there
+        they differ from it by chance alone. Who was not measured at every kind that is left, or had
+        the CPU decode more than half at each of them, has no place in the order. It is empty where
+        nothing was compared.
+        """
+        every = [found for found in self.speeds.values() if any(_decoded(found))]
+        common = [name for name in (every[0] if every else ()) if all(name in one for one in every)]
+        able = {CPU, *(name for one in every for name in _decoded(one))}
+        ratios = {
+            name: [one[name].ratio.median for one in every] for name in common if name in able
+        }
+        means = {
+            name: math.fsum(map(math.log, found)) / len(found)
+            for name, found in ratios.items()
+            if all(ratio > 0 for ratio in found)
+        }
+        return tuple(sorted(means, key=lambda name: -means[name]))
+
+    def stale(self, here: Identity) -> str:
+        """Say why it is out of date for a device; empty if it is not."""
+        then = _conditions(self.device, self.cpu, self.cores)
+        now = _conditions(here, cpu_model(), usable_cores())
+        libraries = device_libraries()
+        told = _changes(then, then, now)
+        told += _changes(sorted({*libraries, *self.libraries}), self.libraries, libraries)
+        return f"it was measured with something else ({'; '.join(told)})" if told else ""
+
+    def save(self, path: str | os.PathLike[str] | None = None) -> Path:
+        """Write all of it or nothing; by default where ``decode="auto"`` looks for it."""
+        content = {
+            "device": self.device._asdict(),
+            "cores": self.cores,
+            "lost": dict(self.lost),
+            "cells": [
+                {**cell._asdict(), "speeds": {name: _flat(one) for name, one in found.items()}}
+                for cell, found in self.speeds.items()
+            ],
+        }
+        place = device_ranking_path(self.device.name) if path is None else Path(path)
+        return self._save(place, content)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, own: bool = False) -> Self:
+        """Read one from a file; it is a ValueError if it is damaged, or another user's.
+
+        `own` says that nobody named the file: it is believed only if it is this user's, or the
+        system's.
+        """
+        return cls._load(path, own=own)
+
+    @classmethod
+    def _from_content(cls, content: Any, **common: Any) -> Self:
+        return cls(
+            Identity(*_printable([content["device"][name] for name in Identity._fields])),
+            {
+                _device_cell(values): {
+                    name: _speed(numbers) for name, numbers in values["speeds"].items()
+                }
+                for values in content["cells"]
+            },
+            dict(content["lost"]),
+            cores=int(content["cores"]),
+            **common,
+        )
+
+
+def _decoded(found: Mapping[str, Speed]) -> list[str]:
+    """Name those that decoded at least half by themselves."""
+    return [name for name, one in found.items() if name != CPU and one.on_cpu <= _MOST_ON_CPU]
+
+
+def _conditions(device: Identity, cpu: str, cores: int) -> dict[str, str]:
+    return {
+        "device": device.name,
+        "driver": device.driver,
+        "CUDA": device.runtime,
+        "processor": cpu,
+        "cores": str(cores),
+    }
+
+
+def _device_cell(values: Mapping[str, Any]) -> DeviceCell:
+    format, size, batch = values["format"], values["size"], values["batch"]
+    if format not in FORMATS or size not in SIZE_CLASSES or type(batch) is not int or batch < 1:
+        raise ValueError(f"{format!r}, {size!r}, {batch!r} is no kind of work")
+    return DeviceCell(cast("Format", format), cast("SizeClass", size), batch)
+
+
+_QUARTILES = {"images_per_s": ("low", "high"), "ratio": ("ratio_low", "ratio_high")}
+"""What a file calls the quartiles: in it they stand beside their median."""
+
+
+def _flat(speed: Speed) -> dict[str, float | None]:
+    values = asdict(speed)
+    for name, (low, high) in _QUARTILES.items():
+        spread = values.pop(name)
+        values |= {name: spread["median"], low: spread["low"], high: spread["high"]}
+    return values
+
+
+def _speed(values: Mapping[str, Any]) -> Speed:
+    numbers: dict[str, Any] = {}
+    for one in fields(Speed):
+        found = [values[name] for name in (one.name, *_QUARTILES.get(one.name, ()))]
+        for number in found:
+            missing = number is None and one.default is None
+            if not missing and (type(number) not in (int, float) or not 0 <= number < float("inf")):
+                raise ValueError(f"{one.name} is {number!r}")
+        numbers[one.name] = Spread(*found) if len(found) > 1 else found[0]
+    return Speed(**numbers)
+
+
+def _printable(words: Sequence[Any]) -> Sequence[str]:
+    if not all(isinstance(word, str) and (word.isprintable() or not word) for word in words):
+        raise ValueError("what should be text is none")
+    return words
 
 
 # Fastest first on real photos, by bench/results/default_order.json; that `native` leads for JPEG is

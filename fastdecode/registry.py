@@ -7,13 +7,12 @@ package: an entry point ``name = "module:Class"`` in the group ``fastdecode.back
 from __future__ import annotations
 
 import importlib.metadata
-import os
 import pkgutil
-import threading
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from fastdecode._process import ForkLock
 from fastdecode.errors import BackendUnavailable, UnknownBackend
 from fastdecode.types import BackendInfo
 
@@ -28,74 +27,46 @@ ENTRY_POINT_GROUP = "fastdecode.backends"
 
 
 class Entry(NamedTuple):
-    """Where a backend is, before anything of it is imported.
+    """Where a backend is, before anything of it is imported; a test compares what it declares."""
 
-    Attributes
-    ----------
-    target : str or Callable
-        ``"module:Class"``, or the class itself.
-    distribution : str
-        What pip calls the library.
-    formats : str
-        What it reads, for errors to name what is missing. A test compares it with `supports`.
-    regions : str
-        Those of which it decodes a part without the rest. A test compares this, too.
-    install : str
-        ``"module:function"`` that gives the install line, where an extra of pip does not do.
-    batch : str or Callable
-        Where its `BatchBackend` is, in the same two forms; empty if it has none.
-    devices : str
-        On which that decodes, by PyTorch's names. A test compares this, too.
-    """
-
-    target: str | Callable[[], Backend]
-    distribution: str
-    formats: str = ""
-    regions: str = ""
-    install: str = ""
-    batch: str | Callable[..., BatchBackend] = ""
-    devices: str = ""
+    target: str | Callable[[], Backend]  # "module:Class", or the class itself
+    distribution: str  # what pip calls the library
+    formats: str = ""  # what it reads, for errors to name what is missing
+    regions: str = ""  # those of which it decodes a part without the rest
+    install: str = ""  # "module:function" that gives the install line, if no extra of pip does
+    batch: str | Callable[..., BatchBackend] = ""  # where its `BatchBackend` is, if it has one
+    devices: str = ""  # on which that decodes, by PyTorch's names
 
 
-def _both(where: str, distribution: str, formats: str, devices: str) -> Entry:
-    """Describe a module of ours with a `Backend`, and a `BatchBackend` named after it."""
+def _ours(where: str, distribution: str, formats: str, devices: str = "", **more: str) -> Entry:
+    """Describe a module of ours: its `Backend`, and a `BatchBackend` named after that, if any."""
     target = f"fastdecode.adapters.{where}"
-    return Entry(target, distribution, formats, batch=f"{target}Batch", devices=devices)
+    batch = f"{target}Batch" if devices else ""
+    return Entry(target, distribution, formats, batch=batch, devices=devices, **more)
 
 
+_MOST = "jpeg png webp gif bmp tiff avif jpeg2000 other"
+_INSTALL = "fastdecode.native._library:install_line"
 BUILTIN: dict[str, Entry] = {
-    "pillow": Entry(
-        "fastdecode.adapters.pillow:Pillow",
-        "pillow",
-        "jpeg png webp gif bmp tiff avif jpeg2000 other",
-    ),
-    "native": Entry(
-        "fastdecode.adapters.native:Native",
-        "fastdecode",
-        "jpeg",
-        regions="jpeg",
-        install="fastdecode.native:install_line",
-    ),
-    "simplejpeg": Entry("fastdecode.adapters.simplejpeg:Simplejpeg", "simplejpeg", "jpeg"),
-    "opencv": Entry("fastdecode.adapters.opencv:Opencv", "opencv-python-headless", "jpeg png webp"),
-    "turbojpeg": Entry("fastdecode.adapters.turbojpeg:Turbojpeg", "PyTurboJPEG", "jpeg"),
-    "jpeg4py": Entry("fastdecode.adapters.jpeg4py:Jpeg4py", "jpeg4py", "jpeg"),
-    "imagecodecs": Entry(
-        "fastdecode.adapters.imagecodecs:Imagecodecs", "imagecodecs", "jpeg jpeg2000 jxl avif"
-    ),
-    "torchvision": _both("torchvision:Torchvision", "torchvision", "jpeg", "cuda"),
-    "torchcodec": _both("torchcodec:Torchcodec", "torchcodec", "jpeg png", "cuda"),
-    "kornia_rs": Entry("fastdecode.adapters.kornia_rs:KorniaRs", "kornia-rs", "jpeg"),
-    "pillow_heif": Entry("fastdecode.adapters.pillow_heif:PillowHeif", "pillow-heif", "heic"),
-    "nvimgcodec": _both("nvimgcodec:Nvimgcodec", "nvidia-nvimgcodec-cu13", "jpeg", "cpu cuda"),
-    "dali": _both("dali:Dali", "nvidia-dali-cuda130", "jpeg", "cpu cuda"),
+    "pillow": _ours("pillow:Pillow", "pillow", _MOST),
+    "native": _ours("native:Native", "fastdecode", "jpeg", regions="jpeg", install=_INSTALL),
+    "simplejpeg": _ours("simplejpeg:Simplejpeg", "simplejpeg", "jpeg"),
+    "opencv": _ours("opencv:Opencv", "opencv-python-headless", "jpeg png webp"),
+    "turbojpeg": _ours("turbojpeg:Turbojpeg", "PyTurboJPEG", "jpeg"),
+    "jpeg4py": _ours("jpeg4py:Jpeg4py", "jpeg4py", "jpeg"),
+    "imagecodecs": _ours("imagecodecs:Imagecodecs", "imagecodecs", "jpeg jpeg2000 jxl avif"),
+    "torchvision": _ours("torchvision:Torchvision", "torchvision", "jpeg", "cuda"),
+    "torchcodec": _ours("torchcodec:Torchcodec", "torchcodec", "jpeg png", "cuda"),
+    "kornia_rs": _ours("kornia_rs:KorniaRs", "kornia-rs", "jpeg"),
+    "pillow_heif": _ours("pillow_heif:PillowHeif", "pillow-heif", "heic"),
+    "nvimgcodec": _ours("nvimgcodec:Nvimgcodec", "nvidia-nvimgcodec-cu13", "jpeg", "cpu cuda"),
+    "dali": _ours("dali:Dali", "nvidia-dali-cuda130", "jpeg", "cpu cuda"),
 }
-
 
 _registered: dict[str, Entry] = {}
 _loaded: dict[str, Backend] = {}
 _failed: dict[str, str] = {}
-_lock = threading.RLock()
+_lock = ForkLock()
 generation = 0
 """Grows with every `register`: what was concluded from the registry before is out of date."""
 
@@ -121,13 +92,7 @@ def targets() -> dict[str, str]:
 
 
 def entry(name: str) -> Entry:
-    """Look a name up, scanning installed packages only for one that is not known otherwise.
-
-    Raises
-    ------
-    UnknownBackend
-        If there is no such name; the message lists those there are.
-    """
+    """Look a name up, scanning installed packages only for one that is not known otherwise."""
     found = _registered.get(name) or BUILTIN.get(name) or _entry_points().get(name)
     if found is None:
         raise UnknownBackend(f"no backend is called {name!r}; there are: {', '.join(names())}")
@@ -192,15 +157,7 @@ def register(
 
 
 def load(name: str) -> Backend:
-    """Return the one instance of a backend in this process, made on first use.
-
-    Raises
-    ------
-    UnknownBackend
-        If there is no such name.
-    BackendUnavailable
-        If its library is missing or broken; the message has the reason and the install line.
-    """
+    """Return the one instance of a backend in this process, made on first use."""
     backend = _loaded.get(name)
     if backend is not None:
         return backend
@@ -277,9 +234,8 @@ def _info(name: str) -> BackendInfo:
 def _devices(name: str) -> tuple[str, ...]:
     """Name the devices on which the batch form of a backend decodes; nothing is imported."""
     found = entry(name)
-    if found.devices or not isinstance(found.batch, type):
-        return tuple(found.devices.split())
-    return tuple(sorted(getattr(found.batch, "devices", ())))
+    declared = getattr(found.batch, "devices", ()) if isinstance(found.batch, type) else ()
+    return tuple(found.devices.split()) or tuple(sorted(declared))
 
 
 def _ask(question: Callable[[], str]) -> str:
@@ -288,13 +244,3 @@ def _ask(question: Callable[[], str]) -> str:
         return question()
     except (Exception, SystemExit) as error:  # a broken plugin may raise anything
         return f"unknown ({type(error).__name__}: {error})"
-
-
-def _renew_lock() -> None:
-    """Forget in a forked child who held the lock in the parent."""
-    global _lock
-    _lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_lock)

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from PIL import Image as PillowImage
 
-from fastdecode._preference import preferred
-from fastdecode._selection import disabled
+from fastdecode._selection import disabled, preferred
 from fastdecode.errors import BackendUnavailable, UnknownBackend
-from fastdecode.native import library, single
+from fastdecode.native import _library
 from fastdecode.plan import DEFAULT_MAX_PIXELS
 
 if TYPE_CHECKING:
@@ -36,32 +35,18 @@ _HUFFMAN_SOFS = (0xC0, 0xC1, 0xC2)  # baseline, extended, progressive
 
 
 class ResizePlan(NamedTuple):
-    """What is resized of an image, and what is kept of the result.
+    """What is resized of an image, and what is kept of the result."""
 
-    Attributes
-    ----------
-    box : (left, top, right, bottom)
-        The part that is resized, in pixels of the image.
-    canvas : (height, width)
-        What it is resized to.
-    top, left : int
-        Where the result begins on the canvas; negative where it is padded.
-    size : (height, width)
-        Of the result.
-    flip : bool
-    interpolation : {"bilinear", "bicubic"}
-    """
-
-    box: Box
-    canvas: tuple[int, int]
-    top: int
+    box: Box  # the part that is resized, in pixels of the image
+    canvas: tuple[int, int]  # what it is resized to: (height, width)
+    top: int  # where the result begins on the canvas; negative where it is padded
     left: int
-    size: tuple[int, int]
+    size: tuple[int, int]  # of the result: (height, width)
     flip: bool
     interpolation: Interpolation = "bilinear"
 
     @classmethod
-    def of_core(cls, resize: single.Resize) -> ResizePlan:
+    def of_core(cls, resize: _library.Resize) -> ResizePlan:
         """Return the plan of which `for_core` makes this."""
         edges = (resize.left, resize.top, resize.right, resize.bottom)
         left, top, right, bottom = (int(edge * resize.reduce) for edge in edges)
@@ -69,14 +54,10 @@ class ResizePlan(NamedTuple):
         size = (resize.height, resize.width)
         return cls((left, top, right, bottom), canvas, resize.y, resize.x, size, bool(resize.flip))
 
-    def for_core(self, width: int, height: int, reduce: Reduce) -> single.Resize | None:
+    def for_core(self, width: int, height: int, reduce: Reduce) -> _library.Resize | None:
         """Return the plan for an image of that size, reduced so, in the core's terms.
 
-        Returns
-        -------
-        Resize or None
-            None where the plan is not for the core: it is bicubic, pads, reaches out of the image,
-            or makes a giant of it.
+        None where it is not for the core: bicubic, padded, out of the image, or a giant.
         """
         left, top, right, bottom = self.box
         down, across = self.canvas
@@ -87,12 +68,12 @@ class ResizePlan(NamedTuple):
             or self.left < 0
             or self.top + rows > down
             or self.left + columns > across
-            or max(self.canvas) > single.LARGEST_SIDE
+            or max(self.canvas) > _library.LARGEST_SIDE
             or not (0 <= left < right <= width and 0 <= top < bottom <= height)
         ):
             return None
         # fmt: off
-        return single.Resize(
+        return _library.Resize(
             reduce, left / reduce, top / reduce, right / reduce, bottom / reduce,
             int(left // reduce), int(top // reduce), ceil(right / reduce), ceil(bottom / reduce),
             across, down, self.left, self.top, columns, rows, self.flip,
@@ -102,12 +83,12 @@ class ResizePlan(NamedTuple):
 
 def core_is_on() -> bool:
     """Whether the core is there, and not left out by ``FASTDECODE_DISABLE``."""
-    return library.lib is not None and _NATIVE not in disabled()
+    return _library.lib is not None and _NATIVE not in disabled()
 
 
 def core_may_decode(backend: str | None) -> bool:
     """Whether the core may decode for somebody who asked for this backend, or for none."""
-    if library.lib is None:
+    if _library.lib is None:
         return False
     try:
         asked = preferred() if backend is None else backend
@@ -117,20 +98,8 @@ def core_may_decode(backend: str | None) -> bool:
 
 
 def core_takes(header: Any, max_pixels: int | None = DEFAULT_MAX_PIXELS) -> Any:
-    """Whether the core decodes such a JPEG as every other backend would.
+    """Whether the core decodes such a JPEG, or each of many, as every other backend would.
 
-    Parameters
-    ----------
-    header : cffi's ``fd_header``, or Headers
-        Of one file, or of many.
-    max_pixels : int or None
-
-    Returns
-    -------
-    bool, or ndarray of bool
-
-    Notes
-    -----
     Left to the others are four inks, arithmetic coding (which cannot run out of data, so that what
     is missing has to be searched for), and files without an end marker.
     """
@@ -148,24 +117,11 @@ def core_takes(header: Any, max_pixels: int | None = DEFAULT_MAX_PIXELS) -> Any:
 
 
 def by_core(image: Image, box: FloatBox, canvas: tuple[int, int], window: Box) -> Image | None:
-    """Resize pixels in the way in which the core resizes JPEGs, so that a file's kind is no matter.
+    """Resize a box of (H, W, 3) pixels to a canvas as the core resizes JPEGs; None if it cannot.
 
-    Parameters
-    ----------
-    image : ndarray of uint8, (H, W, 3)
-    box : (left, top, right, bottom)
-        In pixels of the image; edges may be fractions.
-    canvas : (height, width)
-        What the box is resized to.
-    window : (left, top, right, bottom)
-        Which pixels of the canvas to return.
-
-    Returns
-    -------
-    ndarray of uint8, (h, w, 3), or None
-        None where the core cannot.
+    Edges of the box may be fractions. Only what the window shows of the canvas is returned.
     """
-    if max(*image.shape[:2], *canvas) > single.LARGEST_SIDE:
+    if max(*image.shape[:2], *canvas) > _library.LARGEST_SIDE:
         return None
     if image.strides[1:] != (3, 1):  # turned by the EXIF orientation
         image = np.ascontiguousarray(image)
@@ -173,13 +129,13 @@ def by_core(image: Image, box: FloatBox, canvas: tuple[int, int], window: Box) -
     result = np.empty((bottom - top, right - left, 3), np.uint8)
     height, width = image.shape[:2]
     # fmt: off
-    resize = single.Resize(
+    resize = _library.Resize(
         1, *box, 0, 0, width, height, canvas[1], canvas[0], left, top, right - left, bottom - top,
         False,
     )
     # fmt: on
-    pixels = single.stored(None, channels_first=False)
-    return result if single.resize_pixels(image, resize, pixels, result.ctypes.data) else None
+    pixels = _library.stored(None, channels_first=False)
+    return result if _library.resize_pixels(image, resize, pixels, result.ctypes.data) else None
 
 
 def by_pillow(

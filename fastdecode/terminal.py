@@ -7,9 +7,11 @@ names acts on the terminal.
 from __future__ import annotations
 
 import argparse
+import csv
 import importlib.util
 import io
 import os
+import re
 import shutil
 import signal
 import sys
@@ -26,7 +28,9 @@ __all__ = [
     "INTERRUPTED",
     "Notify",
     "Parser",
+    "brief",
     "counts",
+    "csv_text",
     "ending_at_once",
     "guarded",
     "has_rich",
@@ -34,6 +38,7 @@ __all__ = [
     "paragraph",
     "positive",
     "progress",
+    "say",
     "seconds",
     "width",
 ]
@@ -43,6 +48,14 @@ INTERRUPTED = 130
 
 _LOST = 1
 _EVERY_S = 0.2
+_LONGEST = 110
+_WIDEST = 80
+_ACTING = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+"""Control characters, those that turn the direction of the rest, and what no file in UTF-8 has."""
+
+_FORMULAS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # noqa: RUF001 - some take the wide ones, too
 
 
 class Parser(argparse.ArgumentParser):
@@ -121,7 +134,9 @@ def width(most: int | None = None) -> int:
     return max(40, columns if most is None else min(most, columns))
 
 
-def paragraph(text: str, indent: str = "", first: str | None = None) -> str:
+def paragraph(
+    text: str, indent: str = "", first: str | None = None, most: int | None = None
+) -> str:
     """Wrap text for the terminal, line by line; words that are too long are cut, not left over.
 
     `indent` stands before every line, and `first` before the first one instead.
@@ -131,12 +146,41 @@ def paragraph(text: str, indent: str = "", first: str | None = None) -> str:
         before = first if first is not None and not lines else indent
         lines += textwrap.wrap(
             line,
-            width(),
+            width(most),
             initial_indent=before,
             subsequent_indent=indent,
             break_on_hyphens=False,
         ) or [before.rstrip()]
     return "\n".join(lines)
+
+
+def say(text: str, *, indent: str = "", error: bool = False) -> None:
+    """Print a paragraph of at most 80 columns, in which anybody's names may be."""
+    stream = sys.stderr if error else sys.stdout
+    stream.write(paragraph(visible(text), indent, first="", most=_WIDEST) + "\n")
+
+
+def brief(text: str) -> str:
+    """Shorten a line of several that is too long: the files have it whole."""
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 4].rstrip()} ..."
+
+
+def csv_text(rows: Iterable[Sequence[str | int]]) -> str:
+    """Return a table as a file of CSV has it.
+
+    Keys are anybody's words: what acts on a terminal is written out, and a cell that spreadsheets
+    would take for a formula begins with an apostrophe (OWASP, CSV Injection).
+    """
+    lines = io.StringIO()
+    writer = csv.writer(lines, lineterminator="\n")
+    for row in rows:
+        writer.writerow([_cell(cell) if isinstance(cell, str) else cell for cell in row])
+    return lines.getvalue()
+
+
+def _cell(text: str) -> str:
+    text = _ACTING.sub(lambda found: ascii(found[0])[1:-1], text)
+    return f"'{text}" if text.startswith(_FORMULAS) else text
 
 
 class Notify(Protocol):
@@ -159,13 +203,13 @@ def progress(*, counted: bool = False) -> Iterator[Notify]:
             yield notify
     elif counted and on_terminal:
         try:
-            yield _Line().show
+            yield _one_line()
         finally:  # also before an error
             sys.stderr.write("\n")
     elif counted:
         yield lambda _what, _done, _total=1.0: None
     else:
-        yield _Told().show
+        yield _a_line_each()
 
 
 def has_rich() -> bool:
@@ -190,43 +234,40 @@ def _bar(*, counted: bool) -> Iterator[Notify]:
         )
 
 
-class _Told:
-    """A line for each thing that is done."""
+def _a_line_each() -> Notify:
+    """Write a line for each thing that is done."""
+    last = ""
 
-    def __init__(self) -> None:
-        self._last = ""
-
-    def show(self, what: str, _done: float, _total: float = 1.0, /) -> None:
-        if what != self._last:
-            self._last = what
+    def notify(what: str, _done: float, _total: float = 1.0, /) -> None:
+        nonlocal last
+        if what != last:
+            last = what
             sys.stderr.write(f"{what} ...\n")
             sys.stderr.flush()
 
+    return notify
 
-class _Line:
-    """A line that is written over."""
 
-    def __init__(self) -> None:
-        self._shown = 0.0
+def _one_line() -> Notify:
+    """Write a line over and over, not too often."""
+    shown = 0.0
 
-    def show(self, what: str, done: float, total: float = 1.0, /) -> None:
+    def notify(what: str, done: float, total: float = 1.0, /) -> None:
+        nonlocal shown
         now = time.monotonic()
-        if now - self._shown >= _EVERY_S or done == total:
-            self._shown = now
+        if now - shown >= _EVERY_S or done == total:
+            shown = now
             sys.stderr.write(f"\r{what} {done:,} of {total:,}")
             sys.stderr.flush()
+
+    return notify
 
 
 class _Output(io.FileIO):
     """A standard file that remembers that it could not be written to, and from then on takes all.
 
-    Python writes what is left in its buffers once more when it ends, and would complain again.
-
-    Parameters
-    ----------
-    number : int
-    silent : bool
-        It takes all from the beginning: errors that cannot be printed are no further errors.
+    Python writes what is left in its buffers once more when it ends, and would complain again. A
+    silent one takes all from the beginning: errors that cannot be printed are no further errors.
     """
 
     def __init__(self, number: int, *, silent: bool) -> None:
@@ -246,17 +287,9 @@ class _Output(io.FileIO):
 
 
 def guarded(command: Callable[[], int]) -> int:
-    """Run a command, and end in good order however that ends.
+    """Run a command to its exit status, and end in good order however that ends.
 
-    Parameters
-    ----------
-    command : callable
-        Returns an exit status, or raises SystemExit with one.
-
-    Returns
-    -------
-    int
-        The exit status; 130 after Ctrl-C; 1 if standard output is closed, full, or read no more.
+    The status is 130 after Ctrl-C, and 1 if standard output is closed, full, or read no more.
     """
     _open_what_is_closed()
     output = _replaced("stdout", 1)

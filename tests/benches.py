@@ -1,4 +1,4 @@
-"""The benchmark as the tests of it run it: pictures to measure, and the command."""
+"""The benchmark as the tests of it run it: images to measure, and the command."""
 
 from __future__ import annotations
 
@@ -6,22 +6,25 @@ import io
 import os
 import subprocess
 import sys
+from collections import Counter
+from html.parser import HTMLParser
 from pathlib import Path
 
 from PIL import Image as PillowImage
 
-from fastdecode.bench.result import Result, from_json
+from fastdecode.measure.result import Result, from_json
 
 QUICK = ("--seconds", "0", "--reduce", "1")
 DECODE = (*QUICK, "--protocol", "decode")
 WRONG_ARGUMENT = 2
 INTERRUPTED = 130
 TERMINAL = 80
+_VOID = {"meta", "br", "link", "img"}
 _SETTINGS = ("FASTDECODE_BACKEND", "FASTDECODE_DISABLE")
 
 
 def photo(width: int = 40, height: int = 30, kind: str = "JPEG", turn: int = 0) -> bytes:
-    """Encode a picture whose three channels run in three directions."""
+    """Encode an image whose three channels run in three directions."""
     ramp = PillowImage.linear_gradient("L")
     channels = [ramp.rotate(90 * (step + turn)) for step in range(3)]
     file = io.BytesIO()
@@ -65,3 +68,40 @@ def measured(*arguments: object, **variables: str) -> Result:
     done = bench(*arguments, "--json", "-", **variables)
     assert done.returncode == 0, done.stderr
     return from_json(done.stdout)
+
+
+class Page(HTMLParser):
+    """What a page consists of; its tags must be balanced."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: Counter[str] = Counter()
+        self.attributes: list[tuple[str, str, str]] = []
+        self.texts: list[str] = []
+        self.rows: list[list[str]] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        if tag == "tr":
+            self.rows.append([])
+        if tag not in _VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+        if "table" in self.open and data.strip():
+            self.rows[-1].append(data)
+
+    def values(self, name: str) -> list[str]:
+        return [value for _, key, value in self.attributes if key == name]

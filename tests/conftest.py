@@ -65,13 +65,19 @@ def usable_backends() -> list[str]:
     return names
 
 
+def jpeg_readers(declared: str = "") -> list[str]:
+    """Name those of them that read JPEG, and declare a thing of it, such as "warnings"."""
+    kinds = {name: registry.load(name).supports.get("jpeg", ()) for name in usable_backends()}
+    return [n for n, kind in kinds.items() if kind and getattr(kind[0], declared or "bits")]
+
+
 def native_core() -> ModuleType:
     """Return the binding of the native core; skip the test, or its file, where there is none."""
-    from fastdecode.native import library
+    from fastdecode.native import _library
 
-    if library.problem():
-        pytest.skip(library.problem(), allow_module_level=True)
-    return library
+    if _library.problem():
+        pytest.skip(_library.problem(), allow_module_level=True)
+    return _library
 
 
 def pytest_configure() -> None:

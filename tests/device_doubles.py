@@ -1,4 +1,7 @@
-"""Test doubles of batch backends: they decode by Pillow, and refuse, raise or lie on demand."""
+"""For the tests of devices: files, and test doubles of batch backends.
+
+The doubles decode by Pillow, and refuse, raise or lie on demand.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,14 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
+import pytest
 import torch
+from doubles import own_registry  # noqa: F401
 
-from fastdecode import decode
+from fastdecode import decode, register
 from fastdecode.adapters.base import Backend, Support
 from fastdecode.adapters.batch_base import BatchBackend, BatchItem
+from fastdecode.testing import encode, picture
 
 Answer = Callable[[Sequence[BatchItem], str], Sequence[Any]]
 
@@ -20,6 +26,15 @@ _JPEG = Support(
     codings=frozenset({"baseline"}),
     colors=frozenset({"gray", "ycc", "rgb"}),
 )
+
+PHOTOS = [encode(picture(40 + 3 * i, 60 - 2 * i), quality=90) for i in range(9)]
+PROGRESSIVE = encode(picture(33, 21), progressive=True)
+CMYK = encode(picture(33, 21, "CMYK"))
+PNG = encode(picture(30, 20), "png")
+CUT = PHOTOS[1][:-60]
+NO_END = PHOTOS[2][:-2]
+MIXED = [PHOTOS[0], PROGRESSIVE, PHOTOS[1], CMYK, PNG, PHOTOS[2], NO_END, PHOTOS[3]]
+OF_CPU = [1, 3, 4, 6]
 
 
 def tensor_of(item: BatchItem, layout: str) -> torch.Tensor:
@@ -42,7 +57,7 @@ def marked(items: Sequence[BatchItem], layout: str) -> list[Any]:
 
 
 def is_marked(image: torch.Tensor) -> bool:
-    """Whether `marked` decoded a picture."""
+    """Whether `marked` decoded an image."""
     return image[:, 0, 0].tolist() == list(range(1, len(image) + 1))
 
 
@@ -61,7 +76,7 @@ def raising(which: Callable[[BatchItem], bool], answer: Answer = marked) -> Answ
 
     def answer_all(items: Sequence[BatchItem], layout: str) -> Sequence[Any]:
         if any(which(item) for item in items):
-            raise ValueError("a picture of this batch is not to this library's liking")
+            raise ValueError("an image of this batch is not to this library's liking")
         return answer(items, layout)
 
     return answer_all
@@ -70,7 +85,7 @@ def raising(which: Callable[[BatchItem], bool], answer: Answer = marked) -> Answ
 def batch_double(
     answer: Answer = marked, *, supports: dict[Any, Any] | None = None, regions: bool = False
 ) -> type[BatchBackend]:
-    """Make a test double of a batch backend; its `asked` counts the pictures of each call."""
+    """Make a test double of a batch backend; its `asked` counts the images of each call."""
 
     class Double(BatchBackend):
         """A test double: no library is behind it."""
@@ -95,10 +110,28 @@ def batch_double(
 
 
 class NoSingle(Backend):
-    """The other half of a double: it decodes no single pictures."""
+    """The other half of a double: it decodes no single images."""
 
     supports = {"jpeg": (_JPEG,)}
     exact = False
 
     def decode(self, data: Any, header: Any, **asked: Any) -> np.ndarray[Any, Any]:
         raise NotImplementedError("a double decodes batches")
+
+
+@pytest.fixture
+def with_the_others(own_registry: None, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    """Give the test a registry of its own, whose other backends are there for the CPU path."""
+    monkeypatch.delenv("FASTDECODE_DISABLE")
+
+
+def register_double(answer: Answer = marked, **declared: Any) -> type[BatchBackend]:
+    """Register a test double of a batch backend as ``double``, and return its class."""
+    double = batch_double(answer, **declared)
+    register("double", NoSingle, batch=double)
+    return double
+
+
+def array_of(image: Any) -> np.ndarray[Any, Any]:
+    """Return an image as `decode` would."""
+    return image.permute(1, 2, 0).numpy()

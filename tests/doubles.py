@@ -16,7 +16,7 @@ CHANNELS = {"L": (), "RGB": (3,), "RGBA": (4,), "CMYK": (4,), "stored": (3,)}
 
 
 def flat(value: int = 7) -> Callable[..., Image]:
-    """Answer with a picture of the right size in which every sample has one value."""
+    """Answer with an image of the right size in which every sample has one value."""
 
     def answer(data: Any, header: Header, *, reduce: int, layout: str, **asked: Any) -> Image:
         left, top, right, bottom = asked["window"] or (

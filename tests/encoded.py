@@ -1,4 +1,4 @@
-"""Encoded pictures and hand-made headers for the tests of `probe`."""
+"""Encoded images and hand-made headers for the tests of `probe`."""
 
 from __future__ import annotations
 
@@ -40,11 +40,15 @@ SAVED: dict[str, tuple[Format, str, str, dict[str, Any]]] = {
     "ppm": ("other", "PPM", "RGB", {}),
     "tga": ("other", "TGA", "RGB", {}),
 }
+SHORT, LONG, ASCII = 3, 4, 2
+_LETTERS = {SHORT: "H", LONG: "I", ASCII: "B"}
+"""Types of TIFF's fields."""
+
 CHANNELS = {"RGB": 3, "L": 1, "RGBA": 4, "P": 1, "LA": 2, "I;16": 1, "CMYK": 4}
 
 
 def saved(pillow_format: str, mode: str = "RGB", **options: Any) -> bytes:
-    """Encode a small picture with Pillow."""
+    """Encode a small image with Pillow."""
     if pillow_format == "AVIF":
         pytest.importorskip("PIL._avif")
     size = (16, 16) if pillow_format == "ICO" else (WIDTH, HEIGHT)
@@ -71,17 +75,24 @@ def chunk(kind: bytes, body: bytes = b"") -> bytes:
 
 
 def png(
-    bits: int, color_type: int, *chunks: bytes, width: int = WIDTH, interlace: int = 0
+    bits: int,
+    color_type: int,
+    *chunks: bytes,
+    width: int = WIDTH,
+    height: int = HEIGHT,
+    interlace: int = 0,
+    data: bytes = b"",
 ) -> bytes:
-    ihdr = struct.pack(">IIBBBBB", width, HEIGHT, bits, color_type, 0, 0, interlace)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", ihdr) + b"".join(chunks) + chunk(b"IDAT")
+    """Build a PNG without its end."""
+    ihdr = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, bits, color_type, 0, 0, interlace))
+    return b"\x89PNG\r\n\x1a\n" + ihdr + b"".join(chunks) + chunk(b"IDAT", data)
 
 
 def gif(*blocks: bytes, screen: tuple[int, int] = (WIDTH, HEIGHT), flags: int = 0) -> bytes:
     return b"GIF89a" + struct.pack("<HHBBB", *screen, flags, 0, 0) + b"".join(blocks)
 
 
-def gif_picture(left: int, top: int, width: int, height: int, flags: int = 0) -> bytes:
+def gif_image(left: int, top: int, width: int, height: int, flags: int = 0) -> bytes:
     return b"," + struct.pack("<HHHHB", left, top, width, height, flags) + b"\x02\x01\x00\x00"
 
 
@@ -107,6 +118,37 @@ def tiff(
         )
     start = magic + struct.pack(order + "HI", 42, 8)
     return start + struct.pack(order + "H", len(entries)) + fields + struct.pack("<I", following)
+
+
+def directory_last(
+    pixels: bytes, *fields: tuple[int, int, tuple[int, ...]], order: str = "<", big: bool = False
+) -> bytes:
+    """Build a TIFF: pixels first, at 16, then the directory, then the values of its fields."""
+    head, letter, entry = (8, "Q", 20) if big else (2, "H", 12)
+    room, pointer = (8, "Q") if big else (4, "I")
+    values_at = 16 + len(pixels) + head + entry * len(fields) + room
+    listed = values = b""
+    for tag, kind, numbers in sorted(fields):
+        packed = struct.pack(f"{order}{len(numbers)}{_LETTERS[kind]}", *numbers)
+        where = packed.ljust(room, b"\0")
+        if len(packed) > room:
+            where = struct.pack(order + pointer, values_at + len(values))
+            values += packed
+        listed += struct.pack(order + "HH" + pointer, tag, kind, len(numbers)) + where
+    magic = b"II" if order == "<" else b"MM"
+    start = (
+        struct.pack(order + "HHHQ", 43, 8, 0, 16 + len(pixels))
+        if big
+        else struct.pack(order + "HI", 42, 16 + len(pixels))
+    )
+    return (
+        (magic + start).ljust(16, b"\0")
+        + pixels
+        + struct.pack(order + letter, len(fields))
+        + listed
+        + bytes(room)
+        + values
+    )
 
 
 class JxlBits:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import http.client
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 from s3_server import BUCKET, s3_server
+
+from fastdecode.stores import create_store
 
 Answer = int | str | None
 """A status of HTTP; the code of an error of S3; "drop" for a connection that breaks; None lets the
@@ -143,4 +146,18 @@ def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pytest.importorskip("s3fs").S3FileSystem, "retries", 1)
 
 
-__all__ = ["BUCKET", "Fault", "faulty_s3", "quick_retries"]
+def put_shard(fault: Fault, folder: Path, images: Sequence[bytes]) -> tuple[Any, str]:
+    """Write ``t.tar``, put it and its index on the server; return its file system, and where."""
+    import fsspec
+
+    where = f"s3://{BUCKET}/{folder.name}"
+    system, _ = fsspec.core.url_to_fs(where, **fault.options)
+    with create_store(folder / "t.tar") as writer:
+        for number, data in enumerate(images):
+            writer.add(f"{number:02}.jpg", data, number)
+    for name in ("t.tar", "t.tar.fdx"):
+        system.pipe_file(f"{where}/{name}", (folder / name).read_bytes())
+    return system, where
+
+
+__all__ = ["BUCKET", "Fault", "faulty_s3", "put_shard", "quick_retries"]

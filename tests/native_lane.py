@@ -14,7 +14,7 @@ from encoded import with_orientation
 from PIL import Image
 
 import fastdecode
-from fastdecode.native.batch import Items
+from fastdecode.native._batch import Items
 from fastdecode.torch.dataset import DecodeDataset
 from fastdecode.torch.transforms import RandomResizedCropFlipNormalize
 

@@ -1,13 +1,17 @@
-"""Sources for the tests of packing, and what is left of a pack."""
+"""Sources for the tests of packing, packs that are stopped, and what is left of one."""
 
 from __future__ import annotations
 
 import hashlib
 import shutil
 from pathlib import Path
+from typing import Any
 
+import pytest
 from conftest import CORPUS
 
+from fastdecode.packing import _pack, pack
+from fastdecode.packing._rewrite import Work
 from fastdecode.testing import encode, picture
 
 KINDS = {
@@ -20,8 +24,20 @@ KINDS = {
 """What a store of each kind is called here, and the library that it needs."""
 
 
+class Stop(Exception):
+    """What ends a pack here, at a moment that a test has chosen."""
+
+
+def name_of(kind: str) -> str:
+    """Return what a store of a kind is called; skip the test where its library is missing."""
+    name, needed = KINDS[kind]
+    if needed:
+        pytest.importorskip(needed)
+    return name
+
+
 def make_source(folder: Path, *, damaged: bool = False) -> Path:
-    """Make two class folders of pictures of several formats; one of them cut short if asked."""
+    """Make two class folders of images of several formats; one of them truncated if asked."""
     for name in ("cats", "dogs"):
         (folder / name).mkdir(parents=True)
         for number, (width, height) in enumerate([(40, 30), (64, 48), (30, 90)]):
@@ -32,6 +48,43 @@ def make_source(folder: Path, *, damaged: bool = False) -> Path:
         shutil.copy(CORPUS / "malformed" / "gen_jpg_cut667.jpg", folder / "cats" / "1-cut.jpg")
         (folder / "dogs" / "empty.jpg").touch()
     return folder
+
+
+def pack_three(monkeypatch: pytest.MonkeyPatch, source: Path, target: Path, **options: Any) -> None:
+    """Begin a pack, write every item down on its own, and stop after three of them."""
+    work = Work.__call__
+
+    def some(self: Work, index: int) -> Any:
+        if index == 3:
+            raise Stop
+        return work(self, index)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_pack, "EVERY_S", 0)
+        patch.setattr(Work, "__call__", some)
+        with pytest.raises(Stop):
+            pack(source, target, **options)
+
+
+def pack_up_to_renaming(
+    count: int, monkeypatch: pytest.MonkeyPatch, source: Path, target: Path, **options: Any
+) -> None:
+    """Stop a pack before one of the last renamings, counted from 0."""
+    rename = Path.replace
+    left = count
+
+    def replace(path: Path, to: Path) -> Path:
+        nonlocal left
+        if to.parent == target.parent and ".partial" in str(path.parent):
+            left -= 1
+            if left < 0:
+                raise Stop
+        return rename(path, to)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", replace)
+        with pytest.raises(Stop):
+            pack(source, target, **options)
 
 
 def sums(folder: Path) -> dict[str, str]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pytest
 import torch
 
 from fastdecode.torch._transfer import Transfer
@@ -106,3 +108,11 @@ def eventually(condition: Callable[[], bool]) -> None:
 
 def threads() -> int:
     return sum(thread.name == THREAD for thread in threading.enumerate())
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left() -> Iterator[None]:
+    """After each test the threads are gone."""
+    yield
+    gc.collect()
+    eventually(lambda: threads() == 0)

@@ -67,7 +67,7 @@ class Mixed(Store):
         return str(index)
 
     def _open(self) -> Any:
-        return {1: CUT, 5: b"no picture"}
+        return {1: CUT, 5: b"no image"}
 
     def _read(self, opened: Any, index: int) -> Any:
         if index == 3:

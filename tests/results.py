@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from fastdecode.bench.result import (
+from fastdecode.measure.result import (
     AUTOMATIC,
     Backend,
     Collection,

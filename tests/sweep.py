@@ -18,7 +18,7 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,6 +35,7 @@ from fastdecode.packing import pack
 from fastdecode.packing._check import survey
 from fastdecode.stores import open_store
 from fastdecode.testing import picture
+from fastdecode.types import Box, Header
 
 __all__ = ["Case", "Report", "Sweeper", "cases", "main", "sweep"]
 
@@ -75,6 +76,10 @@ class Report(NamedTuple):
 
     answers: Counter[str]
     faults: list[str]
+
+    def add(self, other: Report) -> None:
+        self.answers.update(other.answers)
+        self.faults.extend(other.faults)
 
 
 def _damaged(data: bytes, random: np.random.Generator) -> bytes:
@@ -158,18 +163,9 @@ _CODECS: dict[str, tuple[str, dict[str, Any]]] = {
 def cases(
     mutants: int, folder: Path, *, files: int | None = None, first: int = 1
 ) -> Iterator[Case]:
-    """Yield every file of the collection and of `kinds` (or some of them), and damaged ones.
+    """Yield all files of the collection and of `kinds`, or so many, and so many damaged ones.
 
-    Parameters
-    ----------
-    mutants : int
-        How many are damaged.
-    folder : Path
-        Where to write those of `kinds`.
-    files : int, optional
-        How many are taken as they are, by default all.
-    first : int
-        Number of the first damage.
+    Those of `kinds` are written into the folder; `first` is the number of the first damage.
     """
     found = sorted(p for p in CORPUS.rglob("*") if p.is_file() and p.suffix not in (".csv", ".md"))
     found = [path for path in found if "licenses" not in path.parts] + kinds(folder)
@@ -191,28 +187,23 @@ class Sweeper:
 
     def each(self, group: Sequence[Case], settings: Sequence[int] = _EVERY) -> Report:
         """Decode each case in the settings, by the automatic choice and by one backend by name."""
-        faulthandler.dump_traceback_later(PATIENCE_S, exit=True)
         report = Report(Counter(), [])
-        for case in group:
-            data = case.read()
-            for setting in settings:
-                options = self._options(setting, data, case)
-                try:
-                    report.answers[_judged(data, case, options)] += 1
-                except MemoryError:
-                    report.answers["out of memory"] += 1
-                except Exception as error:
-                    asked = {k: "an array" if k == "out" else v for k, v in options.items()}
-                    report.faults.append(f"{case}, {asked}: {_told(error)}")
-        faulthandler.cancel_dump_traceback_later()
+        with _patience():
+            for case in group:
+                data = case.read()
+                for setting in settings:
+                    options = self._options(setting, data, case)
+                    shown = {k: "an array" if k == "out" else v for k, v in options.items()}
+                    with _noted(report, f"{case}, {shown}"):
+                        report.answers[_judged(data, case, options)] += 1
         return report
 
     def together(self, group: Sequence[Case], settings: Sequence[int] = ()) -> Report:
         """Let `decode_batch`, `Loader`, `check` and `pack` have all of them."""
         del settings
-        faulthandler.dump_traceback_later(PATIENCE_S, exit=True)
         report = Report(Counter(), [])
-        with tempfile.TemporaryDirectory(dir=self._folder.name) as folder:
+        named = ", ".join(map(str, group)) if len(group) < 4 else f"{len(group)} files"
+        with _patience(), tempfile.TemporaryDirectory(dir=self._folder.name) as folder:
             source = Path(folder, "files")
             source.mkdir()
             paths = []
@@ -224,15 +215,9 @@ class Sweeper:
                 known = suffix.lower() in _LISTED  # else a folder would pass it over
                 paths.append(source / f"{index:03}{suffix if known else '.jpg'}")
                 paths[-1].write_bytes(data)
-            for name, use in _USES.items():
-                try:
-                    report.answers.update(use(paths, source) if paths else {})
-                except MemoryError:
-                    report.answers["out of memory"] += 1
-                except Exception as error:
-                    named = ", ".join(map(str, group)) if len(group) < 4 else f"{len(group)} files"
-                    report.faults.append(f"{name} of {named}: {_told(error)}")
-        faulthandler.cancel_dump_traceback_later()
+            for use in (_batch, _loader, _check, _pack) if paths else ():
+                with _noted(report, f"{use.__name__} of {named}"):
+                    report.answers.update(use(paths, source))
         return report
 
     def _options(self, setting: int, data: bytes, case: Case) -> dict[str, Any]:
@@ -256,6 +241,27 @@ class Sweeper:
             {"backend": named, "mode": "L", "reduce": 8, "orient": True},
         )[setting]
         return {**chosen, "max_pixels": PIXELS} if case.number else chosen
+
+
+@contextmanager
+def _patience() -> Iterator[None]:
+    """End the process if it hangs."""
+    faulthandler.dump_traceback_later(PATIENCE_S, exit=True)
+    yield
+    faulthandler.cancel_dump_traceback_later()
+
+
+@contextmanager
+def _noted(report: Report, what: str) -> Iterator[None]:
+    """Put down what is raised and should not be."""
+    try:
+        yield
+    except MemoryError:
+        report.answers["out of memory"] += 1
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(last.filename).name}:{last.lineno}"
+        report.faults.append(f"{what}: {type(error).__name__}: {error} ({where})")
 
 
 def _judged(data: bytes, case: Case, options: dict[str, Any]) -> str:
@@ -296,24 +302,21 @@ def _our_own(error: BaseException) -> str:
     return ""
 
 
-def _told(error: BaseException) -> str:
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {error} ({Path(last.filename).name}:{last.lineno})"
+def _probed(data: bytes) -> Header | None:
+    with suppress(FastDecodeError):
+        return probe(data)
+    return None
 
 
 def _promised(data: bytes) -> int:
-    try:
-        header = probe(data)
-    except FastDecodeError:
-        return 0
-    return header.width * header.height
+    header = _probed(data)
+    return header.width * header.height if header else 0
 
 
-def _somewhere(data: bytes, number: int) -> tuple[int, int, int, int]:
-    """Choose a part of the picture that the header promises."""
-    try:
-        header = probe(data)
-    except FastDecodeError:
+def _somewhere(data: bytes, number: int) -> Box:
+    """Choose a part of the image that the header promises."""
+    header = _probed(data)
+    if header is None:
         return 0, 0, 1, 1
     random = np.random.default_rng(number)
     left, top = (int(random.integers(side)) for side in (header.width, header.height))
@@ -373,7 +376,7 @@ def _check(paths: Sequence[Path], source: Path) -> Counter[str]:
 def _pack(paths: Sequence[Path], source: Path) -> Counter[str]:
     del paths
     answers: Counter[str] = Counter()
-    with open_store(source) as store:  # not every suffix is a picture's
+    with open_store(source) as store:  # not every suffix is a image's
         number = len(store)
     for options in ({}, {"max_side": 24, "restart_markers": True}):
         target = source.parent / f"out{len(options)}.tar"
@@ -388,14 +391,6 @@ def _pack(paths: Sequence[Path], source: Path) -> Counter[str]:
     return answers
 
 
-_USES: dict[str, Callable[[Sequence[Path], Path], Counter[str]]] = {
-    "decode_batch": _batch,
-    "Loader": _loader,
-    "check": _check,
-    "pack": _pack,
-}
-
-
 class _Process:
     """The child, and a new one after it died."""
 
@@ -406,20 +401,22 @@ class _Process:
     def ask(self, method: str, group: Sequence[Case], settings: Sequence[int]) -> Report:
         """Do it in the child; what kills it is pinned down to one case, and one setting."""
         try:
-            return self._asked(method, group, settings)
+            if self._child is None:
+                self._child = Child(self._target)
+                self._child.receive()
+            answer: Report = self._child.ask(method, group, settings)
+            return answer
         except ChildDied as died:
             self.close()
             if len(group) == 1 and (len(settings) == 1 or method == "together"):
                 which = f" setting {settings[0]}" if method == "each" else ""
                 return Report(Counter(), [f"{group[0]},{which} {method}: {died}"])
-            report = Report(Counter(), [])
-            one_by_one = [((case,), settings) for case in group]
+            parts = [((case,), settings) for case in group]
             if len(group) == 1:
-                one_by_one = [(tuple(group), (setting,)) for setting in settings]
-            for part, chosen in one_by_one:
-                answer = self.ask(method, part, chosen)
-                report.answers.update(answer.answers)
-                report.faults.extend(answer.faults)
+                parts = [((group[0],), (setting,)) for setting in settings]
+            report = Report(Counter(), [])
+            for part, chosen in parts:
+                report.add(self.ask(method, part, chosen))
             if not report.faults:  # together they die, and alone they do not
                 report.faults.append(f"{method} of {', '.join(map(str, group))}: {died}")
             return report
@@ -429,33 +426,15 @@ class _Process:
             self._child.close()
             self._child = None
 
-    def _asked(self, method: str, group: Sequence[Case], settings: Sequence[int]) -> Report:
-        if self._child is None:
-            self._child = Child(self._target)
-            self._child.receive()
-        answer: Report = self._child.ask(method, group, settings)
-        return answer
-
 
 def sweep(
     todo: Sequence[Case],
     say: Callable[[str], object] | None = None,
     target: str = "sweep:Sweeper",
 ) -> Report:
-    """Take all cases through everything.
+    """Take all cases through everything, in children that are of the class `target`.
 
-    Parameters
-    ----------
-    todo : sequence of Case
-    say : callable, optional
-        Told how far it is, and each fault.
-    target : str
-        ``"module:Class"`` of what the child does with them.
-
-    Returns
-    -------
-    Report
-        `faults` is empty if all is well.
+    `say` is told how far it is, and each fault; there is none if all is well.
     """
     report, process, begun = Report(Counter(), []), _Process(target), time.monotonic()
     try:
@@ -463,13 +442,11 @@ def sweep(
             group = todo[at : at + _TOGETHER]
             for method in ("each", "together"):
                 answer = process.ask(method, group, _EVERY)
-                faults = answer.faults
-                if method == "together" and faults and len(group) > 1:
-                    alone = [process.ask(method, (case,), ()).faults for case in group]
-                    faults = [*faults, *(fault for some in alone for fault in some)]
-                report.answers.update(answer.answers)
-                report.faults.extend(faults)
-                for fault in faults if say else ():
+                if method == "together" and answer.faults and len(group) > 1:
+                    for case in group:
+                        answer.faults.extend(process.ask(method, (case,), ()).faults)
+                report.add(answer)
+                for fault in answer.faults if say else ():
                     say(f"FAULT {fault}")
             if say and at // _TOGETHER % 10 == 0:
                 done = min(at + _TOGETHER, len(todo))

@@ -7,12 +7,12 @@ import tarfile
 from collections.abc import Iterable
 from pathlib import Path
 
-PICTURE = b"\xff\xd8\xff\xe0 a picture, as far as a store can tell "
+IMAGE = b"\xff\xd8\xff\xe0 an image, as far as a store can tell "
 
 
-def picture(number: int, size: int = 600) -> bytes:
+def image(number: int, size: int = 600) -> bytes:
     """Make bytes that no other number has."""
-    return (PICTURE + b"%d " % number) + b"." * size
+    return (IMAGE + b"%d " % number) + b"." * size
 
 
 def write_tar(
@@ -33,7 +33,7 @@ def numbered(count: int, begin: int = 0) -> list[tuple[str, bytes]]:
         member
         for number in range(begin, begin + count)
         for member in (
-            (f"{number:04d}.jpg", picture(number)),
+            (f"{number:04d}.jpg", image(number)),
             (f"{number:04d}.cls", b"%d" % number),
         )
     ]

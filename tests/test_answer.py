@@ -10,8 +10,8 @@ import pytest
 import results
 from results import automatic, measurement, says
 
-from fastdecode.bench import report
-from fastdecode.bench.result import Result
+from fastdecode.measure import _report as report
+from fastdecode.measure.result import Result
 
 Ask: TypeAlias = "Callable[..., str]"
 

@@ -1,19 +1,20 @@
-"""What the caller passes to `decode`: every right kind of it, and every wrong one."""
+"""What the caller passes to `decode` and `decode_file`: every right kind, and every wrong one."""
 
 from __future__ import annotations
 
 import ctypes
 import mmap
+import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from encoded import with_orientation
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image
 
-from fastdecode import decode, decode_batch, probe, reduce_for
+from fastdecode import decode, decode_batch, decode_file, probe, reduce_for
 from fastdecode.testing import encode, picture
 from fastdecode.types import REDUCES, Header
 
@@ -23,10 +24,7 @@ PNG = encode(picture(WIDTH, HEIGHT), "png")
 
 
 def turned(value: int) -> bytes:
-    """Encode the picture with an EXIF orientation."""
-    exif = Image.Exif()
-    exif[0x0112] = value
-    return encode(picture(WIDTH, HEIGHT), exif=exif)
+    return encode(picture(WIDTH, HEIGHT), exif=with_orientation(value))
 
 
 def mapped(data: bytes) -> mmap.mmap:
@@ -99,7 +97,7 @@ WRONG_DATA = {
     "None": None,
     "int": 5,
     "list": [255, 216],
-    "decoded picture": np.zeros((30, 45, 3), np.uint8),
+    "decoded image": np.zeros((30, 45, 3), np.uint8),
     "2-D": np.zeros((30, 45), np.uint8),
     "0-D": np.uint8(3),
     "float": np.zeros(100, np.float32),
@@ -118,22 +116,23 @@ def test_wrong_data_is_a_type_error(function, data) -> None:
         function(data)
 
 
-@pytest.mark.parametrize("shape", ["(30, 45)", "(100,)"])
-def test_wrong_tensor_is_a_type_error(shape: str) -> None:
-    """A tensor of two dimensions or of floats is refused like such an array."""
+@pytest.mark.parametrize(
+    ("size", "options", "said"),
+    [
+        ((30, 45), {"dtype": "uint8"}, "data must be"),
+        ((100,), {}, "data must be"),
+        ((100,), {"dtype": "uint8", "device": "meta"}, r"data\.cpu\(\)"),
+    ],
+    ids=["2-D", "float", "elsewhere"],
+)
+def test_wrong_tensor_is_a_type_error(size: tuple[int, ...], options, said: str) -> None:
+    """Two dimensions and floats are refused as of an array, and nothing is copied to the CPU."""
     torch = pytest.importorskip("torch")
-    wrong = {"(30, 45)": torch.zeros(30, 45, dtype=torch.uint8), "(100,)": torch.zeros(100)}
+    if "dtype" in options:
+        options = {**options, "dtype": torch.uint8}
 
-    with pytest.raises(TypeError, match="data must be"):
-        decode(wrong[shape])
-
-
-def test_tensor_outside_of_cpu_memory_is_a_type_error() -> None:
-    """A tensor that lies elsewhere is not copied behind the caller's back."""
-    torch = pytest.importorskip("torch")
-
-    with pytest.raises(TypeError, match=r"data\.cpu\(\)"):
-        decode(torch.zeros(100, dtype=torch.uint8, device="meta"))
+    with pytest.raises(TypeError, match=said):
+        decode(torch.zeros(*size, **options))
 
 
 WRONG_OPTIONS = [
@@ -151,20 +150,20 @@ OUTSIDE = [
 ]
 
 
-@pytest.mark.parametrize("options", WRONG_OPTIONS, ids=str)
-@pytest.mark.parametrize("data", [b"", JPEG[:9], PNG[:20]], ids=["empty", "jpeg", "png"])
-def test_wrong_option_is_reported_before_the_data_is_looked_at(data: bytes, options) -> None:
-    """Where both the option and the data are wrong, it is the option that is named."""
-    with pytest.raises((TypeError, ValueError), match=next(iter(options))) as caught:
-        decode(data, **options)
-
-    assert caught.type in (TypeError, ValueError)
+GOOD = {"jpeg": JPEG, "png": PNG}
+BAD = {"empty": b"", "cut jpeg": JPEG[:9], "cut png": PNG[:20]}
 
 
 @pytest.mark.parametrize("options", [*WRONG_OPTIONS, *OUTSIDE], ids=str)
-@pytest.mark.parametrize("data", [JPEG, PNG], ids=["jpeg", "png"])
-def test_wrong_option_is_an_error_that_names_it(data: bytes, options: dict[str, Any]) -> None:
-    """A wrong value is a plain TypeError or ValueError that names the option, no DecodeError."""
+@pytest.mark.parametrize("kind", [*GOOD, *BAD])
+def test_wrong_option_is_an_error_that_names_it(kind: str, options: dict[str, Any]) -> None:
+    """A wrong value is a plain TypeError or ValueError, though the data may be wrong, too.
+
+    Whether a region lies in the image is for the data to say.
+    """
+    if options in OUTSIDE and kind in BAD:
+        return
+    data = {**GOOD, **BAD}[kind]
     with pytest.raises((TypeError, ValueError), match=next(iter(options))) as caught:
         decode(data, **options)
 
@@ -185,6 +184,7 @@ def outs(shape: tuple[int, ...]) -> dict[str, np.ndarray]:
     return {
         "taller": np.full((shape[0] + 1, *shape[1:]), 9, np.uint8),
         "flat": np.full(np.prod(shape), 9, np.uint8),
+        "one axis less": np.full(shape[:2] if len(shape) == 3 else shape[:1], 9, np.uint8),
         "one more axis": np.full((1, *shape), 9, np.uint8),
         "wider type": np.full(shape, 9, np.uint16),
         "signed": np.full(shape, 9, np.int8),
@@ -201,7 +201,7 @@ def test_nothing_is_written_into_a_wrong_out(data: bytes, options, kind: str) ->
     """An array of another shape, type or order is a ValueError, and stays as it was."""
     out = outs(decode(data, **options).shape)[kind]
 
-    with pytest.raises(ValueError, match="out must"):
+    with pytest.raises(ValueError, match=r"out must (have shape .* and dtype .* not|be C-cont)"):
         decode(data, out=out, **options)
 
     assert (out == 9).all()
@@ -302,7 +302,7 @@ def test_numpy_integers_are_integers(integer, data: bytes) -> None:
     ids=str,
 )  # fmt: skip
 def test_reduce_for_is_the_largest_that_suffices(min_size, options, expected) -> None:
-    """The result, of the region and of the picture as seen if asked, still has those sides."""
+    """The result, of the region and of the image as seen if asked, still has those sides."""
     header = Header("jpeg", WIDTH, HEIGHT, orientation=6)
 
     assert reduce_for(header, min_size, **options) == expected
@@ -319,7 +319,7 @@ def test_reduce_for_wants_a_header(header) -> None:
 
 @given(st.tuples(st.integers(1, 40), st.integers(1, 50)), st.integers(1, 8))
 def test_min_size_decodes_what_reduce_for_says(size: tuple[int, int], value: int) -> None:
-    """`min_size` gives the same picture as the reduction that `reduce_for` names for it."""
+    """`min_size` gives the same image as the reduction that `reduce_for` names for it."""
     data = turned(value)
     reduce = reduce_for(probe(data), size, orient=True)
 
@@ -329,3 +329,36 @@ def test_min_size_decodes_what_reduce_for_says(size: tuple[int, int], value: int
     for larger in (r for r in REDUCES if r > reduce):
         shape = decode(data, larger, orient=True).shape
         assert shape[0] < size[0] or shape[1] < size[1]
+
+
+@pytest.mark.parametrize("kind", [str, Path])
+def test_decode_file_takes_both_kinds_of_path(kind, tmp_path: Path) -> None:
+    """`decode_file` reads a path given as text or as an object, and passes the options on."""
+    path = tmp_path / "photo.jpg"
+    path.write_bytes(JPEG)
+
+    image = decode_file(kind(path), 2, mode="L")
+
+    np.testing.assert_array_equal(image, decode(JPEG, 2, mode="L"))
+
+
+def test_file_descriptor_is_refused_and_left_open(tmp_path: Path) -> None:
+    """A number is no path: the file behind it is neither read nor closed."""
+    path = tmp_path / "photo.jpg"
+    path.write_bytes(JPEG)
+
+    with path.open("rb") as file:
+        with pytest.raises(TypeError, match="not int"):
+            decode_file(file.fileno())
+
+        assert os.fstat(file.fileno()).st_size == len(JPEG)
+        assert file.read() == JPEG
+
+
+@pytest.mark.parametrize("path", ["no\0file.jpg", Path("no\0file.jpg")], ids=["str", "PathLike"])
+def test_name_that_no_file_can_have_is_an_os_error(path) -> None:
+    """A NUL byte in a path is an OSError that names it, as for any file that cannot be read."""
+    with pytest.raises(OSError, match="null byte") as caught:
+        decode_file(path)
+
+    assert caught.value.filename == "no\0file.jpg"

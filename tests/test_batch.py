@@ -1,4 +1,4 @@
-"""`decode_batch`: many pictures at once."""
+"""`decode_batch`: many images at once."""
 
 from __future__ import annotations
 
@@ -10,9 +10,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from doubles import double, flat, own_registry  # noqa: F401
 
-import fastdecode
-from fastdecode import DecodeError, FastDecodeError, decode, decode_batch
+from fastdecode import (
+    BackendUnavailable,
+    DecodeError,
+    FastDecodeError,
+    UnknownBackend,
+    decode,
+    decode_batch,
+    register,
+)
 from fastdecode.testing import encode, picture
 
 SIZES = tuple((20 + 3 * i, 40 - 2 * i) for i in range(12))
@@ -20,12 +28,14 @@ ITEMS = [encode(picture(*size), "png" if i % 3 == 0 else "jpeg") for i, size in 
 ALIKE = [encode(picture(24, 16).rotate(90 * i, expand=False)) for i in range(5)]
 CUT = ITEMS[1][:-60]
 
+JPEG = encode(picture(24, 16))
+SHAPE = (16, 24, 3)
 THREADS = pytest.mark.parametrize("threads", [1, 2, 5, None])
 
 
 @THREADS
 def test_results_are_in_order(threads: int | None) -> None:
-    """Result i is the picture of item i, whatever the number of threads."""
+    """Result i is the image of item i, whatever the number of threads."""
     images = decode_batch(ITEMS, threads=threads)
 
     assert [image.shape for image in images] == [(h, w, 3) for w, h in SIZES]
@@ -82,7 +92,7 @@ def test_first_error_is_raised_with_its_number(threads: int | None, tmp_path: Pa
 
 @THREADS
 def test_error_can_stand_in_its_place(threads: int | None, tmp_path: Path) -> None:
-    """With on_error="return" an error stands where its picture would, and the others decode."""
+    """With on_error="return" an error stands where its image would, and the others decode."""
     items = [ITEMS[0], CUT, ITEMS[1], b"no image at all", tmp_path / "missing.jpg", ITEMS[2]]
 
     results = decode_batch(items, threads=threads, on_error="return")
@@ -103,7 +113,7 @@ def test_missing_file_is_an_os_error_that_names_it(threads: int | None, tmp_path
 
 @THREADS
 @pytest.mark.parametrize("kind", ["array", "list"])
-def test_out_receives_the_pictures(threads: int | None, kind: str) -> None:
+def test_out_receives_the_images(threads: int | None, kind: str) -> None:
     """out[i] is filled with item i, in one array of all or in a list of arrays."""
     array = np.zeros((len(ALIKE), 16, 24, 3), np.uint8)
     out = array if kind == "array" else list(array)
@@ -122,22 +132,50 @@ WRONG: dict[str, tuple[type[Exception], str, dict[str, Any]]] = {
     "half a thread": (ValueError, "threads", {"threads": 1.5}),
     "threads in words": (ValueError, "threads", {"threads": "two"}),
     "threads true": (ValueError, "threads", {"threads": True}),
-    "too little room": (ValueError, "room", {"out": np.zeros((2, 16, 24, 3), np.uint8)}),
-    "too much room": (ValueError, "room", {"out": [np.zeros((16, 24, 3), np.uint8)] * 9}),
-    "wrong room": (ValueError, "out must", {"out": np.zeros((5, 9, 9, 3), np.uint8)}),
-    "reduce": (ValueError, "reduce", {"reduce": 3}),
-    "mode": (ValueError, "mode", {"mode": "BGR"}),
     "unknown option": (TypeError, "resize", {"resize": 224}),
-    "backend": (fastdecode.UnknownBackend, "nobody", {"backend": "nobody"}),
+    "data": (TypeError, "data", {"data": ALIKE[0]}),
+    "mode": (ValueError, "mode", {"mode": "BGR"}),
+    "reduce": (ValueError, "reduce", {"reduce": 3}),
+    "min_size": (ValueError, "min_size", {"min_size": 0}),
+    "region": (ValueError, "region", {"region": (1, 2, 3)}),
+    "max_pixels": (ValueError, "max_pixels", {"max_pixels": -1}),
+    "backend": (TypeError, "backend", {"backend": 5}),
+    "nobody": (UnknownBackend, "nobody", {"backend": "nobody"}),
 }
 
 
 @pytest.mark.parametrize(("kind", "words", "options"), WRONG.values(), ids=WRONG)
+@pytest.mark.parametrize(
+    "items", [[], [b"damaged"], ["missing.jpg"], ALIKE], ids=["none", "bad", "missing", "good"]
+)
 @pytest.mark.parametrize("on_error", ["raise", "return"])
-def test_wrong_argument_is_raised(kind, words: str, options, on_error: str) -> None:
-    """A mistake of the caller's is raised, also where the errors of items are returned."""
-    with pytest.raises(kind, match=words):
-        decode_batch(ALIKE, **{"on_error": on_error, **options})
+def test_a_wrong_option_is_raised_before_any_work(
+    kind, words: str, options, items, on_error: str
+) -> None:
+    """A wrong option is reported whatever the items are, and however many: even for none."""
+    unread = iter(items)
+
+    with pytest.raises(kind, match=words) as caught:
+        decode_batch(unread, **{"on_error": on_error, **options})
+
+    assert caught.type is kind
+    assert list(unread) == items
+
+
+@pytest.mark.parametrize(
+    ("words", "options"),
+    [
+        ("room", {"out": np.zeros((2, 16, 24, 3), np.uint8)}),
+        ("room", {"out": [np.zeros((16, 24, 3), np.uint8)] * 9}),
+        ("out must", {"out": np.zeros((5, 9, 9, 3), np.uint8)}),
+    ],
+    ids=["too little", "too much", "of another shape"],
+)
+@pytest.mark.parametrize("on_error", ["raise", "return"])
+def test_wrong_room_is_raised(words: str, options: dict[str, Any], on_error: str) -> None:
+    """Arrays that the results do not fit are a mistake, also where errors of items are returned."""
+    with pytest.raises(ValueError, match=words):
+        decode_batch(ALIKE, on_error=on_error, **options)
 
 
 def mapped(data: bytes) -> mmap.mmap:
@@ -158,8 +196,8 @@ SINGLE = {
 
 
 @pytest.mark.parametrize("one", SINGLE.values(), ids=SINGLE)
-def test_one_picture_is_no_batch(one) -> None:
-    """Who passes one picture instead of several is told of the functions for one."""
+def test_one_image_is_no_batch(one) -> None:
+    """Who passes one image instead of several is told of the functions for one."""
     with pytest.raises(TypeError, match=r"use decode\(\) or decode_file\(\)"):
         decode_batch(one)
 
@@ -176,7 +214,7 @@ def test_no_error_prefix_grows() -> None:
 
 
 def test_many_batches_at_once() -> None:
-    """Several threads may each decode a batch; every one gets its own pictures in order."""
+    """Several threads may each decode a batch; every one gets its own images in order."""
     results: dict[int, list[Any]] = {}
 
     def work(shift: int) -> None:
@@ -218,3 +256,92 @@ def test_forked_child_decodes_too() -> None:
 
     assert received == expected
     assert [one for one in threading.enumerate() if one.name.startswith("fastdecode")]
+
+
+# ---- what ends a batch, and what is left behind ----
+
+
+@pytest.mark.usefixtures("own_registry")
+def test_nothing_is_written_once_the_batch_has_failed() -> None:
+    """The error is raised only when the items that had begun have come to rest."""
+    begun, done = threading.Event(), threading.Event()
+
+    def answer(data: Any, header: Any, **asked: Any) -> Any:
+        if header.width == 24:
+            begun.wait(30)
+            raise ValueError("the first item fails while the second is at work")
+        begun.set()
+        threading.Event().wait(0.3)  # for an error that does not wait to overtake it
+        done.set()
+        return flat(5)(data, header, **asked)
+
+    register("slow", double(answer))
+    out = [np.zeros(SHAPE, np.uint8), np.zeros((8, 8, 3), np.uint8)]
+
+    with pytest.raises(DecodeError, match=r"^item 0: "):
+        decode_batch([JPEG, encode(picture(8, 8))], threads=2, out=out)
+
+    assert done.is_set()
+    assert (out[1] == 5).all()
+
+
+@THREADS
+@pytest.mark.parametrize("item", [None, 5, np.zeros(SHAPE, np.uint8)], ids=["None", "int", "array"])
+@pytest.mark.parametrize("on_error", ["raise", "return"])
+def test_item_of_a_wrong_type_is_raised(threads: int | None, item, on_error: str) -> None:
+    """What cannot be an image is a TypeError that says which item it is, whatever on_error is."""
+    with pytest.raises(TypeError, match=r"^item 3: data must be"):
+        decode_batch([JPEG, JPEG, JPEG, item, JPEG], threads=threads, on_error=on_error)
+
+
+@THREADS
+def test_path_that_no_file_can_have_is_the_items_error(threads: int | None) -> None:
+    """A NUL byte in one path costs no other image."""
+    items = [JPEG, "no\0file.jpg", Path("no\0file.jpg"), JPEG]
+
+    results = decode_batch(items, threads=threads, on_error="return")
+
+    assert [isinstance(result, OSError) for result in results] == [False, True, True, False]
+    np.testing.assert_array_equal(results[3], decode(JPEG))
+
+
+def test_region_outside_of_an_item_is_raised_with_its_number() -> None:
+    """A region that one image does not have is the caller's mistake, and the item is named."""
+    with pytest.raises(ValueError, match=r"^item 1: region"):
+        decode_batch([JPEG, encode(picture(8, 8))], region=(0, 0, 20, 10), on_error="return")
+
+
+@pytest.mark.usefixtures("own_registry")
+def test_backend_that_cannot_be_used_is_raised_for_no_items() -> None:
+    """A named backend whose library is missing is reported even for an empty batch."""
+    register("absent", "no_such_module:Thing")
+
+    with pytest.raises(BackendUnavailable, match="no_such_module"):
+        decode_batch([], backend="absent", on_error="return")
+
+
+def overlapping() -> dict[str, list[np.ndarray]]:
+    """Make pairs of arrays that share some bytes."""
+    memory = np.zeros((17, *SHAPE[1:]), np.uint8)
+    return {"twice": [memory[:16]] * 2, "shifted": [memory[1:], memory[:16]]}
+
+
+@pytest.mark.parametrize("kind", overlapping())
+def test_outs_that_overlap_are_refused(kind: str) -> None:
+    """Two images cannot go to one place; neither is written."""
+    out = overlapping()[kind]
+
+    with pytest.raises(ValueError, match=r"out\[0\] and out\[1\] overlap"):
+        decode_batch([JPEG, JPEG], out=out)
+
+    assert not out[0].any()
+    assert not out[1].any()
+
+
+def test_outs_may_be_neighbours_in_any_order() -> None:
+    """Arrays that touch without sharing a byte are filled, each with its own."""
+    memory = np.zeros((3, *SHAPE), np.uint8)
+
+    decode_batch([JPEG] * 3, out=memory[::-1])
+
+    np.testing.assert_array_equal(memory, np.stack([decode(JPEG)] * 3))

@@ -10,10 +10,10 @@ import pytest
 from benches import DECODE, QUICK, bench, fill, measured, photo
 
 import fastdecode
-from fastdecode.bench.result import AUTOMATIC
+from fastdecode.measure.result import AUTOMATIC
 
 if TYPE_CHECKING:
-    from fastdecode.bench.result import Measurement
+    from fastdecode.measure.result import Measurement
 
 ONE = ("--backend", "pillow")
 

@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from benches import (
     QUICK,
     TERMINAL,
     WRONG_ARGUMENT,
+    Page,
     bench,
     environment,
     fill,
@@ -25,7 +25,8 @@ from benches import (
 )
 from conftest import usable_backends
 
-from fastdecode.bench.result import from_json, to_json
+from fastdecode import cli
+from fastdecode.measure.result import from_json, to_json
 
 ONE = ("--backend", "pillow")
 
@@ -34,18 +35,6 @@ ONE = ("--backend", "pillow")
 def folder(tmp_path: Path) -> Path:
     """Three JPEG files in two folders, beside files that are no images or hidden."""
     return fill(tmp_path)
-
-
-class Page(HTMLParser):
-    """Collects the tags of a page."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note a tag."""
-        self.tags.append(tag)
 
 
 def test_the_answer_comes_first(folder: Path) -> None:
@@ -59,11 +48,11 @@ def test_the_answer_comes_first(folder: Path) -> None:
 
 def test_files_are_written(folder: Path, tmp_path: Path) -> None:
     """``--json`` and ``--html`` write the same result; the JSON reads back as it was."""
+    pytest.importorskip("jinja2")
     json, html = tmp_path / "result.json", tmp_path / "result.html"
     done = bench(folder, *DECODE, *ONE, "--json", json, "--html", html)
     result = from_json(json.read_text(encoding="utf-8"))
-    page = Page()
-    page.feed(html.read_text(encoding="utf-8"))
+    page = Page(html.read_text(encoding="utf-8"))
 
     assert done.returncode == 0, done.stderr
     assert result.collection.images == 3
@@ -117,6 +106,18 @@ def test_empty_folder(tmp_path: Path) -> None:
     assert not done.stdout
 
 
+def test_a_page_needs_another_file_and_a_library(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``--html`` to the file of ``--json`` is refused, as it is without Jinja2, which is named."""
+    for missing, words in (("", "same file"), ("jinja2", "pip install 'fastdecode[bench]'")):
+        monkeypatch.setattr("fastdecode.measure._command._has", lambda name, no=missing: name != no)
+
+        with pytest.raises(SystemExit, match=str(WRONG_ARGUMENT)):
+            cli.main(["bench", "--json", "x", "--html", "x"])
+        assert words in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -134,8 +135,7 @@ def test_empty_folder(tmp_path: Path) -> None:
         (["--size", "-3"], "positive"),
         (["--size", "8", "--output", "pil"], "--size gives tensors"),
         (["--json", "no-such-folder/x.json"], "cannot be written"),
-        (["--html", "."], "cannot be written: it is a folder"),
-        (["--json", "x", "--html", "x"], "same file"),
+        (["--json", "."], "cannot be written: it is a folder"),
         (["--threads", "100000"], "too many"),
         (["--save", "--backend", "pillow"], "not with --backend"),
         (["--save", "--output", "pil"], "not with --output pil"),
@@ -277,7 +277,7 @@ def test_nothing_to_save(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no device that is full")
 def test_a_full_disk_is_named(folder: Path) -> None:
     """A file that cannot be written in the end is named, after what was measured."""
-    done = bench(folder, *DECODE, *ONE, "--html", "/dev/full")
+    done = bench(folder, *DECODE, *ONE, "--json", "/dev/full")
 
     assert done.returncode == WRONG_ARGUMENT
     assert "Fastest here" in done.stdout

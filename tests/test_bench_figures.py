@@ -12,25 +12,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastdecode._system import usable_cores
-from fastdecode.bench import run, stats
-from fastdecode.bench._workers import Timed
-from fastdecode.bench.check import Check
-from fastdecode.bench.files import Photo
-from fastdecode.bench.result import AUTOMATIC, Spread
-from fastdecode.bench.run import Cell, Plan, blocks, cells, counts_up_to_cores
-from fastdecode.bench.stats import measurements
+from fastdecode.errors import DecodeError
+from fastdecode.measure import _stats as stats
+from fastdecode.measure._check import Check
+from fastdecode.measure._collection import Photo
+from fastdecode.measure._run import Case, Plan, Round, blocks, cases, counts_up_to_cores
+from fastdecode.measure._stats import measurements
+from fastdecode.measure._timing import spread
+from fastdecode.measure._workers import Timed
+from fastdecode.measure.result import AUTOMATIC, Measurement, Spread
 from fastdecode.types import Header
 
 PHOTOS = [Photo(name, Path(name), Header("jpeg", 1000, 500), 2_000_000) for name in "ab"]
 
 
-def group(rounds: list[dict[str, Timed]], protocol: str = "decode", **checks: Check) -> run.Group:
+def group(rounds: list[dict[str, Timed]], protocol: str = "decode", **checks: Check) -> Case:
     """Make a group of two files of 2 MB and half a megapixel, with the given rounds over both."""
     names = tuple(rounds[0])
     found = {name: checks.get(name, Check(read={0, 1})) for name in names}
-    done = [run.Round((0, 1), one) for one in rounds]
-    cell = Cell(protocol, "jpeg", 1, 1, 0, names)
-    return run.Group(cell, PHOTOS, found, "quick", names, (0, 1), done)
+    done = [Round((0, 1), one) for one in rounds]
+    usual = Measurement(protocol, "jpeg", 1)
+    return Case(usual, PHOTOS, found, "quick", names, (0, 1), done)
 
 
 def calls(*seconds: float, wall: float | None = None) -> Timed:
@@ -40,9 +42,9 @@ def calls(*seconds: float, wall: float | None = None) -> Timed:
 
 def test_spread_of_known_values() -> None:
     """Median and quartiles are interpolated linearly."""
-    assert stats.spread([4, 1, 3, 2, 5]) == Spread(3, 2, 4)
-    assert stats.spread([1, 2]) == Spread(1.5, 1.25, 1.75)
-    assert stats.spread([7]) == Spread(7, 7, 7)
+    assert spread([4, 1, 3, 2, 5]) == Spread(3, 2, 4)
+    assert spread([1, 2]) == Spread(1.5, 1.25, 1.75)
+    assert spread([7]) == Spread(7, 7, 7)
 
 
 def test_percentiles_of_known_values() -> None:
@@ -116,7 +118,7 @@ def test_spread_of_ratios() -> None:
 def test_a_measurement_of_known_times() -> None:
     """Two files of 0.1 s and 0.3 s: every figure follows."""
     rounds = [{"quick": calls(0.1, 0.3), AUTOMATIC: calls(0.2, 0.6)}] * 3
-    first, last = measurements(group(rounds), "array", 0)
+    first, last = measurements(group(rounds))
 
     assert (first.backend, last.backend, last.chosen) == ("quick", AUTOMATIC, "quick")
     assert first.files == 2
@@ -136,7 +138,7 @@ def test_a_measurement_of_known_times() -> None:
 def test_threads_count_by_the_wall_clock() -> None:
     """Where threads share a block, its rate is by the time until the last was done."""
     rounds = [{"quick": calls(1.0, 1.0, wall=1.0), AUTOMATIC: calls(1.0, 1.0, wall=2.0)}]
-    first, last = measurements(group(rounds, "threads"), "array", 0)
+    first, last = measurements(group(rounds, "threads"))
 
     assert first.images_per_s.median == pytest.approx(2)
     assert last.images_per_s.median == pytest.approx(1)
@@ -148,11 +150,9 @@ def test_best_has_the_right_pixels() -> None:
     rounds = [{"liar": calls(1, 1), "quick": calls(2, 2), AUTOMATIC: calls(2, 2)}]
     liar = Check({0, 1}, differing={0})
 
-    one_lies = {
-        m.backend: m.ratio.median for m in measurements(group(rounds, liar=liar), "array", 0)
-    }
+    one_lies = {m.backend: m.ratio.median for m in measurements(group(rounds, liar=liar))}
     both = group(rounds, liar=liar, quick=liar)
-    both_lie = {m.backend: m.ratio.median for m in measurements(both, "array", 0)}
+    both_lie = {m.backend: m.ratio.median for m in measurements(both)}
 
     assert one_lies == {"liar": 2, "quick": 1, AUTOMATIC: 1}
     assert both_lie == {"liar": 1, "quick": 0.5, AUTOMATIC: 0.5}
@@ -161,8 +161,8 @@ def test_best_has_the_right_pixels() -> None:
 def test_a_backend_that_fails_leaves_the_rounds() -> None:
     """What was measured of it before counts no more, and all files count as refused."""
     both = group([{"quick": calls(1, 1), AUTOMATIC: calls(2, 2)}] * 2)
-    both.lose("quick", "it died")
-    last, failed = sorted(measurements(both, "array", 0), key=lambda one: -one.files)
+    both.lose("quick", DecodeError("it died"))
+    last, failed = sorted(measurements(both), key=lambda one: -one.files)
 
     assert (last.backend, last.ratio.median) == (AUTOMATIC, 1)
     assert failed.refused == {"a": "it died", "b": "it died"}
@@ -171,8 +171,7 @@ def test_a_backend_that_fails_leaves_the_rounds() -> None:
 
 def test_nothing_timed() -> None:
     """What was interrupted before its first round has no figures."""
-    cell = Cell("decode", "jpeg", 1, 1, 0, ("quick",))
-    [one] = measurements(run.Group(cell, PHOTOS, {"quick": Check()}), "array", 0)
+    [one] = measurements(Case(Measurement("decode", "jpeg", 1), PHOTOS, {"quick": Check()}))
 
     assert one.files == 0
     assert one.images_per_s == Spread(0, 0, 0)
@@ -184,24 +183,28 @@ def test_nothing_timed() -> None:
 )
 def test_blocks_deal_out_all_files(protocol: str, sizes: list[int], sharers: int) -> None:
     """Every file is in a block, all of them equally often; threads and workers get enough."""
-    cell = Cell(protocol, "jpeg", 1, sharers, 0, ())
-    dealt = blocks(cell, dict(enumerate(sizes)), random.Random(0))
+    usual = Measurement(protocol, "jpeg", 1, threads=sharers)
+    dealt = blocks(usual, dict(enumerate(sizes)), random.Random(0))
     counts = Counter(index for block in dealt for index in block)
 
     assert set(counts) == set(range(len(sizes)))
     assert len(set(counts.values())) == 1
     if protocol in ("threads", "loader"):
         assert min(map(len, dealt)) >= 32 * sharers
-    assert blocks(cell, dict(enumerate(sizes)), random.Random(0)) == dealt
+    assert blocks(usual, dict(enumerate(sizes)), random.Random(0)) == dealt
 
 
-def test_cells() -> None:
+def test_cases() -> None:
     """Formats apart, the commonest first; other protocols for that one at the largest size."""
     photos = [*PHOTOS, Photo("c", Path("c"), Header("png", 8, 8), 9)]
     plan = Plan(("x", "y"), (2, 4), 1, ("decode", "threads", "loader", "file"), (1, 2), (2, 9))
-    found = cells(plan, photos, {"x": ("jpeg", "png"), "y": ("jpeg",)})
+    found = cases(plan, photos, {"x": ("jpeg", "png"), "y": ("jpeg",)})
 
-    assert [(one.protocol, one.format, one.reduce, one.threads, one.workers) for one in found] == [
+    settings = [case.usual for case in found]
+
+    assert [
+        (one.protocol, one.format, one.reduce, one.threads, one.workers) for one in settings
+    ] == [
         ("decode", "jpeg", 2, 1, 0),
         ("decode", "jpeg", 4, 1, 0),
         ("decode", "png", 2, 1, 0),
@@ -212,8 +215,8 @@ def test_cells() -> None:
         ("loader", "jpeg", 2, 1, 9),
         ("file", "jpeg", 2, 1, 0),
     ]
-    assert found[2].backends == ("x", AUTOMATIC)
-    assert [one.backends for one in found if one.protocol == "loader"] == [
+    assert tuple(found[2].checks) == ("x", AUTOMATIC)
+    assert [tuple(one.checks) for one in found if one.usual.protocol == "loader"] == [
         ("x", "y", AUTOMATIC),
         (AUTOMATIC,),
     ]

@@ -12,7 +12,7 @@ import pytest
 from benches import fill, photo
 
 from fastdecode import _files
-from fastdecode.bench import files
+from fastdecode.measure import _collection as files
 
 
 @pytest.fixture

@@ -11,14 +11,16 @@ from doubles import forget_what_is_registered
 
 import fastdecode
 from fastdecode import registry
-from fastdecode.bench import files, run
-from fastdecode.bench.check import Check, Finding, examine, reference_digest
-from fastdecode.bench.result import AUTOMATIC, from_json
-from fastdecode.bench.run import Plan
 from fastdecode.cli import main
+from fastdecode.measure import _collection as files
+from fastdecode.measure import _run as run
+from fastdecode.measure._check import Finding, examine, reference_digest
+from fastdecode.measure._run import Plan
+from fastdecode.measure._samples import comparable
+from fastdecode.measure.result import AUTOMATIC, from_json
 
 if TYPE_CHECKING:
-    from fastdecode.bench.result import Measurement, Result
+    from fastdecode.measure.result import Measurement, Result
 
 WRONG = ("swapped", "fullsize", "shifted", "smaller", "broken", "crashing", "unstable")
 FILES = {"0.jpg", str(Path("inner", "1.jpg")), str(Path("inner", "2.jpg"))}
@@ -171,10 +173,10 @@ def test_one_file(tmp_path: Path) -> None:
 
 def test_common_files() -> None:
     """All are compared on the files that all read; one that reads hardly any is left out."""
-    checks = {"most": Check({0, 1, 2}), "all": Check({0, 1, 2, 3}), "few": Check({3})}
+    read = {"most": {0, 1, 2}, "all": {0, 1, 2, 3}, "few": {3}}
 
-    assert run.compared(checks) == (("most", "all"), (0, 1, 2))
-    assert run.compared({"none": Check()}) == ((), ())
+    assert comparable(read) == (("most", "all"), (0, 1, 2))
+    assert comparable({"none": set()}) == ((), ())
 
 
 def test_interrupted_group_is_kept(folder: Path) -> None:
@@ -189,9 +191,9 @@ def test_interrupted_group_is_kept(folder: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         run.measure(files.collect([folder]).photos, plan, found, interrupt)
 
-    assert [len(group.rounds) for group in found.groups] == [1]
-    assert {one.backend for one in found.measurements(plan)} == {"pillow", AUTOMATIC}
-    assert all(one.files == 3 for one in found.measurements(plan))
+    assert [len(case.rounds) for case in found.cases] == [1]
+    assert {one.backend for one in found.measurements()} == {"pillow", AUTOMATIC}
+    assert all(one.files == 3 for one in found.measurements())
 
 
 def test_every_file_is_timed(folder: Path) -> None:
@@ -201,7 +203,7 @@ def test_every_file_is_timed(folder: Path) -> None:
     photos = files.collect([folder]).photos
     plan = Plan(("pillow",), (1,), 0)
     run.measure(photos, plan, found, lambda what, share: shares.append(share))
-    visits = [index for one in found.groups[0].rounds for index in one.block]
+    visits = [index for one in found.cases[0].rounds for index in one.block]
 
     assert {index: visits.count(index) >= 3 for index in visits} == dict.fromkeys(range(3), True)
     assert shares == sorted(shares)

@@ -9,9 +9,9 @@ import pytest
 from benches import DECODE, QUICK, WRONG_ARGUMENT, bench, measured, photo
 from conftest import usable_backends
 
-from fastdecode.bench import files
 from fastdecode.cli import main
 from fastdecode.errors import StoreError
+from fastdecode.measure import _collection as files
 from fastdecode.stores import create_store
 
 COUNT = 5
@@ -50,7 +50,7 @@ def test_stores_are_found_by_their_suffix(tmp_path: Path, suffix: str, library: 
 
 
 def test_a_folder_of_shards_is_a_store(tmp_path: Path) -> None:
-    """Shards beside their indexes are one store; beside pictures they are passed over."""
+    """Shards beside their indexes are one store; beside images they are passed over."""
     for shard in range(2):
         write(tmp_path / f"{shard}.tar")
     shards = files.collect([tmp_path])

@@ -11,8 +11,9 @@ from conftest import usable_backends
 
 from fastdecode import DecodeError, Ranking, calibrate, probe, register
 from fastdecode._system import cpu_model, usable_cores
-from fastdecode.calibration.race import Contest, run
-from fastdecode.calibration.samples import FOLDER, Sample, built_in, common, grouped
+from fastdecode.measure._collection import SAMPLES, Photo
+from fastdecode.measure._race import Contest, run
+from fastdecode.measure._samples import Sample, built_in, common, grouped
 from fastdecode.testing import encode, picture
 
 SMALL = [encode(picture(80, 64)), encode(picture(96, 64), "png")]
@@ -41,8 +42,9 @@ def test_the_built_in_samples() -> None:
     wanted = [("jpeg", "small"), ("jpeg", "large"), ("png", "medium"), ("webp", "large")]
 
     for sample, (format, size) in zip(built_in(wanted), wanted, strict=True):
-        headers = [probe(item) for item in sample.items]
-        again = grouped(sample.items)
+        files = [photo.data for photo in sample.photos]
+        headers = [probe(data) for data in files]
+        again = grouped(files)
 
         assert {header.format for header in headers} == {format}
         assert [(one.format, one.size) for one in again] == [(format, size)]
@@ -51,10 +53,10 @@ def test_the_built_in_samples() -> None:
 
 def test_own_files_are_grouped() -> None:
     """Paths and bytes are sorted by format and size class; of many alike eight are enough."""
-    paths = sorted(FOLDER.glob("*.jpg"))
+    paths = sorted(SAMPLES.glob("*.jpg"))
     groups = grouped([*SMALL, *paths, *(encode(picture(80 + i, 64)) for i in range(39))])
 
-    found = {(sample.format, sample.size): len(sample.items) for sample in groups}
+    found = {(sample.format, sample.size): len(sample.photos) for sample in groups}
     assert found == {("jpeg", "small"): 8, ("png", "small"): 1, ("jpeg", "medium"): len(paths)}
 
 
@@ -101,13 +103,13 @@ def test_wrong_options(options: Any) -> None:
 
 def test_odd_files_do_not_put_a_backend_out() -> None:
     """Compared is what those read that read at least half."""
-    three = tuple(encode(picture(16 + step, 16)) for step in range(3))
-    sample = Sample("jpeg", "small", three, 30)
+    three = tuple(Photo.of(encode(picture(16 + step, 16))) for step in range(3))
+    sample = Sample("jpeg", "small", three)
 
     kept = common(sample, {"all": {0, 1, 2}, "most": {0, 1}, "one": {2}, "none": set()})
 
     assert kept is not None
-    assert kept.items == three[:2]
+    assert kept.photos == three[:2]
     assert kept.pixels == 16 * 16 + 17 * 16
     assert common(sample, {"none": set()}) is None
 

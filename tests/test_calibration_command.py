@@ -13,7 +13,7 @@ import pytest
 from conftest import usable_backends
 
 from fastdecode import Ranking
-from fastdecode.calibration.samples import FOLDER
+from fastdecode.measure._collection import SAMPLES
 from fastdecode.testing import encode, picture
 
 HERE = Path(__file__).parent
@@ -60,7 +60,7 @@ def test_the_command_keeps_a_ranking(tmp_path: Path) -> None:
 @needs_two_jpeg_backends
 def test_the_command_keeps_nothing_when_told_so(tmp_path: Path) -> None:
     """`--no-save` prints only."""
-    done = command("--no-save", *SHORT, FOLDER, place=tmp_path / "ranking.json")
+    done = command("--no-save", *SHORT, SAMPLES, place=tmp_path / "ranking.json")
 
     assert done.returncode == 0, done.stderr
     assert list(tmp_path.iterdir()) == []

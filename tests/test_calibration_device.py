@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import weakref
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,8 +18,9 @@ from fastdecode import (  # noqa: E402 - these need torch
     register,
     registry,
 )
-from fastdecode.calibration.device_measure import Rate, _heats, batch_of, speeds_of, unread  # noqa: E402  # noqa: E402
-from fastdecode.calibration.device_worker import (  # noqa: E402  # noqa: E402  # noqa: E402
+from fastdecode.measure._collection import Photo  # noqa: E402
+from fastdecode.measure._device import batch_of, heats_of, speeds_of, unread  # noqa: E402
+from fastdecode.measure._device_worker import (  # noqa: E402
     Clock,
     Lap,
     Warm,
@@ -27,8 +30,10 @@ from fastdecode.calibration.device_worker import (  # noqa: E402  # noqa: E402  
     clock_of,
     steady,
 )
-from fastdecode.gpu._policy import DeviceRanking  # noqa: E402
+from fastdecode.measure._samples import Sample  # noqa: E402
+from fastdecode.ranking import DeviceRanking  # noqa: E402
 from fastdecode.testing import encode, picture  # noqa: E402
+from fastdecode.types import Header  # noqa: E402
 
 HOST = torch.device("cpu")
 HERE = Path(__file__).parent
@@ -41,7 +46,7 @@ CUDA = torch.cuda.is_available()
 
 def kept() -> list[Any]:
     """Give the files of a worker."""
-    return [bytes(item).__bytes__ for item in JPEG]
+    return [Photo.of(item) for item in JPEG]
 
 
 @pytest.fixture
@@ -73,11 +78,12 @@ def test_everyone_is_measured_or_said_to_be_missing(
     assert {cell.batch for cell in found.speeds} <= {2, 4}
     for speeds in found.speeds.values():
         assert set(speeds) == {"cpu", "honest", "unwilling"}
-        assert speeds["cpu"].ratio == 1.0
+        assert speeds["cpu"].ratio.median == 1.0
         assert speeds["unwilling"].on_cpu == 0.5
         assert speeds["honest"].on_cpu == 0
         for one in speeds.values():
-            assert 0 < one.low <= one.images_per_s <= one.high
+            low, high = one.images_per_s.low, one.images_per_s.high
+            assert 0 < low <= one.images_per_s.median <= high
             assert one.psnr is None, "all are Pillow's pixels, or equal to them"
             assert one.stream_ms_per_1000 is one.gpu_ms_per_1000 is None
     assert found.lost["nvimgcodec"] == "FASTDECODE_DISABLE switches it off"
@@ -108,7 +114,7 @@ def test_what_no_batch_backend_reads_is_not_measured(monkeypatch: pytest.MonkeyP
 def test_what_the_cpu_decodes_is_counted() -> None:
     """Files of a format that is declared, but not all of it, count as the CPU's."""
     worker = Worker("cpu", "honest", {})
-    worker.take([encode(picture(80, 64), progressive=True).__bytes__, *kept()])
+    worker.take([Photo.of(encode(picture(80, 64), progressive=True)), *kept()])
 
     assert worker.warm_up((0,), 0.0).on_cpu == 1
     assert worker.warm_up((0, 1), 0.0).on_cpu == 0.5
@@ -133,7 +139,7 @@ def test_a_worker_decodes_what_it_is_told() -> None:
 def test_files_that_nothing_reads_are_found() -> None:
     """The CPU path names those that it cannot decode, with the reason."""
     worker = Worker("cpu", "cpu", {})
-    worker.take([JPEG[0].__bytes__, DAMAGED.__bytes__])
+    worker.take([kept()[0], replace(kept()[0], data=DAMAGED)])
 
     assert list(worker.readable()) == [1]
     assert worker.about() == ("", "", ())
@@ -144,22 +150,22 @@ def test_pictures_are_resized_if_that_is_asked_for() -> None:
     worker = Worker("cpu", "cpu", {}, 32)
     worker.take(kept())
 
-    assert worker._decode([source() for source in kept()]).shape == (3, 3, 32, 32)
+    assert worker._decode(JPEG).shape == (3, 3, 32, 32)
 
 
 def test_ratios_are_paired_within_rounds() -> None:
     """A machine that becomes slower for all changes speeds, and no ratio."""
     rounds = [
-        {"cpu": Rate(0.010 * drift, 0.02, None), "fast": Rate(0.002 * drift, 0.001, 0.002)}
+        {"cpu": Lap(0.010 * drift, 0.02, None), "fast": Lap(0.002 * drift, 0.001, 0.002)}
         for drift in (1, 2, 4)
     ]
 
     found = speeds_of(rounds, {"cpu": COLD, "fast": COLD}, {"fast": 0.001})
 
     assert list(found) == ["fast", "cpu"]
-    assert found["fast"].ratio == pytest.approx(5)
-    assert found["fast"].ratio_low == pytest.approx(found["fast"].ratio_high)
-    assert found["fast"].images_per_s == pytest.approx(250)
+    assert found["fast"].ratio.median == pytest.approx(5)
+    assert found["fast"].ratio.low == pytest.approx(found["fast"].ratio.high)
+    assert found["fast"].images_per_s.median == pytest.approx(250)
     assert found["fast"].cpu_s_per_1000 == pytest.approx(1)
     assert found["fast"].gpu_ms_per_1000 == pytest.approx(1000)
     assert found["fast"].stream_ms_per_1000 == pytest.approx(2000)
@@ -168,7 +174,7 @@ def test_ratios_are_paired_within_rounds() -> None:
 
 def test_who_missed_a_round_has_no_figures() -> None:
     """Half a race is compared with nothing."""
-    rounds = [{"cpu": Rate(0.1, 0.1, None), "a": Rate(0.1, 0.1, None)}, {"cpu": Rate(0.1, 1, None)}]
+    rounds = [{"cpu": Lap(0.1, 0.1, None), "a": Lap(0.1, 0.1, None)}, {"cpu": Lap(0.1, 1, None)}]
 
     assert list(speeds_of(rounds, {"cpu": COLD, "a": COLD}, {})) == ["cpu"]
     assert speeds_of([], {"cpu": COLD}, {}) == {}
@@ -183,9 +189,10 @@ def test_large_pictures_make_small_batches() -> None:
 
 def test_batches_are_called_what_they_are() -> None:
     """What comes to the same number of pictures is one kind of work, and has that number."""
-    crew: Any = None  # nobody is asked before the first round
+    crew: Any = SimpleNamespace(take=lambda photos: [*range(len(photos))])
+    huge = replace(kept()[0], header=Header("jpeg", 4000, 3000))
 
-    found = _heats(crew, {("jpeg", "huge", 12e6): [0, 1, 2]}, (10**9, 64, 4))
+    found = heats_of(crew, [Sample("jpeg", "huge", (huge,) * 3)], (10**9, 64, 4))
 
     assert [cell.batch for cell in found] == [4, 8]
     assert [len(heat.blocks[0]) for heat in found.values()] == [4, 8]

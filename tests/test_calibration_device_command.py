@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from fastdecode.cli import main  # noqa: E402 - these need torch
-from fastdecode.gpu._policy import DeviceRanking  # noqa: E402
+from fastdecode.ranking import DeviceRanking  # noqa: E402
 from fastdecode.testing import encode, picture  # noqa: E402
 
 CUDA = torch.cuda.is_available()

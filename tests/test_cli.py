@@ -1,18 +1,30 @@
-"""The one command: its subcommands, what it says of slips of the finger, and what it imports."""
+"""The one command: its subcommands, slips of the finger, what it imports; and ``info``."""
 
 from __future__ import annotations
 
 import contextlib
+import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from conftest import NO_RANKING
+from doubles import forget_what_is_registered
 
 import fastdecode
+from fastdecode import Ranking
+from fastdecode import _info_command as command
 from fastdecode.cli import BENCH, COMMANDS, main
+from fastdecode.errors import BackendUnavailable
+from fastdecode.stores import open_store
 
 TERMINAL = 80
+TWO_WAYS = """\
+the library found here is too old. Either take the binding for it:
+  pip install 'Binding<2'
+or install the new library: https://example.org/a/rather/long/address/of/it"""
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -31,21 +43,25 @@ def test_every_subcommand_has_help(
 
     with pytest.raises(SystemExit):
         main(["--help"], "python -m fastdecode")
-    assert f"\n  {name} " in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert f"\n  {name} " in out
+    assert max(map(len, out.splitlines())) <= TERMINAL
 
 
 def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
-    """Every subcommand gives it, and so does the command alone."""
+    """Every subcommand gives it, and so does the command alone, in a process of its own, too."""
     for words in (["--version"], *([name, "--version"] for name in COMMANDS)):
         with pytest.raises(SystemExit):
             main(words)
         assert capsys.readouterr().out == f"fastdecode {fastdecode.__version__}\n"
+    assert info("--version").stdout == f"fastdecode {fastdecode.__version__}\n"
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (["chek", "a"], "there is no command 'chek'; did you mean check?"),
+        (["--what"], "unrecognized arguments: --what"),
         (["photos/"], "the commands are info, bench, compare, calibrate, check, pack, index"),
         (["pack", "a", "b", "--skipbad"], "unrecognized arguments: --skipbad; did you mean --skip"),
         (["bench", "--hmtl=x"], "did you mean --html?"),
@@ -81,19 +97,12 @@ def test_no_advice_that_a_command_cannot_take(
 
     for source in ("both", "strange.xyz"):
         with pytest.raises(ValueError, match="kind="):
-            opened(tmp_path / source)
+            open_store(tmp_path / source)
         with contextlib.suppress(SystemExit):
             main([name, str(tmp_path / source), *([str(tmp_path / "o.tar")] * (name == "pack"))])
         said = capsys.readouterr().err
         assert "kind=" not in said
         assert source in said or name == "bench"
-
-
-def opened(location: Path) -> object:
-    """Open a store as a program does."""
-    from fastdecode.stores import open_store
-
-    return open_store(location)
 
 
 def test_how_it_was_called(capsys: pytest.CaptureFixture[str]) -> None:
@@ -113,10 +122,10 @@ def test_how_it_was_called(capsys: pytest.CaptureFixture[str]) -> None:
     ("words", "kept_out"),
     [
         (["--version"], ("numpy", "fastdecode.registry")),
-        (["--help"], ("numpy", "PIL", "torch", "fastdecode.bench", "fastdecode.packing")),
+        (["--help"], ("numpy", "PIL", "torch", "fastdecode.measure", "fastdecode.packing")),
         (["compare", "a", "b"], ("torch", "fastdecode.packing", "fastdecode.stores")),
-        (["check", "nothing-here"], ("torch", "fastdecode.bench")),
-        (["index", "nothing-here.tar"], ("torch", "fastdecode.bench")),
+        (["check", "nothing-here"], ("torch", "fastdecode.measure")),
+        (["index", "nothing-here.tar"], ("torch", "fastdecode.measure")),
     ],
     ids=str,
 )
@@ -132,3 +141,122 @@ def test_only_what_runs_is_imported(words: list[str], kept_out: tuple[str, ...])
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stderr.splitlines()[-1] == "[]"
+
+
+def info(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process of its own, 80 columns wide."""
+    kept = {name: value for name, value in os.environ.items() if "FASTDECODE" not in name}
+    return subprocess.run(
+        [sys.executable, "-m", "fastdecode", *arguments],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        env={**kept, "COLUMNS": str(TERMINAL), "FASTDECODE_RANKING": NO_RANKING, **variables},
+        timeout=300,
+        check=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def shown() -> str:
+    """Return what ``info`` prints, where it has no ranking and no variables."""
+    return info().stdout
+
+
+def test_info_says_what_there_is(shown: str) -> None:
+    """Every backend has its row, every format its choice, and the status is 0."""
+    lines = [line.split() for line in shown.splitlines()]
+
+    for each in fastdecode.backends():
+        row = next(line for line in lines if line[:1] == [each.name])
+        assert row[1] == ("yes" if each.usable else "no")
+    for kind in ("jpeg", "png", "webp", "gif", "bmp", "tiff", "avif", "heic", "jpeg2000", "jxl"):
+        assert any(line[:1] == [kind] and len(line) > 1 for line in lines)
+    assert fastdecode.__version__ in shown
+    assert "usable core" in shown
+    assert max(map(len, shown.splitlines())) <= TERMINAL
+
+
+def test_missing_backends_come_with_a_command(shown: str) -> None:
+    """Each backend that is not usable has its reason, and what installs it."""
+    for each in fastdecode.backends():
+        if not each.usable:
+            assert f"  {each.name}: {each.reason.splitlines()[0][:20]}" in shown
+            lines = each.install.split(" && ")
+            told = all(line in " ".join(shown.split()) for line in lines)
+            assert told or "pip install" in each.reason or "apt" in each.reason
+
+
+def test_ways_out_are_printed_whole(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A reason of several lines keeps them, and no general line contradicts it."""
+    forget_what_is_registered(monkeypatch)
+
+    def construct() -> fastdecode.Backend:
+        raise BackendUnavailable(TWO_WAYS)
+
+    fastdecode.register("outdated", construct, distribution="Binding")
+    monkeypatch.setenv("COLUMNS", str(TERMINAL))
+
+    assert main(["info"]) == 0
+    output = capsys.readouterr().out
+    assert "\n      pip install 'Binding<2'\n" in output
+    assert "https://example.org/a/rather/long/address/of/it" in output
+    assert "pip install Binding\n" not in output
+
+
+def test_environment_is_named() -> None:
+    """A variable that changes the choice is shown, and the choice follows it."""
+    output = info(FASTDECODE_BACKEND="pillow", FASTDECODE_DISABLE="opencv").stdout
+
+    assert "FASTDECODE_BACKEND=pillow is set." in output
+    assert "FASTDECODE_DISABLE=opencv is set." in output
+    assert "\n  jpeg      pillow\n" in output
+
+
+def test_unusable_preference_is_shown() -> None:
+    """A wrong ``FASTDECODE_BACKEND`` is told, not raised."""
+    output = info(FASTDECODE_BACKEND="nope").stdout
+
+    assert "no backend is called 'nope'" in output
+    assert max(map(len, output.splitlines())) <= TERMINAL
+
+
+def test_json_has_the_same_facts() -> None:
+    """``--json`` gives every backend and every choice."""
+    facts = json.loads(info("--json").stdout)
+
+    assert [one["name"] for one in facts["backends"]] == [
+        each.name for each in fastdecode.backends()
+    ]
+    assert facts["choices"]["jpeg"] == command.gather().choices["jpeg"]
+    assert facts["cores"] >= 1
+
+
+def test_what_would_be_faster() -> None:
+    """Only missing backends that would come before the chosen one are recommended."""
+    missing = [
+        fastdecode.BackendInfo(name, False, "missing", f"pip install {name}")
+        for name in ("simplejpeg", "kornia_rs")
+    ]
+
+    assert command.faster(missing, ["opencv", "pillow"]) == {"simplejpeg": "pip install simplejpeg"}
+    assert command.faster(missing, ["simplejpeg"]) == {}
+    assert list(command.faster(missing, [])) == ["simplejpeg", "kornia_rs"]
+
+
+def test_it_says_what_was_measured(shown: str, tmp_path: Path) -> None:
+    """Without a saved ranking the command to make one is named; with one, where it is from."""
+    place = tmp_path / "ranking.json"
+    assert "python -m fastdecode calibrate" in shown
+
+    Ranking({("jpeg", 1): ("pillow",)}, measured="2026-01-02T03:04:05+00:00").save(place)
+    found = json.loads(info("--json", FASTDECODE_RANKING=str(place)).stdout)
+    assert found["choices"]["jpeg"][0] == "pillow"
+    assert "2026-01-02" in found["ranking"]
+
+    Ranking(cpu="Some CPU").save(place)
+    ignored = info(FASTDECODE_RANKING=str(place))
+    assert "The saved ranking is ignored" in ignored.stdout
+    assert "Warning" not in ignored.stderr

@@ -10,9 +10,9 @@ import pytest
 import results
 from results import measurement, says
 
-from fastdecode.bench import compare
-from fastdecode.bench.result import Result, Spread, to_json
 from fastdecode.cli import main
+from fastdecode.measure import _compare as compare
+from fastdecode.measure.result import Result, Spread, to_json
 
 
 @pytest.fixture

@@ -41,11 +41,6 @@ def test_this_machine_has_some() -> None:
     assert 1 <= _system.usable_cores() <= (os.cpu_count() or 1)
 
 
-def test_without_quota_all_count(machine: Path) -> None:
-    """Where there is no cgroup file the affinity mask alone decides."""
-    assert _system.usable_cores() == MACHINE
-
-
 def test_without_affinity_mask_the_machine_counts(
     machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -56,49 +51,35 @@ def test_without_affinity_mask_the_machine_counts(
     assert _system.usable_cores() == 3
 
 
+UNREADABLE = ("", "nonsense", "many 100000", "1 2 3", "100000 0")
+
+
 @pytest.mark.parametrize(
-    ("cpu_max", "expected"),
+    ("files", "expected"),
     [
-        ("max 100000\n", MACHINE),
-        ("400000 100000\n", 4),
-        ("250000 100000\n", 3),
-        ("50000 100000\n", 1),
-        ("1000 100000\n", 1),
-        ("30000 20000\n", 2),
-        ("6400000 100000\n", MACHINE),
+        ({}, MACHINE),
+        ({"cpu.max": "max 100000\n"}, MACHINE),
+        ({"cpu.max": "400000 100000\n"}, 4),
+        ({"cpu.max": "250000 100000\n"}, 3),
+        ({"cpu.max": "50000 100000\n"}, 1),
+        ({"cpu.max": "1000 100000\n"}, 1),
+        ({"cpu.max": "30000 20000\n"}, 2),
+        ({"cpu.max": "6400000 100000\n"}, MACHINE),
+        ({"quota": "-1", "period": "100000"}, MACHINE),
+        ({"quota": "200000", "period": "100000"}, 2),
+        ({"quota": "10000", "period": "100000"}, 1),
+        ({"cpu.max": "300000 100000", "quota": "100000", "period": "100000"}, 3),
+        *(({"cpu.max": text}, MACHINE) for text in UNREADABLE),
     ],
+    ids=str,
 )
-def test_cgroup_v2_quota(machine: Path, cpu_max: str, expected: int) -> None:
-    """The quota of cpu.max, rounded up, bounds the count; it is never below 1."""
-    (machine / "cpu.max").write_text(cpu_max)
+def test_quota_of_the_cgroup(machine: Path, files: dict[str, str], expected: int) -> None:
+    """The quota, rounded up, bounds the count, which is never below 1.
+
+    It is in cpu.max of cgroup v2, which goes before the two files of v1, where -1 is no quota.
+    Without any, and where they cannot be understood, the affinity mask alone decides.
+    """
+    for name, text in files.items():
+        (machine / name).write_text(text)
 
     assert _system.usable_cores() == expected
-
-
-@pytest.mark.parametrize(
-    ("quota", "period", "expected"),
-    [("-1", "100000", MACHINE), ("200000", "100000", 2), ("10000", "100000", 1)],
-)
-def test_cgroup_v1_quota(machine: Path, quota: str, period: str, expected: int) -> None:
-    """Older systems keep quota and period in two files; -1 is no quota."""
-    (machine / "quota").write_text(quota)
-    (machine / "period").write_text(period)
-
-    assert _system.usable_cores() == expected
-
-
-def test_v2_goes_before_v1(machine: Path) -> None:
-    """Where both are there, the newer file is the one in force."""
-    (machine / "cpu.max").write_text("300000 100000")
-    (machine / "quota").write_text("100000")
-    (machine / "period").write_text("100000")
-
-    assert _system.usable_cores() == 3
-
-
-@pytest.mark.parametrize("cpu_max", ["", "nonsense", "many 100000", "1 2 3", "100000 0"])
-def test_unreadable_quota_is_no_quota(machine: Path, cpu_max: str) -> None:
-    """A file that cannot be understood stops nothing."""
-    (machine / "cpu.max").write_text(cpu_max)
-
-    assert _system.usable_cores() == MACHINE

@@ -86,7 +86,7 @@ def test_what_is_left_of_a_cut_file_is_whole_or_an_error(sample: Sample) -> None
 
     outcomes = {end - len(data): outcome(data[:end], whole) for end in places(len(data))}
 
-    assert [end for end, what in outcomes.items() if what == "lie"] == []
+    assert [end for end, what in outcomes.items() if what == "other pixels"] == []
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def _verdict(data: bytes, name: str) -> str:
 
 
 def test_backends_agree_on_missing_pixels() -> None:
-    """Where one backend finds a JPEG's pixels missing, no other shows a picture."""
+    """Where one backend finds a JPEG's pixels missing, no other shows an image."""
     names = [n for n in usable_backends() if n != "pillow_heif"]
     for sample in (*_DAMAGED, *_ODD, *_VALID):
         if sample.format != "jpeg" or "photos" in sample.name:
@@ -174,21 +174,21 @@ def test_backends_agree_on_missing_pixels() -> None:
 
 
 def test_damaged_pixels_are_the_same_everywhere() -> None:
-    """Of a damaged JPEG that decodes all the same, every backend shows the same picture."""
+    """Of a damaged JPEG that decodes all the same, every backend shows the same image."""
     names = [n for n in ("simplejpeg", "opencv", "pillow", "imagecodecs") if n in usable_backends()]
     for sample in _DAMAGED:
         if sample.format != "jpeg":
             continue
         data = sample.path.read_bytes()
-        pictures = {}
+        images = {}
         for name in names:
             try:
-                pictures[name] = decode(data, backend=name)
+                images[name] = decode(data, backend=name)
             except FastDecodeError:
                 continue
 
-        for name, image in pictures.items():
-            first = next(iter(pictures.values()))
+        for name, image in images.items():
+            first = next(iter(images.values()))
             limit = 1 if "CMYK" in sample.pillow else 0
             assert np.abs(image.astype(int) - first).max() <= limit, (sample.name, name)
 

@@ -11,25 +11,23 @@ from typing import Any
 
 import numpy as np
 import pytest
-from encoded import box, heif, ispe, with_orientation
+from cuts import outcome
+from encoded import (
+    ASCII,
+    LONG,
+    SHORT,
+    box,
+    directory_last,
+    heif,
+    ispe,
+    with_orientation,
+)
 from PIL import Image
 
-from fastdecode import DecodeError, FastDecodeError, UnsupportedFormat, decode
+from fastdecode import DecodeError, UnsupportedFormat, decode
 from fastdecode._headers import isobmff, tiff
 from fastdecode.cli import main
 from fastdecode.testing import encode, picture
-
-SHORT, LONG, ASCII = 3, 4, 2
-_LETTERS = {SHORT: "H", LONG: "I", ASCII: "B"}
-
-
-def outcome(data: bytes, whole: bytes) -> str:
-    """Say what becomes of damaged data: an error, the whole picture, or another one."""
-    try:
-        image = decode(data)
-    except FastDecodeError:
-        return "error"
-    return "whole" if np.array_equal(image, decode(whole)) else "other pixels"
 
 
 def heic(image: Image.Image, tile: int = 0, **options: Any) -> bytes:
@@ -59,7 +57,7 @@ def grid(kind: str) -> bytes:
 
 @pytest.mark.parametrize("kind", GRIDS)
 def test_cut_heic_grid_is_an_error(kind: str) -> None:
-    """Phones write tiles; where some are cut off, the others alone are no picture."""
+    """Phones write tiles; where some are cut off, the others alone are no image."""
     data = grid(kind)
     ends = np.linspace(12, len(data) - 1, 60).astype(int).tolist()
 
@@ -70,7 +68,7 @@ def test_cut_heic_grid_is_an_error(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", GRIDS)
 def test_heic_tile_that_does_not_decode_is_an_error(kind: str) -> None:
-    """A tile that libheif leaves out is found by its zeros, whichever way the picture is turned."""
+    """A tile that libheif leaves out is found by its zeros, whichever way the image is turned."""
     data = bytearray(grid(kind))
     start = data.rindex(b"mdat") + 4
     units = []
@@ -89,7 +87,7 @@ def test_heic_tile_that_does_not_decode_is_an_error(kind: str) -> None:
 @pytest.mark.parametrize("color", [(0, 0, 0), (0, 135, 0), (255, 255, 255)], ids=str)
 @pytest.mark.parametrize("mode", ["RGB", "L"])
 def test_heic_grid_may_be_black_or_green(mode: str, color: tuple[int, int, int]) -> None:
-    """What looks like a tile that was left out may be the picture."""
+    """What looks like a tile that was left out may be the image."""
     image = Image.new("RGB", (160, 100), color)
 
     decoded = decode(heic(image.convert(mode), 64))
@@ -98,7 +96,7 @@ def test_heic_grid_may_be_black_or_green(mode: str, color: tuple[int, int, int])
     assert np.abs(decoded.astype(int) - expected).max() <= 4
 
 
-@pytest.mark.parametrize("tile", [0, 64], ids=["one picture", "tiles"])
+@pytest.mark.parametrize("tile", [0, 64], ids=["one image", "tiles"])
 @pytest.mark.parametrize("count", [4, 32, 200])
 def test_zeros_in_heic_data_are_an_error(tile: int, count: int) -> None:
     """The decoder conceals them without a word, but no HEVC encoder writes them."""
@@ -165,7 +163,7 @@ def container(*items: bytes) -> bytes:
     ],
     ids=["inside", "primary", "tile", "alpha of a tile", "something else"],
 )
-def test_extents_of_a_picture(
+def test_extents_of_an_image(
     version: int, item: int, base: int, extents: tuple[tuple[int, int], ...], said: str
 ) -> None:
     """What the primary image is made of must lie in the file; an EXIF item need not."""
@@ -190,37 +188,6 @@ def test_meta_box_that_is_cut() -> None:
 
     assert not isobmff.missing(data)
     assert "meta box" in isobmff.missing(data[:-1])
-
-
-def directory_last(
-    pixels: bytes, *fields: tuple[int, int, tuple[int, ...]], order: str = "<", big: bool = False
-) -> bytes:
-    """Build a TIFF: pixels first, at 16, then the directory, then the values of its fields."""
-    head, letter, entry = (8, "Q", 20) if big else (2, "H", 12)
-    room, pointer = (8, "Q") if big else (4, "I")
-    values_at = 16 + len(pixels) + head + entry * len(fields) + room
-    listed = values = b""
-    for tag, kind, numbers in sorted(fields):
-        packed = struct.pack(f"{order}{len(numbers)}{_LETTERS[kind]}", *numbers)
-        where = packed.ljust(room, b"\0")
-        if len(packed) > room:
-            where = struct.pack(order + pointer, values_at + len(values))
-            values += packed
-        listed += struct.pack(order + "HH" + pointer, tag, kind, len(numbers)) + where
-    magic = b"II" if order == "<" else b"MM"
-    start = (
-        struct.pack(order + "HHHQ", 43, 8, 0, 16 + len(pixels))
-        if big
-        else struct.pack(order + "HI", 42, 16 + len(pixels))
-    )
-    return (
-        (magic + start).ljust(16, b"\0")
-        + pixels
-        + struct.pack(order + letter, len(fields))
-        + listed
-        + bytes(room)
-        + values
-    )
 
 
 def fields(bits: tuple[int, ...], photometric: int, *more: tuple[int, int, tuple[int, ...]]) -> Any:

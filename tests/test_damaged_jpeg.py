@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
-from conftest import CORPUS, usable_backends
+from conftest import CORPUS, jpeg_readers, native_core
+from cuts import outcome
 from PIL import Image
 
-from fastdecode import DecodeError, FastDecodeError, decode, decode_batch, probe, registry
+from fastdecode import DecodeError, decode, decode_batch, probe
 from fastdecode.ranking import DEFAULT
 from fastdecode.testing import encode, picture
-from fastdecode.types import Reduce
+from fastdecode.types import Box, Reduce
 
 KINDS = {
     "4:2:0": encode(picture(80, 64)),
@@ -22,27 +25,13 @@ KINDS = {
 SEQUENTIAL = {kind: data for kind, data in KINDS.items() if kind != "progressive"}
 EOI = b"\xff\xd9"
 
-READERS = [name for name in usable_backends() if "jpeg" in registry.load(name).supports]
-WARNERS = [name for name in READERS if registry.load(name).supports["jpeg"][0].warnings]
+READERS, WARNERS = jpeg_readers(), jpeg_readers("warnings")
 FIRST = next(name for name in DEFAULT.order("jpeg", 1) if name in READERS)
 """What is chosen by itself first."""
-
-WINDOWED = [name for name in READERS if registry.load(name).supports["jpeg"][0].region]
-"""Those that decode a region without the rest."""
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
 every_reader = pytest.mark.parametrize("backend", [*READERS, None])
 every_warner = pytest.mark.parametrize("backend", [*WARNERS, *([None] if FIRST in WARNERS else [])])
-
-
-def outcome(data: bytes, whole: bytes, backend: str | None, reduce: Reduce = 1) -> str:
-    """Say what becomes of damaged data: an error, the whole picture, or another one."""
-    try:
-        image = decode(data, reduce, backend=backend)
-    except FastDecodeError:
-        return "error"
-    same = np.array_equal(image, decode(whole, reduce, backend=backend))
-    return "whole" if same else "other pixels"
 
 
 def cuts(data: bytes, number: int, spare: int = 3) -> list[int]:
@@ -67,7 +56,7 @@ def test_cut_file_is_an_error(kind: str, backend: str | None, reduce: Reduce) ->
 
 
 @every_kind
-@pytest.mark.parametrize("backend", [*WINDOWED, None])
+@pytest.mark.parametrize("backend", [*jpeg_readers("region"), None])
 @pytest.mark.parametrize("reduce", [1, 4])
 def test_region_above_the_cut_is_an_error(kind: str, backend: str | None, reduce: Reduce) -> None:
     """What a file lacks below its region is missing all the same, by name, choice and batch."""
@@ -109,7 +98,7 @@ def test_end_marker_behind_the_cut_hides_nothing(kind: str, backend: str | None)
 @pytest.mark.parametrize("kind", SEQUENTIAL)
 @every_reader
 def test_splice_hides_nothing(kind: str, backend: str | None) -> None:
-    """Another file's bytes behind the cut are not taken for the rest of the picture.
+    """Another file's bytes behind the cut are not taken for the rest of the image.
 
     Only a codec that reports warnings, and so the automatic choice, notices when no more than the
     last blocks are affected.
@@ -177,7 +166,7 @@ TAILS = {
     "fill bytes": b"\xff" * 100,
     "end markers": EOI * 9,
     "half a marker": b"\xff",
-    "another picture": KINDS["4:4:4"],
+    "another image": KINDS["4:4:4"],
     "a cut one": KINDS["4:4:4"][:700],
     "many progressive ones": KINDS["progressive"] * 60,
 }
@@ -187,7 +176,7 @@ TAILS = {
 @every_reader
 @pytest.mark.parametrize("tail", TAILS.values(), ids=TAILS)
 def test_what_trails_the_end_changes_nothing(kind: str, backend: str | None, tail: bytes) -> None:
-    """Bytes after the end marker are not the picture's."""
+    """Bytes after the end marker are not the image's."""
     assert outcome(KINDS[kind] + tail, KINDS[kind], backend) == "whole"
 
 
@@ -195,7 +184,7 @@ def test_what_trails_the_end_changes_nothing(kind: str, backend: str | None, tai
 @every_reader
 @pytest.mark.parametrize("end", [b"", b"\xff", b"\xff\xff"], ids=["none", "half", "fill bytes"])
 def test_missing_end_marker_alone_is_no_error(kind: str, backend: str | None, end: bytes) -> None:
-    """All pixels are there, so the picture is given; with strict=True it is not."""
+    """All pixels are there, so the image is given; with strict=True it is not."""
     data = KINDS[kind]
 
     assert outcome(data[:-2] + end, data, backend) == "whole"
@@ -257,9 +246,9 @@ def test_many_scans_alone_are_no_reason() -> None:
 
 
 @pytest.mark.parametrize("name", ["gen_420_arith.jpg", "gen_gray_arith.jpg", "gen_444_arith.jpg"])
-@pytest.mark.parametrize("backend", [*READERS, None])
+@every_reader
 def test_arithmetic_data_without_its_end_is_an_error(name: str, backend: str | None) -> None:
-    """Any beginning of it decodes to some picture, so that only the end marker shows an end."""
+    """Any beginning of it decodes to some image, so that only the end marker shows an end."""
     data = (CORPUS / "jpeg_kinds" / name).read_bytes()
     ends = [*range(len(data) - 1, len(data) - 24, -1), len(data) // 2]
 
@@ -268,7 +257,7 @@ def test_arithmetic_data_without_its_end_is_an_error(name: str, backend: str | N
 
 @every_reader
 def test_file_cut_in_its_scan_header_is_an_error(backend: str | None) -> None:
-    """Nothing of a picture is there, though an end marker behind it would fit the header."""
+    """Nothing of an image is there, though an end marker behind it would fit the header."""
     flat = encode(Image.new("L", (10, 10)), optimize=True)
     start = probe(flat).scan_offset
 
@@ -315,3 +304,46 @@ def test_table_without_a_length_is_an_error(marker: bytes) -> None:
 
     with pytest.raises(DecodeError, match="cannot have the length 0"):
         decode(data[:at] + bytes(2) + data[at + 2 :])
+
+
+def markers(pattern: bytes, data: bytes) -> list[int]:
+    return [found.start() for found in re.finditer(pattern, data)]
+
+
+@every_reader
+@pytest.mark.parametrize("end", [b"", b"\xff\xd9"], ids=["cut", "closed"])
+@pytest.mark.parametrize("scans", [1, 2])
+@pytest.mark.parametrize("region", [None, (0, 0, 20, 20)], ids=["whole", "region"])
+def test_a_component_without_its_scan_is_an_error(
+    backend: str | None, end: bytes, scans: int, region: Box | None
+) -> None:
+    """A sequential file that was cut between two scans has no colour, and no decoder says so."""
+    data = (CORPUS / "jpeg_kinds" / "gen_420_one_component_a_scan.jpg").read_bytes()
+    cut = markers(b"\xff\xda", data)[scans]
+    assert decode(data, backend=backend, region=region).shape[2] == 3
+
+    with pytest.raises(DecodeError, match="no scan of one of the colour components"):
+        decode(data[:cut] + end, backend=backend, region=region)
+
+
+@every_reader
+def test_a_restart_marker_that_is_gone_is_an_error(backend: str | None) -> None:
+    """With it an interval is lost, even where the codec's first warning sounds harmless."""
+    data = encode(picture(120, 200), restart_marker_rows=1)
+
+    for at in markers(rb"\xff[\xd0-\xd7]", data)[3:9]:
+        with pytest.raises(DecodeError):
+            decode(data[:at] + data[at + 2 :], backend=backend)
+
+
+@pytest.mark.parametrize("damage", ["gone", "doubled", "of another number"])
+def test_no_region_is_begun_behind_markers_out_of_turn(damage: str) -> None:
+    """Whoever counted on them would begin at another row, and show that in silence."""
+    native_core()
+    data = encode(picture(160, 240), restart_marker_rows=1)
+    at = markers(rb"\xff[\xd0-\xd7]", data)[3]
+    there = data[at : at + 2]
+    instead = {"gone": b"", "doubled": there * 2, "of another number": b"\xff\xd6"}[damage]
+
+    with pytest.raises(DecodeError):
+        decode(data[:at] + instead + data[at + 2 :], region=(0, 200, 160, 240), backend="native")

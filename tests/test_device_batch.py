@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,7 @@ from PIL import Image as PillowImage
 torch = pytest.importorskip("torch")
 
 from conftest import CORPUS  # noqa: E402
-from device_cases import (  # noqa: E402, F401
+from device_doubles import (  # noqa: E402, F401
     CUT,
     MIXED,
     NO_END,
@@ -20,14 +23,24 @@ from device_cases import (  # noqa: E402, F401
     PHOTOS,
     PNG,
     array_of,
+    honest,
+    is_marked,
+    marked,
     own_registry,
+    raising,
+    refusing,
     register_double,
+    tensor_of,
     with_the_others,
 )
-from device_doubles import honest, is_marked, marked, raising, refusing, tensor_of  # noqa: E402
 
-from fastdecode import DecodeError, decode, decode_batch, stats  # noqa: E402
-from fastdecode.errors import UnsupportedFormat  # noqa: E402
+from fastdecode import (  # noqa: E402
+    DecodeError,
+    UnsupportedFormat,
+    decode,
+    decode_batch,
+    stats,
+)
 from fastdecode.testing import encode, picture  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("with_the_others")
@@ -41,6 +54,7 @@ def test_the_kinds_that_it_declares_go_to_it() -> None:
 
     assert double.asked == [len(MIXED) - len(OF_CPU)]
     assert [at for at, image in enumerate(images) if not is_marked(image)] == OF_CPU
+    assert stats().fallbacks == {("double", "cpu"): len(OF_CPU)}
     for image, item in zip(images, MIXED, strict=True):
         expected = decode(item)
         assert tuple(image.shape) == (3, *expected.shape[:2])
@@ -65,20 +79,21 @@ def test_what_it_refuses_is_the_cpus(how: Any) -> None:
 @pytest.mark.parametrize(
     ("lie", "words"),
     [
-        (lambda image: image.float(), "float32"),
-        (lambda image: image[:, 1:], "gave"),
-        (lambda image: image[:1], "gave"),
-        (lambda image: image.numpy(), "no tensor"),
+        (lambda images: [image.float() for image in images], "float32"),
+        (lambda images: [image[:, 1:] for image in images], "gave"),
+        (lambda images: [image[:1] for image in images], "gave"),
+        (lambda images: [image.numpy() for image in images], "no tensor"),
+        (lambda images: images[1:], "gave 0 images for 1"),
     ],
-    ids=["type", "height", "channels", "array"],
+    ids=["type", "height", "channels", "array", "count"],
 )
 def test_what_is_not_of_the_right_form_is_refused(lie: Any, words: str) -> None:
-    """A picture of another shape or type never reaches the caller."""
-    register_double(lambda items, layout: [lie(image) for image in honest(items, layout)])
+    """An image of another shape or type never reaches the caller, nor one of another item."""
+    register_double(lambda items, layout: lie(marked(items, layout)))
 
-    images = decode_batch(PHOTOS[:2], device="cpu", backend="double")
+    images = decode_batch(PHOTOS[:3], device="cpu", backend="double")
 
-    for image, item in zip(images, PHOTOS[:2], strict=True):
+    for image, item in zip(images, PHOTOS[:3], strict=True):
         np.testing.assert_array_equal(array_of(image), decode(item))
     assert words in stats().recent[0]
 
@@ -93,7 +108,7 @@ def test_what_is_not_of_the_right_form_is_refused(lie: Any, words: str) -> None:
     ids=["text", "memory", "class"],
 )
 def test_a_device_that_failed_is_no_refusal(error: Exception) -> None:
-    """What fails for good is not tried picture by picture: the caller gets the error at once."""
+    """What fails for good is not tried image by image: the caller gets the error at once."""
 
     def fails(items: Any, layout: str) -> list[Any]:
         raise error
@@ -107,15 +122,6 @@ def test_a_device_that_failed_is_no_refusal(error: Exception) -> None:
     assert stats().fallbacks == {}
 
 
-def test_too_few_pictures_are_refused() -> None:
-    """A batch backend that loses count is not believed."""
-    register_double(lambda items, layout: marked(items, layout)[1:])
-
-    images = decode_batch(PHOTOS[:3], device="cpu", backend="double")
-
-    assert not any(is_marked(image) for image in images)
-
-
 def test_errors_are_those_of_the_cpu_path(tmp_path: Path) -> None:
     """A damaged file is an error with its number or name, or stands in the list."""
     register_double()
@@ -125,8 +131,9 @@ def test_errors_are_those_of_the_cpu_path(tmp_path: Path) -> None:
 
     with pytest.raises(DecodeError, match=r"^item 2: "):
         decode_batch(items, device="cpu", backend="double")
-    with pytest.raises(DecodeError, match=r"^item 1: .*cut\.jpg: "):
-        decode_batch([PHOTOS[0], path], device="cpu", backend="double")
+    for options in ({}, {"size": 8}):
+        with pytest.raises(DecodeError, match=rf"^item 1: {path}: "):
+            decode_batch([PHOTOS[0], path], device="cpu", backend="double", **options)
     images = decode_batch(items, device="cpu", backend="double", on_error="return")
 
     assert [type(image) for image in images[2:5]] == [
@@ -171,8 +178,8 @@ def test_what_looks_filled_in_is_looked_at_again() -> None:
 
 
 @pytest.mark.parametrize("size", [(1, 1), (8, 8), (9, 9), (17, 31)], ids=str)
-def test_an_honest_grey_picture_is_shown(size: tuple[int, int]) -> None:
-    """A picture that is grey by itself comes from the CPU, as `decode` gives it."""
+def test_an_honest_grey_image_is_shown(size: tuple[int, int]) -> None:
+    """An image that is grey by itself comes from the CPU, as `decode` gives it."""
     grey = encode(PillowImage.new("RGB", size, (128, 128, 128)))
     double = register_double(honest)
 
@@ -184,7 +191,7 @@ def test_an_honest_grey_picture_is_shown(size: tuple[int, int]) -> None:
 
 
 def test_results_last() -> None:
-    """A picture stays as it is while the backend uses its memory again for later ones."""
+    """An image stays as it is while the backend uses its memory again for later ones."""
     memory = torch.empty(3 * 64 * 64, dtype=torch.uint8)
 
     def reusing(items: Any, layout: str) -> list[Any]:
@@ -216,3 +223,92 @@ def test_every_file_of_the_collection() -> None:
             np.testing.assert_array_equal(array_of(image), expected, err_msg=str(path))
         else:
             assert type(image) is type(expected), path
+
+
+# ---- errors, reading, forking ----
+
+
+@pytest.mark.parametrize("backend", ["double", None])
+def test_the_first_error_is_raised_of_whatever_kind(backend: str | None) -> None:
+    """The items' order decides, and not whose fault it is; as without a device."""
+    register_double()
+
+    with pytest.raises(UnsupportedFormat, match=r"^item 0: "):
+        decode_batch([b"xx" * 50, None], device="cpu", backend=backend)
+    with pytest.raises(TypeError, match=r"^item 1: data must be"):
+        decode_batch([PHOTOS[0], None, CUT], device="cpu", backend=backend)
+    with pytest.raises(TypeError, match=r"^item 1: data must be"):
+        decode_batch([CUT, None], device="cpu", backend=backend, on_error="return")
+
+
+def test_each_file_is_read_once(tmp_path: Path) -> None:
+    """Whoever decodes it: files may come over a network."""
+    register_double()
+    paths = [tmp_path / f"{at}.jpg" for at in range(len(MIXED))]
+    for path, data in zip(paths, MIXED, strict=True):
+        path.write_bytes(data)
+    # A file object reports itself, with a mode, and so does the call of the system that it makes.
+    objects: list[str] = []
+    calls: list[str] = []
+
+    def note(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open" and str(arguments[0]).startswith(str(tmp_path)):
+            (calls if arguments[1] is None else objects).append(str(arguments[0]))
+
+    sys.addaudithook(note)
+    decode_batch(paths, device="cpu", backend="double")
+
+    assert sorted(objects) == [str(path) for path in paths]
+    assert sorted(calls) == [str(path) for path in paths]
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"device": "cpu"}, {"device": "cpu", "backend": "double"}], ids=str
+)
+def test_an_error_holds_no_images(options: dict[str, Any]) -> None:
+    """Who keeps the errors of damaged files does not keep their batches with them."""
+    register_double(honest)
+
+    *_, error = decode_batch([*PHOTOS, CUT], on_error="return", **options)
+
+    assert isinstance(error, DecodeError)
+    assert _frames_of(error) == 0
+
+
+def _frames_of(error: BaseException | None) -> int:
+    """Count the frames that an error, and those that led to it, hold."""
+    if error is None:
+        return 0
+    own = len(list(traceback.walk_tb(error.__traceback__)))
+    return own + _frames_of(error.__cause__ or error.__context__)
+
+
+def _sizes(**options: Any) -> list[tuple[int, ...]]:
+    return [tuple(image.shape) for image in decode_batch(PHOTOS, device="cpu", **options)]
+
+
+def _answer(answers: Any, options: dict[str, Any]) -> None:
+    answers.put(_sizes(**options))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"size": 224}, {"backend": "double"}, {"backend": "double", "size": 224}],
+    ids=str,
+)
+def test_a_forked_child_decodes_too(options: dict[str, Any]) -> None:
+    """A process that has decoded onto the CPU forks, and its child does the same."""
+    register_double(honest)
+    expected = _sizes(**options)
+    context = multiprocessing.get_context("fork")
+    answers = context.SimpleQueue()
+    child = context.Process(target=_answer, args=(answers, options))
+
+    child.start()
+    child.join(60)
+    ended = not child.is_alive()
+    child.kill()
+
+    assert ended
+    assert answers.get() == expected

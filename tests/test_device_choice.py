@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from device_doubles import NoSingle, batch_double  # noqa: E402
-from doubles import own_registry  # noqa: E402, F401
+from device_doubles import (  # noqa: E402, F401
+    NoSingle,
+    batch_double,
+    own_registry,
+    with_the_others,
+)
 
-from fastdecode import DeviceUnavailable, decode_batch, register  # noqa: E402
+from fastdecode import DeviceUnavailable, decode_batch, register, use  # noqa: E402
 from fastdecode.errors import BackendUnavailable, UnknownBackend  # noqa: E402
 from fastdecode.gpu import _backends  # noqa: E402
 from fastdecode.gpu._devices import device_of  # noqa: E402
@@ -23,59 +28,57 @@ from fastdecode.testing import encode, picture  # noqa: E402
 PHOTO = encode(picture(40, 30))
 CPU = torch.device("cpu")
 CUDA = torch.device("cuda", 0)  # which is only a name here
-NO_CUDA = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
-
-
-@NO_CUDA
-@pytest.mark.parametrize("device", ["cuda", "cuda:0", 0, CUDA], ids=str)
-def test_a_missing_device_is_named(device: Any) -> None:
-    """Without CUDA the error says what is missing: in PyTorch, or a driver."""
-    with pytest.raises(
-        DeviceUnavailable, match=r"'cuda.*cannot be used: .*(without CUDA|no driver)"
-    ):
-        decode_batch([PHOTO], device=device)
+NOT_HERE = r"'cuda.*cannot be used: .*(without CUDA|no driver)"
+OTHER = "xpu" if torch.backends.mps.is_available() else "mps"
 
 
 @pytest.mark.parametrize(
-    ("device", "error"),
-    [(True, TypeError), (1.5, TypeError), ("gpu", ValueError), ("", ValueError)],
-)
-def test_what_is_no_device(device: Any, error: type[Exception]) -> None:
-    """What PyTorch does not know as a device is an error that shows it."""
-    with pytest.raises(error, match="device"):
-        decode_batch([PHOTO], device=device)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "words"),
+    ("device", "error", "words"),
     [
-        ({"decode": "gpu"}, "needs a GPU"),
-        ({"decode": "both"}, "must be one of auto, cpu, gpu"),
-        ({"size": 0}, "size must be"),
-        ({"size": (3, 4, 5)}, "size must be"),
-        ({"size": 8, "mode": "stored"}, "cannot be resized"),
-        ({"out": []}, "out is for arrays"),
-        ({"decode": "gpu", "backend": "pillow"}, "needs a GPU"),
+        *[(device, DeviceUnavailable, NOT_HERE) for device in ("cuda", "cuda:0", 0, CUDA)],
+        (OTHER, DeviceUnavailable, f"'{OTHER}' cannot be used"),
+        *[(device, TypeError, "device") for device in (True, 1.5)],
+        *[(device, ValueError, "device") for device in ("gpu", "")],
     ],
     ids=str,
 )
-def test_arguments_that_contradict_each_other(wrong: dict[str, Any], words: str) -> None:
-    """They are refused in words, before anything is decoded."""
-    with pytest.raises(ValueError, match=words):
-        decode_batch([], device="cpu", **wrong)
+def test_a_device_that_cannot_be_used(device: Any, error: type[Exception], words: str) -> None:
+    """The error says what is missing, in PyTorch or a driver, or shows what is no device."""
+    if words == NOT_HERE and torch.cuda.is_available():
+        pytest.skip("there is a CUDA device")
+    with pytest.raises(error, match=words):
+        decode_batch([PHOTO], device=device)
 
 
-@pytest.mark.parametrize("wrong", [{"size": 8}, {"decode": "cpu"}], ids=str)
-def test_they_need_a_device(wrong: dict[str, Any]) -> None:
-    """`size` and `decode` without a device are an error, not ignored."""
-    with pytest.raises(ValueError, match="need a device"):
-        decode_batch([PHOTO], **wrong)
+def unread() -> Iterator[bytes]:
+    raise AssertionError("it was asked for an item")
+    yield b""
 
 
-def test_an_unknown_name() -> None:
-    """A backend that is not there is an error, on a device as without."""
-    with pytest.raises(UnknownBackend, match="nobody"):
-        decode_batch([PHOTO], device="cpu", backend="nobody")
+@pytest.mark.parametrize(
+    ("wrong", "error", "words"),
+    [
+        ({"decode": "gpu"}, ValueError, "needs a GPU"),
+        ({"decode": "both"}, ValueError, "must be one of auto, cpu, gpu"),
+        ({"decode": "GPU"}, ValueError, "must be one of auto, cpu, gpu"),
+        ({"decode": "gpu", "backend": "pillow"}, ValueError, "needs a GPU"),
+        ({"size": 0}, ValueError, "size must be"),
+        ({"size": (3, 4, 5)}, ValueError, "size must be"),
+        ({"size": 8, "mode": "stored"}, ValueError, "cannot be resized"),
+        ({"out": []}, ValueError, "out is for arrays"),
+        ({"backend": "nobody"}, UnknownBackend, "nobody"),
+        ({"device": "meta"}, ValueError, "no memory for images"),
+        ({"device": None, "size": 8}, ValueError, "need a device"),
+        ({"device": None, "decode": "cpu"}, ValueError, "need a device"),
+    ],
+    ids=str,
+)
+def test_wrong_arguments_are_refused(
+    wrong: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    """They are refused in words, and a generator is not used up by a call that cannot succeed."""
+    with pytest.raises(error, match=words):
+        decode_batch(unread(), **{"device": "cpu", **wrong})
 
 
 @pytest.mark.usefixtures("own_registry")
@@ -177,12 +180,6 @@ def test_what_may_pass_is_not_remembered() -> None:
     assert len(tried) == 2
 
 
-def test_other_devices() -> None:
-    """A device of another kind that is not there is named, too."""
-    with pytest.raises(RuntimeError, match="'mps' cannot be used"):
-        device_of("mps" if not torch.backends.mps.is_available() else "xpu")
-
-
 def test_without_pytorch() -> None:
     """device= without PyTorch says how to install it."""
     code = (
@@ -195,3 +192,30 @@ def test_without_pytorch() -> None:
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert "pip install 'fastdecode[torch]'" in said.stdout
+
+
+@pytest.mark.usefixtures("with_the_others")
+def test_the_preferred_backend_is_heeded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`use` decides who decodes, also with decode="gpu"; one that cannot is passed over there."""
+    monkeypatch.setattr("fastdecode.gpu._policy.measured", lambda device: ())
+    monkeypatch.setenv("FASTDECODE_DISABLE", "nvimgcodec,dali,torchvision,torchcodec")
+    register("one", NoSingle, batch=batch_double())
+    register("two", NoSingle, batch=batch_double())
+    cuda = torch.device("cuda", 0)
+
+    with use("two"):
+        assert choose(cuda, "gpu").batch == "two"
+        assert choose(cuda).batch == "two"
+    with use("pillow"):
+        assert choose(cuda, "gpu").batch == "one"
+        assert choose(cuda).cpu == "pillow"
+
+
+@pytest.mark.usefixtures("with_the_others")
+def test_what_is_left_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With all switched off the error says by what."""
+    monkeypatch.setattr("fastdecode.gpu._policy.measured", lambda device: ())
+    monkeypatch.setenv("FASTDECODE_DISABLE", "nvimgcodec,dali,torchvision,torchcodec")
+
+    with pytest.raises(ImportError, match="'nvimgcodec' is left out by FASTDECODE_DISABLE"):
+        choose(torch.device("cuda", 0), "gpu")

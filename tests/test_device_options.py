@@ -10,7 +10,7 @@ from PIL import Image as PillowImage
 
 torch = pytest.importorskip("torch")
 
-from device_cases import (  # noqa: E402, F401
+from device_doubles import (  # noqa: E402, F401
     CUT,
     MIXED,
     NO_END,
@@ -18,13 +18,14 @@ from device_cases import (  # noqa: E402, F401
     PHOTOS,
     PNG,
     array_of,
+    honest,
+    is_marked,
     own_registry,
     register_double,
     with_the_others,
 )
-from device_doubles import honest, is_marked  # noqa: E402
 
-from fastdecode import DecodeError, decode, decode_batch  # noqa: E402
+from fastdecode import DecodeError, decode, decode_batch, probe  # noqa: E402
 from fastdecode.errors import ImageTooLarge  # noqa: E402
 from fastdecode.gpu._batch import request_of  # noqa: E402
 from fastdecode.testing import encode, picture  # noqa: E402
@@ -49,7 +50,7 @@ def test_a_backend_may_be_asked_for_the_whole(*, windows: bool) -> None:
     backend = register_double(honest, regions=True)(torch.device("cpu"), 1)
     region = (3, 5, 17, 19)
 
-    request = request_of(PHOTOS[0], backend, {"region": region}, windows=windows)
+    request = request_of(PHOTOS[0], probe(PHOTOS[0]), backend, {"region": region}, windows=windows)
 
     assert request is not None
     assert (request.item.window, request.cut) == ((region, None) if windows else (None, region))
@@ -86,7 +87,7 @@ def test_what_it_does_not_do_is_the_cpus(options: dict[str, Any]) -> None:
         )
 
 
-def test_a_picture_that_lies_on_its_side() -> None:
+def test_an_image_that_lies_on_its_side() -> None:
     """With orient=True it is turned, and the upright ones still go to the backend."""
     register_double()
     exif = PillowImage.Exif()
@@ -103,7 +104,7 @@ def test_a_picture_that_lies_on_its_side() -> None:
     assert is_marked(plain)
 
 
-def test_a_picture_over_the_limit_is_not_tried() -> None:
+def test_an_image_over_the_limit_is_not_tried() -> None:
     """max_pixels holds for the batch backend, too."""
     double = register_double()
 
@@ -113,13 +114,14 @@ def test_a_picture_over_the_limit_is_not_tried() -> None:
     assert double.asked == []
 
 
-@pytest.mark.parametrize("size", [16, (12, 20)], ids=str)
-def test_size_gives_one_tensor(size: Any) -> None:
-    """With `size` the batch is one tensor, near Pillow's antialiased resize of each picture."""
+@pytest.mark.parametrize("size", [16, (12, 20), 1, (1, 7), (7, 1)], ids=str)
+@pytest.mark.parametrize("backend", ["double", None])
+def test_size_gives_one_tensor(size: Any, backend: str | None) -> None:
+    """With `size` the batch is one tensor, near Pillow's antialiased resize of each image."""
     register_double(honest)
     height, width = (size, size) if isinstance(size, int) else size
 
-    batch = decode_batch(MIXED, device="cpu", backend="double", size=size)
+    batch = decode_batch(MIXED, device="cpu", backend=backend, size=size)
 
     assert tuple(batch.shape) == (len(MIXED), 3, height, width)
     assert batch.dtype == torch.uint8
@@ -130,7 +132,7 @@ def test_size_gives_one_tensor(size: Any) -> None:
 
 
 def test_size_with_errors_is_a_list() -> None:
-    """With on_error="return" a list is returned, whose pictures have the size."""
+    """With on_error="return" a list is returned, whose images have the size."""
     register_double()
 
     images = decode_batch(
@@ -154,32 +156,18 @@ def test_nothing_gives_nothing(items: list[bytes]) -> None:
         assert decode_batch([], device="cpu", mode="L", size=8).shape == (0, 1, 8, 8)
 
 
-@pytest.mark.parametrize("threads", [1, 3])
-def test_without_a_batch_backend_the_cpu_decodes(threads: int) -> None:
-    """device="cpu" alone gives tensors with the pixels of `decode`."""
-    images = decode_batch(MIXED, device="cpu", threads=threads)
+@pytest.mark.parametrize(
+    "options",
+    [{"threads": 1}, {"threads": 3}, {"backend": "pillow", "decode": "cpu"}],
+    ids=str,
+)
+def test_without_a_batch_backend_the_cpu_decodes(options: dict[str, Any]) -> None:
+    """device="cpu" alone, or a backend that decodes one image at a time, has `decode`'s pixels."""
+    images = decode_batch(MIXED, device="cpu", **options)
 
     for image, item in zip(images, MIXED, strict=True):
-        np.testing.assert_array_equal(array_of(image), decode(item))
-
-
-def test_a_named_cpu_backend_decodes() -> None:
-    """A backend that decodes one picture at a time is used on the CPU, and the result copied."""
-    images = decode_batch(MIXED[:3], device="cpu", backend="pillow", decode="cpu")
-
-    np.testing.assert_array_equal(array_of(images[0]), decode(MIXED[0], backend="pillow"))
-
-
-@pytest.mark.parametrize("size", [1, (1, 7), (7, 1)], ids=str)
-@pytest.mark.parametrize("backend", ["double", None])
-def test_the_smallest_sizes(size: Any, backend: str | None) -> None:
-    """A side may become one pixel, from either path."""
-    register_double(honest)
-    height, width = (size, size) if isinstance(size, int) else size
-
-    batch = decode_batch(MIXED, device="cpu", backend=backend, size=size)
-
-    assert tuple(batch.shape) == (len(MIXED), 3, height, width)
+        expected = decode(item, backend=options.get("backend"))
+        np.testing.assert_array_equal(array_of(image), expected)
 
 
 @pytest.mark.parametrize("limit", ["_MOST_FILES", "_MOST_PIXELS"])

@@ -1,8 +1,7 @@
-"""The resize of a batch on a device: Pillow's pixels, for every box, size and flip."""
+"""Resizing on a device: Pillow's pixels, for every size, window and flip."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,34 +12,28 @@ from PIL import Image
 
 torch = pytest.importorskip("torch")
 
-from fastdecode.gpu import _resize  # noqa: E402 - it needs torch
-from fastdecode.gpu._resize import resized  # noqa: E402
+from fastdecode.gpu._resize import resize_into  # noqa: E402 - it needs torch
 from fastdecode.testing import encode  # noqa: E402
 from fastdecode.torch.transforms import RandomResizedCrop, ResizeCenterCrop  # noqa: E402
 
-CUDA = pytest.param(
-    "cuda",
-    marks=pytest.mark.skipif(
-        not torch.cuda.is_available(),
-        reason="needs a CUDA device, and a PyTorch that is built with CUDA",
-    ),
+NEEDS_CUDA = pytest.mark.skipif(
+    not torch.cuda.is_available(),
+    reason="needs a CUDA device, and a PyTorch that is built with CUDA",
 )
 EXTREMES = "1x1>1x1 1x1>300x200 1x500>224x224 500x1>224x1 65500x2>1x1 2x65500>3x2 3x2>9000x1"
+SIDES = ((1, 1), (375, 500), (97, 3), (64, 1031))
+LATE = 20_000_000
+"""Clock cycles: some 10 milliseconds."""
 
-Box = tuple[float, float, float, float]
 
-
-@pytest.fixture(params=["cpu", "cpu in float16", CUDA])
-def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Use each device, and on the CPU also the numbers that CUDA computes with."""
-    name, _, half = request.param.partition(" in ")
-    if half:
-        monkeypatch.setitem(_resize._DTYPES, "cpu", torch.float16)
-    return str(name)
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=NEEDS_CUDA)])
+def device(request: pytest.FixtureRequest) -> str:
+    """Use each device."""
+    return str(request.param)
 
 
 def image_of(kind: str, height: int, width: int, seed: int = 0) -> Any:
-    """Make a picture of bytes, (height, width, 3)."""
+    """Make an image of bytes, (height, width, 3)."""
     random = np.random.default_rng((seed, height, width))
     if kind == "noise":
         return random.integers(0, 256, (height, width, 3), np.uint8)
@@ -56,9 +49,14 @@ def planes(image: Any, device: str) -> Any:
     return torch.from_numpy(np.array(image)).to(device).permute(2, 0, 1)
 
 
-def pillows(image: Any, size: tuple[int, int], box: Box | None = None, flip: bool = False) -> Any:
-    made = np.asarray(Image.fromarray(image).resize(size[::-1], Image.Resampling.BILINEAR, box=box))
-    return made[:, ::-1] if flip else made
+def resized(image: Any, size: tuple[int, int], *plan: Any, **more: Any) -> Any:
+    out = torch.full((len(image), *size), 77, dtype=torch.uint8, device=image.device)
+    resize_into(out, image, *plan, **more)
+    return out
+
+
+def pillows(image: Any, size: tuple[int, int]) -> Any:
+    return np.asarray(Image.fromarray(image).resize(size[::-1], Image.Resampling.BILINEAR))
 
 
 def apart(result: Any, expected: Any) -> int:
@@ -67,45 +65,37 @@ def apart(result: Any, expected: Any) -> int:
     return int(np.abs(have - expected.astype(int)).max())
 
 
-@st.composite
-def pictures(draw: Any) -> tuple[Any, Box, bool]:
-    """Draw a picture, a box with fractions inside it, and whether to flip."""
-    height, width = draw(st.integers(1, 90)), draw(st.integers(1, 90))
-    kind = draw(st.sampled_from(("noise", "black and white", "chessboard", "ramp")))
-    edges = []
-    for side in (width, height):
-        share = st.floats(0, 1, allow_subnormal=False)
-        low, high = sorted((draw(share) * side, draw(share) * side))
-        edges.append((low, high) if high - low > 1e-3 else (0.0, float(side)))
-    (left, right), (top, bottom) = edges
-    image = image_of(kind, height, width, draw(st.integers(0, 9)))
-    return image, (left, top, right, bottom), draw(st.booleans())
-
-
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
-    batch=st.lists(pictures(), min_size=1, max_size=4), height=st.integers(1, 80), data=st.data()
+    kind=st.sampled_from(("noise", "black and white", "chessboard", "ramp")),
+    sides=st.tuples(st.integers(1, 90), st.integers(1, 90)),
+    box=st.tuples(*[st.integers(0, 89)] * 4),
+    size=st.tuples(st.integers(1, 80), st.integers(1, 80)),
+    flip=st.booleans(),
 )
-def test_pixels_are_those_of_pillow(device: str, batch: Any, height: int, data: Any) -> None:
-    """Any boxes, sizes and flips are at most 1 level from Pillow's resize(box=)."""
-    size = height, data.draw(st.integers(1, 80))
-    images, boxes, flips = zip(*batch, strict=True)
+def test_pixels_are_those_of_pillow(
+    device: str, kind: str, sides: Any, box: Any, size: Any, flip: bool
+) -> None:
+    """Any part, size and flip are at most 1 level from what Pillow makes."""
+    image = image_of(kind, *sides)
+    top, bottom = sorted(edge % sides[0] for edge in box[:2])
+    left, right = sorted(edge % sides[1] for edge in box[2:])
+    part = image[top : bottom + 1, left : right + 1]
 
-    result = resized([planes(i, device) for i in images], size, boxes=boxes, flips=flips)
+    result = resized(planes(image, device)[:, top : bottom + 1, left : right + 1], size, flip=flip)
 
-    assert result.shape == (len(batch), 3, *size)
-    for made, one in zip(result, batch, strict=True):
-        assert apart(made, pillows(one[0], size, *one[1:])) <= 1
+    expected = pillows(part, size)
+    assert apart(result, expected[:, ::-1] if flip else expected) <= 1
 
 
-def test_a_photo_is_nearer_to_the_exact_result_than_to_pillow(device: str) -> None:
+def test_it_is_nearer_to_the_exact_result_than_pillow(device: str) -> None:
     """There is one rounding: the error has the variance of one, with no bias."""
     image = planes(image_of("ramp", 375, 500), device)
     exact = torch.nn.functional.interpolate(
         image[None].double(), (224, 200), mode="bilinear", antialias=True
     )
 
-    off = resized([image], (224, 200)).double() - exact
+    off = resized(image, (224, 200)).double() - exact[0]
 
     assert off.abs().max() < 0.9
     assert off.square().mean().sqrt() < 0.31  # sqrt(1 / 12) is 0.289
@@ -114,24 +104,21 @@ def test_a_photo_is_nearer_to_the_exact_result_than_to_pillow(device: str) -> No
 
 @pytest.mark.parametrize("flip", [False, True])
 def test_the_same_size_is_a_copy(device: str, flip: bool) -> None:
-    """A box of whole pixels, of the result's size, is copied, or mirrored."""
-    image = image_of("noise", 50, 70)
-    part = image[12:42, 11:51]
+    """What has the result's size is copied, or mirrored."""
+    part = image_of("noise", 50, 70)[12:42, 11:51]
 
-    (result,) = resized([planes(image, device)], (30, 40), boxes=[(11, 12, 51, 42)], flips=[flip])
+    result = resized(planes(part, device), (30, 40), flip=flip)
 
     assert apart(result, part[:, ::-1] if flip else part) == 0
 
 
 @pytest.mark.parametrize("level", [0, 1, 127, 128, 254, 255])
 def test_one_colour_stays_that_colour(device: str, level: int) -> None:
-    """A picture of one level has no other after any resize."""
-    images = [torch.full((3, h, w), level, dtype=torch.uint8, device=device) for h, w in SIDES]
-    for size in ((224, 224), (1, 1), (300, 7)):
-        assert (resized(images, size) == level).all()
-
-
-SIDES = ((1, 1), (375, 500), (97, 3), (64, 1031))
+    """An image of one level has no other after any resize."""
+    for sides in SIDES:
+        image = torch.full((3, *sides), level, dtype=torch.uint8, device=device)
+        for size in ((224, 224), (1, 1), (300, 7)):
+            assert (resized(image, size) == level).all()
 
 
 @pytest.mark.parametrize("sides", EXTREMES.split())
@@ -141,18 +128,16 @@ def test_any_scale_works(device: str, sides: str) -> None:
     image = image_of("noise", height, width)
     size = canvas[1], canvas[0]
 
-    (result,) = resized([planes(image, device)], size)
-
-    assert apart(result, pillows(image, size)) <= 1
+    assert apart(resized(planes(image, device), size), pillows(image, size)) <= 1
 
 
-def test_grey_pictures_have_one_channel(device: str) -> None:
+def test_grey_images_have_one_channel(device: str) -> None:
     """One channel gives one, with the same values as three that are equal."""
     image = planes(image_of("ramp", 60, 80), device)
 
-    three, one = resized([image], (21, 34)), resized([image[:1]], (21, 34))
+    three, one = resized(image, (21, 34)), resized(image[:1], (21, 34))
 
-    assert one.shape == (1, 1, 21, 34)
+    assert one.shape == (1, 21, 34)
     assert (three - one).abs().max() == 0
 
 
@@ -160,26 +145,39 @@ def test_strides_do_not_matter(device: str) -> None:
     """Planes, interleaved pixels, steps and one repeated row are all read as they are."""
     image = planes(image_of("noise", 60, 80), device)
     for view in (image, image.contiguous(), image[:, ::2, 3::3], image[:, :1].expand(3, 9, 80)):
-        (result,) = resized([view], (20, 30))
+        result = resized(view, (20, 30))
 
         assert apart(result, pillows(view.permute(1, 2, 0).cpu().numpy().copy(), (20, 30))) <= 1
 
 
-def test_a_box_that_sticks_out_is_black_there(device: str) -> None:
-    """What lies outside of the picture is black, and the rest is as if there were nothing else."""
+def test_nothing_is_written_beside_the_result() -> None:
+    """The result may have any strides, and lie in a larger tensor."""
+    image = planes(image_of("noise", 60, 80), "cpu")
+    room = torch.full((31, 22, 4), 77, dtype=torch.uint8)
+    out = room[:30, 1:-1, :3].permute(2, 0, 1)
+
+    resize_into(out, image)
+
+    assert torch.equal(out, resized(image, (30, 20)))
+    out.fill_(77)
+    assert (room == 77).all()
+
+
+@pytest.mark.parametrize("flip", [False, True])
+def test_a_window_beyond_the_canvas_is_black_there(device: str, flip: bool) -> None:
+    """What lies outside of the image is black, and the rest is as if there were nothing else."""
     image = image_of("noise", 20, 30)
-    part = pillows(image, (40, 60))
-
-    (result,) = resized([planes(image, device)], (60, 100), boxes=[(-5, -7, 45, 23)], flips=[True])
-
     expected = np.zeros((60, 100, 3), np.uint8)
-    expected[14:54, 10:70] = part
-    expected = expected[:, ::-1]
+    expected[14:54, 10:70] = pillows(image, (40, 60))
+    black = np.zeros((60, 100), bool)
+    black[:14] = black[54:] = black[:, :10] = black[:, 70:] = True
+    if flip:
+        expected, black = expected[:, ::-1], black[:, ::-1].copy()
+
+    result = resized(planes(image, device), (60, 100), (40, 60), top=-14, left=-10, flip=flip)
+
     assert apart(result, expected) <= 1
-    outside = torch.from_numpy(np.arange(100)) < 30
-    assert (result[:, :, outside.to(device)] == 0).all()
-    assert (result[:, :14] == 0).all()
-    assert (result[:, 54:] == 0).all()
+    assert (result.cpu()[:, torch.from_numpy(black)] == 0).all()
 
 
 TRANSFORMS: list[Any] = [
@@ -189,31 +187,75 @@ TRANSFORMS: list[Any] = [
 ]
 
 
+@pytest.mark.parametrize("seed", range(9))
 @pytest.mark.parametrize("transform", TRANSFORMS, ids=repr)
-def test_a_transforms_plan_can_be_carried_out(device: str, transform: Any) -> None:
-    """What is shown of the planned box gives what the transform gives, padding included."""
-    for seed, image in enumerate(drawn(9)):
-        seeded = torch.Generator().manual_seed
-        want, _ = transform.with_geometry(
-            encode(Image.fromarray(image), "png"), generator=seeded(seed)
-        )
-        plan = transform.plan(image.shape[1], image.shape[0], seeded(seed))
-        left, top, right, bottom = plan.box
-        across, down = (right - left) / plan.canvas[1], (bottom - top) / plan.canvas[0]
-        box = (
-            plan.left * across,
-            plan.top * down,
-            (plan.left + plan.size[1]) * across,
-            (plan.top + plan.size[0]) * down,
-        )
-        part = planes(image, device)[:, top:bottom, left:right]
+def test_a_transforms_plan_can_be_carried_out(device: str, transform: Any, seed: int) -> None:
+    """What a plan shows is what the transform gives, padding included."""
+    height, width = map(int, np.random.default_rng(seed).integers(20, 200, 2))
+    image = image_of("ramp", height, width, seed)
+    data = encode(Image.fromarray(image), "png")
+    want, _ = transform.with_geometry(data, generator=torch.Generator().manual_seed(seed))
+    plan = transform.plan(width, height, torch.Generator().manual_seed(seed))
+    left, top, right, bottom = plan.box
+    part = planes(image, device)[:, top:bottom, left:right]
 
-        (result,) = resized([part], plan.size, boxes=[box], flips=[plan.flip])
+    result = resized(part, plan.size, plan.canvas, top=plan.top, left=plan.left, flip=plan.flip)
 
-        assert apart(result, want.permute(1, 2, 0).numpy()) <= 1
+    assert apart(result, want.permute(1, 2, 0).numpy()) <= 1
 
 
-def drawn(count: int) -> Iterator[Any]:
-    for seed in range(count):
-        height, width = np.random.default_rng(seed).integers(20, 200, 2)
-        yield image_of("ramp", int(height), int(width), seed)
+def test_neither_autocast_nor_inference_mode_changes_anything() -> None:
+    """Within autocast the precision is kept, and an ordinary tensor may be written in inference."""
+    image = planes(image_of("ramp", 375, 500), "cpu")
+    out = torch.empty((3, 224, 200), dtype=torch.uint8)
+    with torch.autocast("cpu", dtype=torch.bfloat16), torch.inference_mode():
+        resize_into(out, image)
+
+    assert torch.equal(out, resized(image, (224, 200)))
+
+
+@NEEDS_CUDA
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")  # that it is a prototype
+def test_nothing_waits_for_the_device() -> None:
+    """No call synchronises, after a first that makes what libraries need."""
+    image = planes(image_of("ramp", 61, 77), "cuda")
+    resized(image, (20, 30))
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        result = resized(image, (20, 30), (40, 60), top=-2, left=3, flip=True)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+    assert result.is_cuda
+
+
+@NEEDS_CUDA
+def test_work_is_in_the_order_of_the_current_stream() -> None:
+    """An image that comes late, on a stream of one's own, is waited for; so is the result."""
+    host = planes(image_of("ramp", 60, 80), "cpu").contiguous().pin_memory()
+    want = resized(host.cuda(), (20, 30)).cpu()
+    with torch.cuda.stream(torch.cuda.Stream()):
+        image = torch.zeros(3, 60, 80, dtype=torch.uint8, device="cuda")
+        torch.cuda._sleep(LATE)
+        image.copy_(host, non_blocking=True)
+        result = resized(image, (20, 30))
+        del image
+        torch.zeros(1 << 20, dtype=torch.uint8, device="cuda").fill_(255)
+        have = result.cpu()
+
+    assert torch.equal(have, want)
+
+
+@NEEDS_CUDA
+def test_memory_does_not_grow() -> None:
+    """Buffers are used again: after the first images nothing more is reserved."""
+    images = [planes(image_of("ramp", *sides), "cuda") for sides in SIDES]
+    reserved = []
+    for _ in range(6):
+        for image in images:
+            resized(image, (64, 64))
+        torch.cuda.synchronize()
+        reserved.append(torch.cuda.memory_reserved())
+
+    assert len(set(reserved[1:])) == 1

@@ -57,7 +57,7 @@ def raise_for_windows(items: Any, layout: str) -> Any:
     ids=["refuses them", "raises", "gives the whole"],
 )
 def test_what_decodes_no_windows_declares_none(answer: Any) -> None:
-    """Where windows are refused, whole pictures are asked for from then on, not the CPU."""
+    """Where windows are refused, whole images are asked for from then on, not the CPU."""
     backend = double(answer)
     others = backend.supports["jpeg"][0].subsamplings
 

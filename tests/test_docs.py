@@ -1,4 +1,4 @@
-"""The pages under docs/ say what the package does today."""
+"""The pages under docs/, and the links of the README, say what the package does today."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 _ROOT = Path(__file__).parent.parent
 _SAMPLES = sorted((_ROOT / "fastdecode" / "samples").glob("*.jpg"))
-_PAGES = sorted((_ROOT / "docs").glob("*.md"))
+_PAGES = [_ROOT / "README.md", *sorted((_ROOT / "docs").glob("*.md"))]
 
 
 @pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.name)

@@ -174,73 +174,40 @@ def test_a_fifo_in_a_list_is_its_items_error(scheme: str, tmp_path: Path, pipe: 
         store.read(1)
 
 
-def _tar(folder: Path) -> Path:
-    path = folder / "t-00000.tar"
-    with create_store(path) as writer:
-        writer.add("a.jpg", JPEG, 1)
-    return path
+FOUND: dict[str, tuple[str, str, Callable[[Path], object]]] = {
+    "index of a tar": ("t-00000.tar", "t-00000.tar.fdx", lambda folder: folder / "t-00000.tar"),
+    "manifest": ("t-00000.tar", "t.tar.json", lambda folder: folder / "t.tar"),
+    "index of a folder": ("images", "images/fastdecode.fdx", lambda folder: folder / "images"),
+    "lines of a RecordIO": ("r.rec", "r.idx", lambda folder: folder / "r.rec"),
+    "shard": (
+        "t-00000.tar",
+        "t-00000.tar",
+        lambda folder: list(stream_tar(folder / "t-00000.tar")),
+    ),
+    "ranking": ("", "ranking.json", lambda folder: Ranking.load(folder / "ranking.json")),
+    "sample": ("", "s.jpg", lambda folder: calibrate([folder / "s.jpg"], seconds=0.1)),
+}
+"""A store that is made, what of it a FIFO takes the place of, and how that is read."""
 
 
-def _index_of_a_tar(folder: Path) -> tuple[Path, Callable[[], object]]:
-    path = _tar(folder)
-    index_tar(path)
-    return Path(f"{path}.fdx"), lambda: open_store(path)
-
-
-def _manifest(folder: Path) -> tuple[Path, Callable[[], object]]:
-    _tar(folder)
-    return folder / "t.tar.json", lambda: open_store(folder / "t.tar")
-
-
-def _index_of_a_folder(folder: Path) -> tuple[Path, Callable[[], object]]:
-    with create_store(folder / "images") as writer:
-        writer.add("a.jpg", JPEG)
-    return folder / "images" / "fastdecode.fdx", lambda: open_store(folder / "images")
-
-
-def _lines_of_a_recordio(folder: Path) -> tuple[Path, Callable[[], object]]:
-    with create_store(folder / "r.rec") as writer:
-        writer.add("a.jpg", JPEG)
-    (folder / "r.rec.fdx").unlink()
-    return folder / "r.idx", lambda: open_store(folder / "r.rec")
-
-
-def _shard(folder: Path) -> tuple[Path, Callable[[], object]]:
-    path = _tar(folder)
-    return path, lambda: list(stream_tar(path))
-
-
-def _ranking(folder: Path) -> tuple[Path, Callable[[], object]]:
-    path = folder / "ranking.json"
-    return path, lambda: Ranking.load(path)
-
-
-def _sample(folder: Path) -> tuple[Path, Callable[[], object]]:
-    path = folder / "sample.jpg"
-    path.write_bytes(JPEG)
-    return path, lambda: calibrate([path], seconds=0.1)
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        _index_of_a_tar,
-        _manifest,
-        _index_of_a_folder,
-        _lines_of_a_recordio,
-        _shard,
-        _ranking,
-        _sample,
-    ],
-)
+@pytest.mark.parametrize(("made", "found", "read"), FOUND.values(), ids=FOUND)
 def test_no_fifo_is_read_in_the_place_of_what_is_found(
-    case: Callable[[Path], tuple[Path, Callable[[], object]]], tmp_path: Path
+    made: str, found: str, read: Callable[[Path], Any], tmp_path: Path
 ) -> None:
     """Indexes, manifests, shards, rankings and samples are regular files, or an error."""
-    path, read = case(tmp_path)
+    if made:
+        with create_store(tmp_path / made) as writer:
+            writer.add("a.jpg", JPEG, *([1] if made.endswith("tar") else []))
+    if found.endswith("tar.fdx"):
+        index_tar(tmp_path / made)
+    if made == "r.rec":
+        (tmp_path / "r.rec.fdx").unlink()
+    path = tmp_path / found
     content = path.read_bytes() if path.exists() else b'{"shards": ["t-00000.tar"]}'
-    with fed(path, content), pytest.raises((OSError, ValueError), match=r"a FIFO .*regular file"):
-        read()
+    refused = pytest.raises((OSError, ValueError), match=r"a FIFO .*regular file")
+    with fed(path, content), refused:
+        opened = read(tmp_path)
+        open_store(opened)
 
 
 @pytest.mark.parametrize(

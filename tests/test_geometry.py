@@ -1,4 +1,4 @@
-"""Boxes, points and masks of a full picture are found again in what was decoded of it."""
+"""Boxes, points and masks of a full image are found again in what was decoded of it."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_any_number_of_boxes_is_mapped(shape: tuple[int, ...]) -> None:
 
 
 def test_an_empty_list_is_no_boxes() -> None:
-    """A picture without objects needs no case of its own."""
+    """An image without objects needs no case of its own."""
     assert CROP.boxes([]).shape == (0, 4)
     assert CROP.points([]).shape == (0, 2)
 
@@ -151,7 +151,7 @@ def test_masks_are_cut_and_picked_from() -> None:
 
 @pytest.mark.parametrize("flipped", [False, True])
 def test_masks_are_filled_outside(flipped: bool) -> None:
-    """What lies outside the picture gets the number that is asked for."""
+    """What lies outside the image gets the number that is asked for."""
     mask = np.array([[1, 2], [3, 4]], np.uint8)
     geometry = Geometry((-1, 0, 2, 3), (3, 3), flipped=flipped)
     expected = np.array([[9, 1, 2], [9, 3, 4], [9, 9, 9]])
@@ -164,7 +164,7 @@ def test_masks_are_filled_outside(flipped: bool) -> None:
 
 
 def drawn(width: int, height: int, box: tuple[int, int, int, int], value: int) -> bytes:
-    """Encode a black picture with a white box, so that it is seen so once turned upright."""
+    """Encode a black image with a white box, so that it is seen so once turned upright."""
     seen = np.zeros((height, width, 3), np.uint8)
     seen[box[1] : box[3], box[0] : box[2]] = 255
     stream = io.BytesIO()
@@ -187,7 +187,7 @@ def found(image: np.ndarray) -> tuple[tuple[float, float], float]:
 def test_a_box_is_found_where_it_is_decoded_to(value: int, reduce: Any, region: Any) -> None:
     """Reduced, cut and turned: the mapped box is where the drawn one is seen, and as large.
 
-    Neither side is a multiple of 8: a turned picture begins with its incomplete blocks.
+    Neither side is a multiple of 8: a turned image begins with its incomplete blocks.
     """
     box = (120, 96, 227, 171)
     data = drawn(403, 301, box, value)
@@ -203,7 +203,7 @@ def test_a_box_is_found_where_it_is_decoded_to(value: int, reduce: Any, region: 
 
 
 def test_stored_pixels_have_a_geometry_of_their_own() -> None:
-    """Without `orient` sides and regions are those of the stored picture."""
+    """Without `orient` sides and regions are those of the stored image."""
     data = drawn(403, 301, (0, 0, 9, 9), 6)
     header = probe(data)
 

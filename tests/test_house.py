@@ -21,6 +21,9 @@ _LIBRARIES = {
     "torch": "torch",
     "gpu": "torch",
     "device": "torch",
+    "_device": "torch",
+    "_charts": "jinja2",
+    "_html": "jinja2",
     "ray": "ray.data",
     "lmdb": "lmdb",
     "hdf5": "h5py",
@@ -34,6 +37,7 @@ _LAYERS = (
     ("_headers", "_buffers"),
     (
         "_truncation",
+        "_process",
         "_stats",
         "_files",
         "terminal",
@@ -41,10 +45,9 @@ _LAYERS = (
     ),
     ("_pixels", "geometry"),
     ("adapters",),
-    ("registry", "_process"),
+    ("registry",),
     ("_system",),
     ("ranking",),
-    ("_preference",),
     ("_selection",),
     ("_engine", "_arguments"),
     ("plan",),
@@ -56,8 +59,8 @@ _LAYERS = (
     ("testing",),
     ("stores",),
     ("torch", "packing", "ray"),
-    ("calibration",),
-    ("bench", "_calibrate_command", "_info_command", "cli", "__main__"),
+    ("measure",),
+    ("bench", "_info_command", "cli", "__main__"),
 )
 
 

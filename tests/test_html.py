@@ -3,59 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from dataclasses import replace
-from html.parser import HTMLParser
 from xml.etree import ElementTree as ET
 
 import pytest
 import results
+from benches import Page
 from results import automatic, measurement
 
-from fastdecode.bench import charts, html
-from fastdecode.bench.charts import log_ticks, ticks
-from fastdecode.bench.summary import groups
-from fastdecode.bench.text import COST, READING, SPEED
+pytest.importorskip("jinja2", reason="the extra `bench` brings it")
 
-_VOID = {"meta", "br", "link", "img"}
+from fastdecode.measure import _charts as charts
+from fastdecode.measure import _html as html
+from fastdecode.measure._charts import log_ticks, ticks
+from fastdecode.measure._summary import groups
+from fastdecode.measure._text import COST, READING, SPEED
+
 _LOADS = {"src", "href", "srcset", "action", "data", "poster", "xlink:href", "background"}
-
-
-class Page(HTMLParser):
-    """What a page consists of; its tags must be balanced."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: Counter[str] = Counter()
-        self.attributes: list[tuple[str, str, str]] = []
-        self.texts: list[str] = []
-        self.rows: list[list[str]] = []
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags[tag] += 1
-        self.attributes += [(tag, name, value or "") for name, value in attrs]
-        if tag == "tr":
-            self.rows.append([])
-        if tag not in _VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags[tag] += 1
-        self.attributes += [(tag, name, value or "") for name, value in attrs]
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.texts.append(data)
-        if "table" in self.open and data.strip():
-            self.rows[-1].append(data)
-
-    def values(self, name: str) -> list[str]:
-        return [value for _, key, value in self.attributes if key == name]
 
 
 @pytest.fixture(scope="module")

@@ -258,7 +258,7 @@ def test_components_that_cannot_be_aligned_are_unsupported() -> None:
 
 
 def test_component_without_samples_is_damage() -> None:
-    """A sampling step of 0 is no picture."""
+    """A sampling step of 0 is no image."""
     data = bytearray(codestream(samples(1, 8), 8))
     data[42 + 1] = 0
 

@@ -34,19 +34,11 @@ def scan_starts(data: bytes) -> list[int]:
 
 
 @every_buffer
-@pytest.mark.parametrize(
-    "data", [PROGRESSIVE, GREY_PROGRESSIVE, CMYK_PROGRESSIVE], ids=["YCC", "grey", "CMYK"]
-)
-def test_whole_progressive_file_is_complete(data: bytes, buffer) -> None:
-    """All scans are counted, and together they bring every coefficient to full precision."""
+@pytest.mark.parametrize("data", [*WHOLE.values(), GREY_PROGRESSIVE, CMYK_PROGRESSIVE])
+def test_whole_file_is_complete(data: bytes, buffer) -> None:
+    """All scans are counted, one of a baseline file, and bring every coefficient whole."""
     assert script(data, buffer) == (len(scan_starts(data)), True)
-    assert script(data, buffer).number > 1
-
-
-@pytest.mark.parametrize("data", [BASELINE, GREY, RESTARTS], ids=["YCC", "grey", "restarts"])
-def test_baseline_file_is_one_complete_scan(data: bytes) -> None:
-    """The one scan of a baseline file holds all coefficients at once."""
-    assert script(data) == (1, True)
+    assert (script(data, buffer).number > 1) == probe(data).progressive
 
 
 @every_buffer
@@ -73,7 +65,7 @@ def test_scan_header_that_is_cut_off_is_survived(cut: int) -> None:
 @every_buffer
 @pytest.mark.parametrize("tail", [PROGRESSIVE, PROGRESSIVE * 60, SOS * 600], ids=len)
 def test_scans_of_what_trails_are_not_counted(tail: bytes, buffer) -> None:
-    """After the end marker there may be another picture; its scans complete nothing."""
+    """After the end marker there may be another image; its scans complete nothing."""
     whole = script(PROGRESSIVE)
     half = PROGRESSIVE[: scan_starts(PROGRESSIVE)[4]] + EOI
 
@@ -93,13 +85,13 @@ def test_counting_stops_where_it_is_hostile() -> None:
 @every_buffer
 @pytest.mark.parametrize("tail", [b"", b"\0", b"garbage" * 9, b"\xff\xd8\xff", EOI], ids=repr)
 def test_end_is_found_whatever_trails_it(data: bytes, buffer, tail: bytes) -> None:
-    """An end marker closes the picture, also with garbage behind it."""
+    """An end marker closes the image, also with garbage behind it."""
     assert jpeg_stream.has_end(buffer(data + tail), probe(data))
 
 
 @every_whole
 @every_buffer
-def test_cut_file_has_no_end(data: bytes, buffer) -> None:
+def test_truncated_file_has_no_end(data: bytes, buffer) -> None:
     """Cut anywhere, even inside the marker, there is no end."""
     header = probe(data)
     for cut in (header.scan_offset, len(data) // 2, len(data) - 20, len(data) - 2, len(data) - 1):
@@ -108,7 +100,7 @@ def test_cut_file_has_no_end(data: bytes, buffer) -> None:
 
 @every_buffer
 def test_end_in_the_header_is_none(buffer) -> None:
-    """The end marker of a thumbnail, or of a comment, does not close the picture."""
+    """The end marker of a thumbnail, or of a comment, does not close the image."""
     comment = b"\xff\xfe\0\x06" + EOI + EOI
     data = (BASELINE[:2] + comment + BASELINE[2:])[:-2]
 
@@ -120,29 +112,25 @@ def ends_of_data(data: bytes | memoryview, header: Header) -> list[int]:
     return [scan.end for scan in jpeg_stream.outer_scans(data, header)]
 
 
+ENDS = [
+    # At the end marker, not at a restart marker, whatever trails it.
+    *(
+        (data + tail, len(data) - 2)
+        for data in (BASELINE, GREY, RESTARTS)
+        for tail in (b"", b"garbage", PROGRESSIVE)
+    ),
+    # Any number of FF may stand before a marker; they are not data.
+    *((BASELINE[:-2] + b"\xff" * fill + EOI, len(BASELINE) - 2) for fill in (0, 1, 5)),
+    # Without any marker the data goes on to the last byte.
+    (BASELINE[:-40], len(BASELINE) - 40),
+]
+
+
 @every_buffer
-@pytest.mark.parametrize("data", [BASELINE, GREY, RESTARTS], ids=["YCC", "grey", "restarts"])
-@pytest.mark.parametrize("tail", [b"", b"garbage", PROGRESSIVE], ids=["none", "garbage", "picture"])
-def test_one_scan_ends_at_the_marker(data: bytes, tail: bytes, buffer) -> None:
-    """The data of the only scan ends where the end marker stands, not at a restart marker."""
-    ends = ends_of_data(buffer(data + tail), probe(data))
-
-    assert ends == [len(data) - 2]
-
-
-def test_data_of_a_cut_file_ends_with_the_file() -> None:
-    """Without any marker behind it the data goes on to the last byte."""
-    data = BASELINE[:-40]
-
-    assert ends_of_data(data, probe(data)) == [len(data)]
-
-
-@pytest.mark.parametrize("fill", [0, 1, 5])
-def test_fill_bytes_belong_to_the_marker(fill: int) -> None:
-    """Any number of FF may stand before a marker; they are not data."""
-    data = BASELINE[:-2] + b"\xff" * fill + EOI
-
-    assert ends_of_data(data, probe(data)) == [len(BASELINE) - 2]
+@pytest.mark.parametrize(("data", "end"), ENDS)
+def test_one_scan_ends_where_its_data_does(data: bytes, end: int, buffer) -> None:
+    """The only scan ends at the end marker, and the fill bytes before it, or with the file."""
+    assert ends_of_data(buffer(data), probe(data)) == [end]
 
 
 @every_buffer

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from results import result
 
 from fastdecode import Ranking
-from fastdecode.bench.ranking import merged, ranking_of
-from fastdecode.bench.result import AUTOMATIC, Collection, Machine, Measurement, Result, Spread
+from fastdecode.measure._kept import merged, ranking_of
+from fastdecode.measure.result import AUTOMATIC, Measurement, Spread
 from fastdecode.ranking import Cell
 
 
@@ -19,17 +20,6 @@ def measured(backend: str, ratio: float, protocol: Any = "decode", **more: Any) 
     spread = Spread(ratio, ratio, ratio)
     values = {"format": "jpeg", "reduce": 1, **more}
     return Measurement(protocol, backend=backend, ratio=spread, images_per_s=spread, **values)
-
-
-def result(*measurements: Measurement) -> Result:
-    """Make a result of them."""
-    return Result(
-        "2026-01-01T00:00:00+00:00",
-        Machine("cpu", 2, "system", "python", "numpy", "0.0"),
-        (),
-        Collection(1, 1, 1, {"jpeg": 1}),
-        measurements=measurements,
-    )
 
 
 def test_the_protocols_are_contexts() -> None:

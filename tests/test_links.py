@@ -10,8 +10,8 @@ import pytest
 from conftest import CORPUS
 from packed import make_source
 
-from fastdecode.bench import files
 from fastdecode.cli import main
+from fastdecode.measure import _collection as files
 from fastdecode.packing import BadItems, pack, survey
 from fastdecode.stores import open_store
 from fastdecode.stores._scan import find_classes, found, make_dataset, matching, walk
@@ -22,7 +22,7 @@ if os.name != "posix":
 
 @pytest.fixture
 def looping(tmp_path: Path) -> Path:
-    """Make two classes, with links to themselves among the pictures and beside the classes."""
+    """Make two classes, with links to themselves among the images and beside the classes."""
     root = make_source(tmp_path / "source")
     for place in (root / "cats" / "loop.jpg", root / "alone", root / "dogs" / "deep"):
         place.symlink_to(place)
@@ -105,7 +105,7 @@ def test_ray_reads_the_others(looping: Path) -> None:
 
 
 def _clique(root: Path, count: int) -> Path:
-    """Make folders with a picture each, all of which have links to all others."""
+    """Make folders with a image each, all of which have links to all others."""
     for name in range(count):
         (root / f"{name:02}").mkdir(parents=True)
         shutil.copy(CORPUS / "formats" / "gen_pal_trns.png", root / f"{name:02}" / f"{name:02}.png")
@@ -202,7 +202,7 @@ def test_links_that_multiply_one_another_are_an_error(tmp_path: Path) -> None:
 
 
 def test_a_class_that_is_the_root_again(tmp_path: Path) -> None:
-    """Its name is a class without pictures, so that those after it keep their numbers."""
+    """Its name is a class without images, so that those after it keep their numbers."""
     root = make_source(tmp_path / "source")
     (root / "again").symlink_to(root)
 

@@ -18,8 +18,15 @@ from fastdecode._system import (  # noqa: E402 - these need torch
     ranking_path,
     usable_cores,
 )
-from fastdecode.gpu._devices import Identity, driver_version, identify  # noqa: E402
-from fastdecode.gpu._policy import DeviceCell, DeviceRanking, Speed, look_up, measured  # noqa: E402
+from fastdecode.gpu._devices import driver_version, identify  # noqa: E402
+from fastdecode.gpu._policy import look_up, measured  # noqa: E402
+from fastdecode.ranking import (  # noqa: E402
+    DeviceCell,
+    DeviceRanking,
+    Identity,
+    Speed,
+    Spread,
+)
 
 HOST = torch.device("cpu")
 MEDIUM = DeviceCell("jpeg", "medium", 64)
@@ -37,8 +44,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def speed(ratio: float, **more: Any) -> Speed:
     """Make figures in which all follow from the ratio."""
-    each = 100 * ratio
-    return Speed(each, each * 0.9, each * 1.1, ratio, ratio * 0.9, ratio * 1.1, 1.0, **more)
+    spreads = (Spread(one, one * 0.9, one * 1.1) for one in (100 * ratio, ratio))
+    return Speed(*spreads, 1.0, **more)
 
 
 def fitting(*kinds: dict[str, float]) -> DeviceRanking:

@@ -67,7 +67,7 @@ def _whole(name: str, reduce: int, backend: str = "pillow") -> Any:
 
 
 @pytest.mark.parametrize("part", range(10))
-def test_any_region_of_any_file_is_that_slice_of_pillows_picture(part: int) -> None:
+def test_any_region_of_any_file_is_that_slice_of_pillows_image(part: int) -> None:
     """Of 2 000 random files, regions and reductions, each equals the slice of a full decode."""
     random = np.random.default_rng(part)
     names = sorted(_files())
@@ -193,7 +193,7 @@ def test_a_damaged_file_gives_its_parts_as_it_gives_the_whole() -> None:
 
 
 # What is limited, too little of it, enough, and what too little is called. The coefficients of the
-# picture below take 81 920 bytes for luma and 20 480 for either chroma.
+# image below take 81 920 bytes for luma and 20 480 for either chroma.
 LIMITS = [
     ("pixels", 256 * 160 - 1, 256 * 160, lib.FD_TOO_LARGE),
     ("memory", 20_000, 10**8, lib.FD_TOO_LARGE),
@@ -256,7 +256,7 @@ def test_the_core_by_itself_refuses_a_window_above_a_cut() -> None:
 
 
 def test_what_cannot_be_asked_is_refused() -> None:
-    """A window outside the picture, or a reduction that there is not, is an argument's error."""
+    """A window outside the image, or a reduction that there is not, is an argument's error."""
     out = ffi.new("uint8_t[]", 40 * 24 * 4)
     data = encode(picture(40, 24))
     wrong: list[dict[str, Any]] = [

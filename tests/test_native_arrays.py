@@ -13,7 +13,7 @@ from PIL import Image
 
 import fastdecode
 from fastdecode import DecodeError, FastDecodeError, Ranking, decode_batch, use
-from fastdecode.native.batch import Items
+from fastdecode.native._batch import Items
 
 native_core()
 
@@ -143,7 +143,7 @@ def test_what_another_backend_does_is_not_read_twice(
     assert not made
 
 
-def test_pictures_go_into_out(made: list[bool]) -> None:
+def test_images_go_into_out(made: list[bool]) -> None:
     """`out` is written and returned; one of a wrong shape is the error of its item."""
     header = fastdecode.probe(PLAIN)
     out = np.zeros((3, header.height, header.width, 3), np.uint8)
@@ -183,7 +183,7 @@ def check_errors(items: list[Any]) -> None:
 
 
 def test_the_first_error_is_raised() -> None:
-    """It says which item it is about; with "return" it stands in the place of the picture."""
+    """It says which item it is about; with "return" it stands in the place of the image."""
     torn = PLAIN[: len(PLAIN) // 2] + b"\xff\xd9"
     items = [PLAIN, encoded_png(), torn, b"", PLAIN]
     with use(NATIVE_FIRST):

@@ -67,9 +67,16 @@ def _wheel(source: Path, **variables: str) -> Path:
     return wheel
 
 
+def _built(source: Path, **variables: str) -> tuple[str, str]:
+    """Build without the core: return the reason that is kept, and what was said."""
+    done = _setup(source, "build", "--build-lib", "built", **variables)
+    assert done.returncode == 0, done.stderr
+    return (source / "built" / REASON).read_text(), done.stderr
+
+
 def _told(package: Path) -> str:
     """Ask the fastdecode in a folder why it has no core."""
-    code = "from fastdecode.native import library; print(library.problem())"
+    code = "from fastdecode.native import _library; print(_library.problem())"
     return subprocess.run(
         [sys.executable, "-c", code],
         cwd=package,
@@ -85,13 +92,6 @@ def _needs(source: Path) -> None:
     done = _setup(source, "--version", FASTDECODE_NATIVE="require")
     if done.returncode:
         pytest.skip(done.stderr.strip().splitlines()[-1])
-
-
-def _header(folder: Path, text: str) -> str:
-    """Put a ``jpeglib.h`` where the compiler looks first; return the flag that says so."""
-    folder.mkdir()
-    (folder / "jpeglib.h").write_text(text)
-    return f"-I{folder}"
 
 
 def test_without_a_compiler(source: Path) -> None:
@@ -110,27 +110,23 @@ def test_without_a_compiler(source: Path) -> None:
     )
 
 
-def test_without_the_headers(source: Path) -> None:
-    """No ``jpeglib.h`` that can be read: it says which headers are missing."""
+@pytest.mark.parametrize(
+    ("header", "reason"),
+    [
+        ('#error "there is none"\n', "libjpeg-turbo's headers (jpeglib.h) are missing"),
+        ("#define JPEG_LIB_VERSION 90\n", "the libjpeg here is not libjpeg-turbo"),
+    ],
+    ids=["none", "plain libjpeg"],
+)
+def test_without_the_headers_of_libjpeg_turbo(source: Path, header: str, reason: str) -> None:
+    """A ``jpeglib.h`` that cannot be read, or that is another library's, is named as such."""
     _needs(source)
-    flag = _header(source / "none", '#error "there is none"\n')
+    (source / "jpeglib.h").write_text(header)  # where the compiler looks first
 
-    done = _setup(source, "build", "--build-lib", "built", CPPFLAGS=flag)
+    kept, said = _built(source, CPPFLAGS=f"-I{source}")
 
-    assert done.returncode == 0, done.stderr
-    assert "headers (jpeglib.h) are missing" in (source / "built" / REASON).read_text()
-    assert "the native core is left out: libjpeg-turbo's headers" in done.stderr
-
-
-def test_plain_libjpeg_is_refused(source: Path) -> None:
-    """The headers of a libjpeg that is not libjpeg-turbo are named as such."""
-    _needs(source)
-    flag = _header(source / "plain", "#define JPEG_LIB_VERSION 90\n")
-
-    done = _setup(source, "build", "--build-lib", "built", CPPFLAGS=flag)
-
-    assert done.returncode == 0, done.stderr
-    assert "the libjpeg here is not libjpeg-turbo" in (source / "built" / REASON).read_text()
+    assert reason in kept
+    assert f"the native core is left out: {reason}" in said
 
 
 def test_left_out_on_purpose(source: Path) -> None:
@@ -139,9 +135,8 @@ def test_left_out_on_purpose(source: Path) -> None:
     package.mkdir(parents=True)
     (package / "_core.abi3.so").write_bytes(b"old")
 
-    done = _setup(source, "build", "--build-lib", "built", FASTDECODE_NATIVE="0")
+    _built(source, FASTDECODE_NATIVE="0")
 
-    assert done.returncode == 0, done.stderr
     assert not (package / "_core.abi3.so").exists()
     assert "FASTDECODE_NATIVE=0 was set" in _told(source / "built")
 
@@ -153,11 +148,10 @@ def test_what_does_not_compile_is_left_out(source: Path) -> None:
         path.unlink()
     (source / "fastdecode" / "native" / "decode.c").write_text("#error of some compiler\n")
 
-    done = _setup(source, "build", "--build-lib", "built")
+    kept, _ = _built(source)
     required = _setup(source, "build", "--build-lib", "other", FASTDECODE_NATIVE="require")
 
-    assert done.returncode == 0, done.stderr
-    assert "it did not compile" in (source / "built" / REASON).read_text()
+    assert "it did not compile" in kept
     assert "did not compile" in _told(source / "built")
     assert required.returncode != 0
 

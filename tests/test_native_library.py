@@ -1,9 +1,8 @@
-"""The core's library: its errors, `add_restart_markers`, and what is said where it is missing."""
+"""The core's library: its errors, who decodes, and what is said where it is missing."""
 
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,12 +11,16 @@ from conftest import native_core
 from processes import answers
 
 import fastdecode
-from fastdecode import DecodeError, ImageTooLarge, UnsupportedFormat, decode, registry
+from fastdecode import DecodeError, ImageTooLarge, UnsupportedFormat, decode, registry, stats
 from fastdecode.errors import BackendUnavailable
-from fastdecode.native import add_restart_markers
 from fastdecode.testing import encode, picture
 
-PHOTO = (Path(fastdecode.__file__).parent / "samples" / "canyon-wren.jpg").read_bytes()
+DECODED = """
+from fastdecode import stats
+answers["pixels"] = said(decode, encode(picture(61, 43)), backend="native")
+answers["left"] = stats().left_to_libjpeg
+answers["codec"] = next(info.codec for info in backends() if info.name == "native")
+"""
 
 
 @pytest.fixture
@@ -64,34 +67,73 @@ def test_it_says_what_it_is(native: Any) -> None:
     assert native.problem() == ""
 
 
-@pytest.mark.usefixtures("native")
-def test_restart_markers_takes_any_buffer() -> None:
-    """Bytes, a bytearray, a view and an array give the same new file, of the same pixels."""
-    new = add_restart_markers(PHOTO)
-
-    for given in (bytearray(PHOTO), memoryview(PHOTO), np.frombuffer(PHOTO, np.uint8)):
-        assert add_restart_markers(given) == new
-    np.testing.assert_array_equal(decode(new), decode(PHOTO))
+def left_to_libjpeg(data: bytes, **options: Any) -> int:
+    """How many files were left to libjpeg-turbo in one call of `decode`."""
+    stats(reset=True)
+    decode(data, backend="native", **options)
+    return stats().left_to_libjpeg
 
 
 @pytest.mark.usefixtures("native")
-def test_restart_markers_refuses_in_the_packages_words(tmp_path: Path) -> None:
-    """What is no JPEG, too large, damaged or no bytes at all has the error that `decode` gives."""
-    with pytest.raises(UnsupportedFormat):
-        add_restart_markers(encode(picture(13, 7), "png"))
-    with pytest.raises(ImageTooLarge):
-        add_restart_markers(PHOTO, max_pixels=500 * 333 - 1)
-    with pytest.raises(DecodeError):
-        add_restart_markers(PHOTO[: len(PHOTO) // 2])
-    for wrong in (str(tmp_path), tmp_path, 3, None, np.zeros(9, np.float32)):
-        with pytest.raises(TypeError):
-            add_restart_markers(wrong)  # type: ignore[arg-type]
-    for limit, kind in ((0, ValueError), (True, TypeError), ("many", TypeError)):
-        with pytest.raises(kind, match="max_pixels"):
-            add_restart_markers(PHOTO, max_pixels=limit)  # type: ignore[arg-type]
-    unlimited = add_restart_markers(PHOTO, max_pixels=None)
-    for enough in (500 * 333, np.int64(500 * 333), 1 << 70):
-        assert add_restart_markers(PHOTO, max_pixels=enough) == unlimited
+@pytest.mark.parametrize("subsampling", [0, 1, 2])
+@pytest.mark.parametrize("reduce", [1, 2, 4, 8])
+@pytest.mark.parametrize("mode", ["RGB", "L", "RGBA"])
+def test_baseline_is_decoded_by_the_core_itself(subsampling: int, reduce: Any, mode: Any) -> None:
+    """A baseline JPEG is not left to libjpeg-turbo, and has the pixels that Pillow shows."""
+    data = encode(picture(61, 43), "jpeg", subsampling=subsampling)
+
+    assert left_to_libjpeg(data, reduce=reduce, mode=mode) == 0
+    np.testing.assert_array_equal(
+        decode(data, reduce, mode=mode, backend="native"),
+        decode(data, reduce, mode=mode, backend="pillow"),
+    )
+
+
+@pytest.mark.usefixtures("native")
+@pytest.mark.parametrize(
+    ("coding", "options", "left"),
+    [
+        ({}, {"region": (7, 9, 40, 33)}, 0),
+        ({"progressive": True}, {}, 1),
+        ({"keep_rgb": True}, {}, 1),
+    ],
+    ids=str,
+)
+def test_what_is_left_to_libjpeg_turbo(coding: Any, options: Any, left: int) -> None:
+    """Kinds that the core does not decode by itself are counted, and decode; a part is not one."""
+    assert left_to_libjpeg(encode(picture(61, 43), "jpeg", **coding), **options) == left
+
+
+@pytest.mark.usefixtures("native")
+def test_damage_is_judged_by_libjpeg_turbo() -> None:
+    """A file that ends too early is left to libjpeg-turbo, whose words the error has."""
+    whole = encode(picture(61, 43), "jpeg")
+    stats(reset=True)
+    with pytest.raises(DecodeError, match="premature end"):
+        decode(whole[: len(whole) * 2 // 3] + b"\xff\xd9", backend="native")
+
+    assert stats().left_to_libjpeg >= 1
+
+
+@pytest.mark.usefixtures("native")
+def test_its_own_decoder_can_be_switched_off() -> None:
+    """FASTDECODE_NATIVE_DECODER=libjpeg changes who decodes, which is said, and no pixel."""
+    own = answers(DECODED, FASTDECODE_NATIVE_DECODER="")
+    other = answers(DECODED, FASTDECODE_NATIVE_DECODER="libjpeg")
+
+    assert own["pixels"] == other["pixels"]
+    assert (own["left"], other["left"]) == (0, 1)
+    assert own["codec"].startswith("its own for baseline JPEG")
+    assert other["codec"].startswith("libjpeg-turbo")
+
+
+@pytest.mark.usefixtures("native")
+def test_an_unknown_decoder_is_refused() -> None:
+    """Another name in the variable makes the backend unusable, and the reason names it."""
+    kind, message = answers(DECODED, FASTDECODE_NATIVE_DECODER="mine")["pixels"]
+
+    assert kind == BackendUnavailable.__name__
+    assert "FASTDECODE_NATIVE_DECODER=mine" in message
 
 
 MISSING = {

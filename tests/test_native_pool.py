@@ -5,9 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +73,7 @@ class Items:
 
 
 def ask(item: Any, *, resized: bool) -> np.ndarray:
-    """Write into an item what is wanted of its picture, and give the array where it will be."""
+    """Write into an item what is wanted of its image, and give the array where it will be."""
     header = item.header
     item.resized, item.request.reduce, item.request.layout = resized, 1, lib.FD_RGB
     item.request.strict = 1
@@ -163,7 +161,7 @@ def test_an_item_that_is_not_wanted_is_left_alone(pool: Make, items: Make) -> No
 
 
 def test_wrong_items_are_refused(pool: Make, items: Make) -> None:
-    """An item without a picture, without room for it, or without a kind of pixel fails alone."""
+    """An item without an image, without room for it, or without a kind of pixel fails alone."""
     made, ours = items(4), pool(2)
 
     assert made.open(ours, SMALL[:3]) == [lib.FD_OK] * 3
@@ -180,7 +178,7 @@ def test_wrong_items_are_refused(pool: Make, items: Make) -> None:
 
 
 def test_resized_items_equal_the_single_call(pool: Make, items: Make) -> None:
-    """A batch gives what `fd_decode_resized` gives for one picture."""
+    """A batch gives what `fd_decode_resized` gives for one image."""
     made, ours = items(len(SMALL)), pool(3)
     made.open(ours, SMALL)
     assert made.decode(ours, len(SMALL), resized=True) == [lib.FD_OK] * len(SMALL)
@@ -201,35 +199,6 @@ def test_resized_items_equal_the_single_call(pool: Make, items: Make) -> None:
 
         assert status == lib.FD_OK
         np.testing.assert_array_equal(made.outs[number], alone)
-
-
-@pytest.mark.parametrize("threads", [1, 4])
-def test_many_callers_share_a_pool(threads: int, tmp_path: Path, pool: Make, items: Make) -> None:
-    """Batches of several Python threads at once do not mix."""
-    ours = pool(threads)
-    files = [tmp_path / f"{number}.jpg" for number in range(len(SMALL))]
-    for file, data in zip(files, SMALL, strict=True):
-        file.write_bytes(data)
-    wholes = [decode(data) for data in SMALL]
-    together = threading.Barrier(6)
-
-    def call(made: Items, salt: int) -> None:
-        generator = np.random.default_rng(salt)
-        together.wait()
-        for count in (1, 5, 12, 1, 3) * 4:
-            chosen = generator.integers(len(SMALL), size=count).tolist()
-            from_file = generator.integers(2, size=count).tolist()
-            sources = [
-                files[n] if file else SMALL[n] for n, file in zip(chosen, from_file, strict=True)
-            ]
-            assert made.open(ours, sources) == [lib.FD_OK] * count
-            assert made.decode(ours, count) == [lib.FD_OK] * count
-            for number, which in enumerate(chosen):
-                np.testing.assert_array_equal(made.outs[number], wholes[which])
-
-    with ThreadPoolExecutor(6) as callers:
-        for done in [callers.submit(call, items(12), salt) for salt in range(6)]:
-            done.result()
 
 
 def test_buffers_are_kept_and_let_go(tmp_path: Path, pool: Make, items: Make) -> None:

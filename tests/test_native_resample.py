@@ -69,8 +69,8 @@ def resized(image: Any, canvas: tuple[int, int], status: int = lib.FD_OK, **opti
     return guarded[:-64].reshape(shape)
 
 
-def pictures(seed: int, count: int, largest: int = 300) -> Iterator[tuple[Any, Any, Box, Any]]:
-    """Draw pictures, canvases, boxes with fractions inside the pictures, and generators."""
+def images(seed: int, count: int, largest: int = 300) -> Iterator[tuple[Any, Any, Box, Any]]:
+    """Draw images, canvases, boxes with fractions inside the images, and generators."""
     for i in range(count):
         random = np.random.default_rng((seed, i))
         width, height, *canvas = np.exp(random.uniform(np.log(2), np.log(largest), 4)).astype(int)
@@ -111,16 +111,16 @@ def apart(one: Any, other: Any) -> int:
 
 def test_pixels_are_those_of_pillow(instructions: str) -> None:
     """Any box with fractional edges is at most 1 level from Pillow's resize(box=)."""
-    for image, canvas, box, _ in pictures(1, 120):
+    for image, canvas, box, _ in images(1, 120):
         want = Image.fromarray(image).resize(canvas, Image.Resampling.BILINEAR, box=box)
 
         assert apart(resized(image, canvas, box=box), want) <= 1, (image.shape, canvas, box)
 
 
 def test_pixels_are_those_of_torch(instructions: str) -> None:
-    """A whole picture is at most 1 level from torch's antialiased resize of bytes."""
+    """A whole image is at most 1 level from torch's antialiased resize of bytes."""
     torch = pytest.importorskip("torch")
-    for image, canvas, _, _ in pictures(2, 120):
+    for image, canvas, _, _ in images(2, 120):
         planes = torch.from_numpy(image).permute(2, 0, 1)[None].contiguous()
         want = torch.nn.functional.interpolate(
             planes, canvas[::-1], mode="bilinear", antialias=True
@@ -131,7 +131,7 @@ def test_pixels_are_those_of_torch(instructions: str) -> None:
 
 def test_pixels_are_rounded_only_once(instructions: str) -> None:
     """No value is farther from the exact one than rounding and a tenth take it."""
-    for image, canvas, box, _ in pictures(3, 60):
+    for image, canvas, box, _ in images(3, 60):
         off = resized(image, canvas, box=box) - exact(image, canvas, box)
 
         assert np.abs(off).max() < 0.6, (image.shape, canvas, box)
@@ -139,7 +139,7 @@ def test_pixels_are_rounded_only_once(instructions: str) -> None:
 
 def test_all_instructions_give_the_same_bits(instructions: str) -> None:
     """Every set gives what the plain loops give, for all types, layouts and sizes."""
-    for image, canvas, box, random in pictures(4, 150):
+    for image, canvas, box, random in images(4, 150):
         options = {
             "box": box,
             "flip": bool(random.integers(2)),
@@ -155,7 +155,7 @@ def test_all_instructions_give_the_same_bits(instructions: str) -> None:
 
 def test_a_part_of_the_canvas_is_a_part_of_the_result() -> None:
     """A rectangle equals the same rectangle of the whole canvas; flip mirrors it."""
-    for image, canvas, box, random in pictures(5, 60):
+    for image, canvas, box, random in images(5, 60):
         x, y = int(random.integers(canvas[0])), int(random.integers(canvas[1]))
         width, height = (
             int(random.integers(1, side + 1)) for side in (canvas[0] - x, canvas[1] - y)
@@ -171,7 +171,7 @@ def test_a_part_of_the_canvas_is_a_part_of_the_result() -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_values_are_scaled_and_laid_out(dtype: str, channels_first: bool) -> None:
     """Floats are v * scale + bias, each step rounded to float32; bytes are left alone."""
-    for image, canvas, box, _ in pictures(6, 30):
+    for image, canvas, box, _ in images(6, 30):
         levels = resized(image, canvas, box=box)
         want = levels if dtype == "uint8" else (levels.astype(np.float32) * SCALE + BIAS)
 
@@ -205,8 +205,8 @@ def test_the_same_size_is_a_copy(instructions: str) -> None:
 
 @pytest.mark.parametrize("level", [0, 1, 127, 128, 254, 255])
 def test_one_colour_stays_that_colour(level: int, instructions: str) -> None:
-    """A picture of one level has no other after any resize."""
-    for image, canvas, box, _ in pictures(8, 40):
+    """An image of one level has no other after any resize."""
+    for image, canvas, box, _ in images(8, 40):
         assert (resized(np.full_like(image, level), canvas, box=box) == level).all()
 
 
@@ -222,7 +222,7 @@ def test_any_scale_works(sides: str, instructions: str) -> None:
 
 def test_only_readable_pixels_are_read() -> None:
     """What lies outside the readable area has no influence: the filter ends there."""
-    for image, canvas, box, random in pictures(10, 60):
+    for image, canvas, box, random in images(10, 60):
         inside = (int(box[0]), int(box[1]), int(np.ceil(box[2])), int(np.ceil(box[3])))
         left, top, right, bottom = inside
         cut = np.ascontiguousarray(image[top:bottom, left:right])

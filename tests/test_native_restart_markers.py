@@ -1,4 +1,4 @@
-"""The lossless repack: the same picture, with a restart marker after each row of MCUs."""
+"""The lossless repack: the same image, with a restart marker after each row of MCUs."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ OPTIONS = {
 }
 FRAMES = (0xC0, 0xC1, 0xC2, 0xC9, 0xCA)
 EOI = b"\xff\xd9"
+PHOTO = (PHOTOS[0].parent / "canyon-wren.jpg").read_bytes()
 
 
 class Segment(NamedTuple):
@@ -98,7 +99,7 @@ def check(data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("path", PHOTOS, ids=lambda path: path.stem)
-def test_photo_is_the_same_picture(path: Path) -> None:
+def test_photo_is_the_same_image(path: Path) -> None:
     """A photograph keeps its pixels and its metadata, and hardly changes in size."""
     data = path.read_bytes()
 
@@ -125,7 +126,7 @@ def test_file_is_repacked_or_refused(sample) -> None:
 @pytest.mark.parametrize("kind", OPTIONS)
 @pytest.mark.parametrize("mode", ["RGB", "L", "CMYK"])
 def test_any_size(kind: str, mode: str) -> None:
-    """Pictures of any size and kind are repacked, single pixels included."""
+    """Images of any size and kind are repacked, single pixels included."""
     for width, height in SIZES:
         check(encode(picture(width, height, mode), **OPTIONS[kind]))
 
@@ -194,7 +195,7 @@ def test_any_part_decodes_alike() -> None:
 
 
 @pytest.mark.parametrize("kind", OPTIONS)
-def test_cut_file_is_an_error(kind: str) -> None:
+def test_truncated_file_is_an_error(kind: str) -> None:
     """Cut anywhere, a file is refused; so is one whose cut is hidden by an end marker."""
     data = encode(picture(80, 64), **OPTIONS[kind])
     for cut in np.linspace(0, len(data) - 3, 60).astype(int):
@@ -206,7 +207,7 @@ def test_cut_file_is_an_error(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", OPTIONS)
 def test_damage_is_not_hidden(kind: str) -> None:
-    """With any byte changed, a file is refused, or is the picture that Pillow makes of it."""
+    """With any byte changed, a file is refused, or is the image that Pillow makes of it."""
     data = encode(picture(80, 64), **OPTIONS[kind])
     generator = np.random.default_rng(7)
     refused = 0
@@ -225,7 +226,7 @@ def test_damage_is_not_hidden(kind: str) -> None:
 
 
 def test_what_follows_the_end_is_dropped() -> None:
-    """Bytes behind the end marker, such as an MPO's second picture, do not stay."""
+    """Bytes behind the end marker, such as an MPO's second image, do not stay."""
     data = encode(picture(40, 30))
 
     assert add_restart_markers(data + b"\0" * 100 + data) == add_restart_markers(data)
@@ -253,7 +254,7 @@ def test_components_that_need_several_scans_are_refused() -> None:
 
 
 def test_limits_are_kept() -> None:
-    """Too many pixels or scans are refused, and so is a picture that takes too much memory."""
+    """Too many pixels or scans are refused, and so is an image that takes too much memory."""
     data = encode(picture(80, 64), progressive=True)
     with pytest.raises(ImageTooLarge, match="pixels"):
         add_restart_markers(data, max_pixels=80 * 64 - 1)
@@ -267,6 +268,34 @@ def test_limits_are_kept() -> None:
         expected = lib.FD_DAMAGED if words == "scans" else lib.FD_TOO_LARGE
         assert (status, out[0]) == (expected, ffi.NULL)
         assert words in ffi.string(lib.fd_decoder_message(decoder)).decode()
+
+
+def test_restart_markers_takes_any_buffer() -> None:
+    """Bytes, a bytearray, a view and an array give the same new file, of the same pixels."""
+    new = add_restart_markers(PHOTO)
+
+    for given in (bytearray(PHOTO), memoryview(PHOTO), np.frombuffer(PHOTO, np.uint8)):
+        assert add_restart_markers(given) == new
+    np.testing.assert_array_equal(decode(new), decode(PHOTO))
+
+
+def test_restart_markers_refuses_in_the_packages_words(tmp_path: Path) -> None:
+    """What is no JPEG, too large, damaged or no bytes at all has the error that `decode` gives."""
+    with pytest.raises(UnsupportedFormat):
+        add_restart_markers(encode(picture(13, 7), "png"))
+    with pytest.raises(ImageTooLarge):
+        add_restart_markers(PHOTO, max_pixels=500 * 333 - 1)
+    with pytest.raises(DecodeError):
+        add_restart_markers(PHOTO[: len(PHOTO) // 2])
+    for wrong in (str(tmp_path), tmp_path, 3, None, np.zeros(9, np.float32)):
+        with pytest.raises(TypeError):
+            add_restart_markers(wrong)  # type: ignore[arg-type]
+    for limit, kind in ((0, ValueError), (True, TypeError), ("many", TypeError)):
+        with pytest.raises(kind, match="max_pixels"):
+            add_restart_markers(PHOTO, max_pixels=limit)  # type: ignore[arg-type]
+    unlimited = add_restart_markers(PHOTO, max_pixels=None)
+    for enough in (500 * 333, np.int64(500 * 333), 1 << 70):
+        assert add_restart_markers(PHOTO, max_pixels=enough) == unlimited
 
 
 @pytest.mark.parametrize(

@@ -18,13 +18,14 @@ from packed import make_source
 from fastdecode import decode_batch
 from fastdecode.cli import main
 from fastdecode.errors import StoreError
+from fastdecode.outages import is_the_items, passes
 from fastdecode.packing import pack
 from fastdecode.stores import create_store, open_store
 from fastdecode.testing import encode, picture
 
 pytest.importorskip("fsspec")
 
-from faults import BUCKET, Fault, faulty_s3, quick_retries  # noqa: F401 - a fixture
+from faults import BUCKET, Fault, faulty_s3, put_shard, quick_retries  # noqa: F401 - a fixture
 
 UNREADABLE = Path("/proc/self/mem")
 """A regular file whose first byte is an input/output error, on Linux."""
@@ -54,18 +55,11 @@ def fault(server: Fault) -> Fault:
 
 @pytest.fixture
 def uri(fault: Fault, tmp_path: Path) -> str:
-    """Put a folder of pictures and the same as a shard on the server; return where."""
-    import fsspec
-
-    where = f"s3://{BUCKET}/{tmp_path.name}"
-    system, _ = fsspec.core.url_to_fs(where, **fault.options)
-    with create_store(tmp_path / "t.tar") as writer:
-        for number in range(COUNT):
-            data = encode(picture(40, 30 + number))
-            writer.add(f"{number:02}.jpg", data, number)
-            system.pipe_file(f"{where}/folder/{number:02}.jpg", data)
-    for name in ("t.tar", "t.tar.fdx"):
-        system.pipe_file(f"{where}/{name}", (tmp_path / name).read_bytes())
+    """Put a folder of images and the same as a shard on the server; return where."""
+    images = [encode(picture(40, 30 + number)) for number in range(COUNT)]
+    system, where = put_shard(fault, tmp_path, images)
+    for number, data in enumerate(images):
+        system.pipe_file(f"{where}/folder/{number:02}.jpg", data)
     return where
 
 
@@ -86,7 +80,7 @@ def test_an_error_of_the_disk_is_raised_by_decode_batch(threads: int) -> None:
 def test_an_error_of_the_disk_ends_check_and_pack(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Neither lists it as a bad picture; `check` has written down what it has seen."""
+    """Neither lists it as a bad image; `check` has written down what it has seen."""
     source = make_source(tmp_path / "source")
     (source / "dogs" / "9.jpg").symlink_to(UNREADABLE)
 
@@ -114,8 +108,6 @@ def test_a_folder_that_is_gone_ends_check_and_pack(tmp_path: Path) -> None:
     source.rename(tmp_path / "elsewhere")
     with pytest.raises(FileNotFoundError, match="its folder is not there any more") as whole:
         store.read(1)
-
-    from fastdecode.outages import is_the_items
 
     assert is_the_items(one.value)
     assert not is_the_items(whole.value)
@@ -213,7 +205,7 @@ def test_a_missing_shard_is_a_missing_file(uri: str, fault: Fault) -> None:
 
 
 def test_a_bucket_that_is_gone_is_no_missing_item(uri: str, fault: Fault) -> None:
-    """All pictures of a folder would be "missing"."""
+    """All images of a folder would be "missing"."""
     with open_store(f"{uri}/folder", storage_options=fault.options) as store:
         fault.always("NoSuchBucket")
         with pytest.raises(OSError, match=r"NoSuchBucket|00\.jpg") as caught:
@@ -223,8 +215,6 @@ def test_a_bucket_that_is_gone_is_no_missing_item(uri: str, fault: Fault) -> Non
 
 def test_a_shard_that_was_cut_is_no_damaged_item(tmp_path: Path) -> None:
     """What is behind a cut is lost as a whole, so that nobody may skip it item by item."""
-    from fastdecode.outages import is_the_items
-
     with create_store(tmp_path / "t.tar") as writer:
         for number in range(COUNT):
             writer.add(f"{number}.jpg", encode(picture(40, 30 + number)))
@@ -238,7 +228,6 @@ def test_a_shard_that_was_cut_is_no_damaged_item(tmp_path: Path) -> None:
 
 def test_errors_of_other_libraries_are_told_apart() -> None:
     """What somebody's own `read` raises: a status of HTTP, a name that is unknown, Pillow's."""
-    from fastdecode.outages import is_the_items, passes
 
     def http(status: int) -> OSError:
         return urllib.error.HTTPError("http://host/1.jpg", status, "", None, None)  # type: ignore[arg-type]
@@ -256,8 +245,6 @@ def test_errors_of_other_libraries_are_told_apart() -> None:
 def test_http_is_told_as_s3_is() -> None:
     """By HTTP a file that is missing is one; a refusal, a failure or silence is not; no secrets."""
     pytest.importorskip("aiohttp")
-    from fastdecode.outages import is_the_items
-
     photo, answer = encode(picture(40, 30)), [200]
 
     class Handler(BaseHTTPRequestHandler):

@@ -6,29 +6,28 @@ import csv
 import hashlib
 import json
 import os
+from argparse import ArgumentTypeError
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import CORPUS
-from packed import KINDS, make_source, sums
+from packed import KINDS, make_source, name_of, sums
 
 from fastdecode import BackendUnavailable, decode, probe
-from fastdecode.native import library
+from fastdecode.native import _library
 from fastdecode.packing import BadItems, pack
 from fastdecode.packing._pack_command import as_bytes
 from fastdecode.stores import create_store, kind_for, open_store
 from fastdecode.testing import encode, picture
 
-needs_core = pytest.mark.skipif(library.lib is None, reason="the native core is not built")
+needs_core = pytest.mark.skipif(_library.lib is None, reason="the native core is not built")
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_bytes_keys_targets_and_order_are_kept(tmp_path: Path, kind: str) -> None:
     """In a store of any kind are the source's items, with their classes, as they were."""
-    name, needed = KINDS[kind]
-    if needed:
-        pytest.importorskip(needed)
+    name = name_of(kind)
     source = make_source(tmp_path / "source")
 
     packed = pack(source, tmp_path / name)
@@ -46,9 +45,7 @@ def test_bytes_keys_targets_and_order_are_kept(tmp_path: Path, kind: str) -> Non
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_result_does_not_depend_on_threads(tmp_path: Path, kind: str) -> None:
     """One thread and five make the same files, byte for byte."""
-    name, needed = KINDS[kind]
-    if needed:
-        pytest.importorskip(needed)
+    name = name_of(kind)
     source = make_source(tmp_path / "source")
     for threads in (1, 5):
         (tmp_path / str(threads)).mkdir()
@@ -86,10 +83,8 @@ def test_the_manifest(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_checksums_of_large_files(tmp_path: Path, kind: str) -> None:
     """The manifest's checksums are of all bytes of each file, however many they are."""
-    name, needed = KINDS[kind]
-    if needed:
-        pytest.importorskip(needed)
-    target = "x" * (3 << 20) if kind == "tar" else 7  # what follows the last picture is large, too
+    name = name_of(kind)
+    target = "x" * (3 << 20) if kind == "tar" else 7  # what follows the last image is large, too
     with create_store(tmp_path / "source.tar") as writer:
         for number in range(2):
             data = encode(picture(700, 600 + number), "bmp")
@@ -202,7 +197,7 @@ def test_restart_markers(tmp_path: Path) -> None:
 
 def test_restart_markers_needs_the_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without it that is said before any work."""
-    monkeypatch.setattr(library, "lib", None)
+    monkeypatch.setattr(_library, "lib", None)
 
     with pytest.raises(BackendUnavailable):
         pack(make_source(tmp_path / "source"), tmp_path / "out.tar", restart_markers=True)
@@ -225,6 +220,7 @@ def test_restart_markers_needs_the_core(tmp_path: Path, monkeypatch: pytest.Monk
         ("source/out.tar", {}, "lies inside"),
         ("out", {"kind": "zip"}, "no kind of store 'zip'"),
         ("out.lmdb", {"kind": "tar"}, "could open it as a tar store"),
+        ("s3://bucket/out.tar", {}, "no local path"),
     ],
 )
 def test_wrong_arguments(tmp_path: Path, name: str, options: dict[str, Any], said: str) -> None:
@@ -232,22 +228,44 @@ def test_wrong_arguments(tmp_path: Path, name: str, options: dict[str, Any], sai
     source = make_source(tmp_path / "source")
 
     with pytest.raises(ValueError, match=said):
-        pack(source, tmp_path / name, **options)
+        pack(source, name if "://" in name else tmp_path / name, **options)
     assert not list(tmp_path.rglob("*.partial"))
 
 
-def test_nothing_is_overwritten(tmp_path: Path) -> None:
-    """Where there is a store, a manifest or a shard already, none is made."""
+@pytest.mark.parametrize("start_over", [False, True])
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [("out.tar", None), ("out.tar.json", None), ("out.tar.bad.csv", None), ("out-00003.tar", 1000)],
+)
+def test_nothing_is_overwritten(
+    tmp_path: Path, name: str, size: int | None, start_over: bool
+) -> None:
+    """Where there is a store, a manifest, a list or a shard of somebody's, none is made."""
     source = make_source(tmp_path / "source")
-    for name, size in [("out.tar", None), ("out.tar.json", None), ("out-00003.tar", 1000)]:
-        (tmp_path / name).write_bytes(b"mine")
+    (tmp_path / name).write_bytes(b"mine")
 
-        with pytest.raises(FileExistsError, match=name):
-            pack(source, tmp_path / "out.tar", shard_size=size)
-        assert (tmp_path / name).read_bytes() == b"mine"
-        (tmp_path / name).unlink()
-    with pytest.raises(ValueError, match="no local path"):
-        pack(source, "s3://bucket/out.tar")
+    with pytest.raises(FileExistsError, match=f"{name} is there already"):
+        pack(source, tmp_path / "out.tar", shard_size=size, start_over=start_over)
+    assert (tmp_path / name).read_bytes() == b"mine"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need a privilege there")
+def test_a_link_that_leads_nowhere(tmp_path: Path) -> None:
+    """It is something at the place, too."""
+    source = make_source(tmp_path / "source")
+    (tmp_path / "out.tar").symlink_to(tmp_path / "nothing")
+
+    with pytest.raises(FileExistsError, match=r"out\.tar is there already"):
+        pack(source, tmp_path / "out.tar")
+
+
+def test_no_folders_are_left(tmp_path: Path) -> None:
+    """A pack that comes to nothing takes the folders away that it has made."""
+    with pytest.raises(FileNotFoundError):
+        pack(tmp_path / "none", tmp_path / "a" / "b" / "out.tar")
+    with pytest.raises(ValueError, match="no source"):
+        pack("", tmp_path / "a" / "out.tar")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_store_that_cannot_hold_an_item(tmp_path: Path) -> None:
@@ -285,7 +303,7 @@ def test_sizes_in_words() -> None:
     assert as_bytes("4096") == 4096
     assert kind_for("x/TRAIN.TAR") == "tar"
     for text in ("", "MB", "-1", "1 XB", "10 items"):
-        with pytest.raises(ValueError, match="not a size"):
+        with pytest.raises(ArgumentTypeError, match="not a size"):
             as_bytes(text)
-    with pytest.raises(ValueError, match="more than any file"):
+    with pytest.raises(ArgumentTypeError, match="more than any file"):
         as_bytes("9" * 400)

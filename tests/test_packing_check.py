@@ -1,20 +1,24 @@
-"""``python -m fastdecode check``, and the other command line, ``pack``."""
+"""``fastdecode check``, file by file and as a command; and the command line of ``pack``."""
 
 from __future__ import annotations
 
 import csv
-import io
 import shutil
+import sys
+import warnings
 from pathlib import Path
 
 import pytest
 from conftest import CORPUS, usable_backends
 from packed import make_source
+from PIL import Image
 
+from fastdecode import terminal
 from fastdecode.cli import main
-from fastdecode.packing import survey
-from fastdecode.packing._check import Limits
-from fastdecode.stores import open_store
+from fastdecode.packing import pack, survey
+from fastdecode.packing._check import Limits, faults
+from fastdecode.packing._rewrite import Work
+from fastdecode.stores import create_store, open_store
 from fastdecode.testing import encode, picture
 
 KINDS = CORPUS / "jpeg_kinds"
@@ -22,27 +26,26 @@ TOLD = bool({"native", "simplejpeg", "turbojpeg", "jpeg4py"} & set(usable_backen
 """Some backend tells of the warnings of libjpeg; Pillow does not."""
 
 
-def _jpeg(**options: object) -> bytes:
-    file = io.BytesIO()
-    picture(40, 30).save(file, "jpeg", **options)
-    return file.getvalue()
+def _gif(frames: int = 1) -> bytes:
+    some = [picture(40, 30 + number).convert("P") for number in range(frames)]
+    return encode(some[0], "gif", save_all=True, append_images=some[1:])
 
 
 @pytest.fixture
 def mixed(tmp_path: Path) -> Path:
-    """Make a folder with a picture of every status."""
+    """Make a folder with an image of every status."""
     folder = tmp_path / "mixed"
     folder.mkdir()
-    good = _jpeg()
-    preview = _jpeg(quality=30)
+    good = encode(picture(40, 30), quality=75)
+    preview = encode(picture(40, 30), quality=30)
     (folder / "good.jpg").write_bytes(good)
     (folder / "twin.jpg").write_bytes(good)
-    (folder / "preview.jpg").write_bytes(_jpeg(quality=60) + preview)
+    (folder / "preview.jpg").write_bytes(encode(picture(40, 30), quality=60) + preview)
     (folder / "tail.png").write_bytes(encode(picture(9, 9), "png") + b"abc")
-    (folder / "wrong.png").write_bytes(_jpeg(quality=50))
+    (folder / "wrong.png").write_bytes(encode(picture(40, 30), quality=50))
     (folder / "large.jpg").write_bytes(encode(picture(400, 20)))
     (folder / "empty.jpg").touch()
-    (folder / "text.jpg").write_bytes(b"<html>no picture</html>")
+    (folder / "text.jpg").write_bytes(b"<html>no image</html>")
     (folder / "turned.jpg").write_bytes((KINDS / "gen_exif_ori3.jpg").read_bytes())
     shutil.copy(KINDS / "jpeg_decoder__extraneous-data.jpg", folder / "warns.jpg")
     shutil.copy(CORPUS / "malformed" / "gen_jpg_cut667.jpg", folder / "cut.jpg")
@@ -101,10 +104,57 @@ def test_formats_that_give_no_warnings(name: str, tmp_path: Path) -> None:
     assert found.status in ("odd", "good")
 
 
+def test_png_ends() -> None:
+    """Each chunk has a checksum, and IEND is the last one."""
+    whole = encode(picture(40, 30), "png")
+    damaged = bytearray(whole)
+    damaged[-13] ^= 1  # in the checksum before IEND
+
+    assert faults(whole, "png") == []
+    assert faults(bytes(damaged), "png") == ["a IDAT chunk has a wrong checksum"]
+    for cut in (1, 12, 13, 30):
+        assert faults(whole[:-cut], "png") == ["it is truncated: its end is missing"]
+
+
+@pytest.mark.parametrize("frames", [1, 3])
+def test_gif_ends(frames: int) -> None:
+    """The trailer ends it; it is found behind all blocks."""
+    whole = _gif(frames)
+
+    assert faults(whole, "gif") == []
+    for cut in (1, 2, 50, len(whole) - 11):
+        assert faults(whole[:-cut], "gif") == ["it is truncated: its end is missing"]
+
+
+def test_webp_and_boxes_end() -> None:
+    """What begins with sizes is as long as these say."""
+    webp = encode(Image.new("RGB", (40, 30)), "webp")
+    boxes = b"\0\0\0\x0cftypheic\0\0\0\x10mdat12345678"
+
+    assert faults(webp, "webp") == []
+    assert faults(webp[:-2], "webp") == ["it is truncated: its end is missing"]
+    assert faults(webp + b"abc", "webp") == ["3 bytes follow its end"]
+    assert faults(boxes, "heic") == []
+    assert "goes beyond its end" in faults(boxes[:-1], "heic")[0]
+    assert faults(boxes, "bmp") == []
+
+
+def test_what_has_no_end_is_odd(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`check` lists what decodes, but has no end."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.gif").write_bytes(_gif()[:-1])
+    (tmp_path / "in" / "b.gif").write_bytes(_gif())
+
+    assert main(["check", str(tmp_path / "in")]) == 0
+    out = capsys.readouterr().out
+    assert "a.gif: it is truncated" in out
+    assert "b.gif" not in out
+
+
 def test_the_check_command(
     mixed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It prints a table of at most 80 columns, writes a line for each picture, and tells damage."""
+    """It prints a table of at most 80 columns, writes a line for each image, and tells damage."""
     monkeypatch.setenv("COLUMNS", "200")
     listed = tmp_path / "found.csv"
 
@@ -129,7 +179,7 @@ def test_the_check_command(
     }
 
 
-def test_check_of_good_pictures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_of_good_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The exit status is 0 where everything decodes, whatever is odd about it."""
     assert main(["check", str(make_source(tmp_path / "source")), "--threads", "2"]) == 0
     assert "8 images" in capsys.readouterr().out
@@ -150,6 +200,17 @@ def test_wrong_arguments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
             main(arguments)
         assert caught.value.code == 2
     assert not list(tmp_path.iterdir())
+
+
+def test_nothing_to_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A store of nothing is told, with exit status 2."""
+    (tmp_path / "a.rec").touch()
+    with create_store(tmp_path / "b.tar"):
+        pass
+
+    for name in ("a.rec", "b.tar"):
+        assert main(["check", str(tmp_path / name)]) == 2
+        assert capsys.readouterr().err
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="has no device that is always full")
@@ -179,3 +240,37 @@ def test_the_pack_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
     assert main(["pack", *command]) == 2
     assert "has been packed already, and is whole" in " ".join(capsys.readouterr().err.split())
+
+
+def test_no_chatter(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Warnings of Python's libraries do not come between the lines."""
+    work = Work.__call__
+
+    def warning(self: Work, index: int) -> object:
+        warnings.warn("a codec is unhappy", UserWarning, stacklevel=1)
+        return work(self, index)
+
+    monkeypatch.setattr(Work, "__call__", warning)
+    source = make_source(tmp_path / "source")
+
+    assert main(["pack", str(source), str(tmp_path / "out.tar")]) == 0
+    assert "unhappy" not in capsys.readouterr().err
+
+
+def test_an_error_after_the_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without rich, on a terminal, an error begins on a line of its own."""
+    monkeypatch.setattr(terminal, "has_rich", lambda: False)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+
+    def failing() -> None:
+        with terminal.progress(counted=True) as notify:
+            notify("packing", 1, 2)
+            pack(tmp_path / "none", tmp_path / "out.tar")
+
+    with pytest.raises(FileNotFoundError):
+        failing()
+    assert capsys.readouterr().err == "\rpacking 1 of 2\n"

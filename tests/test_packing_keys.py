@@ -7,15 +7,16 @@ import io
 import json
 import os
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from packed import KINDS, make_source
+from packed import KINDS, make_source, name_of
 from PIL import Image
 
 from fastdecode.cli import main
 from fastdecode.packing import BadItems, pack
-from fastdecode.packing._spool import Rules
+from fastdecode.packing._spool import Spool
 from fastdecode.stores import create_store, open_store
 from fastdecode.stores._items import Keys
 from fastdecode.testing import encode, picture
@@ -24,9 +25,7 @@ from fastdecode.testing import encode, picture
 @pytest.mark.parametrize("kind", KINDS)
 def test_keys_that_come_twice(tmp_path: Path, kind: str) -> None:
     """The second one is bad, with a reason, and can be left out; whatever the kind."""
-    name, needed = KINDS[kind]
-    if needed:
-        pytest.importorskip(needed)
+    name = name_of(kind)
     source = make_source(tmp_path / "source")
     (source / "list.csv").write_text("cats/0.jpg,1\ncats/1.jpg,0\ncats/0.jpg,1\n")
 
@@ -54,7 +53,7 @@ def test_targets_that_records_cannot_hold(tmp_path: Path) -> None:
     assert [key for key, _ in packed.bad] == ["b.jpg"]
 
 
-def test_names_of_files() -> None:
+def test_names_of_files(tmp_path: Path) -> None:
     """A folder holds no key that needs a file where a folder is, nor one that is too long."""
     keys = Keys(files=True, reserved="own")
     for key in ("a/b.jpg", "c.jpg"):
@@ -74,7 +73,8 @@ def test_names_of_files() -> None:
     ]:
         with pytest.raises(ValueError, match=said):
             keys.check(key)
-    Rules("lmdb").check("x" * 256, "a text")
+    with closing(Spool(tmp_path, "lmdb")) as spool:
+        spool.add("x" * 256, b"", "a text")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="others have no such names")
@@ -115,11 +115,11 @@ def test_what_nobody_can_encode(tmp_path: Path) -> None:
     assert "66000 x 1" in why
 
 
-def test_a_class_without_pictures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_class_without_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Its folder is made, so that others count the classes alike; and the summary says so."""
     source = make_source(tmp_path / "source")
     for path in (source / "cats").iterdir():
-        path.write_bytes(b"no picture")
+        path.write_bytes(b"no image")
 
     assert main(["pack", str(source), str(tmp_path / "out"), "--skip-bad"]) == 0
 

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from fastdecode.packing._journal import Journal
-from fastdecode.packing._lock import Lock, Locked
-from fastdecode.packing._spool import PLAIN, Members, Spool, part
-from fastdecode.packing._terminal import brief, say, shown, table
+from fastdecode.packing._lock import Locked, locked
+from fastdecode.packing._spool import Spool, part
 from fastdecode.packing._verify import in_order
 from fastdecode.stores import open_store
 from fastdecode.testing import encode, picture
@@ -74,13 +73,13 @@ def test_a_spool_goes_on_where_it_was_good(tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     for folder in (whole, broken):
         folder.mkdir()
-        spool = Spool(folder, Members(), 4096)
+        spool = Spool(folder, "tar", 4096)
         for number in range(5):
             spool.add(f"{number}.jpg", data, number)
             if number == 1:
                 good = spool.sync()
         spool.finish()
-    spool = Spool(broken, Members(), 4096, *good)
+    spool = Spool(broken, "tar", 4096, *good)
     for number in range(2, 5):
         spool.add(f"{number}.jpg", data, number)
     spool.finish()
@@ -97,11 +96,11 @@ def test_a_spool_goes_on_where_it_was_good(tmp_path: Path) -> None:
 def test_a_name_that_is_taken(tmp_path: Path) -> None:
     """A key that comes twice is refused, also when the first was written by an earlier run."""
     data = encode(picture(16, 16))
-    spool = Spool(tmp_path, Members(), None)
+    spool = Spool(tmp_path, "tar")
     spool.add("a.jpg", data, None)
     good = spool.sync()
     spool.close()
-    spool = Spool(tmp_path, Members(), None, *good)
+    spool = Spool(tmp_path, "tar", None, *good)
 
     with pytest.raises(ValueError, match="there already"):
         spool.add("a.jpg", data, None)
@@ -111,7 +110,7 @@ def test_a_name_that_is_taken(tmp_path: Path) -> None:
 
 def test_a_plain_spool(tmp_path: Path) -> None:
     """It holds the bytes behind each other."""
-    spool = Spool(tmp_path, PLAIN, None)
+    spool = Spool(tmp_path, "lmdb")
 
     assert spool.add("a", b"123", None) == (0, 0, 3)
     assert spool.add("b", b"45", None) == (0, 3, 2)
@@ -122,12 +121,12 @@ def test_a_plain_spool(tmp_path: Path) -> None:
 def test_a_lock_is_let_go(tmp_path: Path) -> None:
     """Only one holds it at a time; also where the folder is removed meanwhile."""
     folder = tmp_path / "work"
-    with Lock(folder):
-        with pytest.raises(Locked), Lock(folder):
+    with locked(folder):
+        with pytest.raises(Locked), locked(folder):
             pass
         (folder / "lock").unlink()
         folder.rmdir()
-    with Lock(folder):
+    with locked(folder):
         assert (folder / "lock").exists()
 
 
@@ -167,19 +166,3 @@ def test_an_error_comes_in_its_turn() -> None:
     with pytest.raises(OSError, match="no"):
         next(results)
     assert len(begun) < 30
-
-
-def test_words_on_any_terminal(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Control characters and bytes that are no text are written out; nothing is too wide."""
-    monkeypatch.setenv("COLUMNS", "60")
-    name = os.fsdecode(b"a\xff\x1b[31m.jpg")
-    say(f"bad: {name}: " + "words " * 20)
-    table([("", "images", ""), (name, "1", "x" * 100)])
-    lines = capsys.readouterr().out.splitlines()
-
-    assert "\x1b" not in "".join(lines)
-    assert max(map(len, lines)) <= 80
-    assert shown("ok é") == "ok é"
-    assert len(brief("x" * 1000)) < 120

@@ -1,46 +1,39 @@
-"""`pack` that was stopped and goes on, or is refused to."""
+"""`pack` that was stopped, or is given once more: it goes on, is refused to, or begins again."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
-from packed import make_source, sums
+from packed import (
+    KINDS,
+    Stop,
+    make_source,
+    name_of,
+    pack_three,
+    pack_up_to_renaming,
+    sums,
+)
 
-from fastdecode.packing import _pack, pack
-from fastdecode.packing._lock import Lock, Locked, Refused
+from fastdecode import StoreError
+from fastdecode.packing import BadItems, _pack, pack
+from fastdecode.packing._lock import Locked, Refused, locked
 from fastdecode.packing._output import Place
 from fastdecode.packing._pack import Work
 from fastdecode.packing._rewrite import Outcome
+from fastdecode.stores import create_store, open_store
 from fastdecode.stores.folder import FileStore
+from fastdecode.testing import encode, picture
 
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Write every item down on its own."""
     monkeypatch.setattr(_pack, "EVERY_S", 0)
-
-
-class _Stop(Exception):
-    pass
-
-
-def _stopped(monkeypatch: pytest.MonkeyPatch, source: Path, target: Path, **options: Any) -> None:
-    """Pack the first three items of a source."""
-    work = Work.__call__
-
-    def some(self: Work, index: int) -> Outcome:
-        if index == 3:
-            raise _Stop
-        return work(self, index)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Work, "__call__", some)
-        with pytest.raises(_Stop):
-            pack(source, target, **options)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +48,7 @@ def test_other_options(
 ) -> None:
     """They cannot go on with what was begun without; the error names them, and the way out."""
     source, target = make_source(tmp_path / "source"), tmp_path / "out.tar"
-    _stopped(monkeypatch, source, target)
+    pack_three(monkeypatch, source, target)
 
     with pytest.raises(Refused, match=f"{said}.*--start-over"):
         pack(source, target, **options)
@@ -66,7 +59,7 @@ def test_other_options(
 def test_another_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither another source nor one that has changed is mixed with what was begun."""
     source, target = make_source(tmp_path / "source"), tmp_path / "out.tar"
-    _stopped(monkeypatch, source, target)
+    pack_three(monkeypatch, source, target)
 
     with pytest.raises(Refused, match="source was"):
         pack(make_source(tmp_path / "other"), target)
@@ -90,60 +83,87 @@ def test_a_source_that_changes_meanwhile(tmp_path: Path, monkeypatch: pytest.Mon
     assert not (tmp_path / "out").exists()
 
 
+def test_an_image_that_has_changed(tmp_path: Path) -> None:
+    """One that is in the spool already, and is another now, is refused; to begin again helps."""
+    source = make_source(tmp_path / "source", damaged=True)
+    with pytest.raises(BadItems):
+        pack(source, tmp_path / "out.tar")
+    (source / "cats" / "0.jpg").write_bytes(encode(picture(99, 12)))
+
+    with pytest.raises(Refused, match=r"cats/0\.jpg\) has changed since.*--start-over"):
+        pack(source, tmp_path / "out.tar", skip_bad=True)
+    assert pack(source, tmp_path / "out.tar", skip_bad=True, start_over=True).items == 8
+
+
+def test_shards_that_have_changed(tmp_path: Path) -> None:
+    """A source of several shards is not mixed with another state of it."""
+    for number in range(2):
+        with create_store(tmp_path / f"in-{number}.tar") as writer:
+            writer.add(f"{number}.jpg", encode(picture(20, 20)))
+            writer.add(f"{number}-bad.jpg", b"no image")
+    pattern = str(tmp_path / "in-*.tar")
+    with pytest.raises(BadItems):
+        pack(pattern, tmp_path / "out")
+    os.utime(tmp_path / "in-1.tar", (1, 1))
+
+    with pytest.raises(Refused, match="size and time of the source"):
+        pack(pattern, tmp_path / "out", skip_bad=True)
+
+
 def test_two_at_once(tmp_path: Path) -> None:
     """A second pack to the same place is refused while the first one works, and then free."""
     source, target = make_source(tmp_path / "source"), tmp_path / "out.tar"
-    with Lock(tmp_path / ".out.tar.partial"), pytest.raises(Locked, match="another process"):
+    with locked(tmp_path / ".out.tar.partial"), pytest.raises(Locked, match="another process"):
         pack(source, target)
 
     assert pack(source, target).items == 8
 
 
-def test_a_stop_between_the_last_renamings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The manifest of shards is there last; whatever was moved before, the same call goes on."""
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_was_mended(tmp_path: Path, kind: str) -> None:
+    """A bad item is tried again; mended, it comes to its place, as in a pack from the beginning."""
+    name = name_of(kind)
+    source = make_source(tmp_path / "source", damaged=True)
+    for folder in ("again", "fresh"):
+        (tmp_path / folder).mkdir()
+    with pytest.raises(BadItems, match="2 of 10"):
+        pack(source, tmp_path / "again" / name)
+    (source / "cats" / "1-cut.jpg").write_bytes(encode(picture(33, 22)))
+    (source / "dogs" / "empty.jpg").write_bytes(b"no image")
+
+    packed = pack(source, tmp_path / "again" / name, skip_bad=True)
+
+    assert [key for key, _ in packed.bad] == ["dogs/empty.jpg"]
+    assert packed.resumed == 1
+    pack(source, tmp_path / "fresh" / name, skip_bad=True)
+    assert sums(tmp_path / "again") == sums(tmp_path / "fresh")
+
+
+def test_another_reason(tmp_path: Path) -> None:
+    """What is still bad, but for another reason, is listed with that; nothing else is done anew."""
+    source = make_source(tmp_path / "source", damaged=True)
+    for folder in ("again", "fresh"):
+        (tmp_path / folder).mkdir()
+    with pytest.raises(BadItems):
+        pack(source, tmp_path / "again" / "out.tar")
+    (source / "dogs" / "empty.jpg").write_bytes(b"no image")
+
+    packed = pack(source, tmp_path / "again" / "out.tar", skip_bad=True)
+
+    assert packed.resumed == 10
+    pack(source, tmp_path / "fresh" / "out.tar", skip_bad=True)
+    assert sums(tmp_path / "again") == sums(tmp_path / "fresh")
+
+
+def test_a_file_that_was_missing(tmp_path: Path) -> None:
+    """A list's file that has come to be there is packed."""
     source = make_source(tmp_path / "source")
-    (tmp_path / "whole").mkdir()
-    pack(source, tmp_path / "whole" / "out.tar", shard_size=8192)
-    rename = Path.replace
-    for stop in range(4):
-        folder = tmp_path / str(stop)
-        folder.mkdir()
-        left = stop
+    (source / "list.csv").write_text("cats/0.jpg\nnew.jpg\ndogs/0.jpg\n")
+    with pytest.raises(BadItems, match="1 of 3"):
+        pack(source / "list.csv", tmp_path / "out.tar")
+    shutil.copy(source / "cats" / "1.jpg", source / "new.jpg")
 
-        def replace(path: Path, target: Path) -> Path:
-            nonlocal left
-            if path.parent.parent.name == ".out.tar.partial":
-                left -= 1
-                if left < 0:
-                    raise _Stop
-            return rename(path, target)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(Path, "replace", replace)
-            with pytest.raises(_Stop):
-                pack(source, folder / "out.tar", shard_size=8192)
-        assert not (folder / "out.tar.json").exists()
-
-        pack(source, folder / "out.tar", shard_size=8192)
-
-        assert sums(folder) == sums(tmp_path / "whole")
-
-
-def test_a_spool_that_was_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bytes that are not those that were written are no part of a result; nor is a shorter file."""
-    source, target = make_source(tmp_path / "source"), tmp_path / "out"
-    spool = tmp_path / ".out.partial" / "spool-00000"
-    _stopped(monkeypatch, source, target)
-    data = bytearray(spool.read_bytes())
-    data[100] ^= 1
-    spool.write_bytes(data)
-
-    with pytest.raises(OSError, match=r"not those that were written.*--start-over"):
-        pack(source, target)
-    spool.write_bytes(b"")
-    with pytest.raises(OSError, match=r"has become shorter.*--start-over"):
-        pack(source, target)
-    assert pack(source, target, start_over=True).items == 8
+    assert pack(source / "list.csv", tmp_path / "out.tar").items == 3
 
 
 def test_what_cannot_be_read_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,6 +186,23 @@ def test_what_cannot_be_read_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert (packed.resumed, packed.items, packed.bad) == (5, 8, [])
 
 
+def test_a_spool_that_was_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes that are not those that were written are no part of a result; nor is a shorter file."""
+    source, target = make_source(tmp_path / "source"), tmp_path / "out"
+    spool = tmp_path / ".out.partial" / "spool-00000"
+    pack_three(monkeypatch, source, target)
+    data = bytearray(spool.read_bytes())
+    data[100] ^= 1
+    spool.write_bytes(data)
+
+    with pytest.raises(OSError, match=r"not those that were written.*--start-over"):
+        pack(source, target)
+    spool.write_bytes(b"")
+    with pytest.raises(OSError, match=r"has become shorter.*--start-over"):
+        pack(source, target)
+    assert pack(source, target, start_over=True).items == 8
+
+
 def test_leftovers_without_a_journal(tmp_path: Path) -> None:
     """Killed before anything was written down, it begins anew over what is there."""
     source, partial = make_source(tmp_path / "source"), tmp_path / ".out.tar.partial"
@@ -178,20 +215,71 @@ def test_leftovers_without_a_journal(tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".*"))
 
 
-def test_it_is_finished_only_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stopped while it tidies up, it is done: the next call finds that, and changes nothing."""
+def test_a_stop_between_the_last_renamings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The manifest of shards is there last; before it they are no store, and the way out is said.
+
+    Whatever was moved before, the same call goes on.
+    """
+    source = make_source(tmp_path / "source")
+    (tmp_path / "whole").mkdir()
+    pack(source, tmp_path / "whole" / "out.tar", shard_size=8192)
+    for stop in range(4):
+        folder = tmp_path / str(stop)
+        folder.mkdir()
+        target = folder / "out.tar"
+        pack_up_to_renaming(stop, monkeypatch, source, target, shard_size=8192)
+        assert not (folder / "out.tar.json").exists()
+        assert (folder / "out-00000.tar").exists() == (stop >= 2)
+        if stop >= 2:
+            with pytest.raises(StoreError, match=r"not finished.*pack, once more"):
+                open_store(target)
+
+        pack(source, target, shard_size=8192)
+
+        assert sums(folder) == sums(tmp_path / "whole")
+        with open_store(target) as store:
+            assert len(store) == 8
+
+
+def test_beginning_again_after_half_of_the_renamings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What that pack has put there is removed; a file of somebody else stops it before that."""
+    source, target = make_source(tmp_path / "source"), tmp_path / "out.tar"
+    pack_up_to_renaming(2, monkeypatch, source, target, shard_size=8192)
+    mine = tmp_path / "out-00007.tar.fdx"
+    mine.write_bytes(b"mine")
+    before = sums(tmp_path)
+
+    with pytest.raises(FileExistsError, match=r"out-00007\.tar\.fdx"):
+        pack(source, target, shard_size=8192, start_over=True)
+    assert sums(tmp_path) == before
+    mine.unlink()
+    assert pack(source, target, start_over=True).resumed == 0
+    assert not list(tmp_path.glob("out-*"))
+
+
+@pytest.mark.parametrize("start_over", [False, True])
+def test_it_is_finished_only_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start_over: bool
+) -> None:
+    """Stopped while it tidied up, a pack is done: the next call finds that, and changes nothing."""
     source, target = make_source(tmp_path / "source"), tmp_path / "out.tar"
 
     def stopped(_place: object) -> None:
-        raise _Stop
+        raise Stop
 
     with monkeypatch.context() as patch:
         patch.setattr(Place, "remove", stopped)
-        with pytest.raises(_Stop):
+        with pytest.raises(Stop):
             pack(source, target)
     before = sums(tmp_path)["out.tar"]
 
-    assert pack(source, target).items == 8
+    if start_over:
+        with pytest.raises(FileExistsError, match="is whole"):
+            pack(source, target, start_over=True)
+    else:
+        assert pack(source, target).items == 8
     assert sums(tmp_path)["out.tar"] == before
     assert json.loads((tmp_path / "out.tar.json").read_text())["items"] == 8
     assert not list(tmp_path.glob(".*"))

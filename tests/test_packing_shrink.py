@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,15 +14,9 @@ from fastdecode import DecodeError, decode, probe
 from fastdecode.packing import pack
 from fastdecode.packing._rewrite import Names, Shrunk, can_shrink, shrink, smaller_size
 from fastdecode.stores import open_store
-from fastdecode.testing import picture
+from fastdecode.testing import encode, picture
 
 PROFILE = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
-
-
-def _encoded(image: Image.Image, format: str, **options: Any) -> bytes:
-    file = io.BytesIO()
-    image.save(file, format, **options)
-    return file.getvalue()
 
 
 def _shrunk(data: bytes, max_side: int = 32, quality: int = 90) -> tuple[Shrunk, Image.Image]:
@@ -34,8 +27,7 @@ def _shrunk(data: bytes, max_side: int = 32, quality: int = 90) -> tuple[Shrunk,
     return made, image
 
 
-def _photo(width: int = 120, height: int = 80) -> Image.Image:
-    return picture(width, height)
+PHOTO = picture(120, 80)
 
 
 @pytest.mark.parametrize(
@@ -48,10 +40,10 @@ def test_sizes(size: tuple[int, int], most: int, made: tuple[int, int]) -> None:
 
 
 def test_a_jpeg_keeps_what_it_says() -> None:
-    """EXIF, orientation included, and profile stay; the pixels are those of the shrunk picture."""
+    """EXIF, orientation included, and profile stay; the pixels are those of the shrunk image."""
     exif = Image.Exif()
     exif[0x0112], exif[0x010E] = 6, "a description"
-    data = _encoded(_photo(), "jpeg", quality=95, exif=exif, icc_profile=PROFILE)
+    data = encode(PHOTO, "jpeg", quality=95, exif=exif, icc_profile=PROFILE)
 
     made, image = _shrunk(data, 60)
 
@@ -61,17 +53,17 @@ def test_a_jpeg_keeps_what_it_says() -> None:
     assert image.getexif()[0x010E] == "a description"
     assert image.info["icc_profile"] == PROFILE
     wanted = Image.fromarray(decode(data)).resize((60, 40), Image.Resampling.LANCZOS)
-    again = _encoded(wanted, "jpeg", quality=90, subsampling="4:2:0")
+    again = encode(wanted, "jpeg", quality=90, subsampling="4:2:0")
     assert (decode(again) == decode(made.data)).all()
 
 
 def test_the_decoder_reduces_first() -> None:
     """A much larger JPEG is reduced in the DCT first, with next to the same result."""
-    data = _encoded(_photo(1600, 1200), "jpeg", quality=95)
+    data = encode(picture(1600, 1200), "jpeg", quality=95)
     _, image = _shrunk(data, 100)
     whole = Image.fromarray(decode(data)).resize((100, 75), Image.Resampling.LANCZOS)
 
-    again = Image.open(io.BytesIO(_encoded(whole, "jpeg", quality=90)))
+    again = Image.open(io.BytesIO(encode(whole, "jpeg", quality=90)))
 
     assert np.abs(np.asarray(again).astype(int) - np.asarray(image)).mean() < 3
 
@@ -95,16 +87,16 @@ def test_the_decoder_reduces_first() -> None:
     ],
 )
 def test_formats(mode: str, format: str, suffix: str, becomes: str) -> None:
-    """Opaque 8-bit pictures become JPEG; transparency, palettes and 16-bit grey stay, as PNG."""
+    """Opaque 8-bit images become JPEG; transparency, palettes and 16-bit grey stay, as PNG."""
     if mode == "I;16":
         image = Image.fromarray((np.arange(120 * 80, dtype=np.uint16) * 6).reshape(80, 120))
     elif mode in ("RGBA", "LA"):
-        image = _photo().convert(mode[:-1])
+        image = PHOTO.convert(mode[:-1])
         image.putalpha(Image.linear_gradient("L").resize(image.size))
     else:
-        image = _photo().convert(mode)
+        image = PHOTO.convert(mode)
 
-    made, small = _shrunk(_encoded(image, format))
+    made, small = _shrunk(encode(image, format))
 
     assert (made.suffix, small.mode) == (suffix, becomes)
     if mode == "I;16":
@@ -117,7 +109,7 @@ def test_transparent_pixels_have_no_say() -> None:
     pixels[::2] = (255, 0, 0, 255)
     pixels[1::2] = (0, 255, 0, 0)
 
-    _, image = _shrunk(_encoded(Image.fromarray(pixels), "png"), 20)
+    _, image = _shrunk(encode(Image.fromarray(pixels), "png"), 20)
 
     seen = np.asarray(image)
     assert (seen[..., 1][seen[..., 3] > 0] == 0).all()
@@ -127,8 +119,8 @@ def test_orientation_is_not_applied_twice() -> None:
     """A TIFF is decoded upright, and so says nothing of turning any more; a WebP is not."""
     exif = Image.Exif()
     exif[0x0112] = 6
-    tiff, _ = _shrunk(_encoded(_photo(), "tiff", exif=exif))
-    webp, _ = _shrunk(_encoded(_photo(), "webp", exif=exif, lossless=True))
+    tiff, _ = _shrunk(encode(PHOTO, "tiff", exif=exif))
+    webp, _ = _shrunk(encode(PHOTO, "webp", exif=exif, lossless=True))
 
     assert (probe(tiff.data).orientation, probe(tiff.data).height) == (1, 32)
     assert (probe(webp.data).orientation, probe(webp.data).width) == (6, 32)
@@ -138,8 +130,8 @@ def test_damaged_and_strange_metadata() -> None:
     """Metadata that cannot be read, or does not fit, costs no more than itself."""
     exif = Image.Exif()
     exif[0x0112] = 8
-    large = _encoded(_photo(), "png", exif=exif.tobytes() + bytes(70_000))
-    broken = _encoded(_photo(), "jpeg", exif=b"Exif\0\0MM\0*\xff\xff\xff\xff")
+    large = encode(PHOTO, "png", exif=exif.tobytes() + bytes(70_000))
+    broken = encode(PHOTO, "jpeg", exif=b"Exif\0\0MM\0*\xff\xff\xff\xff")
 
     assert probe(_shrunk(large)[0].data).orientation == 8
     assert probe(_shrunk(broken)[0].data).orientation == 1
@@ -148,15 +140,15 @@ def test_damaged_and_strange_metadata() -> None:
 def test_what_cannot_be_shrunk(tmp_path: Path) -> None:
     """An animation keeps its bytes, all its frames, and is counted; so do TIFFs of 16 bits."""
     (tmp_path / "source").mkdir()
-    frames = [_photo().rotate(angle) for angle in (0, 90, 180)]
-    data = _encoded(frames[0], "gif", save_all=True, append_images=frames[1:])
+    frames = [PHOTO.rotate(angle) for angle in (0, 90, 180)]
+    data = encode(frames[0], "gif", save_all=True, append_images=frames[1:])
     (tmp_path / "source" / "a.gif").write_bytes(data)
 
     packed = pack(tmp_path / "source", tmp_path / "out.tar", max_side=32)
 
     assert not can_shrink(probe(data))
     deep = Image.fromarray((np.arange(120 * 80, dtype=np.uint16) * 6).reshape(80, 120))
-    assert not can_shrink(probe(_encoded(deep, "tiff")))
+    assert not can_shrink(probe(encode(deep, "tiff")))
     assert packed.notes == {"too large": 1}
     with open_store(tmp_path / "out.tar") as store:
         assert bytes(store.read(0)) == data
@@ -174,12 +166,12 @@ def test_only_what_is_larger_changes(tmp_path: Path) -> None:
     """The rest keeps its bytes; names follow the format, and none comes twice."""
     source = tmp_path / "source"
     source.mkdir()
-    small = _encoded(_photo(30, 20), "png")
+    small = encode(picture(30, 20), "png")
     (source / "small.png").write_bytes(small)
-    (source / "a.png").write_bytes(_encoded(_photo(), "png"))
-    (source / "a.bmp").write_bytes(_encoded(_photo(), "bmp"))
-    (source / "b.PNG").write_bytes(_encoded(_photo(), "png"))
-    (source / "c.JPEG").write_bytes(_encoded(_photo(), "jpeg"))
+    (source / "a.png").write_bytes(encode(PHOTO, "png"))
+    (source / "a.bmp").write_bytes(encode(PHOTO, "bmp"))
+    (source / "b.PNG").write_bytes(encode(PHOTO, "png"))
+    (source / "c.JPEG").write_bytes(encode(PHOTO, "jpeg"))
 
     packed = pack(source, tmp_path / "out", max_side=32)
 

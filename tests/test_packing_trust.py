@@ -10,18 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from packed import make_source, sums
+from packed import make_source, pack_three, sums
 
-from fastdecode.packing import _lock, _pack, pack
-from fastdecode.packing._lock import Lock, Locked, Refused
-from fastdecode.packing._rewrite import Work
+from fastdecode.packing import _lock, pack
+from fastdecode.packing._lock import Locked, Refused, locked
 
 if not hasattr(os, "geteuid"):
     pytest.skip("needs links and owners", allow_module_level=True)
-
-
-class _Stop(Exception):
-    pass
 
 
 @pytest.fixture
@@ -31,18 +26,7 @@ def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "victim" / "out").mkdir(parents=True)
     for name in ("secret", "spool-00000", "journal", "lock", "out/kept"):
         (tmp_path / "victim" / name).write_bytes(b"private")
-    work = Work.__call__
-
-    def some(self: Work, index: int) -> Any:
-        if index == 3:
-            raise _Stop
-        return work(self, index)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(_pack, "EVERY_S", 0)
-        patch.setattr(Work, "__call__", some)
-        with pytest.raises(_Stop):
-            pack(source, tmp_path / "out.tar")
+    pack_three(monkeypatch, source, tmp_path / "out.tar")
     return tmp_path / ".out.tar.partial"
 
 
@@ -105,11 +89,11 @@ def _counted(**values: Any) -> dict[str, Any]:
         {"reasons": [[-1, "x"]]},
         {"asked": {}},
         {"asked": {}, "source": 1.5},
-        _counted(items=[[["a"], 0, 0, 0, 1, "", [], 0, None]]),
-        _counted(items=[["a", 0, 0, 1 << 63, 1, "", [], 0, None]]),
-        _counted(items=[["a", 0, 0, 0, 1, 5, [], 0, None]]),
-        _counted(items=[["a", 0, 0, 0, 1, "", [{}], 0, None]]),
-        _counted(items=[["a", 0, 0, 0, 1, "", [], 0, ["x"]]]),
+        _counted(items=[[["a"], 0, 0, 0, 1, "", "", 0, ""]]),
+        _counted(items=[["a", 0, 0, 1 << 63, 1, "", "", 0, ""]]),
+        _counted(items=[["a", 0, 0, 0, 1, 5, "", 0, ""]]),
+        _counted(items=[["a", 0, 0, 0, 1, "", {}, 0, ""]]),
+        _counted(items=[["a", 0, 0, 0, 1, "", "", 0, ["x"]]]),
         _counted(bad=[[{}, "a", "why", False]]),
         _counted(bad=[[1.5, "a", "why", False]]),
         _counted(bad=[[1, "a", 5, False]]),
@@ -220,19 +204,16 @@ def test_what_else_is_in_the_folder_stays(tmp_path: Path) -> None:
     assert sums(partial).keys() == {"spool-notes"}
 
 
-def test_the_folder_is_closed_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_is_closed_to_others(tmp_path: Path) -> None:
     """While it is there, other users can neither look into it nor put anything there."""
-    modes = []
-    run = _pack._Job.run
+    modes = set()
 
-    def noted(self: Any) -> Any:
-        modes.append((tmp_path / ".out.tar.partial").stat().st_mode & 0o777)
-        return run(self)
+    def noted(*_: object) -> None:
+        modes.add((tmp_path / ".out.tar.partial").stat().st_mode & 0o777)
 
-    monkeypatch.setattr(_pack._Job, "run", noted)
-    pack(make_source(tmp_path / "source"), tmp_path / "out.tar")
+    pack(make_source(tmp_path / "source"), tmp_path / "out.tar", notify=noted)
 
-    assert modes == [0o700]
+    assert modes == {0o700}
 
 
 @pytest.mark.skipif(
@@ -283,7 +264,7 @@ def test_the_folder_goes_while_it_is_being_taken(
             (folder / "lock").unlink(missing_ok=True)
             folder.rmdir()
 
-    own, locked = _lock.open_own, _lock._lock
+    own, own_lock = _lock.open_own, _lock._lock
 
     def opened(path: Path, flags: int) -> int:
         if moment.startswith("before"):
@@ -291,15 +272,15 @@ def test_the_folder_goes_while_it_is_being_taken(
         return own(path, flags)
 
     def taken(handle: int) -> None:
-        locked(handle)
+        own_lock(handle)
         if moment.startswith("after"):
             vanish()
 
     monkeypatch.setattr(_lock, "open_own", opened)
     monkeypatch.setattr(_lock, "_lock", taken)
-    with Lock(folder):
+    with locked(folder):
         assert left == 0
-        with pytest.raises(Locked), Lock(folder):
+        with pytest.raises(Locked), locked(folder):
             pass
 
 
@@ -317,7 +298,7 @@ def test_the_folder_goes_between_two_looks(tmp_path: Path, monkeypatch: pytest.M
             raise
 
     monkeypatch.setattr(os, "mkdir", mkdir)
-    with Lock(folder):
+    with locked(folder):
         assert (folder / "lock").exists()
 
 

@@ -17,13 +17,15 @@ from fastdecode import (
     BackendUnavailable,
     Ranking,
     UnknownBackend,
-    _preference,
+    _selection,
     decode,
     register,
     registry,
     use,
 )
 from fastdecode.testing import encode, picture
+
+pytestmark = pytest.mark.usefixtures("numbered")
 
 PNG = encode(picture(13, 7), "png")
 VALUES = {"one": 1, "two": 2, "three": 3, "four": 4}
@@ -36,7 +38,7 @@ def _in_block(name: str) -> None:
 
 @pytest.fixture
 def numbered(own_registry: None) -> None:  # noqa: F811
-    """Register test doubles whose pictures show which of them was asked."""
+    """Register test doubles whose images show which of them was asked."""
     for name, value in VALUES.items():
         register(name, double(flat(value)))
 
@@ -47,42 +49,38 @@ def asked(**options: Any) -> str:
     return next(name for name in VALUES if VALUES[name] == value)
 
 
-@pytest.mark.usefixtures("numbered")
 def test_precedence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The argument goes before `use`, that before the environment, that before the default."""
+    """The argument goes before `use`, that before the environment, that before the default.
+
+    A plain `use` holds for every later image; None sets it back. The name in the environment may
+    have spaces around it; spaces alone are nothing.
+    """
     assert asked() == "one"
 
-    monkeypatch.setenv("FASTDECODE_BACKEND", "two")
+    monkeypatch.setenv("FASTDECODE_BACKEND", " two ")
     use(None)  # which looks at the environment again
     assert asked() == "two"
 
+    use("four")
     use("three")
-    assert asked() == "three"
+    assert [asked(), asked()] == ["three", "three"]
     assert asked(backend="four") == "four"
 
     use(None)
     assert asked() == "two"
-
-
-@pytest.mark.usefixtures("numbered")
-def test_use_stays_until_it_is_changed() -> None:
-    """As a plain call it holds for every later picture; None sets it back."""
-    use("two")
-    assert [asked(), asked()] == ["two", "two"]
-
-    use("three")
-    assert asked() == "three"
-
+    monkeypatch.setenv("FASTDECODE_BACKEND", "  ")
     use(None)
     assert asked() == "one"
 
 
-@pytest.mark.usefixtures("numbered")
 def test_use_as_a_context_ends_with_it() -> None:
-    """At the end of the block there holds what held before, nested ones included."""
+    """At the end of the block there holds what held before, whatever was set inside it."""
     use("two")
     with use("three"):
         assert asked() == "three"
+        use("one")
+        assert asked() == "one"
+        use("three")
         with use(Ranking({("png", 1): ("four",)})):
             assert asked() == "four"
         assert asked() == "three"
@@ -92,7 +90,6 @@ def test_use_as_a_context_ends_with_it() -> None:
     assert asked() == "two"
 
 
-@pytest.mark.usefixtures("numbered")
 def test_use_is_undone_after_an_exception() -> None:
     """An error inside the block passes through, and the preference is set back."""
     with pytest.raises(ZeroDivisionError), use("three"):
@@ -101,7 +98,6 @@ def test_use_is_undone_after_an_exception() -> None:
     assert asked() == "one"
 
 
-@pytest.mark.usefixtures("numbered")
 @pytest.mark.parametrize(
     ("preference", "error"),
     [
@@ -122,7 +118,6 @@ def test_wrong_preference_changes_nothing(preference: Any, error: type[Exception
     assert asked() == "two"
 
 
-@pytest.mark.usefixtures("numbered")
 @pytest.mark.parametrize(
     ("orders", "reduce", "expected"),
     [
@@ -151,7 +146,6 @@ def test_ranking_orders_by_format_and_reduce(orders, reduce: int, expected: str)
         assert asked(reduce=reduce) == expected
 
 
-@pytest.mark.usefixtures("numbered")
 @pytest.mark.parametrize("disabled", ["one", "one,two", " one , two ", "one,nobody,,"])
 def test_disabled_backends_are_left_out(disabled: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """FASTDECODE_DISABLE takes names out of the automatic choice, not away from who names them."""
@@ -169,12 +163,11 @@ def test_environment_names_the_backend() -> None:
     pillow = answers(code, FASTDECODE_BACKEND="pillow")["first"]
     nobody = answers(code, FASTDECODE_BACKEND="nobody")["first"]
 
-    assert pillow == decode(encode(picture(13, 7)), 8).tolist()
+    assert pillow == decode(encode(picture(13, 7)), 8, backend="pillow").tolist()
     assert nobody[0] == "UnknownBackend"
     assert nobody[1].startswith("FASTDECODE_BACKEND=nobody: ")
 
 
-@pytest.mark.usefixtures("numbered")
 def test_blocks_may_overlap() -> None:
     """A block that ends before a later one began in another thread leaves nothing behind."""
     first = use("two")
@@ -189,7 +182,6 @@ def test_blocks_may_overlap() -> None:
     assert asked() == "one"
 
 
-@pytest.mark.usefixtures("numbered")
 def test_blocks_that_begin_together() -> None:
     """Two threads that both have called `use` before either has entered its block."""
     first, second = use("two"), use("three")
@@ -202,9 +194,8 @@ def test_blocks_that_begin_together() -> None:
     assert asked() == "one"
 
 
-@pytest.mark.usefixtures("numbered")
 def test_many_plain_calls_are_not_all_kept() -> None:
-    """Calling it for every picture takes no more memory, and a block ends as it should."""
+    """Calling it for every image takes no more memory, and a block ends as it should."""
     tracemalloc.start()
     try:
         sizes = []
@@ -221,15 +212,14 @@ def test_many_plain_calls_are_not_all_kept() -> None:
     assert sizes[1] - sizes[0] < 20_000  # bytes: the second thousand needs no room of its own
 
 
-@pytest.mark.usefixtures("numbered")
 @pytest.mark.parametrize("change", [partial(use, "two"), partial(_in_block, "two")])
 def test_what_was_concluded_meanwhile_is_forgotten(change: Callable[[], object]) -> None:
-    """A picture decoded in the middle of a change takes either backend; one after it, the new."""
+    """An image decoded in the middle of a change takes either backend; one after it, the new."""
     assert asked() == "one"
     meanwhile = []
 
     def at_each_line(frame: FrameType, event: str, argument: object) -> Any:
-        if frame.f_globals.get("__name__") != _preference.__name__:
+        if frame.f_globals.get("__name__") != _selection.__name__:
             return None
         meanwhile.append(asked())
         return at_each_line
@@ -243,25 +233,3 @@ def test_what_was_concluded_meanwhile_is_forgotten(change: Callable[[], object])
 
     assert asked() == "two"
     assert {"one"} <= {*meanwhile} <= {"one", "two"}
-
-
-@pytest.mark.usefixtures("numbered")
-def test_plain_call_inside_a_block_ends_with_it() -> None:
-    """A setting made inside a block holds until its end, and no longer."""
-    with use("two"):
-        use("four")
-        assert asked() == "four"
-
-    assert asked() == "one"
-
-
-@pytest.mark.usefixtures("numbered")
-def test_spaces_around_the_name_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """FASTDECODE_BACKEND may have spaces around it; spaces alone are nothing."""
-    monkeypatch.setenv("FASTDECODE_BACKEND", " two ")
-    use(None)
-    assert asked() == "two"
-
-    monkeypatch.setenv("FASTDECODE_BACKEND", "  ")
-    use(None)
-    assert asked() == "one"

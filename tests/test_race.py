@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from fastdecode.calibration import race
-from fastdecode.calibration.race import Contest
+from fastdecode.measure import _race as race
+from fastdecode.measure._race import Contest
 
 
 def contest(times: dict[str, Sequence[float] | float | None]) -> tuple[Contest, Counter[str]]:

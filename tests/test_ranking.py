@@ -78,35 +78,19 @@ def test_the_nearest_stands_in(asked: Any, expected: str) -> None:
     assert "".join(ranking.order(*asked)) == expected
 
 
-def test_the_same_output_is_nearer_than_the_same_context() -> None:
-    """Where each is missing, an order for this output goes before one for this context."""
-    ranking = Ranking(
-        {
-            ("jpeg", 1, "medium", "array", "threads"): ["same context"],
-            ("jpeg", 1, "medium", "pil", "one"): ["same output"],
-            ("jpeg", 1, "small", "pil", "one"): ["same output, small"],
-        }
-    )
+def test_it_comes_back_from_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of it is saved, folders are made, and nothing else is left beside the file.
 
-    assert ranking.order("jpeg", 1, "medium", "pil", "threads") == ("same output",)
-    assert ranking.order("jpeg", 1, "small", "pil", "processes") == ("same output, small",)
-    assert ranking.order("jpeg", 1, "large", "tensor", "threads") == ("same context",)
-
-
-def test_it_comes_back_from_its_file(tmp_path: Path) -> None:
-    """All of it is saved, folders are made, and nothing else is left beside the file."""
+    Without a path it goes where every later process looks; to others it goes as a pickle.
+    """
     path = FULL.save(tmp_path / "some" / "folder" / "ranking.json")
+    monkeypatch.setenv("FASTDECODE_RANKING", str(tmp_path / "mine.json"))
 
     assert Ranking.load(path) == FULL
     assert list(path.parent.iterdir()) == [path]
-
-
-def test_its_place_is_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a path it goes where every later process looks."""
-    monkeypatch.setenv("FASTDECODE_RANKING", str(tmp_path / "mine.json"))
-
     assert FULL.save() == tmp_path / "mine.json"
     assert Ranking.load() == FULL
+    assert pickle.loads(pickle.dumps(FULL)) == FULL
 
 
 def test_the_usual_place_is_the_users_cache(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,12 +192,22 @@ def test_others_may_read_it_and_links_stay_links(tmp_path: Path) -> None:
     assert (tmp_path / "target.json").stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
-def test_any_goes_before_what_is_near() -> None:
-    """An order for any size is for this one too; one for another size is not."""
-    ranking = Ranking({("jpeg", 1): ["any"], ("jpeg", 1, "huge", "array", "one"): ["huge"]})
+def test_nearer_goes_before_what_is_only_near() -> None:
+    """An order for any size is for this one too; one for this output goes before its context."""
+    sizes = Ranking({("jpeg", 1): ["any"], ("jpeg", 1, "huge", "array", "one"): ["huge"]})
+    outputs = Ranking(
+        {
+            ("jpeg", 1, "medium", "array", "threads"): ["same context"],
+            ("jpeg", 1, "medium", "pil", "one"): ["same output"],
+            ("jpeg", 1, "small", "pil", "one"): ["same output, small"],
+        }
+    )
 
-    assert ranking.order("jpeg", 1, "small") == ("any",)
-    assert ranking.order("jpeg", 1, "huge") == ("huge",)
+    assert sizes.order("jpeg", 1, "small") == ("any",)
+    assert sizes.order("jpeg", 1, "huge") == ("huge",)
+    assert outputs.order("jpeg", 1, "medium", "pil", "threads") == ("same output",)
+    assert outputs.order("jpeg", 1, "small", "pil", "processes") == ("same output, small",)
+    assert outputs.order("jpeg", 1, "large", "tensor", "threads") == ("same context",)
 
 
 def test_stale_says_what_has_changed() -> None:
@@ -275,8 +269,3 @@ def test_a_ranking_says_that_the_machine_was_busy(tmp_path: Path) -> None:
     assert Ranking.load(tmp_path / "older.json") == FULL
     assert not FULL.busy
     assert not FULL.remark()
-
-
-def test_it_can_be_pickled() -> None:
-    """It goes to other processes as it is."""
-    assert pickle.loads(pickle.dumps(FULL)) == FULL

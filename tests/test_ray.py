@@ -106,17 +106,14 @@ def test_options_are_those_of_decode(tree: Path) -> None:
 
 
 def test_lists_patterns_tables_and_stores_are_read(tree: Path, tmp_path: Path) -> None:
-    """All name the same pictures."""
+    """All name the same images."""
     paths = [str(path) for path in sorted((tree / "cat").iterdir())]
     table = tmp_path / "table.csv"
     table.write_text("\n".join(f"{path},{at}.5" for at, path in enumerate(paths)))
-    with create_store(tmp_path / "folder", classes=["cat"]) as writer:
-        for path in paths:
-            writer.add(f"cat/{Path(path).name}", Path(path).read_bytes(), 0)
-
-    with create_store(tmp_path / "shard.tar", classes=["cat"]) as writer:
-        for path in paths:
-            writer.add(f"cat/{Path(path).name}", Path(path).read_bytes(), 0)
+    for name in ("folder", "shard.tar"):
+        with create_store(tmp_path / name, classes=["cat"]) as writer:
+            for path in paths:
+                writer.add(f"cat/{Path(path).name}", Path(path).read_bytes(), 0)
 
     listed = by_path(read_images(paths))
     found = by_path(read_images(str(tree / "c*" / "*.jpg")))
@@ -255,7 +252,7 @@ def test_an_outage_ends_the_job(tmp_path: Path, on_error: Any) -> None:
         dataset.take_all()
 
 
-def test_a_damaged_picture_ends_the_job_with_its_name() -> None:
+def test_a_damaged_image_ends_the_job_with_its_name() -> None:
     """That is the default."""
     with pytest.raises(Exception, match="item 1") as caught:
         read_images(Mixed("mixed")).take_all()

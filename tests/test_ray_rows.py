@@ -1,4 +1,4 @@
-"""What a Ray task does with its pictures, without a cluster."""
+"""What a Ray task does with its images, without a cluster."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ UNREADABLE = Path("/proc/self/mem")
 
 def made(sources: list[Any], size: Any = None, **options: Any) -> list[_rows.Portion]:
     """Return all portions."""
-    names = [f"picture {at}" for at in range(len(sources))]
+    names = [f"image {at}" for at in range(len(sources))]
     checked = _rows.Options.checked(size, options.pop("num_cpus", 1), **options)
-    return list(_rows.portions(sources, names, checked))
+    return list(_rows.portions(sources, names.__getitem__, checked))
 
 
 def resized(data: bytes, size: tuple[int, int], **options: Any) -> Any:
-    """Return what Pillow makes of the picture, decoded in full."""
+    """Return what Pillow makes of the image, decoded in full."""
     image = Image.fromarray(decode(data, **options))
     return np.asarray(image.resize(size[::-1], Image.Resampling.BILINEAR))
 
@@ -62,7 +62,7 @@ def test_pictures_are_resized_as_pillow_does_it(
 def test_a_jpeg_is_reduced_as_far_as_the_size_allows(
     disabled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is the picture of the reduced decode; `reduce` and `min_size` change how far that goes."""
+    """It is the image of the reduced decode; `reduce` and `min_size` change how far that goes."""
     monkeypatch.setenv("FASTDECODE_DISABLE", disabled)
     for options, reduce in (({}, 4), ({"min_size": (60, 80)}, 2), ({"reduce": 8}, 8)):
         (portion,) = made([PHOTO], (50, 70), **options)
@@ -87,14 +87,14 @@ def test_a_region_is_what_is_resized(
 
 
 def test_a_region_outside_names_the_picture() -> None:
-    """It is the caller's mistake, whatever becomes of damaged pictures."""
+    """It is the caller's mistake, whatever becomes of damaged images."""
     for size in (None, 16):
-        with pytest.raises(ValueError, match=r"picture 1: region .* outside"):
+        with pytest.raises(ValueError, match=r"image 1: region .* outside"):
             made([PHOTO, encode(picture(20, 20))], size, region=(0, 0, 100, 100), on_error="skip")
 
 
 def test_the_orientation_is_applied_on_request() -> None:
-    """A turned picture is as `decode` gives it, with a size and without."""
+    """A turned image is as `decode` gives it, with a size and without."""
     data = next((CORPUS / "formats").glob("gen_exif_ori6.webp")).read_bytes()
     turned = decode(data, orient=True)
 
@@ -119,21 +119,21 @@ def test_without_a_size_pictures_are_as_decode_gives_them(tmp_path: Path) -> Non
 
 
 def test_pictures_of_a_size_come_in_portions() -> None:
-    """Of 16 MB of pixels, and at most 64 pictures."""
+    """Of 16 MB of pixels, and at most 64 images."""
     assert [each.stop - each.start for each in made([PHOTO] * 9, 1024)] == [5, 4]
     assert [each.stop - each.start for each in made([PHOTO] * 66, 8)] == [64, 2]
 
 
 @pytest.mark.parametrize("size", [None, 32])
-def test_a_damaged_picture_ends_the_job(size: int | None) -> None:
-    """The error is that of `decode`, with the picture's name."""
-    with pytest.raises(ValueError, match="picture 1: "):
+def test_a_damaged_image_ends_the_job(size: int | None) -> None:
+    """The error is that of `decode`, with the image's name."""
+    with pytest.raises(ValueError, match="image 1: "):
         made([PHOTO, CUT, b""], size)
 
 
 @pytest.mark.parametrize("size", [None, 32])
-@pytest.mark.parametrize("bad", [CUT, b"", b"no picture", OSError("no such item")])
-def test_a_damaged_picture_is_a_row_with_an_error(bad: Any, size: int | None) -> None:
+@pytest.mark.parametrize("bad", [CUT, b"", b"no image", OSError("no such item")])
+def test_a_damaged_image_is_a_row_with_an_error(bad: Any, size: int | None) -> None:
     """Its image shows nothing, and those beside it are whole."""
     (portion,) = made([PHOTO, bad, PHOTO], size, on_error="return")
 
@@ -146,14 +146,14 @@ def test_a_damaged_picture_is_a_row_with_an_error(bad: Any, size: int | None) ->
 
 
 @pytest.mark.parametrize("size", [None, 32])
-def test_a_damaged_picture_is_left_out(size: int | None, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_image_is_left_out(size: int | None, caplog: pytest.LogCaptureFixture) -> None:
     """Where nobody counts them, the log has it."""
     with caplog.at_level(logging.WARNING, "fastdecode.ray"):
         (portion,) = made([CUT, PHOTO, "/nowhere/to/be.jpg"], size, on_error="skip")
 
     assert portion.kept == [1]
     assert len(portion.images) == 1
-    assert "left out picture 0: " in caplog.text
+    assert "left out image 0: " in caplog.text
     assert "1 more" in caplog.text
 
 

@@ -35,6 +35,7 @@ def _check_readme() -> subprocess.CompletedProcess[str]:
 
 def test_the_tables_are_those_of_the_declarations_and_results() -> None:
     """The matrix and the figures are what bench/readme.py would write now."""
+    pytest.importorskip("jinja2", reason="it draws the chart")
     done = _check_readme()
 
     assert done.returncode == 0, done.stderr
@@ -103,7 +104,7 @@ if "TestMine" in names:
 
 
 def test_the_first_example_runs() -> None:
-    """The first example gives pictures of the sizes that it promises."""
+    """The first example gives images of the sizes that it promises."""
     data = _SAMPLE.read_bytes()
     header = probe(data)
     names: dict[str, Any] = {"data": data, "paths": [_SAMPLE, str(_SAMPLE)]}
@@ -117,9 +118,3 @@ def test_the_first_example_runs() -> None:
     assert names["quarter"].shape == (-(-height // 4), -(-width // 4), 3)
     assert names["small"].shape == (-(-height // least), -(-width // least), 3)
     assert [image.shape for image in names["images"]] == [names["quarter"].shape] * 2
-
-
-def test_links_lead_somewhere() -> None:
-    """Every relative link names a file of the repository."""
-    for target in re.findall(r"\]\((?!https?:|#)([^)]+)\)", _TEXT):
-        assert (_ROOT / target.partition("#")[0]).exists(), target

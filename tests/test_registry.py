@@ -6,6 +6,7 @@ import configparser
 import importlib.util
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -90,16 +91,6 @@ def test_name_that_is_taken_needs_replace(taken: str) -> None:
     assert (decode(PNG, backend=taken) == 3).all()
 
 
-@own
-@pytest.mark.parametrize("name", ["", "my backend", "2fast", "a-b", "a.b", "a,b"])
-def test_name_is_an_identifier(name: str) -> None:
-    """A name can stand in an environment variable's list and after pip's bracket."""
-    with pytest.raises(ValueError, match="identifier"):
-        register(name, double(flat()))
-
-    assert name not in registry.names()
-
-
 WRONG = {
     "no name": (TypeError, None, "json:JSONDecoder"),
     "name of bytes": (TypeError, b"mine", "json:JSONDecoder"),
@@ -108,6 +99,11 @@ WRONG = {
     "no module": (ValueError, "mine", ":Class"),
     "no target": (TypeError, "mine", None),
     "instance": (TypeError, "mine", double(flat())()),
+    # It could not stand in an environment variable's list, or after pip's bracket.
+    **{
+        f"name {name!r}": (ValueError, name, "json:JSONDecoder")
+        for name in ("", "my backend", "2fast", "a-b", "a.b", "a,b")
+    },
 }
 
 
@@ -200,22 +196,19 @@ def test_backend_that_cannot_speak_of_itself_is_listed() -> None:
 @own
 def test_one_instance_a_process() -> None:
     """However many threads ask at once, a backend is constructed once."""
-    made, loaded, start = [], [], threading.Barrier(8)
+    made, start = [], threading.Barrier(8)
 
     def construct() -> Backend:
         made.append(double(flat())())
         return made[-1]
 
-    def work() -> None:
+    def load(_: int) -> Backend:
         start.wait()
-        loaded.append(registry.load("only"))
+        return registry.load("only")
 
     register("only", construct)
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(8) as pool:
+        loaded = list(pool.map(load, range(8)))
 
     assert len(made) == 1
     assert loaded == made * 8
@@ -242,3 +235,56 @@ def test_name_is_also_that_of_the_file_and_the_extra(name: str) -> None:
     assert importlib.util.find_spec(module)
     assert name in setup["options.extras_require"] or name == "pillow"
     assert "pip install " in registry.install_line(name)
+
+
+PARTS = """
+import importlib
+
+def missing(name, work):
+    sys.modules[name] = None
+    try:
+        work()
+    except FastDecodeError as error:
+        return [type(error).__name__, isinstance(error, ImportError), str(error)]
+    finally:
+        del sys.modules[name]
+
+from fastdecode.stores import open_store
+
+answers = {
+    "torch": missing("torch", lambda: importlib.import_module("fastdecode.torch")),
+    "ray": missing("ray", lambda: importlib.import_module("fastdecode.ray")),
+    "batch": missing("torch", lambda: fastdecode.decode_batch([], device="cuda")),
+    "lmdb": missing("lmdb", lambda: open_store("x.lmdb", "lmdb")),
+    "hdf5": missing("h5py", lambda: open_store("x.h5", "hdf5")),
+    "remote": missing("fsspec", lambda: open_store("s3://bucket/x.tar", "tar")),
+}
+"""
+
+
+def test_importing_a_part_without_its_library_says_how_to_install_it() -> None:
+    """`fastdecode.torch`, `.ray`, a device, stores: a FastDecodeError and ImportError each."""
+    told = answers(PARTS)
+
+    for name, extra in {**{name: name for name in told}, "batch": "torch"}.items():
+        kind, importing, words = told[name]
+
+        assert (kind, importing) == ("BackendUnavailable", True), name
+        assert f"pip install 'fastdecode[{extra}]'" in words.replace('"', "'"), name
+
+
+def test_half_of_ray_data_is_named(tmp_path: Path) -> None:
+    """Ray without pyarrow is told apart from no Ray at all."""
+    (tmp_path / "ray.py").touch()
+    told = answers(
+        """
+sys.modules["pyarrow"] = None
+try:
+    import fastdecode.ray
+except FastDecodeError as error:
+    answers["said"] = str(error)
+""",
+        tmp_path,
+    )
+
+    assert "of which pyarrow is not installed" in told["said"]

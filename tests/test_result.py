@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import results
 
-from fastdecode.bench.result import SCHEMA, from_json, to_json
+from fastdecode.measure.result import SCHEMA, from_json, to_json
 
 
 def test_a_result_reads_back_as_it_was() -> None:
@@ -103,9 +103,9 @@ def test_the_key_tells_configurations_apart() -> None:
         results.measurement(**{name: value})
         for name, value in {
             "protocol": "file", "format": "png", "reduce": 2, "backend": "opencv", "threads": 2,
-            "workers": 2, "output": "pil", "size": 224,
+            "workers": 2, "output": "pil", "size": 224, "batch": 8,
         }.items()
     ]  # fmt: skip
 
-    assert len({one.key, *(other.key for other in others)}) == 9
+    assert len({one.key, *(other.key for other in others)}) == 10
     assert results.measurement(speed=3.0).key == one.key

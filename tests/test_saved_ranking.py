@@ -12,7 +12,7 @@ import pytest
 from conftest import usable_backends
 from processes import answers
 
-from fastdecode import Ranking, _preference, decode, use
+from fastdecode import Ranking, _selection, decode, use
 from fastdecode._selection import Want, first
 from fastdecode._system import cpu_model, libraries
 from fastdecode.testing import encode, picture
@@ -60,15 +60,21 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Give an empty place for the saved ranking, which this test and the next read anew."""
     path = tmp_path / "ranking.json"
     monkeypatch.setenv("FASTDECODE_RANKING", str(path))
-    _preference.forget_saved()
+    _selection.forget_saved()
     yield path
     monkeypatch.undo()
-    _preference.forget_saved()
+    _selection.forget_saved()
 
 
 def fitting(orders: Any) -> Ranking:
     """Make a ranking that is not out of date here."""
     return Ranking(orders, cpu=cpu_model(), libraries=libraries())
+
+
+def save(ranking: Ranking) -> None:
+    """Save a ranking, and read it anew."""
+    ranking.save()
+    _selection.forget_saved()
 
 
 def chosen() -> str:
@@ -84,7 +90,7 @@ def test_decode_goes_by_the_saved_ranking(place: Path) -> None:
     fitting({("jpeg", 1): others[:1]}).save()
     assert chosen() == before, "a running process goes on as it began"
 
-    _preference.forget_saved()
+    _selection.forget_saved()
 
     assert chosen() == others[0]
     assert decode(JPEG).shape == (64, 80, 3)
@@ -93,15 +99,14 @@ def test_decode_goes_by_the_saved_ranking(place: Path) -> None:
 def test_precedence_over_the_saved_ranking(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The environment goes before the saved ranking, and `use` before both."""
     usual = chosen()
-    fitting({("jpeg", 1): ("pillow",)}).save()
-    _preference.forget_saved()
+    save(fitting({("jpeg", 1): ("pillow",)}))
     assert chosen() == "pillow"
 
     with use(Ranking()):
         assert chosen() == usual
 
     monkeypatch.setenv("FASTDECODE_BACKEND", "nobody")
-    _preference.forget_saved()
+    _selection.forget_saved()
     with pytest.raises(LookupError, match="FASTDECODE_BACKEND=nobody"):
         chosen()
 
@@ -109,6 +114,7 @@ def test_precedence_over_the_saved_ranking(place: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("content", "said"),
     [
+        (None, "Is a directory"),
         ("{", "is no ranking that fastdecode wrote"),
         ('{"schema": 99}', "its schema is 99"),
         (Ranking({("jpeg", 1): ("pillow",)}, cpu="Some CPU"), "another processor"),
@@ -117,18 +123,20 @@ def test_precedence_over_the_saved_ranking(place: Path, monkeypatch: pytest.Monk
             "pillow 1.0 then",
         ),
     ],
-    ids=["damaged", "schema", "processor", "libraries"],
+    ids=["folder", "damaged", "schema", "processor", "libraries"],
 )
 def test_what_is_no_good_is_ignored_with_one_warning(
-    content: str | Ranking, said: str, place: Path
+    content: str | Ranking | None, said: str, place: Path
 ) -> None:
-    """Damaged and stale rankings change nothing; one warning says why and what to do."""
+    """Damaged and stale rankings change nothing; one warning says why, and what to do."""
     before = chosen()
     if isinstance(content, Ranking):
         content.save()
+    elif content is None:
+        place.mkdir()
     else:
         place.write_text(content)
-    _preference.forget_saved()
+    _selection.forget_saved()
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -136,17 +144,9 @@ def test_what_is_no_good_is_ignored_with_one_warning(
         decode(JPEG)
 
     assert len(caught) == 1
+    assert "the saved ranking of the backends is ignored" in str(caught[0].message)
     assert said in str(caught[0].message)
     assert "python -m fastdecode calibrate" in str(caught[0].message)
-
-
-def test_an_unreadable_file_is_ignored(place: Path) -> None:
-    """A directory in its place is a warning, not an error."""
-    place.mkdir()
-    _preference.forget_saved()
-
-    with pytest.warns(UserWarning, match="the saved ranking of the backends is ignored"):
-        decode(JPEG)
 
 
 def test_each_context_has_its_own_order(place: Path, tmp_path: Path) -> None:
@@ -171,16 +171,6 @@ def test_each_context_has_its_own_order(place: Path, tmp_path: Path) -> None:
     assert (found["here"], found["thread"]) == ("pillow", "simplejpeg")
     assert [found[method] for method in METHODS] == ["opencv"] * len(METHODS)
     assert found["warnings"] == []
-
-
-def test_a_stale_ranking_is_one_warning_in_a_process(place: Path, tmp_path: Path) -> None:
-    """Asked for many times, it warns once."""
-    (tmp_path / "chooser.py").write_text(CHOOSER)
-    Ranking(cpu="Some CPU").save()
-
-    found = answers(f"METHODS = {METHODS}" + CHOSEN, tmp_path, FASTDECODE_RANKING=str(place))
-
-    assert len(found["warnings"]) == 1
 
 
 def test_a_data_loaders_workers_go_by_it(place: Path, tmp_path: Path) -> None:
@@ -223,12 +213,12 @@ def test_a_ranking_that_nobody_named_is_ones_own(
     pytest.importorskip("platformdirs")
     place = fitting({("jpeg", 1): ("pillow",)}).save()
     assert place.is_relative_to(tmp_path)
-    assert _preference.look_up()[0] is not None
+    assert _selection.look_up()[0] is not None
     os.chown(place, 12345, -1)
 
-    assert _preference.look_up() == (
+    assert _selection.look_up() == (
         None,
         f"{place} belongs to another user, and nobody named it: remove it",
     )
     monkeypatch.setenv("FASTDECODE_RANKING", str(place))
-    assert _preference.look_up()[0] is not None
+    assert _selection.look_up()[0] is not None

@@ -13,58 +13,40 @@ from encoded import with_orientation
 from PIL import Image
 
 import fastdecode
-from fastdecode import _engine, decode
+from fastdecode import decode
+from fastdecode._engine import borrow_memory
 
 PHOTOS = sorted((Path(fastdecode.__file__).parent / "samples").glob("*.jpg"))
 SAME_SIZE = ("canyon-wren", "roman-colosseum_422")
 MEBIBYTE = 1 << 20
 
 
-def test_two_purposes_never_overlap() -> None:
-    """Arrays for two purposes may be in use at the same time."""
-    one, two = (
-        _engine.borrow_memory("test one", (40, 30, 3)),
-        _engine.borrow_memory("test two", (50, 30, 3)),
-    )
-    one[:], two[:] = 1, 2
-
-    assert (one.shape, two.shape) == ((40, 30, 3), (50, 30, 3))
-    assert not np.shares_memory(one, two)
-    assert (one == 1).all()
-
-
-def test_one_purpose_uses_its_memory_again() -> None:
-    """A second array of the same or a smaller size lies in the first one's memory."""
-    first = _engine.borrow_memory("test", (40, 30, 3))
-    same = _engine.borrow_memory("test", (30, 40, 3))
-    smaller = _engine.borrow_memory("test", (7,))
-
-    assert same.ctypes.data == first.ctypes.data == smaller.ctypes.data
-    assert smaller.shape == (7,)
-    assert first.dtype == np.uint8
-    assert first.flags.c_contiguous
-    assert first.flags.writeable
-
-
-def test_a_larger_array_is_not_cut_short() -> None:
-    """What was kept for a small picture does not limit a large one, which is kept from then on."""
-    _engine.borrow_memory("test growing", (10,))
-    large = _engine.borrow_memory("test growing", (1000, 1000))
+def test_memory_is_used_again() -> None:
+    """Later arrays lie in the first one's memory; a larger one is whole, and kept from then on."""
+    first = borrow_memory((40, 30, 3))
+    large = borrow_memory((1000, 1000))
     large[:] = 3
+    again = [borrow_memory(shape) for shape in ((1000, 1000), (30, 40, 3), (7,))]
 
+    assert first.shape == (40, 30, 3)
     assert large.shape == (1000, 1000)
-    assert _engine.borrow_memory("test growing", (10,)).ctypes.data == large.ctypes.data
+    assert [array.shape for array in again] == [(1000, 1000), (30, 40, 3), (7,)]
+    for array in again:
+        assert array.ctypes.data == large.ctypes.data
+        assert array.dtype == np.uint8
+        assert array.flags.c_contiguous
+        assert array.flags.writeable
 
 
 def test_huge_arrays_are_not_kept() -> None:
     """Up to 64 MiB are kept; of more, each array is a new one and the kept one stays as it is."""
-    kept = _engine.borrow_memory("test huge", (64 * MEBIBYTE,))
-    huge = _engine.borrow_memory("test huge", (64 * MEBIBYTE + 1,))
-    another = _engine.borrow_memory("test huge", (64 * MEBIBYTE + 1,))
+    kept = borrow_memory((64 * MEBIBYTE,))
+    huge = borrow_memory((64 * MEBIBYTE + 1,))
+    another = borrow_memory((64 * MEBIBYTE + 1,))
 
     assert not np.shares_memory(huge, another)
     assert not np.shares_memory(huge, kept)
-    assert _engine.borrow_memory("test huge", (64 * MEBIBYTE,)).ctypes.data == kept.ctypes.data
+    assert borrow_memory((64 * MEBIBYTE,)).ctypes.data == kept.ctypes.data
 
 
 def test_threads_do_not_share() -> None:
@@ -72,7 +54,7 @@ def test_threads_do_not_share() -> None:
     together = threading.Barrier(4)
 
     def fill(number: int) -> bool:
-        array = _engine.borrow_memory("test", (100, 100))
+        array = borrow_memory((100, 100))
         array[:] = number
         together.wait(30)
         return bool((array == number).all())
@@ -134,7 +116,7 @@ def test_a_single_pixel_belongs_to_the_caller(tmp_path: Path, backend: str) -> N
 @pytest.mark.parametrize("value", range(1, 9))
 @pytest.mark.parametrize("part", [False, True], ids=["whole", "part"])
 def test_a_turned_region_belongs_to_the_caller(tmp_path: Path, value: int, part: bool) -> None:
-    """The same holds where the picture is turned upright."""
+    """The same holds where the image is turned upright."""
     files = []
     for photo in PHOTOS[:2]:
         path = tmp_path / photo.name

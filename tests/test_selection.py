@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import native_core, usable_backends
+from conftest import jpeg_readers, native_core, usable_backends
 from doubles import double, flat, own_registry  # noqa: F401
 from processes import answers
 
@@ -24,8 +24,7 @@ from fastdecode.testing import encode, picture
 
 JPEG, PNG = encode(picture(80, 64)), encode(picture(80, 64), "png")
 JXL = b"\xff\x0a\xff\x0a\x00\x00"  # the signature and a bare size header of JPEG XL
-READERS = [name for name in usable_backends() if "jpeg" in registry.load(name).supports]
-WARNERS = [name for name in READERS if registry.load(name).supports["jpeg"][0].warnings]
+READERS, WARNERS = jpeg_readers(), jpeg_readers("warnings")
 
 own = pytest.mark.usefixtures("own_registry")
 
@@ -132,40 +131,35 @@ def rare(coding: str, bits: int) -> tuple[bytes, np.ndarray]:
     return imagecodecs.jpeg_encode(image, level=100, bitspersample=bits), image
 
 
-@pytest.mark.parametrize(("coding", "bits"), [("lossless", 16), ("lossless", 8), ("jpeg-ls", 8)])
-def test_lossless_jpeg_finds_its_backend(coding: str, bits: int) -> None:
-    """Lossless JPEG and JPEG-LS come back as they were written, in the file's own type."""
+@pytest.mark.parametrize(
+    ("coding", "bits"), [("lossless", 16), ("lossless", 8), ("jpeg-ls", 8), ("baseline", 12)]
+)
+def test_rare_jpeg_finds_its_backend(coding: str, bits: int) -> None:
+    """Each comes in the file's own type and range, lossless ones as they were written.
+
+    It is cut to 8 bits for the other modes, and not given to a backend that does not declare it.
+    """
     data, image = rare(coding, bits)
 
+    stored = decode(data, mode="stored")
+
     assert probe(data).coding == coding
-    np.testing.assert_array_equal(decode(data, mode="stored"), image)
-
-
-def test_twelve_bit_jpeg_finds_its_backend() -> None:
-    """A JPEG of 12 bits keeps its range in "stored", and is cut to 8 bits for the other modes."""
-    data, image = rare("baseline", 12)
-
-    native = decode(data, mode="stored")
-
-    assert native.dtype == np.uint16
-    assert np.abs(native.astype(int) - image).max() < 64
-    np.testing.assert_array_equal(decode(data, mode="L"), native >> 4)
-
-
-@pytest.mark.parametrize(("coding", "bits"), [("lossless", 16), ("baseline", 12), ("jpeg-ls", 8)])
-def test_rare_jpeg_is_refused_by_those_that_cannot(coding: str, bits: int) -> None:
-    """A backend that does not declare such a JPEG is not given it."""
-    data, _ = rare(coding, bits)
-    for name in ("pillow", "simplejpeg", "opencv"):
-        if name in usable_backends():
+    assert stored.dtype == image.dtype
+    if coding == "baseline":
+        assert np.abs(stored.astype(int) - image).max() < 64
+        np.testing.assert_array_equal(decode(data, mode="L"), stored >> 4)
+    else:
+        np.testing.assert_array_equal(stored, image)
+    for name in {"pillow", "simplejpeg", "opencv"} & {*usable_backends()}:
+        if (coding, bits) != ("lossless", 8):
             with pytest.raises(UnsupportedFormat, match=f"{name} does not"):
                 decode(data, mode="stored", backend=name)
 
 
 @own
 @pytest.mark.parametrize("form", ["png", "jpeg"])
-def test_small_pictures_are_reduced_outside_of_a_decoder_that_cannot_be_told(form: str) -> None:
-    """`reduces_from` holds for each picture, whatever larger ones were decoded before it."""
+def test_small_images_are_reduced_outside_of_a_decoder_that_cannot_be_told(form: str) -> None:
+    """`reduces_from` holds for each image, whatever larger ones were decoded before it."""
     fussy = double(flat(), reduces=frozenset({1, 2}), reduces_from=20)
     register("fussy", fussy)
     sizes = (64, 20, 19, 9, 64)
@@ -218,7 +212,7 @@ def test_backends_left_out_are_named_in_the_error(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_region_goes_to_who_decodes_no_more() -> None:
-    """Rankings are of whole pictures: for a part, who decodes only that is asked first."""
+    """Rankings are of whole images: for a part, who decodes only that is asked first."""
     native_core()
     pytest.importorskip("simplejpeg")
     header = probe(JPEG)

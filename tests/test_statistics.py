@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -16,8 +16,16 @@ pytestmark = pytest.mark.usefixtures("own_registry")
 PNG = encode(picture(13, 7), "png")
 
 
+def first_refuses(*errors: Exception) -> None:
+    """Register backends that refuse, and a last one that decodes."""
+    names = ("first", "second", "third")
+    for name, error in zip(names, errors, strict=False):
+        register(name, double(refuse(error)))
+    register(names[len(errors)], double(flat(3)))
+
+
 def test_nothing_unusual_counts_nothing() -> None:
-    """A picture that the first backend decodes leaves no trace."""
+    """An image that the first backend decodes leaves no trace."""
     register("first", double(flat()))
     decode(PNG)
 
@@ -28,8 +36,7 @@ def test_nothing_unusual_counts_nothing() -> None:
 
 def test_fallback_is_counted_with_its_reason() -> None:
     """Who refused, who decoded instead, how often, and in which words."""
-    register("first", double(refuse(ValueError("not today"))))
-    register("second", double(flat()))
+    first_refuses(ValueError("not today"))
     decode(PNG)
     decode(PNG)
 
@@ -40,9 +47,7 @@ def test_fallback_is_counted_with_its_reason() -> None:
 
 def test_every_refusal_is_counted() -> None:
     """Where two refused, both are counted against the one that decoded."""
-    register("first", double(refuse(ValueError("no"))))
-    register("second", double(refuse(KeyError("neither"))))
-    register("third", double(flat()))
+    first_refuses(ValueError("no"), KeyError("neither"))
     decode(PNG)
 
     assert stats().fallbacks == {("first", "third"): 1, ("second", "third"): 1}
@@ -51,7 +56,7 @@ def test_every_refusal_is_counted() -> None:
 
 @pytest.mark.parametrize("backend", [None, "first"])
 def test_failure_is_counted_for_the_first_tried(backend: str | None) -> None:
-    """A picture that nothing decodes counts once, for the backend that was tried first."""
+    """An image that nothing decodes counts once, for the backend that was tried first."""
     register("first", double(refuse(ValueError("no"))))
     if backend is None:
         register("second", double(refuse(ValueError("neither"))))
@@ -72,27 +77,20 @@ def test_real_damage_is_counted() -> None:
 
 
 def test_reset_starts_again_from_zero() -> None:
-    """With reset=True the counts so far are returned, and the next ones start from nothing."""
-    register("first", double(refuse(ValueError("no"))))
-    register("second", double(flat()))
+    """With reset=True the counts so far are returned, and the next ones start from nothing.
+
+    What was returned stays as it was.
+    """
+    first_refuses(ValueError("no"))
+    begun = stats()
     decode(PNG)
 
     before = stats(reset=True)
     after = stats()
 
+    assert (begun.fallbacks, begun.recent) == ({}, ())
     assert before.fallbacks == {("first", "second"): 1}
     assert (after.fallbacks, after.failures, after.recent) == ({}, {}, ())
-
-
-def test_what_was_returned_stays_as_it_was() -> None:
-    """Later pictures do not change counts that were handed out."""
-    register("first", double(refuse(ValueError("no"))))
-    register("second", double(flat()))
-    before = stats()
-    decode(PNG)
-
-    assert before.fallbacks == {}
-    assert before.recent == ()
 
 
 def test_only_the_last_words_are_kept() -> None:
@@ -109,18 +107,9 @@ def test_only_the_last_words_are_kept() -> None:
 
 def test_threads_lose_no_count() -> None:
     """Fallbacks in several threads at once are all counted."""
-    register("first", double(refuse(ValueError("no"))))
-    register("second", double(flat(3)))
-    images = []
-
-    def work() -> None:
-        images.extend(decode(PNG) for _ in range(100))
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    first_refuses(ValueError("no"))
+    with ThreadPoolExecutor(4) as pool:
+        images = list(pool.map(lambda _: decode(PNG), range(400)))
 
     assert stats().fallbacks == {("first", "second"): 400}
     assert np.all([image == 3 for image in images])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tars import numbered, write_tar
 
-from fastdecode.stores import create_store, open_store
+from fastdecode.stores import open_store
 
 
 def _tree(root: Path, *names: str) -> Path:
@@ -32,7 +32,7 @@ def test_an_empty_folder_is_a_class(tmp_path: Path) -> None:
 
 
 def test_folders_without_pictures_are_no_classes_of_loose_ones(tmp_path: Path) -> None:
-    """Pictures in one folder stay without targets, whatever else lies there."""
+    """Images in one folder stay without targets, whatever else lies there."""
     root = _tree(tmp_path, "a.jpg", "notes/n.txt")
 
     with open_store(root) as store:
@@ -72,7 +72,7 @@ def test_links_are_followed_once_round(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
 def test_pipes_are_left_out_and_dead_links_are_not(tmp_path: Path) -> None:
-    """A pipe is no picture; that of a dead link is missing, and reading it says so."""
+    """A pipe is no image; that of a dead link is missing, and reading it says so."""
     root = _tree(tmp_path, "a.jpg")
     os.mkfifo(root / "b.jpg")
     (root / "c.jpg").symlink_to("nowhere.jpg")
@@ -117,24 +117,6 @@ def test_shards_beside_a_loose_picture(tmp_path: Path) -> None:
         open_store(root)
     assert len(open_store(f"{root}/*.tar", "tar")) == 3
     assert len(open_store(root, targets=False)) == 1
-
-
-def test_a_written_folder_is_opened_by_its_index_behind_a_uri(tmp_path: Path) -> None:
-    """With the order, the targets and the classes that it was written with."""
-    fsspec = pytest.importorskip("fsspec")
-    with create_store(tmp_path / "made", classes=["one", "two"]) as writer:
-        writer.add("b.jpg", b"2", 1)
-        writer.add("a.jpg", b"1", {"x": 1})
-    memory = fsspec.filesystem("memory")
-    memory.put(str(tmp_path / "made"), "/scanned/made", recursive=True)
-    try:
-        with open_store("memory://scanned/made") as store:
-            assert [store.key(at) for at in range(2)] == ["b.jpg", "a.jpg"]
-            assert [store.target(at) for at in range(2)] == [1, {"x": 1}]
-            assert [bytes(store.read(at)) for at in range(2)] == [b"2", b"1"]
-            assert list(store.classes) == ["one", "two"]
-    finally:
-        memory.rm("/scanned", recursive=True)
 
 
 def test_lists_of_uris_and_behind_one(tmp_path: Path) -> None:

@@ -51,11 +51,6 @@ def test_one_without_items(tmp_path: Path) -> None:
     assert index.classes == []
 
 
-def test_the_same_items_make_the_same_bytes() -> None:
-    """Nothing of the time or the place is in it."""
-    assert builder().to_bytes() == builder().to_bytes()
-
-
 @given(at=st.integers(0, 5000), bit=st.integers(0, 7))
 def test_a_changed_bit_is_seen(at: int, bit: int) -> None:
     """Wherever it is: there is a checksum of everything."""

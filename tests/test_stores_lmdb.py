@@ -25,47 +25,6 @@ def _foreign(location: Path, items: dict[bytes, bytes], subdir: bool = False) ->
         transaction.commit()
 
 
-def test_a_store_gives_back_what_was_written(tmp_path: Path) -> None:
-    """Keys, targets of every sort, classes and bytes survive; there is no lock file."""
-    store_cases.gives_back_what_was_written(tmp_path / "a.lmdb", store_cases.TARGETS)
-    assert [path.name for path in tmp_path.iterdir()] == ["a.lmdb"]
-
-
-def test_it_may_be_empty_or_of_one(tmp_path: Path) -> None:
-    """A store of nothing is one, too."""
-    store_cases.may_be_empty_or_of_one(tmp_path / "a.lmdb")
-
-
-def test_the_same_items_make_the_same_bytes(tmp_path: Path) -> None:
-    """Nothing in the file depends on time, place or what was in memory."""
-    store_cases.makes_the_same_bytes(tmp_path / "a.lmdb", store_cases.TARGETS)
-
-
-def test_wrong_items_are_refused(tmp_path: Path) -> None:
-    """Keys that are no relative paths, or there already, and targets that JSON cannot hold."""
-    store_cases.refuses_wrong_items(tmp_path / "a.lmdb")
-
-
-def test_an_error_leaves_nothing(tmp_path: Path) -> None:
-    """A with block that fails leaves no file behind."""
-    store_cases.leaves_nothing_after_an_error(tmp_path / "a.lmdb")
-
-
-def test_threads_processes_and_pickles_share_it(tmp_path: Path) -> None:
-    """Reads are the same in threads, after a fork or spawn, and from a pickle."""
-    store_cases.is_shared_by_threads_processes_and_pickles(tmp_path / "a.lmdb", store_cases.TARGETS)
-
-
-def test_views_outlive_the_store(tmp_path: Path) -> None:
-    """Bytes that were read stay valid; a closed store says that it is closed."""
-    store_cases.lets_views_live_and_refuses_after_closing(tmp_path / "a.lmdb")
-
-
-def test_a_cut_file_is_refused(tmp_path: Path) -> None:
-    """Wherever the file ends too early, opening or reading says so."""
-    store_cases.never_gives_what_was_not_written(tmp_path / "a.lmdb", store_cases.cut, 40)
-
-
 def test_damage_never_gives_another_items_bytes(tmp_path: Path) -> None:
     """Changed bits in the tree lead to errors that name the item."""
 
@@ -74,12 +33,7 @@ def test_damage_never_gives_another_items_bytes(tmp_path: Path) -> None:
         place = data.rfind(b"%08d" % draw.randrange(60)) + 8
         return data[:place] + bytes([data[place] ^ 1 << draw.randrange(5)]) + data[place + 1 :]
 
-    store_cases.never_gives_what_was_not_written(tmp_path / "a.lmdb", entangled, 40)
-
-
-def test_many_items_are_found(tmp_path: Path) -> None:
-    """Twenty thousand items in several batches, in a map that has to grow."""
-    store_cases.is_exact_when_large(tmp_path / "a.lmdb", 20_000)
+    store_cases.damaged_at_random(tmp_path / "a.lmdb", entangled, 40)
 
 
 def test_the_map_grows(tmp_path: Path) -> None:
@@ -107,8 +61,8 @@ def test_large_pictures_are_not_copied(tmp_path: Path) -> None:
 
 
 def test_plain_lmdb_reads_it(tmp_path: Path) -> None:
-    """The lmdb library finds the pictures in order under numbers of eight digits."""
-    items = store_cases.pictures()
+    """The lmdb library finds the images in order under numbers of eight digits."""
+    items = store_cases.images()
     store_cases.write(tmp_path / "a.lmdb", items, [0])
 
     with lmdb.open(str(tmp_path / "a.lmdb"), subdir=False, readonly=True, lock=False) as plain:
@@ -120,7 +74,7 @@ def test_plain_lmdb_reads_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("subdir", [False, True])
 def test_a_foreign_lmdb_is_read(tmp_path: Path, subdir: bool) -> None:
     """Values come in the order of their keys, without targets, and without the book-keeping."""
-    items = {b"img-%03d" % place: data for place, (_, data) in enumerate(store_cases.pictures())}
+    items = {b"img-%03d" % place: data for place, (_, data) in enumerate(store_cases.images())}
     where = tmp_path / "a.lmdb"
     _foreign(where, {**items, b"__len__": b"16", b"__keys__": b"..."}, subdir)
 
@@ -135,7 +89,7 @@ def test_a_foreign_lmdb_is_read(tmp_path: Path, subdir: bool) -> None:
 
 
 def test_pickled_values_are_refused(tmp_path: Path) -> None:
-    """A pickle is no picture, and is never loaded; the error says what to do."""
+    """A pickle is no image, and is never loaded; the error says what to do."""
     _foreign(tmp_path / "a.lmdb", {b"0": pickle.dumps((b"picture", 3))})
 
     said = r"item 0 \(0\): it is a pickled object"
@@ -144,18 +98,10 @@ def test_pickled_values_are_refused(tmp_path: Path) -> None:
 
 
 def test_what_is_no_lmdb_is_refused(tmp_path: Path) -> None:
-    """Another file, an empty one and a folder without one are errors that name the place."""
-    (tmp_path / "text.lmdb").write_bytes(b"no database" * 1000)
-    (tmp_path / "empty.lmdb").touch()
+    """A folder without one is an error that names the place."""
     (tmp_path / "folder.lmdb").mkdir()
-    for name in ("text.lmdb", "empty.lmdb"):
-        with pytest.raises(StoreError, match=name):
-            open_store(tmp_path / name)
-    for name in ("folder.lmdb", "missing.lmdb"):
-        with pytest.raises(FileNotFoundError, match=name):
-            open_store(tmp_path / name)
-    with pytest.raises(ValueError, match="local disk"):
-        open_store("s3://bucket/a.lmdb")
+    with pytest.raises(FileNotFoundError, match=r"folder\.lmdb"):
+        open_store(tmp_path / "folder.lmdb")
 
 
 def test_a_full_disk_is_told_at_once(tmp_path: Path) -> None:
@@ -181,11 +127,11 @@ def test_a_full_disk_is_told_at_once(tmp_path: Path) -> None:
 
 def test_two_stores_share_an_environment(tmp_path: Path) -> None:
     """LMDB forbids to open a file twice in a process; stores of the same file share it."""
-    store_cases.write(tmp_path / "a.lmdb", store_cases.pictures(), [0])
+    store_cases.write(tmp_path / "a.lmdb", store_cases.images(), [0])
     first, second = open_store(tmp_path / "a.lmdb"), open_store(tmp_path / "a.lmdb")
     first.close()
 
-    assert bytes(second.read(0)) == store_cases.pictures()[0][1]
+    assert bytes(second.read(0)) == store_cases.images()[0][1]
     second.close()
     plain = lmdb.open(str(tmp_path / "a.lmdb"), subdir=False, readonly=True, lock=False)
     with plain, pytest.raises(StoreError, match="close that first"):
@@ -207,20 +153,10 @@ def test_a_file_that_was_replaced_is_not_taken_for_the_old_one(tmp_path: Path) -
         assert store.read(0) == b"new"
 
 
-def test_a_file_that_is_cut_while_open_is_noticed(tmp_path: Path) -> None:
-    """Reading then is an error, rather than the end of the process."""
-    store_cases.write(tmp_path / "a.lmdb", store_cases.pictures(), [0])
-    with open_store(tmp_path / "a.lmdb") as store:
-        os.truncate(tmp_path / "a.lmdb", 4096)
-
-        with pytest.raises(StoreError, match=r"item 0.*cut"):
-            store.read(0)
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_forked_process_may_open_and_end_as_it_likes(tmp_path: Path) -> None:
     """A child closes what it inherits, opens the file again, and ends without hanging."""
-    store_cases.write(tmp_path / "a.lmdb", store_cases.pictures(), [0])
+    store_cases.write(tmp_path / "a.lmdb", store_cases.images(), [0])
     script = (
         "import os, sys\n"
         "from fastdecode.stores import open_store\n"

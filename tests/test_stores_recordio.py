@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,8 +15,6 @@ from fastdecode import decode
 from fastdecode.stores import StoreError, create_store, open_store
 
 MAGIC = struct.pack("<I", 0xCED7230A)
-TARGETS = (None, 3, -4.0, 0.1, [1, 2.5], [7])
-"""What RecordIO can hold."""
 
 
 def records(data: bytes) -> Iterator[tuple[int, bytes]]:
@@ -37,49 +34,6 @@ def records(data: bytes) -> Iterator[tuple[int, bytes]]:
         yield begin, payload
 
 
-def test_a_store_gives_back_what_was_written(tmp_path: Path) -> None:
-    """Keys, targets of every sort that it holds, classes and bytes survive."""
-    store_cases.gives_back_what_was_written(tmp_path / "a.rec", TARGETS)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.idx", "a.rec", "a.rec.fdx"]
-
-
-def test_it_may_be_empty_or_of_one(tmp_path: Path) -> None:
-    """A store of nothing is one, too."""
-    store_cases.may_be_empty_or_of_one(tmp_path / "a.rec")
-
-
-def test_the_same_items_make_the_same_bytes(tmp_path: Path) -> None:
-    """None of the files depends on time or place."""
-    store_cases.makes_the_same_bytes(tmp_path / "a.rec", TARGETS)
-    for suffix in (".idx", ".rec.fdx"):
-        assert (tmp_path / f"a{suffix}").read_bytes() == (tmp_path / f"other{suffix}").read_bytes()
-
-
-def test_wrong_items_are_refused(tmp_path: Path) -> None:
-    """Keys that are no relative paths, or there already, and targets that are no numbers."""
-    store_cases.refuses_wrong_items(tmp_path / "a.rec")
-
-
-def test_an_error_leaves_nothing(tmp_path: Path) -> None:
-    """A with block that fails leaves no file behind."""
-    store_cases.leaves_nothing_after_an_error(tmp_path / "a.rec")
-
-
-def test_threads_processes_and_pickles_share_it(tmp_path: Path) -> None:
-    """Reads are the same in threads, after a fork or spawn, and from a pickle."""
-    store_cases.is_shared_by_threads_processes_and_pickles(tmp_path / "a.rec", TARGETS)
-
-
-def test_views_outlive_the_store(tmp_path: Path) -> None:
-    """Bytes that were read stay valid; a closed store says that it is closed."""
-    store_cases.lets_views_live_and_refuses_after_closing(tmp_path / "a.rec")
-
-
-def test_many_items_are_found(tmp_path: Path) -> None:
-    """Twenty thousand items."""
-    store_cases.is_exact_when_large(tmp_path / "a.rec", 20_000)
-
-
 @pytest.mark.parametrize("known", [".rec.fdx", ".idx", ""])
 def test_damage_never_gives_another_items_bytes(tmp_path: Path, known: str) -> None:
     """Cut files and changed bits are errors, by whatever the records are found."""
@@ -96,17 +50,17 @@ def test_damage_never_gives_another_items_bytes(tmp_path: Path, known: str) -> N
         place = begin + draw.choice((4, 5, 6, 7, 16, 17))
         return data[:place] + bytes([data[place] ^ 1 << draw.randrange(8)]) + data[place + 1 :]
 
-    store_cases.never_gives_what_was_not_written(tmp_path / "a.rec", damaged, 40)
+    store_cases.damaged_at_random(tmp_path / "a.rec", damaged, 40)
     if known:
         (tmp_path / "a.rec").unlink()
         (tmp_path / "a.idx").unlink()
-        store_cases.never_gives_what_was_not_written(tmp_path / "a.rec", in_the_frame, 80)
+        store_cases.damaged_at_random(tmp_path / "a.rec", in_the_frame, 80)
 
 
 @pytest.mark.parametrize("suffix", [".idx", ".rec.fdx"])
 def test_a_damaged_index_is_noticed(tmp_path: Path, suffix: str) -> None:
     """An index that was cut or changed does not lead astray."""
-    store_cases.write(tmp_path / "a.rec", store_cases.pictures(), [1])
+    store_cases.write(tmp_path / "a.rec", store_cases.images(), [1])
     index = tmp_path / f"a{suffix}"
     whole = index.read_bytes()
     for place in range(0, len(whole), 1 + len(whole) // 50):
@@ -118,16 +72,16 @@ def test_a_damaged_index_is_noticed(tmp_path: Path, suffix: str) -> None:
 
 
 def test_the_records_are_as_described(tmp_path: Path) -> None:
-    """An independent reader finds number, labels and picture in each record, and the offsets."""
-    items = store_cases.pictures()
-    store_cases.write(tmp_path / "a.rec", items, TARGETS)
+    """An independent reader finds number, labels and image in each record, and the offsets."""
+    items = store_cases.images()
+    store_cases.write(tmp_path / "a.rec", items, store_cases.NUMBERS)
     lines = (tmp_path / "a.idx").read_text().splitlines()
 
     found = list(records((tmp_path / "a.rec").read_bytes()))
     assert [f"{place}\t{begin}" for place, (begin, _) in enumerate(found)] == lines
     for place, (_, payload) in enumerate(found):
         flag, label, number, other = struct.unpack_from("<IfQQ", payload)
-        target = TARGETS[place % len(TARGETS)]
+        target = store_cases.NUMBERS[place % len(store_cases.NUMBERS)]
         labels = target if isinstance(target, list) else []
         assert (flag, number, other) == (len(labels), place, 0)
         assert label == pytest.approx(0 if labels else target or 0)
@@ -140,7 +94,7 @@ def test_the_records_are_as_described(tmp_path: Path) -> None:
 def test_records_with_the_magic_number_are_cut_there(
     tmp_path: Path, before: int, after: int
 ) -> None:
-    """Wherever the number is in a picture, once or in a row, it comes back; aligned, in parts."""
+    """Wherever the number is in an image, once or in a row, it comes back; aligned, in parts."""
     for times in (1, 2, 3):
         data = bytes(before) + MAGIC * times + bytes(after)
         where = tmp_path / f"{times}.rec"
@@ -158,14 +112,6 @@ def test_records_with_the_magic_number_are_cut_there(
                 assert [bytes(store.read(place)) for place in (0, 1)] == [data, b"next"]
 
 
-def test_pictures_in_one_part_are_not_copied(tmp_path: Path) -> None:
-    """They are views of the mapped file."""
-    store_cases.write(tmp_path / "a.rec", store_cases.pictures(), [1])
-
-    with open_store(tmp_path / "a.rec") as store:
-        assert isinstance(store.read(0), memoryview)
-
-
 @pytest.mark.parametrize("target", ["a cat", {"a": 1}, [], [[1]], 2**24 + 1, [2**24 + 1], 1e39])
 def test_targets_that_other_readers_would_not_get_are_refused(
     tmp_path: Path, target: object
@@ -180,14 +126,21 @@ def test_targets_that_other_readers_would_not_get_are_refused(
         assert (len(store), store.key(0), store.target(0)) == (1, "b.jpg", 2**24)
 
 
-def test_a_file_that_is_cut_while_open_is_noticed(tmp_path: Path) -> None:
-    """Reading then is an error, rather than the end of the process."""
-    store_cases.write(tmp_path / "a.rec", store_cases.pictures(), [1])
-    with open_store(tmp_path / "a.rec") as store:
-        os.truncate(tmp_path / "a.rec", 100)
+def test_the_index_of_other_records_is_not_overwritten(tmp_path: Path) -> None:
+    """An .idx of that name is somebody's; it is asked for at the beginning and at the end."""
+    (tmp_path / "a.idx").write_text("mine")
+    with pytest.raises(FileExistsError, match=r"a\.idx is there already"):
+        create_store(tmp_path / "a.rec")
+    writer = create_store(tmp_path / "b.rec")
+    writer.add("a.jpg", b"1")
+    (tmp_path / "b.idx").write_text("mine")
+    with pytest.raises(FileExistsError, match=r"b\.idx is there already"):
+        writer.close()
 
-        with pytest.raises(StoreError, match=r"item 0.*cut"):
-            store.read(0)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
+        "a.idx": "mine",
+        "b.idx": "mine",
+    }
 
 
 def test_dali_reads_it(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import multiprocessing
 import pickle
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 
 import pytest
 from s3_server import BUCKET, s3_server
-from tars import numbered, picture, write_tar
+from tars import image, numbered, write_tar
 
 from fastdecode.errors import StoreError
 from fastdecode.stores import Store, open_store
@@ -28,19 +27,8 @@ _COUNT = 6
 @pytest.fixture(scope="module")
 def server() -> Iterator[dict[str, Any]]:
     """Run a server of S3's interface on this machine; give what s3fs wants to know of it."""
-    pytest.importorskip("s3fs")
-    moto = pytest.importorskip("moto.server")
-    running = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-    running.start()
-    host, port = running.get_host_and_port()
-    bucket = urllib.request.Request(f"http://{host}:{port}/test-bucket", method="PUT")
-    urllib.request.urlopen(bucket).close()
-    yield {
-        "key": "testing",
-        "secret": "testing",
-        "client_kwargs": {"endpoint_url": f"http://{host}:{port}", "region_name": "us-east-1"},
-    }
-    running.stop()
+    with s3_server() as running:
+        yield running.options
 
 
 @pytest.fixture(params=["memory", "s3"])
@@ -49,7 +37,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, dict[str
     if request.param == "memory":
         uri, options = f"memory://{tmp_path.name}", {}
     else:
-        uri, options = f"s3://test-bucket/{tmp_path.name}", request.getfixturevalue("server")
+        uri, options = f"s3://{BUCKET}/{tmp_path.name}", request.getfixturevalue("server")
     system, _ = fsspec.core.url_to_fs(uri, **options)
     return uri, options, system
 
@@ -69,12 +57,12 @@ def _shard(folder: Path, name: str = "t.tar", begin: int = 0) -> tuple[Path, Pat
 def _check(store: Store, count: int = _COUNT) -> None:
     assert len(store) == count
     assert [store.target(i) for i in range(count)] == list(range(count))
-    assert [bytes(store.read(i)) for i in range(count)] == [picture(i) for i in range(count)]
+    assert [bytes(store.read(i)) for i in range(count)] == [image(i) for i in range(count)]
     assert store.key(0) == "0000.jpg"
 
 
 def test_a_remote_shard_is_read_by_its_index(place, tmp_path: Path) -> None:
-    """With the index beside it, or a local one, pictures are read by ranges, by threads too."""
+    """With the index beside it, or a local one, images are read by ranges, by threads too."""
     uri, options, system = place
     shard, index = _shard(tmp_path)
     _upload(place, shard, index)
@@ -85,7 +73,7 @@ def test_a_remote_shard_is_read_by_its_index(place, tmp_path: Path) -> None:
         _check(pickle.loads(pickle.dumps(store)))
         with ThreadPoolExecutor(4) as threads:
             found = list(threads.map(lambda i: bytes(store.read(i % _COUNT)), range(40)))
-        assert found == [picture(i % _COUNT) for i in range(40)]
+        assert found == [image(i % _COUNT) for i in range(40)]
     system.rm(f"{uri}/t.tar.fdx")
     with open_store(f"{uri}/t.tar", storage_options=options, index=index) as store:
         _check(store)
@@ -113,7 +101,7 @@ def test_a_remote_shard_is_streamed(place, tmp_path: Path) -> None:
     _upload(place, shard)
 
     found = list(stream_tar(f"{uri}/t.tar", storage_options=options))
-    assert [bytes(sample.data) for sample in found] == [picture(i) for i in range(_COUNT)]
+    assert [bytes(sample.data) for sample in found] == [image(i) for i in range(_COUNT)]
 
     system.pipe_file(f"{uri}/t.tar", shard.read_bytes()[:3000])
     with pytest.raises(StoreError, match=r"://.*after member '0000\.cls'.*truncated"):
@@ -175,7 +163,7 @@ def test_other_processes_read_for_themselves(server, tmp_path: Path, method: str
     """What a process has opened on a server does not go through a fork; each opens its own."""
     if method not in multiprocessing.get_all_start_methods():
         pytest.skip(f"there is no {method} here")
-    uri = f"s3://test-bucket/{tmp_path.name}"
+    uri = f"s3://{BUCKET}/{tmp_path.name}"
     system, _ = fsspec.core.url_to_fs(uri, **server)
     _upload((uri, server, system), *_shard(tmp_path))
     store = open_store(f"{uri}/t.tar", storage_options=server)
@@ -188,8 +176,8 @@ def test_other_processes_read_for_themselves(server, tmp_path: Path, method: str
     found = results.get(timeout=60)
     process.join()
 
-    assert found == [picture(i) for i in range(_COUNT)]
-    assert bytes(store.read(1)) == picture(1)
+    assert found == [image(i) for i in range(_COUNT)]
+    assert bytes(store.read(1)) == image(1)
 
 
 def test_uris_of_no_known_kind_are_told() -> None:
@@ -251,7 +239,7 @@ def test_threads_that_want_a_shard_open_it_once(tmp_path: Path, name: str, shard
             found = list(threads.map(lambda index: bytes(copy.read(index)), numbers))
 
     assert keys == [f"{number:04d}.jpg" for number in numbers]
-    assert found == [picture(number) for number in numbers]
+    assert found == [image(number) for number in numbers]
     assert server.asked["GET", ".fdx"] == shards
     assert server.asked["HEAD", ".fdx"] + server.asked["HEAD", ".tar"] <= 2 * shards
     assert server.asked["GET", ".tar"] == len(numbers)

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from tars import numbered, picture, write_tar
+from tars import image, numbered, write_tar
 
 from fastdecode.errors import StoreError
 from fastdecode.stores import Store, create_store, open_store
@@ -40,7 +40,7 @@ def _check(store: Store, count: int = 5 * _EACH) -> None:
     for index in (0, count - 1, _EACH, _EACH - 1, 1):
         assert store.key(index) == f"{index:04d}.jpg"
         assert store.target(index) == index
-        assert bytes(store.read(index)) == picture(index)
+        assert bytes(store.read(index)) == image(index)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_an_error_names_the_shard(tmp_path: Path) -> None:
 
     with pytest.raises(StoreError, match=r"train-00001\.tar, item 0 \(0004\.jpg\)"):
         store.read(_EACH)
-    assert bytes(store.read(0)) == picture(0)
+    assert bytes(store.read(0)) == image(0)
 
 
 def test_a_cut_shard_is_told(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_a_cut_shard_is_told(tmp_path: Path) -> None:
     os.truncate(paths[4], 2000)
     store = open_store(tmp_path / "train.tar")
 
-    assert bytes(store.read(0)) == picture(0)
+    assert bytes(store.read(0)) == image(0)
     with pytest.raises(StoreError, match=r"train-00004\.tar has 2000 bytes"):
         store.read(5 * _EACH - 1)
 
@@ -188,7 +188,7 @@ def test_keys_that_clash_begin_with_their_shard(tmp_path: Path) -> None:
 
 
 def test_classes_must_agree(tmp_path: Path) -> None:
-    """Class 0 must be the same in all shards that have pictures."""
+    """Class 0 must be the same in all shards that have images."""
     for name, classes, count in (("a", ["cat"], 1), ("b", ["dog"], 1), ("c", [], 0)):
         write_tar(tmp_path / f"{name}.tar", numbered(count))
         index_tar(tmp_path / f"{name}.tar", classes=classes)
@@ -214,18 +214,18 @@ def test_few_shards_are_open_at_once(tmp_path: Path) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
-    assert found == [picture(index) for index in wanted]
+    assert found == [image(index) for index in wanted]
 
 
 def test_shards_are_opened_when_they_are_needed(tmp_path: Path) -> None:
-    """Opening many shards opens none: an index says how many pictures it has."""
+    """Opening many shards opens none: an index says how many images it has."""
     paths = _shards(tmp_path)
     store = open_store(tmp_path / "train.tar")
     for path in paths[1:]:
         path.unlink()
 
     assert len(store) == 5 * _EACH
-    assert store.read(0) == picture(0)
+    assert store.read(0) == image(0)
     with pytest.raises(FileNotFoundError, match="train-00001"):
         store.read(_EACH)
 
@@ -247,13 +247,13 @@ def test_stores_of_any_kind_can_be_put_together(tmp_path: Path) -> None:
     """A folder and a shard make one store, with their own bytes each."""
     for number, name in enumerate(("folder", "t.tar")):
         with create_store(tmp_path / name, classes=["a"]) as writer:
-            writer.add(f"a/{number}.jpg", picture(number), 0)
+            writer.add(f"a/{number}.jpg", image(number), 0)
     parts = [open_store(tmp_path / "folder"), open_store(tmp_path / "t.tar")]
 
     with Concatenated("both", parts, "mixed") as store:
         assert [store.key(i) for i in range(2)] == ["a/0.jpg", "a/1.jpg"]
         assert isinstance(store.source(0), str)
-        assert [bytes(store.read(i)) for i in range(2)] == [picture(0), picture(1)]
+        assert [bytes(store.read(i)) for i in range(2)] == [image(0), image(1)]
     with pytest.raises(ValueError, match="closed"):
         parts[1].read(0)
 
@@ -302,6 +302,6 @@ def test_one_damaged_index_leaves_the_other_shards_readable(tmp_path: Path) -> N
     with open_store(paths) as store:
         for at in (0, _EACH - 1, 2 * _EACH):
             assert store.key(at) == f"{at:04d}.jpg"
-            assert bytes(store.read(at)) == picture(at)
+            assert bytes(store.read(at)) == image(at)
         with pytest.raises(StoreError, match=r"00001\.tar\.fdx: the index is damaged"):
             store.key(_EACH)

@@ -11,17 +11,17 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tars import numbered, picture, write_tar
+from tars import image, numbered, write_tar
 
 from fastdecode.errors import StoreError
 from fastdecode.stores import open_store
-from fastdecode.stores._index import Index
+from fastdecode.stores._index import Index, summary
 from fastdecode.stores.tar import index_tar, stream_tar
-from fastdecode.stores.tar.store import SUFFIX, summary
+from fastdecode.stores.tar.store import SUFFIX
 
 _COUNT = 6
 _ITEM = 512 * (1 + 2 + 1 + 1)
-"""A picture of 641 bytes takes two blocks, its class one, and each has a header."""
+"""A image of 641 bytes takes two blocks, its class one, and each has a header."""
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def shard(tmp_path: Path) -> Path:
 
 
 def _same_or_none(data: bytes, number: int) -> bool:
-    return bytes(data) == picture(number)
+    return bytes(data) == image(number)
 
 
 def test_a_cut_shard_names_its_last_member(shard: Path) -> None:
@@ -67,7 +67,7 @@ def test_a_shard_that_is_cut_while_it_is_read(shard: Path) -> None:
     store = open_store(shard)
     os.truncate(shard, 3 * _ITEM + 100)
 
-    assert bytes(store.read(2)) == picture(2)
+    assert bytes(store.read(2)) == image(2)
     with pytest.raises(StoreError, match=r"item 3 \(0003\.jpg\).*cut to"):
         store.read(3)
 
@@ -101,7 +101,7 @@ def test_a_shard_replaced_while_it_is_open_stays_what_it_was(shard: Path) -> Non
     other = write_tar(shard.with_name("other"), numbered(_COUNT, begin=10))
     other.rename(shard)
 
-    assert [bytes(store.read(i)) for i in range(_COUNT)] == [picture(i) for i in range(_COUNT)]
+    assert [bytes(store.read(i)) for i in range(_COUNT)] == [image(i) for i in range(_COUNT)]
 
 
 def test_a_damaged_index_is_refused(shard: Path) -> None:
@@ -146,10 +146,10 @@ def test_a_damaged_header_is_told(shard: Path) -> None:
     shard.write_bytes(whole)
     store = open_store(shard)
 
-    assert bytes(store.read(1)) == picture(1)
+    assert bytes(store.read(1)) == image(1)
     with pytest.raises(StoreError, match=r"item 2 \(0002\.jpg\)"):
         store.read(2)
-    assert bytes(store.read(3)) == picture(3)
+    assert bytes(store.read(3)) == image(3)
     Path(f"{shard}{SUFFIX}").unlink()
     with pytest.raises(StoreError, match=r"after member '0001\.cls'.*no header at byte 5120"):
         open_store(shard)
@@ -163,16 +163,6 @@ def test_a_file_twice_in_a_sample_is_refused(tmp_path: Path) -> None:
     path = write_tar(tmp_path / "t.tar", [("a.jpg", b"1"), ("a.cls", b"1"), ("a.JPG", b"2")])
 
     with pytest.raises(StoreError, match=r"member 'a\.JPG' comes twice"):
-        open_store(path)
-
-
-@pytest.mark.parametrize("data", [b"no tar", b"\0" * 511, b"x" * 2000, b""])
-def test_what_is_no_tar_is_told(tmp_path: Path, data: bytes) -> None:
-    """Other files and empty ones are errors with the name."""
-    path = tmp_path / "t.tar"
-    path.write_bytes(data)
-
-    with pytest.raises(StoreError, match=r"t\.tar"):
         open_store(path)
 
 
@@ -203,16 +193,16 @@ def test_random_damage_gives_the_right_bytes_or_an_error(tmp_path: Path, seed: i
     """Headers damaged anywhere, or cut: what is read is what was written, or an error, no crash."""
     draw = random.Random(seed)
     names = ["x" * 130, "y", "z/" * 60 + "e", "w" * 400]
-    parts = [(f"{name}.jpg", picture(n)) for n, name in enumerate(names)]
+    parts = [(f"{name}.jpg", image(n)) for n, name in enumerate(names)]
     path = write_tar(tmp_path / "t.tar", parts, draw.choice([1, 2]))
     index_tar(path)
     data = bytearray(path.read_bytes())
     wanted = dict(parts)
     for _ in range(draw.randrange(1, 4)):
-        # Only what is about the pictures: nothing guards their own bytes, which have a decoder.
+        # Only what is about the images: nothing guards their own bytes, which have a decoder.
         place = draw.randrange(len(data))
         start = place // 512 * 512
-        if b"picture" not in data[start : start + 512] and b"..." not in data[start : start + 512]:
+        if b"image" not in data[start : start + 512] and b"..." not in data[start : start + 512]:
             data[place] = draw.randrange(256)
     path.write_bytes(data[: draw.choice([len(data), len(data), draw.randrange(len(data))])])
     for indexed in (True, False):

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 from conftest import samples
-from tars import numbered, picture, write_tar
+from tars import image, numbered, write_tar
 
 from fastdecode.errors import StoreError
 from fastdecode.stores import create_store, open_store
-from fastdecode.stores.tar import stream_tar
+from fastdecode.stores.tar import index_tar, stream_tar
 from fastdecode.stores.tar.format import make_header, parse_header
 
 _FORMATS = {
@@ -32,7 +32,7 @@ def test_long_names_of_every_format_are_read(tmp_path: Path, name: str) -> None:
     names = [f"{'d' * 90}/{'n' * 60}", "short", f"{'ü' * 20}/{'é' * 20}"]
     if name != "ustar":
         names += ["x" * 300, f"{'a/' * 120}{'b' * 150}"]
-    parts = [(f"{each}.jpg", picture(n)) for n, each in enumerate(names)]
+    parts = [(f"{each}.jpg", image(n)) for n, each in enumerate(names)]
     path = write_tar(tmp_path / "t.tar", parts, _FORMATS[name])
 
     with open_store(path) as store:
@@ -56,7 +56,7 @@ def test_times_in_a_gnu_header_are_no_part_of_the_name(tmp_path: Path) -> None:
     with open_store(path) as store:
         assert [store.key(at) for at in range(3)] == ["0000.jpg", "0001.jpg", "0002.jpg"]
         assert [store.target(at) for at in range(3)] == [0, 1, 2]
-        assert bytes(store.read(2)) == picture(2)
+        assert bytes(store.read(2)) == image(2)
     assert [key for key, _, _ in stream_tar(path)] == ["0000.jpg", "0001.jpg", "0002.jpg"]
 
 
@@ -135,7 +135,7 @@ def test_a_key_that_comes_twice_is_numbered(tmp_path: Path) -> None:
 
 
 def test_scattered_samples_are_refused(tmp_path: Path) -> None:
-    """A target that does not follow its picture would be lost: that is told, whichever is first."""
+    """A target that does not follow its image would be lost: that is told, whichever is first."""
     parts = [("a.jpg", b"1"), ("b.jpg", b"2"), ("a.cls", b"3"), ("b.cls", b"4")]
     for ordered in (parts, parts[::-1]):
         path = write_tar(tmp_path / "t.tar", ordered)
@@ -210,7 +210,7 @@ def test_the_tar_command_writes_shards(tmp_path: Path, name: str) -> None:
 
     with open_store(tmp_path / "t.tar") as store:
         assert [store.target(i) for i in range(len(store))] == list(range(5))
-        assert [bytes(store.read(i)) for i in range(5)] == [picture(n) for n in range(5)]
+        assert [bytes(store.read(i)) for i in range(5)] == [image(n) for n in range(5)]
 
 
 def test_sparse_members_are_refused(tmp_path: Path) -> None:
@@ -226,14 +226,14 @@ def test_sparse_members_are_refused(tmp_path: Path) -> None:
         open_store(path)
 
 
-def _pictures() -> list[Path]:
+def _images() -> list[Path]:
     return [sample.path for sample in samples("photos", "jpeg_kinds")][:12]
 
 
 def test_shards_of_webdataset_are_read(tmp_path: Path) -> None:
     """What webdataset's TarWriter writes is read with the same keys, bytes and targets."""
     webdataset = pytest.importorskip("webdataset")
-    paths = _pictures()
+    paths = _images()
     with webdataset.TarWriter(str(tmp_path / "t.tar")) as writer:
         for number, path in enumerate(paths):
             sample = {"__key__": f"dir/{number:03d}", "jpg": path.read_bytes(), "cls": number}
@@ -256,9 +256,9 @@ def test_shards_of_webdataset_are_read(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # not ours
 def test_webdataset_reads_our_shards(tmp_path: Path) -> None:
-    """Our shards are read by webdataset: one sample a picture, its bytes, and its target beside."""
+    """Our shards are read by webdataset: one sample an image, its bytes, and its target beside."""
     webdataset = pytest.importorskip("webdataset")
-    paths = _pictures()
+    paths = _images()
     targets = [3, "text", {"a": [1, 2]}, None]
     keys = [f"dir.x/{path.stem}.{n}.jpg" if n % 2 else f"{n}.jpg" for n, path in enumerate(paths)]
     with create_store(tmp_path / "t.tar") as writer:
@@ -282,3 +282,83 @@ def test_webdataset_reads_our_shards(tmp_path: Path) -> None:
             if target
             else {}
         )
+
+
+def test_other_members_can_be_the_picture_and_the_target(tmp_path: Path) -> None:
+    """``image`` and ``target`` choose among the files of a sample; a vague sample is an error."""
+    path = write_tar(
+        tmp_path / "t.tar",
+        [
+            ("1.jpg", b"jpg"),
+            ("1.mask.png", b"mask"),
+            ("1.cls", b"3"),
+            ("1.caption.txt", b"a dog"),
+            ("1.json", b'{"x": NaN}'),
+            ("2.PNG", b"png"),
+            ("2.JSON", b"[1]"),
+            ("2.jpg", b"second"),
+        ],
+    )
+
+    with pytest.raises(StoreError, match=r"'2' has more images.*\(png, jpg\).*image='png'"):
+        open_store(path)
+    with pytest.raises(StoreError, match="more images than one"):
+        list(stream_tar(path))
+    jpegs = open_store(path, image=("jpg", "png"))
+    assert [jpegs.key(i) for i in range(2)] == ["1.jpg", "2.jpg"]
+    assert [jpegs.target(i) for i in range(2)] == [3, [1]]
+    masks = open_store(path, image="mask.png", target=".json")
+    assert [masks.key(i) for i in range(len(masks))] == ["1.mask.png"]
+    assert masks.target(0) == {"x": None}
+    texts = open_store(path, image="jpg", target="caption.txt")
+    assert [texts.target(i) for i in range(2)] == ["a dog", None]
+    with pytest.raises(StoreError, match="none of its 2 samples has a file with bmp"):
+        open_store(path, image="bmp")
+
+
+def test_an_index_for_other_members_is_not_used(tmp_path: Path) -> None:
+    """The index beside is for what it was made for; a named one must fit."""
+    path = write_tar(tmp_path / "t.tar", [("1.jpg", b"jpg"), ("1.mask.png", b"mask")])
+    index_tar(path)
+
+    assert bytes(open_store(path).read(0)) == b"jpg"
+    assert bytes(open_store(path, image="mask.png").read(0)) == b"mask"
+    with pytest.raises(ValueError, match="was made for"):
+        open_store(path, image="mask.png", index=f"{path}.fdx")
+    index_tar(path, image="mask.png", index=tmp_path / "masks")
+    assert bytes(open_store(path, index=tmp_path / "masks").read(0)) == b"mask"
+
+
+def test_an_index_may_lie_elsewhere(tmp_path: Path) -> None:
+    """An index elsewhere serves a shard in a folder where nothing can be written."""
+    path = write_tar(tmp_path / "t.tar", numbered(5))
+    index_tar(path, index=tmp_path / "elsewhere")
+    store = open_store(path, index=tmp_path / "elsewhere")
+
+    assert [store.target(i) for i in range(5)] == list(range(5))
+    assert not Path(f"{path}.fdx").exists()
+    with pytest.raises(FileNotFoundError):
+        open_store(path, index=tmp_path / "nowhere")
+
+
+def test_numbers_beyond_all_are_told(tmp_path: Path) -> None:
+    """JSON has no infinity: what would become one is an error with the sample."""
+    path = write_tar(tmp_path / "t.tar", [("1.jpg", b"1"), ("1.json", b'{"x": 1e999}')])
+
+    with pytest.raises(StoreError, match=r"json of sample '1' cannot be read \(1e999 is beyond"):
+        open_store(path)
+
+
+def test_a_remote_index_of_other_members_is_named_so(tmp_path: Path) -> None:
+    """It is there, and the message does not say that there is none."""
+    fsspec = pytest.importorskip("fsspec")
+    path = write_tar(tmp_path / "t.tar", [("1.jpg", b"1"), ("1.mask.png", b"2"), ("1.cls", b"3")])
+    index_tar(path)
+    memory = fsspec.filesystem("memory")
+    for name in ("t.tar", "t.tar.fdx"):
+        memory.put(str(tmp_path / name), f"/chosen/{name}")
+    try:
+        with pytest.raises(StoreError, match=r"for image=\['mask.png'\].*but one for image=\[\]"):
+            open_store("memory://chosen/t.tar", image="mask.png")
+    finally:
+        memory.rm("/chosen", recursive=True)

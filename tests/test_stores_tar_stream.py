@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tars import numbered, picture, write_tar
+from tars import image, numbered, write_tar
 
 from fastdecode.errors import StoreError
 from fastdecode.stores.tar import Sample, stream_tar
@@ -48,7 +48,7 @@ def test_a_pipe_is_read(tmp_path: Path) -> None:
         assert not pipe.read().strip(b"\0")
     writer.join()
     assert [(bytes(each.data), each.target) for each in found] == [
-        (picture(number), number) for number in range(50)
+        (image(number), number) for number in range(50)
     ]
 
 
@@ -57,7 +57,7 @@ def test_few_bytes_at_a_time_are_enough(tmp_path: Path) -> None:
     data = write_tar(tmp_path / "t.tar", numbered(3)).read_bytes()
     stream = _Trickle(data)
 
-    assert [bytes(each.data) for each in stream_tar(stream)] == [picture(n) for n in range(3)]
+    assert [bytes(each.data) for each in stream_tar(stream)] == [image(n) for n in range(3)]
     assert not stream.closed
     for end in range(0, 6 * 512, 100):
         with pytest.raises(StoreError, match=r"the stream.*truncated"):

@@ -14,7 +14,7 @@ import pytest
 from conftest import NO_RANKING
 from packed import make_source
 
-from fastdecode.packing._terminal import csv_text
+from fastdecode.terminal import brief, csv_text, say
 
 if os.name != "posix":
     pytest.skip("needs a POSIX shell and its devices", allow_module_level=True)
@@ -34,17 +34,26 @@ COMMANDS = {
 NAME = "=cmd|é\x1b[31m.jpg"
 
 
-def shell(line: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[bytes]:
-    """Run a line, in which PYTHON stands for it."""
+def started(
+    words: list[str], folder: Path, out: int = subprocess.PIPE, **variables: str
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a program to its end."""
     environment = {"FASTDECODE_RANKING": NO_RANKING, "PYTHONPATH": str(HERE.parent), **variables}
     return subprocess.run(
-        ["bash", "-c", "set -o pipefail; " + line.replace("PYTHON", f"'{sys.executable}' -m")],
-        capture_output=True,
+        words,
+        stdout=out,
+        stderr=subprocess.PIPE,
         cwd=folder,
         env={**os.environ, **environment},
         timeout=120,
         check=False,
     )
+
+
+def shell(line: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[bytes]:
+    """Run a line, in which PYTHON stands for it."""
+    line = "set -o pipefail; " + line.replace("PYTHON", f"'{sys.executable}' -m")
+    return started(["bash", "-c", line], folder, **variables)
 
 
 @pytest.fixture(scope="module")
@@ -76,14 +85,7 @@ def test_output_that_nobody_reads(folder: Path, name: str, to: str, said: bytes)
     if "exec" in to:  # a reader that is gone for certain
         reading, writing = os.pipe()
         os.close(reading)
-        done = subprocess.run(
-            [sys.executable, "-m", *COMMANDS[name].split()],
-            stdout=writing,
-            stderr=subprocess.PIPE,
-            cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(HERE.parent), "FASTDECODE_RANKING": NO_RANKING},
-            check=False,
-        )
+        done = started([sys.executable, "-m", *COMMANDS[name].split()], folder, writing)
         os.close(writing)
     else:
         done = shell(f"PYTHON {COMMANDS[name]} {to}", folder)
@@ -128,22 +130,18 @@ runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 def test_control_c_while_it_is_imported(folder: Path, name: str) -> None:
     """It ends with status 130, and not a word, whatever is being imported at that moment."""
     code = _INTERRUPTED_IMPORT.replace("ARGUMENTS", repr(COMMANDS[name].split()))
-    module = {"compare": "fastdecode.bench.text", "info": "fastdecode.ranking"}.get(name, "numpy")
-    done = subprocess.run(
-        [sys.executable, "-c", code.replace("MODULE", repr(module))],
-        capture_output=True,
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(HERE.parent), "FASTDECODE_RANKING": NO_RANKING},
-        check=False,
+    module = {"compare": "fastdecode.measure._text", "info": "fastdecode.ranking"}.get(
+        name, "numpy"
     )
+    done = started([sys.executable, "-c", code.replace("MODULE", repr(module))], folder)
 
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
 
 
 @pytest.mark.parametrize(
-    "where", ["fastdecode._info_command:gather", "fastdecode.bench.command:add_arguments"]
+    "where", ["fastdecode._info_command:gather", "fastdecode.measure._command:add_arguments"]
 )
-def test_control_c_before_there_is_anything_to_say(where: str) -> None:
+def test_control_c_before_there_is_anything_to_say(folder: Path, where: str) -> None:
     """A command that has nothing to add ends with status 130 alone."""
     module, _, name = where.partition(":")
     code = (
@@ -154,12 +152,7 @@ def test_control_c_before_there_is_anything_to_say(where: str) -> None:
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         f"sys.exit(run(before=['{'info' if name == 'gather' else 'bench'}']))\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        env={**os.environ, "PYTHONPATH": str(HERE.parent)},
-        check=False,
-    )
+    done = started([sys.executable, "-c", code], folder)
 
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
     assert signal.SIGINT == 2
@@ -216,35 +209,36 @@ def test_names_that_act_on_a_terminal(folder: Path, tmp_path: Path, name: str) -
     assert b"Traceback" not in done.stderr
 
 
+def test_words_on_any_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Control characters and bytes that are no text are written out; nothing is too wide."""
+    monkeypatch.setenv("COLUMNS", "200")
+    say("bad: a\udcff\x1b[31m.jpg: é " + "words " * 20, indent="  ")
+    lines = capsys.readouterr().out.splitlines()
+
+    assert lines[0].startswith("bad: a\\udcff\\x1b[31m.jpg: é words")
+    assert lines[1].startswith("  words")
+    assert max(map(len, lines)) <= 80
+    assert len(brief("x" * 1000)) < 120
+
+
 def test_a_table_of_strangers_words_reads_back() -> None:
     """Cells come back from CSV as they were, but for what acts on a terminal or a spreadsheet."""
-    keys = [
-        "plain.jpg",
-        'a,"b"\n.jpg',
-        "=1+1",
-        "-2.jpg",
-        "@x",
-        "a\x1b[31m",
-        "é 漢\u3000字",
-        "\u202egpj",
-        "'x",
-        "",
-    ]
+    keys = {
+        "plain.jpg": "plain.jpg",
+        'a,"b"\n.jpg': 'a,"b"\\n.jpg',
+        "=1+1": "'=1+1",
+        "-2.jpg": "'-2.jpg",
+        "@x": "'@x",
+        "a\x1b[31m": "a\\x1b[31m",
+        "é 漢\u3000字": "é 漢\u3000字",
+        "\u202egpj": "\\u202egpj",
+        "'x": "'x",
+        "": "",
+    }
 
     text = csv_text([("key", "number"), *((key, 7) for key in keys)])
     rows = list(csv.reader(text.splitlines()))
 
-    assert rows[0] == ["key", "number"]
-    assert [row[0] for row in rows[1:]] == [
-        "plain.jpg",
-        'a,"b"\\n.jpg',
-        "'=1+1",
-        "'-2.jpg",
-        "'@x",
-        "a\\x1b[31m",
-        "é 漢\u3000字",
-        "\\u202egpj",
-        "'x",
-        "",
-    ]
-    assert all(row[1] == "7" for row in rows[1:])
+    assert rows == [["key", "number"], *([key, "7"] for key in keys.values())]

@@ -1,25 +1,37 @@
-"""Boxes, rounded sides and margins are torchvision's, and so is the use of random numbers."""
+"""Where a result lies: torchvision's boxes and margins, the reduction, and what geometry tells."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
+from PIL import Image
 
 torch = pytest.importorskip("torch")
 
-from torch_reference import (  # noqa: E402 - they need torch
+import torch_reference as reference  # noqa: E402 - they need torch
+from encoded import with_orientation  # noqa: E402
+from torch_reference import (  # noqa: E402
     PHOTOS,
     center_crop,
     crop_params,
+    decibels,
+    encoded,
+    levels,
+    pixels,
     resize,
     seeded,
 )
 
-from fastdecode import probe  # noqa: E402
+from fastdecode import _pixels, probe  # noqa: E402
 from fastdecode.torch.transforms import (  # noqa: E402
     RandomResizedCrop,
     RandomResizedCropFlipNormalize,
     Resize,
+    ResizeCenterCrop,
     ResizeCenterCropNormalize,
+    base,
 )
 from fastdecode.torch.transforms._random_crop import center_crop as place  # noqa: E402
 from fastdecode.torch.transforms._random_crop import draw_box, draw_flip, resized  # noqa: E402
@@ -35,9 +47,9 @@ PHOTO = PHOTOS[0].read_bytes()
         USUAL,
         ((0.5, 1.0), (1.0, 1.0)),
         ((0.2, 0.2), (0.1, 10.0)),
-        ((0.9, 1.0), (2.5, 3.0)),  # mostly the fallback for a picture that is too narrow
+        ((0.9, 1.0), (2.5, 3.0)),  # mostly the fallback for an image that is too narrow
         ((0.9, 1.0), (0.3, 0.4)),  # and for one that is too wide
-        ((1.5, 2.0), (0.5, 2.0)),  # never fits: all of the picture, or what has the nearest ratio
+        ((1.5, 2.0), (0.5, 2.0)),  # never fits: all of the image, or what has the nearest ratio
     ],
 )
 def test_boxes_are_torchvisions(sides: tuple[int, int], scale: object, ratio: object) -> None:
@@ -68,7 +80,7 @@ def test_boxes_by_the_global_generator_are_the_same() -> None:
 
 @pytest.mark.parametrize("ratio", [(30.0, 40.0), (0.02, 0.03)])
 def test_a_box_holds_at_least_one_pixel(ratio: tuple[float, float]) -> None:
-    """Where rounding would leave no row or column, one is kept, and the picture is decoded."""
+    """Where rounding would leave no row or column, one is kept, and the image is decoded."""
     for seed in range(50):
         left, top, right, bottom = draw_box(3, 3, (0.01, 0.02), ratio, seeded(seed))
 
@@ -152,3 +164,251 @@ def test_margins_are_those_of_center_crop(canvas: int) -> None:
         shown = [n + 1 if 0 <= n < canvas else 0 for n in range(left, left + size)]
         assert shown == expected.tolist()
         assert top == left
+
+
+BYTES: dict[str, Any] = {"dtype": torch.uint8}
+FILES = [path.read_bytes() for path in PHOTOS]
+
+
+@pytest.fixture(name="asked")
+def _asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, Any]]:
+    """Note each reduction, and each window of the reduced image, that is asked for."""
+    monkeypatch.setenv("FASTDECODE_DISABLE", "native")  # which is asked in another way
+    calls: list[tuple[int, Any]] = []
+    decode = base.decode_part
+
+    def noted(data: Any, header: Any, reduce: Any, window: Any, **options: Any) -> Any:
+        calls.append((reduce, window))
+        return decode(data, header, reduce, window, **options)
+
+    monkeypatch.setattr(base, "decode_part", noted)
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("size", "options", "reduce"),
+    [
+        (41, {}, 8),  # 333 rows are 41.6 times 8
+        (42, {}, 4),
+        (83, {}, 4),
+        (84, {}, 2),
+        (166, {}, 2),
+        (167, {}, 1),
+        (41, {"headroom": 2}, 4),
+        (41, {"headroom": 1.1}, 4),
+        (83, {"headroom": 2}, 2),
+        (40, {"headroom": 9}, 1),
+        (41, {"quality": "exact"}, 1),
+    ],
+)
+def test_the_decoder_shrinks_as_far_as_it_may(
+    asked: list[Any], size: int, options: dict[str, Any], reduce: int
+) -> None:
+    """The largest reduction that leaves `headroom` times the result; none for exact quality."""
+    result = Resize(size, **options, **BYTES)(FILES[0])
+
+    assert asked == [(reduce, None)]
+    assert result.shape == (3, size, int(size * 500 / 333))
+
+
+def test_each_side_must_suffice(asked: list[Any]) -> None:
+    """A result that is narrow but high is not made of too few rows."""
+    Resize((200, 10), **BYTES)(FILES[0])
+    Resize((10, 200), **BYTES)(FILES[0])
+    ResizeCenterCrop(160, 8, **BYTES)(FILES[0])  # it is the whole that is resized to 160
+
+    assert [reduce for reduce, _ in asked] == [1, 2, 2]
+
+
+def test_only_the_box_is_decoded(asked: list[Any]) -> None:
+    """A random crop asks for its own pixels, widened to whole blocks where it is reduced."""
+    exact = RandomResizedCrop(16, (0.1, 0.3), quality="exact", **BYTES, flip=0.5)
+    default = RandomResizedCrop(16, (0.1, 0.3), **BYTES, flip=0.5)
+    for seed in range(8):
+        asked.clear()
+        box = exact.plan(500, 333, seeded(seed)).box
+        exact(FILES[0], generator=seeded(seed))
+        default(FILES[0], generator=seeded(seed))
+        (_, whole), (reduce, window) = asked
+
+        assert whole == box
+        assert reduce > 1
+        region = [reduce * side for side in window]
+        widened = [a - b for a, b in zip(region, box, strict=True)]
+        assert all(-reduce < n <= 0 for n in widened[:2])
+        assert all(0 <= n < reduce for n in widened[2:])
+
+
+@pytest.mark.parametrize("kind", ["PNG", "WEBP", "BMP"])
+def test_only_a_jpeg_is_reduced(asked: list[Any], kind: str) -> None:
+    """Reducing any other format saves no work, so that its pixels are the exact ones."""
+    data = encoded(Image.open(PHOTOS[0]), kind)
+
+    result = Resize(30, **BYTES)(data)
+
+    assert [reduce for reduce, _ in asked] == [1]
+    assert levels(result, resize(pixels(data), 30)) <= 1
+
+
+def qualities(data: bytes, headroom: float) -> list[float]:
+    """Hold reduced results against the reference, in decibels."""
+    image, header = pixels(data), probe(data)
+    options = {**BYTES, "headroom": headroom}
+    found = []
+    for side, size in ((64, 56), (41, 36), (80, 80)):
+        central = ResizeCenterCrop(side, size, **options)
+        if headroom == 1:
+            plan = central.plan(header.width, header.height, None)
+            assert central.reduce_for(header, plan) > 1
+        expected = center_crop(resize(image, side), (size, size))
+        found.append(decibels(central(data), expected))
+    for seed in range(6):
+        crop = RandomResizedCrop(32, (0.3, 1.0), flip=0.5, **options)
+        expected = reference.random_resized_crop(image, (32, 32), seed, scale=(0.3, 1.0))
+        found.append(decibels(crop(data, generator=seeded(seed)), expected))
+    return found
+
+
+def test_the_default_quality_is_good() -> None:
+    """Over the sample photos reduced results are above 40 dB on average, each above 30 dB."""
+    found = [value for data in FILES for value in qualities(data, 1)]
+
+    assert sum(found) / len(found) > 40
+    assert min(found) > 30
+
+
+@pytest.mark.parametrize("data", FILES, ids=[path.stem for path in PHOTOS])
+def test_headroom_buys_quality(data: bytes) -> None:
+    """With twice the pixels left the results of every photo come nearer to the reference."""
+    plain, ample = qualities(data, 1), qualities(data, 2)
+
+    assert sum(ample) / len(ample) > sum(plain) / len(plain) + 3
+
+
+@pytest.mark.parametrize("value", range(1, 9))
+def test_a_turned_picture_is_as_good(value: int) -> None:
+    """With orient=True a reduced image whose sides are no multiple of 8 is not shifted."""
+    photo = Image.open(PHOTOS[1]).convert("RGB").resize((627, 469))
+    tags = Image.Exif()
+    tags[0x0112] = value
+    data = encoded(photo, quality=95, exif=tags)
+    transform = Resize((50, 60), **BYTES)
+
+    result = transform(data, orient=True)
+
+    assert decibels(result, resize(pixels(data, orient=True), (50, 60))) > 38
+
+
+WIDTH, HEIGHT = 1003, 757
+MARK = (431, 317, 567, 433)
+TURNED = tuple(range(1, 9))
+
+
+def mask() -> np.ndarray:
+    seen = np.zeros((HEIGHT, WIDTH), np.uint8)
+    seen[MARK[1] : MARK[3], MARK[0] : MARK[2]] = 1
+    return seen
+
+
+def picture(value: int = 1) -> bytes:
+    """Draw a white mark on black, to be seen so once turned upright."""
+    seen = np.repeat(mask()[:, :, None] * np.uint8(255), 3, axis=2)
+    stored = np.ascontiguousarray(_pixels.undo_orientation(seen, value))
+    return encoded(stored, quality=95, exif=with_orientation(value))
+
+
+def check(result: Any, geometry: Any) -> None:
+    """Hold the mark's centre and area in the result against the mapped box."""
+    assert tuple(result.shape[1:]) == geometry.size
+    weights = result[1].numpy().astype(float) / 255
+    y, x = (np.mgrid[: weights.shape[0], : weights.shape[1]] + 0.5).reshape(2, *weights.shape)
+    area = weights.sum()
+    left, top, right, bottom = geometry.boxes([MARK])[0]
+
+    assert (x * weights).sum() / area == pytest.approx((left + right) / 2, abs=0.06)
+    assert (y * weights).sum() / area == pytest.approx((top + bottom) / 2, abs=0.06)
+    assert area == pytest.approx((right - left) * (bottom - top), rel=0.03)
+
+
+def reduction(transform: Any, data: bytes) -> int:
+    plan = transform.plan(WIDTH, HEIGHT, None)
+    return transform.reduce_for(probe(data), plan)
+
+
+WHOLE = [
+    Resize(90, **BYTES),
+    Resize(90, flip=1.0, **BYTES),
+    Resize((61, 140), flip=1.0, **BYTES),
+    Resize(180, **BYTES),
+    Resize(400, quality="exact", **BYTES),
+    ResizeCenterCrop(93, 77, **BYTES),
+    ResizeCenterCrop(93, (77, 64), flip=1.0, **BYTES),
+    ResizeCenterCrop((200, 230), (151, 222), flip=1.0, **BYTES),
+    ResizeCenterCrop(80, (131, 90), flip=1.0, **BYTES),  # padded above and below
+    ResizeCenterCrop(80, (131, 150), **BYTES),  # and at both sides
+]
+
+
+@pytest.mark.parametrize("value", TURNED)
+@pytest.mark.parametrize("transform", WHOLE, ids=repr)
+def test_a_mark_is_found_where_the_geometry_says(transform: Any, value: int) -> None:
+    """Reduced in the decoder, resized, cut, padded, flipped and turned: the mapped box is true."""
+    result, geometry = transform.with_geometry(picture(value), orient=True)
+
+    assert geometry.flipped is (transform.flip == 1)
+    check(result, geometry)
+
+
+def test_the_marks_are_looked_for_at_all_reductions() -> None:
+    """The transforms above decode at full, half, quarter and eighth size."""
+    data = picture()
+
+    assert {reduction(transform, data) for transform in WHOLE} == {1, 2, 4, 8}
+
+
+@pytest.mark.parametrize("value", TURNED)
+def test_a_mark_is_found_in_random_crops(value: int) -> None:
+    """The same for random boxes of all sizes, flipped or not, that hold the mark."""
+    transform, data = RandomResizedCrop((71, 64), (0.1, 1.0), flip=0.5, **BYTES), picture(value)
+    flips, seen = set(), 0
+    for seed in range(24):
+        result, geometry = transform.with_geometry(data, generator=seeded(seed), orient=True)
+        inside = geometry.boxes([MARK], clip=False)
+        if (inside != geometry.boxes([MARK])).any():
+            continue  # cut off, in part
+        check(result, geometry)
+        flips.add(geometry.flipped)
+        seen += 1
+    assert flips == {True, False}
+    assert seen >= 8
+
+
+@pytest.mark.parametrize(
+    "transform", [*WHOLE, RandomResizedCrop((71, 64), (0.4, 1.0), **BYTES, flip=0.5)], ids=repr
+)
+def test_a_mask_lies_on_its_picture(transform: Any) -> None:
+    """A mask that is mapped covers just what is bright in the result, padding included."""
+    result, geometry = transform.with_geometry(picture(), generator=seeded(4))
+
+    mapped = geometry.mask(mask())
+
+    assert mapped.shape == tuple(result.shape[1:])
+    assert mapped.any()
+    bright = result[1].numpy()
+    edge = (bright > 20) & (bright < 235)  # mixed of both
+    assert edge.mean() < 0.1
+    np.testing.assert_array_equal(mapped[~edge], bright[~edge] > 127)
+
+
+def test_padding_is_outside_the_mask() -> None:
+    """Where the crop is larger than the image, the mask has the number that is asked for."""
+    transform = ResizeCenterCrop(80, (131, 150), **BYTES)
+    _, geometry = transform.with_geometry(picture())
+
+    mapped = geometry.mask(np.ones((HEIGHT, WIDTH), np.uint8), fill=255)
+
+    rows, columns = (mapped == 1).any(1).nonzero()[0], (mapped == 1).any(0).nonzero()[0]
+    canvas = (80, 80 * WIDTH // HEIGHT)
+    assert (len(rows), len(columns)) == canvas
+    assert (rows[0], columns[0]) == ((131 - canvas[0]) // 2, (150 - canvas[1]) // 2)
+    assert set(np.unique(mapped)) == {1, 255}

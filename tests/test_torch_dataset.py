@@ -1,8 +1,10 @@
-"""`DecodeDataset`: what a subclass gets for its `__len__` and `read`."""
+"""`DecodeDataset`: what a subclass gets for its `__len__` and `read`, fused or not."""
 
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +14,13 @@ from doubles import double, flat, own_registry  # noqa: F401
 from PIL import Image as PillowImage
 
 import fastdecode
-from fastdecode import decode, register
+from fastdecode import decode, probe, register
 
 torch = pytest.importorskip("torch")
 
-from torchvision_doubles import TENSOR, compose, crop, resize  # noqa: E402
+from torchvision_doubles import TENSOR, center, compose, crop, flip, resize  # noqa: E402
 
+from fastdecode.torch._fuse import fuse  # noqa: E402
 from fastdecode.torch.dataset import DecodeDataset  # noqa: E402
 from fastdecode.torch.transforms import (  # noqa: E402
     RandomResizedCrop,
@@ -41,8 +44,28 @@ class Photos(DecodeDataset):
 
 
 def small(image: Any) -> Any:
-    """Shrink a decoded picture: a transform that nobody can know."""
+    """Shrink a decoded image: a transform that nobody can know."""
     return image.resize((8, 6))
+
+
+def test_importing_loads_only_what_is_used() -> None:
+    """`import fastdecode.torch` brings a name's modules on first use, and a folder no Loader."""
+    script = """
+import sys, fastdecode.torch
+before = [name for name in sys.modules if name.startswith("fastdecode")]
+assert fastdecode.torch.transforms.Resize
+fastdecode.torch.ImageFolder
+assert "Loader" in dir(fastdecode.torch)
+print(len(before), "fastdecode.torch.loader" in sys.modules, "fastdecode.gpu" in sys.modules)
+"""
+
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.split() == ["3", "False", "False"]
+    with pytest.raises(AttributeError, match=r"fastdecode\.torch.* has no attribute 'Lorder'"):
+        fastdecode.torch.Lorder  # noqa: B018
 
 
 def test_samples_are_pillow_images_unless_told_otherwise() -> None:
@@ -74,7 +97,7 @@ def test_options_of_decoding_are_obeyed() -> None:
 
 
 def test_transforms_of_pictures_and_of_targets_are_called() -> None:
-    """An unknown transform is given the decoded picture, `target_transform` the target."""
+    """An unknown transform is given the decoded image, `target_transform` the target."""
     image, target = Photos(small, str)[3]
 
     assert image.size == (8, 6)
@@ -125,7 +148,7 @@ def test_draws_come_from_the_generator_and_go_into_the_slot() -> None:
 
 
 def test_slot_needs_a_transform_of_known_shape() -> None:
-    """`out` beside a transform of decoded pictures is refused."""
+    """`out` beside a transform of decoded images is refused."""
     with pytest.raises(ValueError, match="EncodedTransform"):
         Photos(small).load(0, out=torch.zeros(3, 8, 6))
 
@@ -236,3 +259,121 @@ def test_repr_says_how_pictures_are_decoded() -> None:
         "Decoding: whole images, nothing fused, reduce=2, backend='pillow'"
     )
     assert "Decoding: by the transform" in repr(Photos(RandomResizedCropFlipNormalize(32)))
+
+
+class Boxes(Photos):
+    """The sample photos, with the whole image as a box, which follows what becomes of it."""
+
+    def read(self, index: int) -> tuple[Any, Any]:
+        header = probe(PHOTOS[index].read_bytes())
+        return PHOTOS[index], [[0, 0, header.width, header.height]]
+
+    def map_target(self, target: Any, geometry: Any) -> Any:
+        return geometry, geometry.boxes(target, clip=False)
+
+
+def test_known_transform_is_fused() -> None:
+    """The pieces of a torchvision pipeline are done while decoding, and shown by `repr`."""
+    dataset = Photos(compose(resize(64), center(), TENSOR), quality="exact")
+    whole = ResizeCenterCrop(64, 48, dtype=torch.float32, quality="exact")
+
+    assert torch.equal(dataset[1][0], whole(PHOTOS[1].read_bytes()))
+    assert "fused: Resize, CenterCrop, ToTensor" in repr(dataset)
+    assert "quality='exact'" in repr(dataset)
+    assert dataset.transform.transforms[2] is TENSOR  # it shows what it was given
+
+
+def test_what_follows_the_fused_parts_runs_as_written() -> None:
+    """The rest of the pipeline gets the Pillow image that it would have got."""
+    image, _ = Photos(compose(resize(64), small))[0]
+
+    assert isinstance(image, PillowImage.Image)
+    assert image.size == (8, 6)
+
+
+@pytest.mark.parametrize(
+    "options", [{"fuse": False}, {"reduce": 2}, {"min_size": 200}, {"output": "array"}], ids=str
+)
+def test_fusing_can_be_turned_off(options: dict[str, Any]) -> None:
+    """With ``fuse=False``, or a decoding of one's own, the pipeline is given decoded images."""
+    given = []
+    pipeline = compose(crop())
+    pipeline.__class__.__call__ = lambda self, image: given.append(image) or image
+    dataset = Photos(pipeline, **options)
+    image, _ = dataset[0]
+
+    assert given == [image]
+    assert "nothing fused" in repr(dataset)
+    assert dataset.sample_shape is None
+
+
+def test_transform_that_begins_with_our_own_takes_bytes_even_unfused() -> None:
+    """A Compose around an `EncodedTransform` can be called with nothing but bytes."""
+    image, _ = Photos(compose(ResizeCenterCropNormalize(64, 48), torch.neg), fuse=False)[0]
+
+    assert torch.equal(image, -ResizeCenterCropNormalize(64, 48)(PHOTOS[0].read_bytes()))
+
+
+def test_changing_the_transform_fuses_anew() -> None:
+    """Another transform, another list of parts or another size hold from the next sample on."""
+    dataset = Photos(compose(crop(), TENSOR))
+    shapes = [dataset[0][0].shape]
+
+    dataset.transform.transforms[0].size = (32, 40)
+    shapes.append(dataset[0][0].shape)
+    dataset.transform.transforms[0] = resize((16, 24))
+    shapes.append(dataset[0][0].shape)
+    dataset.transform = compose(resize((8, 8)), flip(), TENSOR)
+    shapes.append(dataset[0][0].shape)
+    dataset.transform = None
+
+    assert shapes == [(3, 64, 64), (3, 32, 40), (3, 16, 24), (3, 8, 8)]
+    assert isinstance(dataset[0][0], PillowImage.Image)
+
+
+def test_targets_follow_the_reduced_picture() -> None:
+    """`map_target` is given the geometry of the reduced decode: the box is the image's."""
+    image, (geometry, boxes) = Boxes(reduce=2)[0]
+
+    assert geometry.size == (image.height, image.width)
+    assert boxes.tolist() == [[0, 0, probe(PHOTOS[0].read_bytes()).width / 2, 166.5]]
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [RandomResizedCropFlipNormalize(32), compose(crop(size=(32, 32)), TENSOR)],
+    ids=["own", "fused"],
+)
+def test_targets_follow_the_crop(transform: Any) -> None:
+    """`map_target` is given the crop that was drawn for this very sample."""
+    image, (geometry, boxes) = Boxes(transform, lambda target: target)[1]
+    left, top, right, bottom = boxes[0]
+    vertical, horizontal = geometry.scale
+    header = probe(PHOTOS[1].read_bytes())
+
+    assert image.shape == (3, 32, 32)
+    assert geometry.size == (32, 32)
+    assert right - left == pytest.approx(header.width * horizontal)
+    assert bottom - top == pytest.approx(header.height * vertical)
+
+
+def test_geometry_is_not_guessed_behind_unknown_parts() -> None:
+    """Where a part after the fused ones may move pixels, boxes are refused, not put elsewhere."""
+    with pytest.raises(ValueError, match="may move pixels"):
+        Boxes(compose(crop(), small))[0]
+
+
+@pytest.mark.parametrize("wrong", [3, [3], RandomResizedCrop])
+def test_transform_that_is_none_is_refused_at_once(wrong: Any) -> None:
+    """What cannot be called with an image is a TypeError before anything is read."""
+    with pytest.raises(TypeError, match="transform"):
+        Photos(wrong)
+
+
+def test_other_precisions_run_as_written() -> None:
+    """ToTensor makes floats of the default type, so with another one it is not taken over."""
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert fuse(compose(resize((8, 8)), TENSOR)).rest == (TENSOR,)
+    finally:
+        torch.set_default_dtype(torch.float32)

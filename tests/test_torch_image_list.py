@@ -46,7 +46,7 @@ def test_pictures_and_targets_belong_together() -> None:
 
 
 def test_without_targets_a_sample_is_the_picture_alone() -> None:
-    """Batches of pictures without targets collate; a skipped one is missing, one made up comes."""
+    """Batches of images without targets collate; a skipped one is missing, one made up comes."""
     paths = [*NAMES, "gone.jpg"]
     dataset = ImageList(paths, transform=CROP, root=FOLDER, on_error="skip")
     images = next(iter(torch.utils.data.DataLoader(dataset, batch_size=4)))

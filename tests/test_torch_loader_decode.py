@@ -11,18 +11,20 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from device_cases import (  # noqa: E402, F401
+from device_doubles import (  # noqa: E402, F401
     CMYK,
     CUT,
     NO_END,
     PHOTOS,
     PNG,
     PROGRESSIVE,
+    honest,
     own_registry,
+    raising,
+    refusing,
     register_double,
     with_the_others,
 )
-from device_doubles import honest, raising, refusing  # noqa: E402
 from loader_cases import EXACT, Files, epochs, near  # noqa: E402
 from loading import Pictures, copies, indices, same  # noqa: E402
 from torch.utils.data import Subset  # noqa: E402

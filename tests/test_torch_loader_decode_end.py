@@ -9,18 +9,20 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from device_cases import (  # noqa: E402, F401
+from device_doubles import (  # noqa: E402, F401
     CMYK,
     CUT,
     NO_END,
     PHOTOS,
     PNG,
     PROGRESSIVE,
+    batch_double,
+    honest,
     own_registry,
+    refusing,
     register_double,
     with_the_others,
 )
-from device_doubles import batch_double, honest, refusing  # noqa: E402
 from loading import Pictures, copies, crew, drawing, eventually, same, targets  # noqa: E402
 
 from fastdecode import DecodeError, UnknownBackend, register  # noqa: E402

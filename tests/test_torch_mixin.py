@@ -12,7 +12,7 @@ import pytest
 from PIL import Image as PillowImage
 
 import fastdecode
-from fastdecode import DecodeError, Ranking, UnknownBackend, _preference, decode, probe, use
+from fastdecode import DecodeError, Ranking, UnknownBackend, _selection, decode, probe, use
 
 torch = pytest.importorskip("torch")
 
@@ -97,7 +97,7 @@ def test_output_is_what_was_asked_for(output: Any) -> None:
     ],
 )
 def test_wrong_option_is_refused_where_it_is_set(name: str, value: Any, error: type) -> None:
-    """A value that an option cannot have is refused at once, not by the first picture."""
+    """A value that an option cannot have is refused at once, not by the first image."""
     mixin = DecodeMixin()
 
     with pytest.raises(error, match="train|no-such|" + name):
@@ -140,7 +140,7 @@ def test_geometry_is_that_of_the_reduction_that_was_taken() -> None:
 
 
 def test_geometry_speaks_of_the_picture_as_seen() -> None:
-    """With `orient`, height and width are those of the turned picture."""
+    """With `orient`, height and width are those of the turned image."""
     header = probe(TURNED.read_bytes())
     mixin = DecodeMixin()
     mixin.orient = True
@@ -152,7 +152,7 @@ def test_geometry_speaks_of_the_picture_as_seen() -> None:
 
 
 def test_reduce_and_min_size_of_an_instance_exclude_each_other() -> None:
-    """Both together are an error, whichever way the picture is asked for."""
+    """Both together are an error, whichever way the image is asked for."""
     mixin = DecodeMixin()
     mixin.reduce, mixin.min_size = 2, 64
 
@@ -190,7 +190,7 @@ def test_copying_sets_no_preference() -> None:
     pickle.loads(data)[0]
     duplicate[0]
 
-    assert _preference.preferred() is None
+    assert _selection.preferred() is None
     assert vars(duplicate) == vars(photos)
 
 
@@ -221,7 +221,7 @@ def _begin(worker: int) -> None:
 
 def _told(samples: list[Any]) -> tuple[int, list[str]]:
     """Tell of the worker in which a batch was decoded."""
-    found = _preference.preferred()
+    found = _selection.preferred()
     assert isinstance(found, Ranking)
     return torch.get_num_threads(), [cell.format for cell in found.orders]
 

@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("fsspec")
 
 from damaged import CUT, PHOTO, SMALL, Listed  # noqa: E402
-from faults import BUCKET, Fault, faulty_s3, quick_retries  # noqa: E402, F401 - a fixture
+from faults import Fault, faulty_s3, put_shard, quick_retries  # noqa: E402, F401 - a fixture
 from loading import PROCESSES, encoded  # noqa: E402
 from torch.utils.data import DataLoader  # noqa: E402
 
@@ -44,16 +44,8 @@ def server() -> Iterator[Fault]:
 @pytest.fixture
 def uri(server: Fault, tmp_path: Path) -> str:
     """Put a shard on the server, and return where."""
-    import fsspec
-
     server.always(None)
-    with create_store(tmp_path / "t.tar") as writer:
-        for number, data in enumerate(encoded()):
-            writer.add(f"{number:02}.jpg", data, number)
-    where = f"s3://{BUCKET}/{tmp_path.name}"
-    system, _ = fsspec.core.url_to_fs(where, **server.options)
-    for name in ("t.tar", "t.tar.fdx"):
-        system.pipe_file(f"{where}/{name}", (tmp_path / name).read_bytes())
+    _, where = put_shard(server, tmp_path, encoded())
     return f"{where}/t.tar"
 
 
@@ -169,7 +161,7 @@ def test_a_list_without_its_folder_ends_the_epoch(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["cut", "gone", "replaced"])
 def test_a_shard_that_is_lost_as_a_whole_ends_the_epoch(tmp_path: Path, damage: str) -> None:
-    """A shard that was cut, or is missing, is not skipped picture by picture."""
+    """A shard that was cut, or is missing, is not skipped image by image."""
     for shard in range(2):
         with create_store(tmp_path / f"t-{shard:05}.tar") as writer:
             for number, data in enumerate(encoded()):

@@ -1,15 +1,17 @@
-"""`DevicePrefetcher`, what it hands over: the known bugs of this pattern that show without a GPU.
+"""`DevicePrefetcher`: the known bugs of this pattern that show without a GPU.
 
-Of the 25, the numbers 1, 2, 3, 5, 6, 7, 8 and 21 need one (`test_torch_prefetcher_gpu.py`). From 16
-on they are in `test_torch_prefetcher_end.py`. Number 22, a thread that competes for the
-interpreter, cannot be shown without timing.
+Of the 25, the numbers 1, 2, 3, 5, 6, 7, 8 and 21 need one (`test_torch_prefetcher_gpu.py`). Number
+22, a thread that competes for the interpreter, cannot be shown without timing.
 """
 
 from __future__ import annotations
 
 import contextlib
 import gc
+import subprocess
+import sys
 import threading
+import time
 import traceback
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -18,25 +20,20 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from prefetching import (  # noqa: E402 - it needs torch
+from prefetching import (  # noqa: E402, F401 - it needs torch
+    Closable,
     Numbers,
     Watched,
     eventually,
+    no_thread_is_left,
     threaded,
     threads,
     values,
 )
-from torch.utils.data import DataLoader, Dataset  # noqa: E402 - it is torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset  # noqa: E402 - it is torch
 
+from fastdecode.torch import prefetcher  # noqa: E402
 from fastdecode.torch.prefetcher import DevicePrefetcher  # noqa: E402
-
-
-@pytest.fixture(autouse=True)
-def no_thread_is_left() -> Iterator[None]:
-    """After each test the threads are gone."""
-    yield
-    gc.collect()
-    eventually(lambda: threads() == 0)
 
 
 class Failing(Watched):
@@ -52,8 +49,12 @@ class Pair(NamedTuple):
 
 
 def test_every_tensor_of_a_nested_batch_is_moved() -> None:
-    """Bug 4: tensors at any depth are moved, and containers keep their types."""
-    batch = {"pairs": [Pair(torch.ones(2), (torch.ones(3)[1:], "name"))], "n": 5}
+    """Bugs 4 and 9: tensors at any depth are moved, and what is handed out is what was moved.
+
+    Containers keep their types, and the loader's own are left as they were.
+    """
+    images = torch.ones(2)
+    batch = {"pairs": [Pair(images, (torch.ones(3)[1:], "name"))], "n": 5}
 
     (moved,) = DevicePrefetcher([batch], "meta")
 
@@ -61,10 +62,7 @@ def test_every_tensor_of_a_nested_batch_is_moved() -> None:
     assert moved["pairs"][0].images.device.type == "meta"
     assert moved["pairs"][0].labels[0].device.type == "meta"
     assert (moved["pairs"][0].labels[1], moved["n"]) == ("name", 5)
-
-
-def test_what_is_handed_out_is_what_was_moved() -> None:
-    """Bug 9: the result of the copy is used, not the batch of the host."""
+    assert batch["pairs"][0].images is images
     assert [batch.device.type for batch in DevicePrefetcher(Numbers(3), "meta")] == ["meta"] * 3
 
 
@@ -97,23 +95,22 @@ def test_a_batch_is_finished_when_it_is_handed_out() -> None:
     assert [batch[1][0].sum().item() for _ in range(2)] == [3, 3]
 
 
-def test_the_thread_is_prepared_before_it_draws() -> None:
-    """Bug 13: the device is made current in the thread itself, which does not inherit it."""
+def test_each_step_runs_in_its_thread() -> None:
+    """Bugs 13, 14, 23 and 24: batches are made and staged in one other thread, prepared for that.
+
+    The device is made current in that thread, which does not inherit it. The consumer begins the
+    epoch, so that worker processes start there, and orders its own work after the copy.
+    """
     transfer = Watched()
-    loader = Numbers(3)
+    loader = Numbers(5)
 
     list(threaded(loader, transfer=transfer))
 
-    assert transfer.ran["enter_thread"] == transfer.ran["stage"] == set(loader.drawn_in)
-
-
-def test_the_consumer_waits_for_the_copy_in_its_own_thread() -> None:
-    """Bug 14: what orders the consumer's work after the copy runs in the consumer's thread."""
-    transfer = Watched()
-
-    list(threaded(Numbers(3), transfer=transfer))
-
-    assert transfer.ran["start"] == transfer.ran["finish"] == {threading.get_ident()}
+    mine, others = {threading.get_ident()}, set(loader.drawn_in)
+    assert len(others) == 1
+    assert transfer.ran["enter_thread"] == transfer.ran["stage"] == others != mine
+    assert transfer.ran["start"] == transfer.ran["finish"] == mine
+    assert loader.begun_in == list(mine)
 
 
 def test_an_error_is_raised_where_its_batch_would_be() -> None:
@@ -185,3 +182,242 @@ def test_an_error_does_not_keep_the_iterator_alive() -> None:
         eventually(lambda: threads() == 0)
     finally:
         gc.enable()
+
+
+# ---- how epochs begin and end ----
+
+
+def test_leaving_the_loop_early_ends_the_thread() -> None:
+    """Bug 16: `break` is enough; the loader's own iterator is closed too."""
+    loader = Numbers(1000)
+    batches = threaded(loader)
+
+    for _ in batches:
+        break
+
+    eventually(lambda: threads() == 0)
+    assert loader.finished == 1
+    assert len(loader.drawn_in) <= 3
+
+
+def test_an_iterator_that_becomes_garbage_ends_its_thread() -> None:
+    """Bug 16: an iterator in a cycle of references ends its thread when it is collected."""
+    batches = iter(threaded(Numbers(1000)))
+    next(batches)
+    cycle: list[Any] = [batches]
+    cycle.append(cycle)
+    del batches, cycle
+
+    gc.collect()
+
+    eventually(lambda: threads() == 0)
+
+
+def test_close_ends_the_epoch_and_its_thread() -> None:
+    """Bug 16: after `close`, or the `with` block, no thread runs and the iterator says so."""
+    with threaded(Numbers(1000)) as batches:
+        epoch = iter(batches)
+        next(epoch)
+
+    assert threads() == 0
+    with pytest.raises(RuntimeError, match=r"close\(\)"):
+        next(epoch)
+    batches.close()
+    assert len(list(batches)) == 1000
+
+
+class Closables:
+    def __init__(self) -> None:
+        self.batches = Closable()
+
+    def __iter__(self) -> Closable:
+        return self.batches
+
+
+def test_an_iterator_of_the_loader_is_closed_by_the_thread() -> None:
+    """Bug 16: what the loader holds for an epoch is let go, not while a batch is being made."""
+    loader = Closables()
+    batches = iter(threaded(loader))
+    next(batches)
+    del batches
+
+    eventually(lambda: len(loader.batches.closed_in) == 1)
+    assert loader.batches.closed_in != [threading.get_ident()]
+
+
+def test_a_loader_that_is_its_own_iterator_is_not_closed() -> None:
+    """Leaving the loop ends an epoch, not the loader."""
+    loader = Closable()
+    with threaded(loader) as batches:
+        next(iter(batches))
+
+    assert loader.closed_in == []
+
+
+class Stuck:
+    """Gives one batch, then none until it is let go."""
+
+    def __init__(self) -> None:
+        self.go_on = threading.Event()
+
+    def __iter__(self) -> Iterator[Any]:
+        yield torch.ones(2)
+        self.go_on.wait()
+        yield torch.ones(2)
+
+
+def test_close_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug 16: a loader that hangs is left behind with a warning, and its thread ends later."""
+    monkeypatch.setattr(prefetcher, "_PATIENCE_S", 0.01)
+    loader = Stuck()
+    batches = threaded(loader)
+    epoch = iter(batches)
+    next(epoch)
+
+    with pytest.warns(RuntimeWarning, match="still busy"):
+        batches.close()
+    loader.go_on.set()
+
+    eventually(lambda: threads() == 0)
+
+
+def test_close_wakes_a_consumer_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug 16: a consumer in another thread gets an error, although the loader gives nothing."""
+    monkeypatch.setattr(prefetcher, "_PATIENCE_S", 0.01)
+    loader = Stuck()
+    batches = threaded(loader)
+    got_one = threading.Event()
+    errors = []
+
+    def consume() -> None:
+        try:
+            for _ in batches:
+                got_one.set()
+        except RuntimeError as error:
+            errors.append(str(error))
+
+    consumer = threading.Thread(target=consume)
+    consumer.start()
+    assert got_one.wait(30)
+    with pytest.warns(RuntimeWarning, match="still busy"):
+        batches.close()
+    consumer.join(30)
+    loader.go_on.set()
+
+    assert errors
+    assert "close()" in errors[0]
+
+
+SCRIPT = """
+import time, torch
+from fastdecode.torch import prefetcher
+from fastdecode.torch.prefetcher import DevicePrefetcher
+
+class Loader:
+    def __iter__(self):
+        try:
+            yield torch.ones(1)
+            {then}
+            while True:
+                yield torch.ones(1)
+        finally:
+            print("closed", flush=True)
+
+prefetcher._PATIENCE_S = {patience}
+batches = iter(DevicePrefetcher(Loader(), "meta"))
+next(batches)
+{last}
+"""
+
+
+def run(**parts: Any) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT.format(**parts)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(("last", "code"), [("", 0), ("raise SystemExit(3)", 3)])
+def test_the_interpreter_exits_in_the_middle_of_an_epoch(last: str, code: int) -> None:
+    """Bug 16: the thread has ended before the interpreter does, without a word."""
+    assert run(then="", patience=60, last=last) == (code, "closed\n", "")
+
+
+def test_the_interpreter_exits_although_the_loader_hangs() -> None:
+    """Bug 16: a thread that is stuck in the loader does not keep the process."""
+    assert run(then="time.sleep(1000)", patience=0.1, last="") == (0, "", "")
+
+
+def test_an_epoch_begins_when_it_is_asked_for() -> None:
+    """Bug 17: the loader is not asked for the next epoch when one ends, but by the next `iter`."""
+    loader = Numbers(3)
+    batches = threaded(loader)
+
+    assert loader.begun_in == []
+    for epoch in range(3):
+        assert values(batches) == [0, 1, 2]
+        assert len(loader.begun_in) == epoch + 1
+        assert threads() == 0
+
+
+def test_a_loader_without_a_length_is_no_problem() -> None:
+    """Bug 18: the end is the loader's end, not a count; `len` is the loader's own."""
+
+    class Stream(IterableDataset):
+        def __iter__(self) -> Iterator[Any]:
+            return iter(range(5))
+
+    batches = threaded(DataLoader(Stream(), batch_size=2))
+
+    assert [batch.tolist() for batch in batches] == [[0, 1], [2, 3], [4]]
+    assert len(threaded(Numbers(7))) == 7
+    with pytest.raises(TypeError):
+        len(batches)
+
+
+@pytest.mark.parametrize("make", [threaded, lambda loader: DevicePrefetcher(loader, "cpu")])
+def test_a_new_iterator_ends_the_one_before(make) -> None:
+    """Bug 18: a second iterator starts from the beginning, and the first says that it is over."""
+    batches = make(Numbers(4))
+    first = iter(batches)
+    next(first)
+
+    second = iter(batches)
+
+    with pytest.raises(RuntimeError, match="newer iterator"):
+        next(first)
+    assert values(second) == [0, 1, 2, 3]
+    assert next(second, "end") == "end"
+
+
+@pytest.mark.parametrize("depth", [1, 2, 4])
+def test_no_more_is_drawn_than_was_asked_for(depth: int) -> None:
+    """Bug 19: a consumer that is slow finds `depth` batches ahead, not the whole epoch."""
+    loader = Numbers(500)
+    batches = iter(threaded(loader, depth))
+
+    for handed in range(1, 4):
+        next(batches)
+        eventually(lambda handed=handed: len(loader.drawn_in) >= handed + depth)
+        time.sleep(0.02)  # for the thread to go too far, if it would
+
+        assert len(loader.drawn_in) == handed + depth
+
+
+@pytest.mark.parametrize("make", [threaded, lambda loader: DevicePrefetcher(loader, "cpu")])
+def test_an_empty_loader_gives_nothing(make) -> None:
+    """Bug 20: no batch is no error."""
+    assert list(make([])) == []
+    assert list(make(Numbers(0))) == []
+
+
+def test_the_thread_does_not_keep_the_process() -> None:
+    """Bug 25: it is a daemon, by its constructor: `setDaemon` would be a DeprecationWarning."""
+    batches = iter(threaded(Numbers(50)))
+    next(batches)
+
+    assert [t.daemon for t in threading.enumerate() if t.name == "fastdecode-prefetch"] == [True]

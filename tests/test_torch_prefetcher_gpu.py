@@ -1,4 +1,4 @@
-"""`DevicePrefetcher` on a GPU: streams, memory and their order.
+"""`DevicePrefetcher` on a GPU: streams, memory and their order, and what arrives.
 
 `torch.cuda._sleep` makes a stream late, so that whoever fails to wait for it is found out.
 """
@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -19,6 +19,7 @@ if not torch.cuda.is_available():
     )
 
 from prefetching import eventually  # noqa: E402 - it needs torch
+from torch.utils.data import DataLoader, TensorDataset  # noqa: E402 - it is torch
 
 from fastdecode.torch.prefetcher import DevicePrefetcher  # noqa: E402
 
@@ -272,3 +273,61 @@ def test_batches_that_the_loader_makes_on_the_device_are_waited_for() -> None:
     found = [extremes(batch) for batch in DevicePrefetcher(OnDevice(), "cuda")]
 
     assert torch.stack(found).tolist() == expected(8)
+
+
+# ---- what arrives ----
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda t: t.to_sparse(),
+        lambda t: t.requires_grad_(),
+        lambda t: t.to(memory_format=torch.channels_last),
+        lambda t: t[:, :, ::2],
+        lambda t: t.expand(2, -1, -1, -1),
+        lambda t: t[:0],
+    ],
+)
+def test_tensors_of_every_kind_arrive(make: Callable[[Any], Any]) -> None:
+    """Sparse, strided, expanded and empty tensors arrive with their values, and their layout."""
+    tensor = make(torch.arange(3 * 4 * 4, dtype=torch.float32).view(1, 3, 4, 4))
+
+    (moved,) = DevicePrefetcher([tensor], "cuda")
+
+    assert moved.device.type == "cuda"
+    assert moved.layout == tensor.layout
+    assert torch.equal(moved.cpu().to_dense(), tensor.to_dense())
+
+
+def test_the_memory_format_is_kept() -> None:
+    """A batch with its channels last has them last on the device."""
+    tensor = torch.ones(2, 3, 4, 5).to(memory_format=torch.channels_last)
+
+    (moved,) = DevicePrefetcher([tensor], "cuda")
+
+    assert moved.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_torchs_loader_may_pin_by_itself() -> None:
+    """A DataLoader with workers and `pin_memory` gives what it gives alone."""
+    data = TensorDataset(torch.arange(100.0), torch.arange(100))
+    loader = DataLoader(data, 8, num_workers=2, pin_memory=True)
+
+    for (values, indices), (one, two) in zip(
+        DevicePrefetcher(loader, "cuda"), DataLoader(data, 8), strict=True
+    ):
+        assert torch.equal(values.cpu(), one)
+        assert torch.equal(indices.cpu(), two)
+
+
+def test_a_batch_from_a_block_without_gradients_may_be_used_after_it() -> None:
+    """What is copied ahead in inference mode is no inference tensor."""
+    batches = iter(DevicePrefetcher([torch.ones(5)] * 4, "cuda"))
+    with torch.inference_mode():
+        next(batches)
+    weight = torch.ones(1, device="cuda", requires_grad=True)
+
+    (next(batches) * weight).sum().backward()
+
+    assert weight.grad.item() == 5

@@ -1,27 +1,34 @@
-"""`DevicePrefetcher`, what it passes on: the loader's state, epochs, batches on the CPU."""
+"""`DevicePrefetcher`, what it passes on: the loader's state, epochs, processes, wrong arguments."""
 
 from __future__ import annotations
 
-import gc
+import multiprocessing
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from prefetching import Numbers, eventually, threaded, threads, values  # noqa: E402 - needs torch
+from prefetching import (  # noqa: E402, F401 - it needs torch
+    Numbers,
+    eventually,
+    no_thread_is_left,
+    threaded,
+    threads,
+    values,
+)
+from torch.utils.data import DataLoader, Dataset  # noqa: E402 - it is torch
 
+import fastdecode  # noqa: E402
 from fastdecode.torch._transfer import _dense  # noqa: E402
 from fastdecode.torch.prefetcher import DevicePrefetcher  # noqa: E402
 
-
-@pytest.fixture(autouse=True)
-def no_thread_is_left() -> Iterator[None]:
-    """After each test the threads are gone."""
-    yield
-    gc.collect()
-    eventually(lambda: threads() == 0)
+SAMPLES = sorted((Path(fastdecode.__file__).parent / "samples").glob("*.jpg"))
+# Other tests leave threads behind, which Python 3.12 dislikes in a process that forks.
+FORKS = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 
 
 class Resumable:
@@ -158,16 +165,6 @@ def test_on_the_cpu_batches_pass_through() -> None:
     assert threads() == 0
 
 
-def test_the_loaders_batch_is_not_changed() -> None:
-    """What is copied elsewhere leaves the loader's own containers as they were."""
-    batch = {"image": torch.ones(2)}
-
-    (moved,) = DevicePrefetcher([batch], "meta")
-
-    assert moved["image"].device.type == "meta"
-    assert batch["image"].device.type == "cpu"
-
-
 @pytest.mark.parametrize(
     ("make", "same"),
     [
@@ -189,6 +186,10 @@ def test_only_tensors_with_gaps_are_copied_before_they_are_pinned(make, same: bo
     assert dense.untyped_storage().nbytes() == 4 * dense.numel()
 
 
+NO_CUDA = r"'cuda:99' cannot be used: .*(CUDA|driver)"
+HERE = torch.cuda.is_available(), torch.backends.mps.is_available()
+
+
 @pytest.mark.parametrize("depth", [0, -1, 1.5, True, "2", None])
 def test_a_wrong_depth_is_refused(depth: Any) -> None:
     """At least one batch is ahead."""
@@ -196,29 +197,85 @@ def test_a_wrong_depth_is_refused(depth: Any) -> None:
         DevicePrefetcher([], "cpu", depth=depth)
 
 
-@pytest.mark.parametrize("device", [True, None, 1.0])
-def test_a_device_of_a_wrong_type_is_refused(device: Any) -> None:
-    """A device is a name, a number or a torch.device."""
-    with pytest.raises(TypeError, match="device"):
+@pytest.mark.parametrize(
+    ("device", "error", "words", "is_here"),
+    [
+        *[(device, TypeError, "device", False) for device in (True, None, 1.0)],
+        *[
+            (device, RuntimeError, NO_CUDA, False)
+            for device in ("cuda:99", 99, torch.device("cuda", 99))
+        ],
+        ("cuda", RuntimeError, "built without CUDA|no CUDA device", HERE[0]),
+        ("mps", RuntimeError, "'mps' cannot be used: ", HERE[1]),
+    ],
+    ids=str,
+)
+def test_a_device_that_cannot_be_used_is_refused(
+    device: Any, error: type[Exception], words: str, is_here: bool
+) -> None:
+    """What is no device, or is not there, is an error at construction that says what is missing."""
+    if is_here:
+        pytest.skip("this machine has such a device")
+    with pytest.raises(error, match=words):
         DevicePrefetcher([], device)
 
 
-@pytest.mark.parametrize("device", ["cuda:99", 99, torch.device("cuda", 99)])
-def test_a_cuda_device_that_is_not_there_is_refused(device: Any) -> None:
-    """The error comes at construction and says what is missing."""
-    with pytest.raises(RuntimeError, match=r"'cuda:99' cannot be used: .*(CUDA|driver)"):
-        DevicePrefetcher([], device)
+# ---- processes ----
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")
-def test_without_cuda_the_error_says_so() -> None:
-    """PyTorch without CUDA, or without a device, is named as the reason."""
-    with pytest.raises(RuntimeError, match=r"built without CUDA|no CUDA device"):
-        DevicePrefetcher([], "cuda")
+class Photos(Dataset):
+    """The sample photos, decoded small."""
+
+    def __len__(self) -> int:
+        return len(SAMPLES)
+
+    def __getitem__(self, index: int) -> Any:
+        image = fastdecode.decode_file(SAMPLES[index], 8, region=(0, 0, 64, 64))
+        return torch.from_numpy(image), index
 
 
-@pytest.mark.skipif(torch.backends.mps.is_available(), reason="this machine has such a device")
-def test_another_device_that_is_not_there_is_refused() -> None:
-    """Any device is tried at construction."""
-    with pytest.raises(RuntimeError, match="'mps' cannot be used: "):
-        DevicePrefetcher([], "mps")
+@FORKS
+@pytest.mark.parametrize(
+    "options", [{}, {"num_workers": 2}, {"num_workers": 1, "persistent_workers": True}]
+)
+def test_torchs_loader_gives_the_same_batches(options: dict[str, Any]) -> None:
+    """A DataLoader of photos gives through the prefetcher what it gives alone, epoch for epoch."""
+    loader = DataLoader(Photos(), batch_size=2, **options)
+    batches = threaded(loader)
+
+    for _ in range(2):
+        for (images, indices), (expected, numbers) in zip(
+            batches, DataLoader(Photos(), 2), strict=True
+        ):
+            assert torch.equal(images, expected)
+            assert torch.equal(indices, numbers)
+
+
+@FORKS
+def test_torchs_loader_can_be_left_early() -> None:
+    """Leaving an epoch of a DataLoader with lasting workers leaves the next one whole."""
+    loader = DataLoader(Photos(), num_workers=1, persistent_workers=True)
+    batches = threaded(loader)
+
+    next(iter(batches))
+
+    assert [index.item() for _, index in batches] == list(range(len(SAMPLES)))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@FORKS
+def test_an_iterator_is_of_no_use_in_a_forked_process() -> None:
+    """A child of a fork has no thread; asking its copy is an error, not a wait for ever."""
+    batches = iter(threaded(Numbers(50)))
+    next(batches)
+
+    def child() -> None:
+        with pytest.raises(RuntimeError, match="forked"):
+            next(batches)
+
+    process = multiprocessing.get_context("fork").Process(target=child)
+    process.start()
+    process.join(60)
+
+    assert process.exitcode == 0
+    assert next(batches)[0] == 1

@@ -1,18 +1,23 @@
-"""What is read as torchvision's, and how far: on doubles, so that it runs without torchvision."""
+"""`fuse`, what it reads as torchvision's, and what it makes of that: on doubles."""
 
 from __future__ import annotations
 
+import io
+import pickle
 import random
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
+from PIL import Image as PillowImage
 
 import fastdecode
 
 torch = pytest.importorskip("torch")
 
+from torch_reference import PHOTOS, pixels  # noqa: E402
 from torchvision_doubles import (  # noqa: E402
     BICUBIC,
     BILINEAR,
@@ -33,12 +38,9 @@ from torchvision_doubles import (  # noqa: E402
     v2,
 )
 
-from fastdecode.torch import ImageList  # noqa: E402
-from fastdecode.torch._fuse import fuse  # noqa: E402
+from fastdecode.torch import Fused, ImageList, fuse  # noqa: E402
 from fastdecode.torch._recognise import flatten  # noqa: E402
 from fastdecode.torch.transforms import (  # noqa: E402
-    IMAGENET_MEAN,
-    IMAGENET_STD,
     Normalize,
     RandomResizedCrop,
     RandomResizedCropFlipNormalize,
@@ -276,8 +278,9 @@ OWN = {
     ),
     "normalised already": (
         [RandomResizedCropFlipNormalize(64, flip=0.0), flip(), v2("ToPureTensor")],
-        RandomResizedCrop(64, flip=0.5, mean=IMAGENET_MEAN, std=IMAGENET_STD),
+        RandomResizedCropFlipNormalize(64, flip=0.5),
     ),
+    "a longest side": ([Resize(64, max_size=100), flip()], Resize(64, max_size=100, flip=0.5)),
     "0 to 1": ([Resize(64, dtype=torch.float32), normalize()], Resize(64, mean=MEAN, std=STD)),
     "our Normalize after theirs": (
         [resize(), v1("PILToTensor"), Normalize(MEAN, STD)],
@@ -298,14 +301,14 @@ def test_what_follows_one_of_our_own_is_done_with_it(name: str) -> None:
 
 
 def test_one_of_our_own_that_was_changed_stays_as_it_is() -> None:
-    """A subclass, a method of the object's own or a longest side: what follows runs as written."""
+    """A subclass, or a method of the object's own: what follows runs as written."""
 
     class Mine(RandomResizedCrop):
         pass
 
     replaced = Resize(64)
     replaced.numbers = lambda *_: None  # type: ignore[method-assign]
-    for head in (Mine(64), replaced, Resize(64, max_size=100)):
+    for head in (Mine(64), replaced):
         part = flip()
         fused = fuse(compose(head, part))
         assert (fused.head, fused.rest) == (head, (part,))
@@ -423,3 +426,200 @@ def test_either_filter_is_drawn() -> None:
 def _drawn_with(transform: Any, seed: int) -> Any:
     random.seed(seed)
     return transform(PHOTO)
+
+
+def test_nothing_and_the_packages_own_are_returned() -> None:
+    """None stays None, and what takes bytes already is not wrapped."""
+    own = Resize(32)
+
+    assert fuse(None) is None
+    assert fuse(own) is own
+    assert fuse(fuse(crop())).__class__ is Fused
+
+
+class Seen:
+    """A part of somebody's own that keeps what it was given."""
+
+    def __call__(self, image: Any) -> Any:
+        self.image = image
+        return image
+
+
+def test_the_rest_gets_what_it_would_have_got() -> None:
+    """A Pillow image before the conversion, bytes after it, then floats."""
+    for parts, kind in (
+        ([resize((20, 30))], PillowImage.Image),
+        ([resize((20, 30)), v1("PILToTensor")], torch.uint8),
+        ([resize((20, 30)), TENSOR], torch.float32),
+    ):
+        seen = Seen()
+        fused = fuse(compose(*parts, seen), quality="exact")
+        result = fused(PHOTO)
+
+        assert result is seen.image
+        assert (result.dtype if isinstance(kind, torch.dtype) else type(result)) is kind
+    fused = fuse(resize((20, 30)), quality="exact")
+    pillow = fused(PHOTO)
+    exact = Resize((20, 30), **BYTES, quality="exact")(PHOTO)
+    expected = PillowImage.fromarray(exact.permute(1, 2, 0).numpy())
+    assert fused.shape is None  # no batch memory for a Pillow image
+    assert pillow.size == (30, 20)
+    assert pillow.tobytes() == expected.tobytes()
+
+
+def test_tensors_of_torchvisions_class_are_handed_out(monkeypatch: Any) -> None:
+    """After ToImage the tensors are of the class that the user's torchvision has."""
+    module = ModuleType("torchvision.tv_tensors")
+    module.Image = type("Image", (torch.Tensor,), {})
+    monkeypatch.setitem(sys.modules, "torchvision.tv_tensors", module)
+
+    image = fuse(compose(v2("ToImage"), resize((20, 30), v2), FLOAT))
+    pure = fuse(compose(v2("ToImage"), resize((20, 30), v2), FLOAT, v2("ToPureTensor")))
+    left = fuse(compose(resize(), v2("ToImage"), flip()))
+
+    assert type(image(PHOTO)) is module.Image
+    assert type(pure(PHOTO)) is torch.Tensor
+    assert len(left.rest) == 1  # v1 on such a tensor may or may not keep its class
+
+
+def test_a_flip_that_never_happens_draws_as_well() -> None:
+    """The global generator is where torchvision leaves it, which draws for p=0 too."""
+    for p in (0.0, 0.5, 1.0):
+        torch.manual_seed(1)
+        fuse(compose(resize(), flip(p), TENSOR))(PHOTO)
+        after = torch.get_rng_state()
+        torch.manual_seed(1)
+        torch.rand(1)
+        assert torch.equal(after, torch.get_rng_state())
+
+
+def test_a_slot_of_a_batch_is_written() -> None:
+    """`out` may have any strides, and a rest writes into it as well."""
+    expected = Resize((20, 30), mean=MEAN, std=STD)(PHOTO)
+    for rest in ((), (Seen(),)):
+        batch = torch.zeros((20, 30, 3, 2))
+        slot = batch.permute(3, 2, 0, 1)[1]
+        fused = fuse(compose(resize((20, 30)), TENSOR, normalize(), *rest))
+
+        assert fused(PHOTO, out=slot) is slot
+        assert torch.equal(slot, expected)
+        assert not batch[..., 0].any()
+
+
+def test_a_slot_that_does_not_fit_is_refused() -> None:
+    """A Pillow image goes into no tensor, and a tensor into none of another shape or dtype."""
+    with pytest.raises(ValueError, match="the result is Image"):
+        fuse(resize((20, 30)))(PHOTO, out=torch.zeros((3, 20, 30)))
+    for slot in (torch.zeros((3, 20, 31)), torch.zeros((3, 20, 30), dtype=torch.uint8)):
+        for rest in ((), (Seen(),)):
+            with pytest.raises(ValueError, match="out must be"):
+                fuse(compose(resize((20, 30)), TENSOR, *rest))(PHOTO, out=slot)
+
+
+def test_a_transform_of_the_package_may_begin_a_compose() -> None:
+    """What follows it gets its tensors."""
+    head, seen = RandomResizedCrop(32, flip=0.5), Seen()
+    result = fuse(compose(head, seen))(PHOTO, generator=torch.Generator().manual_seed(4))
+
+    assert result is seen.image
+    assert torch.equal(result, head(PHOTO, generator=torch.Generator().manual_seed(4)))
+
+
+def test_geometry_is_told_only_where_it_is_known() -> None:
+    """A rest that changes values only keeps it; anything else might move pixels."""
+    erasing = fuse(compose(resize((20, 30)), TENSOR))
+    result, geometry = erasing.with_geometry(PHOTO)
+
+    assert result.shape == (3, 20, 30)
+    assert geometry == Resize((20, 30)).with_geometry(PHOTO)[1]
+    known = Fused(Resize((20, 30), **BYTES), [Normalize()])
+    assert known.with_geometry(PHOTO)[1] == geometry
+    with pytest.raises(ValueError, match="may move pixels"):
+        fuse(compose(resize((20, 30)), Seen())).with_geometry(PHOTO)
+
+
+def test_it_can_be_pickled() -> None:
+    """A copy in another process does the same."""
+    fused = Fused(RandomResizedCrop(32, **BYTES, flip=0.5), [Normalize()], form="tensor", draws=1)
+    copy = pickle.load(io.BytesIO(pickle.dumps(fused)))
+
+    results = [one(PHOTO, generator=torch.Generator().manual_seed(2)) for one in (fused, copy)]
+    assert torch.equal(*results)
+    assert repr(copy) == repr(fused)
+
+
+def test_repr_tells_what_was_fused() -> None:
+    """The parts that were fused, what decodes, and what runs as written."""
+    shown = repr(fuse(compose(crop(), flip(), TENSOR, normalize(), torch.nn.ReLU())))
+
+    assert "fused: RandomResizedCrop, RandomHorizontalFlip, ToTensor, Normalize\n" in shown
+    assert "decoded by: RandomResizedCrop(size=(64, 64)" in shown
+    assert "as written: ReLU()" in shown
+
+
+def test_wrong_options_are_refused() -> None:
+    """Quality and headroom are checked; floats make no Pillow image."""
+    with pytest.raises(ValueError, match="quality"):
+        fuse(crop(), quality="best")
+    with pytest.raises(ValueError, match="quality"):
+        fuse(None, quality="default")
+    with pytest.raises(ValueError, match="headroom"):
+        fuse(crop(), headroom=0)
+    with pytest.raises(ValueError, match="Pillow"):
+        Fused(Resize(32, dtype=torch.float32), form="pil")
+
+
+class Wrapped:
+    """What people write around a pipeline of albumentations'."""
+
+    def __init__(self, compose: Any) -> None:
+        self.compose = compose
+
+    def __call__(self, image: Any) -> Any:
+        return self.compose(image=image)["image"]
+
+
+def test_it_is_refused_with_the_way_out() -> None:
+    """Its Compose cannot be called with an image alone: the dataset says so when it is made."""
+    compose = double("albumentations.core.composition", "Compose", transforms=[])
+
+    with pytest.raises(
+        TypeError, match=r"returns compose\(image=image\)\['image'\].*output='array'"
+    ):
+        ImageList(PHOTOS, transform=compose)
+    assert fuse(compose) is compose
+
+
+def test_a_dataset_says_why_it_is_not_fused() -> None:
+    """`repr` names its generators and its resizing."""
+    wrapped = Wrapped(double("albumentations.core.composition", "Compose", transforms=[]))
+
+    shown = repr(ImageList(PHOTOS, transform=wrapped))
+
+    assert "Wrapped is albumentations', which draws from generators" in shown
+    assert "without antialiasing" in shown
+
+
+def test_in_a_function_it_gives_what_it_gives_alone() -> None:
+    """The same draws and pixels as of decoded arrays, image after image."""
+    albumentations = pytest.importorskip("albumentations", reason="the pipeline is albumentations'")
+    from albumentations.pytorch import ToTensorV2
+
+    parts = [
+        albumentations.RandomResizedCrop((64, 64)),
+        albumentations.HorizontalFlip(),
+        albumentations.Normalize(),
+        ToTensorV2(),
+    ]
+    ours, theirs = (albumentations.Compose(parts, seed=3) for _ in range(2))
+    dataset = ImageList(PHOTOS, transform=Wrapped(ours), output="array")
+    theirs.set_random_seed(3)
+    expected = [
+        theirs(image=pixels(path.read_bytes()).permute(1, 2, 0).numpy())["image"] for path in PHOTOS
+    ]
+    ours.set_random_seed(3)
+
+    assert all(
+        torch.equal(image, other)
+        for image, other in zip([dataset[at] for at in range(len(PHOTOS))], expected, strict=True)
+    )

@@ -47,7 +47,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def stored(place: Path, kind: str, *, damaged: bool = False, targets: bool = True) -> Path:
-    """Write the same pictures into a store."""
+    """Write the same images into a store."""
     if kind in LIBRARIES:
         pytest.importorskip(LIBRARIES[kind])
     location = place / f"stored{KINDS[kind]}"
@@ -63,7 +63,7 @@ def stored(place: Path, kind: str, *, damaged: bool = False, targets: bool = Tru
 
 
 class Listed(Store):
-    """Pictures in memory, of which some cannot be read."""
+    """Images in memory, of which some cannot be read."""
 
     kind = "listed"
 
@@ -161,7 +161,7 @@ def test_damaged_pictures_are_named_by_their_key(tmp_path: Path, kind: str) -> N
 
 
 def test_files_are_named_by_their_path(tmp_path: Path) -> None:
-    """Where a picture is a file, that is what an error names."""
+    """Where an image is a file, that is what an error names."""
     location = stored(tmp_path, "folder", damaged=True)
     dataset = StoreDataset(location, RandomResizedCropFlipNormalize(24))
 

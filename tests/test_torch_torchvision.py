@@ -1,7 +1,9 @@
-"""The package's datasets where torchvision is: they are torchvision's, too, and pass its tests."""
+"""Datasets and transforms beside torchvision's: they stand in for them, and pass its tests."""
 
 from __future__ import annotations
 
+import inspect
+import io
 import os
 import pickle
 import subprocess
@@ -12,11 +14,17 @@ from typing import Any
 import numpy as np
 import pytest
 from class_tree import make_tree
+from PIL import Image as PillowImage
 
 torch = pytest.importorskip("torch")
 torchvision = pytest.importorskip("torchvision", exc_type=ImportError)
 
-from fastdecode.torch import DecodeMixin, ImageFolder, ImageList  # noqa: E402
+from torch_reference import PHOTOS, levels, pixels, seeded  # noqa: E402
+from torchvision.transforms import transforms as v1  # noqa: E402
+from torchvision.transforms import v2  # noqa: E402
+
+from fastdecode.torch import DecodeMixin, ImageFolder, ImageList, Loader  # noqa: E402
+from fastdecode.torch import transforms as ours  # noqa: E402
 
 wrapped = torchvision.datasets.wrap_dataset_for_transforms_v2
 
@@ -179,3 +187,154 @@ def test_torchvisions_own_tests_pass(tmp_path: Path) -> None:
     assert " passed" in told.stdout
     assert "skipped" not in told.stdout
     assert "failed" not in told.stdout
+
+
+PHOTO = PHOTOS[0].read_bytes()
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+NAMES = sorted(
+    name
+    for name, thing in vars(ours).items()
+    if isinstance(thing, type) and (hasattr(v1, name) or hasattr(v2, name))
+)
+
+
+def test_these_are_the_namesakes() -> None:
+    """Every public class that torchvision has, too, is looked at here."""
+    assert NAMES == ["Normalize", "RandomResizedCrop", "Resize"]
+
+
+@pytest.mark.parametrize("theirs", [v1, v2], ids=["v1", "v2"])
+@pytest.mark.parametrize("name", NAMES)
+def test_arguments_are_torchvisions(name: str, theirs: Any) -> None:
+    """They have the same names in the same places, and the same defaults where there are any."""
+    expected = list(inspect.signature(getattr(theirs, name)).parameters.values())
+    found = list(inspect.signature(getattr(ours, name)).parameters.values())
+
+    for own, their in zip(found, expected, strict=False):
+        assert own.name == their.name
+        assert own.kind == their.kind == inspect.Parameter.POSITIONAL_OR_KEYWORD
+        if their.default is not inspect.Parameter.empty:
+            assert own.default == getattr(their.default, "value", their.default)
+    by_name = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
+    assert all(one.kind in by_name for one in found[len(expected) :])
+
+
+CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
+    ("RandomResizedCrop", (64,), {}),
+    ("RandomResizedCrop", ([48],), {"scale": (0.2, 0.9)}),
+    ("RandomResizedCrop", ((40, 71), (0.3, 1), (0.5, 2), v1.InterpolationMode.BICUBIC, True), {}),
+    ("RandomResizedCrop", (64,), {"interpolation": PillowImage.Resampling.BILINEAR}),
+    ("Resize", (64,), {}),
+    ("Resize", ((50, 61),), {}),
+    ("Resize", (64, v1.InterpolationMode.BICUBIC), {}),
+    ("Resize", (64, v1.InterpolationMode.BILINEAR, 70), {}),
+    ("Resize", ([64],), {"max_size": 400}),
+]
+
+
+@pytest.mark.parametrize("theirs", [v1, v2], ids=["v1", "v2"])
+@pytest.mark.parametrize("call", CALLS, ids=str)
+def test_results_are_torchvisions(call: Any, theirs: Any) -> None:
+    """Of a seed: the bytes that a decoded tensor becomes, to a level, and nothing is flipped."""
+    name, arguments, options = call
+    own = getattr(ours, name)(*arguments, **options, quality="exact")
+    their = getattr(theirs, name)(*arguments, **options)
+
+    for photo in PHOTOS:
+        data = photo.read_bytes()
+        for seed in range(4):
+            torch.manual_seed(seed)
+            expected = their(pixels(data))
+            state = torch.get_rng_state()
+            torch.manual_seed(seed)
+            result = own(data)
+
+            assert type(result) is torch.Tensor
+            # torchvision's own versions differ by a level where the first is bicubic.
+            assert levels(result, expected) <= 1 + (theirs is v1 and own.interpolation == "bicubic")
+            assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("size", [(None, 90), (40, 45), ([40], 300), (40, 41)])
+def test_longest_sides_are_torchvisions(size: Any) -> None:
+    """`max_size` limits the longer side, or with a size of None says what it is."""
+    for width, height in ((300, 200), (200, 300), (77, 77), (500, 13), (13, 500), (999, 1)):
+        image = PillowImage.new("RGB", (width, height))
+        memory = io.BytesIO()
+        image.save(memory, "PNG")
+        own = ours.Resize(size[0], max_size=size[1])
+        try:
+            expected = v2.Resize(size[0], max_size=size[1])(image)
+        except ValueError:  # a side would have no pixel
+            expected = None
+
+        result = own(memory.getvalue())
+
+        sides = (result.shape[2], result.shape[1])
+        assert min(sides) == 1 if expected is None else sides == expected.size
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64", "float16", "bfloat16"])
+@pytest.mark.parametrize("inplace", [False, True])
+def test_floats_are_normalised_as_by_torchvision(kind: str, inplace: bool) -> None:
+    """To the bit, in their own type, in a new tensor or in place; one value is for all channels."""
+    for mean, std in ((MEAN, STD), ([0.5], [0.25]), (torch.tensor(MEAN), torch.tensor(STD))):
+        values = torch.rand((2, 3, 5, 7), generator=seeded(1)).to(getattr(torch, kind))
+        expected = v1.Normalize(mean, std)(values)
+        given = values.clone()
+
+        result = ours.Normalize(mean, std, inplace)(given)
+
+        assert result.dtype == values.dtype
+        assert torch.equal(result, expected)
+        assert (result is given) == inplace
+        assert torch.equal(given, expected if inplace else values)
+
+
+def _written() -> list[Any]:
+    return [
+        v2.RandomHorizontalFlip(),
+        v2.ToDtype(torch.float32, scale=True),
+        v2.Normalize(MEAN, STD),
+    ]
+
+
+def test_torchvisions_other_parts_may_follow() -> None:
+    """The crop alone is swapped: the same draws and values, all of them made while decoding."""
+    swapped = v2.Compose([ours.RandomResizedCrop(64, quality="exact"), *_written()])
+    written = v2.Compose([v2.RandomResizedCrop(64), *_written()])
+    dataset = ImageList(PHOTOS, transform=swapped)
+
+    for seed in range(8):
+        torch.manual_seed(seed)
+        expected = written(pixels(PHOTO))
+        torch.manual_seed(seed)
+        called = swapped(PHOTO)
+        torch.manual_seed(seed)
+        result = dataset[0]
+
+        torch.testing.assert_close(result, expected, rtol=0, atol=1.01 / 255 / min(STD))
+        torch.testing.assert_close(called, expected, rtol=0, atol=1.01 / 255 / min(STD))
+    assert "as written" not in repr(dataset)
+    with Loader(dataset, 3, threads=2) as loader:
+        assert [batch.shape for batch in loader] == [(3, 3, 64, 64)] * 2
+
+
+def test_what_would_normalise_twice_is_refused() -> None:
+    """A Normalize after normalised floats is an error when the dataset is made, whoever's it is."""
+    flip = v2.RandomHorizontalFlip()
+    for head in (ours.RandomResizedCropFlipNormalize(64), ours.Resize(64, mean=MEAN, std=STD)):
+        for again in (v1.Normalize(MEAN, STD), v2.Normalize(MEAN, STD), ours.Normalize()):
+            for between in ([], [flip], [v2.RandomErasing()], [v2.Compose([flip])]):
+                transform = v2.Compose([head, *between, again])
+                with pytest.raises(ValueError, match="has normalised the image already"):
+                    ImageList(PHOTOS, transform=transform)
+        undone = v2.Compose([head, lambda values: values * 0.2, v2.Normalize(MEAN, STD)])
+        assert ImageList(PHOTOS, transform=undone)[0].dtype == torch.float32
+
+
+def test_what_takes_pillow_images_is_refused_after_a_tensor() -> None:
+    """ToTensor after one of these says at once what to leave out."""
+    for part in (v1.ToTensor(), v1.PILToTensor(), v2.PILToTensor()):
+        with pytest.raises(ValueError, match=f"{type(part).__name__} takes Pillow images"):
+            ImageList(PHOTOS, transform=v1.Compose([ours.RandomResizedCrop(64), part]))

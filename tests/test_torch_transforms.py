@@ -1,7 +1,12 @@
-"""The transforms of encoded bytes give the pixels of the reference."""
+"""The transforms of encoded bytes: the reference's pixels, their use, and clear errors."""
 
 from __future__ import annotations
 
+import copy
+import io
+import math
+import pickle
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -15,7 +20,9 @@ torch = pytest.importorskip("torch")
 import torch_reference as reference  # noqa: E402 - they need torch
 from torch_reference import PHOTOS, center_crop, encoded, levels, pixels, resize, seeded  # noqa: E402
 
+from fastdecode import DecodeError, UnknownBackend, UnsupportedFormat, probe  # noqa: E402
 from fastdecode.torch.transforms import (  # noqa: E402
+    EncodedTransform,
     RandomResizedCrop,
     RandomResizedCropFlipNormalize,
     Resize,
@@ -29,7 +36,7 @@ PHOTO = PHOTOS[0].read_bytes()
 
 
 def made(name: str) -> bytes:
-    """Make a picture of another kind out of a photo."""
+    """Make an image of another kind out of a photo."""
     photo = Image.open(PHOTOS[0])
     if name == "cmyk":
         return encoded(photo.convert("CMYK"), quality=95)
@@ -71,7 +78,7 @@ def test_a_random_crop_is_the_references(data: bytes, size: Any) -> None:
         (65, (56, 32)),  # odd margins
         (64, (63, 61)),
         ((50, 61), (33, 20)),
-        (40, (64, 57)),  # padded with 24 rows, and with columns if it is no wide picture
+        (40, (64, 57)),  # padded with 24 rows, and with columns if it is no wide image
         ((31, 80), (40, 41)),  # rows are padded, columns are cut
     ],
 )
@@ -114,7 +121,7 @@ def test_a_resized_picture_is_the_references(data: bytes, size: Any) -> None:
 
 @pytest.mark.parametrize("value", range(1, 9))
 def test_the_orientation_is_applied_on_request(value: int) -> None:
-    """With orient=True all of them see the picture upright, else as it is stored."""
+    """With orient=True all of them see the image upright, else as it is stored."""
     data = encoded(Image.open(PHOTOS[0]).resize((203, 131)), exif=with_orientation(value))
     crop, central = (
         RandomResizedCrop(40, **EXACT, flip=0.5),
@@ -244,3 +251,320 @@ def test_bicubic_is_torchs(data: bytes) -> None:
         )[0]
         crop = RandomResizedCrop((31, 40), interpolation="bicubic", **EXACT)
         assert levels(crop(data, generator=seeded(seed)), expected) <= 2
+
+
+TRANSFORMS = [
+    RandomResizedCropFlipNormalize(40),
+    RandomResizedCrop((24, 40), (0.5, 1), (1, 2), flip=0.2, dtype=torch.uint8, headroom=2),
+    ResizeCenterCrop(44, 40, dtype=torch.float32),
+    ResizeCenterCrop(30, (40, 20), flip=0.5, dtype=torch.uint8),
+    Resize((33, 40), flip=0.5, dtype=torch.float32),
+    Resize((33, 40), dtype=torch.uint8, quality="exact"),
+]
+
+
+def named(transform: EncodedTransform) -> str:
+    return type(transform).__name__
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS, ids=named)
+def test_results_go_into_a_slot_of_a_batch(transform: Any) -> None:
+    """With `out` of any strides the values are the same, and the slots beside it stay untouched."""
+    expected = transform(PHOTO, generator=seeded(1))
+    assert tuple(expected.shape) == transform.shape
+    assert expected.dtype == transform.dtype
+
+    for layout in (torch.contiguous_format, torch.channels_last):
+        batch = torch.full((3, *transform.shape), 7, dtype=transform.dtype)
+        batch = batch.contiguous(memory_format=layout)
+        slot = batch[1]
+        result, _ = transform.with_geometry(PHOTO, generator=seeded(1), out=slot)
+
+        assert result is slot
+        assert torch.equal(batch[1], expected)
+        assert (batch[0] == 7).all()
+        assert (batch[2] == 7).all()
+
+
+def test_the_unnormalised_result_is_a_new_one_each_time() -> None:
+    """A result does not change when the next image is decoded, even if nothing is resized."""
+    header = probe(PHOTO)
+    transform = Resize((header.height, header.width), **EXACT)
+
+    first = transform(PHOTO)
+    kept = first.clone()
+    transform(encoded(Image.open(PHOTOS[1]).resize((header.width, header.height))))
+
+    assert torch.equal(first, kept)
+    assert torch.equal(first, pixels(PHOTO))
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS, ids=named)
+def test_the_generator_draws_as_the_global_one(transform: Any) -> None:
+    """A generator and torch's global one of the same seed give the same result."""
+    torch.manual_seed(11)
+    state = torch.random.get_rng_state()
+    by_global = transform(PHOTO)
+    torch.random.set_rng_state(state)
+    by_generator = transform(PHOTO, generator=seeded(11))
+
+    assert torch.equal(by_global, by_generator)
+    assert torch.equal(torch.random.get_rng_state(), state)
+    assert transform.isolated
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: RandomResizedCropFlipNormalize(40, ratio=(0.7, 1.3)),
+        lambda: ResizeCenterCropNormalize(30, (40, 20), flip=0.5),
+        lambda: Resize((33, 40), dtype=torch.uint8),
+    ],
+)
+def test_another_default_device_changes_nothing(make: Any) -> None:
+    """Where new tensors usually go is no matter: draws are the generator's, results on the CPU."""
+    with torch.device("meta"):
+        result = make()(PHOTO, generator=torch.Generator("cpu").manual_seed(11))
+
+    assert result.device.type == "cpu"
+    assert torch.equal(result, make()(PHOTO, generator=seeded(11)))
+
+
+def test_many_threads_give_what_one_gives() -> None:
+    """Threads that share transforms, each at another image, do not get into each other's way."""
+    files = [path.read_bytes() for path in PHOTOS]
+    tasks = [(t, d, n) for n in range(4) for t in TRANSFORMS for d in files]
+
+    def run(task: Any) -> Any:
+        transform, data, seed = task
+        return transform(data, generator=seeded(seed))
+
+    alone = [run(task) for task in tasks]
+    with ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(run, tasks))
+
+    assert all(torch.equal(a, b) for a, b in zip(alone, together, strict=True))
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS, ids=named)
+def test_a_copy_and_an_unpickled_one_do_the_same(transform: Any) -> None:
+    """They can be sent to worker processes."""
+    expected = transform(PHOTO, generator=seeded(2))
+
+    for other in (copy.deepcopy(transform), pickle.loads(pickle.dumps(transform))):
+        assert torch.equal(other(PHOTO, generator=seeded(2)), expected)
+        assert repr(other) == repr(transform)
+        assert other.shape == transform.shape
+
+
+@pytest.mark.parametrize("kind", [bytearray, memoryview, io.BytesIO])
+def test_the_bytes_come_in_many_types(kind: Any) -> None:
+    """Whatever decode() takes is taken."""
+    data = kind(PHOTO).getbuffer() if kind is io.BytesIO else kind(PHOTO)
+
+    assert torch.equal(Resize(20)(data), Resize(20)(PHOTO))
+
+
+def test_repr_says_what_was_asked_for() -> None:
+    """Every argument that changes the result can be read in the repr."""
+    assert repr(TRANSFORMS[1]) == (
+        "RandomResizedCrop(size=(24, 40), scale=(0.5, 1.0), ratio=(1, 2), flip=0.2, "
+        "dtype=torch.uint8, quality='fast', headroom=2.0)"
+    )
+    assert repr(TRANSFORMS[2]) == (
+        "ResizeCenterCrop(resize=44, size=(40, 40), flip=0.0, mean=None, std=None, "
+        "dtype=torch.float32, quality='fast')"
+    )
+    assert "mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)" in repr(
+        ResizeCenterCropNormalize(8, 8)
+    )
+
+
+def test_the_shape_is_told_where_it_is_known() -> None:
+    """Only Resize of one side gives results of different shapes."""
+    assert RandomResizedCropFlipNormalize(5).shape == (3, 5, 5)
+    assert ResizeCenterCropNormalize(9, (5, 6)).shape == (3, 5, 6)
+    assert Resize((5, 6)).shape == (3, 5, 6)
+    assert Resize(5).shape is None
+    assert Resize(100)(PHOTO).shape == (3, 100, 150)
+
+
+NAN = math.nan
+NORMALISING = [
+    RandomResizedCropFlipNormalize(16),
+    ResizeCenterCropNormalize(20, 16),
+    Resize((16, 16), dtype=torch.float32),
+]
+
+# A box of a photo is decoded from all of its bytes, so that damage anywhere is found.
+DAMAGED = {
+    "cut short": PHOTO[: len(PHOTO) // 2],
+    "header only": PHOTO[:700],
+    "no header": PHOTO[:100],
+    "zeros": PHOTO[:9000] + bytes(len(PHOTO) - 9000),
+}
+
+
+@pytest.mark.parametrize("transform", NORMALISING, ids=named)
+@pytest.mark.parametrize("data", DAMAGED.values(), ids=DAMAGED.keys())
+def test_damaged_files_are_errors(transform: Any, data: bytes) -> None:
+    """Bytes that lack pixels raise DecodeError, and nothing is written."""
+    out = torch.full((3, 16, 16), 5.0)
+
+    with pytest.raises(DecodeError):
+        transform(data, out=out)
+
+    assert (out == 5).all()
+
+
+@pytest.mark.parametrize("data", [b"", b"no image", bytes(1000)])
+def test_what_is_no_image_is_an_error(data: bytes) -> None:
+    """Bytes of something else raise as they do from decode()."""
+    with pytest.raises((DecodeError, UnsupportedFormat)):
+        Resize(8)(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (str(PHOTOS[0]), "takes the bytes of an image, not a path"),
+        (PHOTOS[0], "takes the bytes of an image, not a path"),
+        (Image.new("RGB", (9, 9)), "data must be bytes.*, not Image"),
+        (None, "data must be bytes.*, not NoneType"),
+        (np.zeros((9, 9, 3), np.uint8), "has it been decoded already"),
+        (torch.zeros((3, 9, 9), dtype=torch.uint8), "has it been decoded already"),
+    ],
+    ids=["str", "path", "image", "none", "array", "tensor"],
+)
+@pytest.mark.parametrize("transform", NORMALISING, ids=named)
+def test_what_are_no_bytes_is_an_error(transform: Any, data: Any, message: str) -> None:
+    """A path, a Pillow image and decoded pixels are told from encoded bytes."""
+    with pytest.raises(TypeError, match=message):
+        transform(data)
+
+
+@pytest.mark.parametrize("transform", NORMALISING, ids=named)
+@pytest.mark.parametrize(
+    "out",
+    [
+        torch.zeros(3, 16, 15),
+        torch.zeros(1, 3, 16, 16),
+        torch.zeros(16, 16, 3),
+        torch.zeros(3, 16, 16, dtype=torch.uint8),
+        torch.zeros(3, 16, 16, device="meta"),
+    ],
+    ids=lambda out: f"{tuple(out.shape)}-{out.dtype}-{out.device}",
+)
+def test_an_out_that_does_not_fit_is_refused(transform: Any, out: Any) -> None:
+    """Another shape, type or device is an error that names both, and nothing is written."""
+    with pytest.raises(ValueError, match=r"out must be a CPU tensor \(3, 16, 16\) of torch.float"):
+        transform(PHOTO, out=out)
+
+    assert out.is_meta or (out == 0).all()
+
+
+def test_an_out_that_is_no_tensor_is_refused() -> None:
+    """An array is not taken for a tensor."""
+    out = np.zeros((3, 16, 16), np.float32)
+
+    with pytest.raises(TypeError, match="out must be a tensor, not ndarray"):
+        Resize((16, 16), dtype=torch.float32)(PHOTO, out=out)
+
+    assert not out.any()
+
+
+def test_an_unknown_backend_is_refused() -> None:
+    """The name goes to decode(), which knows them; nothing is written."""
+    out = torch.zeros(3, 16, 16)
+
+    with pytest.raises(UnknownBackend, match="nonesuch"):
+        Resize((16, 16), dtype=torch.float32)(PHOTO, out=out, backend="nonesuch")
+
+    assert (out == 0).all()
+
+
+@pytest.mark.parametrize(
+    "size", [0, -1, "a", "ab", (), (1, 2, 3), (5, 0), 5.5, (5.0, 5), None, True]
+)
+def test_sizes_are_checked(size: Any) -> None:
+    """A size is one positive integer, or two; the error names the argument and its value."""
+    for name, make in (
+        ("size", lambda: RandomResizedCropFlipNormalize(size)),
+        ("size", lambda: Resize(size)),
+        ("size", lambda: ResizeCenterCropNormalize(8, size)),
+        ("resize", lambda: ResizeCenterCropNormalize(size, 8)),
+    ):
+        with pytest.raises(ValueError, match=f"^{name} must be a positive integer or") as caught:
+            make()
+        assert str(caught.value).endswith(f"not {size!r}")
+
+
+def test_integers_of_numpy_are_sizes() -> None:
+    """Sides computed by NumPy are as good as others, and kept as plain integers."""
+    transform = RandomResizedCropFlipNormalize((np.int64(5), np.uint8(6)))
+
+    assert transform.size == (5, 6)
+    assert type(transform.size[0]) is int
+    assert Resize(np.int32(5)).size == 5
+
+
+WRONG_RANGES = [(1, 0.5), (NAN, 1), (0.1, NAN), (0, 1), (-1, 1), (0.5,), 0.5, "ab", (0.1, math.inf)]
+
+
+@pytest.mark.parametrize("values", WRONG_RANGES, ids=repr)
+def test_ranges_are_checked(values: Any) -> None:
+    """Scale and ratio are two positive, finite numbers in order."""
+    with pytest.raises(ValueError, match=r"^scale must be \(low, high\) with 0 < low <= high"):
+        RandomResizedCropFlipNormalize(8, scale=values)
+    with pytest.raises(ValueError, match=r"^ratio must be \(low, high\) with 0 < low <= high"):
+        RandomResizedCropFlipNormalize(8, ratio=values)
+
+
+@pytest.mark.parametrize("flip", [2, -0.1, NAN, True, False, "yes", None])
+def test_probabilities_are_checked(flip: Any) -> None:
+    """A flip is a number from 0 to 1: True would flip all images, which is hardly meant."""
+    for make in (
+        lambda: RandomResizedCropFlipNormalize(8, flip=flip),
+        lambda: ResizeCenterCropNormalize(8, 8, flip=flip),
+        lambda: Resize(8, flip=flip),
+    ):
+        with pytest.raises(ValueError, match="flip must be a probability from 0 to 1, not"):
+            make()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"headroom": 0.5}, "headroom must be a number of at least 1, not 0.5"),
+        ({"headroom": NAN}, "headroom must be a number of at least 1, not nan"),
+        ({"headroom": "2"}, "headroom must be a number of at least 1, not '2'"),
+        ({"quality": "best"}, "quality must be 'fast' or 'exact', not 'best'"),
+        ({"dtype": torch.float16}, "dtype must be torch.float32 or torch.uint8, not torch.float16"),
+        ({"dtype": "uint8"}, "dtype must be torch.float32 or torch.uint8, not uint8"),
+        ({"mean": (0.5,), "std": (0.2, 0, 0.2)}, "std must not hold a zero"),
+        ({"mean": (0.5, 0.5), "std": (0.2,)}, "mean must be three numbers"),
+        ({"mean": (0.5,)}, "std must be three numbers"),
+        ({"std": (0.2,)}, "std is given without a mean: give both, or neither"),
+        (
+            {"mean": (0.5,), "std": (0.2,), "dtype": torch.uint8},
+            "bytes cannot be normalised: leave",
+        ),
+        (
+            {"interpolation": "nearest"},
+            "interpolation must be 'bilinear' or 'bicubic', not 'nearest'",
+        ),
+        ({"interpolation": 0.5}, "interpolation must be 'bilinear' or 'bicubic', not 0.5"),
+        ({"interpolation": True}, "interpolation must be 'bilinear' or 'bicubic', not True"),
+        ({"antialias": False}, "antialias must be True, not False"),
+        ({"antialias": None}, "antialias must be True, not None"),
+    ],
+)
+def test_options_are_checked(options: dict[str, Any], message: str) -> None:
+    """All three of them check what they have in common when they are made."""
+    for make in (
+        lambda: RandomResizedCrop(8, **options),
+        lambda: ResizeCenterCrop(8, 8, **options),
+        lambda: Resize(8, **options),
+    ):
+        with pytest.raises(ValueError, match=message):
+            make()

@@ -1,7 +1,7 @@
 """What training's transforms are to give: torchvision's rules, written out in torch and Pillow.
 
 The rules are those of torchvision 0.29, `transforms/v2/functional/_geometry.py` and
-`transforms/v2/_geometry.py`: a picture is decoded by Pillow, cropped, resized as a uint8 tensor by
+`transforms/v2/_geometry.py`: an image is decoded by Pillow, cropped, resized as a uint8 tensor by
 ``torch.nn.functional.interpolate(antialias=True)``, flipped, made float and normalised.
 """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,23 +16,18 @@ class Wrong(Backend):
     """Pillow's pixels, spoilt."""
 
     supports = {"jpeg": (Support(reduces=frozenset({1, 2, 4, 8})),)}
+    spoil: Callable[[Wrong, Any], Any]
 
     def decode(self, data: Any, header: Header, **asked: Any) -> Any:
         """Decode, and spoil."""
         pixels = fastdecode.decode(data, asked["reduce"], backend="pillow")
         return np.ascontiguousarray(self.spoil(pixels))
 
-    def spoil(self, pixels: Any) -> Any:
-        """Change what is right."""
-        raise NotImplementedError
-
 
 class Swapped(Wrong):
     """Blue for red."""
 
-    def spoil(self, pixels: Any) -> Any:
-        """Turn the channels round."""
-        return pixels[:, :, ::-1]
+    spoil = lambda self, pixels: pixels[:, :, ::-1]  # noqa: E731
 
 
 class Fullsize(Swapped):
@@ -43,17 +39,13 @@ class Fullsize(Swapped):
 class Shifted(Wrong):
     """Off by one row."""
 
-    def spoil(self, pixels: Any) -> Any:
-        """Begin with the last row."""
-        return np.roll(pixels, 1, axis=0)
+    spoil = lambda self, pixels: np.roll(pixels, 1, axis=0)  # noqa: E731
 
 
 class Smaller(Wrong):
     """One row short."""
 
-    def spoil(self, pixels: Any) -> Any:
-        """Leave the first row out."""
-        return pixels[1:]
+    spoil = lambda self, pixels: pixels[1:]  # noqa: E731
 
 
 class Broken(Wrong):
@@ -65,31 +57,24 @@ class Broken(Wrong):
 
 
 class Crashing(Wrong):
-    """Takes its process down."""
+    """Takes its process down, as a C library does that finds its heap damaged."""
 
-    def spoil(self, pixels: Any) -> Any:
-        """Abort, as a C library does that finds its heap damaged."""
-        os.abort()
+    spoil = lambda self, pixels: os.abort()  # noqa: E731
 
 
 class Unstable(Wrong):
-    """Right, until its process has decoded a dozen pictures; then it takes that down."""
+    """Right, until its process has decoded a dozen images; then it takes that down."""
 
     calls = 0
 
     def spoil(self, pixels: Any) -> Any:
         """Count, and abort."""
         self.calls += 1
-        if self.calls > 12:
-            os.abort()
-        return pixels
+        return os.abort() if self.calls > 12 else pixels
 
 
 class Averaging(Wrong):
     """Right, but it reduces nothing inside its decoder."""
 
     supports = {"jpeg": (Support(),)}
-
-    def spoil(self, pixels: Any) -> Any:
-        """Leave them as they are."""
-        return pixels
+    spoil = lambda self, pixels: pixels  # noqa: E731

@@ -1,7 +1,7 @@
 """What the bytes are, and what their header says, without decoding: `sniff` and `probe`.
 
-There is a module for each format, whose ``parse(data)`` reads the header; `jpeg_stream` knows what
-follows a JPEG's.
+There is a module for each format, whose ``parse(data)`` reads the header, and may run into an
+`IndexError` or `struct.error` where the data ends; `jpeg_stream` knows what follows a JPEG's.
 """
 
 from __future__ import annotations
@@ -68,12 +68,10 @@ def probe(data: Buffer) -> Header:
     turned upright. A damaged or truncated header is a `DecodeError`; what neither fastdecode nor
     Pillow, where it is installed, knows is an `UnsupportedFormat`.
     """
-    name: Format = "jpeg"
+    name: Format = "other"
     try:
-        if len(data) > 1 and data[0] == 0xFF and data[1] == 0xD8:
-            return _parse_jpeg(data)
         name = sniff(data)
-        return _parser(_MODULES.get(name, name))(data)
+        return _parser(name)(data)
     except (FastDecodeError, MemoryError):
         raise
     except (IndexError, OverflowError, struct.error):
@@ -89,17 +87,8 @@ def probe(data: Buffer) -> Header:
 
 
 @cache
-def _parser(module: str) -> _Parser:
-    """Import a header module on first use: `parse` of a module under ``fastdecode._headers``."""
+def _parser(name: Format) -> _Parser:
+    """Import a format's module on first use, and return its `parse`."""
+    module = _MODULES.get(name, name)
     parse: _Parser = importlib.import_module(f"fastdecode._headers.{module}").parse
     return parse
-
-
-def _load_jpeg(data: Buffer) -> Header:
-    """Import the JPEG module, and step aside for its `parse`: the hot path pays no look-up."""
-    global _parse_jpeg
-    _parse_jpeg = _parser("jpeg")
-    return _parse_jpeg(data)
-
-
-_parse_jpeg: _Parser = _load_jpeg

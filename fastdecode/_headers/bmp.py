@@ -20,7 +20,7 @@ def parse(data: Buffer) -> Header:
     """Read a BMP's header.
 
     `bits` is that of an index for palettes, else 8: 16-bit pixels hold samples of 4 to 6 bits that
-    every decoder widens. `struct.error` says that the data ends first.
+    every decoder widens.
 
     Microsoft's BITMAPFILEHEADER, BITMAPCOREHEADER (12 bytes) and BITMAPINFOHEADER to
     BITMAPV5HEADER (40 to 124 bytes); OS/2 2 (16 to 64 bytes). A negative height: rows run from

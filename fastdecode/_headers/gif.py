@@ -23,8 +23,7 @@ def parse(data: Buffer) -> Header:
     """Read a GIF's header.
 
     The size is that of Pillow's first frame: the logical screen, stretched where the first image
-    sticks out of it. `animated`: a second image follows within the first megabyte. `IndexError` or
-    `struct.error` says that the data ends first.
+    sticks out of it. `animated`: a second image follows within the first megabyte.
 
     GIF89a specification, sections 18 (logical screen), 20 (image descriptor), 22 (image data), 24
     (extensions); the stretching is Pillow's.

@@ -1,6 +1,7 @@
 """AVIF and HEIC: the boxes of a still image's primary item, or of a sequence's first track.
 
-The walk over boxes is shared with JPEG 2000 and JPEG XL, whose containers are built the same way.
+ISO/IEC 14496-12 (boxes, pitm, iloc, iref, tkhd); ISO/IEC 23008-12 (meta, iprp, ispe, clap, irot,
+imir); AVIF 1.1. JPEG 2000 and JPEG XL have containers of the same boxes.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import re
 import struct
 from collections.abc import Iterator
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fastdecode.errors import DecodeError
 from fastdecode.types import Buffer, Color, Format, Header
@@ -17,12 +18,11 @@ from fastdecode.types import Buffer, Color, Format, Header
 __all__ = [
     "Grid",
     "IsoBox",
-    "boxes",
-    "find",
     "grid",
     "missing",
     "parse",
     "sniff",
+    "whole",
     "with_tiles_apart",
 ]
 
@@ -46,11 +46,70 @@ _ORIENTATIONS = {
 
 
 class IsoBox(NamedTuple):
-    """A box: its four-character type, and where its contents lie."""
+    """A box of a file: its type, where its contents lie, and where it claims that they end."""
 
+    data: Buffer
     kind: bytes
     start: int
     end: int
+    claimed: int
+
+    def byte(self, at: int) -> int:
+        return self.data[self.start + at]
+
+    def integer(self, at: int, size: int) -> int:
+        """Read a big-endian integer; bytes beyond the end of the file are left out."""
+        return int.from_bytes(self.data[self.start + at : self.start + at + size], "big")
+
+    def fields(self, form: str, at: int = 0) -> tuple[Any, ...]:
+        return struct.unpack_from(f">{form}", self.data, self.start + at)
+
+    def boxes(self, skip: int = 0) -> Iterator[IsoBox]:
+        """Walk the boxes inside, at most a thousand of them.
+
+        A size of 1 means a 64-bit size, 0 means "to the end". A box that claims more than its
+        parent holds is cut to the parent: files are often read in part.
+        """
+        start, end = self.start + skip, min(self.end, len(self.data))
+        for _ in range(_MAX_BOXES):
+            if start + 8 > end:
+                return
+            size, kind = struct.unpack_from(">I4s", self.data, start)
+            header = 8
+            if size == 1:
+                (size,) = struct.unpack_from(">Q", self.data, start + 8)
+                header = 16
+            elif size == 0:
+                size = end - start
+            if size < header:
+                raise DecodeError(f"the {kind!r} box has the impossible size {size}")
+            claimed = start + size
+            yield IsoBox(self.data, kind, min(start + header, end), min(claimed, end), claimed)
+            start = claimed
+
+    def by_kind(self) -> dict[bytes, IsoBox]:
+        """Return the first box of each type."""
+        return {box.kind: box for box in reversed(list(self.boxes()))}
+
+    def find(self, *path: bytes) -> IsoBox | None:
+        """Descend through the first box of each type in `path`."""
+        box: IsoBox | None = self
+        for kind in path:
+            children = box.boxes() if box else ()
+            box = next((child for child in children if child.kind == kind), None)
+        return box
+
+
+class _Reader:
+    """Integers of a box, one after another."""
+
+    def __init__(self, box: IsoBox, at: int) -> None:
+        self._box = box
+        self.at = at
+
+    def __call__(self, size: int) -> int:
+        self.at += size
+        return self._box.integer(self.at - size, size)
 
 
 class Grid(NamedTuple):
@@ -66,44 +125,9 @@ class Grid(NamedTuple):
     height: int
 
 
-def boxes(data: Buffer, start: int, end: int) -> Iterator[IsoBox]:
-    """Walk the boxes in ``data[start:end]``, at most a thousand of them.
-
-    A box that claims more than its parent holds is cut to the parent: files are often read in part.
-    """
-    end = min(end, len(data))
-    for box in _claimed(data, start, end):
-        yield IsoBox(box.kind, min(box.start, end), min(box.end, end))
-
-
-def _claimed(data: Buffer, start: int, end: int) -> Iterator[IsoBox]:
-    """Walk the boxes, each with the end that it claims.
-
-    ISO/IEC 14496-12, 4.2: a size of 1 means a 64-bit size, 0 means "to the end".
-    """
-    for _ in range(_MAX_BOXES):
-        if start + 8 > end:
-            return
-        size, kind = struct.unpack_from(">I4s", data, start)
-        header = 8
-        if size == 1:
-            (size,) = struct.unpack_from(">Q", data, start + 8)
-            header = 16
-        elif size == 0:
-            size = end - start
-        if size < header:
-            raise DecodeError(f"the {kind!r} box has the impossible size {size}")
-        yield IsoBox(kind, start + header, start + size)
-        start += size
-
-
-def find(data: Buffer, parent: IsoBox, *path: bytes) -> IsoBox | None:
-    """Descend from `parent` through the first box of each type in `path`."""
-    box: IsoBox | None = parent
-    for kind in path:
-        children = boxes(data, box.start, box.end) if box else ()
-        box = next((child for child in children if child.kind == kind), None)
-    return box
+def whole(data: Buffer) -> IsoBox:
+    """Return a file as a box."""
+    return IsoBox(data, b"", 0, len(data), len(data))
 
 
 def sniff(data: Buffer) -> Format | None:
@@ -127,18 +151,15 @@ def parse(data: Buffer) -> Header:
     """Read an AVIF's or a HEIC's header: it describes the array of each format's own decoder.
 
     AVIF (Pillow, libavif): the stored pixels, `orientation` from the irot and imir properties, no
-    cropping. HEIC (pillow_heif, libheif): the pixels as seen, so clap, irot and imir are already in
-    `width` and `height` and `orientation` is 1. EXIF says nothing in either. `struct.error` says
-    that the data ends first.
-
-    ISO/IEC 23008-12 (meta, iprp, ispe, irot, imir), ISO/IEC 14496-12 (pitm, iref, clap, tkhd);
-    AVIF 1.1. An AVIF whose major brand is not ``avif`` shows its track, if any, as libavif does.
+    cropping. An AVIF whose major brand is not ``avif`` shows its track, if any, as libavif does.
+    HEIC (pillow_heif, libheif): the pixels as seen, so clap, irot and imir are already in `width`
+    and `height` and `orientation` is 1. EXIF says nothing in either.
     """
     file_format = sniff(data) or "heic"
     meta, track = _shown(data, file_format)
-    header = _track(data, track, file_format) if track is not None else None
+    header = _track(track, file_format) if track is not None else None
     if header is None and meta is not None:
-        header = _primary(data, meta, file_format)
+        header = _primary(_Items(meta), file_format)
     if header is None:
         raise DecodeError(f"the {file_format.upper()} file has no primary image")
     if not header.width or not header.height:
@@ -150,32 +171,32 @@ def missing(data: Buffer) -> str:
     """Say what of the image is not in the file; empty if nothing is known to be missing.
 
     It is empty, too, if a track shows the image. What else the file may hold, such as EXIF or a
-    preview, is not the image. ISO/IEC 14496-12, 8.11.3 (iloc). libheif leaves a tile that is not
-    there out of a grid, and its decoder conceals what is not there of coded data.
+    preview, is not the image. libheif leaves a tile that is not there out of a grid, and its
+    decoder conceals what is not there of coded data.
     """
-    for box in _claimed(data, 0, len(data)):
-        if box.kind in (b"meta", b"moov") and box.end > len(data):
-            return f"the {box.kind.decode()} box ends at {box.end}, past the {len(data)} bytes"
+    for box in whole(data).boxes():
+        if box.kind in (b"meta", b"moov") and box.claimed > len(data):
+            return f"the {box.kind.decode()} box ends at {box.claimed}, past the {len(data)} bytes"
     meta, track = _shown(data, sniff(data) or "heic")
     if meta is None or track is not None:
         return ""
-    items = _Items(data, meta)
+    items = _Items(meta)
     shown = items.shown()
-    idat = items.children.get(b"idat") or IsoBox(b"idat", 0, 0)
-    sources = (IsoBox(b"", 0, len(data)), idat)  # by construction method
+    sources = (whole(data), items.children.get(b"idat"))  # by construction method
     coded: dict[int, list[bytes]] = {}
-    for item, method, start, length in _extents(data, items.children.get(b"iloc")):
+    for item, method, start, length in items.extents():
         if item not in shown or method >= len(sources):
             continue
         source = sources[method]
-        begin, end, room = source.start + start, source.start + start + length, source.end
+        origin, room = (source.start, source.end) if source else (0, 0)
+        begin, end = origin + start, origin + start + length
         if end > room:
             where = "idat box" if method else "file"
             return f"item {item} ends at byte {end}, past the end of the {where} at {room}"
         coded.setdefault(item, []).append(bytes(data[begin:end]))
     for item, parts in coded.items():
-        configuration = next((of for of in items.properties(item) if of.kind == b"hvcC"), None)
-        if configuration and _has_gap(b"".join(parts), 1 + (data[configuration.start + 21] & 3)):
+        configuration = items.property(item, b"hvcC")
+        if configuration and _has_gap(b"".join(parts), 1 + (configuration.byte(21) & 3)):
             return f"item {item} holds bytes that no HEVC encoder writes, such as zeros"
     return ""
 
@@ -204,14 +225,13 @@ def _has_gap(coded: bytes, prefix: int) -> bool:
 def grid(data: Buffer) -> Grid | None:
     """Return the tiles of the primary image; None if it is not made of tiles."""
     meta, _ = _shown(data, "heic")
-    items = _Items(data, meta) if meta is not None else None
+    items = _Items(meta) if meta is not None else None
     tiles = items.tiles(items.primary) if items is not None else ()
     if items is None or not tiles:
         return None
-    own, of_tile = items.properties(items.primary), items.properties(tiles[0])
-    width, height = _stored_sides(data, own)
-    tile_width, tile_height = _stored_sides(data, of_tile)
-    if not tile_width or not tile_height or any(box.kind == b"clap" for box in own):
+    width, height = items.stored_sides(items.primary)
+    tile_width, tile_height = items.stored_sides(tiles[0])
+    if not tile_width or not tile_height or items.property(items.primary, b"clap"):
         return Grid(items.primary, tiles, 1, 1)
     return Grid(items.primary, tiles, (width - 1) % tile_width + 1, (height - 1) % tile_height + 1)
 
@@ -222,17 +242,16 @@ def with_tiles_apart(data: Buffer, grid: Grid) -> bytes:
     ISO/IEC 23008-12, 6.4.2: an item is hidden by the lowest bit of its infe box's flags.
     """
     copy = bytearray(data)
-    meta = find(data, IsoBox(b"", 0, len(data)), b"meta")
-    children = _by_kind(data, IsoBox(b"meta", meta.start + 4, meta.end)) if meta else {}
+    meta, _ = _shown(data, "heic")
+    children = meta.by_kind() if meta else {}
     pitm, iinf = children.get(b"pitm"), children.get(b"iinf")
     if pitm is None or iinf is None:
         return bytes(copy)
-    size = 4 if data[pitm.start] else 2
+    size = _id_size(pitm)
     copy[pitm.start + 4 : pitm.start + 4 + size] = grid.tiles[0].to_bytes(size, "big")
-    tiles = frozenset(grid.tiles)
-    for infe in boxes(data, iinf.start + (8 if data[iinf.start] else 6), iinf.end):
-        item = _integer(data, infe.start + 4, 4 if data[infe.start] == 3 else 2)
-        if item in tiles:
+    for infe in iinf.boxes(skip=8 if iinf.byte(0) else 6):
+        item = infe.integer(4, 4 if infe.byte(0) == 3 else 2)
+        if item in grid.tiles:
             copy[infe.start + 3] &= 0xFE
         elif item == grid.item:
             copy[infe.start + 3] |= 1
@@ -241,55 +260,47 @@ def with_tiles_apart(data: Buffer, grid: Grid) -> bytes:
 
 def _shown(data: Buffer, file_format: Format) -> tuple[IsoBox | None, IsoBox | None]:
     """Return the meta box's contents and the moov box, if it is a track that is shown."""
-    top = _by_kind(data, IsoBox(b"", 0, len(data)))
+    top = whole(data).by_kind()
     meta, moov = top.get(b"meta"), top.get(b"moov")
     if meta is not None:
-        meta = IsoBox(meta.kind, meta.start + 4, meta.end)
+        meta = meta._replace(start=meta.start + 4)
     track = meta is None or (file_format == "avif" and data[8:12] != b"avif")
     return meta, moov if track else None
 
 
-def _by_kind(data: Buffer, parent: IsoBox) -> dict[bytes, IsoBox]:
-    """First box of each type in `parent`."""
-    return {box.kind: box for box in reversed(list(boxes(data, parent.start, parent.end)))}
-
-
-def _track(data: Buffer, moov: IsoBox, file_format: Format) -> Header | None:
+def _track(moov: IsoBox, file_format: Format) -> Header | None:
     """Read the first image track: its size in 16.16, and whether it has several samples."""
     header = None
     alpha = False
-    traks = (box for box in boxes(data, moov.start, moov.end) if box.kind == b"trak")
-    for trak in islice(traks, _MAX_TRACKS):
-        handler = find(data, trak, b"mdia", b"hdlr")
+    for trak in islice((box for box in moov.boxes() if box.kind == b"trak"), _MAX_TRACKS):
+        handler = trak.find(b"mdia", b"hdlr")
         if handler is None:
             continue
-        kind = data[handler.start + 8 : handler.start + 12]
-        alpha = alpha or (kind == b"auxv" and _is_alpha_track(data, trak))
-        tkhd = find(data, trak, b"tkhd")
+        kind = handler.data[handler.start + 8 : handler.start + 12]
+        if kind == b"auxv":
+            alpha = alpha or _names_alpha(trak.find(b"mdia", b"minf", b"stbl", b"stsd"))
+        tkhd = trak.find(b"tkhd")
         if header is None and kind == b"pict" and tkhd is not None:
-            at = tkhd.start + (88 if data[tkhd.start] == 1 else 76)
-            width, height = struct.unpack_from(">II", data, at)
-            sizes = find(data, trak, b"mdia", b"minf", b"stbl", b"stsz")
-            samples = struct.unpack_from(">I", data, sizes.start + 8)[0] if sizes else 1
-            header = Header(file_format, width >> 16, height >> 16, color="ycc")
-            header = header._replace(animated=samples > 1)
+            width, height = tkhd.fields("II", 88 if tkhd.byte(0) == 1 else 76)
+            sizes = trak.find(b"mdia", b"minf", b"stbl", b"stsz")
+            several = sizes is not None and sizes.fields("I", 8)[0] > 1
+            header = Header(file_format, width >> 16, height >> 16, color="ycc", animated=several)
     return header._replace(channels=3 + alpha) if header else None
 
 
 class _Items:
     """What a meta box says of its items; the primary one is 0 where it says none."""
 
-    def __init__(self, data: Buffer, meta: IsoBox) -> None:
-        self._data = data
-        self.children = _by_kind(data, meta)
+    def __init__(self, meta: IsoBox) -> None:
+        self.children = meta.by_kind()
         pitm, iprp = self.children.get(b"pitm"), self.children.get(b"iprp")
-        self.primary = _integer(data, pitm.start + 4, 4 if data[pitm.start] else 2) if pitm else 0
-        container = find(data, iprp, b"ipco") if iprp else None
-        self._known = list(boxes(data, container.start, container.end)) if container else []
-        self._associated = _associations(data, iprp) if iprp else {}
+        self.primary = pitm.integer(4, _id_size(pitm)) if pitm else 0
+        container = iprp.find(b"ipco") if iprp else None
+        self._known = list(container.boxes()) if container else []
+        self._associated = _associations(iprp) if iprp else {}
         self._tiles: dict[int, tuple[int, ...]] = {}
         self._auxiliary: list[tuple[int, tuple[int, ...]]] = []
-        for kind, item, targets in _references(data, self.children.get(b"iref")):
+        for kind, item, targets in _references(self.children.get(b"iref")):
             if kind == b"dimg":
                 self._tiles.setdefault(item, targets)
             elif kind == b"auxl":
@@ -304,10 +315,23 @@ class _Items:
         indices = dict.fromkeys(self._associated.get(item, ()))
         return [self._known[i - 1] for i in indices if 0 < i <= len(self._known)]
 
+    def property(self, item: int, kind: bytes) -> IsoBox | None:
+        return next((box for box in self.properties(item) if box.kind == kind), None)
+
+    def stored_sides(self, item: int) -> tuple[int, int]:
+        """Width and height before any turn or crop; 0 and 0 where they are not given."""
+        ispe = self.property(item, b"ispe")
+        width, height = ispe.fields("II", 4) if ispe else (0, 0)
+        return width, height
+
     def alpha_planes(self, items: set[int]) -> set[int]:
-        """Items that are the alpha plane of one of `items`."""
+        """Items that are the alpha plane of one of `items`: so says an auxC property."""
         planes = {plane for plane, of in self._auxiliary if not items.isdisjoint(of)}
-        return {plane for plane in planes if _is_alpha(self._data, self.properties(plane))}
+        return {
+            plane
+            for plane in planes
+            if any(_names_alpha(box) for box in self.properties(plane) if box.kind == b"auxC")
+        }
 
     def shown(self) -> set[int]:
         """Items that the primary image is made of: its tiles and alpha planes, and theirs."""
@@ -317,42 +341,35 @@ class _Items:
             shown |= self.alpha_planes(shown)
         return shown | {tile for item in shown for tile in self.tiles(item)}
 
-
-def _extents(data: Buffer, iloc: IsoBox | None) -> Iterator[tuple[int, int, int, int]]:
-    """Read the iloc box: (item, construction method, where it starts, bytes) of each extent."""
-    if iloc is None:
-        return
-    version = data[iloc.start]
-    offset_size, length_size = data[iloc.start + 4] >> 4, data[iloc.start + 4] & 15
-    base_size, index_size = data[iloc.start + 5] >> 4, data[iloc.start + 5] & 15
-    id_size = 4 if version == 2 else 2
-    pos = iloc.start + 6 + id_size
-    budget = _MAX_ENTRIES
-    for _ in range(_integer(data, iloc.start + 6, id_size)):
-        item = _integer(data, pos, id_size)
-        pos += id_size
-        method = 0
-        if version:
-            method = data[pos + 1] & 15
-            pos += 2
-        base = _integer(data, pos + 2, base_size)
-        pos += 2 + base_size
-        count = _integer(data, pos, 2)
-        pos += 2
-        for _ in range(count):
-            budget -= 1
-            if budget < 0 or pos >= iloc.end:
-                return
-            pos += index_size if version else 0
-            offset = _integer(data, pos, offset_size)
-            length = _integer(data, pos + offset_size, length_size)
-            pos += offset_size + length_size
-            yield item, method, base + offset, length
+    def extents(self) -> Iterator[tuple[int, int, int, int]]:
+        """Read the iloc box: (item, construction method, where it starts, bytes) of each extent."""
+        iloc = self.children.get(b"iloc")
+        if iloc is None:
+            return
+        version = iloc.byte(0)
+        offset_size, length_size = iloc.byte(4) >> 4, iloc.byte(4) & 15
+        base_size, index_size = iloc.byte(5) >> 4, iloc.byte(5) & 15 if version else 0
+        id_size = 4 if version == 2 else 2
+        read = _Reader(iloc, 6)
+        budget = _MAX_ENTRIES
+        for _ in range(read(id_size)):
+            item = read(id_size)
+            method = 0
+            if version:
+                method = iloc.byte(read.at + 1) & 15
+                read.at += 2
+            read.at += 2  # which file the data is in
+            base = read(base_size)
+            for _ in range(read(2)):
+                budget -= 1
+                if budget < 0 or iloc.start + read.at >= iloc.end:
+                    return
+                read.at += index_size
+                yield item, method, base + read(offset_size), read(length_size)
 
 
-def _primary(data: Buffer, meta: IsoBox, file_format: Format) -> Header | None:
+def _primary(items: _Items, file_format: Format) -> Header | None:
     """Read the properties of the primary item, of its first tile, and of its alpha plane."""
-    items = _Items(data, meta)
     item = items.primary
     if not item:
         return None
@@ -360,98 +377,79 @@ def _primary(data: Buffer, meta: IsoBox, file_format: Format) -> Header | None:
     tile = (*items.tiles(item), item)[0]
     alpha = bool(items.alpha_planes({item, tile}))
     own = items.properties(item)
-    sides, orientation = _geometry(data, own, upright=file_format == "heic")
-    samples, bits = _samples(data, own + items.properties(tile))
+    sides, orientation = _geometry(own, items.stored_sides(item), upright=file_format == "heic")
+    samples, bits = _samples(own + items.properties(tile))
     color: Color = "gray" if samples == 1 else "ycc"
     return Header(file_format, *sides, samples + alpha, bits, orientation, color=color)
 
 
-def _integer(data: Buffer, start: int, size: int) -> int:
-    return int.from_bytes(data[start : start + size], "big")
+def _id_size(box: IsoBox) -> int:
+    """Bytes of an item's number, by the version of a pitm, ipma or iref box."""
+    return 4 if box.byte(0) else 2
 
 
-def _associations(data: Buffer, iprp: IsoBox) -> dict[int, list[int]]:
+def _associations(iprp: IsoBox) -> dict[int, list[int]]:
     """Read the ipma boxes: item -> its properties, as indices from 1, in order."""
     found: dict[int, list[int]] = {}
     budget = _MAX_ENTRIES
-    for ipma in boxes(data, iprp.start, iprp.end):
+    for ipma in iprp.boxes():
         if ipma.kind != b"ipma":
             continue
-        id_size = 4 if data[ipma.start] else 2
-        size = 1 + (data[ipma.start + 3] & 1)
+        id_size = _id_size(ipma)
+        size = 1 + (ipma.byte(3) & 1)
         mask = 0x7FFF if size == 2 else 0x7F
-        pos = ipma.start + 8
-        for _ in range(_integer(data, ipma.start + 4, 4)):
-            if pos + id_size >= ipma.end or budget < 0:
+        read = _Reader(ipma, 8)
+        for _ in range(ipma.integer(4, 4)):
+            if ipma.start + read.at + id_size >= ipma.end or budget < 0:
                 break
-            item = _integer(data, pos, id_size)
-            first = pos + id_size + 1
-            pos = first + size * data[first - 1]
-            indices = [_integer(data, at, size) & mask for at in range(first, pos, size)]
+            item = read(id_size)
+            indices = [read(size) & mask for _ in range(read(1))]
             found.setdefault(item, []).extend(indices)
             budget -= 1 + len(indices)
     return found
 
 
-def _references(data: Buffer, iref: IsoBox | None) -> Iterator[tuple[bytes, int, tuple[int, ...]]]:
+def _references(iref: IsoBox | None) -> Iterator[tuple[bytes, int, tuple[int, ...]]]:
     """Read the iref box: (type, from, to) of each reference."""
     if iref is None:
         return
-    id_size, letter = (4, "I") if data[iref.start] else (2, "H")
+    id_size = _id_size(iref)
     budget = _MAX_ENTRIES
-    for box in boxes(data, iref.start + 4, iref.end):
-        source = _integer(data, box.start, id_size)
-        count = _integer(data, box.start + id_size, 2)
+    for box in iref.boxes(skip=4):
+        source, count = box.integer(0, id_size), box.integer(id_size, 2)
         budget -= 1 + count
         if budget < 0:
             return
-        targets = struct.unpack_from(f">{count}{letter}", data, box.start + id_size + 2)
-        yield box.kind, source, targets
+        yield box.kind, source, box.fields(f"{count}{'I' if id_size == 4 else 'H'}", id_size + 2)
 
 
-def _is_alpha(data: Buffer, properties: list[IsoBox]) -> bool:
-    """Whether an auxiliary item is an alpha plane: its auxC property names its kind."""
-    return any(_ALPHA.search(_first_bytes(data, box)) for box in properties if box.kind == b"auxC")
-
-
-def _is_alpha_track(data: Buffer, trak: IsoBox) -> bool:
-    """Whether an auxiliary track is an alpha plane: so says a box in its sample description."""
-    stsd = find(data, trak, b"mdia", b"minf", b"stbl", b"stsd")
-    return stsd is not None and _ALPHA.search(_first_bytes(data, stsd)) is not None
-
-
-def _first_bytes(data: Buffer, box: IsoBox) -> bytes:
-    return bytes(data[box.start : min(box.end, box.start + 1024)])
+def _names_alpha(box: IsoBox | None) -> bool:
+    """Whether a box, or one inside it, names the alpha plane as the kind of what it describes."""
+    if box is None:
+        return False
+    start = bytes(box.data[box.start : min(box.end, box.start + 1024)])
+    return _ALPHA.search(start) is not None
 
 
 def _geometry(
-    data: Buffer, properties: list[IsoBox], *, upright: bool
+    properties: list[IsoBox], stored: tuple[int, int], *, upright: bool
 ) -> tuple[tuple[int, int], int]:
     """Width and height, and orientation; where the decoder turns the image, after that."""
-    width, height = _stored_sides(data, properties)
+    width, height = stored
     angle, axis = 0, None
     for box in properties:  # libheif applies them in the order of the associations
         if box.kind == b"irot":
-            angle = data[box.start] & 3
+            angle = box.byte(0) & 3
             if upright and angle & 1:
                 width, height = height, width
         elif box.kind == b"imir":
-            axis = data[box.start] & 1
+            axis = box.byte(0) & 1
         elif box.kind == b"clap" and upright:
-            fields = struct.unpack_from(">IIIIiIiI", data, box.start)
+            fields = box.fields("IIIIiIiI")
             # libheif rounds the left edge towards zero, the top edge to the nearest pixel.
             width = _cropped(width, fields[:2] + fields[4:6], 0)
             height = _cropped(height, fields[2:4] + fields[6:], 1)
     return (width, height), 1 if upright else _ORIENTATIONS[angle, axis]
-
-
-def _stored_sides(data: Buffer, properties: list[IsoBox]) -> tuple[int, int]:
-    """Width and height before any turn or crop; 0 and 0 where they are not given."""
-    for box in properties:
-        if box.kind == b"ispe":
-            width, height = struct.unpack_from(">II", data, box.start + 4)
-            return width, height
-    return 0, 0
 
 
 def _cropped(side: int, fields: tuple[int, ...], bias: int) -> int:
@@ -466,16 +464,16 @@ def _cropped(side: int, fields: tuple[int, ...], bias: int) -> int:
     return max(min(last, side - 1) - max(first, 0) + 1, 0)
 
 
-def _samples(data: Buffer, properties: list[IsoBox]) -> tuple[int, int]:
+def _samples(properties: list[IsoBox]) -> tuple[int, int]:
     """Find samples a pixel (without alpha) and their bits in the codec's own configuration."""
     for box in properties:
         if box.kind == b"av1C":
-            flags = data[box.start + 2]
+            flags = box.byte(2)
             bits = (12 if flags & 0x20 else 10) if flags & 0x40 else 8
             return (1 if flags & 0x10 else 3), bits
         if box.kind == b"hvcC":
-            return (3 if data[box.start + 16] & 3 else 1), 8 + (data[box.start + 17] & 7)
+            return (3 if box.byte(16) & 3 else 1), 8 + (box.byte(17) & 7)
     for box in properties:
-        if box.kind == b"pixi" and data[box.start + 4]:
-            return (1 if data[box.start + 4] == 1 else 3), data[box.start + 5]
+        if box.kind == b"pixi" and box.byte(4):
+            return (1 if box.byte(4) == 1 else 3), box.byte(5)
     return 3, 8

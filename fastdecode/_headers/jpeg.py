@@ -70,40 +70,35 @@ def parse(data: Buffer) -> Header:
     frame = sof = restart_interval = length = 0
     orientation, jfif, adobe = 1, False, -1
     pos = 2
-    try:
-        for _ in range(_MAX_SEGMENTS):
-            first, marker, length = _segment(data, pos)
-            if first != 0xFF or marker in _WITHOUT_LENGTH:
-                pos = _next_marker(data, pos)
-                continue
-            if length < 2:
-                if marker not in _PASSED_OVER:
-                    raise DecodeError(
-                        f"JPEG segment FF {marker:02X} cannot have the length {length}"
-                    )
-                pos += 4
-                continue
-            if marker in _TELLING:
-                if marker == _SOS:
-                    break
-                if marker in _SOF:
-                    if not frame:
-                        frame, sof = pos, marker
-                elif marker == _DRI:
-                    restart_interval = data[pos + 4] << 8 | data[pos + 5]
-                elif marker == _APP0:
-                    jfif = jfif or data[pos + 4 : pos + 9] == b"JFIF\0"
-                elif marker == _APP1:
-                    if orientation == 1 and data[pos + 4 : pos + 10] == b"Exif\0\0":
-                        orientation = exif.orientation(data, pos + 10, pos + 2 + length)
-                elif length >= 14 and data[pos + 4 : pos + 9] == b"Adobe":
-                    adobe = data[pos + 15]
-            pos += 2 + length
-        if not frame or marker != _SOS:
-            raise DecodeError("the JPEG has no frame header (SOF), or no scan (SOS) after it")
-        bits, height, width, channels = _frame(data, frame + 4)
-    except (struct.error, IndexError):
-        raise DecodeError(f"the JPEG ends inside its header ({len(data)} bytes)") from None
+    for _ in range(_MAX_SEGMENTS):
+        first, marker, length = _segment(data, pos)
+        if first != 0xFF or marker in _WITHOUT_LENGTH:
+            pos = _next_marker(data, pos)
+            continue
+        if length < 2:
+            if marker not in _PASSED_OVER:
+                raise DecodeError(f"JPEG segment FF {marker:02X} cannot have the length {length}")
+            pos += 4
+            continue
+        if marker in _TELLING:
+            if marker == _SOS:
+                break
+            if marker in _SOF:
+                if not frame:
+                    frame, sof = pos, marker
+            elif marker == _DRI:
+                restart_interval = data[pos + 4] << 8 | data[pos + 5]
+            elif marker == _APP0:
+                jfif = jfif or data[pos + 4 : pos + 9] == b"JFIF\0"
+            elif marker == _APP1:
+                if orientation == 1 and data[pos + 4 : pos + 10] == b"Exif\0\0":
+                    orientation = exif.orientation(data, pos + 10, pos + 2 + length)
+            elif length >= 14 and data[pos + 4 : pos + 9] == b"Adobe":
+                adobe = data[pos + 15]
+        pos += 2 + length
+    if not frame or marker != _SOS:
+        raise DecodeError("the JPEG has no frame header (SOF), or no scan (SOS) after it")
+    bits, height, width, channels = _frame(data, frame + 4)
     if not (width and height and channels):
         raise DecodeError(f"the JPEG header says {width}x{height} with {channels} components")
     components = bytes(data[frame + 10 : frame + 10 + 3 * min(channels, 4)])
@@ -120,27 +115,32 @@ def parse(data: Buffer) -> Header:
 def with_plain_size(data: Buffer, header: Header, reduce: Reduce) -> tuple[Buffer, int, int]:
     """Make a size tell the reduction, for a decoder that is told a size instead of a factor.
 
-    Below 8 pixels, 1/2 and 3/8 of a side may be the same number. So one side is written into the
-    frame header as the 8 pixels that its blocks have anyway, and the caller drops what the decoder
-    then gives beyond the image. The file, its width and its height are returned as they are unless
-    both sides are below 8 pixels, and to be reduced.
+    Returned are the file to decode, and the height and width of what the decoder then gives. Below
+    8 pixels, 1/2 and 3/8 of a side may be the same number. So, if both sides are, one is written
+    into the frame header as the 8 pixels that its blocks have anyway, and the caller drops what is
+    beyond the image.
 
     The compressed data stays the same, as does the number of blocks in every scan. The side is one
     along which no reduced chroma is interpolated: there, its end would show.
     """
     width, height = header.width, header.height
-    if reduce == 1 or max(width, height) >= _BLOCK:
-        return data, width, height
-    upright = header.subsampling in ("4:4:0", "4:4:1")
-    width, height = (_BLOCK, height) if upright else (width, _BLOCK)
+    if reduce > 1 and max(width, height) < _BLOCK:
+        upright = header.subsampling in ("4:4:0", "4:4:1")
+        width, height = (_BLOCK, height) if upright else (width, _BLOCK)
+        sides = _frame_of(data) + 5
+        data = b"".join((data[:sides], struct.pack(">HH", height, width), data[sides + 4 :]))
+    return data, -(-height // reduce), -(-width // reduce)
+
+
+def _frame_of(data: Buffer) -> int:
+    """Where the frame header (SOF) of a JPEG stands whose header has been read."""
     pos = 2
     while True:
         first, marker, length = _segment(data, pos)
         if first != 0xFF or marker in _WITHOUT_LENGTH:
             pos = _next_marker(data, pos)
         elif marker in _SOF:
-            sides = struct.pack(">HH", height, width)
-            return b"".join((data[: pos + 5], sides, data[pos + 9 :])), width, height
+            return pos
         else:
             pos += 2 + length
 
@@ -153,7 +153,7 @@ def _next_marker(data: Buffer, pos: int) -> int:
         return pos + 2
     found = _MARKER.search(data, pos)
     if found is None:
-        raise DecodeError(f"the JPEG ends inside its header ({len(data)} bytes)")
+        raise IndexError
     return found.end() - 2
 
 
@@ -163,7 +163,7 @@ def _sampling_and_color(
 ) -> tuple[str, Color]:
     """Read the frame header's list of components: (id, sampling factors, table) for each."""
     if len(components) < 3 * min(channels, 4):
-        raise DecodeError("the JPEG ends inside its frame header (SOF)")
+        raise IndexError
     return _subsampling(components[1::3]), _color(channels, jfif, adobe, components[0::3])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from fastdecode._headers.isobmff import IsoBox, boxes, find
+from fastdecode._headers.isobmff import IsoBox, whole
 from fastdecode.errors import DecodeError
 from fastdecode.types import Buffer, Coding, Color, Header
 
@@ -47,19 +47,17 @@ def parse(data: Buffer) -> Header:
     pixels that the decoder makes of it: their `bits`, `channels` and `color`, and ``"other"`` for
     the `coding`. So does a channel definition that is not in the order of the components. `color`
     is ``"other"`` where the components differ in depth. `subsampling` is empty unless some
-    component is subsampled. `struct.error` says that the data ends first.
+    component is subsampled.
 
     ITU-T T.800: A.5.1 (SIZ), I.5.3 (JP2 header, ihdr, bpcc, colr, pclr, cdef).
     """
     if data[:4] == _CODESTREAM:
         siz = _siz(data, 0)
-        color = _BY_COUNT.get(siz.channels, "other")
-        return _header(siz.width, siz.height, siz.channels, siz.depths[0], color, siz)
-    whole = IsoBox(b"", 0, len(data))
-    jp2h = find(data, whole, b"jp2h")
+        return _header(siz.width, siz.height, siz.channels, siz.depths[0], siz)
+    jp2h = whole(data).find(b"jp2h")
     if jp2h is None:
         raise DecodeError("the JPEG 2000 file has no header box (jp2h)")
-    jp2c = find(data, whole, b"jp2c")
+    jp2c = whole(data).find(b"jp2c")
     in_full = jp2c is not None and data[jp2c.start : jp2c.start + 4] == _CODESTREAM
     return _header_box(data, jp2h, _siz(data, jp2c.start) if jp2c and in_full else None)
 
@@ -84,7 +82,7 @@ def _header_box(data: Buffer, jp2h: IsoBox, siz: _Siz | None) -> Header:
     color: Color | None = None
     coding: Coding = ""
     columns = None
-    for box in boxes(data, jp2h.start, jp2h.end):
+    for box in jp2h.boxes():
         if box.kind == b"ihdr":
             height, width, channels, depth = _IHDR.unpack_from(data, box.start)
         elif box.kind == b"bpcc" and depth == _VARYING:
@@ -100,8 +98,7 @@ def _header_box(data: Buffer, jp2h: IsoBox, siz: _Siz | None) -> Header:
             color = "palette"
         else:
             channels, depth, coding = len(columns), max(columns, default=0), "other"
-    color = color or _BY_COUNT.get(channels, "other")
-    return _header(width, height, channels, depth, color, siz, coding)
+    return _header(width, height, channels, depth, siz, color, coding)
 
 
 def _in_order(data: Buffer, cdef: IsoBox) -> bool:
@@ -119,14 +116,15 @@ def _header(
     height: int,
     channels: int,
     depth: int,
-    color: Color,
     siz: _Siz | None,
+    color: Color | None = None,
     coding: Coding = "",
 ) -> Header:
     if width <= 0 or height <= 0 or not channels:
         raise DecodeError(
             f"the JPEG 2000 header says {width}x{height} pixels with {channels} components"
         )
+    color = color or _BY_COUNT.get(channels, "other")
     if siz and len(set(siz.depths)) > 1:
         depth, color = max(siz.depths, key=_bits), "other"
     bits = 8 if depth == _VARYING else _bits(depth)

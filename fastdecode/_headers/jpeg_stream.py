@@ -61,6 +61,7 @@ _DROPPED_ZEROS = bytes(6)
 # A marker other than the restart markers, which belong to the data.
 _MARKER = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]", re.DOTALL)
 _RESTART = re.compile(rb"\xff[\xd0-\xd7]")
+_END = re.compile(EOI)
 # What may stand between two scans: tables, restart interval, APPn, COM, DNL; each with a length.
 _BETWEEN_SCANS = frozenset({0xC4, 0xCC, 0xDB, 0xDC, 0xDD, 0xFE, *range(0xE0, 0xF0)})
 
@@ -77,37 +78,24 @@ class Scan(NamedTuple):
 
 
 class ScanScript(NamedTuple):
-    """How many scans a JPEG has, counted to just above `MAX_SCANS`.
-
-    It is complete if every coefficient of every component reaches its full precision.
-    """
+    """How many scans, to just above `MAX_SCANS`; if they bring every coefficient whole."""
 
     number: int
     complete: bool
 
 
-def _find(data: Buffer, needle: bytes, start: int) -> int:
-    """`bytes.find` for every kind of buffer."""
-    if isinstance(data, bytes):
-        return data.find(needle, start)
-    found = re.compile(re.escape(needle)).search(data, start)
-    return found.start() if found else -1
-
-
 def has_end(data: Buffer, header: Header) -> bool:
-    """Whether an end marker (EOI) closes the image, whatever trails it.
-
-    In entropy-coded data FF is always followed by 00 or a restart marker (T.81, F.1.2.3), so that
-    an EOI after the first scan's header is a real one.
-    """
-    return data[-2:] == EOI or _find(data, EOI, header.scan_offset) >= 0
+    """Whether an end marker (EOI) closes the image, whatever trails it."""
+    # In entropy-coded data FF is always followed by 00 or a restart marker (T.81, F.1.2.3).
+    if data[-2:] == EOI:
+        return True
+    if isinstance(data, bytes):  # which is much faster
+        return data.find(EOI, header.scan_offset) >= 0
+    return _END.search(data, header.scan_offset) is not None
 
 
 def _scans(data: Buffer, header: Header) -> Iterator[Scan]:
-    """Yield the scans, at most one more than `MAX_SCANS`.
-
-    A marker that has no business there also ends the data: no decoder reads past it.
-    """
+    """Yield the scans, at most one more than `MAX_SCANS`; any other marker ends the data, too."""
     marker, start = _first_scan(data, header), header.scan_offset
     for _ in range(MAX_SCANS + 1):
         found = _MARKER.search(data, start)
@@ -144,10 +132,7 @@ def _next_scan(data: Buffer, pos: int) -> int:
 
 
 def in_one_scan(data: Buffer, header: Header) -> bool:
-    """Whether the first scan of a sequential JPEG holds all components: so it is the only one.
-
-    Other kinds of JPEG are taken to be so, too: what their scans hold is their own business.
-    """
+    """Whether the first scan holds all components: only a sequential JPEG is looked at."""
     if header.coding not in ("baseline", "arithmetic"):
         return True
     count = header.channels
@@ -158,11 +143,7 @@ def in_one_scan(data: Buffer, header: Header) -> bool:
 
 
 def scan_script(data: Buffer, header: Header) -> ScanScript:
-    """Walk the scan headers of a progressive JPEG, or of a sequential one with several scans.
-
-    T.81, B.2.3 and G.1.1.1: a scan names its components, its band of coefficients Ss..Se and the
-    bit position Al down to which it refines them.
-    """
+    """Walk the scan headers: components, band Ss..Se, lowest bit position Al (T.81, B.2.3)."""
     left: dict[int, list[int]] = {}
     number = 0
     for number, scan in enumerate(_scans(data, header), start=1):  # noqa: B007 - the last counts
@@ -188,10 +169,7 @@ def outer_scans(data: Buffer, header: Header) -> list[Scan]:
 
 
 def restarts_in_order(data: Buffer, header: Header) -> bool:
-    """Whether the restart markers of each scan count from 0 to 7 and over again (T.81, B.2.1).
-
-    Where one is out of turn, blocks were lost.
-    """
+    """Whether restart markers count from 0 to 7 (T.81, B.2.1): else blocks were lost."""
     for scan in _scans(data, header):
         for index, found in enumerate(_RESTART.finditer(data, scan.start, scan.end)):
             if data[found.end() - 1] & 7 != index & 7:

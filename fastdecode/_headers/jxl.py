@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from fastdecode._headers.isobmff import boxes
+from typing import TypeAlias
+
+from fastdecode._headers.isobmff import whole
 from fastdecode.errors import DecodeError
 from fastdecode.types import Buffer, Color, Header
 
@@ -13,6 +15,13 @@ _HEADER_BYTES = 8192  # more than the bits read below can fill in any sane file
 _MAX_EXTRA_CHANNELS = 256
 # Width as a fraction of the height, by the 3-bit ratio; 0 means that the width is written out.
 _RATIOS = {1: (1, 1), 2: (12, 10), 3: (4, 3), 4: (3, 2), 5: (16, 9), 6: (5, 4), 7: (2, 1)}
+# How sides are written: (unit, choices of offset and bits), the second if they are multiples of 8.
+_Sides: TypeAlias = tuple[tuple[int, tuple[tuple[int, int], ...]], ...]
+_IMAGE: _Sides = ((1, ((1, 9), (1, 13), (1, 18), (1, 30))), (8, ((1, 5),)))
+_PREVIEW: _Sides = (
+    (1, ((1, 6), (65, 8), (321, 10), (1345, 12))),
+    (8, ((16, 0), (32, 0), (1, 5), (33, 9))),
+)
 _ALPHA, _SPOT_COLOR, _CFA = 0, 2, 5  # extra channel types
 _GRAY = 1  # colour space
 
@@ -27,15 +36,15 @@ class _Bits:
     def u(self, count: int) -> int:
         """Read an unsigned integer of `count` bits."""
         if count > self._left:
-            raise DecodeError("the JPEG XL header is truncated")
+            raise IndexError
         value = self._value & ((1 << count) - 1)
         self._value >>= count
         self._left -= count
         return value
 
     def u32(self, *choices: tuple[int, int]) -> int:
-        """Read U32(): two bits choose one of four (offset, bits)."""
-        offset, count = choices[self.u(2)]
+        """Read U32(): two bits choose one of four (offset, bits); of one there is no choice."""
+        offset, count = choices[self.u(2) if len(choices) > 1 else 0]
         return offset + self.u(count)
 
     def enum(self) -> int:
@@ -43,20 +52,16 @@ class _Bits:
 
 
 def parse(data: Buffer) -> Header:
-    """Read a JPEG XL's header.
+    """Read a JPEG XL's header: of the image upright, which is how libjxl gives it.
 
-    libjxl turns the pixels upright unless told otherwise, so `width` and `height` are those of the
-    upright image, and `orientation` is 1. `channels` counts the alpha channel, not depth and the
-    like.
-
-    ISO/IEC 18181-1, annex D (SizeHeader, ImageMetadata, BitDepth, ExtraChannelInfo,
-    ColourEncoding); ISO/IEC 18181-2 (jxlc and jxlp boxes).
+    `channels` counts the alpha channel, not depth and the like. ISO/IEC 18181-1, annex D
+    (SizeHeader, ImageMetadata, BitDepth, ExtraChannelInfo, ColourEncoding); 18181-2 (boxes).
     """
     codestream = _codestream(data)
     if codestream[:2] != _SIGNATURE:
         raise DecodeError("the JPEG XL codestream does not start with FF 0A")
     bits = _Bits(codestream[2:])
-    width, height = _size(bits)
+    width, height = _size(bits, _IMAGE)
     orientation, animated = 1, False
     depth, color, alpha = 8, _GRAY - 1, False
     if not bits.u(1):  # all_default
@@ -80,7 +85,7 @@ def _codestream(data: Buffer) -> bytes:
     if data[:2] == _SIGNATURE:
         return bytes(data[:_HEADER_BYTES])
     parts = b""
-    for box in boxes(data, 0, len(data)):
+    for box in whole(data).boxes():
         if box.kind == b"jxlc":
             return bytes(data[box.start : min(box.end, box.start + _HEADER_BYTES)])
         if box.kind == b"jxlp":  # a 4-byte counter comes first
@@ -93,19 +98,13 @@ def _codestream(data: Buffer) -> bytes:
     return parts
 
 
-def _size(bits: _Bits) -> tuple[int, int]:
-    """Read a SizeHeader: multiples of 8 up to 256, or written out in 9 to 30 bits."""
-    small = bits.u(1)
-
-    def side() -> int:
-        if small:
-            return 8 * (1 + bits.u(5))
-        return bits.u32((1, 9), (1, 13), (1, 18), (1, 30))
-
-    height = side()
+def _size(bits: _Bits, sides: _Sides) -> tuple[int, int]:
+    """Read a SizeHeader, or a PreviewHeader: width and height."""
+    unit, choices = sides[bits.u(1)]
+    height = unit * bits.u32(*choices)
     ratio = bits.u(3)
     if not ratio:
-        return side(), height
+        return unit * bits.u32(*choices), height
     numerator, denominator = _RATIOS[ratio]
     return height * numerator // denominator, height
 
@@ -113,9 +112,9 @@ def _size(bits: _Bits) -> tuple[int, int]:
 def _extra_fields(bits: _Bits) -> bool:
     """Skip the intrinsic size and the preview; tell whether there is an animation."""
     if bits.u(1):
-        _size(bits)
+        _size(bits, _IMAGE)
     if bits.u(1):
-        _skip_preview(bits)
+        _size(bits, _PREVIEW)
     if not bits.u(1):
         return False
     bits.u32((100, 0), (1000, 0), (1, 10), (1, 30))  # ticks a second, and what divides them
@@ -123,21 +122,6 @@ def _extra_fields(bits: _Bits) -> bool:
     bits.u32((0, 0), (0, 3), (0, 16), (0, 32))  # loops
     bits.u(1)  # timecodes
     return True
-
-
-def _skip_preview(bits: _Bits) -> None:
-    """Skip a PreviewHeader, a SizeHeader for small images."""
-    by_8 = bits.u(1)
-
-    def side() -> None:
-        if by_8:
-            bits.u32((16, 0), (32, 0), (1, 5), (33, 9))
-        else:
-            bits.u32((1, 6), (65, 8), (321, 10), (1345, 12))
-
-    side()
-    if not bits.u(3):
-        side()
 
 
 def _bit_depth(bits: _Bits) -> int:

@@ -28,9 +28,8 @@ _MAX_CHUNKS = 1024  # before the first IDAT: real files have a dozen
 def parse(data: Buffer) -> Header:
     """Read a PNG's header; it describes the stored pixels, which Pillow does not turn.
 
-    `struct.error` says that the data ends first. PNG specification, third edition: 5.2
-    (signature), 5.6 (chunk order), 11.2.1 (IHDR), 11.3.4.5 (eXIf), APNG's acTL. An eXIf after the
-    pixels is not seen.
+    PNG specification, third edition: 5.2 (signature), 5.6 (chunk order), 11.2.1 (IHDR), 11.3.4.5
+    (eXIf), APNG's acTL. An eXIf after the pixels is not seen.
     """
     if data[:8] != _SIGNATURE[: len(data)]:
         raise DecodeError("the PNG signature is damaged")
@@ -45,16 +44,9 @@ def parse(data: Buffer) -> Header:
         raise DecodeError(f"the PNG header says colour type {color_type} with {bits} bits")
     animated, orientation = _ancillary(data, 8 + 12 + length)
     return Header(
-        "png",
-        width,
-        height,
-        channels,
-        bits,
-        orientation,
-        progressive=interlace == 1,
-        color=color,
+        "png", width, height, channels, bits, orientation, progressive=interlace == 1, color=color,
         animated=animated,
-    )
+    )  # fmt: skip
 
 
 def chunks_fit(data: Buffer) -> bool:

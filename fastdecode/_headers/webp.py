@@ -20,8 +20,7 @@ _MAX_CHUNKS = 1024
 def parse(data: Buffer) -> Header:
     """Read a WebP's header: the stored pixels (of the canvas), which Pillow does not turn.
 
-    `color` is ``"ycc"`` for lossy and ``"rgb"`` for lossless images. `IndexError` or
-    `struct.error` says that the data ends first.
+    `color` is ``"ycc"`` for lossy and ``"rgb"`` for lossless images.
 
     RFC 9649, 2.5 to 2.7 (chunks, VP8X), 3.4 (VP8L header); RFC 6386, 9.1 (VP8 frame header).
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from fastdecode.errors import DecodeError
@@ -21,10 +21,15 @@ from fastdecode.types import (
     Reduce,
 )
 
-__all__ = ["JPEG_TURBO_SUBSAMPLINGS", "Backend", "CodecWarning", "Support", "installed_version"]
-
-JPEG_TURBO_SUBSAMPLINGS = frozenset({"", "4:4:4", "4:2:2", "4:2:0", "4:4:0", "4:1:1", "4:4:1"})
-"""Chroma subsamplings that libjpeg-turbo's TurboJPEG API knows (3.0; 2.x lacks 4:4:1)."""
+__all__ = [
+    "JPEG",
+    "JPEG_TURBO_2",
+    "JPEG_TURBO_3",
+    "Backend",
+    "CodecWarning",
+    "Support",
+    "installed_version",
+]
 
 
 class CodecWarning(DecodeError):
@@ -101,6 +106,29 @@ class Support:
         return reduce == 1 or (
             reduce in self.reduces and max(header.width, header.height) >= self.reduces_from
         )
+
+
+JPEG = Support(
+    layouts=frozenset({"RGB", "L"}),
+    codings=frozenset({"baseline", "progressive", "arithmetic"}),
+    colors=frozenset({"gray", "ycc", "rgb"}),
+)
+"""The JPEG that most libraries read: neither lossless nor of four inks."""
+
+_SUBSAMPLINGS = frozenset({"", "4:4:4", "4:2:2", "4:2:0", "4:4:0", "4:1:1"})
+JPEG_TURBO_2 = replace(
+    JPEG,  # lossless JPEG ignores scaling inside libjpeg-turbo, and would overrun the buffer
+    layouts=frozenset({"RGB", "L", "RGBA"}),
+    reduces=frozenset({1, 2, 4, 8}),
+    out=True,
+    warnings=True,
+    subsamplings=_SUBSAMPLINGS,
+    partial_scans=False,
+)
+"""What libjpeg-turbo does through its TurboJPEG API."""
+
+JPEG_TURBO_3 = replace(JPEG_TURBO_2, subsamplings=_SUBSAMPLINGS | {"4:4:1"}, partial_scans=True)
+"""Likewise, of libjpeg-turbo 3.0 and later."""
 
 
 class Backend(ABC):
@@ -184,6 +212,14 @@ class Backend(ABC):
     def codec(self) -> str:
         """Codec library it is linked to, such as ``"libjpeg-turbo 3.1.2"``; empty if unknown."""
         return ""
+
+
+JPEG_ON_CPU = Support(
+    layouts=frozenset({"RGB", "L"}),
+    codings=frozenset({"baseline", "progressive", "arithmetic"}),
+    colors=frozenset({"gray", "ycc", "rgb"}),
+)
+"""What libraries do that are made for GPUs, or for tensors, on the CPU: by libjpeg-turbo."""
 
 
 def installed_version(*distributions: str) -> str:

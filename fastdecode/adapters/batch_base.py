@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 from PIL import Image as PillowImage
 
 from fastdecode import _headers
-from fastdecode.adapters.base import JPEG_TURBO_SUBSAMPLINGS, Support, installed_version
+from fastdecode.adapters.base import JPEG_TURBO_2, Support, installed_version
 from fastdecode.errors import BackendUnavailable
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ NVJPEG = Support(
     codings=frozenset({"baseline"}),
     # It takes three components for YCbCr, whatever the Adobe marker says.
     colors=frozenset({"gray", "ycc"}),
-    subsamplings=JPEG_TURBO_SUBSAMPLINGS - {"4:4:1"},
+    subsamplings=JPEG_TURBO_2.subsamplings,
 )
 """What the libraries that decode by NVIDIA's nvJPEG have in common."""
 
@@ -60,6 +60,11 @@ class BatchItem(NamedTuple):
     data: Buffer
     header: Header
     window: Box | None
+
+    def shape(self, layout: str) -> tuple[int, int, int]:
+        """Return the (C, H, W) that is asked for."""
+        left, top, right, bottom = self.window or (0, 0, self.header.width, self.header.height)
+        return 1 if layout == "L" else 3, bottom - top, right - left
 
 
 class BatchBackend(ABC):
@@ -181,12 +186,11 @@ def try_out(backend: BatchBackend) -> None:
 
 def _refusal(backend: BatchBackend, item: BatchItem) -> str:
     """Say why a backend does not decode an image; nothing if it does."""
-    left, top, right, bottom = item.window or (0, 0, item.header.width, item.header.height)
     try:
         (image,) = backend.decode([item], "RGB")
         if image is None:
             return ", and does not say why"
-        if tuple(image.shape) != (3, bottom - top, right - left):
+        if tuple(image.shape) != item.shape("RGB"):
             return f" right: the shape is {tuple(image.shape)}"
     except Exception as error:  # the edge of the package: libraries raise whatever they like
         if is_of_the_device(error):

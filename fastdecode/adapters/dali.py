@@ -13,7 +13,7 @@ import numpy as np
 from nvidia import nvimgcodec
 from nvidia.dali import types
 
-from fastdecode.adapters.base import Backend, Support, installed_version
+from fastdecode.adapters.base import JPEG_ON_CPU, Backend, installed_version
 from fastdecode.adapters.batch_base import (
     NVJPEG,
     BatchBackend,
@@ -24,7 +24,7 @@ from fastdecode.adapters.batch_base import (
     widened,
 )
 from fastdecode.errors import BackendUnavailable
-from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
+from fastdecode.types import Box, Buffer, Header, Image, PixelLayout
 
 if TYPE_CHECKING:
     import torch
@@ -94,30 +94,12 @@ class Dali(Backend):
     distribution = _DISTRIBUTIONS[0]
     exact = False
     fork_safe = False  # its threads do not come along
-    supports = {
-        "jpeg": (
-            Support(
-                layouts=frozenset({"RGB", "L"}),
-                codings=frozenset({"baseline", "progressive", "arithmetic"}),
-                colors=frozenset({"gray", "ycc", "rgb"}),
-            ),
-        )
-    }
+    supports = {"jpeg": (JPEG_ON_CPU,)}
 
     def __init__(self) -> None:
         self._own = threading.local()
 
-    def decode(
-        self,
-        data: Buffer,
-        header: Header,
-        *,
-        reduce: Reduce,
-        layout: PixelLayout,
-        window: Box | None,
-        out: Image | None,
-        strict: bool,
-    ) -> Image:
+    def decode(self, data: Buffer, header: Header, *, layout: PixelLayout, **_: object) -> Image:
         _claim()
         context = getattr(self._own, "context", None)
         if context is None:
@@ -142,8 +124,6 @@ class DaliBatch(BatchBackend):
     distribution = _DISTRIBUTIONS[0]
     devices = frozenset({"cpu", "cuda"})
     supports = {"jpeg": (_ON_GPU,)}
-    _kept: list[Any] = []
-    """Every context. In a forked child its threads are gone: destroying it might wait for them."""
 
     def __init__(self, device: torch.device, threads: int) -> None:
         need_device(device)
@@ -211,7 +191,6 @@ class DaliBatch(BatchBackend):
                     cuda_stream=torch.cuda.current_stream(self._device),
                 )
             self._contexts[stream] = context
-            self._kept.append(context)
         return self._contexts[stream]
 
     def version(self) -> str:

@@ -7,9 +7,9 @@ from typing import cast
 import imagecodecs
 import numpy as np
 
-from fastdecode.adapters.base import Backend, Support
+from fastdecode.adapters.base import JPEG, Backend, Support
 from fastdecode.errors import DecodeError
-from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
+from fastdecode.types import Buffer, Header, Image, PixelLayout
 
 __all__ = ["Imagecodecs"]
 
@@ -25,11 +25,7 @@ class Imagecodecs(Backend):
     distribution = "imagecodecs"
     supports = {
         "jpeg": (
-            Support(
-                layouts=frozenset({"RGB", "L"}),
-                codings=frozenset({"baseline", "progressive", "arithmetic"}),
-                colors=frozenset({"gray", "ycc", "rgb"}),
-            ),
+            JPEG,
             Support(
                 layouts=frozenset({"stored"}),
                 codings=frozenset({"baseline", "progressive"}),
@@ -51,27 +47,11 @@ class Imagecodecs(Backend):
             ),
         ),
         # Pillow has it in 8 bits.
-        "avif": (
-            Support(
-                layouts=frozenset({"stored"}),
-                bits=frozenset({10, 12}),
-                animated=False,
-            ),
-        ),
+        "avif": (Support(layouts=frozenset({"stored"}), bits=frozenset({10, 12}), animated=False),),
         "jxl": (Support(layouts=frozenset({"stored"}), bits=None),),
     }
 
-    def decode(
-        self,
-        data: Buffer,
-        header: Header,
-        *,
-        reduce: Reduce,
-        layout: PixelLayout,
-        window: Box | None,
-        out: Image | None,
-        strict: bool,
-    ) -> Image:
+    def decode(self, data: Buffer, header: Header, *, layout: PixelLayout, **_: object) -> Image:
         source = cast("bytes", data)  # any buffer will do: its annotations are too narrow
         if header.format == "jpeg2000":
             return _unsigned(_checked(imagecodecs.jpeg2k_decode(source, numthreads=1)), header)

@@ -13,7 +13,7 @@ except OSError as error:  # pragma: no cover - cffi could not load what it was b
 
 from fastdecode._headers.jpeg import with_plain_size
 from fastdecode._headers.jpeg_stream import is_recoverable
-from fastdecode.adapters.base import JPEG_TURBO_SUBSAMPLINGS, Backend, CodecWarning, Support
+from fastdecode.adapters.base import JPEG_TURBO_2, Backend, CodecWarning
 from fastdecode.errors import BackendUnavailable
 from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
 
@@ -26,20 +26,7 @@ class Jpeg4py(Backend):
     """JPEG only: ``jpeg4py.JPEG.decode``; a smaller ``dst`` makes libturbojpeg scale."""
 
     distribution = "jpeg4py"
-    supports = {
-        "jpeg": (
-            Support(
-                layouts=frozenset({"RGB", "L", "RGBA"}),
-                reduces=frozenset({1, 2, 4, 8}),
-                out=True,
-                warnings=True,
-                codings=frozenset({"baseline", "progressive", "arithmetic"}),
-                colors=frozenset({"gray", "ycc", "rgb"}),
-                subsamplings=JPEG_TURBO_SUBSAMPLINGS - {"4:4:1"},
-                partial_scans=False,
-            ),
-        )
-    }
+    supports = {"jpeg": (JPEG_TURBO_2,)}
 
     def __init__(self) -> None:
         try:
@@ -62,10 +49,10 @@ class Jpeg4py(Backend):
         strict: bool,
     ) -> Image:
         pixel_format, channels = _PIXEL_FORMAT[layout]
-        source, width, height = with_plain_size(data, header, reduce)
-        shape = (-(-height // reduce), -(-width // reduce), channels)
+        source, height, width = with_plain_size(data, header, reduce)
         # Its own array would be zeroed first. The factor follows from the size of this one.
         into = out if source is data else None
+        shape = (height, width, channels)
         image = np.empty(shape, np.uint8) if into is None else into.reshape(shape)
         jpeg = jpeg4py.JPEG(np.frombuffer(source, np.uint8))
         try:

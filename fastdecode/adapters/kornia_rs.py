@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import kornia_rs
 import numpy as np
 
-from fastdecode.adapters.base import Backend, CodecWarning, Support
-from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
+from fastdecode.adapters.base import JPEG, Backend, CodecWarning
+from fastdecode.types import Buffer, Header, Image, PixelLayout
 
 __all__ = ["KorniaRs"]
 
@@ -22,27 +24,12 @@ class KorniaRs(Backend):
     releases_gil = False
     supports = {
         "jpeg": (
-            Support(
-                layouts=frozenset({"RGB", "L"}),
-                # It stops at any warning, without saying which.
-                warnings=True,
-                codings=frozenset({"baseline", "progressive"}),
-                colors=frozenset({"gray", "ycc", "rgb"}),
-            ),
+            # It stops at any warning, without saying which.
+            replace(JPEG, warnings=True, codings=frozenset({"baseline", "progressive"})),
         )
     }
 
-    def decode(
-        self,
-        data: Buffer,
-        header: Header,
-        *,
-        reduce: Reduce,
-        layout: PixelLayout,
-        window: Box | None,
-        out: Image | None,
-        strict: bool,
-    ) -> Image:
+    def decode(self, data: Buffer, header: Header, *, layout: PixelLayout, **_: object) -> Image:
         try:
             image = np.asarray(_decode(bytes(data), _MODE[layout]))
         except Exception as error:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 import fastdecode
-from fastdecode.adapters.base import Backend, CodecWarning, Support
+from fastdecode.adapters.base import JPEG_TURBO_2, Backend, CodecWarning
 from fastdecode.errors import BackendUnavailable, DecodeError
-from fastdecode.native import library
+from fastdecode.native import _library
 from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
 
 __all__ = ["Native"]
@@ -22,22 +24,19 @@ class Native(Backend):
     distribution = "fastdecode"
     supports = {
         "jpeg": (
-            Support(
+            replace(
+                JPEG_TURBO_2,
                 layouts=frozenset({"RGB", "L", "RGBA", "CMYK"}),
-                reduces=frozenset({1, 2, 4, 8}),
                 region=True,
-                out=True,
-                warnings=True,
-                codings=frozenset({"baseline", "progressive", "arithmetic"}),
                 colors=frozenset({"gray", "ycc", "rgb", "cmyk"}),
-                partial_scans=False,
+                subsamplings=None,
             ),
         )
     }
 
     def __init__(self) -> None:
-        if library.problem():
-            raise BackendUnavailable(library.problem())
+        if _library.problem():
+            raise BackendUnavailable(_library.problem())
 
     def decode(
         self,
@@ -58,17 +57,17 @@ class Native(Backend):
                 -(-header.height // reduce),
             )
             out = np.empty((bottom - top, right - left, *_CHANNELS[layout]), np.uint8)
-        status = library.decode(data, out, reduce, layout, window, strict)
+        status = _library.decode(data, out, reduce, layout, window, strict)
         if status == _OK:
             return out
         if status == _WARNED:
-            raise CodecWarning(library.message())
+            raise CodecWarning(_library.message())
         if status == _NO_MEMORY:
-            raise MemoryError(library.message())
-        raise DecodeError(library.message())
+            raise MemoryError(_library.message())
+        raise DecodeError(_library.message())
 
     def version(self) -> str:
         return fastdecode.__version__
 
     def codec(self) -> str:
-        return library.codec()
+        return _library.codec()

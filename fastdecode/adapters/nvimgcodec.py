@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from fastdecode.adapters.base import Backend, Support, installed_version
+from fastdecode.adapters.base import JPEG_ON_CPU, Backend, installed_version
 from fastdecode.adapters.batch_base import (
     NVJPEG,
     BatchBackend,
@@ -27,7 +27,7 @@ from fastdecode.adapters.batch_base import (
     widened,
 )
 from fastdecode.errors import BackendUnavailable, DecodeError
-from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
+from fastdecode.types import Box, Buffer, Header, Image, PixelLayout
 
 if TYPE_CHECKING:
     import torch
@@ -109,30 +109,12 @@ class Nvimgcodec(Backend):
     distribution = _DISTRIBUTIONS[0]
     # The same library decodes elsewhere on a GPU; here its pixels were found to be exact.
     exact = False
-    supports = {
-        "jpeg": (
-            Support(
-                layouts=frozenset({"RGB", "L"}),
-                codings=frozenset({"baseline", "progressive", "arithmetic"}),
-                colors=frozenset({"gray", "ycc", "rgb"}),
-            ),
-        )
-    }
+    supports = {"jpeg": (JPEG_ON_CPU,)}
 
     def __init__(self) -> None:
         self._own = threading.local()
 
-    def decode(
-        self,
-        data: Buffer,
-        header: Header,
-        *,
-        reduce: Reduce,
-        layout: PixelLayout,
-        window: Box | None,
-        out: Image | None,
-        strict: bool,
-    ) -> Image:
+    def decode(self, data: Buffer, header: Header, *, layout: PixelLayout, **_: object) -> Image:
         decoder = getattr(self._own, "decoder", None)
         if decoder is None:
             decoder = self._own.decoder = _cpu_decoder(1)
@@ -159,8 +141,6 @@ class NvimgcodecBatch(BatchBackend):
     devices = frozenset({"cpu", "cuda"})
     frees_in_order = True
     supports = {"jpeg": (_SUPPORT,)}
-    _kept: list[Any] = []
-    """Every decoder. In a forked child its threads are gone, and destroying it would wait."""
 
     def __init__(self, device: torch.device, threads: int) -> None:
         need_device(device)
@@ -171,7 +151,6 @@ class NvimgcodecBatch(BatchBackend):
             self._decoder = _cpu_decoder(threads)
         else:
             self._decoder = _gpu_decoder(device, threads)
-        self._kept.append(self._decoder)
         try:
             try_out(self)
         except BackendUnavailable as error:  # it logs what is wrong, and gives None

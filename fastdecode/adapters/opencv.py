@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import cv2
 import numpy as np
 
 from fastdecode._headers import png
-from fastdecode.adapters.base import Backend, Support, installed_version
+from fastdecode.adapters.base import JPEG, Backend, Support, installed_version
 from fastdecode.errors import DecodeError
-from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
+from fastdecode.types import Buffer, Header, Image, PixelLayout, Reduce
 
 __all__ = ["Opencv"]
 
@@ -20,18 +21,13 @@ _DISTRIBUTIONS = (
     "opencv-contrib-python-headless",
     "opencv-contrib-python",
 )
-_REDUCED_GRAY = {
-    1: cv2.IMREAD_GRAYSCALE,
-    2: cv2.IMREAD_REDUCED_GRAYSCALE_2,
-    4: cv2.IMREAD_REDUCED_GRAYSCALE_4,
-    8: cv2.IMREAD_REDUCED_GRAYSCALE_8,
-}
-_REDUCED_BGR = {
-    1: cv2.IMREAD_COLOR,
-    2: cv2.IMREAD_REDUCED_COLOR_2,
-    4: cv2.IMREAD_REDUCED_COLOR_4,
-    8: cv2.IMREAD_REDUCED_COLOR_8,
-}
+_REDUCED_GRAY, _REDUCED_BGR = (
+    {
+        n: getattr(cv2, f"IMREAD_REDUCED_{kind}_{n}" if n > 1 else f"IMREAD_{kind}")
+        for n in (1, 2, 4, 8)
+    }
+    for kind in ("GRAYSCALE", "COLOR")
+)
 # Since 5.0 the decoder writes RGB by itself. IMREAD_REDUCED_COLOR_n | IMREAD_COLOR_RGB raises (both
 # hold the COLOR bit); the GRAYSCALE constant with the RGB bit is what means "reduced RGB".
 _WRITES_RGB = int(cv2.__version__.split(".")[0]) >= 5
@@ -51,30 +47,15 @@ class Opencv(Backend):
 
     distribution = "opencv-python-headless"
     supports = {
-        "jpeg": (
-            Support(
-                layouts=frozenset({"RGB", "L"}),
-                reduces=frozenset({1, 2, 4, 8}),
-                # OpenCV converts CMYK by another formula, up to 2 levels away from Pillow's.
-                colors=frozenset({"gray", "ycc", "rgb"}),
-                codings=frozenset({"baseline", "progressive", "arithmetic"}),
-            ),
-        ),
+        # It converts CMYK by another formula, up to 2 levels away from Pillow's.
+        "jpeg": (replace(JPEG, reduces=frozenset({1, 2, 4, 8})),),
         # Reduced, these would be rounded down and aliased by a 2-tap filter.
         "png": (Support(animated=False, bits=frozenset({1, 2, 4, 8, 16})),),
         "webp": (Support(animated=False),),
     }
 
     def decode(
-        self,
-        data: Buffer,
-        header: Header,
-        *,
-        reduce: Reduce,
-        layout: PixelLayout,
-        window: Box | None,
-        out: Image | None,
-        strict: bool,
+        self, data: Buffer, header: Header, *, reduce: Reduce, layout: PixelLayout, **_: object
     ) -> Image:
         if header.format == "png" and not png.chunks_fit(data):
             # It would allocate up to 4 GiB, on the word of the chunk.
@@ -92,10 +73,10 @@ class Opencv(Backend):
 
     def codec(self) -> str:
         found = re.search(r"JPEG:\s+(.*)", cv2.getBuildInformation())
-        version = re.search(r"ver (\S+?)\)?$", found.group(1)) if found else None
         if not found:
             return ""
-        turbo = "turbo" in found.group(1)
-        number = re.search(r"(\d+\.\d+\.\d+)", found.group(1))
-        name = "libjpeg-turbo" if turbo else "libjpeg"
-        return f"{name} {number.group(1)}" if number else (version.group(1) if version else name)
+        words = found[1]
+        name = "libjpeg-turbo" if "turbo" in words else "libjpeg"
+        number = re.search(r"\d+\.\d+\.\d+", words)
+        version = re.search(r"ver (\S+?)\)?$", words)
+        return f"{name} {number[0]}" if number else (version[1] if version else name)

@@ -26,7 +26,7 @@ from PIL import Image as PillowImage
 from fastdecode._headers import other
 from fastdecode.adapters.base import Backend, Support
 from fastdecode.errors import DecodeError
-from fastdecode.types import Box, Buffer, Format, Header, Image, PixelLayout, Reduce
+from fastdecode.types import Buffer, Format, Header, Image, PixelLayout, Reduce
 
 __all__ = ["Pillow"]
 
@@ -99,15 +99,7 @@ class Pillow(Backend):
     }
 
     def decode(
-        self,
-        data: Buffer,
-        header: Header,
-        *,
-        reduce: Reduce,
-        layout: PixelLayout,
-        window: Box | None,
-        out: Image | None,
-        strict: bool,
+        self, data: Buffer, header: Header, *, reduce: Reduce, layout: PixelLayout, **_: object
     ) -> Image:
         image = _open(data, header, layout)
         if header.format == "jpeg":
@@ -132,10 +124,7 @@ def _open(data: Buffer, header: Header, layout: PixelLayout) -> PillowImage.Imag
 
 
 def _tell_planes(image: TiffImagePlugin.TiffImageFile, data: Buffer, *, native: bool) -> None:
-    """Say of a TIFF that holds each channel by itself that its samples have 16 bits.
-
-    Pillow names the unpacker of each plane by its letter alone, which is that of 8 bits.
-    """
+    """Name the unpackers for 16 bits of a TIFF's planes: Pillow names those for 8 bits."""
     if image.tag_v2.get(TiffImagePlugin.PLANAR_CONFIGURATION) != _PLANES:
         return
     if any(tile[0] != "raw" for tile in image.tile):  # libtiff knows, but gives the high byte alone

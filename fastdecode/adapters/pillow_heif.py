@@ -11,7 +11,7 @@ from fastdecode import _pixels
 from fastdecode._headers import isobmff
 from fastdecode.adapters.base import Backend, Support
 from fastdecode.errors import DecodeError
-from fastdecode.types import Box, Buffer, Header, Image, Mode, PixelLayout, Reduce
+from fastdecode.types import Buffer, Header, Image, Mode, PixelLayout
 
 __all__ = ["PillowHeif"]
 
@@ -28,17 +28,7 @@ class PillowHeif(Backend):
         "heic": (Support(layouts=frozenset({"RGB", "L", "RGBA", "stored"}), bits=None),),
     }
 
-    def decode(
-        self,
-        data: Buffer,
-        header: Header,
-        *,
-        reduce: Reduce,
-        layout: PixelLayout,
-        window: Box | None,
-        out: Image | None,
-        strict: bool,
-    ) -> Image:
+    def decode(self, data: Buffer, header: Header, *, layout: PixelLayout, **_: object) -> Image:
         # libheif's own way to 8 bits is what Pillow shows; but it leaves grey as it is.
         image = np.asarray(
             pillow_heif.open_heif(
@@ -55,11 +45,9 @@ class PillowHeif(Backend):
 
 
 def _may_lack_a_tile(image: Image, grid: isobmff.Grid) -> bool:
-    """Whether as many pixels as the smallest tile shows may be of a tile that libheif left out.
-
-    It leaves zeros there, which come out as black, or as green (0, 135, 0) from YCbCr. Half as many
-    are enough: chroma at the edge of a hole is its neighbours'.
-    """
+    """Whether as many pixels as the smallest tile shows may be of a tile that libheif left out."""
+    # It leaves zeros there: black, or green (0, 135, 0) from YCbCr. At the edge of a hole chroma is
+    # its neighbours', so that half as many are enough.
     step = max(1, min(grid.width, grid.height) // 8)
     seen = image[::step, ::step]
     zero = seen == 0

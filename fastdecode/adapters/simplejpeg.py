@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import simplejpeg
 
 from fastdecode._headers.jpeg import with_plain_size
-from fastdecode.adapters.base import JPEG_TURBO_SUBSAMPLINGS, Backend, CodecWarning, Support
+from fastdecode.adapters.base import JPEG_TURBO_3, Backend, CodecWarning
 from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
 
 __all__ = ["Simplejpeg"]
@@ -20,15 +22,10 @@ class Simplejpeg(Backend):
     distribution = "simplejpeg"
     supports = {
         "jpeg": (
-            Support(
+            replace(
+                JPEG_TURBO_3,
                 layouts=frozenset({"RGB", "L", "RGBA", "CMYK"}),
-                reduces=frozenset({1, 2, 4, 8}),
-                out=True,
-                warnings=True,
-                # Lossless JPEG ignores scaling inside libjpeg-turbo and would overrun the buffer.
-                codings=frozenset({"baseline", "progressive", "arithmetic"}),
                 colors=frozenset({"gray", "ycc", "rgb", "cmyk"}),
-                subsamplings=JPEG_TURBO_SUBSAMPLINGS,
             ),
         )
     }
@@ -45,13 +42,13 @@ class Simplejpeg(Backend):
         strict: bool,
     ) -> Image:
         # The factor is chosen by size: the smallest image that is at least the one wanted.
-        source, width, height = with_plain_size(data, header, reduce)
+        source, height, width = with_plain_size(data, header, reduce)
         try:
             image: Image = simplejpeg.decode_jpeg(
                 source,
                 _COLORSPACE[layout],
-                min_height=-(-height // reduce),
-                min_width=-(-width // reduce),
+                min_height=height,
+                min_width=width,
                 buffer=out if source is data else None,
                 strict=strict,
             )

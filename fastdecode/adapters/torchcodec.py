@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Literal
 import torchcodec.decoders
 
 from fastdecode import _pixels
-from fastdecode.adapters.base import Backend, Support
+from fastdecode.adapters.base import JPEG_ON_CPU, Backend, Support
 from fastdecode.adapters.batch_base import NVJPEG, BatchBackend, BatchItem, need_device, try_out
-from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
+from fastdecode.types import Buffer, Header, Image, PixelLayout
 
 if TYPE_CHECKING:
     import torch
@@ -25,27 +25,11 @@ class Torchcodec(Backend):
 
     distribution = "torchcodec"
     supports = {
-        "jpeg": (
-            Support(
-                layouts=frozenset({"RGB", "L"}),
-                codings=frozenset({"baseline", "progressive", "arithmetic"}),
-                colors=frozenset({"gray", "ycc", "rgb"}),
-            ),
-        ),
+        "jpeg": (JPEG_ON_CPU,),
         "png": (Support(animated=False),),
     }
 
-    def decode(
-        self,
-        data: Buffer,
-        header: Header,
-        *,
-        reduce: Reduce,
-        layout: PixelLayout,
-        window: Box | None,
-        out: Image | None,
-        strict: bool,
-    ) -> Image:
+    def decode(self, data: Buffer, header: Header, *, layout: PixelLayout, **_: object) -> Image:
         decoders = torchcodec.decoders
         decoder = decoders.decode_jpeg if header.format == "jpeg" else decoders.decode_png
         tensor = decoder(bytes(data), mode=_MODE[layout])

@@ -14,9 +14,9 @@ with warnings.catch_warnings():
 # After torchvision: where that is missing, it need not be imported, which takes seconds.
 import torch
 
-from fastdecode.adapters.base import Backend, Support
+from fastdecode.adapters.base import JPEG_ON_CPU, Backend
 from fastdecode.adapters.batch_base import NVJPEG, BatchBackend, BatchItem, need_device, try_out
-from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
+from fastdecode.types import Buffer, Header, Image, PixelLayout
 
 __all__ = ["Torchvision", "TorchvisionBatch"]
 
@@ -31,27 +31,9 @@ class Torchvision(Backend):
     """
 
     distribution = "torchvision"
-    supports = {
-        "jpeg": (
-            Support(
-                layouts=frozenset({"RGB", "L"}),
-                codings=frozenset({"baseline", "progressive", "arithmetic"}),
-                colors=frozenset({"gray", "ycc", "rgb"}),
-            ),
-        ),
-    }
+    supports = {"jpeg": (JPEG_ON_CPU,)}
 
-    def decode(
-        self,
-        data: Buffer,
-        header: Header,
-        *,
-        reduce: Reduce,
-        layout: PixelLayout,
-        window: Box | None,
-        out: Image | None,
-        strict: bool,
-    ) -> Image:
+    def decode(self, data: Buffer, header: Header, *, layout: PixelLayout, **_: object) -> Image:
         source = torch.frombuffer(bytearray(data), dtype=torch.uint8)
         tensor = io.decode_jpeg(source, mode=_MODE[layout])
         image: Image = tensor.permute(1, 2, 0).numpy()

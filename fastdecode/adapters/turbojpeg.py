@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 
 import numpy as np
 import turbojpeg
 
 from fastdecode._headers.jpeg import with_plain_size
 from fastdecode._headers.jpeg_stream import is_recoverable
-from fastdecode.adapters.base import JPEG_TURBO_SUBSAMPLINGS, Backend, CodecWarning, Support
+from fastdecode.adapters.base import JPEG_TURBO_2, JPEG_TURBO_3, Backend, CodecWarning
 from fastdecode.errors import BackendUnavailable
 from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
 
@@ -72,22 +71,7 @@ class Turbojpeg(Backend):
         # PyTurboJPEG 2 refuses older libraries, and 1.x may well have found a newer one; without
         # knowing, claim what both generations do.
         self._generation = 3 if int(self.version().split(".")[0]) >= 2 else 2
-        support = Support(
-            layouts=frozenset({"RGB", "L", "RGBA"}),
-            reduces=frozenset({1, 2, 4, 8}),
-            out=True,
-            warnings=True,
-            codings=frozenset({"baseline", "progressive", "arithmetic"}),
-            colors=frozenset({"gray", "ycc", "rgb"}),
-            subsamplings=JPEG_TURBO_SUBSAMPLINGS,
-        )
-        if self._generation == 2:
-            support = replace(
-                support,
-                subsamplings=JPEG_TURBO_SUBSAMPLINGS - {"4:4:1"},
-                partial_scans=False,
-            )
-        self.supports = {"jpeg": (support,)}
+        self.supports = {"jpeg": (JPEG_TURBO_3 if self._generation == 3 else JPEG_TURBO_2,)}
 
     def decode(
         self,
@@ -102,9 +86,9 @@ class Turbojpeg(Backend):
     ) -> Image:
         pixel_format, channels = _PIXEL_FORMAT[layout]
         # It tells an old library the size, not the factor.
-        source, width, height = with_plain_size(data, header, reduce)
-        shape = (-(-height // reduce), -(-width // reduce), channels)
+        source, height, width = with_plain_size(data, header, reduce)
         into = out if source is data else None
+        shape = (height, width, channels)
         image = np.empty(shape, np.uint8) if into is None else into.reshape(shape)
         warning = self._library.decode_into(image, source, pixel_format, reduce)
         if warning and strict:

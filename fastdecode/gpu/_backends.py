@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import pkgutil
 import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fastdecode import registry
+from fastdecode._process import after_fork
 from fastdecode._system import usable_cores
 from fastdecode.errors import BackendUnavailable
 
@@ -35,7 +35,7 @@ class Loaded:
 
 _loaded: dict[tuple[int, str, str], Loaded] = {}
 _failed: dict[tuple[int, str, str], BaseException] = {}
-_of_the_parent: list[dict[tuple[int, str, str], Loaded]] = []
+_of_the_parent: list[Any] = []
 _lock = threading.RLock()
 
 
@@ -106,18 +106,15 @@ def _way_out(name: str, error: BaseException) -> str:
     return f"\nInstall it with: {line}" if line else ""
 
 
+@after_fork
 def _forget() -> None:
     """Start over in a forked child: neither locks nor what the libraries hold come along.
 
-    The parent's are kept nevertheless: to destroy one would wait for threads that are not there, or
-    call a driver that must not be called here.
+    The parent's are kept nevertheless, those in the tracebacks of errors, too: to destroy one would
+    wait for threads that are not there, or call a driver that must not be called here.
     """
     global _lock
     _lock = threading.RLock()
-    _of_the_parent.append(dict(_loaded))
+    _of_the_parent.append((dict(_loaded), dict(_failed)))
     _loaded.clear()
     _failed.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)

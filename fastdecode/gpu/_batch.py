@@ -7,13 +7,12 @@ of its pixels is looked at.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 
-from fastdecode import _headers
-from fastdecode._buffers import as_buffer
 from fastdecode._headers import jpeg_stream
 from fastdecode._stats import count_fallback
 from fastdecode._truncation import is_filling
@@ -23,11 +22,10 @@ from fastdecode.plan import plan_options
 
 if TYPE_CHECKING:
     from fastdecode.adapters.base import Support
-    from fastdecode.api import Data
     from fastdecode.gpu._backends import Loaded
     from fastdecode.types import Box, Buffer, Header
 
-__all__ = ["Request", "decode_items", "release", "request_of"]
+__all__ = ["Request", "decoding", "request_of"]
 
 _BLOCK = 8
 
@@ -40,11 +38,11 @@ class Request(NamedTuple):
 
 
 def request_of(
-    data: Data,
+    data: Buffer,
+    header: Header,
     backend: BatchBackend,
     options: dict[str, Any],
     *,
-    header: Header | None = None,
     windows: bool = True,
 ) -> Request | None:
     """Ask a batch backend for an image, if it is one that the backend may be asked for.
@@ -60,18 +58,15 @@ def request_of(
     if mode not in ("RGB", "L") or options.get("strict"):
         return None
     try:
-        whole = as_buffer(data)
-        if header is None:
-            header = _headers.probe(whole)
-        support = _support_for(backend, whole, header, mode)
+        support = _support_for(backend, data, header, mode)
         reduce, window, orientation = plan_options(header, options)
         if support is None or (reduce, orientation) != (1, 1):
             return None
     except (FastDecodeError, TypeError, ValueError):
         return None
     if windows and support.region:
-        return Request(BatchItem(whole, header, window), None)
-    return Request(BatchItem(whole, header, None), window)
+        return Request(BatchItem(data, header, window), None)
+    return Request(BatchItem(data, header, None), window)
 
 
 def _support_for(
@@ -95,26 +90,22 @@ def _is_whole(data: Buffer, header: Header) -> bool:
     )
 
 
-def decode_items(
-    loaded: Loaded, items: Sequence[BatchItem], layout: Literal["RGB", "L"], device: torch.device
-) -> list[torch.Tensor | None]:
+@contextmanager
+def decoding(
+    loaded: Loaded, requests: Sequence[Request], layout: Literal["RGB", "L"], device: torch.device
+) -> Iterator[list[torch.Tensor | None]]:
     """Let a batch backend decode, on its device. What it refuses counts as a fallback to the CPU.
 
-    Returns
-    -------
-    list of tensor or None
-        (C, H, W) uint8 on the device, any strides, in the order of the current stream; None for
-        what it refused, what is not of the form that was asked for, and a JPEG whose data may have
-        ended early. They may lie in the library's memory: copy what is to last, and call `release`
-        before you drop them.
+    Within the block there are images (C, H, W), uint8, on the device, with any strides, in the
+    order of the current stream; None for what it refused, what is not of the form that was asked
+    for, and a JPEG whose data may have ended early. They may lie in the library's memory: what is
+    to last is copied within the block, on that stream.
 
-    Raises
-    ------
-    RuntimeError
-        If the device itself fails: what is asked of it later would fail, too.
+    It is a RuntimeError if the device itself fails: what is asked of it later would fail, too.
     """
+    items = [request.item for request in requests]
     with loaded.lock:
-        made, refused = _decoded(loaded, items, layout)
+        made, refused = _asked(loaded, items, layout)
     for at, image in enumerate(made):
         if image is not None and (wrong := _wrong(image, items[at], layout, device)):
             made[at], refused[at] = None, wrong
@@ -125,21 +116,19 @@ def decode_items(
             made[at], refused[at] = None, "its end looks filled in, which the CPU can tell"
     for reason in refused.values():
         count_fallback({loaded.name: reason}, "cpu")
-    return made
+    try:
+        yield [
+            image if image is None or cut is None else image[:, cut[1] : cut[3], cut[0] : cut[2]]
+            for image, (_, cut) in zip(made, requests, strict=True)
+        ]
+    finally:
+        # Where the library may use its memory again while the current stream still reads it, that
+        # is waited for. Such libraries wait for the device themselves, so this costs little more.
+        if whole and loaded.device.type == "cuda" and not loaded.backend.frees_in_order:
+            torch.cuda.current_stream(loaded.device).synchronize()
 
 
-def release(loaded: Loaded, images: Sequence[torch.Tensor]) -> None:
-    """Wait until what `decode_items` gave may be dropped.
-
-    Whatever is to be done with the images, the current stream was asked for it. Waiting is needed
-    only where the library may use its memory again while that stream still reads it. Such libraries
-    wait for the device themselves, so that this costs little more.
-    """
-    if images and loaded.device.type == "cuda" and not loaded.backend.frees_in_order:
-        torch.cuda.current_stream(loaded.device).synchronize()
-
-
-def _decoded(
+def _asked(
     loaded: Loaded, items: Sequence[BatchItem], layout: Literal["RGB", "L"]
 ) -> tuple[list[torch.Tensor | None], dict[int, str]]:
     """Ask for all; where the library gives up as a whole, for either half."""
@@ -155,16 +144,15 @@ def _decoded(
         if len(items) == 1:
             return [None], {0: f"{type(error).__name__}: {error}"}
         half = len(items) // 2
-        first, refused = _decoded(loaded, items[:half], layout)
-        second, more = _decoded(loaded, items[half:], layout)
+        first, refused = _asked(loaded, items[:half], layout)
+        second, more = _asked(loaded, items[half:], layout)
         return first + second, {**refused, **{half + at: reason for at, reason in more.items()}}
     return made, {at: "refused it" for at, image in enumerate(made) if image is None}
 
 
 def _wrong(image: Any, item: BatchItem, layout: str, device: torch.device) -> str:
     """Say what is wrong with an image's form; nothing if it is right."""
-    left, top, right, bottom = item.window or (0, 0, item.header.width, item.header.height)
-    shape = (1 if layout == "L" else 3, bottom - top, right - left)
+    shape = item.shape(layout)
     if not isinstance(image, torch.Tensor):
         return f"gave no tensor but {type(image).__name__}"
     if tuple(image.shape) != shape or image.dtype != torch.uint8 or image.device != device:
@@ -197,15 +185,7 @@ def _suspect(images: Sequence[torch.Tensor], items: Sequence[BatchItem]) -> list
 def _corners(image: torch.Tensor, item: BatchItem) -> torch.Tensor:
     """Return the corners of what the image shows of its last block: (C, 2, 2), a view."""
     _, _, right, bottom = item.window or (0, 0, item.header.width, item.header.height)
-    _, height, width = image.shape
-    rows = _two(image, 1, min((bottom - 1) % _BLOCK, height - 1))
-    return _two(rows, 2, min((right - 1) % _BLOCK, width - 1))
-
-
-def _two(image: torch.Tensor, dim: int, apart: int) -> torch.Tensor:
-    """Return the last of a dimension, and the one that stands so far before it."""
-    if not apart:
-        sizes = [2 if at == dim else -1 for at in range(image.ndim)]
-        return image.narrow(dim, image.shape[dim] - 1, 1).expand(sizes)
-    last = image.narrow(dim, image.shape[dim] - 1 - apart, apart + 1)
-    return last[:, ::apart] if dim == 1 else last[:, :, ::apart]
+    down = min((bottom - 1) % _BLOCK, image.shape[1] - 1)
+    across = min((right - 1) % _BLOCK, image.shape[2] - 1)
+    # Of a block that shows but one row or column, that one twice.
+    return image[:, -1 - down :: down or 1, -1 - across :: across or 1].expand(-1, 2, 2)

@@ -24,15 +24,15 @@ from fastdecode._stats import count_fallback
 from fastdecode.api import read_file
 from fastdecode.errors import FastDecodeError
 from fastdecode.gpu import _backends
-from fastdecode.gpu._batch import Request, decode_items, release, request_of
+from fastdecode.gpu._batch import Request, decoding, request_of
 from fastdecode.gpu._devices import device_of
 from fastdecode.gpu._policy import CPU, Decode, choose
-from fastdecode.gpu._resize import resized
+from fastdecode.gpu._resize import resize_into
 from fastdecode.outages import is_the_items
 
 if TYPE_CHECKING:
     from fastdecode.gpu._backends import Loaded
-    from fastdecode.types import Box, Buffer, Header, Image
+    from fastdecode.types import Buffer, Header, Image
 
 __all__ = ["decode_on"]
 
@@ -124,8 +124,13 @@ def decode_on(
                     del image  # its traceback leads here, and would keep the images
             images.append(image)
     if size is None or on_error == "return":
-        return [image if isinstance(image, Exception) else _tensor_of(image) for image in images]
-    return _stacked(images, (1 if job.layout == "L" else 3, *size), place)
+        return images
+    if not images:
+        shape = (0, 1 if job.layout == "L" else 3, *size)
+        return torch.empty(shape, dtype=torch.uint8, device=place)
+    if place.type == "cpu":
+        return torch.from_numpy(np.stack([image.numpy() for image in images]))
+    return torch.stack(images)
 
 
 def _parts(job: _Job, work: list[Any]) -> Iterator[list[_Read]]:
@@ -144,58 +149,39 @@ def _parts(job: _Job, work: list[Any]) -> Iterator[list[_Read]]:
 
 
 def _decoded(job: _Job, reads: list[_Read]) -> list[Any]:
-    """Decode, and resize if that is asked for: as `_on_device` gives it, or an error."""
-    requests = [_request(job, one) for one in reads]
-    asked = {at: request for at, request in enumerate(requests) if request is not None}
+    """Decode, and resize if that is asked for: contiguous tensors (C, H, W), or errors."""
+    asked = {} if job.loaded is None else _requests(job.loaded, job.options, reads)
+    if job.loaded is None or not asked:
+        return _by_cpu(job, reads)
     apart = [at for at in range(len(reads)) if at not in asked]
-    if job.loaded is None:
-        return _by_cpu(job, reads)
-    for at in apart:
-        if reads[at].header is not None:
-            count_fallback({job.loaded.name: "is not asked for such files"}, CPU)
-    if not asked:
-        return _by_cpu(job, reads)
-    images: list[Any] = [None] * len(reads)
+    images: dict[int, Any] = {}
     # The CPU decodes its part while the device decodes the other.
     with ThreadPoolExecutor(1, thread_name_prefix="fastdecode-apart") as aside:
         arrays = aside.submit(_arrays, job, [reads[at] for at in apart])
-        made = _by_device(job, job.loaded, list(asked.values()))
-        _put(images, asked, made)
-        _put(images, apart, _from_host(arrays.result(), job.device, job.size, job.threads))
-    refused = [at for at, image in enumerate(images) if image is None]
-    _put(images, refused, _by_cpu(job, [reads[at] for at in refused]))
-    return images
+        with decoding(job.loaded, list(asked.values()), job.layout, job.device) as made:
+            images.update(zip(asked, _finished(job, made), strict=True))
+        images.update(zip(apart, _placed(job, arrays.result()), strict=True))
+    refused = [at for at, image in images.items() if image is None]
+    images.update(zip(refused, _by_cpu(job, [reads[at] for at in refused]), strict=True))
+    return [images[at] for at in range(len(reads))]
 
 
-def _request(job: _Job, one: _Read) -> Request | None:
-    if job.loaded is None or one.data is None or one.header is None:
-        return None
-    return request_of(one.data, job.loaded.backend, job.options, header=one.header)
-
-
-def _by_device(job: _Job, loaded: Loaded, requests: list[Request]) -> list[Any]:
-    """Let the batch backend decode; None for what it refuses."""
-    made = decode_items(loaded, [request.item for request in requests], job.layout, job.device)
-    library = [image for image in made if image is not None]
-    try:
-        cut = [
-            image if request.cut is None else _part_of(image, request.cut)
-            for image, request in zip(made, requests, strict=True)
-            if image is not None
-        ]
-        placed = iter(_on_device(cut, job.device, job.size, job.threads))
-    finally:
-        release(loaded, library)
-    return [None if image is None else next(placed) for image in made]
-
-
-def _part_of(image: torch.Tensor, box: Box) -> torch.Tensor:
-    left, top, right, bottom = box
-    return image[:, top:bottom, left:right]
+def _requests(loaded: Loaded, options: dict[str, Any], reads: list[_Read]) -> dict[int, Request]:
+    """Say what the batch backend is asked for; what else can be read is counted as the CPU's."""
+    asked = {}
+    for at, one in enumerate(reads):
+        if one.data is None or one.header is None:
+            continue
+        request = request_of(one.data, one.header, loaded.backend, options)
+        if request is None:
+            count_fallback({loaded.name: "is not asked for such files"}, CPU)
+        else:
+            asked[at] = request
+    return asked
 
 
 def _by_cpu(job: _Job, reads: list[_Read]) -> list[Any]:
-    return _from_host(_arrays(job, reads), job.device, job.size, job.threads)
+    return _placed(job, _arrays(job, reads))
 
 
 def _arrays(job: _Job, reads: list[_Read]) -> list[Any]:
@@ -211,94 +197,68 @@ def _arrays(job: _Job, reads: list[_Read]) -> list[Any]:
     ]
 
 
-def _put(images: list[Any], places: Iterable[int], made: Iterable[Any]) -> None:
-    for at, image in zip(places, made, strict=True):
-        images[at] = image
+def _placed(job: _Job, made: list[Any]) -> list[Any]:
+    """Bring arrays (H, W[, C]) to the device, and finish them; errors stay as they are."""
+    if job.device.type != "cuda":
+        done = in_threads(job.threads, partial(_on_host, size=job.size), map(_planes, made))
+        return [one.to(job.device) if isinstance(one, torch.Tensor) else one for one in done]
+    places = [at for at, one in enumerate(made) if isinstance(one, np.ndarray)]
+    images = list(made)
+    for at, there in zip(places, _copied(job, [made[at] for at in places]), strict=True):
+        images[at] = _planes(there)
+    return _finished(job, images)
 
 
-def _on_device(
-    images: Sequence[torch.Tensor],
-    device: torch.device,
-    size: tuple[int, int] | None,
-    threads: int,
-) -> Sequence[Any]:
-    """Copy and resize tensors (C, H, W) of a device, for their memory may be a library's.
-
-    They come back contiguous: as arrays for the CPU, on which `threads` are used, else as tensors.
-    """
-    if device.type == "cpu":
-        return _arrays_of([image.permute(1, 2, 0).numpy() for image in images], size, threads)
-    if size is None:
-        return [image.clone(memory_format=torch.contiguous_format) for image in images]
-    return resized(images, size).unbind(0) if images else []
+def _planes(image: Any) -> Any:
+    """View an array or tensor (H, W[, C]) as a tensor (C, H, W); what is neither stays."""
+    if isinstance(image, np.ndarray):
+        image = torch.from_numpy(image)
+    if not isinstance(image, torch.Tensor):
+        return image
+    return (image if image.ndim == 3 else image[:, :, None]).permute(2, 0, 1)
 
 
-def _from_host(
-    arrays: list[Any], device: torch.device, size: tuple[int, int] | None, threads: int
-) -> list[Any]:
-    """Bring arrays (H, W[, C]) to the device, as `_on_device` does; errors stay as they are."""
-    good = [array for array in arrays if isinstance(array, np.ndarray)]
-    placed: Sequence[Any]
-    if device.type == "cpu":
-        placed = _arrays_of(good, size, threads)
-    else:
-        placed = [_planes(image) for image in _copied(good, device, threads)]
-        if size is not None and placed:
-            placed = resized(placed, size).unbind(0)
-    left = iter(placed)
-    return [next(left) if isinstance(array, np.ndarray) else array for array in arrays]
-
-
-def _tensor_of(image: Any) -> torch.Tensor:
-    """Return what `_on_device` or `_from_host` gave as a tensor."""
-    return image if isinstance(image, torch.Tensor) else torch.from_numpy(image)
-
-
-def _stacked(
-    images: Sequence[Any], shape: tuple[int, int, int], device: torch.device
-) -> torch.Tensor:
-    """Make one batch of images of that shape, (C, H, W)."""
-    if device.type == "cpu":
-        return torch.from_numpy(np.stack(images) if images else np.empty((0, *shape), np.uint8))
-    if not images:
-        return torch.empty((0, *shape), dtype=torch.uint8, device=device)
-    return torch.stack(list(images))
-
-
-def _arrays_of(
-    arrays: Sequence[Image], size: tuple[int, int] | None, threads: int
-) -> Sequence[Image]:
-    return in_threads(threads, partial(_array_of, size=size), arrays)
-
-
-def _array_of(array: Image, size: tuple[int, int] | None) -> Image:
-    """Make (C, H, W) of (H, W, C) or (H, W)."""
-    wide = array if array.ndim == 3 else array[:, :, None]
-    if size is not None:
-        flat = wide[:, :, 0] if wide.shape[2] == 1 else wide
-        small = PillowImage.fromarray(np.ascontiguousarray(flat)).resize(
-            (size[1], size[0]), PillowImage.Resampling.BILINEAR
-        )
-        wide = np.asarray(small).reshape(*size, -1)
-    return np.array(wide.transpose(2, 0, 1), order="C")
-
-
-def _copied(arrays: Sequence[Image], device: torch.device, threads: int) -> Sequence[torch.Tensor]:
-    """Copy to a device that is not the CPU: to CUDA in one go, because each copy would wait."""
+def _copied(job: _Job, arrays: list[Image]) -> Sequence[torch.Tensor]:
+    """Copy to CUDA, in one go, because each copy would wait."""
     host = [torch.from_numpy(array) for array in arrays]
-    if device.type != "cuda" or not all(image.dtype == torch.uint8 for image in host):
-        return [image.to(device) for image in host]
+    if not all(image.dtype == torch.uint8 for image in host):
+        return [image.to(job.device) for image in host]
     sizes = [image.numel() for image in host]
     flat = torch.empty(sum(sizes), dtype=torch.uint8, device="cpu", pin_memory=True)
     in_threads(
-        threads,
+        job.threads,
         lambda both: np.copyto(both[0].numpy(), both[1].reshape(-1)),
-        list(zip(torch.split(flat, sizes), arrays, strict=True)),
+        zip(torch.split(flat, sizes), arrays, strict=True),
     )
-    there = torch.split(flat.to(device, non_blocking=True), sizes)
+    there = torch.split(flat.to(job.device, non_blocking=True), sizes)
     return [part.view(image.shape) for part, image in zip(there, host, strict=True)]
 
 
-def _planes(image: torch.Tensor) -> torch.Tensor:
-    wide = image if image.ndim == 3 else image[:, :, None]
-    return wide.permute(2, 0, 1).contiguous()
+def _finished(job: _Job, images: Sequence[Any]) -> list[Any]:
+    """Copy and resize tensors (C, H, W), whose memory may be a library's; the rest stays."""
+    if job.device.type == "cpu":
+        return in_threads(job.threads, partial(_on_host, size=job.size), images)
+    return [
+        _on_device(image, job.size) if isinstance(image, torch.Tensor) else image
+        for image in images
+    ]
+
+
+def _on_device(image: torch.Tensor, size: tuple[int, int] | None) -> torch.Tensor:
+    if size is None:
+        return image.clone(memory_format=torch.contiguous_format)
+    out = torch.empty((len(image), *size), dtype=torch.uint8, device=image.device)
+    resize_into(out, image)
+    return out
+
+
+def _on_host(image: Any, size: tuple[int, int] | None) -> Any:
+    if not isinstance(image, torch.Tensor):
+        return image
+    array = image.numpy()
+    if size is not None:
+        last = array.transpose(1, 2, 0)
+        flat = np.ascontiguousarray(last if len(array) > 1 else last[:, :, 0])
+        small = PillowImage.fromarray(flat).resize(size[::-1], PillowImage.Resampling.BILINEAR)
+        array = np.asarray(small).reshape(*size, -1).transpose(2, 0, 1)
+    return torch.from_numpy(np.array(array, order="C"))

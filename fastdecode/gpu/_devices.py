@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from fastdecode._system import cpu_model
 from fastdecode.errors import DeviceUnavailable
+from fastdecode.ranking import Identity
 
-__all__ = ["Identity", "device_of", "driver_version", "identify", "parse_device"]
+__all__ = ["device_of", "driver_version", "identify", "parse_device", "usable"]
 
 _DRIVER = Path("/proc/driver/nvidia/version")
 _VERSION = re.compile(r"\b\d+\.\d+(?:\.\d+)?\b")
@@ -39,25 +40,27 @@ def device_of(device: str | int | torch.device) -> torch.device:
     DeviceUnavailable says what is missing; what is no device's name is a TypeError or ValueError.
     """
     found = parse_device(device)
-    if found.type == "cuda":
-        return _cuda_device(found)
     if found.type == "meta":
         raise ValueError("device 'meta' has no memory for images")
+    return usable(found)
+
+
+def usable(device: torch.device) -> torch.device:
+    """Return the device as its tensors call it, if it can be used; "meta" can, without memory."""
+    if device.type == "cuda":
+        missing = _missing(device)
+        if missing:
+            raise DeviceUnavailable(f"device {str(device)!r} cannot be used: {missing}")
+        index = torch.cuda.current_device() if device.index is None else device.index
+        return torch.device("cuda", index)
     try:
-        there = torch.empty(0, dtype=torch.uint8, device=found)
-        there.cpu()
+        there = torch.empty(0, dtype=torch.uint8, device=device)
+        if device.type != "meta":
+            there.cpu()
     except (AssertionError, ImportError, NotImplementedError, RuntimeError) as error:
         reason = str(error).partition("\n")[0].partition(". ")[0]
-        raise DeviceUnavailable(f"device {str(found)!r} cannot be used: {reason}") from error
-    return there.device  # as tensors call it: without an index for the CPU
-
-
-def _cuda_device(device: torch.device) -> torch.device:
-    missing = _missing(device)
-    if missing:
-        raise DeviceUnavailable(f"device {str(device)!r} cannot be used: {missing}")
-    index = torch.cuda.current_device() if device.index is None else device.index
-    return torch.device("cuda", index)
+        raise DeviceUnavailable(f"device {str(device)!r} cannot be used: {reason}") from error
+    return there.device  # without an index for the CPU
 
 
 def _missing(device: torch.device) -> str:
@@ -73,19 +76,6 @@ def _missing(device: torch.device) -> str:
     if device.index is not None and device.index >= count:
         return f"there are {count} CUDA devices, the last is cuda:{count - 1}"
     return ""
-
-
-class Identity(NamedTuple):
-    """A model of device, and the software that drives it.
-
-    `kind` is ``"cuda"`` or ``"cpu"``. `driver` is the version of the kernel's driver, and `runtime`
-    that of the CUDA (or HIP) that PyTorch is built for; each is empty where it is not known.
-    """
-
-    kind: str
-    name: str
-    driver: str = ""
-    runtime: str = ""
 
 
 def identify(device: torch.device) -> Identity:

@@ -10,16 +10,9 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-__all__ = ["add_restart_markers", "install_line"]
+__all__ = ["add_restart_markers"]
 
 _LARGEST = (1 << 63) - 1
-
-
-def install_line() -> str:
-    """Return the line for a shell that brings the core to this machine."""
-    from fastdecode.native import library
-
-    return library.install_line()
 
 
 def add_restart_markers(jpeg: Any, *, max_pixels: int | None = 178_956_970) -> bytes:
@@ -66,19 +59,19 @@ def add_restart_markers(jpeg: Any, *, max_pixels: int | None = 178_956_970) -> b
     >>> again = add_restart_markers(data)  # doctest: +SKIP
     """
     from fastdecode._buffers import as_buffer
-    from fastdecode.native import library
+    from fastdecode.native import _library
 
     taken = "add_restart_markers() takes the bytes of a JPEG, not a path: {path!r}"
     given = as_buffer(jpeg, paths=taken)
     most = _checked(max_pixels)
-    library.require()
-    ffi, lib = library.ffi, library.lib
+    _library.require()
+    ffi, lib = _library.ffi, _library.lib
     data = ffi.from_buffer("uint8_t[]", given)
-    limits = ffi.new("fd_limits *", {"pixels": most, "scans": library.MAX_SCANS})
+    limits = ffi.new("fd_limits *", {"pixels": most, "scans": _library.MAX_SCANS})
     out, size = ffi.new("uint8_t **"), ffi.new("size_t *")
-    status = lib.fd_reindex(library.decoder(), data, len(data), limits, out, size)
+    status = lib.fd_reindex(_library.decoder(), data, len(data), limits, out, size)
     if status != lib.FD_OK:
-        raise library.failure(status, library.message())
+        raise _library.failure(status, _library.message())
     try:
         return bytes(ffi.buffer(out[0], size[0]))
     finally:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Generator
+import zlib
+from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -14,14 +15,13 @@ from fastdecode._headers import jpeg_stream
 from fastdecode.api import decode, probe
 from fastdecode.errors import DecodeError, FastDecodeError, UnsupportedFormat
 from fastdecode.outages import ITEM_ERRORS, is_the_items
-from fastdecode.packing._container_checks import faults
 from fastdecode.packing._verify import in_order, plain, reason, verify
 
 if TYPE_CHECKING:
     from fastdecode.stores import Store
     from fastdecode.types import Buffer, Format, Header
 
-__all__ = ["FAILING", "Finding", "Limits", "Status", "survey"]
+__all__ = ["FAILING", "Finding", "Limits", "Status", "faults", "survey"]
 
 Status: TypeAlias = Literal[
     "damaged", "no image", "unsupported", "unreadable", "oversized", "odd", "duplicate", "good"
@@ -45,6 +45,7 @@ _SUFFIXES: dict[Format, tuple[str, ...]] = {
 }
 _PNG_END = re.compile(rb"\x00{4}IEND\xae\x42\x60\x82")
 _JPEG_START = b"\xff\xd8\xff"
+_TRUNCATED = "it is truncated: its end is missing"
 
 
 class Finding(NamedTuple):
@@ -243,3 +244,87 @@ def _end(data: Buffer, header: Header) -> int:
         found = _PNG_END.search(data)
         return found.end() if found else len(data)
     return len(data)
+
+
+def faults(data: Buffer, format: Format) -> list[str]:
+    """List what is wrong with a file's frame, in words and without decoding it.
+
+    Formats other than PNG, GIF, WebP, AVIF and HEIC are not looked at here. Sources:
+    PNG 1.2, 3.2 and 4.1.4; GIF89a, 15 to 27; RFC 9649, 2.4 (WebP); ISO/IEC 14496-12, 4.2 (AVIF,
+    HEIC).
+    """
+    look = _LOOKS.get(format)
+    if look is None:
+        return []
+    try:
+        return look(memoryview(data).cast("B"))
+    except IndexError:  # beyond the end
+        return [_TRUNCATED]
+
+
+def _png(view: memoryview) -> list[str]:
+    found: list[str] = []
+    at = 8
+    while at + 12 <= len(view):
+        end = at + 12 + int.from_bytes(view[at : at + 4], "big")
+        if end > len(view):
+            break
+        kind = bytes(view[at + 4 : at + 8])
+        if zlib.crc32(view[at + 4 : end - 4]) != int.from_bytes(view[end - 4 : end], "big"):
+            words = f"a {kind.decode('ascii', 'backslashreplace')} chunk has a wrong checksum"
+            found += [] if words in found else [words]
+        if kind == b"IEND":
+            return found
+        at = end
+    return [*found, _TRUNCATED]
+
+
+def _gif(view: memoryview) -> list[str]:
+    at = 13 + _colours(view[10])
+    while view[at] != 0x3B:
+        if view[at] == 0x2C:
+            at += 11 + _colours(view[at + 9])
+        elif view[at] == 0x21:
+            at += 2
+        elif view[at]:  # some writers put a zero more than needed
+            return ["something in it is no block of a GIF"]
+        while view[at]:
+            at += view[at] + 1
+        at += 1
+    return []
+
+
+def _colours(flags: int) -> int:
+    """Return the size of a colour table in bytes."""
+    return 3 << (flags & 7) + 1 if flags & 0x80 else 0
+
+
+def _webp(view: memoryview) -> list[str]:
+    size = int.from_bytes(view[4:8], "little") + 8
+    if size > len(view):
+        return [_TRUNCATED]
+    left = len(view) - size - size % 2
+    return [f"{left} bytes follow its end"] if left > 0 else []
+
+
+def _boxes(view: memoryview) -> list[str]:
+    at = 0
+    while at < len(view):
+        size, least = int.from_bytes(view[at : at + 4], "big"), 8
+        if size == 1:
+            size, least = int.from_bytes(view[at + 8 : at + 16], "big"), 16
+        if not size:  # the last one, up to the end
+            return []
+        if size < least or at + size > len(view):
+            return ["its last part goes beyond its end: it is truncated, or more follows it"]
+        at += size
+    return []
+
+
+_LOOKS: dict[Format, Callable[[memoryview], list[str]]] = {
+    "png": _png,
+    "gif": _gif,
+    "webp": _webp,
+    "avif": _boxes,
+    "heic": _boxes,
+}

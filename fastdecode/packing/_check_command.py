@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import argparse
 import sys
+import textwrap
 import time
 import warnings
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from fastdecode import _files
 from fastdecode._system import usable_cores
-from fastdecode.errors import FastDecodeError, StoreError
+from fastdecode.errors import FastDecodeError, StoreError, visible
 from fastdecode.outages import ITEM_ERRORS
 from fastdecode.packing._check import FAILING, Finding, Limits, Status, survey
-from fastdecode.packing._terminal import brief, csv_text, megabytes, say, table
 from fastdecode.packing._verify import reason
 from fastdecode.stores import open_store
-from fastdecode.terminal import INTERRUPTED, Parser, positive, progress
+from fastdecode.terminal import (
+    INTERRUPTED,
+    Parser,
+    brief,
+    csv_text,
+    positive,
+    progress,
+    say,
+    width,
+)
 
 __all__ = ["add_arguments", "run"]
 
@@ -136,11 +146,23 @@ def _report(seen: _Seen, seconds: float, csv_file: Path | None) -> None:
             more = seen.counts[status] - len(seen.examples[status])
             if others and more:
                 rows.append(("", "", f"... and {more:,} more"))
-    table(rows)
+    _print_table(rows)
     rate = seen.total / max(seconds, 1e-9)
-    say(f"{seen.total:,} images, {megabytes(seen.bytes)}, {rate:,.0f} images/s")
+    say(f"{seen.total:,} images, {seen.bytes / 1e6:,.1f} MB, {rate:,.0f} images/s")
     if csv_file:
         say(f"All of them: {csv_file}")
+
+
+def _print_table(rows: Sequence[tuple[str, str, str]]) -> None:
+    """Print rows in columns: the first is text, the second are numbers, the last wraps."""
+    cells = [tuple(map(visible, row)) for row in rows]
+    left, right = (max(len(row[at]) for row in cells) for at in range(2))
+    room = max(12, width(80) - left - right - 4)
+    for name, number, words in cells:
+        start = f"{name.ljust(left)}  {number.rjust(right)}"
+        for line in textwrap.wrap(words, room) or [""]:
+            print(f"{start}  {line}".rstrip())
+            start = " " * len(start)
 
 
 def add_arguments(parser: Parser) -> None:

@@ -13,18 +13,16 @@ import os
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from fastdecode._files import flush_folder
 from fastdecode.errors import StoreError
 from fastdecode.packing._lock import Refused, open_own
 
 __all__ = ["Bad", "BadItems", "Item", "Journal", "Packed", "State", "items_of"]
-
-_T = TypeVar("_T")
 
 _NOT_UNDERSTOOD = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 """What a record of another form makes of the code that takes it in."""
@@ -37,28 +35,26 @@ class Item(NamedTuple):
 
     key: str
     target: Any
-    shard: int
-    """From 0; its bytes are in that shard's file, from `offset`."""
+    shard: int  # from 0; the image's bytes are in that shard's file, from `offset`
     offset: int
     size: int
     sha256: str
-    notes: Sequence[str]
-    """See `Packed`."""
-    number: int
-    """In the source."""
-    stamp: list[int] | None
-    """See `fastdecode.packing._source.stamp`."""
+    notes: str  # see `Packed`; with commas between them
+    number: int  # in the source
+    stamp: str  # see `fastdecode.packing._rewrite.stamp`
 
 
 class Bad(NamedTuple):
     """An item that is left out."""
 
-    number: int
-    """In the source."""
+    number: int  # in the source
     key: str
     reason: str
-    fixed: bool
-    """No other content of the item would be better: its key or target is what cannot be kept."""
+    fixed: bool  # no other content would be better: its key or target is what cannot be kept
+
+
+_ITEM = (str, object, int, int, int, str, str, int, str)
+_BAD = (int, str, str, bool)
 
 
 @dataclass
@@ -117,9 +113,8 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        end = sum(length for _, length in _lines(path))
         self._file = open(path, "ab", buffering=0, opener=open_own)  # noqa: SIM115 - see `close`
-        self._file.truncate(end)
+        self._file.truncate(sum(length for _, length in self._lines()))
         flush_folder(path)
 
     def append(self, record: Any) -> None:
@@ -132,14 +127,14 @@ class Journal:
 
     def __iter__(self) -> Iterator[Any]:
         """Read the records again, from the file: there may be more than memory holds."""
-        for record, _ in _lines(self.path):
+        for record, _ in self._lines():
             yield record
 
-    def cut(self, beyond: Callable[[Any], bool]) -> None:
-        """Forget the first record of which `beyond` is true, and all after it, for ever."""
+    def cut(self, number: int) -> None:
+        """Forget the first record that is about this item of the source, and all after it."""
         end = 0
-        for record, length in _lines(self.path):
-            if beyond(record):
+        for record, length in self._lines():
+            if record.get("next", 0) > number:
                 break
             end += length
         self._file.truncate(end)
@@ -148,50 +143,38 @@ class Journal:
     def close(self) -> None:
         self._file.close()
 
+    def _lines(self) -> Iterator[tuple[Any, int]]:
+        """Yield the whole records, with the length of each in bytes, up to the first that is not.
 
-def _lines(path: Path) -> Iterator[tuple[Any, int]]:
-    """Yield the whole records, with the length of each in bytes, up to the first that is not."""
-    try:
-        file = open(path, "rb", opener=open_own)  # noqa: SIM115 - a missing one is none
-    except FileNotFoundError:
-        return
-    with file:
-        for line in file:
-            sum_, _, text = line[:-1].partition(b" ")
-            if line[-1:] != b"\n" or sum_ != b"%08x" % zlib.crc32(text):
-                return
-            yield _parsed(text), len(line)
-
-
-def _parsed(text: bytes) -> Any:
-    """Return what a whole record says; None, which is no record, of one that is not JSON."""
-    try:
-        return json.loads(text)
-    except (RecursionError, ValueError):
-        return None
+        A whole one that is not JSON is None, which is no record.
+        """
+        with open(self.path, "rb", opener=open_own) as file:
+            for line in file:
+                sum_, _, text = line[:-1].partition(b" ")
+                if line[-1:] != b"\n" or sum_ != b"%08x" % zlib.crc32(text):
+                    return
+                try:
+                    record = json.loads(text)
+                except (RecursionError, ValueError):
+                    record = None
+                yield record, len(line)
 
 
 @dataclass
 class State:
     """What has been done."""
 
-    packed: Packed
-    """Counts, so far."""
+    packed: Packed  # counts, so far
+    # what the pack was begun with, which is empty if it has not begun, and what its source was then
     asked: dict[str, Any] = field(default_factory=dict)
-    """What the pack was begun with; empty if it has not begun."""
     source: dict[str, Any] = field(default_factory=dict)
-    """What its source was then."""
-    next: int = 0
-    """The first item of the source that is still to do."""
-    shard: int = 0
+    next: int = 0  # the first item of the source that is still to do
+    shard: int = 0  # the spool is good up to the offset `end` of this shard
     end: int = 0
-    """How far the spool is good: up to this offset of this shard."""
     bad: list[Bad] = field(default_factory=list)
-    """As in `packed`, with what is needed to try them again."""
-    used: set[int] = field(default_factory=set)
-    """The targets that are whole numbers, as class indices are."""
+    used: set[int] = field(default_factory=set)  # targets that are whole numbers, as of classes
+    # once everything is made: where each file goes, from the partial folder
     moves: list[tuple[str, str]] | None = None
-    """Once everything is made: where each file goes, from the partial folder."""
 
     def read(self, journal: Journal) -> None:
         """Take in every record; refuse one that a pack to this place does not write."""
@@ -206,19 +189,12 @@ class State:
         self.packed.resumed = self.next
 
     def take(self, record: dict[str, Any]) -> None:
-        """Take in one record: the first, one about some items or reasons, or the last."""
+        """Take in one record: the first, one about some items, or the last."""
         if "asked" in record:
-            self.asked, self.source = _of(dict, record["asked"]), _of(dict, record["source"])
-        elif "reasons" in record:
-            for place, reason in record["reasons"]:
-                _whole(place)
-                self.bad[place] = self.bad[place]._replace(reason=_of(str, reason))
-                self.packed.bad[place] = self.bad[place].key, reason
+            self.asked, self.source = _typed((record["asked"], record["source"]), dict, dict)
         elif "moves" in record:
             self.moves = [self._move(first, last) for first, last in record["moves"]]
         else:
-            numbers = [_whole(record[name]) for name in ("next", "shard", "end")]
-            self.next, self.shard, self.end = numbers
             self._count(record)
 
     def _move(self, first: str, last: str) -> tuple[str, str]:
@@ -232,13 +208,16 @@ class State:
 
     def _count(self, record: dict[str, Any]) -> None:
         packed = self.packed
-        packed.bytes_in += _whole(record["bytes_in"])
-        self.bad += map(_bad, record["bad"])
-        packed.bad += [(one.key, one.reason) for one in self.bad[len(packed.bad) :]]
+        numbers = [record[name] for name in ("next", "shard", "end", "bytes_in")]
+        self.next, self.shard, self.end, size = _typed(numbers, int, int, int, int)
+        packed.bytes_in += size
+        bad = [Bad._make(_typed(one, *_BAD)) for one in record["bad"]]
+        self.bad += bad
+        packed.bad += [(one.key, one.reason) for one in bad]
         packed.items += len(record["items"])
-        for item in map(_item, record["items"]):
+        for item in (Item._make(_typed(one, *_ITEM)) for one in record["items"]):
             packed.bytes_out += item.size
-            packed.notes.update(item.notes)
+            packed.notes.update(item.notes.split(", ") if item.notes else ())
             if type(item.target) is int:
                 self.used.add(item.target)
 
@@ -257,45 +236,14 @@ class State:
             )
 
 
-def _whole(number: Any) -> int:
-    """Accept a number that counts something, and that a file may have as a size."""
-    if not 0 <= _of(int, number) < 1 << 63:
-        raise ValueError(number)
-    return int(number)
-
-
-def _of(kind: type[_T], value: Any) -> _T:
-    """Accept a value of one type, and no other."""
-    if type(value) is not kind:
-        raise TypeError(f"{value!r} is no {kind.__name__}")
-    return value
-
-
-def _all(kind: type[_T], values: Any) -> None:
-    if not isinstance(values, (list, tuple)):
-        raise TypeError(f"{values!r} is no sequence")
-    for value in values:
-        _of(kind, value)
-
-
-def _item(record: Any) -> Item:
-    """Accept what an `Item` was written as."""
-    item = Item._make(record)
-    for number in (item.shard, item.offset, item.size, item.number):
-        _whole(number)
-    _all(str, (item.key, item.sha256))
-    _all(str, item.notes)
-    _all(int, item.stamp or ())
-    return item
-
-
-def _bad(record: Any) -> Bad:
-    """Accept what a `Bad` was written as."""
-    bad = Bad._make(record)
-    _whole(bad.number)
-    _all(str, (bad.key, bad.reason))
-    _of(bool, bad.fixed)
-    return bad
+def _typed(values: Any, *kinds: type) -> list[Any]:
+    """Accept values of exactly these types; whole numbers count something, or are a file's size."""
+    for value, kind in zip(values, kinds, strict=True):
+        if kind is not object and type(value) is not kind:
+            raise TypeError(f"{value!r} is no {kind.__name__}")
+        if kind is int and not 0 <= value < 1 << 63:
+            raise ValueError(value)
+    return list(values)
 
 
 def items_of(journal: Journal) -> Iterator[Item]:

@@ -11,15 +11,11 @@ import errno
 import os
 import stat
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
-__all__ = ["NAME", "Lock", "Locked", "Refused", "check_own", "open_own"]
-
+__all__ = ["NAME", "Locked", "Refused", "check_own", "locked", "open_own"]
 
 try:
     import fcntl
@@ -32,7 +28,11 @@ _TAKEN = (errno.EAGAIN, errno.EACCES, errno.EDEADLK)
 """What systems say of a lock that somebody has."""
 
 _TRIES = 1000
+_NOT_OWN = (errno.ELOOP, errno.EMLINK, errno.ENOTDIR, errno.ENXIO, errno.EISDIR)
+"""What systems say of a link, and (ENXIO) of a pipe or a socket that nobody reads."""
+
 _BY_FOLDER = os.open in os.supports_dir_fd and hasattr(os, "O_DIRECTORY")
+_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
 _SAFE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
@@ -44,102 +44,74 @@ class Locked(ValueError):
     """Another process works there."""
 
 
-class Lock:
-    """Makes a folder, and keeps other processes out of it for as long as the block runs.
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Make a folder, and keep other processes out of it for as long as the block runs.
 
-    The system releases it when the process ends, in whatever way.
+    The system releases the lock when the process ends, in whatever way.
     """
+    for _ in range(_TRIES):
+        with suppress(FileNotFoundError):  # whoever had it has ended, and removed the folder
+            held = _hold(folder)
+            if held is not None:
+                break
+    else:
+        raise Locked(f"other processes come and go in {folder}")
+    with held:
+        yield
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._handle = -1
 
-    def __enter__(self) -> Self:
-        for left in reversed(range(_TRIES)):
-            try:
-                if self._hold():
-                    return self
-            except FileNotFoundError:  # whoever had it has ended, and removed the folder
-                if not left:
-                    raise
-        raise Locked(f"other processes come and go in {self._folder}")
-
-    def _hold(self) -> bool:
-        """Take the lock; return False if whoever had it has removed its file meanwhile."""
-        with suppress(FileExistsError):  # an earlier pack's, say: what it is will be seen
-            self._folder.mkdir(mode=0o700, parents=True)
-        path = self._folder / NAME
+def _hold(folder: Path) -> ExitStack | None:
+    """Take the lock; return None if whoever had it has removed its file meanwhile."""
+    with suppress(FileExistsError):  # an earlier pack's, say: what it is will be seen
+        folder.mkdir(mode=0o700, parents=True)
+    path = folder / NAME
+    with ExitStack() as stack:
         handle = open_own(path, os.O_RDWR | os.O_CREAT)
+        stack.callback(os.close, handle)
         try:
             _lock(handle)
-            if os.path.samestat(os.fstat(handle), path.lstat()):
-                self._check_contents()
-                self._handle = handle
         except OSError as error:
             if error.errno not in _TAKEN:
                 raise
-            raise Locked(f"another process is at work in {self._folder}") from error
-        finally:
-            if self._handle < 0:
-                os.close(handle)
-        return self._handle >= 0
-
-    def _check_contents(self) -> None:
-        """Check all that will be believed, moved or removed, before any of it is."""
-        with os.scandir(self._folder) as entries:
-            for entry in entries:
-                check_own(Path(entry.path), os.lstat(entry.path))
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._handle)
-        self._handle = -1
+            raise Locked(f"another process is at work in {folder}") from error
+        if not os.path.samestat(os.fstat(handle), path.lstat()):
+            return None
+        # All that will be believed, moved or removed, before any of it is.
+        for found in folder.iterdir():
+            check_own(found, found.lstat())
+        return stack.pop_all()
 
 
 def open_own(path: str | os.PathLike[str], flags: int) -> int:
     """Open a file in the folder of a pack, as the ``opener`` of `open`."""
     path = Path(path)
-    folder = _open_folder(path.parent)
+    if not _BY_FOLDER:
+        for each in (path.parent, path):
+            if each.is_symlink():
+                raise _refused(each, "is a link")
+        return _opened(path, path, flags, "is no regular file")
+    folder = _opened(path.parent, path.parent, _FOLDER, "is a link, or no folder")
     try:
-        if folder < 0 and path.is_symlink():
-            raise _refused(path, "is a link")
-        name = path.name if folder >= 0 else os.fspath(path)
-        try:
-            where = folder if folder >= 0 else None
-            handle = os.open(name, flags | _SAFE, 0o666, dir_fd=where)
-        except OSError as error:
-            # Of a link, and (ENXIO) of a pipe or a socket that nobody reads.
-            if error.errno not in (errno.ELOOP, errno.EMLINK, errno.ENXIO, errno.EISDIR):
-                raise
-            raise _refused(path, "is a link, or no regular file") from error
+        # In that very folder, whatever becomes of its name meanwhile.
+        return _opened(path, path.name, flags, "is a link, or no regular file", folder)
     finally:
-        if folder >= 0:
-            os.close(folder)
+        os.close(folder)
+
+
+def _opened(path: Path, name: str | Path, flags: int, what: str, folder: int | None = None) -> int:
+    try:
+        handle = os.open(name, flags | _SAFE, 0o666, dir_fd=folder)
+    except OSError as error:
+        if error.errno not in _NOT_OWN:
+            raise
+        raise _refused(path, what) from error
     try:
         check_own(path, os.fstat(handle))
     except BaseException:
         os.close(handle)
         raise
     return handle
-
-
-def _open_folder(path: Path) -> int:
-    """Open the folder itself, so that what is opened in it is; -1 where systems cannot do that."""
-    if not _BY_FOLDER:
-        if path.is_symlink():
-            raise _refused(path, "is a link")
-        return -1
-    try:
-        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | _SAFE)
-    except OSError as error:
-        if error.errno not in (errno.ELOOP, errno.EMLINK, errno.ENOTDIR):
-            raise
-        raise _refused(path, "is a link, or no folder") from error
-    try:
-        check_own(path, os.fstat(folder))
-    except BaseException:
-        os.close(folder)
-        raise
-    return folder
 
 
 def check_own(path: Path, status: os.stat_result) -> None:

@@ -14,7 +14,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -22,17 +22,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import fastdecode
 from fastdecode._files import flush, flush_folder, write_text
 from fastdecode.errors import StoreError
-from fastdecode.packing._journal import items_of
-from fastdecode.packing._lock import NAME, check_own
-from fastdecode.packing._spool import PIECE, Spooled, part, parts
-from fastdecode.packing._terminal import csv_text
+from fastdecode.packing._journal import Journal, Packed, State, items_of
+from fastdecode.packing._lock import NAME, Refused, check_own
+from fastdecode.packing._spool import checksum, part, parts, read_back
 from fastdecode.stores import create_store, kind_for
 from fastdecode.stores._index import text_of
 from fastdecode.stores.folder import INDEX
 from fastdecode.stores.tar import index_tar
+from fastdecode.terminal import csv_text
 
 if TYPE_CHECKING:
-    from fastdecode.packing._journal import Item, Journal, Packed
+    from fastdecode.packing._journal import Item
     from fastdecode.packing._pack import Notify
 
 __all__ = ["Place", "make", "write_bad"]
@@ -64,6 +64,10 @@ class Place:
         self.partial = self.path.with_name(f".{name}.partial")
         self.out = self.partial / "out"
         self.journal = self.partial / "journal"
+
+    def packed(self) -> Packed:
+        """Return what there is to say of a pack to this place before anything is done."""
+        return Packed(str(self.path), self.kind, manifest=str(self.manifest))
 
     def shard(self, number: int) -> str:
         if not self.sharded:
@@ -136,12 +140,33 @@ class Place:
             self.bad.unlink(missing_ok=True)  # of an attempt before something was mended
         flush_folder(self.path)
 
-    def moved(self, moves: Sequence[tuple[str, str]]) -> list[Path]:
-        """List the files that are at their places already."""
-        pairs = [(self.partial / first, self.path.with_name(last)) for first, last in moves]
-        return [
-            final for made, final in pairs if not os.path.lexists(made) and os.path.lexists(final)
+    def clear(self) -> None:
+        """Remove an earlier pack that was not finished, also what it has put at its place already.
+
+        If something else is there, or that pack is whole, nothing is removed that counts.
+        """
+        begun, state = self.has_begun(), State(self.packed())
+        if begun:
+            with closing(Journal(self.journal)) as journal, suppress(Refused):
+                state.read(journal)  # what is not understood has put nothing at its place
+        moves = state.moves or []
+        placed = [
+            self.path.with_name(last)
+            for first, last in moves
+            if not os.path.lexists(self.partial / first)
+            and os.path.lexists(self.path.with_name(last))
         ]
+        if moves and len(placed) == len(moves):
+            self.remove()
+            placed = []
+        self.check_free(new=not begun, ours=placed)
+        for path in reversed(placed):
+            path.unlink()
+        if state.packed.bad:
+            self.bad.unlink(missing_ok=True)
+        # The journal first: the rest is nothing without it.
+        self.journal.unlink(missing_ok=True)
+        self.remove_work()
 
     def remove(self) -> None:
         """Remove what was needed to resume; the journal last."""
@@ -210,53 +235,44 @@ def _shards(place: Place, items: Iterator[Item], classes: Sequence[str]) -> _Res
     files, moves = [], []
     for shard, some in groupby(items, key=lambda item: item.shard):
         path, name = part(place.partial, shard), place.shard(shard)
-        spooled = Spooled(path)
-        count = sum(1 for _ in spooled.items(some))
+        whole = hashlib.sha256()
+        count = sum(1 for _ in read_back(path, some, whole))
         index = index_tar(path, index=place.out / f"{name}.fdx", classes=classes)
         if len(index) != count:
             raise StoreError(f"{path} has {len(index)} items, not {count}: use --start-over")
         files.append(
-            {"name": name, "items": count, "bytes": spooled.size, "sha256": spooled.hexdigest()}
+            {
+                "name": name,
+                "items": count,
+                "bytes": path.stat().st_size,
+                "sha256": whole.hexdigest(),
+            }
         )
         moves += [(f"out/{name}.fdx", f"{name}.fdx"), (path.name, name)]
     return files, moves
 
 
 def _store(place: Place, items: Iterator[Item], classes: Sequence[str]) -> _Result:
-    """Write a store of any kind but tar from the spool."""
+    """Write a store of any kind but tar from the spool.
+
+    Of a store that is a folder, the files are the index alone: items have their own checksum.
+    """
     target = place.out / place.path.name
     with create_store(target, place.kind, classes=classes) as writer:
-        for shard, some in groupby(items, key=lambda item: item.shard):
-            for item, data in Spooled(part(place.partial, shard)).items(some):
-                try:
-                    writer.add(item.key, data, item.target)
-                except ValueError as error:  # such a store cannot hold its key, or its target
-                    raise StoreError(f"{item.key}: {error}") from error
-    beside = sorted(path.name for path in place.out.iterdir() if path != target)
-    moves = [(f"out/{name}", name) for name in [*beside, target.name]]
-    return _file_entries(place.out), moves
-
-
-def _file_entries(folder: Path) -> list[dict[str, Any]]:
-    """Describe the files in a folder, in order: name, size in bytes and SHA-256.
-
-    Of a store that is a folder it is the index alone: the items have their own checksum.
-    """
-    entries = []
-    files = [each for each in folder.iterdir() if each.is_file()]
-    for path in sorted([*files, *folder.glob(f"*/{INDEX}")]):
+        for item, data in read_back(part(place.partial, 0), items, hashlib.sha256()):
+            try:
+                writer.add(item.key, data, item.target)
+            except ValueError as error:  # such a store cannot hold its key, or its target
+                raise StoreError(f"{item.key}: {error}") from error
+    files = []
+    made = [path for path in place.out.iterdir() if path.is_file()]
+    for path in sorted([*made, *place.out.glob(f"*/{INDEX}")]):
         with path.open("rb") as file:
-            found = hashlib.sha256()
-            while piece := file.read(PIECE):
-                found.update(piece)
-        entries.append(
-            {
-                "name": path.relative_to(folder).as_posix(),
-                "bytes": path.stat().st_size,
-                "sha256": found.hexdigest(),
-            }
-        )
-    return entries
+            found = checksum(file, hashlib.sha256())
+        name = path.relative_to(place.out).as_posix()
+        files.append({"name": name, "bytes": path.stat().st_size, "sha256": found})
+    beside = sorted(path.name for path in place.out.iterdir() if path != target)
+    return files, [(f"out/{name}", name) for name in [*beside, target.name]]
 
 
 def _manifest(

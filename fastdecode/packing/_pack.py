@@ -9,10 +9,11 @@ place.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -23,18 +24,19 @@ import fastdecode
 from fastdecode._selection import disabled
 from fastdecode._system import usable_cores
 from fastdecode.errors import BackendUnavailable, StoreError
-from fastdecode.native import library
+from fastdecode.native import _library
 from fastdecode.packing._journal import Bad, BadItems, Item, Journal, Packed, State, items_of
-from fastdecode.packing._lock import Lock, Refused
+from fastdecode.packing._lock import Refused, locked
 from fastdecode.packing._output import Place, make, write_bad
-from fastdecode.packing._rewrite import Names, Work
-from fastdecode.packing._source import REVISION, check_unchanged, describe, keys_of, revision
-from fastdecode.packing._spool import PLAIN, Members, Rules, Spool
+from fastdecode.packing._rewrite import Names, Work, size_and_time, stamp
+from fastdecode.packing._spool import Spool
 from fastdecode.packing._verify import in_order, plain
 from fastdecode.stores import kind_for, open_store
+from fastdecode.stores.locations import shard_locations
 
 if TYPE_CHECKING:
     from fastdecode.packing._rewrite import Outcome
+    from fastdecode.stores import Store
 
 __all__ = ["EVERY_BYTES", "EVERY_S", "Chunk", "Notify", "Options", "pack"]
 
@@ -44,6 +46,8 @@ Notify: TypeAlias = Callable[[str, int, int], None]
 EVERY_BYTES = 64 << 20
 EVERY_S = 1.0
 """After so much, or so long, the work is made to last: a kill loses no more than that."""
+
+_REVISION = "size and time of the source"
 
 
 def pack(
@@ -121,12 +125,16 @@ def pack(
         raise ValueError(f"threads must be at least 1, not {threads}")
     place = Place(target, chosen, sharded=shard_size is not None)
     place.check_apart(source)
-    with _tidied(place.path), Lock(place.partial):
+    with _tidied(place.path), locked(place.partial):
         try:
             if start_over:
-                _clear(place)
-            job = _Job(source, place, options, threads or usable_cores(), skip_bad, notify)
-            return job.run()
+                place.clear()
+            threads = threads or usable_cores()
+            told: Notify = notify or (lambda _what, _done, _total: None)
+            with closing(Journal(place.journal)) as journal:
+                packed = _Job(journal, source, place, options, threads, skip_bad, told).run()
+            place.remove()
+            return packed
         finally:
             if not place.has_begun():  # of an earlier pack, or this one
                 place.remove_folder()
@@ -170,135 +178,136 @@ class Options:
                     "only the native core puts restart markers into JPEGs, and it is left out by "
                     "FASTDECODE_DISABLE"
                 )
-            library.require()
+            _library.require()
 
 
+@dataclass
 class _Job:
-    """One run of a pack, from the lock to the result."""
+    """One run of a pack, from what its journal says to the files at their places."""
 
-    def __init__(
-        self,
-        source: str,
-        place: Place,
-        options: Options,
-        threads: int,
-        skip_bad: bool,
-        notify: Notify | None,
-    ) -> None:
-        self._source = source
-        self._place = place
-        self._options = options
-        self._threads = threads
-        self._skip_bad = skip_bad
-        self._notify: Notify = notify or (lambda _what, _done, _total: None)
-        packed = Packed(str(place.path), place.kind, manifest=str(place.manifest))
-        self._state = State(packed)
-        self._journal: Journal
+    journal: Journal
+    source: str
+    place: Place
+    options: Options
+    threads: int
+    skip_bad: bool
+    notify: Notify
+
+    def __post_init__(self) -> None:
+        self.state = self._read()
+
+    def _read(self) -> State:
+        state = State(self.place.packed())
+        state.read(self.journal)
+        return state
+
+    def _record(self, **record: Any) -> None:
+        self.journal.append(record)
+        self.state.take(record)
 
     def run(self) -> Packed:
         """Resume an earlier run, or begin, and go on to the end."""
-        state, place = self._state, self._place
-        with ExitStack() as stack:
-            if place.has_begun():
-                state.read(self._opened_journal(stack))
-            state.check("asked", self._asked())
-            if state.moves is None:
-                place.check_free(new=not state.asked)
-                moves = self._make(stack)
-                self._journal.append({"moves": moves})
-                state = self._state  # which is another one where something was mended
-                state.moves = moves
-            place.move(state.moves)
-        place.remove()
-        return state.packed
+        asked = self._asked()
+        self.state.check("asked", asked)
+        if self.state.moves is None:
+            self.place.check_free(new=not self.state.asked)
+            with open_store(self.source) as store:
+                moves = self._make(store, asked)
+            self._record(moves=moves)
+        self.place.move(self.state.moves or ())
+        return self.state.packed
 
     def _asked(self) -> dict[str, Any]:
         """Return what the result depends on, except the source's content."""
-        local = "://" not in self._source
+        local = "://" not in self.source
         asked = {
             "fastdecode": fastdecode.__version__,
-            "source": os.path.realpath(self._source) if local else self._source,
-            "kind": self._place.kind,
-            **asdict(self._options),
+            "source": os.path.realpath(self.source) if local else self.source,
+            "kind": self.place.kind,
+            **asdict(self.options),
         }
-        if self._options.max_side is not None:
+        if self.options.max_side is not None:
             asked["Pillow"] = PIL.__version__  # it encodes
         return asked
 
-    def _opened_journal(self, stack: ExitStack) -> Journal:
-        self._journal = Journal(self._place.journal)
-        stack.callback(self._journal.close)
-        return self._journal
-
-    def _make(self, stack: ExitStack) -> list[tuple[str, str]]:
+    def _make(self, store: Store, asked: dict[str, Any]) -> list[tuple[str, str]]:
         """Fill the spool, and make the result of it."""
-        place = self._place
-        store = stack.enter_context(open_store(self._source))
-        described = describe(store, self._source)
-        self._state.check("source", described)
-        several = self._options.max_side is not None  # only then names may change
-        work = Work(store, self._options, Names(keys_of(store) if several else ()))
-        if self._state.asked:
-            check_unchanged(store, items_of(self._journal))
+        place = self.place
+        described = _described(store, self.source)
+        self.state.check("source", described)
+        several = self.options.max_side is not None  # only then names may change
+        work = Work(store, self.options, Names(_keys(store) if several else ()))
+        if self.state.asked:
+            self._check_unchanged(store)
             self._try_again(work)
         else:
             place.check_writer()
-            journal = self._opened_journal(stack)
-            journal.append({"asked": self._asked(), "source": described})
-        state = self._state
-        layout = Members() if place.kind == "tar" else PLAIN
-        spool = Spool(place.partial, layout, self._options.shard_size, state.shard, state.end)
-        stack.callback(spool.close)
-        self._fill(spool, work)
-        if revision(self._source) != described[REVISION]:
-            raise Refused(f"{self._source} has changed meanwhile: begin again with --start-over")
-        self._check_bad()
-        spool.finish()
+            self._record(asked=asked, source=described)
+        state = self.state
+        keys = (item.key for item in items_of(self.journal))
+        spool = Spool(
+            place.partial, place.kind, self.options.shard_size, state.shard, state.end, keys
+        )
+        with closing(spool):
+            self._fill(spool, work)
+            if _revision(self.source) != described[_REVISION]:
+                raise Refused(f"{self.source} has changed meanwhile: begin again with --start-over")
+            self._check_bad()
+            spool.finish()
         state.packed.empty_classes = [
-            name for place_, name in enumerate(store.classes) if place_ not in state.used
+            name for number, name in enumerate(store.classes) if number not in state.used
         ]
-        about = {"source": plain(self._source), "options": asdict(self._options)}
-        return make(place, self._journal, state.packed, about, store.classes, self._notify)
+        about = {"source": plain(self.source), "options": asdict(self.options)}
+        return make(place, self.journal, state.packed, about, store.classes, self.notify)
+
+    def _check_unchanged(self, store: Store) -> None:
+        """Refuse a source of which a file has changed since it went into the spool."""
+        for item in items_of(self.journal):
+            number = item.number
+            if number >= len(store) or (item.stamp and stamp(store, number) != item.stamp):
+                raise Refused(
+                    f"{store.location}, item {number} ({item.key}) has changed "
+                    "since an earlier run packed it: begin again with --start-over"
+                )
 
     def _try_again(self, work: Work) -> None:
         """Look at bad items once more; go back to before the first that is good now."""
-        mended, reasons = _try_again(work, self._state.bad, self._threads)
-        if mended is not None:
-            self._journal.cut(lambda record: record.get("next", 0) > mended)
-            packed = self._state.packed
-            self._state = State(Packed(packed.location, packed.kind, manifest=packed.manifest))
-            self._state.read(self._journal)
-            reasons = [each for each in reasons if each[0] < len(self._state.bad)]
-        if reasons:
-            record = {"reasons": reasons}
-            self._journal.append(record)
-            self._state.take(record)
+        bad = self.state.bad
+        again = [(at, one) for at, one in enumerate(bad) if not one.fixed]
+        with closing(in_order(work, [one.number for _, one in again], self.threads)) as outcomes:
+            for (at, one), outcome in zip(again, outcomes, strict=True):
+                if not outcome.bad:
+                    self.journal.cut(one.number)
+                    self.state = self._read()
+                    break
+                bad[at] = one._replace(reason=outcome.bad)
+        del bad[len(self.state.bad) :]
+        self.state.bad = bad
 
     def _fill(self, spool: Spool, work: Work) -> None:
         """Put the items that are left into the spool."""
         total = len(work.store)
-        rules = Rules(self._place.kind)
-        for item in items_of(self._journal):
-            rules.add(item.key)
-        chunk = Chunk(spool, self._journal, self._state, rules)
-        left = range(self._state.next, total)
-        with closing(in_order(work, left, self._threads)) as outcomes:
+        chunk = Chunk(spool, self.state.next, self._record)
+        left = range(self.state.next, total)
+        with closing(in_order(work, left, self.threads)) as outcomes:
             for index, outcome in zip(left, outcomes, strict=True):
                 chunk.take(outcome)
-                self._notify("packing", index + 1, total)
+                self.notify("packing", index + 1, total)
         chunk.settle()
 
     def _check_bad(self) -> None:
         """Raise BadItems if there are bad items that are not to be left out, or no others."""
-        packed, bad = self._state.packed, len(self._state.packed.bad)
+        packed = self.state.packed
+        packed.bad = [(one.key, one.reason) for one in self.state.bad]
+        bad = len(packed.bad)
         if not bad and not packed.items:
-            raise StoreError(f"there is nothing in {self._source}")
-        if not bad or (self._skip_bad and packed.items):
+            raise StoreError(f"there is nothing in {self.source}")
+        if not bad or (self.skip_bad and packed.items):
             return
-        write_bad(self._place.bad, packed.bad)
+        write_bad(self.place.bad, packed.bad)
         way = "there is nothing else" if not packed.items else "--skip-bad leaves them out"
         error = BadItems(
-            f"{bad} of {packed.items + bad} items are bad (listed in {self._place.bad}): {way}"
+            f"{bad} of {packed.items + bad} items are bad (listed in {self.place.bad}): {way}"
         )
         error.packed = packed
         raise error
@@ -307,12 +316,10 @@ class _Job:
 class Chunk:
     """Puts outcomes into the spool, and records them in groups."""
 
-    def __init__(self, spool: Spool, journal: Journal, state: State, rules: Rules) -> None:
+    def __init__(self, spool: Spool, next_: int, record: Callable[..., None]) -> None:
         self._spool = spool
-        self._rules = rules
-        self._journal = journal
-        self._state = state
-        self._next = state.next
+        self._next = next_
+        self._record = record
         self._begin()
 
     def _begin(self) -> None:
@@ -323,87 +330,66 @@ class Chunk:
 
     def take(self, outcome: Outcome) -> None:
         """Put the next item into the spool, or among the bad ones."""
-        key, number = outcome.key, self._next
-        if outcome.bad:
-            self._bad.append(Bad(number, plain(key), outcome.bad, fixed=False))
+        key, target, data, sha256, notes, size, bad, stamped = outcome
+        if bad:
+            self._bad.append(Bad(self._next, plain(key), bad, fixed=False))
         else:
             try:
-                self._rules.check(key, outcome.target)
-                shard, offset, size = self._spool.add(key, outcome.data, outcome.target)
+                place = self._spool.add(key, data, target)
             except ValueError as error:  # the store cannot hold such a key or target
-                self._bad.append(Bad(number, plain(key), plain(str(error)), fixed=True))
+                self._bad.append(Bad(self._next, plain(key), plain(str(error)), fixed=True))
             else:
-                self._rules.add(key)
-                place = key, outcome.target, shard, offset, size
-                self._items.append(
-                    Item(*place, outcome.sha256, outcome.notes, number, outcome.stamp)
-                )
-        self._bytes_in += outcome.bytes_in
+                self._items.append(Item(key, target, *place, sha256, notes, self._next, stamped))
+        self._bytes_in += size
         self._next += 1
         if time.monotonic() >= self._due or self._bytes_in >= EVERY_BYTES:
             self.settle()
 
     def settle(self) -> None:
         """Make what there is durable: the data first, then the record that says so."""
-        if self._next == self._state.next:
+        if not self._items and not self._bad:
             return
         shard, end = self._spool.sync()
-        record: dict[str, Any] = {
-            "next": self._next,
-            "shard": shard,
-            "end": end,
-            "items": self._items,
-            "bad": self._bad,
-            "bytes_in": self._bytes_in,
-        }
-        self._journal.append(record)
-        self._state.take(record)
+        self._record(
+            next=self._next,
+            shard=shard,
+            end=end,
+            items=self._items,
+            bad=self._bad,
+            bytes_in=self._bytes_in,
+        )
         self._begin()
 
 
-def _clear(place: Place) -> None:
-    """Remove an earlier pack that was not finished, also what it has put at its place already.
+def _keys(store: Store) -> Iterator[str]:
+    return map(store.key, range(len(store)))
 
-    If something else is there, or that pack is whole, nothing is removed that counts.
+
+def _described(store: Store, location: str) -> dict[str, Any]:
+    """Return what tells one source from another one, without reading its images."""
+    keys = hashlib.sha256()
+    for key in _keys(store):
+        keys.update(key.encode("utf-8", "surrogatepass") + b"\n")
+    return {
+        "number of items": len(store),
+        "sha256 of the keys": keys.hexdigest(),
+        "classes": list(store.classes),
+        _REVISION: _revision(location),
+    }
+
+
+def _revision(location: str) -> list[int] | None:
+    """Return what changes with local files: sizes in bytes and times; None for others.
+
+    Of a folder it is that of the shards, or the LMDB file, in it: for images see `stamp`.
     """
-    if not place.has_begun():
-        place.check_free()
-        place.journal.unlink(missing_ok=True)
-        place.remove_work()
-        return
-    state = State(Packed(str(place.path), place.kind))
-    with closing(Journal(place.journal)) as journal, suppress(Refused):
-        state.read(journal)  # what is not understood has put nothing at its place
-    moves = state.moves or []
-    placed = place.moved(moves)
-    if moves and len(placed) == len(moves):
-        place.remove()
-        placed = []
-    place.check_free(new=False, ours=placed)
-    for path in reversed(placed):
-        path.unlink()
-    if state.packed.bad:
-        place.bad.unlink(missing_ok=True)
-    # The journal first: the rest is nothing without it.
-    place.journal.unlink(missing_ok=True)
-    place.remove_work()
-
-
-def _try_again(
-    work: Callable[[int], Outcome], bad: Sequence[Bad], threads: int
-) -> tuple[int | None, list[tuple[int, str]]]:
-    """Look at items that were bad once more.
-
-    Return the first of the source's items that is good now, and of those before it that are bad
-    for another reason now the place in `bad`, and the reason.
-    """
-    again = [(place, one) for place, one in enumerate(bad) if not one.fixed]
-    reasons: list[tuple[int, str]] = []
-    indices = [one.number for _, one in again]
-    with closing(in_order(work, indices, threads)) as outcomes:
-        for (place, one), outcome in zip(again, outcomes, strict=True):
-            if not outcome.bad:
-                return one.number, reasons
-            if outcome.bad != one.reason:
-                reasons.append((place, outcome.bad))
-    return None, reasons
+    if "://" in location:
+        return None
+    path = Path(location)
+    if path.is_file():
+        files = [path]
+    elif path.is_dir():
+        files = [each for each in sorted(path.iterdir()) if each.suffix in (".tar", ".mdb")]
+    else:
+        files = [Path(each) for each in shard_locations(location)]
+    return [number for each in files for number in size_and_time(each)] or None

@@ -11,10 +11,9 @@ import warnings
 from fastdecode.errors import FastDecodeError
 from fastdecode.packing._journal import BadItems, Packed
 from fastdecode.packing._pack import pack
-from fastdecode.packing._terminal import brief, megabytes, say
 from fastdecode.packing._verify import reason
 from fastdecode.stores import KINDS
-from fastdecode.terminal import INTERRUPTED, Parser, positive, progress
+from fastdecode.terminal import INTERRUPTED, Parser, brief, positive, progress, say
 
 __all__ = ["add_arguments", "as_bytes", "run"]
 
@@ -50,40 +49,19 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
     """Pack, and say what was done; return the exit status."""
     begun = time.monotonic()
     try:
-        with warnings.catch_warnings():  # Pillow's, which would come between the lines
-            warnings.simplefilter("ignore")
-            packed = _pack(options)
+        with warnings.catch_warnings(), progress(counted=True) as notify:
+            warnings.simplefilter("ignore")  # Pillow's, which would come between the lines
+            packed = pack(**vars(options), notify=notify)
     except KeyboardInterrupt:
         say("Interrupted: the same command goes on from here.", error=True)
         return INTERRUPTED
-    except (FileExistsError, FileNotFoundError, ImportError) as error:
-        return _failed(parser, error, options.dst, 2)
-    except (FastDecodeError, OSError, MemoryError) as error:
-        return _failed(parser, error, options.dst, 1)
-    except ValueError as error:
-        return _failed(parser, error, options.dst, 2)
+    except (FastDecodeError, ImportError, MemoryError, OSError, ValueError) as error:
+        return _failed(parser, error, options.dst)
     _report(packed, time.monotonic() - begun)
     return 0
 
 
-def _pack(options: argparse.Namespace) -> Packed:
-    with progress(counted=True) as notify:
-        return pack(
-            options.src,
-            options.dst,
-            kind=options.store,
-            max_side=options.max_side,
-            quality=options.quality,
-            restart_markers=options.restart_markers,
-            shard_size=options.shard_size,
-            threads=options.threads,
-            skip_bad=options.skip_bad,
-            start_over=options.start_over,
-            notify=notify,
-        )
-
-
-def _failed(parser: Parser, error: Exception, target: str, status: int) -> int:
+def _failed(parser: Parser, error: Exception, target: str) -> int:
     """Say why there is no result, and what is wrong with the first of the bad items."""
     if isinstance(error, BadItems) and error.packed is not None:
         _name_bad(error.packed)
@@ -94,7 +72,9 @@ def _failed(parser: Parser, error: Exception, target: str, status: int) -> int:
     full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     if full:
         say("What is done is kept: with more room the same command goes on.", error=True)
-    return status
+    if isinstance(error, (FileExistsError, FileNotFoundError, ImportError)):
+        return 2
+    return 1 if isinstance(error, (FastDecodeError, OSError, MemoryError)) else 2
 
 
 def _name_bad(packed: Packed) -> None:
@@ -108,7 +88,7 @@ def _report(packed: Packed, seconds: float) -> None:
     _name_bad(packed)
     say(
         f"{packed.items:,} images in {packed.location} ({packed.kind}), "
-        f"{megabytes(packed.bytes_in)} in, {megabytes(packed.bytes_out)} out"
+        f"{packed.bytes_in / 1e6:,.1f} MB in, {packed.bytes_out / 1e6:,.1f} MB out"
     )
     for note, words in _NOTES.items():
         if packed.notes[note]:
@@ -138,7 +118,12 @@ def add_arguments(parser: Parser) -> None:
     add = parser.add_argument
     add("src", metavar="SRC", help="a folder, .csv, .tar, .lmdb, .h5, .rec, or a URI of one")
     add("dst", metavar="DST", help="where the store is to be; nothing may be there yet")
-    add("--store", choices=_KINDS, help="its kind (default: by the suffix of DST, or a folder)")
+    add(
+        "--store",
+        dest="kind",
+        choices=_KINDS,
+        help="its kind (default: by the suffix of DST, or a folder)",
+    )
     add(
         "--max-side",
         type=positive,
@@ -157,33 +142,30 @@ def add_arguments(parser: Parser) -> None:
         action="store_true",
         help="rewrite JPEGs, without loss, so that a part is decoded without the rest",
     )
-    add("--shard-size", type=_size, metavar="SIZE", help="several .tar, each of at most 500MB, 1GB")
+    add(
+        "--shard-size",
+        type=as_bytes,
+        metavar="SIZE",
+        help="several .tar, each of at most 500MB, 1GB",
+    )
     add("--threads", type=positive, metavar="N", help="how many work (default: one for each core)")
     add("--skip-bad", action="store_true", help="leave out what does not decode, and list it")
     add("--start-over", action="store_true", help="begin again, whatever an earlier run has done")
 
 
 def as_bytes(text: str) -> int:
-    """Read a size: ``"500MB"`` is 500 000 000 bytes, ``"1GiB"`` 1 073 741 824."""
+    """Read a size of a shard: ``"500MB"`` is 500 000 000 bytes, ``"1GiB"`` 1 073 741 824."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?) ?(?:([KMGT])(i)?)?B?", text.strip(), re.IGNORECASE)
     if not found:
-        raise ValueError(f"{text!r} is not a size such as 500MB or 1GiB")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 500MB or 1GiB")
     number, prefix, binary = found.groups()
     power = 0 if not prefix else "KMGT".index(prefix.upper()) + 1
     size = float(number) * float(1024 if binary else 1000) ** power
     if size > _LARGEST:
-        raise ValueError(f"{text[:20]!r}... is more than any file can be")
-    return round(size)
-
-
-def _size(text: str) -> int:
-    try:
-        size = as_bytes(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-    if not size:
+        raise argparse.ArgumentTypeError(f"{text[:20]!r}... is more than any file can be")
+    if round(size) < 1:
         raise argparse.ArgumentTypeError("a shard has at least 1 byte")
-    return size
+    return round(size)
 
 
 def _quality(text: str) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,15 +23,26 @@ from fastdecode.api import decode, probe
 from fastdecode.errors import FastDecodeError
 from fastdecode.native import add_restart_markers
 from fastdecode.outages import ITEM_ERRORS, is_the_items
-from fastdecode.packing._source import stamp
 from fastdecode.packing._verify import reason, verify
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from fastdecode.packing._pack import Options
     from fastdecode.stores import Store
     from fastdecode.types import Buffer, Header, Image
 
-__all__ = ["Names", "Outcome", "Shrunk", "Work", "can_shrink", "shrink", "smaller_size"]
+__all__ = [
+    "Names",
+    "Outcome",
+    "Shrunk",
+    "Work",
+    "can_shrink",
+    "shrink",
+    "size_and_time",
+    "smaller_size",
+    "stamp",
+]
 
 _SAME = {".jpg": (".jpg", ".jpeg", ".jpe", ".jfif"), ".png": (".png",)}
 """How names of one format end, in lower case."""
@@ -49,16 +61,12 @@ class Outcome(NamedTuple):
 
     key: str
     target: Any = None
-    data: Buffer = b""
-    """The encoded image; empty if the item is bad."""
+    data: Buffer = b""  # the encoded image; empty if the item is bad
     sha256: str = ""
-    notes: tuple[str, ...] = ()
-    """See `fastdecode.packing.Packed`."""
+    notes: str = ""  # see `fastdecode.packing.Packed`; with commas between them
     bytes_in: int = 0
-    bad: str = ""
-    """Why it is bad; empty if it is good."""
-    stamp: list[int] | None = None
-    """See `fastdecode.packing._source.stamp`; from before it was read."""
+    bad: str = ""  # why it is bad; empty if it is good
+    stamp: str = ""  # see `stamp`; from before it was read
 
 
 @dataclass(frozen=True)
@@ -92,7 +100,7 @@ class Work:
         digest = hashlib.sha256(data).hexdigest()
         return Outcome(key, target, data, digest, notes, len(given), stamp=stamped)
 
-    def _rewritten(self, key: str, given: Buffer) -> tuple[str, Buffer, tuple[str, ...]]:
+    def _rewritten(self, key: str, given: Buffer) -> tuple[str, Buffer, str]:
         """Return the key, the bytes and the notes of an item; an error if it does not decode."""
         header = probe(given)
         most = self.options.max_side
@@ -111,7 +119,23 @@ class Work:
                 notes.append("restart markers")
             except FastDecodeError:  # of a kind that the core leaves alone: it decodes, and stays
                 notes.append("no restart markers")
-        return key, data, tuple(notes)
+        return key, data, ", ".join(notes)
+
+
+def stamp(store: Store, index: int) -> str:
+    """Return what changes with the local file that an item is; empty if it is none."""
+    if store.kind not in ("folder", "list") or "://" in store.location:
+        return ""
+    try:
+        path = store.source(index)
+        return " ".join(map(str, size_and_time(path))) if isinstance(path, str) else ""
+    except (FastDecodeError, OSError, ValueError):  # reading it will say what is wrong
+        return ""
+
+
+def size_and_time(path: str | Path) -> tuple[int, int]:
+    found = os.stat(path)  # noqa: PTH116 - a million times
+    return found.st_size, found.st_mtime_ns
 
 
 class Names:

@@ -12,23 +12,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
+import pyarrow as pa
 from ray.data.extensions import ArrowTensorArray, ArrowVariableShapedTensorArray
 
 from fastdecode import _headers
 from fastdecode._arguments import check_options, check_sides, is_int
+from fastdecode._arrays import in_threads
 from fastdecode._batch import decode_batch
 from fastdecode._pixels import seen_size
 from fastdecode.api import decode, read_file
 from fastdecode.errors import FastDecodeError
 from fastdecode.geometry import Geometry
-from fastdecode.native import single
-from fastdecode.native.batch import Items, Pool
+from fastdecode.native import _library
+from fastdecode.native._batch import Items, Pool
 from fastdecode.outages import is_the_items
 from fastdecode.plan import DEFAULT_MAX_PIXELS, plan_options, reduce_for, reduce_for_box
 from fastdecode.resizing import (
@@ -44,7 +45,7 @@ from fastdecode.resizing import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fastdecode.native.batch import Headers
+    from fastdecode.native._batch import Headers
     from fastdecode.ray.skipped import Skipped
     from fastdecode.types import Box, Buffer, Header, Image, Mode, Reduce
 
@@ -53,10 +54,10 @@ __all__ = [
     "OnError",
     "Options",
     "Portion",
-    "image_column",
     "or_empty",
     "portions",
     "rows_at_once",
+    "with_images",
 ]
 
 OnError: TypeAlias = Literal["raise", "skip", "return"]
@@ -66,9 +67,9 @@ PORTION = 16 << 20
 """Bytes of pixels that are decoded at once; larger images come one by one."""
 
 _MOST_ROWS = 64
+_DECODING = ("reduce", "min_size", "region", "mode", "orient", "max_pixels", "backend")
 _CHANNELS = {"RGB": (3,), "RGBA": (4,), "L": ()}
 _pool = cache(Pool)
-_executor = cache(ThreadPoolExecutor)
 _logger = logging.getLogger("fastdecode.ray")
 
 
@@ -112,15 +113,17 @@ class Options:
 
     def decoding(self) -> dict[str, Any]:
         """Return the arguments of `decode`."""
-        return {
-            "reduce": self.reduce,
-            "min_size": self.min_size,
-            "region": self.region,
-            "mode": self.mode,
-            "orient": self.orient,
-            "max_pixels": self.max_pixels,
-            "backend": self.backend,
-        }
+        return {name: getattr(self, name) for name in _DECODING}
+
+    @property
+    def wanted(self) -> tuple[int, int]:
+        """The size, where there is one."""
+        return cast("tuple[int, int]", self.size)
+
+    @property
+    def least(self) -> tuple[int, int]:
+        """What an image is reduced to at least before it is resized."""
+        return check_sides(self.min_size or self.wanted)
 
     @property
     def channels(self) -> tuple[int, ...]:
@@ -147,25 +150,27 @@ class Portion(NamedTuple):
 
 
 def portions(
-    sources: Sequence[str | Buffer | Exception], names: Sequence[str], options: Options
+    sources: Sequence[str | Buffer | Exception], name: Callable[[int], str], options: Options
 ) -> Iterator[Portion]:
     """Decode images, in order; an error among the sources stands for what could not be read.
 
     The same sources always make the same portions, of about `PORTION` bytes: when a node is lost,
-    Ray runs a task again and relies on that. `names` is what errors call the sources.
+    Ray runs a task again and relies on that. `name` is what errors call a source by its place.
     """
-    make = _Resized(options) if options.size is not None else _AsTheyAre(options)
-    for start, stop, images, errors in make.portions(sources, names):
+    make = _as_they_are if options.size is None else _resized
+    for start, images, errors in make(sources, name, options):
         bad = [at for at, error in enumerate(errors) if error is not None]
         if bad and options.on_error == "raise":
-            raise _named(errors[bad[0]], names[start + bad[0]])  # type: ignore[arg-type]
+            raise _named(errors[bad[0]], name(start + bad[0]))  # type: ignore[arg-type]
         told = [None if error is None else f"{type(error).__name__}: {error}" for error in errors]
         kept = list(range(len(errors)))
         if bad and options.on_error == "skip":
-            _tell({names[start + at]: str(told[at]) for at in bad}, options)
+            _tell({name(start + at): str(told[at]) for at in bad}, options)
             kept = [at for at in kept if errors[at] is None]
+        whole = len(kept) == len(errors)  # and then nothing is copied
+        shown = images if whole else images[kept] if options.size else [images[at] for at in kept]
         rows = [start + at for at in kept]
-        yield Portion(start, stop, rows, _some(images, kept), [told[at] for at in kept])
+        yield Portion(start, start + len(errors), rows, shown, [told[at] for at in kept])
 
 
 def rows_at_once(options: Options) -> int:
@@ -183,7 +188,15 @@ def or_empty(tables: Iterable[Any], table: Callable[[Portion], Any]) -> Iterator
         yield table(Portion(0, 0, [], [], []))
 
 
-def image_column(images: Any, options: Options) -> Any:
+def with_images(portion: Portion, options: Options, name: str = "image") -> dict[str, Any]:
+    """Make the columns of a portion: its images, and what is wrong with them if that is asked."""
+    columns = {name: _image_column(portion.images, options)}
+    if options.on_error == "return":
+        columns["error"] = pa.array(portion.errors, pa.string())
+    return columns
+
+
+def _image_column(images: Any, options: Options) -> Any:
     """Make a tensor column of an array of images, which is not copied, or of a list of arrays.
 
     It has one fixed shape if the options have a size, else variable shapes, even if all of them
@@ -191,17 +204,10 @@ def image_column(images: Any, options: Options) -> Any:
     """
     if len(images) == 0:
         some = np.zeros((1, *(options.size or (1, 1)), *options.channels), np.uint8)
-        return image_column(some, options)[:0]
+        return _image_column(some, options)[:0]
     if options.size is not None:
         return ArrowTensorArray.from_numpy(images)
     return ArrowVariableShapedTensorArray.from_numpy(images)
-
-
-def _some(images: Any, kept: list[int]) -> Any:
-    """Take some images, without a copy if it is all of them."""
-    if len(kept) == len(images):
-        return images
-    return images[kept] if isinstance(images, np.ndarray) else [images[at] for at in kept]
 
 
 def _named(error: Exception, name: str) -> Exception:
@@ -222,176 +228,152 @@ def _tell(reasons: dict[str, str], options: Options) -> None:
     _logger.warning("left out %s: %s%s (Skipped counts them)", name, reason, more)
 
 
-_Made = tuple[int, int, Any, list[Exception | None]]
+_Made = Iterator[tuple[int, Any, list[Exception | None]]]
+"""Where a portion begins, its images, and what is wrong with each."""
 
 
-class _AsTheyAre:
-    """Images of their own sizes, as `decode` gives them."""
-
-    def __init__(self, options: Options) -> None:
-        self._options = options
-        self._nothing = np.zeros((0, 0, *options.channels), np.uint8)
-
-    def portions(self, sources: Sequence[Any], names: Sequence[str]) -> Iterator[_Made]:
-        start, size = 0, 0
-        some: list[Any] = []
-        for at, source in enumerate(sources):
-            data, needed = self._probed(source, names[at])
-            if some and (size + needed > PORTION or len(some) == _MOST_ROWS):
-                yield start, at, *self._decoded(some)
-                start, size, some = at, 0, []
-            some.append(data)
-            size += needed
-        if some:
-            yield start, len(sources), *self._decoded(some)
-
-    def _probed(self, source: Any, name: str) -> tuple[Any, int]:
-        """Return the bytes of an image, or what is wrong with it, and the bytes of its pixels."""
-        if isinstance(source, Exception):
-            return source, 0
-        options = self._options
+def _as_they_are(sources: Sequence[Any], name: Callable[[int], str], options: Options) -> _Made:
+    """Make images of their own sizes, as `decode` gives them."""
+    start, size = 0, 0
+    some: list[Any] = []
+    for at, source in enumerate(sources):
+        data, header = _probed(source)
         try:
-            data = read_file(source) if isinstance(source, str) else source
-            header = _headers.probe(data)
-        except (FastDecodeError, OSError) as error:
-            if not is_the_items(error):
-                raise
-            return error, 0
+            needed = 0 if header is None else _pixel_bytes(header, options)
+        except ValueError as error:  # a region outside the image
+            raise _named(error, name(at)) from None
+        if some and (size + needed > PORTION or len(some) == _MOST_ROWS):
+            yield start, *_decoded(some, options)
+            start, size, some = at, 0, []
+        some.append(data)
+        size += needed
+    if some:
+        yield start, *_decoded(some, options)
+
+
+def _probed(source: Any) -> tuple[Any, Header | None]:
+    """Return the bytes of an image, and its header; or what is wrong with it, and None."""
+    if isinstance(source, Exception):
+        return source, None
+    try:
+        data = read_file(source) if isinstance(source, str) else source
+        return data, _headers.probe(data)
+    except (FastDecodeError, OSError) as error:
+        if not is_the_items(error):
+            raise
+        return error, None
+
+
+def _pixel_bytes(header: Header, options: Options) -> int:
+    """Return the size of what `decode` will give; ValueError for a region outside."""
+    plan = plan_options(header, options.decoding() | {"max_pixels": None})
+    return options.pixel_bytes(*plan.shape(header))
+
+
+def _decoded(some: Sequence[Any], options: Options) -> tuple[list[Any], list[Exception | None]]:
+    whole = [data for data in some if not isinstance(data, Exception)]
+    answers = iter(
+        decode_batch(whole, threads=options.threads, on_error="return", **options.decoding())
+    )
+    results = [data if isinstance(data, Exception) else next(answers) for data in some]
+    nothing = np.zeros((0, 0, *options.channels), np.uint8)
+    images = [nothing if isinstance(each, Exception) else each for each in results]
+    return images, [each if isinstance(each, Exception) else None for each in results]
+
+
+def _resized(sources: Sequence[Any], name: Callable[[int], str], options: Options) -> _Made:
+    """Make images of one size, in one array: reduced, then resized; black where one is wrong."""
+    by_the_core = options.mode == "RGB" and core_may_decode(options.backend)
+    items, rows = Items() if by_the_core else None, rows_at_once(options)
+
+    def one(at: int, source: str | Buffer, out: NDArray[np.uint8]) -> Exception | None:
         try:
-            height, width = _size(header, options)
-        except ValueError as error:
-            raise _named(error, name) from None
-        return data, options.pixel_bytes(height, width)
+            return _one(source, out, options)
+        except ValueError as error:  # a region outside the image
+            raise _named(error, name(at)) from None
 
-    def _decoded(self, some: Sequence[Any]) -> tuple[list[Any], list[Exception | None]]:
-        whole = [data for data in some if not isinstance(data, Exception)]
-        options = self._options
-        answers = iter(
-            decode_batch(whole, threads=options.threads, on_error="return", **options.decoding())
-        )
-        results = [data if isinstance(data, Exception) else next(answers) for data in some]
-        errors = [each if isinstance(each, Exception) else None for each in results]
-        for error in errors:
-            if error is not None and not is_the_items(error):
-                raise error
-        images = [self._nothing if isinstance(each, Exception) else each for each in results]
-        return images, errors
-
-
-def _size(header: Header, options: Options) -> tuple[int, int]:
-    """Return (height, width) of what `decode` will give; ValueError for a region outside."""
-    return plan_options(header, options.decoding() | {"max_pixels": None}).shape(header)
-
-
-class _Resized:
-    """Images of one size, in one array: reduced, then resized. It serves one thread at a time."""
-
-    def __init__(self, options: Options) -> None:
-        self._options = options
-        self._size = cast("tuple[int, int]", options.size)
-        self._least = check_sides(options.min_size or self._size)
-        decodes = options.mode == "RGB" and core_may_decode(options.backend)
-        self._items = Items() if decodes else None
-
-    def portions(self, sources: Sequence[Any], names: Sequence[str]) -> Iterator[_Made]:
-        rows = rows_at_once(self._options)
-        for start in range(0, len(sources), rows):
-            some = sources[start : start + rows]
-            images, errors = self._make(some, names[start : start + rows])
-            yield start, start + len(some), images, errors
-
-    def _make(
-        self, sources: Sequence[Any], names: Sequence[str]
-    ) -> tuple[NDArray[np.uint8], list[Exception | None]]:
-        """Decode and resize; where there is an error, the image is black."""
-        out = np.empty((len(sources), *self._size, *self._options.channels), np.uint8)
-        errors: list[Exception | None] = [
-            source if isinstance(source, Exception) else None for source in sources
-        ]
-        made = self._by_core(sources, out) if self._items is not None else set()
+    for start in range(0, len(sources), rows):
+        some = sources[start : start + rows]
+        out = np.empty((len(some), *options.wanted, *options.channels), np.uint8)
+        errors = [each if isinstance(each, Exception) else None for each in some]
+        made = _by_core(items, some, out, options) if items is not None else set()
         left = [at for at, error in enumerate(errors) if error is None and at not in made]
-
-        def one(at: int) -> Exception | None:
-            try:
-                return self._one(cast("str | Buffer", sources[at]), out[at])
-            except ValueError as error:  # a region outside the image
-                raise _named(error, names[at]) from None
-
-        some = len(left) > 1 and self._options.threads > 1
-        answers = _executor(self._options.threads).map(one, left) if some else map(one, left)
+        todo = [(start + at, some[at], out[at]) for at in left]
+        answers = in_threads(options.threads, lambda each: one(*each), todo)
         for at, error in zip(left, answers, strict=True):
             errors[at] = error
         for at, error in enumerate(errors):
             if error is not None:
                 out[at] = 0
-        return out, errors
+        yield start, out, errors
 
-    def _by_core(self, sources: Sequence[Any], out: NDArray[np.uint8]) -> set[int]:
-        """Decode what the core can, from file to pixels; return the places of those."""
-        items, pool = cast("Items", self._items), _pool(self._options.threads)
-        try:
-            headers = items.read(
-                pool, [None if isinstance(each, Exception) else each for each in sources]
-            )
-            widths, heights = headers.width.tolist(), headers.height.tolist()
-            eligible = np.flatnonzero(self._eligible(headers)).tolist()
-            plans = {at: self._plan(widths[at], heights[at]) for at in eligible}
-            planned = {at: plan for at, plan in plans.items() if plan is not None}
-            if not planned:
-                return set()
-            pixels, place = single.stored(None, channels_first=False), out.ctypes.data
-            resizes = list(planned.values())
-            done = items.resize(pool, list(planned), resizes, pixels, place, out.strides[0])
-            return {at for at, whole in zip(planned, done, strict=True) if whole}
-        finally:
-            items.clear()
 
-    def _eligible(self, headers: Headers) -> NDArray[np.bool_]:
-        """Mark the files that the core decodes as every other backend would, as they are stored."""
-        options = self._options
-        good: NDArray[np.bool_] = headers.readable & core_takes(headers, options.max_pixels)
-        if options.orient:
-            good &= headers.has_exif == 0
-        if options.region is not None:  # one that lies outside is refused elsewhere
-            left, top, right, bottom = options.region
-            good &= (headers.width >= right) & (headers.height >= bottom)
-            good &= 0 <= left < right and 0 <= top < bottom
-        return good
+def _by_core(
+    items: Items, sources: Sequence[Any], out: NDArray[np.uint8], options: Options
+) -> set[int]:
+    """Decode what the core can, from file to pixels; return the places of those."""
+    pool = _pool(options.threads)
+    try:
+        headers = items.read(
+            pool, [None if isinstance(each, Exception) else each for each in sources]
+        )
+        widths, heights = headers.width.tolist(), headers.height.tolist()
+        eligible = np.flatnonzero(_eligible(headers, options)).tolist()
+        plans = {at: _plan(widths[at], heights[at], options) for at in eligible}
+        planned = {at: plan for at, plan in plans.items() if plan is not None}
+        if not planned:
+            return set()
+        pixels, place = _library.stored(None, channels_first=False), out.ctypes.data
+        resizes = list(planned.values())
+        done = items.resize(pool, list(planned), resizes, pixels, place, out.strides[0])
+        return {at for at, whole in zip(planned, done, strict=True) if whole}
+    finally:
+        items.clear()
 
-    def _plan(self, width: int, height: int) -> single.Resize | None:
-        """Plan what the core does with an image of that size; None if it cannot."""
-        box = self._options.region or (0, 0, width, height)
-        reduce = self._options.reduce
-        if reduce == 1:
-            reduce = reduce_for_box(box, self._least)
-        plan = ResizePlan(box, self._size, 0, 0, self._size, flip=False)
-        return plan.for_core(width, height, reduce)
 
-    def _one(self, source: str | Buffer, out: NDArray[np.uint8]) -> Exception | None:
-        """Decode an image by whatever backend there is; return what is wrong with it."""
-        options = self._options
-        region, orient = options.region, options.orient
-        try:
-            data = read_file(source) if isinstance(source, str) else source
-            header = _headers.probe(data)
-            reduce: Reduce = 1
-            if header.format == "jpeg":
-                reduce = options.reduce
-                if reduce == 1:
-                    reduce = reduce_for(header, self._least, region=region, orient=orient)
-            asked = options.decoding() | {"reduce": reduce, "min_size": None}
-            image = decode(data, **asked)
-        except (FastDecodeError, OSError) as error:
-            if not is_the_items(error):
-                raise
-            return error
-        applied = header.orientation if orient else 1
-        wanted = region or (0, 0, *seen_size(header.width, header.height, applied))
-        # The outermost pixels of what was decoded may reach further than what is wanted.
-        shown = Geometry.of_decode(header, reduce, region=region, orient=orient)
-        left, top, right, bottom = shown.boxes(wanted).tolist()
-        _resize(image, (left, top, right, bottom), out)
-        return None
+def _eligible(headers: Headers, options: Options) -> NDArray[np.bool_]:
+    """Mark the files that the core decodes as every other backend would, as they are stored."""
+    good: NDArray[np.bool_] = headers.readable & core_takes(headers, options.max_pixels)
+    if options.orient:
+        good &= headers.has_exif == 0
+    if options.region is not None:  # one that lies outside is refused elsewhere
+        left, top, right, bottom = options.region
+        good &= (headers.width >= right) & (headers.height >= bottom)
+        good &= 0 <= left < right and 0 <= top < bottom
+    return good
+
+
+def _plan(width: int, height: int, options: Options) -> _library.Resize | None:
+    """Plan what the core does with an image of that size; None if it cannot."""
+    size = options.wanted
+    box = options.region or (0, 0, width, height)
+    reduce = reduce_for_box(box, options.least) if options.reduce == 1 else options.reduce
+    return ResizePlan(box, size, 0, 0, size, flip=False).for_core(width, height, reduce)
+
+
+def _one(source: str | Buffer, out: NDArray[np.uint8], options: Options) -> Exception | None:
+    """Decode an image by whatever backend there is; return what is wrong with it."""
+    region, orient = options.region, options.orient
+    try:
+        data = read_file(source) if isinstance(source, str) else source
+        header = _headers.probe(data)
+        reduce: Reduce = 1
+        if header.format == "jpeg":
+            reduce = options.reduce
+            if reduce == 1:
+                reduce = reduce_for(header, options.least, region=region, orient=orient)
+        image = decode(data, **options.decoding() | {"reduce": reduce, "min_size": None})
+    except (FastDecodeError, OSError) as error:
+        if not is_the_items(error):
+            raise
+        return error
+    applied = header.orientation if orient else 1
+    wanted = region or (0, 0, *seen_size(header.width, header.height, applied))
+    # The outermost pixels of what was decoded may reach further than what is wanted.
+    shown = Geometry.of_decode(header, reduce, region=region, orient=orient)
+    left, top, right, bottom = shown.boxes(wanted).tolist()
+    _resize(image, (left, top, right, bottom), out)
+    return None
 
 
 def _resize(image: Image, box: FloatBox, out: NDArray[np.uint8]) -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import ray.data
 
 from fastdecode.errors import FastDecodeError
 from fastdecode.plan import DEFAULT_MAX_PIXELS
-from fastdecode.ray._rows import OnError, Options, Portion, image_column, or_empty, portions
+from fastdecode.ray._rows import OnError, Options, Portion, or_empty, portions, with_images
 
 if TYPE_CHECKING:
     from fastdecode.ray.skipped import Skipped
@@ -107,62 +107,47 @@ def decode_images(
     )
 
 
+@dataclass(frozen=True)
 class _Decode:
     """Decodes a column of encoded bytes: what each task does."""
 
-    def __init__(
-        self, column: str, name: str | None, output: str, keep: bool, options: Options
-    ) -> None:
-        self._column, self._name, self._output = column, name, output
-        self._keep = keep
-        self._options = options
+    column: str
+    name: str | None
+    output: str
+    keep: bool
+    options: Options
 
     def __call__(self, table: Any) -> Iterator[Any]:
-        sources = [_encoded(value) for value in _column(table, self._column)]
-        names = self._names(table, sources)
+        sources = [_encoded(value) for value in _column(table, self.column)]
+        names = None if self.name is None else _column(table, self.name).to_pylist()
+
+        def name(at: int) -> str:
+            return _digest(sources[at]) if names is None else str(names[at])
+
         made = (
             self._table(portion, table)
-            for portion in portions(sources, names, self._options)
+            for portion in portions(sources, name, self.options)
             if portion.kept
         )
         yield from or_empty(made, lambda nothing: self._table(nothing, table))
-
-    def _names(self, table: Any, sources: Sequence[Any]) -> Sequence[str]:
-        if self._name is not None:
-            return [str(name) for name in _column(table, self._name).to_pylist()]
-        return _Digests(sources)
 
     def _table(self, portion: Portion, table: Any) -> Any:
         kept = portion.kept
         whole = len(kept) == portion.stop - portion.start
         rows = table.slice(portion.start, len(kept)) if whole else table.take(kept)
-        if not self._keep:
-            rows = rows.drop_columns([self._column])
-        columns = {self._output: image_column(portion.images, self._options)}
-        if self._options.on_error == "return":
-            columns["error"] = pa.array(portion.errors, pa.string())
-        for name, column in columns.items():
+        if not self.keep:
+            rows = rows.drop_columns([self.column])
+        for name, column in with_images(portion, self.options, self.output).items():
             if name in rows.column_names:
                 rows = rows.drop_columns([name])
             rows = rows.append_column(name, column)
         return rows
 
 
-class _Digests(Sequence[str]):
-    """Names for bytes that have none, made when they are asked for."""
-
-    def __init__(self, sources: Sequence[Any]) -> None:
-        self._sources = sources
-
-    def __len__(self) -> int:
-        return len(self._sources)
-
-    def __getitem__(self, at: Any) -> Any:
-        if isinstance(at, slice):
-            return _Digests(self._sources[at])
-        source = self._sources[at]
-        given = b"" if isinstance(source, Exception) else source
-        return f"image {hashlib.blake2b(given, digest_size=8).hexdigest()}"
+def _digest(source: Any) -> str:
+    """Name bytes that have no name."""
+    given = b"" if isinstance(source, Exception) else source
+    return f"image {hashlib.blake2b(given, digest_size=8).hexdigest()}"
 
 
 def _column(table: Any, name: str) -> Any:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
@@ -22,10 +23,10 @@ from fastdecode.ray._rows import (
     OnError,
     Options,
     Portion,
-    image_column,
     or_empty,
     portions,
     rows_at_once,
+    with_images,
 )
 from fastdecode.stores import KINDS, open_store
 from fastdecode.stores._scan import can_be_read, matching
@@ -262,6 +263,7 @@ class _Item(NamedTuple):
     label: Any
 
 
+@dataclass(frozen=True)
 class _Read:
     """Reads and decodes items of a store: what each task does.
 
@@ -269,14 +271,11 @@ class _Read:
     `threads` is how many read while the images before are decoded; 0 reads when it is time.
     """
 
-    def __init__(
-        self, store: Any, options: Options, columns: Sequence[str], labels: Any, threads: int
-    ) -> None:
-        self._store = store
-        self._options = options
-        self._columns = list(columns)
-        self._labels = labels
-        self._threads = threads
+    store: Any
+    options: Options
+    columns: Sequence[str]
+    labels: Any
+    threads: int
 
     def __call__(self, batch: Any) -> Iterator[Any]:
         """Yield tables of the items with the numbers in the column ``"id"``."""
@@ -286,31 +285,30 @@ class _Read:
     def _tables(self, indices: list[int]) -> Iterator[Any]:
         for items in self._read(indices):
             sources, names = [item.source for item in items], [item.path for item in items]
-            for portion in portions(sources, names, self._options):
+            for portion in portions(sources, names.__getitem__, self.options):
                 if portion.kept:
                     yield self._table(portion, items)
 
     def _read(self, indices: list[int]) -> Iterator[list[_Item]]:
-        store, rows = _store(self._store), rows_at_once(self._options)
+        store, rows = _store(self.store), rows_at_once(self.options)
         portions = [indices[at : at + rows] for at in range(0, len(indices), rows)]
-        if not self._threads:
+        if not self.threads:
             for portion in portions:
                 read = (self._items(store, group) for group in _groups(store, portion))
                 yield _joined(portion, read)
             return
-        with ThreadPoolExecutor(self._threads) as pool:
-            ahead: list[tuple[list[int], list[Any]]] = []
+        with ThreadPoolExecutor(self.threads) as pool:
+            before: tuple[list[int], list[Any]] = [], []
             for portion in portions:
                 # Asking for all keys opens all shards: else their neighbours are not known yet.
                 list(pool.map(partial(_key, store), portion))
                 groups = _groups(store, portion)
                 begun = [pool.submit(self._items, store, group) for group in groups]
-                ahead.append((portion, begun))
-                if len(ahead) > 1:
-                    done, reads = ahead.pop(0)
-                    yield _joined(done, (each.result() for each in reads))
-            for done, reads in ahead:
-                yield _joined(done, (each.result() for each in reads))
+                if before[0]:
+                    yield _joined(before[0], (each.result() for each in before[1]))
+                before = portion, begun
+            if before[0]:
+                yield _joined(before[0], (each.result() for each in before[1]))
 
     def _items(self, store: Store, indices: list[int]) -> list[_Item]:
         sources = store.read_group(indices)
@@ -322,7 +320,7 @@ class _Read:
             path = store.key(index)
             if isinstance(source, Exception):
                 raise source
-            if "label" in self._columns:
+            if "label" in self.columns:
                 label = store.target(index)
         except (FastDecodeError, OSError) as error:
             if not is_the_items(error):
@@ -331,15 +329,14 @@ class _Read:
         return _Item(index, source, source if isinstance(source, str) else path, label)
 
     def _table(self, portion: Portion, items: Sequence[_Item]) -> Any:
-        columns = {"image": image_column(portion.images, self._options)}
-        if "label" in self._columns:
-            labels = [items[at].label for at in portion.kept]
-            columns["label"] = _label_column(labels, self._labels)
-        if "path" in self._columns:
-            columns["path"] = pa.array([items[at].path for at in portion.kept], pa.string())
-        if self._options.on_error == "return":
-            columns["error"] = pa.array(portion.errors, pa.string())
-        return pa.table(columns)
+        made = with_images(portion, self.options)
+        columns = {"image": made.pop("image")}
+        kept = [items[at] for at in portion.kept]
+        if "label" in self.columns:
+            columns["label"] = _label_column([item.label for item in kept], self.labels)
+        if "path" in self.columns:
+            columns["path"] = pa.array([item.path for item in kept], pa.string())
+        return pa.table(columns | made)  # errors last
 
 
 def _key(store: Store, index: int) -> None:

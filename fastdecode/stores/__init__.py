@@ -83,10 +83,13 @@ def open_store(
         If nothing is there.
     ImportError
         If the library for it is missing; the message has the line that installs it.
+    OSError
+        If it cannot be read.
     StoreError
-        If it is damaged.
+        If it is damaged or truncated, or its files do not belong together.
     ValueError
-        If the kind is not known, or not to be seen from the location.
+        If the kind is not known, or not to be seen from the location; or of what is in it: images
+        beside class folders, a wrong line in a table, shards with different classes.
 
     Examples
     --------

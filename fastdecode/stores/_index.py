@@ -13,20 +13,30 @@ from __future__ import annotations
 import json
 import os
 import zlib
+from abc import abstractmethod
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastdecode._files import write_bytes
 from fastdecode.errors import StoreError
-from fastdecode.stores._items import as_json, plain
-from fastdecode.stores._mmap import Mapped
+from fastdecode.stores._items import as_json, fingerprint, plain
+from fastdecode.stores._mmap import Mapped, exists, is_uri, local_path
+from fastdecode.stores.base import Store
 from fastdecode.types import Buffer
 
-__all__ = ["Index", "IndexBuilder", "header_of", "text_of"]
+__all__ = [
+    "Index",
+    "IndexBuilder",
+    "IndexedStore",
+    "SelfDescribed",
+    "Summary",
+    "summary",
+    "text_of",
+]
 
 _ALIGNED = 8
 _INT, _OTHER, _NONE = 0, 1, 2
@@ -34,8 +44,10 @@ _INT, _OTHER, _NONE = 0, 1, 2
 
 
 _MAGIC = b"FDINDEX1"
-_CHUNK = 1 << 20
 _BEGINNING = 1 << 16
+_LEAST_PER_ITEM = 8
+"""Bytes of an index that each item takes at least: those of one column."""
+
 _TYPES = {"keys": "u1", "key_ends": "<u8", "targets": "<i8", "kinds": "u1", "texts": "u1"}
 """Columns that each index has; all others are of `_NUMBERS`."""
 
@@ -59,13 +71,18 @@ class IndexBuilder:
         return len(self._kinds)
 
     def add(self, key: str, target: Any = None, **numbers: int) -> None:
-        kind, number, text = _kept(target)
+        target, text = plain(target), b""
+        if target is None:
+            kind, number = _NONE, 0
+        elif type(target) is int and -(1 << 63) <= target < 1 << 63:
+            kind, number = _INT, target
+        else:
+            kind, number, text = _OTHER, len(self._texts), as_json(target)
         # A name on a disk may be no UTF-8: its bytes are kept, as Python's own functions do.
         name_bytes = key.encode("utf-8", "surrogateescape")
         for name, column in self._numbers.items():
             column.append(numbers[name])
         if kind == _OTHER:
-            number = len(self._texts)
             self._texts += len(text).to_bytes(4, "little") + text
         self._keys += name_bytes
         self._key_ends.append(len(self._keys))
@@ -74,17 +91,18 @@ class IndexBuilder:
 
     def to_bytes(self, about: Mapping[str, Any] | None = None) -> bytes:
         """Return the index as a file would hold it; `about` is for the store."""
-        columns: dict[str, tuple[str, bytearray | array[int]]] = {
-            "keys": ("u1", self._keys),
-            "key_ends": ("<u8", self._key_ends),
-            "targets": ("<i8", self._targets),
-            "kinds": ("u1", self._kinds),
-            "texts": ("u1", self._texts),
-            **{name: ("<u8", column) for name, column in self._numbers.items()},
+        columns: dict[str, bytearray | array[int]] = {
+            "keys": self._keys,
+            "key_ends": self._key_ends,
+            "targets": self._targets,
+            "kinds": self._kinds,
+            "texts": self._texts,
+            **self._numbers,
         }
         body = bytearray()
         places = {}
-        for name, (kind, values) in columns.items():
+        for name, values in columns.items():
+            kind = _TYPES.get(name, _NUMBERS)
             data = np.frombuffer(values, np.dtype(kind).newbyteorder("=")).astype(kind).tobytes()
             places[name] = (kind, len(body), len(data))
             body += data
@@ -124,10 +142,8 @@ class Index:
         self._data, self._path, self._needed = data, "", tuple(columns)
         self._guard = guard
         header, body = _split(memoryview(data), name)
+        self._count, self.classes, self.about = _described(header, name)
         try:
-            self._count = int(header["count"])
-            self.classes = [str(each) for each in header["classes"]]
-            self.about = dict(header["about"])
             self._columns = _columns_of(header["columns"], body, self._count)
             for column in columns:
                 self._columns[column]
@@ -135,12 +151,35 @@ class Index:
             raise _broken(name) from error
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], columns: Sequence[str] = ()) -> Index:
-        """Map the index in a file."""
-        file = Mapped(os.fspath(path))
-        index = cls(file.read(0, file.size), os.fspath(path), columns, file.check)
-        index._path = os.path.abspath(path)  # noqa: PTH100 - str
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        columns: Sequence[str] = (),
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> Index:
+        """Map the index in a file, or read the one behind a URI."""
+        name = os.fspath(path)
+        file = Mapped(name, storage_options)
+        if not file.is_local:
+            return cls(file.read(0, file.size), name, columns)
+        index = cls(file.read(0, file.size), name, columns, file.check)
+        index._path = os.path.abspath(local_path(name))  # noqa: PTH100 - str
         return index
+
+    @classmethod
+    def load_if_there(
+        cls,
+        path: str,
+        columns: Sequence[str] = (),
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> Index | None:
+        """Load an index, or return None where there is none."""
+        if not is_uri(path) and not exists(path):
+            return None
+        try:
+            return cls.load(path, columns, storage_options)
+        except FileNotFoundError:
+            return None
 
     def __reduce__(self) -> tuple[Any, ...]:
         # One that lies in a file is mapped again, wherever it goes: not carried there.
@@ -197,6 +236,60 @@ class Index:
         )
 
 
+class IndexedStore(Store):
+    """A store whose keys and targets are those of its contents: an index, or what stands for it."""
+
+    _contents: Any
+
+    def __len__(self) -> int:
+        return len(self._contents)
+
+    def key(self, index: int) -> str:
+        self._check(index)
+        return str(self._contents.key(index))
+
+    def target(self, index: int) -> Any:
+        self._check(index)
+        return self._contents.target(index)
+
+
+class SelfDescribed(IndexedStore):
+    """A store whose file says what is in it: that is read when it is made, and when unpickled.
+
+    A subclass writes `_load`, and calls `_reload` at the end of its ``__init__``.
+    """
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        del state["_contents"], state["classes"]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._reload()
+
+    @abstractmethod
+    def _load(self, opened: Any) -> None:
+        """Set `_contents` and `classes` by what is in the file."""
+
+    def _reload(self) -> None:
+        """Read what is in the file, also for a store that has been closed."""
+        closed, self._closed = self._closed, False
+        self.classes = ()
+        self._load(self._handle())
+        if closed:
+            self.close()
+
+    def _check_bytes(self, index: int, data: Buffer) -> None:
+        """Raise a StoreError unless an item's bytes are those that its index was made of."""
+        contents = self._contents
+        if not isinstance(contents, Index):
+            return
+        known = int(contents["size"][index]), int(contents["fingerprint"][index])
+        if known != (len(data), fingerprint(data)):
+            raise self._damaged(index, "its bytes are not those that were written")
+
+
 def text_of(value: Any, indent: int | None = None) -> str:
     """Return JSON that can be written in UTF-8: the name of a folder on a disk need not be."""
     text = json.dumps(value, ensure_ascii=False, indent=indent, sort_keys=True)
@@ -207,29 +300,35 @@ def text_of(value: Any, indent: int | None = None) -> str:
     return text
 
 
-def _kept(target: Any) -> tuple[int, int, bytes]:
-    """Return how a target is kept, its number, and its JSON text."""
-    target = plain(target)
-    if target is None:
-        return _NONE, 0, b""
-    if type(target) is int and -(1 << 63) <= target < 1 << 63:
-        return _INT, target, b""
-    return _OTHER, 0, as_json(target)
+class Summary(NamedTuple):
+    """What the header of an index says."""
+
+    items: int
+    classes: list[str]
+    about: dict[str, Any]
 
 
-def header_of(read: Callable[[int, int], Buffer], size: int, name: str) -> dict[str, Any]:
-    """Read the header of an index alone, by a function that reads so many bytes from an offset.
+def summary(path: str, storage_options: Mapping[str, Any] | None = None) -> Summary:
+    """Read the beginning of an index alone.
 
     It is not checked: the checksum would mean reading all. What is wrong in it is found out when
     the index is loaded.
     """
-    start = bytes(read(0, min(size, _BEGINNING)))
+    file = Mapped(path, storage_options)
+    start = bytes(file.read(0, min(file.size, _BEGINNING)))
     first = len(_MAGIC) + 16
     end = first + int.from_bytes(start[first - 8 : first], "little")
-    if start.startswith(_MAGIC) and len(start) < end <= size:
-        start = bytes(read(0, end))
+    if start.startswith(_MAGIC) and len(start) < end <= file.size:
+        start = bytes(file.read(0, end))
+    found = _described(_header(start[first:end], path), path)
+    if not 0 <= found.items * _LEAST_PER_ITEM <= file.size:
+        raise StoreError(f"{path}: the index cannot hold {found.items} items: make it anew")
+    return found
+
+
+def _header(text: Buffer, name: str) -> dict[str, Any]:
     try:
-        header = json.loads(start[first:end])
+        header = json.loads(bytes(text))
     except (RecursionError, ValueError) as error:
         raise _broken(name) from error
     if not isinstance(header, dict):
@@ -237,20 +336,22 @@ def header_of(read: Callable[[int, int], Buffer], size: int, name: str) -> dict[
     return header
 
 
+def _described(header: Mapping[str, Any], name: str) -> Summary:
+    try:
+        classes = [str(each) for each in header["classes"]]
+        return Summary(int(header["count"]), classes, dict(header["about"]))
+    except (KeyError, OverflowError, TypeError, ValueError) as error:
+        raise _broken(name) from error
+
+
 def _split(view: memoryview, name: str) -> tuple[dict[str, Any], memoryview]:
     """Return the header of a whole index, and what its columns are in."""
     start = len(_MAGIC) + 8
     checksum, rest = int.from_bytes(view[len(_MAGIC) : start], "little"), view[start:]
-    if view[: len(_MAGIC)] != _MAGIC or _checksum(rest) != checksum:
+    if view[: len(_MAGIC)] != _MAGIC or zlib.crc32(rest) != checksum:
         raise _broken(name)
     end = 8 + int.from_bytes(rest[:8], "little")
-    try:
-        header = json.loads(bytes(rest[8:end]))
-    except (RecursionError, ValueError) as error:
-        raise _broken(name) from error
-    if not isinstance(header, dict):
-        raise _broken(name)
-    return header, rest[end:]
+    return _header(rest[8:end], name), rest[end:]
 
 
 def _columns_of(
@@ -273,10 +374,3 @@ def _columns_of(
 
 def _broken(name: str) -> StoreError:
     return StoreError(f"{name}: the index is damaged or truncated; remove it and make it anew")
-
-
-def _checksum(data: memoryview) -> int:
-    found = 0
-    for at in range(0, len(data), _CHUNK):
-        found = zlib.crc32(data[at : at + _CHUNK], found)
-    return found

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import io
 import mmap
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from fastdecode._files import NotRegular, open_regular
+from fastdecode._files import WAY_OUT, NotRegular, open_regular
 from fastdecode.errors import StoreError
 from fastdecode.outages import of_the_whole
 from fastdecode.types import Buffer
 
 if TYPE_CHECKING:
-    from fastdecode.stores._remote import RemoteFile
+    from fastdecode.stores._remote import Remote
 
-__all__ = ["Mapped", "exists", "is_uri", "local_path"]
+__all__ = ["Mapped", "exists", "is_uri", "local_path", "open_stream"]
 
 _LOCAL = ("file://", "local://")  # as fsspec has them
+_BUFFER = 1 << 20
+"""Of a stream: the next header of a tar, and small files, come along."""
+
 _WILL_NEED = getattr(mmap, "MADV_WILLNEED", None)
 
 
@@ -33,13 +37,19 @@ class Mapped:
     def __init__(self, location: str, storage_options: Mapping[str, Any] | None = None) -> None:
         self.location = location
         self._map: mmap.mmap | None = None
-        self._remote: RemoteFile | None = None
+        self._remote: Remote | None = None
         self._closed = False
         if is_uri(location):
-            from fastdecode.stores._remote import RemoteFile
+            from fastdecode.stores._remote import Remote, without_query
 
-            self._remote = RemoteFile(location, storage_options)
-            self.size = self._remote.size
+            self._remote = Remote(location, storage_options)
+            size = self._remote.size(self._remote.path)
+            if size is None:
+                # Do not read what cannot be checked for being whole.
+                raise StoreError(
+                    f"{without_query(location)}: its server does not say how long it is"
+                )
+            self.size = size
             return
         try:
             opened = open_regular(local_path(location))
@@ -64,16 +74,22 @@ class Mapped:
         if self._closed:
             raise ValueError(f"{self.location}: the file has been closed")
         if self._remote is not None:
-            data = self._remote.read(offset, size)
-            if len(data) != size:
-                raise self._cut(offset + len(data))
-            return data
+            return self._fetched(self._remote, offset, size)
         if mapping is None:
             return b""
         now = mapping.size()
         if now < offset + size:
             raise self._cut(now)
         return memoryview(mapping)[offset : offset + size]
+
+    def _fetched(self, remote: Remote, offset: int, size: int) -> bytes:
+        try:
+            data = remote.read(remote.path, offset, offset + size) if size else b""
+        except FileNotFoundError as error:
+            raise of_the_whole(error)  # noqa: B904 - it is the same one
+        if len(data) != size:
+            raise self._cut(offset + len(data))
+        return data
 
     def check(self) -> None:
         """Raise a StoreError if a local file has been cut since it was opened."""
@@ -107,6 +123,22 @@ class Mapped:
 def is_uri(location: str) -> bool:
     """Whether a location is a URI that is not a local file."""
     return "://" in location and not location.startswith(_LOCAL)
+
+
+def open_stream(
+    location: str,
+    storage_options: Mapping[str, Any] | None = None,
+    *,
+    way_out: str = WAY_OUT,
+    **caching: Any,
+) -> BinaryIO:
+    """Open a file for reading, by default once and forwards; one behind a URI may not seek."""
+    if not is_uri(location):
+        return io.BufferedReader(open_regular(local_path(location), way_out=way_out), _BUFFER)
+    from fastdecode.stores._remote import Remote
+
+    there = Remote(location, storage_options)
+    return there.open(there.path, **{"cache_type": "readahead", **caching})
 
 
 def exists(location: str, storage_options: Mapping[str, Any] | None = None) -> bool:

@@ -13,8 +13,8 @@ from functools import cache
 from typing import Any, BinaryIO, TypeVar, cast
 from urllib.parse import urlsplit
 
-from fastdecode.errors import BackendUnavailable, FastDecodeError, StoreError
-from fastdecode.outages import http_status, of_the_whole, passes, retried
+from fastdecode.errors import BackendUnavailable, FastDecodeError
+from fastdecode.outages import http_status, passes, retried
 
 try:
     import fsspec
@@ -24,7 +24,7 @@ except ImportError as error:
         'a URI is read through fsspec, which is missing: pip install "fastdecode[remote]"'
     ) from error
 
-__all__ = ["CONNECTIONS", "Remote", "RemoteFile", "open_stream"]
+__all__ = ["CONNECTIONS", "Remote", "without_query"]
 
 CONNECTIONS = 64
 """Requests that may be under way at once, where a library would allow ten: S3's does."""
@@ -109,8 +109,8 @@ class Remote:
         except Exception as error:
             if past_end is not None and _tells_of_the_end(error):
                 return past_end
-            if not _is_a_libraries(error):
-                raise
+            if not isinstance(error, OSError) and type(error).__module__ == "builtins":
+                raise  # a wrong argument, or the program
             raise _told(error, self._named(path)) from error
 
     def _named(self, path: str) -> str:
@@ -160,34 +160,6 @@ class _Opened(io.RawIOBase):
             self._file.close()
 
 
-def open_stream(uri: str, storage_options: Mapping[str, Any] | None = None) -> BinaryIO:
-    """Open a file to be read once, from its beginning to its end; it may be unable to seek."""
-    remote = Remote(uri, storage_options)
-    return remote.open(remote.path, cache_type="readahead")
-
-
-class RemoteFile:
-    """Ranges of a file behind a URI, each with one request."""
-
-    def __init__(self, uri: str, storage_options: Mapping[str, Any] | None = None) -> None:
-        self.location = uri
-        self._remote = Remote(uri, storage_options)
-        size = self._remote.size(self._remote.path)
-        if size is None:
-            # Do not read what cannot be checked for being whole.
-            raise StoreError(f"{without_query(uri)}: its server does not say how long it is")
-        self.size = size
-
-    def read(self, offset: int, size: int) -> bytes:
-        """Return a range that the caller has found to lie in the file; less of it if it is cut."""
-        if not size:
-            return b""
-        try:
-            return self._remote.read(self._remote.path, offset, offset + size)
-        except FileNotFoundError as error:
-            raise of_the_whole(error)  # noqa: B904 - it is the same one
-
-
 def without_query(uri: str) -> str:
     """Drop what follows a question mark: signed URIs have their secret there."""
     return urlsplit(uri)._replace(query="", fragment="").geturl() if "?" in uri else uri
@@ -212,11 +184,6 @@ def _options_for(uri: str, given: Mapping[str, Any] | None) -> dict[str, Any]:
         asked = options.get("config_kwargs") or {}
         options["config_kwargs"] = {"max_pool_connections": CONNECTIONS, **asked}
     return options
-
-
-def _is_a_libraries(error: Exception) -> bool:
-    """Whether an error is about the other side, and not about a wrong argument or the program."""
-    return isinstance(error, OSError) or type(error).__module__ != "builtins"
 
 
 def _forbids(error: BaseException) -> bool:

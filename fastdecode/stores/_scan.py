@@ -17,11 +17,10 @@ import graphlib
 import os
 import stat
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
-if TYPE_CHECKING:
-    from fastdecode.stores._remote import Remote
+from fastdecode.stores._mmap import is_uri
 
 __all__ = [
     "IMG_EXTENSIONS",
@@ -29,7 +28,6 @@ __all__ = [
     "can_be_read",
     "find_classes",
     "found",
-    "found_remotely",
     "is_folder",
     "make_dataset",
     "matching",
@@ -61,8 +59,10 @@ class _Folder(NamedTuple):
     folders: dict[str, _Identity]
 
 
-def found(location: str) -> FolderListing:
-    """List what is below a local folder; pipes and devices are left out."""
+def found(location: str, storage_options: Mapping[str, Any] | None = None) -> FolderListing:
+    """List what is below a folder; pipes and devices are left out."""
+    if is_uri(location):
+        return _found_remotely(location, storage_options)
     root = _identity(location)
     seen, once = _looked_at(location, root)
     listed = [("", seen[root].files)]
@@ -222,8 +222,11 @@ def _matching(pattern: str) -> Iterator[str]:
                 )
 
 
-def found_remotely(remote: Remote) -> FolderListing:
-    """List what is below a folder behind a URI, in one request or as many as the server wants."""
+def _found_remotely(uri: str, storage_options: Mapping[str, Any] | None) -> FolderListing:
+    """List what is below a folder, in one request or as many as the server wants."""
+    from fastdecode.stores._remote import Remote
+
+    remote = Remote(uri, storage_options)
     start = len(remote.path.rstrip("/")) + 1
     files, folders = [], set()
     for path, about in remote.find(remote.path).items():
@@ -260,7 +263,9 @@ def make_dataset(
         raise ValueError("class_to_idx must have at least one entry to collect any samples.")
     if (extensions is None) == (is_valid_file is None):
         raise ValueError("give either extensions or is_valid_file, not both and not neither")
-    valid = is_valid_file or _ends_in(extensions or ())
+    given = extensions or ()
+    endings = given if isinstance(given, str) else tuple(given)
+    valid = is_valid_file or (lambda path: path.lower().endswith(endings))
     samples: list[tuple[str, int]] = []
     empty = []
     for name in sorted(class_to_idx):
@@ -282,11 +287,6 @@ def _files(folder: str, root: str) -> Iterator[str]:
     for below, names in walk(folder, root):
         parent = os.path.join(folder, below) if below else folder  # noqa: PTH118
         yield from (os.path.join(parent, name) for name in names)  # noqa: PTH118
-
-
-def _ends_in(extensions: str | Sequence[str]) -> Callable[[str], bool]:
-    endings = extensions if isinstance(extensions, str) else tuple(extensions)
-    return lambda path: path.lower().endswith(endings)
 
 
 def _without_files(classes: list[str], extensions: str | Sequence[str] | None) -> str:

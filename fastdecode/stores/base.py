@@ -16,16 +16,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from fastdecode._files import flush, flush_folder
 from fastdecode.errors import StoreError
 from fastdecode.outages import ITEM_ERRORS, of_the_whole
-from fastdecode.stores._items import Keys, fingerprint
+from fastdecode.stores._items import Keys
 from fastdecode.stores._mmap import is_uri
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from fastdecode.stores._index import Index
     from fastdecode.types import Buffer
 
-__all__ = ["SelfDescribed", "Store", "Writer", "in_order_of", "reserve"]
+__all__ = ["Store", "Writer", "in_order_of", "reserve"]
 
 _NOT_THERE = tuple(
     getattr(errno, name) for name in ("EINVAL", "ENOSYS", "EOPNOTSUPP") if hasattr(errno, name)
@@ -243,40 +242,6 @@ class Store(ABC):
             return ""
 
 
-class SelfDescribed(Store):
-    """A store whose file says what is in it: that is read when it is made, and when unpickled.
-
-    A subclass writes `_load`, and calls `_reload` at the end of its ``__init__``.
-    """
-
-    def __getstate__(self) -> dict[str, Any]:
-        state = super().__getstate__()
-        del state["_contents"], state["classes"]
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        self._reload()
-
-    @abstractmethod
-    def _load(self, opened: Any) -> None:
-        """Set `_contents` and `classes` by what is in the file."""
-
-    def _reload(self) -> None:
-        """Read what is in the file, also for a store that has been closed."""
-        closed, self._closed = self._closed, False
-        self.classes = ()
-        self._load(self._handle())
-        if closed:
-            self.close()
-
-    def _check_bytes(self, contents: Index, index: int, data: Buffer) -> None:
-        """Raise a StoreError unless an item's bytes are those that the index was made of."""
-        known = int(contents["size"][index]), int(contents["fingerprint"][index])
-        if known != (len(data), fingerprint(data)):
-            raise self._damaged(index, "its bytes are not those that were written")
-
-
 def in_order_of(indices: Sequence[int], groups: list[list[int]]) -> list[list[int]]:
     """Put groups of items in the order in which the first of each is needed."""
     places = {index: at for at, index in enumerate(indices)}
@@ -289,7 +254,7 @@ class Writer(ABC):
     As a context manager it closes at the end, or leaves nothing behind after an error.
 
     It writes to ``.NAME.RANDOM.partial`` beside the store, which takes its name at the end. A
-    subclass writes `_append`, `_finish` and `_release`.
+    subclass writes `_append` and `_release`, and `_finish` where something is left to write.
 
     Parameters
     ----------
@@ -307,6 +272,7 @@ class Writer(ABC):
         self.location = location
         self.classes = list(classes)
         self._final = Path(location)
+        self._final.parent.mkdir(parents=True, exist_ok=True)
         # Not the process's number: in a container, a killed one had the same.
         self._partial = self._final.with_name(f".{self._final.name}.{token_hex(4)}.partial")
         self._keys: Keys | None = Keys()  # None where a subclass knows the names that it has
@@ -388,9 +354,9 @@ class Writer(ABC):
     def _append(self, key: str, data: memoryview, target: Any) -> None:
         """Write an item whose key is valid and new; a ValueError leaves all as it was."""
 
-    @abstractmethod
     def _finish(self) -> None:
         """Write the rest, and close the files."""
+        self._release()
 
     def _release(self) -> None:  # noqa: B027 - there may be nothing to close
         """Close the files, if they are open."""

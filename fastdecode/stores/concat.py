@@ -63,8 +63,7 @@ class Concatenated(Store):
         self.kind = kind  # type: ignore[misc]  # of the instance: its parts may be of any
         self.parts = list(parts)
         self.classes = _classes_of(location, self.parts)
-        lengths = [part.items if isinstance(part, Part) else len(part) for part in self.parts]
-        self._ends = list(accumulate(lengths))
+        self._ends = list(accumulate(map(_length, self.parts)))
         self._unique = unique
 
     def __len__(self) -> int:
@@ -112,8 +111,7 @@ class Concatenated(Store):
             wanted.setdefault(number, []).append(place)
         found = []
         for number, places in wanted.items():
-            part = self.parts[number]
-            store = opened.there(number) if isinstance(part, Part) else part
+            store = opened.there(number)
             groups = [[place] for place in places] if store is None else store.groups(places)
             start = self._ends[number - 1] if number else 0
             found += [[start + place for place in group] for group in groups]
@@ -126,19 +124,14 @@ class Concatenated(Store):
         return self._part(number).read_group([index - start for index in indices])
 
     def _open(self) -> Any:
-        return _OpenParts()
+        return _OpenParts(self.parts)
 
     def _close(self, opened: Any) -> None:
         opened.close()
-        for part in self.parts:
-            if isinstance(part, Store):
-                part.close()
 
     def _read(self, opened: Any, index: int) -> Buffer:
         number, place = self._place(index)
-        part = self.parts[number]
-        store = opened.store(number, part) if isinstance(part, Part) else part
-        data: Buffer = store.read(place)
+        data: Buffer = opened.store(number).read(place)
         return data
 
     def _place(self, index: int) -> tuple[int, int]:
@@ -147,9 +140,8 @@ class Concatenated(Store):
         return number, index - (self._ends[number - 1] if number else 0)
 
     def _part(self, number: int) -> Store:
-        part = self.parts[number]
         opened: _OpenParts = self._handle()
-        return opened.store(number, part) if isinstance(part, Part) else part
+        return opened.store(number)
 
     def _part_name(self, number: int) -> str:
         """Return what a part's keys begin with where keys clash."""
@@ -184,15 +176,19 @@ def of_each(locations: Sequence[str], ask: Callable[[int], _T]) -> list[_T]:
 class _OpenParts:
     """The parts that one process has open, the least used of which make room."""
 
-    def __init__(self) -> None:
+    def __init__(self, parts: Sequence[Part | Store]) -> None:
+        self._parts = parts
         self._lock = threading.Lock()
         self._most = _most_open()
         self._stores: OrderedDict[int, Store] = OrderedDict()
         self._opening: dict[int, threading.Lock] = {}
         self.comparing = threading.Lock()  # of the thread that compares the keys of all
 
-    def store(self, number: int, part: Part) -> Store:
+    def store(self, number: int) -> Store:
         """Return a part, which one thread opens while others that want it wait."""
+        part = self._parts[number]
+        if isinstance(part, Store):
+            return part
         with self._lock:
             store = self._stores.get(number)
             if store is not None:
@@ -208,8 +204,9 @@ class _OpenParts:
 
     def there(self, number: int) -> Store | None:
         """Return a part, or None if it is not open."""
+        part = self._parts[number]
         with self._lock:
-            return self._stores.get(number)
+            return part if isinstance(part, Store) else self._stores.get(number)
 
     def _keep(self, number: int, store: Store) -> None:
         with self._lock:
@@ -221,8 +218,9 @@ class _OpenParts:
 
     def close(self) -> None:
         with self._lock:
-            for store in self._stores.values():
-                store.close()
+            for part in (*self._stores.values(), *self._parts):
+                if isinstance(part, Store):
+                    part.close()
             self._stores.clear()
 
 
@@ -249,13 +247,13 @@ def _most_open() -> int:
     return 1 << 18 if limit == resource.RLIM_INFINITY else max(8, limit // 4)
 
 
+def _length(part: Part | Store) -> int:
+    return part.items if isinstance(part, Part) else len(part)
+
+
 def _classes_of(location: str, parts: Sequence[Part | Store]) -> Sequence[str]:
     """Return the classes of all parts, empty ones aside."""
-    named = [
-        (part.location, list(part.classes))
-        for part in parts
-        if (part.items if isinstance(part, Part) else len(part))
-    ]
+    named = [(part.location, list(part.classes)) for part in parts if _length(part)]
     if not named:
         return next(chain((list(part.classes) for part in parts if part.classes), ((),)))
     return agreed(location, named)

@@ -8,11 +8,10 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple
 
-from fastdecode._files import open_regular
 from fastdecode.stores._index import Index, IndexBuilder
-from fastdecode.stores._mmap import is_uri, local_path
+from fastdecode.stores._mmap import is_uri, local_path, open_stream
 from fastdecode.stores.folder import FileStore
 
 __all__ = ["Table", "as_targets", "open_list", "read_table"]
@@ -47,17 +46,6 @@ def open_list(
     storage_options : mapping, optional
         For a URI; see `open_folder`.
 
-    Returns
-    -------
-    FileStore
-
-    Raises
-    ------
-    OSError
-        If the file cannot be read.
-    ValueError
-        If there is nothing in it, or a line is wrong; the message has the file and the line.
-
     Notes
     -----
     Targets that are all integers become int, those that are all numbers float; any others are names
@@ -79,7 +67,9 @@ def open_list(
             delimiter=delimiter or ("\t" if tabs else ","),
             storage_options=storage_options,
         )
-        name, paths, base = location, table.paths, _folder_of(location)
+        name, paths = location, table.paths
+        here = None if is_uri(location) else Path(local_path(location)).parent
+        base = location.rpartition("/")[0] if here is None else str(here)
         if table.targets is None:
             targets = [None] * len(paths)
         else:
@@ -92,12 +82,6 @@ def open_list(
         builder.add(path, target)
     root = base if root is None else os.fspath(root)
     return FileStore(name, root, Index(builder.to_bytes(), name), "list", storage_options)
-
-
-def _folder_of(location: str) -> str:
-    if is_uri(location):
-        return location.rpartition("/")[0]
-    return str(Path(local_path(location)).parent)
 
 
 def _check_finite(table: Table, targets: Sequence[Any]) -> None:
@@ -167,7 +151,8 @@ def _rows(
     file: str, delimiter: str, storage_options: Mapping[str, Any] | None
 ) -> list[tuple[int, list[str]]]:
     """Read all rows that are not empty, with their line numbers."""
-    with _text(file, storage_options) as stream:
+    content = open_stream(file, storage_options)
+    with io.TextIOWrapper(content, "utf-8-sig", newline="") as stream:
         reader = csv.reader(stream, delimiter=delimiter)
         try:
             rows = [(reader.line_num, row) for row in reader if any(row)]
@@ -177,15 +162,6 @@ def _rows(
         if "\0" in "".join(row):  # which no path has, and no line that Python 3.10 takes
             raise ValueError(f"{file}, line {line}: there is a NUL character in it")
     return rows
-
-
-def _text(file: str, storage_options: Mapping[str, Any] | None) -> TextIO:
-    if not is_uri(file):
-        content = io.BufferedReader(open_regular(local_path(file)))
-        return io.TextIOWrapper(content, "utf-8-sig", newline="")
-    from fastdecode.stores._remote import open_stream
-
-    return io.TextIOWrapper(open_stream(file, storage_options), "utf-8-sig", newline="")
 
 
 def _names_columns(rows: list[tuple[int, list[str]]], path_column: int | str) -> bool:

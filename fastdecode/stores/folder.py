@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 from fastdecode._files import NotRegular, read_regular
 from fastdecode.errors import advised
 from fastdecode.outages import holds_anything, of_the_whole, told_if_vanished, tried_again
-from fastdecode.stores._index import Index, IndexBuilder
+from fastdecode.stores._index import Index, IndexBuilder, IndexedStore
 from fastdecode.stores._items import Keys, is_file_name, plain, relative
 from fastdecode.stores._mmap import is_uri, local_path
-from fastdecode.stores._scan import IMG_EXTENSIONS, FolderListing, found, found_remotely
-from fastdecode.stores.base import Store, Writer
+from fastdecode.stores._scan import IMG_EXTENSIONS, found
+from fastdecode.stores.base import Writer
 
 if TYPE_CHECKING:
+    from fastdecode.stores.base import Store
     from fastdecode.types import Buffer
 
 __all__ = ["EXTENSIONS", "INDEX", "FileStore", "FolderWriter", "open_folder"]
@@ -55,21 +56,6 @@ def open_folder(
     **options
         Of the store that is in it.
 
-    Returns
-    -------
-    Store
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such folder, or no image in it.
-    ValueError
-        If there are images beside the class folders, or beside shards.
-    OSError
-        If a folder in it cannot be read.
-    StoreError
-        If its index is damaged.
-
     Notes
     -----
     Classes and order are those of ``torchvision.datasets.ImageFolder``. A folder that was written
@@ -81,18 +67,20 @@ def open_folder(
         from fastdecode.stores.lmdb import LmdbStore
 
         return LmdbStore(location, **options)
-    written = _written_index(location, storage_options) if targets else None
+    inside = location.rstrip("/")
+    at = f"{inside}/{INDEX}"
+    written = Index.load_if_there(at, (), storage_options) if targets else None
     if written is not None:
         _no_options(options)
         return FileStore(location, location, written, "folder", storage_options)
-    there = _there(location, storage_options)
+    there = found(location, storage_options)
     images = [path for path in there.files if path.lower().endswith(tuple(extensions))]
     shards = [path for path in there.files if path.lower().endswith(".tar") and "/" not in path]
     loose = all("/" not in path for path in images)
     if shards and images and loose and targets:
         error = ValueError(
             f"{location}: there are tar shards such as {shards[0]} in it, and images such as "
-            f"{images[0]}: for the shards open {location.rstrip('/')}/*.tar"
+            f"{images[0]}: for the shards open {inside}/*.tar"
         )
         raise advised(error, " by kind='tar', for the images open it with targets=False")
     if not images:
@@ -102,32 +90,10 @@ def open_folder(
 
         if is_uri(location):
             options["storage_options"] = storage_options
-        return open_tar([f"{location.rstrip('/')}/{shard}" for shard in shards], **options)
+        return open_tar([f"{inside}/{shard}" for shard in shards], **options)
     _no_options(options)
     index = _indexed(location, images, [] if loose or not targets else there.folders)
     return FileStore(location, location, index, "folder", storage_options)
-
-
-def _written_index(location: str, storage_options: Mapping[str, Any] | None) -> Index | None:
-    """Return the index that `FolderWriter` leaves, if there is one."""
-    if not is_uri(location):
-        path = Path(location) / INDEX
-        return Index.load(path) if path.exists() else None
-    from fastdecode.stores._remote import Remote
-
-    there = Remote(location, storage_options)
-    at = f"{there.path.rstrip('/')}/{INDEX}"
-    if not there.exists(at):
-        return None
-    return Index(there.read(at), f"{location.rstrip('/')}/{INDEX}")
-
-
-def _there(location: str, storage_options: Mapping[str, Any] | None) -> FolderListing:
-    if not is_uri(location):
-        return found(location)
-    from fastdecode.stores._remote import Remote
-
-    return found_remotely(Remote(location, storage_options))
 
 
 def _no_options(options: dict[str, Any]) -> None:
@@ -163,7 +129,7 @@ class FolderWriter(Writer):
 
     def __init__(self, location: str, classes: Sequence[str] = ()) -> None:
         super().__init__(location, classes)
-        self._partial.mkdir(parents=True)
+        self._partial.mkdir()
         self._builder = IndexBuilder(classes)
         self._keys = Keys(files=True, reserved=INDEX)
         self._by_class = bool(classes)
@@ -204,7 +170,7 @@ def _lies_in_class(key: str, target: Any, classes: Sequence[str]) -> bool:
     return known and key.startswith(classes[target] + "/")
 
 
-class FileStore(Store):
+class FileStore(IndexedStore):
     """Images in files of their own, below `root` or anywhere; index keys are their paths."""
 
     def __init__(
@@ -219,23 +185,14 @@ class FileStore(Store):
         self.kind = kind  # type: ignore[misc]  # of the instance: two kinds share this class
         self.classes = index.classes
         self._root = local_path(root)
-        self._index = index
+        self._contents = index
         self._remote = is_uri(root)
         self.folder = "" if self._remote else self._root
         self._storage_options = storage_options
 
-    def __len__(self) -> int:
-        return len(self._index)
-
     def key(self, index: int) -> str:
         """Return the path, with "/" between folders, and without what no relative path has."""
-        self._check(index)
-        return relative(self._index.key(index))
-
-    def target(self, index: int) -> Any:
-        """Return the class index, or what the list has; None where there is nothing."""
-        self._check(index)
-        return self._index.target(index)
+        return relative(super().key(index))
 
     def source(self, index: int) -> Buffer | str:
         self._check(index)
@@ -249,7 +206,7 @@ class FileStore(Store):
     @property
     def remote(self) -> bool:
         """Whether the folder, or the first file of the list, is behind a URI."""
-        return self._remote or (len(self) > 0 and is_uri(self._index.key(0)))
+        return self._remote or (len(self) > 0 and is_uri(self._contents.key(0)))
 
     def reach(self) -> None:
         """Raise, as `Store.reach` does, also if the folder is missing or empty."""
@@ -260,7 +217,7 @@ class FileStore(Store):
 
     def _name(self, index: int) -> str:
         """Return the name of a file; a StoreError if it leads out of the folder."""
-        name = self._index.key(index)
+        name: str = self._contents.key(index)
         if self.kind == "list":  # which may name any file
             return local_path(name)
         if not _is_below(name):
@@ -286,7 +243,10 @@ class FileStore(Store):
     def _read(self, opened: Any, index: int) -> Buffer:
         name = self._name(index)
         if is_uri(name) and self.kind == "list":
-            return self._fetched(name)
+            from fastdecode.stores._remote import Remote
+
+            there = Remote(name, self._storage_options)
+            return there.read(there.path)
         if opened is self:
             try:
                 return _contents(self._path(name))
@@ -296,13 +256,6 @@ class FileStore(Store):
                 told_if_vanished(error, self.folder, listed=self.kind == "folder")
                 raise
         data: Buffer = opened.read(f"{opened.path.rstrip('/')}/{name}")
-        return data
-
-    def _fetched(self, uri: str) -> bytes:
-        from fastdecode.stores._remote import Remote
-
-        there = Remote(uri, self._storage_options)
-        data: bytes = there.read(there.path)
         return data
 
 

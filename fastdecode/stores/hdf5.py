@@ -22,10 +22,10 @@ import numpy as np
 from fastdecode._files import reopened
 from fastdecode.errors import StoreError, advised
 from fastdecode.outages import is_the_items
-from fastdecode.stores._index import Index, IndexBuilder
+from fastdecode.stores._index import Index, IndexBuilder, SelfDescribed
 from fastdecode.stores._items import fingerprint
-from fastdecode.stores._mmap import Mapped, is_uri, local_path
-from fastdecode.stores.base import SelfDescribed, Writer, reserve
+from fastdecode.stores._mmap import Mapped, is_uri, local_path, open_stream
+from fastdecode.stores.base import Writer, reserve
 from fastdecode.types import Buffer
 
 __all__ = ["FORMAT", "INDEX", "Hdf5Store", "Hdf5Writer"]
@@ -89,13 +89,6 @@ class Hdf5Store(SelfDescribed):
     storage_options : mapping, optional
         For the file system of a URI.
 
-    Raises
-    ------
-    OSError
-        If it is not there, or cannot be read.
-    StoreError
-        If it is damaged, truncated, or has no such dataset.
-
     Notes
     -----
     The index, and what it says of the size and some bytes of each image, are compared with what
@@ -118,49 +111,46 @@ class Hdf5Store(SelfDescribed):
         self._storage_options = dict(storage_options or {})
         self._reload()
 
-    def __len__(self) -> int:
-        return self._count
-
     def key(self, index: int) -> str:
+        if isinstance(self._contents, Index):
+            return super().key(index)
         self._check(index)
-        if self._contents is not None:
-            return self._contents.key(index)
-        if self._names[2] is None:
-            return f"{index:08d}"
-        opened = self._handle()
-        with self._reading(index):
-            _refuse_cut(opened)
-            return str(_plain(opened.keys[index]))
+        return f"{index:08d}" if self._names[2] is None else str(self._cell("keys", index))
 
     def target(self, index: int) -> Any:
+        if isinstance(self._contents, Index):
+            return super().target(index)
         self._check(index)
-        if self._contents is not None:
-            return self._contents.target(index)
-        if not self._has_targets:
-            return None
+        return self._cell("targets", index) if self._has_targets else None
+
+    def _cell(self, name: str, index: int) -> Any:
+        """Read a key or a target of a foreign file."""
         opened = self._handle()
-        table = opened.targets
         with self._reading(index):
             _refuse_cut(opened)
+            table = getattr(opened, name)
             value = _plain(table[index])
-            return json.loads(value) if table.attrs.get("encoding") == "json" else value
+            is_json = name == "targets" and table.attrs.get("encoding") == "json"
+            return json.loads(value) if is_json else value
 
     def _load(self, opened: _OpenTables) -> None:
-        self._contents: Index | None = None
-        self._count = len(opened.images)
-        self._has_targets = opened.targets is not None
-        if self._names == (None, None, None) and FORMAT in opened.file.attrs:
-            with self._reading(None):
-                data, local = _index_bytes(opened, self.location), opened.local
-                check = None if local is None else local.check
-                self._contents = Index(data, self.location, ("size", "fingerprint"), check)
-            if len(self._contents) != self._count:
-                raise StoreError(f"{self.location}: the index is not that of the images")
-            self.classes = self._contents.classes
+        if self._names != (None, None, None) or FORMAT not in opened.file.attrs:
+            self._contents = range(len(opened.images))
+            self._has_targets = opened.targets is not None
+            return
+        with self._reading(None):
+            data, local = _index_bytes(opened, self.location), opened.local
+            check = None if local is None else local.check
+            index = Index(data, self.location, ("size", "fingerprint"), check)
+        if len(index) != len(opened.images):
+            raise StoreError(f"{self.location}: the index is not that of the images")
+        self._contents, self.classes = index, index.classes
 
     def _open(self) -> _OpenTables:
         if is_uri(self.location):
-            local, stream = None, _remote(self.location, self._storage_options)
+            # HDF5 looks into many small places: some blocks are worth keeping.
+            caching: Any = {"block_size": 1 << 20, "cache_type": "blockcache"}
+            local, stream = None, open_stream(self.location, self._storage_options, **caching)
         else:
             local = Mapped(self.location)
         with self._reading(None):
@@ -201,8 +191,7 @@ class Hdf5Store(SelfDescribed):
         with self._reading(index):
             _refuse_cut(opened)
             data = _row(opened.images, index)
-        if self._contents is not None:
-            self._check_bytes(self._contents, index, data)
+        self._check_bytes(index, data)
         return data
 
     def _close(self, opened: _OpenTables) -> None:
@@ -228,14 +217,6 @@ def _refuse_cut(opened: _OpenTables) -> None:
     """Raise a StoreError if a local file has been cut: HDF5 gives zeros past the end."""
     if opened.local is not None:
         opened.local.check()
-
-
-def _remote(location: str, storage_options: Mapping[str, Any]) -> Any:
-    from fastdecode.stores._remote import Remote
-
-    there = Remote(location, storage_options)
-    # HDF5 looks into many small places: some blocks are worth keeping.
-    return there.open(there.path, block_size=1 << 20, cache_type="blockcache")
 
 
 def _dataset(file: Any, name: str, location: str) -> Any:
@@ -334,7 +315,6 @@ class Hdf5Writer(Writer):
         self._builder = IndexBuilder(classes, ("size", "fingerprint"))
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
-        self._final.parent.mkdir(parents=True, exist_ok=True)
         self._partial.touch(exist_ok=False)
         try:
             reserve(self._partial, 0, _MARGIN)

@@ -30,11 +30,12 @@ import lmdb
 import numpy as np
 
 from fastdecode._files import reopened
+from fastdecode._process import after_fork
 from fastdecode.errors import StoreError
-from fastdecode.stores._index import Index, IndexBuilder
+from fastdecode.stores._index import Index, IndexBuilder, SelfDescribed
 from fastdecode.stores._items import fingerprint
 from fastdecode.stores._mmap import Mapped, is_uri, local_path
-from fastdecode.stores.base import SelfDescribed, Writer, reserve
+from fastdecode.stores.base import Writer, reserve
 from fastdecode.types import Buffer
 
 __all__ = ["INDEX", "Environment", "LmdbStore", "LmdbWriter", "environment", "item_key"]
@@ -73,15 +74,6 @@ class LmdbStore(SelfDescribed):
     location : str
         Local path.
 
-    Raises
-    ------
-    OSError
-        If it is not there, or cannot be read.
-    StoreError
-        If it is damaged, truncated, or open elsewhere in this process.
-    ValueError
-        If it is a URI.
-
     Notes
     -----
     The size and some bytes of each image are compared with what the index says, so that damage in
@@ -97,44 +89,29 @@ class LmdbStore(SelfDescribed):
         super().__init__(location)
         self._reload()
 
-    def __len__(self) -> int:
-        return len(self._contents)
-
-    def key(self, index: int) -> str:
-        """Return an item's key; of a foreign LMDB that of its database."""
-        self._check(index)
-        return self._contents.key(index)
-
-    def target(self, index: int) -> Any:
-        """Return an item's target; None in a foreign LMDB."""
-        self._check(index)
-        return self._contents.target(index) if isinstance(self._contents, Index) else None
-
     def _load(self, opened: Environment) -> None:
         found = opened.get(INDEX)
-        self._contents: Index | _Keys
         if found is None:
             self._contents = _Keys(opened)
-        else:
-            check = opened.file.check
-            self._contents = Index(found, self.location, ("size", "fingerprint"), check)
-            self.classes = self._contents.classes
+            return
+        index = Index(found, self.location, ("size", "fingerprint"), opened.file.check)
+        self._contents, self.classes = index, index.classes
 
     def _open(self) -> Environment:
         return environment(local_path(self.location))
 
     def _read(self, opened: Environment, index: int) -> Buffer:
         contents = self._contents
-        key = item_key(index) if isinstance(contents, Index) else contents[index]
+        foreign = isinstance(contents, _Keys)
+        key = contents[index] if isinstance(contents, _Keys) else item_key(index)
         try:
             data = opened.get(key)
         except StoreError as error:
             raise self._damaged(index, str(error)) from error
         if data is None:
             raise self._damaged(index, "it is missing; make the store anew")
-        if isinstance(contents, Index):
-            self._check_bytes(contents, index, data)
-        elif _is_pickle(data):
+        self._check_bytes(index, data)
+        if foreign and _is_pickle(data):
             raise self._damaged(
                 index,
                 "it is a pickled object, not an encoded image: unpickle it by the code that made "
@@ -166,6 +143,9 @@ class _Keys:
 
     def key(self, index: int) -> str:
         return self[index].decode("utf-8", "backslashreplace")
+
+    def target(self, _: int) -> None:
+        """Return None: a foreign LMDB has none."""
 
 
 def _is_pickle(data: Buffer) -> bool:
@@ -309,6 +289,7 @@ def _why(error: Exception) -> str:
     return f"the file is damaged, or no LMDB file ({said})"
 
 
+@after_fork
 def _after_fork() -> None:
     """Keep what is inherited open as long as the process lives.
 
@@ -319,10 +300,6 @@ def _after_fork() -> None:
     _opening = threading.Lock()  # whoever held it has stayed behind
     for each in list(_open.values()):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 class LmdbWriter(Writer):
@@ -339,7 +316,6 @@ class LmdbWriter(Writer):
         self._waiting: list[tuple[bytes, bytes]] = []
         self._waiting_bytes = 0
         self._map = _FIRST_MAP
-        self._final.parent.mkdir(parents=True, exist_ok=True)
         self._partial.touch(exist_ok=False)
         try:
             self._lmdb: Any = lmdb.open(

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from fastdecode.errors import StoreError
 from fastdecode.stores._items import is_file_name
-from fastdecode.stores._mmap import Mapped, is_uri, local_path
+from fastdecode.stores._mmap import Mapped, exists, is_uri, local_path
 from fastdecode.stores._scan import matching
 
 __all__ = ["Manifest", "braces", "manifest_of", "shard_locations"]
@@ -55,9 +55,8 @@ def shard_locations(
             raise ValueError("there are no shards: the list of locations is empty")
         return found
     where = os.fspath(location)
-    places = _Places(where, storage_options)
     if not is_uri(where):
-        if places.exists(where):
+        if exists(where):
             return [where]
         listed = manifest_of(where, storage_options)  # a name may have the sign of a wildcard in it
         if listed is not None:
@@ -65,11 +64,17 @@ def shard_locations(
         _check_finished(where)
     names = braces(where)
     if _WILD.search(where) and not where.startswith(("http://", "https://")):
-        return [one for name in names for one in places.matching(name)]
-    if len(names) > 1 or (is_uri(where) and places.exists(where)):
+        found = []
+        for name in names:
+            some = _matching(name, storage_options)
+            if not some:
+                raise FileNotFoundError(f"{name}: nothing is called so")
+            found += some
+        return found
+    if len(names) > 1 or (is_uri(where) and exists(where, storage_options)):
         return names
     listed = manifest_of(where, storage_options) if is_uri(where) else None
-    return places.numbered(where) if listed is None else listed.shards
+    return _numbered(where, storage_options) if listed is None else listed.shards
 
 
 def _check_finished(location: str) -> None:
@@ -85,8 +90,7 @@ def _check_finished(location: str) -> None:
 def manifest_of(location: str, storage_options: Mapping[str, Any] | None = None) -> Manifest | None:
     """Read the manifest of shards, ``train.tar.json`` for ``train.tar``; None if there is none."""
     name = f"{location}.json"
-    places = _Places(name, storage_options)
-    if not places.exists(name):
+    if not exists(name, storage_options):
         return None
     file = Mapped(name, storage_options)
     try:
@@ -100,7 +104,7 @@ def manifest_of(location: str, storage_options: Mapping[str, Any] | None = None)
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise StoreError(f"{name} is damaged, or no manifest of shards") from error
     for shard in () if is_uri(location) else shards:
-        if not places.exists(shard):
+        if not exists(shard):
             raise FileNotFoundError(f"{shard}: this shard, which {name} lists, is missing")
     return Manifest(shards, items, classes)
 
@@ -123,89 +127,67 @@ def _count(file: Mapping[str, Any]) -> int:
 def braces(pattern: str) -> list[str]:
     """Expand ``{000..146}`` and ``{a,b}``, as a shell does."""
     for start, sign in enumerate(pattern):
-        inside = _inside(pattern, start) if sign == "{" else None
-        if inside is None:
+        parts = _parts(pattern, start + 1) if sign == "{" else []
+        numbers = _RANGE.match(parts[0]) if len(parts) == 1 else None
+        if numbers is None and len(parts) < 2:
             continue
-        some = [one for each in _alternatives(inside) for one in braces(each)]
-        rest = braces(pattern[start + len(inside) + 2 :])
+        if numbers is None:
+            some = [one for part in parts for one in braces(part)]
+        else:
+            some = _counted(numbers)
+        rest = braces(pattern[start + 2 + len(",".join(parts)) :])
         if len(some) * len(rest) > _MOST:
             raise ValueError(f"{pattern} stands for more than {_MOST} shards")
         return [pattern[:start] + one + after for one in some for after in rest]
     return [pattern]
 
 
-def _inside(pattern: str, start: int) -> str | None:
-    """Return what is between a brace and the one that closes it, if that stands for several."""
-    depth, several = 0, False
-    for place in range(start, len(pattern)):
-        depth += {"{": 1, "}": -1}.get(pattern[place], 0)
-        several = several or (depth == 1 and pattern[place] == ",")
+def _parts(pattern: str, start: int) -> list[str]:
+    """Return what commas part from a brace to the one that closes it; nothing if none does."""
+    found, depth = [""], 1
+    for sign in pattern[start:]:
+        depth += {"{": 1, "}": -1}.get(sign, 0)
         if depth == 0:
-            inside = pattern[start + 1 : place]
-            return inside if several or _RANGE.match(inside) else None
-    return None
+            return found
+        if sign == "," and depth == 1:
+            found.append("")
+        else:
+            found[-1] += sign
+    return []
 
 
-def _alternatives(inside: str) -> list[str]:
-    """List what a pair of braces stands for."""
-    numbers = _RANGE.match(inside)
-    if numbers is None:
-        found, depth = [""], 0
-        for sign in inside:
-            depth += {"{": 1, "}": -1}.get(sign, 0)
-            if sign == "," and depth == 0:
-                found.append("")
-            else:
-                found[-1] += sign
-        return found
-    first, last = int(numbers[1]), int(numbers[2])
+def _counted(bounds: re.Match[str]) -> list[str]:
+    first, last = int(bounds[1]), int(bounds[2])
     if abs(last - first) >= _MOST:
-        raise ValueError(f"{{{inside}}} stands for more than {_MOST} shards")
-    padded = any(len(each) > 1 and each[0] == "0" for each in numbers.groups())
-    width = max(map(len, numbers.groups())) if padded else 0
+        raise ValueError(f"{{{bounds[0]}}} stands for more than {_MOST} shards")
+    padded = any(len(each) > 1 and each[0] == "0" for each in bounds.groups())
+    width = max(map(len, bounds.groups())) if padded else 0
     step = 1 if first <= last else -1
     return [f"{n:0{width}d}" for n in range(first, last + step, step)]
 
 
-class _Places:
-    """The local file system, or the one behind a URI."""
+def _matching(pattern: str, storage_options: Mapping[str, Any] | None) -> list[str]:
+    """List what matches wildcards, behind a URI or not, in the order of names."""
+    if not is_uri(pattern):
+        return matching(local_path(pattern))
+    from fastdecode.stores._remote import Remote
 
-    def __init__(self, location: str, storage_options: Mapping[str, Any] | None) -> None:
-        self._remote: Any = None
-        if is_uri(location):
-            from fastdecode.stores._remote import Remote
+    return Remote(pattern, storage_options).glob(pattern)
 
-            self._remote = Remote(location, storage_options)
 
-    def exists(self, location: str) -> bool:
-        if self._remote is None:
-            return Path(local_path(location)).exists()
-        return bool(self._remote.exists(self._remote.path_of(location)))
-
-    def matching(self, pattern: str, *, needed: bool = True) -> list[str]:
-        """List what matches wildcards, in the order of names; raise if none does and `needed`."""
-        found: list[str]
-        if self._remote is None:
-            found = matching(local_path(pattern))
-        else:
-            found = self._remote.glob(pattern)
-        if needed and not found:
-            raise FileNotFoundError(f"{pattern}: nothing is called so")
-        return found
-
-    def numbered(self, location: str) -> list[str]:
-        """List ``train-00000.tar`` and so on for ``train.tar``, of which none may be missing."""
-        start, dot, suffix = location.rpartition(".")
-        begin = start if self._remote is not None else glob.escape(start)
-        skipped = len(start.rpartition("/")[2]) + 1
-        numbers = {}
-        for each in self.matching(f"{begin}-*{dot}{suffix}", needed=False):
-            digits = each.rpartition("/")[2][skipped : -len(dot + suffix)]
-            if digits.isdecimal():
-                numbers[int(digits)] = each
-        if not numbers:
-            raise FileNotFoundError(f"{location}: there is no such file, and no shards of it")
-        for number in range(len(numbers)):
-            if number not in numbers:
-                raise StoreError(f"{location}: its shard {number} of {len(numbers)} is missing")
-        return [numbers[number] for number in range(len(numbers))]
+def _numbered(location: str, storage_options: Mapping[str, Any] | None) -> list[str]:
+    """List ``train-00000.tar`` and so on for ``train.tar``, of which none may be missing."""
+    start, dot, suffix = location.rpartition(".")
+    begin = start if is_uri(location) else glob.escape(start)
+    skipped = len(start.rpartition("/")[2]) + 1
+    numbers = {}
+    for each in _matching(f"{begin}-*{dot}{suffix}", storage_options):
+        digits = each.rpartition("/")[2][skipped : -len(dot + suffix)]
+        if digits.isdecimal():
+            numbers[int(digits)] = each
+    if not numbers:
+        raise FileNotFoundError(f"{location}: there is no such file, and no shards of it")
+    for number in range(len(numbers)):
+        if number not in numbers:
+            raise StoreError(f"{location}: its shard {number} of {len(numbers)} is missing")
+    return [numbers[number] for number in range(len(numbers))]

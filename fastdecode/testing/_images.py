@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from PIL import Image as PillowImage
 
 from fastdecode.types import Format
 
-__all__ = ["KINDS", "LOSSLESS", "SIZES", "encode", "photo", "picture"]
+__all__ = ["KINDS", "LOSSLESS", "SIZES", "encode", "photo", "picture", "with_flipped_bits"]
 
 _PHOTO = Path(__file__).parents[1] / "samples" / "casa-mila.jpg"
 
@@ -72,3 +73,13 @@ def encode(image: PillowImage.Image, format: str = "jpeg", **options: Any) -> by
         options = {"quality": 90, **options}
     image.save(stream, format, **options)
     return stream.getvalue()
+
+
+def with_flipped_bits(data: bytes) -> Iterator[bytes]:
+    """Damage a file in 60 ways: three bits of each, behind the first two bytes."""
+    random = np.random.default_rng(5)
+    for _ in range(60):
+        damaged = bytearray(data)
+        for position in random.integers(2, len(data), 3):
+            damaged[position] ^= 1 << int(random.integers(8))
+        yield bytes(damaged)

@@ -6,8 +6,12 @@
 ...     ...
 """
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from fastdecode.errors import BackendUnavailable
-from fastdecode.geometry import Geometry
 
 try:
     import torch  # noqa: F401 - nothing here goes without
@@ -19,18 +23,40 @@ except ModuleNotFoundError as error:
         "Install it with: pip install 'fastdecode[torch]'"
     ) from error
 
-from fastdecode.torch._errors import SKIPPED, Failure
-from fastdecode.torch._fuse import Fused, fuse
-from fastdecode.torch._threads import limit_threads
-from fastdecode.torch.dataset import DecodeDataset
-from fastdecode.torch.folder import ImageFolder
-from fastdecode.torch.image_list import ImageList
-from fastdecode.torch.loader import Loader
-from fastdecode.torch.mixin import DecodeMixin
-from fastdecode.torch.prefetcher import DevicePrefetcher
-from fastdecode.torch.shards.stream import ShardStream
-from fastdecode.torch.store_dataset import StoreDataset
-from fastdecode.torch.transforms import EncodedTransform, Normalize
+if TYPE_CHECKING:
+    from fastdecode.geometry import Geometry
+    from fastdecode.torch._errors import SKIPPED, Failure
+    from fastdecode.torch._fuse import Fused, fuse
+    from fastdecode.torch._threads import limit_threads
+    from fastdecode.torch.dataset import DecodeDataset
+    from fastdecode.torch.folder import ImageFolder
+    from fastdecode.torch.image_list import ImageList
+    from fastdecode.torch.loader import Loader
+    from fastdecode.torch.mixin import DecodeMixin
+    from fastdecode.torch.prefetcher import DevicePrefetcher
+    from fastdecode.torch.shards.stream import ShardStream
+    from fastdecode.torch.store_dataset import StoreDataset
+    from fastdecode.torch.transforms import EncodedTransform, Normalize
+
+# Public name -> module, imported on first use: who reads a folder needs no tar shards.
+_HOMES = {
+    "SKIPPED": "torch._errors",
+    "DecodeDataset": "torch.dataset",
+    "DecodeMixin": "torch.mixin",
+    "DevicePrefetcher": "torch.prefetcher",
+    "EncodedTransform": "torch.transforms",
+    "Failure": "torch._errors",
+    "Fused": "torch._fuse",
+    "Geometry": "geometry",
+    "ImageFolder": "torch.folder",
+    "ImageList": "torch.image_list",
+    "Loader": "torch.loader",
+    "Normalize": "torch.transforms",
+    "ShardStream": "torch.shards.stream",
+    "StoreDataset": "torch.store_dataset",
+    "fuse": "torch._fuse",
+    "limit_threads": "torch._threads",
+}
 
 __all__ = [
     "SKIPPED",
@@ -50,3 +76,17 @@ __all__ = [
     "fuse",
     "limit_threads",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "transforms":  # the one module that users name; its import sets the attribute
+        return importlib.import_module("fastdecode.torch.transforms")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'fastdecode.torch' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"fastdecode.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -11,7 +11,7 @@ from fastdecode import registry
 from fastdecode.errors import BackendUnavailable, UnknownBackend
 from fastdecode.gpu import _backends
 from fastdecode.gpu._devices import device_of
-from fastdecode.gpu._policy import DeviceChoice, choose
+from fastdecode.gpu._policy import choose
 from fastdecode.torch._native_batches import EligibleCrop
 from fastdecode.torch._samples import Source
 from fastdecode.torch.transforms import Normalize
@@ -27,15 +27,7 @@ _WAY_OUT = (
 
 
 class Decoding(NamedTuple):
-    """Who decodes.
-
-    Attributes
-    ----------
-    backend : str or None
-        A batch backend, which decodes on the device; None for the CPU.
-    why : str
-        In words.
-    """
+    """Who decodes: a batch backend on the device, or None for the CPU; and why, in words."""
 
     backend: str | None
     why: str
@@ -44,16 +36,9 @@ class Decoding(NamedTuple):
 class Plan(NamedTuple):
     """How the batches of an epoch are made.
 
-    Attributes
-    ----------
-    source : Source
-        As bytes, where floats are made later.
-    normalize : Normalize or None
-        By what they are made later, if they are.
-    decoding : Decoding
-        Who decodes this epoch: the CPU, too, if the dataset allows nothing else any more.
-    eligible : EligibleCrop or None
-        Batches are decoded at once, and this becomes of their images.
+    `source` makes bytes where floats are made later, by `normalize`. `eligible` is there if batches
+    are decoded at once, and becomes of their images. `decoding` is the CPU, too, if the dataset
+    allows nothing else any more.
     """
 
     source: Source
@@ -76,49 +61,34 @@ def settle(
     collate_fn: Callable[..., Any] | None,
     workers: int,
 ) -> Decoding:
-    """Decide who decodes.
+    """Decide who decodes: ``"cpu"``, ``"gpu"``, ``"auto"`` or a batch backend's name is asked for.
 
-    Parameters
-    ----------
-    asked : str
-        ``"cpu"``, ``"gpu"``, ``"auto"`` or the name of a batch backend.
-    device : torch.device
-    source : Source
-    collate_fn : callable or None
-    workers : int
-        How many worker processes were asked for.
-
-    Returns
-    -------
-    Decoding
-
-    Raises
-    ------
-    ValueError, UnknownBackend, BackendUnavailable, RuntimeError
-        What is asked for cannot be had; never with ``"auto"``, if the device is there.
+    What cannot be had is a ValueError, UnknownBackend, BackendUnavailable or RuntimeError; never
+    with ``"auto"``, if the device is there.
     """
     if asked == "cpu":
         return Decoding(None, "the CPU decodes, as asked")
     place = device_of(device)
-    hindrance = _hindrance(source, collate_fn, workers)
+    how = _at_once(source, collate_fn, workers)
     if asked == "auto":
-        return _found(place, source, hindrance)
-    choice = _named(place, asked)
-    if hindrance is not None:
-        raise ValueError(
-            f"decode={asked!r} is not possible: {hindrance.why}. {hindrance.remedy}, or leave it "
-            "at decode='cpu'"
+        return _found(place, source, how.why if isinstance(how, _Hindrance) else "")
+    if asked == "gpu":
+        choice = choose(place, "gpu")
+    else:
+        _check_name(place, asked)
+        choice = choose(place, "auto", asked)
+    if isinstance(how, _Hindrance):
+        raise ValueError(  # noqa: TRY004 - the dataset is of the right type
+            f"decode={asked!r} is not possible: {how.why}. {how.remedy}, or leave it at "
+            "decode='cpu'"
         )
     return Decoding(choice.batch, choice.why)
 
 
-def _named(device: torch.device, asked: str) -> DeviceChoice:
-    """Choose whom the caller wants."""
-    if asked == "gpu":
-        return choose(device, "gpu")
+def _check_name(device: torch.device, asked: str) -> None:
     able = _backends.names(device.type)
     if asked in able:
-        return choose(device, "auto", asked)
+        return
     if asked in registry.names():
         raise ValueError(
             f"decode={asked!r} names a backend that decodes no batches on {str(device)!r}: let "
@@ -130,9 +100,8 @@ def _named(device: torch.device, asked: str) -> DeviceChoice:
     )
 
 
-def _found(device: torch.device, source: Source, hindrance: _Hindrance | None) -> Decoding:
-    """Choose for somebody who leaves it to us."""
-    why = "" if hindrance is None else hindrance.why
+def _found(device: torch.device, source: Source, why: str) -> Decoding:
+    """Choose for somebody who leaves it to us; `why` is what speaks against the device."""
     if device.type == "cpu":
         why = why or "batches stay in the host's memory"
     elif not why and source.ours.backend is not None:
@@ -150,20 +119,14 @@ def _on_cpu(why: str) -> Decoding:
     return Decoding(None, f"the CPU decodes: {why}")
 
 
-def _hindrance(
-    source: Source, collate_fn: Callable[..., Any] | None, workers: int
-) -> _Hindrance | None:
-    """Say what speaks against decoding batches at once; None if nothing does."""
+def _at_once(
+    source: Source, collate_fn: Callable[..., Any] | None, workers: int = 0
+) -> EligibleCrop | _Hindrance:
+    """Return how a dataset's batches are decoded at once, or what speaks against that."""
     if workers:
         return _Hindrance("worker processes make samples one by one", "Leave out workers")
     if collate_fn is not None:
         return _Hindrance("collate_fn wants samples one by one", "Leave out collate_fn")
-    eligible = _at_once(source)
-    return eligible if isinstance(eligible, _Hindrance) else None
-
-
-def _at_once(source: Source) -> EligibleCrop | _Hindrance:
-    """Return how a dataset's batches are decoded at once, or why they are not."""
     crop = source.crop
     if isinstance(crop, str):
         return _Hindrance(crop, _WAY_OUT)
@@ -197,30 +160,12 @@ def plan_of(
     asked: str,
     decoding: Decoding,
 ) -> Plan:
-    """Decide how batches are made of a dataset as it is now.
+    """Decide how batches are made of a dataset as it is now; `decoding` is from `settle`.
 
-    Parameters
-    ----------
-    source : Source
-    collate_fn : callable or None
-    normalize_on : {"host", "device"}
-    device : torch.device
-    asked : str
-        As of `settle`.
-    decoding : Decoding
-        From `settle`.
-
-    Returns
-    -------
-    Plan
-
-    Raises
-    ------
-    ValueError
-        The dataset does not allow it, or not any more.
+    It is a ValueError if the dataset does not allow it, or not any more.
     """
     if decoding.backend is not None:
-        how = _hindrance(source, collate_fn, 0) or _at_once(source)
+        how = _at_once(source, collate_fn)
         if isinstance(how, EligibleCrop):
             return Plan(source.of_bytes(), how.crop.normalize, decoding, how)
         if asked != "auto":

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
 import threading
-from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -15,20 +13,19 @@ import torch
 
 from fastdecode import _headers
 from fastdecode._buffers import as_buffer
-from fastdecode.gpu._batch import Request, decode_items, release, request_of
-from fastdecode.gpu._resize import resized
+from fastdecode.gpu._batch import Request, decoding, request_of
+from fastdecode.gpu._resize import resize_into
 from fastdecode.resizing import ResizePlan
 from fastdecode.torch._batch_builder import AtOnce, BatchBuilder, EpochConfig, stopped_early
 from fastdecode.torch._collate import Ready, collate, with_images
-from fastdecode.torch._errors import SKIPPED
 from fastdecode.torch._order import Item
 from fastdecode.torch._samples import SampleMaker
 from fastdecode.torch._threads import ThreadPool
-from fastdecode.torch._transfer import Transfer, recorded
+from fastdecode.torch._transfer import Held, Transfer, recorded
 from fastdecode.torch.dataset import EncodedSample, finished
 from fastdecode.torch.transforms._random_crop import generator_of
 from fastdecode.torch.transforms.base import geometry_of
-from fastdecode.types import Box, Buffer, Header
+from fastdecode.types import Buffer, Header
 
 if TYPE_CHECKING:
     from fastdecode.torch._read_ahead import Read
@@ -36,40 +33,18 @@ if TYPE_CHECKING:
 __all__ = ["DecodingTransfer", "EncodedBatch"]
 
 _DECODED = object()
+_LARGEST_CANVAS = 1 << 24
+"""In pixels: of a larger one, a crop shows so little that resizing all of it is for nobody."""
 _cuda: Any = torch.cuda  # which is annotated only in part
 _streams: dict[torch.device, torch.cuda.Stream] = {}
 _lock = threading.Lock()
 
 
-class _Asked(NamedTuple):
-    """One image that the batch backend is to decode.
-
-    Attributes
-    ----------
-    request : Request
-    box : (left, top, right, bottom)
-        What is resized of the part that was asked for, in pixels of that.
-    flip : bool
-    """
-
-    request: Request
-    box: tuple[float, float, float, float]
-    flip: bool
-
-
 class EncodedBatch(BatchBuilder):
     """A batch of encoded images; `decoded` makes the batch proper of it.
 
-    What the backend does not decode is made as without it: by the dataset, with the same seed.
-
-    Parameters
-    ----------
-    config : EpochConfig
-    how : AtOnce
-    maker, items, position, part
-        As of `BatchBuilder`.
-    threads : ThreadPool or None
-        For what the backend refuses.
+    What the backend does not decode is made as without it: by the dataset, with the same seed, in
+    `threads` if there are some.
     """
 
     def __init__(
@@ -86,7 +61,7 @@ class EncodedBatch(BatchBuilder):
         super().__init__(config, maker, items, position, part, reads=reads)
         self._how = how
         self._threads = threads
-        self._asked: dict[int, _Asked] = {}
+        self._asked: dict[int, tuple[Request, ResizePlan]] = {}
         self._found: dict[int, EncodedSample] = {}
         self._slots: dict[int, torch.Tensor] = {}
         self._timeout: float | None = None
@@ -104,7 +79,7 @@ class EncodedBatch(BatchBuilder):
             else:
                 self._asked[at], self._samples[at] = asked, _DECODED
 
-    def _look(self, at: int) -> _Asked | None:
+    def _look(self, at: int) -> tuple[Request, ResizePlan] | None:
         index, seed = self._items[at]
         source = self._config.source
         dataset = source.ours
@@ -115,26 +90,26 @@ class EncodedBatch(BatchBuilder):
             data = as_buffer(found.data)
             header = _headers.probe(data)
             plan = self._how.eligible.crop.plan(header.width, header.height, generator_of(seed))
-            asked = self._asked_for(data, header, plan) if plan.size == self._size else None
-            if asked is not None:
+            request = self._request(data, header, plan)
+            if request is not None:
                 geometry = geometry_of(plan) if self._how.eligible.maps else None
                 target = finished(dataset, target, geometry)
                 self._found[at] = found._replace(target=target, finished=True)
         except BaseException:  # it comes again when the dataset makes the item by itself
             return None
-        return asked
+        return None if request is None else (request, plan)
 
-    def _asked_for(self, data: Buffer, header: Header, plan: ResizePlan) -> _Asked | None:
-        """Ask for what a plan shows of an image, if the backend may be asked for that."""
+    def _request(self, data: Buffer, header: Header, plan: ResizePlan) -> Request | None:
+        """Ask for the box of a plan, if the backend may be asked for that."""
+        if plan.size != self._size or math.prod(plan.canvas) > _LARGEST_CANVAS:
+            return None
         loaded, orient = self._how.loaded, self._config.source.ours.orient
-        part = _part_of(plan)
-        everything = part == (0, 0, header.width, header.height)
-        options = {"orient": orient, "region": None if everything else part}
+        everything = plan.box == (0, 0, header.width, header.height)
+        options = {"orient": orient, "region": None if everything else plan.box}
         # The JPEG engine of a GPU decodes whole images; windows may leave it, for decoders
         # that load the CPU, on which the others are made.
         windows = loaded.device.type != "cuda"
-        request = request_of(data, loaded.backend, options, windows=windows, header=header)
-        return None if request is None else _Asked(request, _shown(plan, part), plan.flip)
+        return request_of(data, header, loaded.backend, options, windows=windows)
 
     def _read_before(self, at: int) -> EncodedSample | None:
         return self._found.pop(at, None) or super()._read_before(at)
@@ -151,57 +126,47 @@ class EncodedBatch(BatchBuilder):
         return self
 
     def decoded(self, device: torch.device) -> Ready:
-        """Decode, crop, resize and mirror, and put all together.
+        """Decode, crop, resize and mirror, and put all together, on the device of the backend.
 
-        Parameters
-        ----------
-        device : torch.device
-            That of the backend.
-
-        Returns
-        -------
-        Ready
-            With uint8 images on the device, in the order of the current stream, but for one that
-            is empty.
-
-        Raises
-        ------
-        Exception
-            As from `BatchBuilder.result`.
+        Images are uint8, and there in the order of the current stream. Errors are those of
+        `BatchBuilder.result`.
         """
         self._looked = True
+        layout = torch.channels_last if self._config.channels_last else torch.contiguous_format
+        shape = (len(self._items), 3, *self._size)
+        batch = torch.empty(shape, dtype=torch.uint8, device=device, memory_format=layout)
         places = sorted(self._asked)
-        items = [self._asked[at].request.item for at in places]
-        images = decode_items(self._how.loaded, items, "RGB", device)
-        made = {at: image for at, image in zip(places, images, strict=True) if image is not None}
-        try:
-            pixels = self._resized(made) if made else None
-        finally:
-            release(self._how.loaded, list(made.values()))
-        self._make_others([at for at in places if at not in made])
+        requests = [self._asked[at][0] for at in places]
+        refused = []
+        with decoding(self._how.loaded, requests, "RGB", device) as images:
+            for at, image in zip(places, images, strict=True):
+                if image is None:
+                    refused.append(at)
+                else:
+                    plan = self._asked[at][1]
+                    resize_into(
+                        batch[at],
+                        image,
+                        plan.canvas,
+                        top=plan.top,
+                        left=plan.left,
+                        flip=plan.flip,
+                    )
+        self._make_others(refused)
         try:
             self._raise_first()
         except StopIteration as error:
             raise stopped_early(error) from error
-        for at in made:
+        for at in set(places) - set(refused):
             sample = (_DECODED, self._found[at].target)
             self._samples[at] = self._config.source.handed_out(sample)
-        return self._joined(list(made), pixels, device)
-
-    def _resized(self, made: dict[int, torch.Tensor]) -> torch.Tensor:
-        asked = [self._asked[at] for at in made]
-        parts = []
-        for one, image in zip(asked, made.values(), strict=True):
-            left, top, right, bottom = one.request.cut or (0, 0, image.shape[2], image.shape[1])
-            # Nothing outside of the part has a share in the pixels at its edges.
-            parts.append(image[:, top:bottom, left:right])
-        return resized(
-            parts,
-            self._size,
-            boxes=[one.box for one in asked],
-            flips=[one.flip for one in asked],
-            channels_last=self._config.channels_last,
-        )
+        if self._slots:
+            index = _on_device(torch.tensor(list(self._slots), device="cpu"), device)
+            others = torch.stack(list(self._slots.values()))
+            batch.index_copy_(0, index, _on_device(others, device))
+        last = self._config.channels_last
+        ready = collate(self._samples, batch, self._position, None, channels_last=last)
+        return ready._replace(normalize=self._config.normalize)
 
     @property
     def _size(self) -> tuple[int, int]:
@@ -223,46 +188,6 @@ class EncodedBatch(BatchBuilder):
                 self._threads.submit(one)
         self._wait(self._timeout)
 
-    def _joined(
-        self, places: list[int], pixels: torch.Tensor | None, device: torch.device
-    ) -> Ready:
-        """Put images from the device and from the host in order."""
-        kept = [at for at, sample in enumerate(self._samples) if sample is not SKIPPED]
-        skipped = len(self._samples) - len(kept)
-        if not kept:
-            return Ready(None, self._position, skipped)
-        if pixels is None or len(places) < len(kept):
-            layout = torch.channels_last if self._config.channels_last else torch.contiguous_format
-            batch = torch.empty(
-                (len(kept), 3, *self._size),
-                dtype=torch.uint8,
-                device=device,
-                memory_format=layout,
-            )
-            row_of = {at: row for row, at in enumerate(kept)}
-            if pixels is not None:
-                _put(batch, [row_of[at] for at in places], pixels)
-            others = [at for at in kept if at in self._slots]
-            host = torch.stack([self._slots[at] for at in others])
-            _put(batch, [row_of[at] for at in others], _on_device(host, device))
-            pixels = batch
-        last = self._config.channels_last
-        samples = [self._samples[at] for at in kept]
-        ready = collate(samples, pixels, self._position, None, channels_last=last)
-        return ready._replace(skipped=skipped, normalize=self._config.normalize)
-
-
-def _part_of(plan: ResizePlan) -> Box:
-    """Return the whole pixels that are resized."""
-    left, top, right, bottom = plan.box
-    return int(left), int(top), math.ceil(right), math.ceil(bottom)
-
-
-def _shown(plan: ResizePlan, part: Box) -> tuple[float, float, float, float]:
-    """Return where the result lies in these pixels; it may stick out, and is black there."""
-    left, top, right, bottom = geometry_of(plan).box
-    return left - part[0], top - part[1], right - part[0], bottom - part[1]
-
 
 def _on_device(host: torch.Tensor, device: torch.device) -> torch.Tensor:
     if device.type != "cuda":
@@ -271,17 +196,8 @@ def _on_device(host: torch.Tensor, device: torch.device) -> torch.Tensor:
     return host.pin_memory().to(device, non_blocking=True)
 
 
-def _put(batch: torch.Tensor, rows: list[int], pixels: torch.Tensor) -> None:
-    """Write some rows of a batch, in the order of the current stream."""
-    index = _on_device(torch.tensor(rows, dtype=torch.int64, device="cpu"), batch.device)
-    batch.index_copy_(0, index, pixels)
-
-
-class _Placeholder:
-    """Stands for the images in a batch that is copied without them."""
-
-
-_PLACEHOLDER = _Placeholder()
+_PLACEHOLDER = object()
+"""Stands for the images in a batch that is copied without them."""
 
 
 class _Decoded(NamedTuple):
@@ -305,18 +221,16 @@ class DecodingTransfer(Transfer):
     host has seen that this copy is done. So decoding never waits for the consumer's kernels, as it
     would if the copy ran on the decoding stream; and nothing needs ``record_stream``.
 
-    Loaders of one process share that stream. PyTorch keeps what it has freed for the stream that it
-    was allocated on, and gives cuBLAS a workspace for each (32 MB on a H100) that it never takes
-    back: a stream for each loader would cost all that anew. What they are asked for at the same
-    time is done one after another; the decoder is called by one thread at a time in any case.
+    Loaders of one process share that stream, because PyTorch keeps what it has freed for the stream
+    that it was allocated on. What they are asked for at the same time is done one after another;
+    the decoder is called by one thread at a time in any case.
     """
 
     def __init__(self, inner: Transfer, most: int) -> None:
         super().__init__(inner.device)
         self._inner = inner
-        self._most = most
         self._stream: torch.cuda.Stream | None = None
-        self._read: deque[tuple[Any, torch.Tensor]] = deque()
+        self._read = Held(most)
 
     def enter_thread(self) -> None:
         self._inner.enter_thread()
@@ -332,7 +246,7 @@ class DecodingTransfer(Transfer):
         event = None if self._stream is None else recorded(self._stream)
         images: list[torch.Tensor] = []
 
-        def taken_out(found: torch.Tensor) -> _Placeholder:
+        def taken_out(found: torch.Tensor) -> object:
             images.append(found)
             return _PLACEHOLDER
 
@@ -360,13 +274,13 @@ class DecodingTransfer(Transfer):
         return ready._replace(batch=with_images(ready.batch, lambda _: own))
 
     def _copied(self, images: torch.Tensor, ready: torch.cuda.Event) -> torch.Tensor:
-        self._release_copied()
+        self._read.drop_copied()
         consumer = torch.cuda.current_stream(self.device)
         consumer.wait_event(ready)
         with torch.inference_mode(mode=False), torch.no_grad():
             own = torch.empty_like(images)
             own.copy_(images)
-        self._read.append((recorded(consumer), images))
+        self._read.add(recorded(consumer), images)
         return own
 
     def settle(self, given_up: Iterable[Any]) -> None:
@@ -374,19 +288,7 @@ class DecodingTransfer(Transfer):
         self._inner.settle(
             [moving.rest if isinstance(moving, _Decoded) else moving for moving in given_up]
         )
-        while self._read:
-            self._read[0][0].synchronize()
-            self._read.popleft()
-
-    def _release_copied(self) -> None:
-        """Drop images whose copies are done; wait for the oldest if they are too many."""
-        while self._read:
-            read = self._read[0][0]
-            if len(self._read) >= self._most:
-                read.synchronize()
-            elif not read.query():
-                break
-            self._read.popleft()
+        self._read.wait()
 
 
 def _stream_on(device: torch.device) -> torch.cuda.Stream:
@@ -395,14 +297,3 @@ def _stream_on(device: torch.device) -> torch.cuda.Stream:
         if device not in _streams:
             _streams[device] = _cuda.Stream(device)
         return _streams[device]
-
-
-def _forget() -> None:
-    """Start over in a forked child: a lock may be held there by nobody, and streams are no good."""
-    global _lock
-    _lock = threading.Lock()
-    _streams.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)

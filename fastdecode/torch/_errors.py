@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 import os
 import random
-import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import torch
 from torch.utils.data import Dataset, get_worker_info
 
+from fastdecode._process import ForkLock
 from fastdecode.errors import DecodeError
 from fastdecode.outages import ITEM_ERRORS, is_the_items, told_if_vanished
 
@@ -44,7 +44,7 @@ _RAISE = object()
 """Verdict that the error is to be raised, where it was caught: a frame that has it as a local name
 would be part of its traceback, and keep it, and a whole batch, alive until a garbage collection."""
 
-_lock = threading.Lock()
+_lock = ForkLock()
 _taken_along = False  # whether this worker's failures travel to the training process
 
 
@@ -423,13 +423,3 @@ def plain_index(index: Any) -> Any:
 def _close(error: Exception, verdict: object) -> None:
     """Note in an error that the policy has been applied."""
     error.verdict = verdict  # type: ignore[attr-defined]
-
-
-def _renew_lock() -> None:
-    """Forget in a forked child who held the lock in the parent."""
-    global _lock
-    _lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_lock)

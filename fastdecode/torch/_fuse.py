@@ -21,26 +21,19 @@ from fastdecode.torch.transforms import (
     ResizeCenterCropNormalize,
 )
 from fastdecode.torch.transforms.base import Crop, Layout, Quality, check_quality
-from fastdecode.torch.transforms.crops import RandomResizedCropAndInterpolation
 
 __all__ = ["Fused", "as_bytes", "for_slot", "fuse", "put", "why_not"]
 
 _C = TypeVar("_C", bound=Crop)
 
-_HEADS: dict[str, Callable[..., Crop]] = {
-    "RandomResizedCrop": RandomResizedCrop,
-    "RandomResizedCropAndInterpolation": RandomResizedCropAndInterpolation,
-    "Resize": Resize,
-    "ResizeCenterCrop": ResizeCenterCrop,
-}
-_ARGUMENTS: dict[type, tuple[str, ...]] = {
-    RandomResizedCrop: ("size", "scale", "ratio", "interpolation"),
-    RandomResizedCropFlipNormalize: ("size", "scale", "ratio", "interpolation"),
-    Resize: ("size", "interpolation"),
-    ResizeCenterCrop: ("resize", "size", "interpolation"),
-    ResizeCenterCropNormalize: ("resize", "size", "interpolation"),
-}
-"""Of the package's own, what makes their geometry."""
+# Of the package's own, those whose parts are known.
+_OWN = (
+    RandomResizedCrop,
+    RandomResizedCropFlipNormalize,
+    Resize,
+    ResizeCenterCrop,
+    ResizeCenterCropNormalize,
+)
 
 
 class Fused(EncodedTransform):
@@ -96,53 +89,12 @@ class Fused(EncodedTransform):
         self.dtype = head.dtype
         self.isolated = head.isolated and not self.rest
 
-    def __call__(
-        self,
-        data: Any,
-        *,
-        generator: torch.Generator | None = None,
-        out: torch.Tensor | None = None,
-        backend: str | None = None,
-        orient: bool = False,
-    ) -> Any:
-        """Decode and transform.
+    def __call__(self, data: Any, **options: Any) -> Any:
+        """Decode and transform: as any `EncodedTransform`, to whatever the last part returns."""
+        return self._run(data, **options)[0]
 
-        Parameters
-        ----------
-        data : bytes-like
-            The whole file, as for `fastdecode.decode`.
-        generator : torch.Generator, optional
-            For the head's random draws; by default torch's global one.
-        out : tensor, optional
-            Of the result's shape and dtype, with any strides. It is written and returned.
-        backend, orient
-            As for `fastdecode.decode`.
-
-        Returns
-        -------
-        tensor, or whatever the last part returns
-
-        Raises
-        ------
-        ValueError
-            If `out` does not fit the result.
-        """
-        return self._run(data, generator, out, backend, orient=orient)[0]
-
-    def with_geometry(
-        self,
-        data: Any,
-        *,
-        generator: torch.Generator | None = None,
-        out: torch.Tensor | None = None,
-        backend: str | None = None,
-        orient: bool = False,
-    ) -> tuple[Any, Geometry]:
+    def with_geometry(self, data: Any, **options: Any) -> tuple[Any, Geometry]:
         """Do the same, and tell where the result lies in the image.
-
-        Returns
-        -------
-        tuple of the result and Geometry
 
         Raises
         ------
@@ -155,24 +107,19 @@ class Fused(EncodedTransform):
                     f"{part!r} may move pixels, so where the result lies is not known; "
                     "`head.with_geometry` tells it for the parts before"
                 )
-        return self._run(data, generator, out, backend, orient=orient)
+        return self._run(data, **options)
 
     def _run(
         self,
         data: Any,
-        generator: torch.Generator | None,
-        out: torch.Tensor | None,
-        backend: str | None,
         *,
-        orient: bool,
+        generator: torch.Generator | None = None,
+        out: torch.Tensor | None = None,
+        **how: Any,
     ) -> tuple[Any, Geometry]:
         direct = not self.rest and self.form == "tensor"
         result, geometry = self.head.with_geometry(
-            data,
-            generator=generator,
-            out=out if direct else None,
-            backend=backend,
-            orient=orient,
+            data, generator=generator, out=out if direct else None, **how
         )
         for _ in range(self.draws):
             torch.rand(1, generator=generator, device="cpu")
@@ -249,32 +196,19 @@ def fuse(transform: Any, *, quality: Quality = "fast", headroom: float = 1.0) ->
     parts = list(_recognise.flatten(transform))
     if parts and isinstance(parts[0], EncodedTransform):
         return _continued(parts[0], parts[1:])
-    found = _recognise.read(parts)
-    if found is None:
-        return transform
-    recipe, count = found
-    return _fused(recipe, parts, count, quality, headroom)
+    recipe = _recognise.Recipe({"quality": quality, "headroom": headroom})
+    recipe, count, _ = _recognise.read(parts, recipe)
+    return transform if recipe.crop is None else _fused(recipe, parts, count)
 
 
 def why_not(transform: Any) -> str:
     """Say in words why `fuse` leaves a transform as it is."""
-    return _recognise.why_not(list(_recognise.flatten(transform)))
+    return _recognise.read(list(_recognise.flatten(transform)), _recognise.Recipe())[2]
 
 
-def _fused(
-    recipe: _recognise.Recipe, parts: list[Any], count: int, quality: Quality, headroom: float
-) -> Fused:
+def _fused(recipe: _recognise.Recipe, parts: list[Any], count: int) -> Fused:
     """Make of the first parts what their recipe says."""
-    floats = recipe.form in ("float", "normalised")
-    head = _HEADS[recipe.geometry](
-        **recipe.arguments,
-        flip=recipe.flip or 0.0,
-        mean=recipe.mean,
-        std=recipe.std,
-        dtype=torch.float32 if floats else torch.uint8,
-        quality=quality,
-        headroom=headroom,
-    )
+    head: Any = copy.copy(recipe.crop)
     head.layout = Layout(channels_last=True) if recipe.form == "pil" else recipe.layout
     return Fused(
         head,
@@ -290,7 +224,7 @@ def _continued(head: EncodedTransform, rest: list[Any]) -> Fused:
     """Let one of the package's own do what it can of the parts after it, too."""
     _refuse_twice(head, rest)
     recipe = _recipe_of(head)
-    if recipe is None or not isinstance(head, Crop):
+    if recipe is None:
         return Fused(head, rest)
     if rest and _recognise.wants_pillow(rest[0]):
         name = type(rest[0]).__name__
@@ -298,11 +232,8 @@ def _continued(head: EncodedTransform, rest: list[Any]) -> Fused:
             f"{name} takes Pillow images, and {type(head).__name__} makes tensors: leave {name} "
             "out; dtype=torch.float32 makes values of 0 to 1"
         )
-    followed = _recognise.read(rest, recipe)
-    if followed is None or not followed[1]:
-        return Fused(head, rest)
-    recipe, count = followed
-    return _fused(recipe, [head, *rest], 1 + count, head.quality, head.headroom)
+    recipe, count, _ = _recognise.read(rest, recipe)
+    return _fused(recipe, [head, *rest], 1 + count) if count else Fused(head, rest)
 
 
 def _refuse_twice(head: EncodedTransform, rest: Sequence[Any]) -> None:
@@ -323,27 +254,17 @@ def _refuse_twice(head: EncodedTransform, rest: Sequence[Any]) -> None:
 
 def _recipe_of(head: EncodedTransform) -> _recognise.Recipe | None:
     """Say what one of the package's own does, if nothing of it was replaced."""
-    names = _ARGUMENTS.get(type(head))
-    if names is None or not isinstance(head, Crop) or getattr(head, "max_size", None) is not None:
+    if type(head) not in _OWN or not isinstance(head, Crop):
         return None
     normalize = head.normalize
-    as_built = type(normalize) in (Normalize, type(None)) and not any(
+    if type(normalize) not in (Normalize, type(None)) or any(
         callable(value) for name, value in vars(head).items() if name != "normalize"
-    )
-    if not as_built:
+    ):
         return None
     form: Literal["uint8", "float", "normalised"] = "uint8"
     if normalize is not None:
         form = "float" if normalize.mean is None else "normalised"
-    return _recognise.Recipe(
-        geometry=type(head).__name__.removesuffix("Normalize").removesuffix("Flip"),
-        arguments={name: getattr(head, name) for name in names},
-        flip=getattr(head, "flip", 0.0) or None,
-        form=form,
-        mean=None if normalize is None else normalize.mean,
-        std=None if normalize is None else normalize.std,
-        layout=head.layout,
-    )
+    return _recognise.Recipe({}, head, head.flip or None, form, layout=head.layout)
 
 
 def _written(result: Any, out: torch.Tensor) -> torch.Tensor:

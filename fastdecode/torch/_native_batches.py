@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from fastdecode import _headers
-from fastdecode.native.batch import Items, as_source
+from fastdecode.native._batch import Items, as_source
 from fastdecode.resizing import ResizePlan, core_may_decode, core_takes
 from fastdecode.torch._fuse import as_bytes
 from fastdecode.torch.transforms._random_crop import generator_of
 from fastdecode.torch.transforms.base import Crop, geometry_of, stored_as
 
 if TYPE_CHECKING:
-    from fastdecode.native.batch import Pool
-    from fastdecode.native.single import Resize
+    from fastdecode.native._batch import Pool
+    from fastdecode.native._library import Resize
     from fastdecode.torch._read_ahead import Read
 
 __all__ = ["FALLBACK", "Draws", "EligibleCrop", "NativeBatchMaker", "fetch_in_order"]

@@ -9,6 +9,7 @@ probability. timm's boxes come from Python's ``random``.
 
 from __future__ import annotations
 
+import copy
 import inspect
 import opcode
 import sys
@@ -22,9 +23,14 @@ from typing import Any, Literal, TypeAlias
 import torch
 
 from fastdecode.resizing import Interpolation
-from fastdecode.torch.transforms import Normalize
-from fastdecode.torch.transforms.base import Layout, interpolation_name
-from fastdecode.torch.transforms.normalize import three_values
+from fastdecode.torch.transforms.base import Crop, Layout, interpolation_name
+from fastdecode.torch.transforms.crops import (
+    RandomResizedCrop,
+    RandomResizedCropAndInterpolation,
+    Resize,
+    ResizeCenterCrop,
+)
+from fastdecode.torch.transforms.normalize import Normalize, three_values
 
 __all__ = [
     "Recipe",
@@ -34,7 +40,6 @@ __all__ = [
     "normalised_again",
     "read",
     "wants_pillow",
-    "why_not",
 ]
 
 _V1 = "torchvision.transforms.transforms"
@@ -45,67 +50,38 @@ _TIMM = "timm.data.transforms"
 _FIRST, _LAST = Layout(), Layout(channels_last=True)
 
 # They change values only; where a pixel lies stays as it is.
-_KEEP_GEOMETRY = frozenset(
-    {
-        "ColorJitter",
-        "ConvertImageDtype",
-        "GaussianBlur",
-        "GaussianNoise",
-        "Grayscale",
-        "Identity",
-        "MaybePILToTensor",
-        "MaybeToTensor",
-        "Normalize",
-        "PILToTensor",
-        "RandomAdjustSharpness",
-        "RandomAutocontrast",
-        "RandomChannelPermutation",
-        "RandomEqualize",
-        "RandomErasing",
-        "RandomGrayscale",
-        "RandomInvert",
-        "RandomPhotometricDistort",
-        "RandomPosterize",
-        "RandomSolarize",
-        "RGB",
-        "ToDtype",
-        "ToImage",
-        "ToPILImage",
-        "ToPureTensor",
-        "ToTensor",
-    }
-)
+_KEEP_GEOMETRY = {
+    *("ColorJitter", "ConvertImageDtype", "GaussianBlur", "GaussianNoise", "Grayscale", "Identity"),
+    *("MaybePILToTensor", "MaybeToTensor", "Normalize", "PILToTensor", "RandomAdjustSharpness"),
+    *("RandomAutocontrast", "RandomChannelPermutation", "RandomEqualize", "RandomErasing"),
+    *("RandomGrayscale", "RandomInvert", "RandomPhotometricDistort", "RandomPosterize"),
+    *("RandomSolarize", "RGB", "ToDtype", "ToImage", "ToPILImage", "ToPureTensor", "ToTensor"),
+}
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What the first parts of a pipeline make of an RGB Pillow image.
+    """What the first parts of a pipeline make of an RGB Pillow image."""
 
-    Attributes
-    ----------
-    geometry : str
-        Which of the package's transforms does the same; empty before there is one.
-    arguments : dict
-        Of that transform.
-    flip : float or None
-        Probability of RandomHorizontalFlip; None without one.
-    form : {"pil", "uint8", "float", "normalised"}
-        What there is at that point: a Pillow image, or a tensor of bytes, of 0 to 1, or normalised.
-    image : type or None
-        torchvision's ``tv_tensors.Image`` where the tensor is one, None where it is a plain tensor.
-    mean, std : tuple of 3 floats, or None
-    layout : Layout
-        How torchvision's tensor lies in memory.
-    """
-
-    geometry: str = ""
-    arguments: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+    """Of the crop that does the same: its quality and headroom."""
+    crop: Crop | None = None
+    """What does the same, as far as the geometry and values go; None before there is a geometry."""
     flip: float | None = None
+    """Probability of RandomHorizontalFlip; None without one."""
     form: Literal["pil", "uint8", "float", "normalised"] = "pil"
+    """What there is then: a Pillow image, or a tensor of bytes, of 0 to 1, or normalised."""
     image: Any = None
-    mean: tuple[float, ...] | None = None
-    std: tuple[float, ...] | None = None
+    """torchvision's ``tv_tensors.Image`` where the tensor is one, None where it is a plain one."""
     layout: Layout = _FIRST
+    """How torchvision's tensor lies in memory."""
+
+    def floats(self, mean: Any = None, std: Any = None) -> Recipe:
+        """Let values be floats of 0 to 1, or normalised."""
+        crop = copy.copy(self.crop)
+        if crop is not None:
+            crop.dtype, crop.normalize = torch.float32, Normalize(mean, std)
+        return replace(self, crop=crop, form="float" if mean is None else "normalised")
 
 
 def flatten(transform: Any) -> Iterator[Any]:
@@ -128,33 +104,18 @@ def flatten(transform: Any) -> Iterator[Any]:
         yield from flatten(part)
 
 
-def read(parts: Sequence[Any], recipe: Recipe | None = None) -> tuple[Recipe, int] | None:
+def read(parts: Sequence[Any], recipe: Recipe) -> tuple[Recipe, int, str]:
     """Follow a pipeline as far as every part is known for certain.
 
-    Return what the first so many parts do after `recipe`; None if there is no geometry among them.
+    Return what the first so many parts do after `recipe`, how many, and why not more, in words.
     """
-    recipe = Recipe() if recipe is None else recipe
-    count = 0
-    for part in parts:
+    for count, part in enumerate(parts):
         known = _step_of(part, recipe)
         following = known(recipe, part) if known else None
         if following is None:
-            break
+            return recipe, count, _complaint(part, recipe, known=known is not None)
         recipe = following
-        count += 1
-    return (recipe, count) if recipe.geometry else None
-
-
-def why_not(parts: Sequence[Any]) -> str:
-    """Say which part keeps a pipeline from being fused, in words for whoever wrote it."""
-    recipe = Recipe()
-    for part in parts:
-        known = _step_of(part, recipe)
-        following = known(recipe, part) if known else None
-        if following is None:
-            return _complaint(part, recipe, known=known is not None)
-        recipe = following
-    return "nothing in it crops or resizes"
+    return recipe, len(parts), "nothing in it crops or resizes"
 
 
 def normalised_again(parts: Sequence[Any]) -> Any:
@@ -291,21 +252,12 @@ def _step_of(part: Any, recipe: Recipe) -> _Step | None:
     library, name = _named(part)
     if library == _V1 and recipe.image:
         return None  # an operation of v1 on a tv_tensors.Image may or may not keep the class
-    if library in (_V1, _V2):
-        if name == "Lambda" and _does_as(part.lambd, _identity):
-            return _nothing
-        if name == "Lambda" and _does_as(part.lambd, _to_rgb, _ALSO_TO_RGB):
-            return _converted
-        return _STEPS.get(name)
-    if library == _TIMM:
-        return _TIMM_STEPS.get(name)
-    if library == _PRESETS:
-        return _image_classification if name == "ImageClassification" else None
-    if (type(part) is torch.nn.Identity and _as_built(part)) or _does_as(part, _identity):
+    function = part.lambd if name == "Lambda" and library in (_V1, _V2) else part
+    if (type(part) is torch.nn.Identity and _as_built(part)) or _does_as(function, _identity):
         return _nothing
-    if type(part) is Normalize:
-        return _normalize_ours
-    return _converted if _does_as(part, _to_rgb, _ALSO_TO_RGB) else None
+    if _does_as(function, _to_rgb, _ALSO_TO_RGB):
+        return _converted
+    return _normalize_ours if type(part) is Normalize else _STEPS.get((library, name))
 
 
 def _nothing(recipe: Recipe, _part: Any) -> Recipe | None:
@@ -317,42 +269,59 @@ def _converted(recipe: Recipe, _part: Any) -> Recipe | None:
     return recipe if recipe.form == "pil" else None
 
 
-def _random_resized_crop(recipe: Recipe, part: Any) -> Recipe | None:
-    size, scale, ratio = _sides(part.size), _range(part.scale), _range(part.ratio)
-    interpolation = _interpolation(recipe, part)
-    if recipe.geometry or not size or not scale or not ratio or not interpolation:
+def _begun(recipe: Recipe, part: Any, kind: type[Crop], **arguments: Any) -> Recipe | None:
+    """Begin with a geometry, if it is the first one and all of its arguments are known."""
+    if recipe.crop is not None or not all(arguments.values()):
         return None
+    layout = recipe.layout
+    if recipe.form != "pil":  # Pillow images have no layout yet
+        layout = layout._replace(resized_by=1 if _named(part)[0] == _V1 else 2)
+    return replace(recipe, crop=kind(**arguments, **recipe.options), layout=layout)
+
+
+def _random_resized_crop(recipe: Recipe, part: Any) -> Recipe | None:
     drawn_from = getattr(part, "_log_ratio", None)  # v2 draws from this, whatever `ratio` says now
-    if _named(part)[0] == _V2 and not (
-        isinstance(drawn_from, torch.Tensor)
-        and torch.equal(drawn_from, torch.log(torch.tensor(part.ratio)))
+    ratio = _range(part.ratio)
+    if (
+        ratio
+        and _named(part)[0] == _V2
+        and not (
+            isinstance(drawn_from, torch.Tensor)
+            and torch.equal(drawn_from, torch.log(torch.tensor(part.ratio)))
+        )
     ):
         return None
-    arguments = {"size": size, "scale": scale, "ratio": ratio, "interpolation": interpolation}
-    layout = _resized_layout(recipe, part)
-    return replace(recipe, geometry="RandomResizedCrop", arguments=arguments, layout=layout)
+    return _begun(
+        recipe,
+        part,
+        RandomResizedCrop,
+        size=_sides(part.size),
+        scale=_range(part.scale),
+        ratio=ratio,
+        interpolation=_interpolation(recipe, part),
+    )
 
 
 def _timm_random_resized_crop(recipe: Recipe, part: Any) -> Recipe | None:
-    size, scale, ratio = _sides(part.size), _range(part.scale), _range(part.ratio)
+    size = _sides(part.size)
     modes = part.interpolation if isinstance(part.interpolation, tuple) else (part.interpolation,)
-    names = tuple(map(interpolation_name, modes))
     known = {("bilinear", "bicubic"): "random", ("bilinear",): "bilinear", ("bicubic",): "bicubic"}
-    interpolation = next((word for modes, word in known.items() if modes == names), None)
-    sized = isinstance(size, tuple) and scale and ratio
-    if recipe != Recipe() or not sized or not interpolation:
-        return None
-    arguments = {"size": size, "scale": scale, "ratio": ratio, "interpolation": interpolation}
-    return replace(recipe, geometry="RandomResizedCropAndInterpolation", arguments=arguments)
+    return _begun(
+        recipe,
+        part,
+        RandomResizedCropAndInterpolation,
+        size=isinstance(size, tuple) and recipe.form == "pil" and size,
+        scale=_range(part.scale),
+        ratio=_range(part.ratio),
+        interpolation=known.get(tuple(map(interpolation_name, modes))),  # type: ignore[arg-type]
+    )
 
 
 def _resize(recipe: Recipe, part: Any) -> Recipe | None:
-    size, interpolation = _sides(part.size), _interpolation(recipe, part)
-    if recipe.geometry or not size or part.max_size is not None or not interpolation:
+    if part.max_size is not None:
         return None
-    arguments = {"size": size, "interpolation": interpolation}
-    layout = _resized_layout(recipe, part)
-    return replace(recipe, geometry="Resize", arguments=arguments, layout=layout)
+    interpolation = _interpolation(recipe, part)
+    return _begun(recipe, part, Resize, size=_sides(part.size), interpolation=interpolation)
 
 
 def _center_crop(recipe: Recipe, part: Any) -> Recipe | None:
@@ -360,40 +329,46 @@ def _center_crop(recipe: Recipe, part: Any) -> Recipe | None:
 
     The padding of a crop that is too large is black only before Normalize.
     """
-    size = _sides(part.size)
-    if recipe.geometry != "Resize" or not size:
+    size, whole = _sides(part.size), recipe.crop
+    if type(whole) is not Resize or whole.size is None or whole.max_size is not None:
         return None
-    if recipe.flip is not None or recipe.form == "normalised":
+    if not size or recipe.flip is not None or recipe.form == "normalised":
         return None
-    resize, interpolation = recipe.arguments["size"], recipe.arguments["interpolation"]
-    arguments = {"resize": resize, "size": size, "interpolation": interpolation}
+    options = {name: getattr(whole, name) for name in ("dtype", "quality", "headroom")}
+    crop = ResizeCenterCrop(whole.size, size, whole.interpolation, **options)
     layout = recipe.layout._replace(cropped=recipe.form != "pil")
-    return replace(recipe, geometry="ResizeCenterCrop", arguments=arguments, layout=layout)
+    return replace(recipe, crop=crop, layout=layout)
 
 
 def _image_classification(recipe: Recipe, part: Any) -> Recipe | None:
     """Read the preset of torchvision's weights: resized, cropped, made floats and normalised."""
-    size, resize = _sides(part.crop_size), _sides(part.resize_size)
-    interpolation = _interpolation(recipe, part)
-    mean, std = three_values(part.mean), three_values(part.std)
-    known = size and resize and interpolation and mean and std and 0 not in std
-    if recipe != Recipe() or not known:
-        return None
-    arguments = {"resize": resize, "size": size, "interpolation": interpolation}
-    return Recipe("ResizeCenterCrop", arguments, None, "normalised", None, mean, std, _LAST)
+    std = three_values(part.std)
+    made = _begun(
+        recipe,
+        part,
+        ResizeCenterCrop,
+        resize=_sides(part.resize_size),
+        size=_sides(part.crop_size),
+        interpolation=recipe.form == "pil" and _interpolation(recipe, part),
+        mean=three_values(part.mean),
+        std=std and 0 not in std and std,
+    )
+    return made and replace(made, form="normalised", layout=_LAST)
 
 
 def _flip(recipe: Recipe, part: Any) -> Recipe | None:
     """Accept one flip, wherever it stands after the geometry: it commutes with all that follows."""
     known = isinstance(part.p, (int, float)) and 0 <= part.p <= 1
-    if not recipe.geometry or recipe.flip is not None or not known:
+    if recipe.crop is None or recipe.flip is not None or not known:
         return None
-    return replace(recipe, flip=float(part.p))
+    crop = copy.copy(recipe.crop)
+    crop.flip = float(part.p)
+    return replace(recipe, crop=crop, flip=crop.flip)
 
 
 def _to_tensor(recipe: Recipe, _part: Any) -> Recipe | None:
     known = recipe.form == "pil" and torch.get_default_dtype() == torch.float32
-    return replace(recipe, form="float", layout=_FIRST) if known else None
+    return replace(recipe.floats(), layout=_FIRST) if known else None
 
 
 def _maybe_to_tensor(recipe: Recipe, part: Any) -> Recipe | None:
@@ -405,8 +380,7 @@ def _unscaled_to_tensor(recipe: Recipe, part: Any) -> Recipe | None:
     """Timm's ToTensor: floats of 0 to 255, which is what this mean and std make."""
     if recipe.form != "pil" or part.dtype is not torch.float32:
         return None
-    mean, std = (0.0, 0.0, 0.0), (1 / 255, 1 / 255, 1 / 255)
-    return replace(recipe, form="normalised", mean=mean, std=std, layout=_LAST)
+    return replace(recipe.floats((0.0,), (1 / 255,)), layout=_LAST)
 
 
 def _pil_to_tensor(recipe: Recipe, _part: Any) -> Recipe | None:
@@ -433,7 +407,7 @@ def _to_float(recipe: Recipe, part: Any) -> Recipe | None:
         return None
     if recipe.form != "uint8":
         return recipe  # they are floats already
-    return replace(recipe, form="float") if getattr(part, "scale", True) is True else None
+    return recipe.floats() if getattr(part, "scale", True) is True else None
 
 
 def _normalize(recipe: Recipe, part: Any) -> Recipe | None:
@@ -441,19 +415,26 @@ def _normalize(recipe: Recipe, part: Any) -> Recipe | None:
     mean, std = three_values(part.mean), three_values(part.std)
     if recipe.form != "float" or mean is None or std is None or 0 in std:
         return None
-    return replace(recipe, form="normalised", mean=mean, std=std)
+    return recipe.floats(mean, std)
 
 
 def _normalize_ours(recipe: Recipe, part: Any) -> Recipe | None:
     """Accept bytes, which the package's own makes floats by itself."""
     if recipe.form == "uint8":
-        recipe = replace(recipe, form="float")
+        recipe = recipe.floats()
     return recipe if part.mean is None and recipe.form == "float" else _normalize(recipe, part)
 
 
 _Step: TypeAlias = Callable[[Recipe, Any], Recipe | None]
 
-_STEPS: dict[str, _Step] = {
+_STEPS: dict[tuple[str, str], _Step] = {
+    (_PRESETS, "ImageClassification"): _image_classification,
+    (_TIMM, "MaybePILToTensor"): _maybe_pil_to_tensor,
+    (_TIMM, "MaybeToTensor"): _maybe_to_tensor,
+    (_TIMM, "RandomResizedCropAndInterpolation"): _timm_random_resized_crop,
+    (_TIMM, "ToTensor"): _unscaled_to_tensor,
+}
+for _name, _step in {
     "CenterCrop": _center_crop,
     "ConvertImageDtype": _to_float,
     "Identity": _nothing,
@@ -467,21 +448,14 @@ _STEPS: dict[str, _Step] = {
     "ToImage": _to_image,
     "ToPureTensor": _to_pure_tensor,
     "ToTensor": _to_tensor,
-}
-
-
-_TIMM_STEPS: dict[str, _Step] = {
-    "MaybePILToTensor": _maybe_pil_to_tensor,
-    "MaybeToTensor": _maybe_to_tensor,
-    "RandomResizedCropAndInterpolation": _timm_random_resized_crop,
-    "ToTensor": _unscaled_to_tensor,
-}
+}.items():
+    _STEPS[_V1, _name] = _STEPS[_V2, _name] = _step
 
 
 def _complaint(part: Any, recipe: Recipe, *, known: bool) -> str:
     """Say in words why a part is not done while decoding."""
     name = getattr(part, "__name__", type(part).__name__)
-    if known and recipe.geometry:
+    if known and recipe.crop is not None:
         return f"{name} cannot follow what comes before it"
     if known:
         mode = interpolation_name(getattr(part, "interpolation", "bilinear"))
@@ -494,13 +468,6 @@ def _complaint(part: Any, recipe: Recipe, *, known: bool) -> str:
             "other draws and other pixels"
         )
     return f"it begins with {name}, which is not one of the transforms known here"
-
-
-def _resized_layout(recipe: Recipe, part: Any) -> Layout:
-    """Note which version has resized a tensor; Pillow images have no layout yet."""
-    if recipe.form == "pil":
-        return recipe.layout
-    return recipe.layout._replace(resized_by=1 if _named(part)[0] == _V1 else 2)
 
 
 def _interpolation(recipe: Recipe, part: Any) -> Interpolation | None:

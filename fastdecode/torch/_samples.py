@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch.utils.data import IterableDataset, Subset
 
-from fastdecode._preference import load_named, preferred
+from fastdecode._selection import load_named, preferred
 from fastdecode.errors import BackendUnavailable, UnknownBackend
-from fastdecode.native import library
-from fastdecode.native.batch import Pool
+from fastdecode.native import _library
+from fastdecode.native._batch import Pool
 from fastdecode.torch._errors import SKIPPED, Failures
 from fastdecode.torch._native_batches import FALLBACK, Draws, EligibleCrop, NativeBatchMaker
 from fastdecode.torch.dataset import DecodeDataset, EncodedSample, overridden
@@ -160,7 +160,7 @@ class Source:
 
     def native(self, pool: Pool) -> NativeBatchMaker | None:
         """Return what makes batches by the native core, if it is there; indices are as here."""
-        if self.ours is None or library.lib is None:
+        if self.ours is None or _library.lib is None:
             return None
         return NativeBatchMaker(self.ours, pool, self._subset, as_bytes=self.as_bytes)
 

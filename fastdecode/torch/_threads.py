@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import torch
 
-from fastdecode.native.batch import Pool
+from fastdecode.native._batch import Pool
 
 __all__ = ["ThreadPool", "limit_threads", "settle_here", "single_thread_here"]
 

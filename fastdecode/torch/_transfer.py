@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 import torch
 
-from fastdecode.errors import DeviceUnavailable
-from fastdecode.gpu._devices import device_of
+from fastdecode.gpu._devices import usable
 
 __all__ = [
     "CudaTransfer",
+    "Held",
     "PinningTransfer",
     "Transfer",
     "map_leaves",
@@ -78,6 +78,33 @@ class PinningTransfer(Transfer):
         return staged
 
 
+class Held:
+    """What copies may still read: kept until each copy's event, for at most `most` of them."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._held: deque[tuple[Any, Any]] = deque()
+
+    def add(self, copied: torch.cuda.Event, things: object) -> None:
+        self._held.append((copied, things))
+
+    def drop_copied(self) -> None:
+        """Drop what was copied; wait for the oldest copies where no other could be added."""
+        while self._held:
+            copied = self._held[0][0]
+            if len(self._held) >= self._most:
+                copied.synchronize()
+            elif not copied.query():
+                break
+            self._held.popleft()
+
+    def wait(self) -> None:
+        """Wait for all copies."""
+        while self._held:
+            self._held[0][0].synchronize()
+            self._held.popleft()
+
+
 class _Staged(NamedTuple):
     batch: Any
     made_on: list[tuple[torch.device, torch.cuda.Event]]
@@ -108,9 +135,8 @@ class CudaTransfer(Transfer):
 
     def __init__(self, device: torch.device, most: int) -> None:
         super().__init__(device)
-        self._most = most
         self._side: torch.cuda.Stream | None = None
-        self._reading: deque[tuple[Any, list[torch.Tensor]]] = deque()
+        self._reading = Held(most + 1)
 
     def enter_thread(self) -> None:
         # The current device is the thread's own; pinning would make a context on device 0.
@@ -130,7 +156,7 @@ class CudaTransfer(Transfer):
 
     def start(self, staged: _Staged) -> _Moving:
         """Allocate on the consumer's stream, and copy on this one."""
-        self._release_copied()
+        self._reading.drop_copied()
         consumer = torch.cuda.current_stream(self.device)
         for device, ready in staged.made_on:
             torch.cuda.current_stream(device).wait_event(ready)
@@ -179,26 +205,14 @@ class CudaTransfer(Transfer):
                 return leaf
 
             map_leaves(moving.batch, "to", used_here)
-        self._reading.append((moving.copied, [source for _, source in moving.pairs]))
+        self._reading.add(moving.copied, [source for _, source in moving.pairs])
         return moving.batch
 
     def settle(self, given_up: Iterable[_Moving]) -> None:
         """Wait, because a copy reads the host's memory and writes the device's until it is done."""
         for moving in given_up:
             moving.copied.synchronize()
-        while self._reading:
-            self._reading[0][0].synchronize()
-            self._reading.popleft()
-
-    def _release_copied(self) -> None:
-        """Drop the host's memory of copies that are done; wait for the oldest if it is too much."""
-        while self._reading:
-            copied = self._reading[0][0]
-            if len(self._reading) > self._most:
-                copied.synchronize()
-            elif not copied.query():
-                break
-            self._reading.popleft()
+        self._reading.wait()
 
 
 def recorded(stream: torch.cuda.Stream) -> torch.cuda.Event:
@@ -231,40 +245,18 @@ def _dense(leaf: torch.Tensor) -> torch.Tensor:
 
 
 def transfer_to(device: torch.device, depth: int) -> Transfer:
-    """Choose how batches get onto a device, after a look whether there is one.
-
-    There are `depth` batches ahead. The message of a DeviceUnavailable says what is missing.
-    """
-    if device.type != "cuda":
-        try:
-            torch.empty(0, device=device)
-        except (AssertionError, NotImplementedError, RuntimeError) as error:
-            reason = str(error).partition("\n")[0]
-            raise DeviceUnavailable(f"device {str(device)!r} cannot be used: {reason}") from error
-        return Transfer(device)
-    return CudaTransfer(device_of(device), 2 * depth)
+    """Choose how batches get onto a device, `depth` of them ahead, if it can be used."""
+    there = usable(device)
+    return CudaTransfer(there, 2 * depth) if there.type == "cuda" else Transfer(there)
 
 
 def map_leaves(data: Any, method: str, change: Callable[[Any], Any]) -> Any:
-    """Rebuild a batch with every tensor in it replaced; all containers keep their types.
+    """Rebuild a nested batch, with every tensor in it replaced by what `change` gives.
 
-    Parameters
-    ----------
-    data : object
-        A tensor, an object with a method of that name, or a mapping, sequence, named tuple or
-        dataclass instance of such, to any depth. Strings, bytes and everything else stay.
-    method : str
-        ``"pin_memory"`` or ``"to"``. An object that has it is handed to `change` as a whole,
-        although it may be a container as well, such as a PackedSequence.
-    change : callable
-        Gets each tensor and each such object, and returns what takes its place, which may be the
-        same object.
-
-    Returns
-    -------
-    object
-        Of the same structure. A container in which nothing was replaced is the very same object;
-        any other is a copy, so that the loader's own is left as it was.
+    An object that has the `method` (``"pin_memory"`` or ``"to"``) goes to `change` as a whole,
+    although it may be a container as well, such as a PackedSequence. Containers keep their types;
+    one in which nothing was replaced is the very same object, any other a copy, so that the
+    loader's own is left as it was.
     """
     # The order of the cases is that of PyTorch's `pin_memory`, which knows no dataclasses.
     if isinstance(data, torch.Tensor) or _has(data, method):
@@ -272,16 +264,45 @@ def map_leaves(data: Any, method: str, change: Callable[[Any], Any]) -> Any:
     if isinstance(data, _FLAT):
         return data
 
-    def inner(item: Any) -> Any:
-        return map_leaves(item, method, change)
-
+    parts: Iterable[tuple[Any, Any]]
     if isinstance(data, Mapping):
-        return _with_items(data, _replaced(data.items(), inner))
-    if isinstance(data, Sequence):
-        return _with_elements(data, _replaced(enumerate(data), inner))
-    if dataclasses.is_dataclass(data):
-        return _with_fields(data, _replaced(_fields(data), inner))
-    return data
+        parts = data.items()
+    elif isinstance(data, Sequence):
+        parts = enumerate(data)
+    elif dataclasses.is_dataclass(data):
+        names = [field.name for field in dataclasses.fields(data)]
+        parts = [(name, getattr(data, name)) for name in names if hasattr(data, name)]
+    else:
+        return data
+    changed = ((key, value, map_leaves(value, method, change)) for key, value in parts)
+    replaced = {key: new for key, value, new in changed if new is not value}
+    return _with(data, replaced) if replaced else data
+
+
+def _with(data: Any, replaced: dict[Any, Any]) -> Any:
+    """Return another container of the same type, with other items, elements or fields."""
+    if isinstance(data, Mapping):
+        contents: Any = {key: replaced.get(key, value) for key, value in data.items()}
+    elif isinstance(data, Sequence):
+        contents = [replaced.get(index, value) for index, value in enumerate(data)]
+    else:
+        # Neither `replace`, which runs the constructor again, nor plain assignment, which a frozen
+        # class refuses.
+        clone = copy.copy(data)
+        for name, value in replaced.items():
+            object.__setattr__(clone, name, value)
+        return clone
+    if isinstance(data, (MutableMapping, MutableSequence)):
+        clone = copy.copy(data)  # the type may hold more than its contents
+        for key, value in replaced.items():
+            clone[key] = value
+        return clone
+    if isinstance(data, tuple) and hasattr(data, "_make"):  # a named tuple
+        return data._make(contents)
+    try:
+        return type(data)(contents)
+    except TypeError:  # of a type that cannot be made so
+        return contents
 
 
 def moved(thing: Any, device: torch.device, *, non_blocking: bool) -> Any:
@@ -309,62 +330,3 @@ def _takes(function: Callable[..., Any], parameter: str) -> bool:
     except (TypeError, ValueError):  # of a compiled one that does not tell
         return False
     return any(one.name == parameter or one.kind is one.VAR_KEYWORD for one in parameters)
-
-
-def _replaced(items: Iterable[tuple[Any, Any]], change: Callable[[Any], Any]) -> dict[Any, Any]:
-    """Collect by key, index or field what is not the same object as before."""
-    found = {}
-    for key, value in items:
-        changed = change(value)
-        if changed is not value:
-            found[key] = changed
-    return found
-
-
-def _with_items(data: Mapping[Any, Any], replaced: dict[Any, Any]) -> Any:
-    if not replaced:
-        return data
-    if isinstance(data, MutableMapping):
-        clone = copy.copy(data)  # the type may hold more than its items
-        for key, value in replaced.items():
-            clone[key] = value
-        return clone
-    return _rebuilt(data, {key: replaced.get(key, value) for key, value in data.items()})
-
-
-def _with_elements(data: Sequence[Any], replaced: dict[int, Any]) -> Any:
-    if not replaced:
-        return data
-    if isinstance(data, MutableSequence):
-        clone = copy.copy(data)
-        for index, value in replaced.items():
-            clone[index] = value
-        return clone
-    elements = [replaced.get(index, value) for index, value in enumerate(data)]
-    if isinstance(data, tuple) and hasattr(data, "_make"):  # a named tuple
-        return data._make(elements)
-    return _rebuilt(data, elements)
-
-
-def _rebuilt(data: Any, contents: Any) -> Any:
-    """Make another of the same type; a type that cannot be made so becomes a plain dict or list."""
-    try:
-        return type(data)(contents)
-    except TypeError:
-        return contents
-
-
-def _fields(data: Any) -> list[tuple[str, Any]]:
-    names = [field.name for field in dataclasses.fields(data)]
-    return [(name, getattr(data, name)) for name in names if hasattr(data, name)]
-
-
-def _with_fields(data: Any, replaced: dict[str, Any]) -> Any:
-    if not replaced:
-        return data
-    # Neither `replace`, which runs the constructor again, nor plain assignment, which a frozen
-    # class refuses.
-    clone = copy.copy(data)
-    for name, value in replaced.items():
-        object.__setattr__(clone, name, value)
-    return clone

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
-from fastdecode.native.batch import Pool
+from fastdecode.native._batch import Pool
 from fastdecode.torch._batch_builder import (
     BatchBuilder,
     EpochConfig,

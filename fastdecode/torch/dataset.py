@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -10,14 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import torch
 
-from fastdecode import api
-from fastdecode.native import library
-from fastdecode.native.batch import Pool
+from fastdecode.native import _library
+from fastdecode.native._batch import Pool
 from fastdecode.outages import ITEM_ERRORS, is_the_items
 from fastdecode.torch._errors import TolerantDataset
-from fastdecode.torch._fuse import Fused, for_slot, put, why_not
+from fastdecode.torch._fuse import Fused, put, why_not
 from fastdecode.torch._native_batches import EligibleCrop, NativeBatchMaker, fetch_in_order
-from fastdecode.torch.mixin import DecodeMixin, ResolvedTransform, resolve
+from fastdecode.torch.mixin import DecodeMixin
 from fastdecode.torch.transforms import EncodedTransform, Normalize
 from fastdecode.torch.transforms.base import Crop
 
@@ -30,12 +28,6 @@ if TYPE_CHECKING:
     from fastdecode.types import Mode, Output, Reduce
 
 __all__ = ["DecodeDataset"]
-
-_RESOLVED_FROM = (
-    *("transform", "fuse", "quality", "headroom"),
-    *("reduce", "min_size", "mode", "output"),
-)
-"""Attributes that the transform is resolved from."""
 
 # What a subclass may not have changed where others than the dataset make its samples.
 _OF_DATASET = ("__getitem__", "fetch", "load", "_encoded", "_image", "_made")
@@ -123,6 +115,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
     """What makes something of a path instead: of `ImageFolder`."""
     _of_torchvision = "VisionDataset"
     """The class there that this one stands for."""
+    _made_when_needed = (*DecodeMixin._made_when_needed, "_native_batches")
 
     def __new__(cls, *_args: Any, **_options: Any) -> Self:
         """Make an instance, which is one of torchvision's class, too, if that is there."""
@@ -150,17 +143,6 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
                 raise TypeError(f"{type(self).__name__}() has no option {name!r}")
             setattr(self, name, value)
         self._resolved_transform()  # which says at once what does not go together
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(name, value)
-        if name in _RESOLVED_FROM:
-            self.__dict__.pop("_resolved", None)
-
-    def __getstate__(self) -> dict[str, Any]:
-        state = super().__getstate__()
-        for made_when_needed in ("_resolved", "_native_batches"):
-            state.pop(made_when_needed, None)
-        return state
 
     def read(self, index: int) -> tuple[Any, Any]:
         """Return the encoded image of a sample and its target: for a subclass to write.
@@ -212,10 +194,6 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
         """
         return target
 
-    def transformed(self, source: Any) -> Any:
-        """As of `DecodeMixin`, with what could be fused of the transform."""
-        return self._image(source, None, None)[0]
-
     def load(
         self,
         index: int,
@@ -257,13 +235,13 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
     @property
     def sample_shape(self) -> tuple[int, int, int] | None:
         """(3, H, W) of every image, or None where they may differ."""
-        transform = None if self._is_overridden() else self._resolved_transform().transform
+        transform = None if self._is_overridden() else self._resolved_transform()
         return transform.shape if isinstance(transform, EncodedTransform) else None
 
     @property
     def sample_dtype(self) -> torch.dtype | None:
         """Type of every image where there is a `sample_shape`, else None."""
-        return None if self.sample_shape is None else self._resolved_transform().transform.dtype
+        return None if self.sample_shape is None else self._resolved_transform().dtype
 
     @property
     def isolated(self) -> bool:
@@ -274,7 +252,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
         """
         if self._is_overridden() or type(self).load is not DecodeDataset.load:
             return False
-        transform = self._resolved_transform().transform
+        transform = self._resolved_transform()
         return transform is None or getattr(transform, "isolated", False) is True
 
     def extra_repr(self) -> str:
@@ -287,7 +265,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
         if root is not None:
             lines.append(f"Root location: {root}")
         lines += self.extra_repr().splitlines()
-        transforms = standard_transform(self.transform, self.target_transform)
+        transforms = standard_transform(self)
         lines += [] if transforms is None else [repr(transforms)]
         lines += f"Decoding: {self._decoding()}".splitlines()
         return "\n".join([f"Dataset {type(self).__name__}", *(f"    {line}" for line in lines)])
@@ -295,8 +273,8 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
     def _decoding(self) -> str:
         """Say in words how images are decoded."""
         resolved = self._resolved_transform()
-        if isinstance(resolved.transform, EncodedTransform):
-            return repr(resolved.transform) if resolved.fused else "by the transform"
+        if isinstance(resolved, EncodedTransform):
+            return "by the transform" if resolved is self.transform else repr(resolved)
         options = [
             f"{name}={getattr(self, name)!r}"
             for name in ("reduce", "min_size", "mode", "orient", "backend")
@@ -313,21 +291,8 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
         asked = self._reduction_asked()
         return f" ({asked} was asked for)" if asked else f" ({why_not(self.transform)})"
 
-    def _resolved_transform(self) -> ResolvedTransform:
-        """Return the transform that is called; fuse again if anything it depends on has changed."""
-        known: ResolvedTransform | None = self.__dict__.get("_resolved")
-        # The commonest case, a transform of our own, has no parts that might have changed.
-        if known is not None and known.plain and known.transform is self.transform:
-            return known
-        resolved = self.__dict__["_resolved"] = resolve(
-            self,
-            self.transform,
-            may_fuse=self.fuse and self._loader is None,
-            quality=self.quality,
-            headroom=self.headroom,
-            known=known,
-        )
-        return resolved
+    def _fusing(self) -> tuple[bool, Quality, float]:
+        return self.fuse and self._loader is None, self.quality, self.headroom
 
     def _eligible_crop(self) -> EligibleCrop | str:
         """Return the crop by which the core or a device may make samples, or why not, in words."""
@@ -335,7 +300,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
             return "the dataset has a loader of its own"
         if changed := overridden(type(self), DecodeDataset, _OF_DATASET):
             return f"{type(self).__name__} has its own {changed}"
-        transform, draws, image = self._resolved_transform().transform, 0, None
+        transform, draws, image = self._resolved_transform(), 0, None
         if type(transform) is Fused:
             if transform.rest:
                 return f"{type(transform.rest[0]).__name__} comes after what is done while decoding"
@@ -357,30 +322,12 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
     def _maps_targets(self) -> bool:
         return type(self).map_target is not DecodeDataset.map_target
 
-    def _image(
-        self, source: Any, generator: torch.Generator | None, out: torch.Tensor | None
-    ) -> tuple[Any, Geometry | None]:
-        """Decode and transform; the geometry may be missing where nobody asks for it."""
-        self._settle()
-        transform = self._resolved_transform().transform
-        if isinstance(transform, EncodedTransform):
-            data, transform = self._encoded(source), for_slot(transform, out)
-            make = transform.with_geometry if self._maps_targets() else transform
-            made: Any = make(
-                data, generator=generator, out=out, backend=self.backend, orient=self.orient
-            )
-            return made if self._maps_targets() else (made, None)
-        if out is not None:
-            raise ValueError("out needs an EncodedTransform: only that tells a sample's shape")
-        image, geometry = self._decoded_image(source)
-        return (image if transform is None else transform(image)), geometry
-
     def _put(self, image: Any, out: torch.Tensor) -> torch.Tensor:
-        return put(image, out, self._resolved_transform().transform)
+        return put(image, out, self._resolved_transform())
 
     def _fetch_all(self, indices: Sequence[int]) -> list[Any]:
         native: NativeBatchMaker | None = self.__dict__.get("_native_batches")
-        if native is None and library.lib is not None:
+        if native is None and _library.lib is not None:
             # One thread: a worker process has one core for itself.
             native = self.__dict__["_native_batches"] = NativeBatchMaker(self, Pool(1))
         with self._together(indices):
@@ -388,13 +335,9 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
 
     def _encoded(self, source: Any) -> Any:
         """Return a file's bytes, or what the loader makes of it."""
-        if self._loader is not None:
-            return self._loader(source)
-        named = isinstance(source, (str, os.PathLike))
-        return api.read_file(os.fspath(source)) if named else source
+        return super()._encoded(source) if self._loader is None else self._loader(source)
 
     def _decoded_image(self, source: Any) -> tuple[Any, Geometry | None]:
-        """Return the decoded image, and its geometry where it is known."""
         return self._decoded(self._encoded(source), self.output or "pil")
 
 
@@ -416,31 +359,18 @@ def overridden(kind: type, base: type, names: Sequence[str]) -> str:
 
 
 class EncodedSample(NamedTuple):
-    """A sample that was read already, so that whoever makes it next need not read it again.
+    """A sample that was read already, so that whoever makes it next need not read it again."""
 
-    Attributes
-    ----------
-    source : bytes-like or path
-        From the dataset's ``read``: errors name it.
-    data : bytes-like
-        The encoded image.
-    target : object
-    finished : bool
-        Whether the target is as the dataset hands it out, and not as ``read`` gave it.
-    error : Exception or None
-        What ``read`` raised instead.
-    """
-
-    source: Any
-    data: Any
+    source: Any  # from the dataset's ``read``: errors name it
+    data: Any  # the encoded image
     target: Any
-    finished: bool = False
-    error: Exception | None = None
+    finished: bool = False  # the target is as the dataset hands it out, not as ``read`` gave it
+    error: Exception | None = None  # what ``read`` raised instead
 
     def made(
         self, dataset: Any, index: int, generator: torch.Generator | None, out: torch.Tensor | None
     ) -> tuple[Any, Any]:
-        """Make the sample as the dataset's ``load`` does; the arguments are the same."""
+        """Make the sample as the dataset's ``load`` does."""
         try:
             if self.error is not None:
                 raise self.error
@@ -482,21 +412,17 @@ class StandardTransform:
 
     def __repr__(self) -> str:
         lines = [type(self).__name__]
-        if self.transform is not None:
-            lines.append(_indented("Transform: ", self.transform))
-        if self.target_transform is not None:
-            lines.append(_indented("Target transform: ", self.target_transform))
+        for head, transform in (
+            ("Transform: ", self.transform),
+            ("Target transform: ", self.target_transform),
+        ):
+            if transform is not None:
+                lines.append(head + repr(transform).replace("\n", "\n" + " " * len(head)))
         return "\n".join(lines)
 
 
-def standard_transform(
-    transform: Callable[..., Any] | None, target_transform: Callable[..., Any] | None
-) -> StandardTransform | None:
-    """Pair them, as torchvision does, or return None where there is neither."""
-    if transform is None and target_transform is None:
+def standard_transform(dataset: Any) -> StandardTransform | None:
+    """Pair the transforms of a dataset, as torchvision does; None where there is neither."""
+    if dataset.transform is None and dataset.target_transform is None:
         return None
-    return StandardTransform(transform, target_transform)
-
-
-def _indented(head: str, thing: object) -> str:
-    return head + repr(thing).replace("\n", "\n" + " " * len(head))
+    return StandardTransform(dataset.transform, dataset.target_transform)

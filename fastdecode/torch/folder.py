@@ -102,23 +102,7 @@ class ImageFolder(DecodeDataset):
         self.targets = [target for _, target in self.samples]
 
     def find_classes(self, directory: str | os.PathLike[str]) -> tuple[list[str], dict[str, int]]:
-        """List the classes: for a subclass to override.
-
-        Parameters
-        ----------
-        directory : path
-            The root.
-
-        Returns
-        -------
-        classes : list of str
-        class_to_idx : dict of str to int
-
-        Raises
-        ------
-        FileNotFoundError
-            If there are no class folders.
-        """
+        """List the classes, and the index of each: for a subclass to override."""
         return _scan.find_classes(directory)
 
     @staticmethod
@@ -129,20 +113,7 @@ class ImageFolder(DecodeDataset):
         is_valid_file: Callable[[str], bool] | None = None,
         allow_empty: bool = False,
     ) -> list[tuple[str, int]]:
-        """List the samples: for a subclass to override.
-
-        Parameters
-        ----------
-        directory : path
-            The root.
-        class_to_idx : dict of str to int
-        extensions : str or sequence of str, optional
-        is_valid_file : callable, optional
-        allow_empty : bool
-
-        Returns
-        -------
-        list of (path, class index)
+        """List (path, class index) of every sample: for a subclass to override.
 
         Raises
         ------
@@ -166,16 +137,16 @@ class ImageFolder(DecodeDataset):
     @property
     def loader(self) -> Callable[[str], Any]:
         """The caller's loader; without one, what makes a Pillow image of a path (or `output`)."""
-        return self._loader or self._load_file
+        return self._loader or self._load_image
 
     @loader.setter
     def loader(self, loader: Callable[[str], Any] | None) -> None:
-        self._loader = None if loader == self._load_file else loader
+        self._loader = None if loader == self._load_image else loader
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
         if name in ("transform", "target_transform") and value is not None:
-            self.transforms = standard_transform(self.transform, self.target_transform)
+            self.transforms = standard_transform(self)
 
     @property
     def transforms(self) -> Any:
@@ -183,8 +154,7 @@ class ImageFolder(DecodeDataset):
 
         As in torchvision, whose wrapper for v2 relies on it, it stays when those are set to None.
         """
-        own = standard_transform(self.transform, self.target_transform)
-        return self.__dict__.get("_transforms", own)
+        return self.__dict__.get("_transforms", standard_transform(self))
 
     @transforms.setter
     def transforms(self, transforms: Any) -> None:
@@ -192,9 +162,6 @@ class ImageFolder(DecodeDataset):
 
     def _look_for_its_folder(self, error: Exception) -> None:
         told_if_vanished(error, os.fspath(self.root), listed=True)
-
-    def _load_file(self, path: str) -> Any:
-        return DecodeDataset._decoded_image(self, path)[0]
 
     def _decoded_image(self, source: Any) -> tuple[Any, Geometry | None]:
         if self._loader is None:

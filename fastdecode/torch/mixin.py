@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
-from collections.abc import Callable
 from functools import cache
 from operator import is_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch.utils.data import get_worker_info
 
-from fastdecode import _preference, api
+from fastdecode import _selection, api
 from fastdecode._arguments import check_options
 from fastdecode._pixels import converter
-from fastdecode._preference import Preference, load_named
-from fastdecode._system import context
+from fastdecode._process import context
+from fastdecode._selection import Preference, load_named
 from fastdecode.errors import BackendUnavailable, UnknownBackend
 from fastdecode.geometry import Geometry
 from fastdecode.plan import reduce_for
-from fastdecode.torch._fuse import fuse
+from fastdecode.torch._fuse import for_slot, fuse
 from fastdecode.torch._recognise import flatten, is_albumentations
 from fastdecode.torch._threads import limit_threads
 from fastdecode.torch.transforms import EncodedTransform
 from fastdecode.types import OUTPUTS
 
 if TYPE_CHECKING:
+    import torch
+
     from fastdecode.torch.transforms.base import Quality
     from fastdecode.types import Mode, Output, Reduce
 
@@ -35,7 +35,6 @@ __all__ = ["DecodeMixin"]
 _DECODE_OPTIONS = ("reduce", "min_size", "mode", "backend")
 _CARRIED = "_carried_preference"
 _converter = cache(converter)
-_lock = threading.Lock()
 _settled: tuple[int, bool] | None = None  # in which process, and whether OpenCV was there then
 
 
@@ -93,6 +92,8 @@ class DecodeMixin:
     orient: bool = False
     backend: str | None = None
     output: Output | None = None
+    _made_when_needed: tuple[str, ...] = ("_resolved",)
+    """Attributes that no pickle takes along."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -107,6 +108,7 @@ class DecodeMixin:
             value = self._load_image
         if name in _DECODE_OPTIONS:
             check_options(**{name: value})
+            self.__dict__.pop("_resolved", None)
             if name == "backend" and value is not None:
                 load_named(value)
         elif name == "output":
@@ -114,8 +116,8 @@ class DecodeMixin:
         super().__setattr__(name, value)
 
     def __getstate__(self) -> dict[str, Any]:
-        state = dict(self.__dict__)
-        used = _preference.used_here()  # not what the environment says
+        state = {name: v for name, v in self.__dict__.items() if name not in self._made_when_needed}
+        used = _selection.used_here()  # not what the environment says
         if used is not None:
             state[_CARRIED] = _Carried(os.getpid(), used)
         return state
@@ -174,14 +176,38 @@ class DecodeMixin:
         ValueError
             If `reduce`, `min_size` or `mode` is set beside an `EncodedTransform`.
         """
-        transform = resolve(self, getattr(self, "transform", None)).transform
+        return self._image(source, None, None)[0]
+
+    def _image(
+        self, source: Any, generator: torch.Generator | None, out: torch.Tensor | None
+    ) -> tuple[Any, Geometry | None]:
+        """Decode and transform; the geometry may be missing where nobody asks for it."""
+        self._settle()
+        transform = self._resolved_transform()
         if isinstance(transform, EncodedTransform):
-            self._settle()
-            named = isinstance(source, (str, os.PathLike))
-            data = api.read_file(os.fspath(source)) if named else source
-            return transform(data, backend=self.backend, orient=self.orient)
-        image = self._load_image(source)
-        return image if transform is None else transform(image)
+            data, transform = self._encoded(source), for_slot(transform, out)
+            make = transform.with_geometry if self._maps_targets() else transform
+            made: Any = make(
+                data, generator=generator, out=out, backend=self.backend, orient=self.orient
+            )
+            return made if self._maps_targets() else (made, None)
+        if out is not None:
+            raise ValueError("out needs an EncodedTransform: only that tells a sample's shape")
+        image, geometry = self._decoded_image(source)
+        return (image if transform is None else transform(image)), geometry
+
+    def _maps_targets(self) -> bool:
+        """Whether somebody asks for the geometry of an image."""
+        return False
+
+    def _encoded(self, source: Any) -> Any:
+        """Return a file's bytes."""
+        named = isinstance(source, (str, os.PathLike))
+        return api.read_file(os.fspath(source)) if named else source
+
+    def _decoded_image(self, source: Any) -> tuple[Any, Geometry | None]:
+        """Return the decoded image, and its geometry where it is known."""
+        return self._load_image(source), None
 
     def _load_image(self, source: Any) -> Any:
         """Decode an image in the form in which torchvision's datasets have it."""
@@ -207,11 +233,7 @@ class DecodeMixin:
         FastDecodeError, OSError
             As from `decode`.
         """
-        data = source
-        if isinstance(source, (str, os.PathLike)):
-            data = api.read_file(os.fspath(source))
-        image, geometry = self._decoded(data, self.output or "array")
-        return image, geometry
+        return self._decoded(DecodeMixin._encoded(self, source), self.output or "array")
 
     def _decoded(self, data: Any, output: Output) -> tuple[Any, Geometry]:
         """Decode encoded bytes, whose reduction is settled here so that the geometry is known."""
@@ -224,6 +246,58 @@ class DecodeMixin:
         image = api.decode(data, reduce, mode=self.mode, orient=orient, backend=self.backend)
         return _converter(output)(image), Geometry.of_decode(header, reduce, orient=orient)
 
+    def _resolved_transform(self) -> Any:
+        """Return the transform that is called; fuse again if anything it depends on has changed.
+
+        An `EncodedTransform` takes the file's bytes, any other the decoded image.
+        """
+        transform = getattr(self, "transform", None)
+        known, resolved = self.__dict__.get("_resolved", ((), None))
+        # The commonest case, a transform of our own, has no parts that might have changed.
+        if known is None and resolved is transform:
+            return resolved
+        plain = isinstance(transform, EncodedTransform)
+        parts = [] if plain else list(flatten(transform))
+        # With their attributes: somebody may set another size of a part while training.
+        states = (value for part in parts for value in getattr(part, "__dict__", {}).values())
+        how = (self.reduce, self.min_size, self.mode, self.output, *self._fusing())
+        made_of = (transform, *how, *parts, *states)
+        if not known or len(known) != len(made_of) or not all(map(is_, known, made_of)):
+            resolved = self._resolve(transform, parts[0] if parts else transform)
+            self.__dict__["_resolved"] = None if plain else made_of, resolved
+        return resolved
+
+    def _fusing(self) -> tuple[bool, Quality, float]:
+        """Whether a transform of images may be fused; with which quality and headroom."""
+        return False, "fast", 1.0
+
+    def _resolve(self, transform: Any, first: Any) -> Any:
+        """Fuse what may be fused; refuse what is no transform, and options that contradict it."""
+        if transform is not None and not callable(transform):
+            raise TypeError(f"transform must be something to call with an image, not {transform!r}")
+        if isinstance(transform, type) and issubclass(transform, EncodedTransform):
+            name = transform.__name__
+            raise TypeError(f"transform is the class {name}: make one of it, with a size")
+        if is_albumentations(transform):
+            raise TypeError(
+                f"albumentations' {type(transform).__name__} is called with image=, and gives a "
+                "dict: give transform a function that returns compose(image=image)['image'], and "
+                "the dataset output='array'"
+            )
+        asked = self._reduction_asked()
+        encoded = isinstance(first, EncodedTransform)
+        if encoded and asked:
+            raise ValueError(
+                f"{type(first).__name__} is given the file's bytes and decides by itself how far "
+                f"to reduce them, so {asked} can have no effect: leave it out, or use transforms "
+                "of decoded images"
+            )
+        may_fuse, quality, headroom = self._fusing()
+        # A Compose that begins with one of ours can only be called with bytes.
+        if encoded or (may_fuse and not asked and self.output != "array"):
+            return fuse(transform, quality=quality, headroom=headroom)
+        return transform
+
     def _reduction_asked(self) -> str:
         """Name the options by which the caller says how the image is to be decoded."""
         asked = {"reduce": self.reduce, "min_size": self.min_size, "mode": self.mode}
@@ -234,10 +308,9 @@ class DecodeMixin:
         """Do what a process must do once, before it decodes for the first time."""
         global _settled
         if _CARRIED in self.__dict__:
-            with _lock:
-                # Only now: while a spawned worker unpickles its dataset, it is no worker yet.
-                _adopt(self.__dict__.get(_CARRIED))
-                self.__dict__.pop(_CARRIED, None)
+            # Only now: while a spawned worker unpickles its dataset, it is no worker yet.
+            _adopt(self.__dict__.get(_CARRIED))
+            self.__dict__.pop(_CARRIED, None)
         now = (os.getpid(), "cv2" in sys.modules)
         if _settled != now:  # OpenCV can only be limited once something has loaded it
             if get_worker_info() is not None:
@@ -245,92 +318,14 @@ class DecodeMixin:
             _settled = now
 
 
-class ResolvedTransform(NamedTuple):
-    """The transform that a dataset really calls: its own, or what could be fused of it.
-
-    Attributes
-    ----------
-    transform : callable or None
-        An `EncodedTransform` takes the file's bytes, any other the decoded image.
-    fused : bool
-        It is not the dataset's own.
-    plain : bool
-        It is an `EncodedTransform` as it was given.
-    made_of : tuple
-        Everything that it depends on; when one of these is another object, it is out of date.
-    """
-
-    transform: Any
-    fused: bool
-    plain: bool
-    made_of: tuple[Any, ...]
-
-
-def resolve(
-    options: DecodeMixin,
-    transform: Callable[..., Any] | None,
-    *,
-    may_fuse: bool = False,
-    quality: Quality = "fast",
-    headroom: float = 1.0,
-    known: ResolvedTransform | None = None,
-) -> ResolvedTransform:
-    """Resolve a transform, or find that what is known of it still holds.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If it cannot be called with an image, or the options contradict it.
-    """
-    parts = [] if isinstance(transform, EncodedTransform) else list(flatten(transform))
-    how = (options.reduce, options.min_size, options.mode, options.output)
-    # With their attributes: somebody may set another size of a part while training.
-    states = (value for part in parts for value in getattr(part, "__dict__", {}).values())
-    made_of = (transform, may_fuse, quality, headroom, *how, *parts, *states)
-    if known and len(known.made_of) == len(made_of) and all(map(is_, known.made_of, made_of)):
-        return known
-    first = parts[0] if parts else transform
-    asked = options._reduction_asked()
-    _check_transform(transform, first, asked)
-    resolved = transform
-    # A Compose that begins with one of ours can only be called with bytes.
-    if isinstance(first, EncodedTransform) or (
-        may_fuse and not asked and options.output != "array"
-    ):
-        resolved = fuse(transform, quality=quality, headroom=headroom)
-    fused = resolved is not transform
-    plain = isinstance(resolved, EncodedTransform) and not fused and not asked
-    return ResolvedTransform(resolved, fused, plain, made_of)
-
-
-def _check_transform(transform: Any, first: Any, asked: str) -> None:
-    """Refuse what is no transform, and options that contradict it."""
-    if transform is not None and not callable(transform):
-        raise TypeError(f"transform must be something to call with an image, not {transform!r}")
-    if isinstance(transform, type) and issubclass(transform, EncodedTransform):
-        raise TypeError(f"transform is the class {transform.__name__}: make one of it, with a size")
-    if is_albumentations(transform):
-        raise TypeError(
-            f"albumentations' {type(transform).__name__} is called with image=, and gives a dict: "
-            "give transform a function that returns compose(image=image)['image'], and the dataset "
-            "output='array'"
-        )
-    if isinstance(first, EncodedTransform) and asked:
-        raise ValueError(
-            f"{type(first).__name__} is given the file's bytes and decides by itself how far to "
-            f"reduce them, so {asked} can have no effect: leave it out, or use transforms of "
-            "decoded images"
-        )
-
-
 def _adopt(carried: _Carried | None) -> None:
     """Let what `use` had set in the parent decide here, if this is a worker without its own."""
     if carried is None or carried.process == os.getpid() or context() != "processes":
         return
-    if _preference.used_here() is not None:
+    if _selection.used_here() is not None:
         return
     try:
-        _preference.use(carried.preference)
+        _selection.use(carried.preference)
     except (UnknownBackend, BackendUnavailable) as error:
         raise type(error)(
             f"the parent process called use({carried.preference!r}), but here: {error}"
@@ -346,13 +341,3 @@ def _is_torchvisions(loader: object) -> bool:
 def _check_output(output: object) -> None:
     if output is not None and output not in OUTPUTS:
         raise ValueError(f"output must be one of {', '.join(OUTPUTS)} or None, not {output!r}")
-
-
-def _renew_lock() -> None:
-    """Forget in a forked child who held the lock in the parent."""
-    global _lock
-    _lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_lock)

@@ -8,7 +8,6 @@ import os
 import threading
 import warnings
 import weakref
-from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator
 from queue import Empty, SimpleQueue
@@ -28,19 +27,12 @@ __all__ = ["DevicePrefetcher"]
 _PATIENCE_S = 5.0
 """How long to wait for a loader that is busy with a batch when that batch is no longer wanted."""
 
-_READ = frozenset(
-    (
-        "dataset",
-        "batch_size",
-        "sampler",
-        "batch_sampler",
-        "num_workers",
-        "pin_memory",
-        "drop_last",
-        "generator",
-        "collate_fn",
-    )
+# fmt: off
+_READ = (
+    "dataset", "batch_size", "sampler", "batch_sampler", "num_workers", "pin_memory",
+    "drop_last", "generator", "collate_fn",
 )
+# fmt: on
 """What training libraries read of a loader."""
 
 
@@ -129,7 +121,7 @@ class DevicePrefetcher:
         batches = iter(self.loader)
         epoch: _Epoch
         if self._transfer is None:
-            epoch = _PassThrough(batches)
+            epoch = _Epoch(batches)
         else:
             self._state = _state_of(self.loader)
             self._thread = _PrefetchThread(self.loader, batches, self._transfer, self.depth)
@@ -208,10 +200,13 @@ class DevicePrefetcher:
 
 
 class _Epoch(Iterator[Any]):
-    """One pass over the loader."""
+    """One pass over the loader: its own batches, as they are."""
 
     _ended = False
     _closed = False
+
+    def __init__(self, batches: Iterator[Any]) -> None:
+        self._batches = batches
 
     def __next__(self) -> Any:
         if self._ended:
@@ -224,22 +219,11 @@ class _Epoch(Iterator[Any]):
             self._ended = True
             raise
 
-    @abstractmethod
     def _next(self) -> Any:
-        """Return the next batch."""
+        return next(self._batches)
 
     def close(self) -> None:
         self._closed = True
-
-
-class _PassThrough(_Epoch):
-    """The loader's own batches."""
-
-    def __init__(self, batches: Iterator[Any]) -> None:
-        self._batches = batches
-
-    def _next(self) -> Any:
-        return next(self._batches)
 
 
 class _Ahead(_Epoch):

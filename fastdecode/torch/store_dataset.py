@@ -74,6 +74,8 @@ class StoreDataset(DecodeDataset):
     _readers: ThreadPool | None = None
     _begun: dict[int, Read] | None = None
     """What `_together` reads, by its place in the store."""
+    # A million of targets, for each worker.
+    _made_when_needed = (*DecodeDataset._made_when_needed, "_targets", "_readers", "_begun")
 
     def __init__(
         self,
@@ -96,13 +98,6 @@ class StoreDataset(DecodeDataset):
         self.classes = list(self.store.classes)
         self.class_to_idx = {name: index for index, name in enumerate(self.classes)}
         self.has_targets = _has_targets(self.store) if has_targets is None else has_targets
-
-    def __getstate__(self) -> dict[str, Any]:
-        state = super().__getstate__()
-        state.pop("_targets", None)  # a million of them, for each worker
-        for own in ("_readers", "_begun"):
-            state.pop(own, None)
-        return state
 
     def __len__(self) -> int:
         return len(self.store)

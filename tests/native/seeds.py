@@ -53,7 +53,7 @@ def jpegs(folders: list[str]) -> list[Path]:
 
 
 def made() -> Iterator[tuple[str, bytes]]:
-    """Encode small pictures of each colour, with and without scans and restart markers."""
+    """Encode small images of each colour, with and without scans and restart markers."""
     pixels = random.Random(0).randbytes(15 * 11 * 4)
     for mode, progressive, rows in product(("L", "RGB", "CMYK"), (False, True), (0, 1)):
         image = Image.frombytes(mode, (15, 11), pixels[: 15 * 11 * len(mode)]).resize((75, 55))

@@ -19,7 +19,6 @@ __all__ = [
     "MappedSource",
     "Member",
     "Readable",
-    "Source",
     "make_header",
     "members",
     "padded",
@@ -37,8 +36,8 @@ _LONGEST_PREFIX = 155
 _MOST_OCTAL = 8**11
 _LONG_NAME = b"././@LongLink"
 _FIELDS = struct.Struct("100s 24x 12s 12x 8s c 100x 6s 2x 32s 48x 155s 12x")
+_BLOCK = struct.Struct("100s 8s 8s 8s 12s 12s 8s c 100x 6s 2s 64s 8s 8s 155s 12x")
 _ADLER = 65521
-_NONE = b"0000000\0"
 
 
 _PIECE = 1 << 20
@@ -154,25 +153,9 @@ def _split(name: bytes) -> tuple[bytes, bytes | None]:
 def _block(name: bytes, size: int, kind: bytes, owner: bytes, prefix: bytes) -> bytes:
     small = size < _MOST_OCTAL
     length = b"%011o\0" % size if small else b"\x80" + size.to_bytes(11, "big")
-    block = b"".join(
-        (
-            name.ljust(_LONGEST_NAME, b"\0"),
-            b"0000644\0",  # mode, owner, group
-            _NONE,
-            _NONE,
-            length,
-            b"00000000000\0",
-            b" " * 8,
-            kind.ljust(_LONGEST_NAME + 1, b"\0"),
-            b"ustar\0",
-            b"00",
-            owner.ljust(64, b"\0"),
-            _NONE,
-            _NONE,
-            prefix.ljust(_LONGEST_PREFIX, b"\0"),
-            bytes(12),
-        )
-    )
+    zeros = b"0000000\0"  # owner and group, the numbers of a device
+    about = length, b"00000000000\0", b" " * 8, kind, b"ustar\0", b"00", owner, zeros, zeros, prefix
+    block = _BLOCK.pack(name, b"0000644\0", zeros, zeros, *about)
     return block[:148] + b"%06o\0 " % sum(block) + block[156:]
 
 
@@ -183,49 +166,8 @@ class Readable(Protocol):
         """Return some of the next bytes; none at the end."""
 
 
-class Source(Protocol):
-    """What members are read from, forwards."""
-
-    location: str
-    position: int
-
-    def take(self, size: int) -> Buffer:
-        """Return the next bytes; fewer only at the end."""
-
-    def move(self, position: int) -> bool:
-        """Go on further behind; False if the end comes before it."""
-
-
-class MappedSource:
-    """A file that is mapped: what is not taken is not touched."""
-
-    def __init__(self, file: Mapped) -> None:
-        self.location = file.location
-        self.position = 0
-        self._file = file
-        self._size = file.size
-        self._window: Buffer = b""
-        self._begin = 0
-
-    def take(self, size: int) -> Buffer:
-        start = self.position - self._begin
-        end = start + size
-        if end > len(self._window) or start < 0:
-            # Small members come by the hundred in a piece, of which is asked once if it is there.
-            rest = self._size - self.position
-            size = min(size, rest)
-            self._window = self._file.read(self.position, min(max(size, _PIECE), rest))
-            self._begin, start, end = self.position, 0, size
-        self.position += size
-        return self._window[start:end]
-
-    def move(self, position: int) -> bool:
-        self.position = min(position, self._size)
-        return position <= self._size
-
-
 class FileSource:
-    """Anything that can be read, pipes included: what is not taken is read and dropped."""
+    """A file, or a pipe, to read members from: what is not taken is read and dropped."""
 
     def __init__(self, file: Readable, location: str) -> None:
         self.location = location
@@ -251,6 +193,34 @@ class FileSource:
         return True
 
 
+class MappedSource(FileSource):
+    """A file that is mapped: what is not taken is not touched."""
+
+    def __init__(self, file: Mapped) -> None:
+        self.location = file.location
+        self.position = 0
+        self._mapped = file
+        self._size = file.size
+        self._window: Buffer = b""
+        self._begin = 0
+
+    def take(self, size: int) -> Buffer:
+        start = self.position - self._begin
+        end = start + size
+        if end > len(self._window) or start < 0:
+            # Small members come by the hundred in a piece, of which is asked once if it is there.
+            rest = self._size - self.position
+            size = min(size, rest)
+            self._window = self._mapped.read(self.position, min(max(size, _PIECE), rest))
+            self._begin, start, end = self.position, 0, size
+        self.position += size
+        return self._window[start:end]
+
+    def move(self, position: int) -> bool:
+        self.position = min(position, self._size)
+        return position <= self._size
+
+
 class Member(NamedTuple):
     """A regular file in a tar."""
 
@@ -263,7 +233,7 @@ class Member(NamedTuple):
     check: int  # the CRC-32 of these
 
 
-def members(source: Source, *, ended: bool = True) -> Iterator[Member]:
+def members(source: FileSource, *, ended: bool = True) -> Iterator[Member]:
     """Go through the regular files of a tar; a member's data is taken before asking for the next.
 
     A tar that stops without its end is truncated, even between two members; `ended` is False for
@@ -311,7 +281,7 @@ def members(source: Source, *, ended: bool = True) -> Iterator[Member]:
 class _Walk:
     """What is known between headers."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: FileSource) -> None:
         self.source = source
         self.last: str | None = None
         self.reset()

@@ -11,15 +11,15 @@ from urllib.parse import unquote
 from fastdecode._headers import sniff
 from fastdecode.errors import StoreError, advised
 from fastdecode.stores._items import check_key, from_json, relative
-from fastdecode.stores.tar.format import Member, Source, members
+from fastdecode.stores.tar.format import FileSource, Member, members
 from fastdecode.types import Buffer
 
 __all__ = [
     "IMAGES",
     "OWNER",
-    "ImageSample",
     "MemberName",
     "Names",
+    "SampleMembers",
     "WantedMembers",
     "key_of",
     "samples",
@@ -158,18 +158,6 @@ class WantedMembers(NamedTuple):
     target: str = ""
 
 
-class ImageSample(NamedTuple):
-    """A sample that has an image."""
-
-    stem: str
-    key: str
-    member: Member  # the image's
-    data: Buffer  # the image; empty unless it was asked for
-    target: Any
-    beside: Member | None  # the target's
-    beside_check: int  # the CRC-32 of its bytes
-
-
 def wanted_members(image: str | Sequence[str] | None, target: str | None) -> WantedMembers:
     """Make a `WantedMembers` of the options ``image`` and ``target``, with or without dots."""
     images = [image] if isinstance(image, str) else list(image or ())
@@ -179,15 +167,14 @@ def wanted_members(image: str | Sequence[str] | None, target: str | None) -> Wan
 
 
 def samples(
-    source: Source, wanted: WantedMembers, *, with_data: bool
-) -> Iterator[ImageSample | str]:
-    """Go through the samples of a tar, with the stem alone of one that has no image.
+    source: FileSource, wanted: WantedMembers, *, with_data: bool
+) -> Iterator[SampleMembers]:
+    """Go through the samples of a tar, those without an image included.
 
     The rules are WebDataset's (``group_by_keys`` in its ``tariterators.py``): files of a sample
     follow one another, and extensions are compared in lower case.
     """
-    sample: _Sample | None = None
-    targets = (wanted.target,) if wanted.target else _TARGETS
+    sample: SampleMembers | None = None
     for member in members(source):
         parts = split(member.name)
         if parts is None:
@@ -195,58 +182,71 @@ def samples(
         stem, extension = parts
         if sample is None or stem != sample.stem:
             if sample is not None:
-                yield sample.finished(wanted)
-            sample = _Sample(stem, source.location)
+                yield sample.finished()
+            sample = SampleMembers(stem, source.location, wanted)
+        sample.add(source, member, extension, with_data=with_data)
+    if sample is not None:
+        yield sample.finished()
+
+
+class SampleMembers:
+    """The members of one sample, and once it is finished its image and its target."""
+
+    __slots__ = (
+        *("_images", "_location", "_seen", "_targets", "_wanted"),
+        *("beside", "beside_check", "data", "key", "member", "stem", "target"),
+    )
+
+    def __init__(self, stem: str, location: str, wanted: WantedMembers) -> None:
+        self._location, self._wanted = location, wanted
+        self._seen: set[str] = set()
+        self._images: dict[str, tuple[str, Member, Buffer]] = {}
+        self._targets: dict[str, tuple[Member, bytes]] = {}
+        self.stem = stem
+        self.key = ""
+        self.member: Member | None = None  # the image's; None if the sample has none
+        self.data: Buffer = b""  # the image; empty unless it was asked for
+        self.target: Any = None
+        self.beside: Member | None = None  # the target's
+        self.beside_check = 0  # the CRC-32 of its bytes
+
+    def add(self, source: FileSource, member: Member, extension: str, *, with_data: bool) -> None:
         lower = extension.lower()
-        if lower in sample.seen:
-            raise StoreError(f"{source.location}: member {member.name!r} comes twice in its sample")
-        sample.seen.add(lower)
-        if lower in targets:
-            sample.targets[lower] = member, bytes(_member_data(source, member))
+        wanted = self._wanted
+        if lower in self._seen:
+            raise StoreError(f"{self._location}: member {member.name!r} comes twice in its sample")
+        self._seen.add(lower)
+        if lower == wanted.target if wanted.target else lower in _TARGETS:
+            self._targets[lower] = member, bytes(_member_data(source, member))
         elif lower in wanted.image if wanted.image else lower.rpartition(".")[2] in IMAGES:
             data = _member_data(source, member) if with_data else b""
-            sample.images[lower] = (extension, member, data)
-    if sample is not None:
-        yield sample.finished(wanted)
+            self._images[lower] = extension, member, data
 
-
-class _Sample:
-    """What has been found of a sample."""
-
-    __slots__ = ("images", "location", "seen", "stem", "targets")
-
-    def __init__(self, stem: str, location: str) -> None:
-        self.stem = stem
-        self.location = location
-        self.seen: set[str] = set()
-        self.images: dict[str, tuple[str, Member, Buffer]] = {}
-        self.targets: dict[str, tuple[Member, bytes]] = {}
-
-    def finished(self, wanted: WantedMembers) -> ImageSample | str:
-        if not self.images:
-            return self.stem
-        extension, member, data = self.images[self._chosen(wanted)]
-        target, beside, check = None, None, 0
-        for name in (wanted.target,) if wanted.target else _TARGETS:
-            if name in self.targets:
-                beside, written = self.targets[name]
-                target, check = self._parsed(name, written), zlib.crc32(written)
+    def finished(self) -> SampleMembers:
+        if not self._images:
+            return self
+        extension, self.member, self.data = self._images[self._chosen()]
+        self.key = relative(key_of(self.stem, extension, self.member.owner))
+        for name in (self._wanted.target,) if self._wanted.target else _TARGETS:
+            if name in self._targets:
+                self.beside, written = self._targets[name]
+                self.target, self.beside_check = self._parsed(name, written), zlib.crc32(written)
                 break
-        key = relative(key_of(self.stem, extension, member.owner))
-        return ImageSample(self.stem, key, member, data, target, beside, check)
+        return self
 
-    def _chosen(self, wanted: WantedMembers) -> str:
-        if len(self.images) == 1:
-            return next(iter(self.images))
+    def _chosen(self) -> str:
+        wanted = self._wanted
+        if len(self._images) == 1:
+            return next(iter(self._images))
         if wanted.image:
-            return min(self.images, key=wanted.image.index)
-        plain = [extension for extension in self.images if "." not in extension]
+            return min(self._images, key=wanted.image.index)
+        plain = [extension for extension in self._images if "." not in extension]
         if len(plain) == 1:  # "jpg" beside "mask.png"
             return plain[0]
-        listed = ", ".join(self.images)
+        listed = ", ".join(self._images)
         raise StoreError(
-            f"{self.location}: sample {self.stem!r} has more images than one ({listed}): "
-            f"say which by image={next(iter(self.images))!r}"
+            f"{self._location}: sample {self.stem!r} has more images than one ({listed}): "
+            f"say which by image={next(iter(self._images))!r}"
         )
 
     def _parsed(self, extension: str, data: bytes) -> Any:
@@ -258,14 +258,14 @@ class _Sample:
                 return from_json(text)
         except (ValueError, RecursionError) as error:
             wrong = StoreError(
-                f"{self.location}: the .{extension} of sample {self.stem!r} cannot be read "
+                f"{self._location}: the .{extension} of sample {self.stem!r} cannot be read "
                 f"({error})"
             )
             raise advised(wrong, ": say which is the target by target=") from error
         return text
 
 
-def _member_data(source: Source, member: Member) -> Buffer:
+def _member_data(source: FileSource, member: Member) -> Buffer:
     data = source.take(member.size)
     if len(data) < member.size:
         raise StoreError(

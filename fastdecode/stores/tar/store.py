@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import errno
-import io
 import os
 import zlib
 from collections.abc import Generator, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
-from fastdecode._files import open_regular
 from fastdecode.errors import StoreError, advised
 from fastdecode.outages import ITEM_ERRORS, of_the_whole
-from fastdecode.stores._index import Index, IndexBuilder, header_of
+from fastdecode.stores._index import Index, IndexBuilder, IndexedStore, summary
 from fastdecode.stores._items import relative
-from fastdecode.stores._mmap import Mapped, exists, is_uri, local_path
+from fastdecode.stores._mmap import Mapped, exists, is_uri, local_path, open_stream
 from fastdecode.stores.base import Store, in_order_of
 from fastdecode.stores.concat import Concatenated, Part, of_each
-from fastdecode.stores.locations import Manifest, manifest_of, shard_locations
-from fastdecode.stores.tar.format import FileSource, MappedSource, Readable, Source
+from fastdecode.stores.locations import manifest_of, shard_locations
+from fastdecode.stores.tar.format import FileSource, MappedSource, Readable
 from fastdecode.stores.tar.names import WantedMembers, samples, wanted_members
 from fastdecode.types import Buffer
 
@@ -31,9 +30,7 @@ __all__ = [
     "index_tar",
     "open_tar",
     "stream_tar",
-    "summary",
 ]
-
 
 _GAP = 1 << 16
 """Bytes between two images that are rather read than asked about by another request."""
@@ -50,10 +47,6 @@ _LABELS = ("label", "label_check")
 their CRC-32."""
 
 _VERSION = 1
-_LEAST_PER_ITEM = 8
-"""Bytes of an index that each item takes at least: those of one column."""
-
-_BUFFER = 1 << 20
 _WAY_OUT = "open it yourself, and pass the open file to stream_tar()"
 
 
@@ -80,30 +73,13 @@ def open_tar(
     image, target, storage_options : optional
         See `TarStore`.
 
-    Returns
-    -------
-    Store
-
-    Raises
-    ------
-    OSError
-        If a shard is not there, or cannot be read.
-    StoreError
-        If a shard, an index or a manifest is damaged, or they do not belong together.
-    ValueError
-        If the shards have different classes.
-
     Notes
     -----
     Where shards have indexes, only the beginning of each is read: hundreds open at once. Those
     without are gone through, all headers of them.
     """
     shards = shard_locations(location, storage_options)
-    options: dict[str, Any] = {
-        "image": image,
-        "target": target,
-        "storage_options": storage_options,
-    }
+    options: Any = {"image": image, "target": target, "storage_options": storage_options}
     if isinstance(location, (str, os.PathLike)):
         name = os.fspath(location)
         if shards == [name]:
@@ -114,46 +90,31 @@ def open_tar(
         name, manifest = shards[0] + more, None
     folder = None if index is None else os.fspath(index).rstrip("/")
 
+    wanted = wanted_members(image, target)
+    counts = None if manifest is None or wanted != WantedMembers() else manifest.items
+
     def part(number: int) -> Part | Store:
+        """Return a shard that is opened when it is needed, if its length is known beforehand."""
         shard = shards[number]
         beside = None if folder is None else f"{folder}/{shard.rpartition('/')[2]}{SUFFIX}"
         again = partial(TarStore, shard, index=beside, **options)
-        return _part(shard, beside, again, options, _counted_by(manifest, number))
+        if manifest is not None and counts is not None:
+            return Part(shard, counts[number], manifest.classes, again)
+        found = _index_of(shard, beside, wanted, storage_options)
+        if found is None:
+            return again()  # which goes through it
+        if is_uri(shard):  # nobody need look again whether it is there
+            again = partial(TarStore, shard, index=found, **options)
+        elif not exists(shard):
+            raise FileNotFoundError(f"{shard}: this shard is missing")
+        first = summary(found, storage_options)
+        return Part(shard, first.items, first.classes, again)
 
     parts = of_each(shards, part)
     return Concatenated(name, parts, "tar", unique=None if manifest is None else True)
 
 
-def _part(
-    shard: str,
-    beside: str | None,
-    again: partial[TarStore],
-    options: Mapping[str, Any],
-    told: tuple[int, Sequence[str]] | None,
-) -> Part | Store:
-    """Return a shard that is opened when it is needed, if it can be known beforehand how long."""
-    wanted = wanted_members(options["image"], options["target"])
-    if told is not None and wanted == WantedMembers():
-        return Part(shard, *told, again)
-    found = _index_of(shard, beside, wanted, options["storage_options"])
-    if found is None:
-        return again()  # which goes through it
-    if not is_uri(shard) and not Path(local_path(shard)).exists():
-        raise FileNotFoundError(f"{shard}: this shard is missing")
-    first = summary(found, options["storage_options"])
-    if is_uri(shard):  # nobody need look again whether it is there
-        again = partial(TarStore, shard, index=found, **options)
-    return Part(shard, first.items, first.classes, again)
-
-
-def _counted_by(manifest: Manifest | None, number: int) -> tuple[int, Sequence[str]] | None:
-    """Return how many items a shard has by its manifest, and the classes."""
-    if manifest is None or manifest.items is None:
-        return None
-    return manifest.items[number], manifest.classes
-
-
-class TarStore(Store):
+class TarStore(IndexedStore):
     """One tar shard.
 
     Parameters
@@ -171,14 +132,6 @@ class TarStore(Store):
         text. By default cls, or else json, or else txt; None where there is none.
     storage_options : mapping, optional
         For the file system of a URI.
-
-    Raises
-    ------
-    OSError
-        If it cannot be read.
-    StoreError
-        If it or its index is damaged, or they do not belong together; or if it is behind a URI and
-        has no index.
 
     Notes
     -----
@@ -212,7 +165,7 @@ class TarStore(Store):
                 raise self._without_index()
             builder, about = _scanned(self.location, self._wanted)
             self._index = Index(builder.to_bytes(about), self.location + SUFFIX)
-        self.classes = self._indexed().classes
+        self.classes = self._contents.classes
         self._handle()  # so that one that is missing or cut is told now
 
     def _without_index(self) -> Exception:
@@ -246,16 +199,12 @@ class TarStore(Store):
         state = super().__getstate__()
         return state if self._index_at is None else {**state, "_index": None}
 
-    def __len__(self) -> int:
-        return len(self._indexed())
-
     def key(self, index: int) -> str:
-        self._check(index)
-        return relative(self._indexed().key(index))
+        return relative(super().key(index))
 
     def target(self, index: int) -> Any:
         self._check(index)
-        found = self._indexed()
+        found = self._contents
         if not self._closed and not is_uri(self.location) and found.has(_LABELS[0]):
             self._compare(found, index)
         return found.target(index)
@@ -278,7 +227,8 @@ class TarStore(Store):
                 f"is damaged, or has been written anew; if it is whole, {_remedy(self.location)}",
             )
 
-    def _indexed(self) -> Index:
+    @property
+    def _contents(self) -> Index:  # loaded when it is wanted
         if self._index is None:
             with self._lock:  # one thread loads it, and the others wait
                 return self._loaded()
@@ -289,7 +239,13 @@ class TarStore(Store):
             if self._index_at is None:
                 raise StoreError(f"{self.location}: its index is lost")
             try:
-                self._index = _load_index(self._index_at, self._storage_options)
+                index = Index.load(self._index_at, (), self._storage_options)
+                if index.about.get("kind") != "tar" or not all(map(index.has, _COLUMNS)):
+                    raise StoreError(
+                        f"{self._index_at} is no index of a tar shard: remove it, and "
+                        f"{_remedy(self.location)}"
+                    )
+                self._index = index
             except ITEM_ERRORS as error:
                 of_the_whole(error)
                 raise
@@ -411,14 +367,6 @@ def _first_lost(index: Index, size: int) -> str:
     return f"item {first} ({index.key(first)}) and {len(cut) - 1} more are cut off; "
 
 
-class Summary(NamedTuple):
-    """What the header of an index says."""
-
-    items: int
-    classes: list[str]
-    about: dict[str, Any]
-
-
 def index_tar(
     location: str | os.PathLike[str],
     *,
@@ -466,7 +414,10 @@ def index_tar(
         raise advised(error, ": say by index= where to write the index")
     path = Path(local_path(where) + SUFFIX if index is None else index)
     if classes is None:
-        classes = _classes_at(path)
+        try:
+            classes = summary(str(path)).classes
+        except (FileNotFoundError, StoreError):  # there is none, or a damaged one
+            classes = ()
     builder, about = _scanned(where, wanted_members(image, target), storage_options, classes)
     builder.write(path, about)
     return Index.load(path)
@@ -481,42 +432,16 @@ def _scanned(
     """Go through a shard's headers, and note what is where."""
     if not is_uri(location):
         file = Mapped(location)
-        builder = _built(MappedSource(file), wanted, classes)
-        return builder, _about(file.size, wanted)
-    from fastdecode.stores._remote import open_stream
-
-    with open_stream(location, storage_options) as stream:
-        source = FileSource(stream, location)
-        builder = _built(source, wanted, classes)
-        while source.take(1 << 20):
-            pass  # what follows the end counts, too
-    return builder, _about(source.position, wanted)
-
-
-def _load_index(path: str, storage_options: Mapping[str, Any] | None = None) -> Index:
-    """Open the index of a shard: a local one is mapped, one behind a URI is read."""
-    if is_uri(path):
-        file = Mapped(path, storage_options)
-        index = Index(bytes(file.read(0, file.size)), path)
+        builder, size = _built(MappedSource(file), wanted, classes), file.size
     else:
-        index = Index.load(local_path(path))
-    if index.about.get("kind") != "tar" or not all(map(index.has, _COLUMNS)):
-        raise StoreError(f"{path} is no index of a tar shard: remove it, and {_remedy('SHARD')}")
-    return index
-
-
-def summary(path: str, storage_options: Mapping[str, Any] | None = None) -> Summary:
-    """Read the beginning of an index, without its columns."""
-    file = Mapped(path, storage_options)
-    header = header_of(file.read, file.size, path)
-    try:
-        count, classes = int(header["count"]), [str(name) for name in header["classes"]]
-        about = dict(header["about"])
-    except (KeyError, OverflowError, TypeError, ValueError) as error:
-        raise StoreError(f"{path} is no index of a tar shard: {_remedy('SHARD')}") from error
-    if not 0 <= count * _LEAST_PER_ITEM <= file.size:
-        raise StoreError(f"{path} cannot hold {count} items: {_remedy('SHARD')}")
-    return Summary(count, classes, about)
+        with open_stream(location, storage_options) as stream:
+            source = FileSource(stream, location)
+            builder = _built(source, wanted, classes)
+            while source.take(1 << 20):
+                pass  # what follows the end counts, too
+            size = source.position
+    about = {"image": list(wanted.image), "target": wanted.target}
+    return builder, {"kind": "tar", "version": _VERSION, "shard_size": size, **about}
 
 
 def _made_for(about: Mapping[str, Any]) -> WantedMembers:
@@ -528,21 +453,20 @@ def _remedy(shard: str) -> str:
     return f"make the index by `python -m fastdecode index {shard}`"
 
 
-def _built(source: Source, wanted: WantedMembers, classes: Sequence[str]) -> IndexBuilder:
+def _built(source: FileSource, wanted: WantedMembers, classes: Sequence[str]) -> IndexBuilder:
     builder = IndexBuilder(classes, (*_COLUMNS, *_LABELS))
     images: dict[int, int] = {}  # a stem's hash, and how often it came
     others: set[int] = set()
     for sample in samples(source, wanted, with_data=False):
-        stem = sample if isinstance(sample, str) else sample.stem
-        name = hash(stem)  # a tenth of the memory that the names take
-        if isinstance(sample, str):
+        name = hash(sample.stem)  # a tenth of the memory that the names take
+        member, beside = sample.member, sample.beside
+        if member is None:
             others.add(name)
         else:
             times = images[name] = images.get(name, 0) + 1
-            member, beside = sample.member, sample.beside
-            key = sample.key if times == 1 else _again(sample.key, times)
+            stem, _, extension = sample.key.rpartition(".")
             builder.add(
-                key,
+                sample.key if times == 1 else f"{stem}~{times}.{extension}",
                 sample.target,
                 offset=member.offset,
                 size=member.size,
@@ -553,8 +477,8 @@ def _built(source: Source, wanted: WantedMembers, classes: Sequence[str]) -> Ind
             )
         if others and name in others and name in images:
             raise StoreError(
-                f"{source.location}: the files of sample {stem!r} do not follow one another, so "
-                "that its target would be lost: make the tar with --sort=name"
+                f"{source.location}: the files of sample {sample.stem!r} do not follow one "
+                "another, so that its target would be lost: make the tar with --sort=name"
             )
     if others and not images:
         named = ", ".join(wanted.image) or "the extension of an image"
@@ -563,30 +487,6 @@ def _built(source: Source, wanted: WantedMembers, classes: Sequence[str]) -> Ind
             "say which it is by image="
         )
     return builder
-
-
-def _again(key: str, times: int) -> str:
-    """Make a key unique that a shard has several times."""
-    stem, _, extension = key.rpartition(".")
-    return f"{stem}~{times}.{extension}"
-
-
-def _about(size: int, wanted: WantedMembers) -> dict[str, Any]:
-    return {
-        "kind": "tar",
-        "version": _VERSION,
-        "shard_size": size,
-        "image": list(wanted.image),
-        "target": wanted.target,
-    }
-
-
-def _classes_at(path: Path) -> list[str]:
-    """Return the classes of an index that is there; none if it is damaged, or nothing is."""
-    try:
-        return summary(str(path)).classes
-    except (FileNotFoundError, StoreError):
-        return []
 
 
 class Sample(NamedTuple):
@@ -634,28 +534,12 @@ def stream_tar(
     ...     image = decode(data)
     """
     wanted = wanted_members(image, target)
-    file, location, own = _opened_stream(location, storage_options)
-    try:
-        for sample in samples(FileSource(file, location), wanted, with_data=True):
-            if not isinstance(sample, str):
+    with ExitStack() as own:
+        if isinstance(location, (str, os.PathLike)):
+            name = os.fspath(location)
+            file: Readable = own.enter_context(open_stream(name, storage_options, way_out=_WAY_OUT))
+        else:
+            file, name = location, str(getattr(location, "name", "the stream"))
+        for sample in samples(FileSource(file, name), wanted, with_data=True):
+            if sample.member is not None:
                 yield Sample(sample.key, sample.data, sample.target)
-    finally:
-        if own is not None:
-            own.close()
-
-
-def _opened_stream(
-    location: str | os.PathLike[str] | Readable, storage_options: Mapping[str, Any] | None
-) -> tuple[Readable, str, BinaryIO | None]:
-    """Return an open shard, its name for errors, and the file to close; None for one given open."""
-    if not isinstance(location, (str, os.PathLike)):
-        return location, str(getattr(location, "name", "the stream")), None
-    where = os.fspath(location)
-    if is_uri(where):
-        from fastdecode.stores._remote import open_stream
-
-        file = open_stream(where, storage_options)
-    else:
-        # A buffer of this size: the next header and small files come along.
-        file = io.BufferedReader(open_regular(local_path(where), way_out=_WAY_OUT), _BUFFER)
-    return file, where, file

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from fastdecode.stores._items import as_json, plain
 from fastdecode.stores.base import Writer
-from fastdecode.stores.tar.format import END, FileSource, make_header, members, padded
+from fastdecode.stores.tar.format import END, make_header, padded
 from fastdecode.stores.tar.names import Names, stem_of
 from fastdecode.stores.tar.store import SUFFIX, index_tar
 
 if TYPE_CHECKING:
     from fastdecode.types import Buffer
 
-__all__ = ["END", "TarWriter", "append_members", "names_in"]
+__all__ = ["END", "TarWriter", "append_members"]
 
 
 class TarWriter(Writer):
@@ -26,8 +26,6 @@ class TarWriter(Writer):
         Where it is to be, ``train.tar``; the index becomes ``train.tar.fdx``.
     classes : sequence of str
         Kept in the index.
-    fsync : bool
-        Wait at the end until the disk has all, so that a power cut takes nothing away.
 
     Notes
     -----
@@ -38,12 +36,10 @@ class TarWriter(Writer):
 
     kind = "tar"
 
-    def __init__(self, location: str, classes: Sequence[str] = (), *, fsync: bool = True) -> None:
+    def __init__(self, location: str, classes: Sequence[str] = ()) -> None:
         super().__init__(location, classes)
-        self._fsync = fsync
         self._keys = None
         self._names = Names()
-        self._final.parent.mkdir(parents=True, exist_ok=True)
         self._file = self._partial.open("xb")
 
     def _append(self, key: str, data: memoryview, target: Any) -> None:
@@ -51,7 +47,7 @@ class TarWriter(Writer):
 
     def _finish(self) -> None:
         self._file.write(END)
-        self._file.close()
+        super()._finish()
 
     def _release(self) -> None:
         self._file.close()
@@ -62,10 +58,6 @@ class TarWriter(Writer):
         index = self._final.with_name(self._final.name + SUFFIX)
         index_tar(self._partial, index=index, classes=self.classes)
         super()._settle()
-
-    def _flush(self) -> None:
-        if self._fsync:
-            super()._flush()
 
 
 def append_members(
@@ -91,17 +83,6 @@ def append_members(
         file.write(text)
         file.write(bytes(padded(len(text)) - len(text)))
     return offset, len(data)
-
-
-def names_in(file: BinaryIO, location: str) -> Names:
-    """Return the names in a tar that is to be continued, and may lack its end.
-
-    The file is at its beginning, and afterwards where the members end.
-    """
-    names = Names()
-    for member in members(FileSource(file, location), ended=False):
-        names.add(member)
-    return names
 
 
 def _beside(target: Any) -> tuple[str, bytes] | None:

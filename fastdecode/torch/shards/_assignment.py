@@ -24,11 +24,12 @@ import torch
 from fastdecode._arguments import is_int
 from fastdecode.errors import StoreError
 from fastdecode.stores import open_store
+from fastdecode.stores._index import summary
 from fastdecode.stores._mmap import is_uri, local_path
 from fastdecode.stores.concat import agreed
 from fastdecode.stores.locations import manifest_of, shard_locations
 from fastdecode.stores.tar import Sample, stream_tar
-from fastdecode.stores.tar.store import SUFFIX, summary
+from fastdecode.stores.tar.store import SUFFIX
 from fastdecode.torch._order import sample_seed
 
 __all__ = [

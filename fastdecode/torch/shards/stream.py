@@ -11,7 +11,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 from fastdecode._arguments import is_int
 from fastdecode._system import usable_cores
 from fastdecode.errors import FastDecodeError
-from fastdecode.native.batch import Pool
+from fastdecode.native._batch import Pool
 from fastdecode.torch._errors import SKIPPED, Failure, failure_of, naming, record, several
 from fastdecode.torch._loader_arguments import Threads
 from fastdecode.torch._native_batches import FALLBACK

@@ -16,7 +16,7 @@ from fastdecode._buffers import as_buffer
 from fastdecode._pixels import seen_size
 from fastdecode.api import decode_part
 from fastdecode.geometry import Geometry
-from fastdecode.native import single
+from fastdecode.native import _library
 from fastdecode.plan import reduce_for_resize
 from fastdecode.resizing import (
     FloatBox,
@@ -33,7 +33,7 @@ from fastdecode.torch.transforms.normalize import Normalize
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fastdecode.native.single import Resize
+    from fastdecode.native._library import Resize
     from fastdecode.types import Box, Buffer, Header, Image, Reduce
 
 __all__ = [
@@ -131,21 +131,13 @@ class Layout(NamedTuple):
     """How the values of a new result lie in memory: as torchvision would leave them.
 
     It matters to whoever fills a tensor like this one with random numbers, as GaussianNoise does.
-
-    Attributes
-    ----------
-    channels_last : bool
-        As a Pillow image that became a tensor; else one channel after another.
-    resized_by : {0, 1, 2}
-        The version of torchvision's transforms that resized the tensor, 0 for none. The first one's
-        results are contiguous, the second's as the pixels that it is given, if these have no gaps.
-    cropped : bool
-        The tensor was cropped: where that pads it, it becomes contiguous.
     """
 
-    channels_last: bool = False
+    channels_last: bool = False  # as a Pillow image that became a tensor
+    # The version of torchvision's transforms that resized the tensor, 0 for none. The first one's
+    # results are contiguous, the second's as the pixels that it is given, if these have no gaps.
     resized_by: int = 0
-    cropped: bool = False
+    cropped: bool = False  # where that pads the tensor, it becomes contiguous
 
     def is_last(self, plan: ResizePlan, width: int) -> bool:
         """Tell how the result of a plan lies, for an image of that width."""
@@ -160,40 +152,24 @@ class Layout(NamedTuple):
 class Crop(EncodedTransform):
     """The package's own: plan by the header, decode the part at the best reduction, resize, finish.
 
-    Parameters
-    ----------
-    interpolation : {"bilinear", "bicubic"}, or what torchvision and Pillow have for these
-    antialias : bool
-        True; torchvision's other values are refused.
-    mean, std : sequence of 3 floats, or None
-    dtype : torch.float32 or torch.uint8, or None
-        None: bytes, or floats where there is a mean.
-    quality : {"fast", "exact"}
-    headroom : float
-
-    Attributes
-    ----------
-    layout : Layout
-        Of results that are not written to an `out`.
-    from_python : bool
-        Without a generator it draws from Python's ``random``, and not from torch's global one.
-    either : bool
-        The interpolation is drawn, too.
+    `RandomResizedCrop` says what the options are.
     """
 
-    layout = Layout()
-    from_python = False
-    either = False
+    layout = Layout()  # of results that are not written to an `out`
+    from_python = False  # without a generator it draws from Python's ``random``, not from torch
+    either = False  # the interpolation is drawn, too
 
     def __init__(
         self,
         interpolation: Any,
         antialias: object,
-        mean: Sequence[float] | None,
-        std: Sequence[float] | None,
-        dtype: torch.dtype | None,
-        quality: Quality,
-        headroom: float,
+        *,
+        flip: float = 0.0,
+        mean: Sequence[float] | None = None,
+        std: Sequence[float] | None = None,
+        dtype: torch.dtype | None = None,
+        quality: Quality = "fast",
+        headroom: float = 1.0,
     ) -> None:
         name = interpolation_name(interpolation)
         if name is None:
@@ -219,7 +195,11 @@ class Crop(EncodedTransform):
         check_quality(quality)
         if not is_number(headroom) or not headroom >= 1:
             raise ValueError(f"headroom must be a number of at least 1, not {headroom!r}")
+        # True is most likely meant to say "with flips", but would mean that all are flipped.
+        if not is_number(flip) or not 0 <= flip <= 1:
+            raise ValueError(f"flip must be a probability from 0 to 1, not {flip!r}")
         self.interpolation: Interpolation = name
+        self.flip = float(flip)
         self.dtype = dtype
         self.quality: Quality = quality
         self.headroom = float(headroom)
@@ -240,18 +220,17 @@ class Crop(EncodedTransform):
     ) -> tuple[torch.Tensor, Geometry]:
         """Decode and transform, and tell where the result lies. Parameters as for a call."""
         data = data if type(data) is bytes else as_buffer(data)
+        header = None
         sides = _cores_sides(data, backend, orient=orient)
-        if sides is not None:
-            plan = self.plan(*sides, generator)
-            out = self._checked(out, plan, sides[0])
+        if sides is None:
+            header = _headers.probe(data)
+            sides = seen_size(header.width, header.height, header.orientation if orient else 1)
+        plan = self.plan(*sides, generator)
+        out = self._checked(out, plan, sides[0])
+        if header is None:
             if _write_by_core(data, self.core_resize(plan, *sides), self.normalize, out):
                 return out, geometry_of(plan)
             header = _headers.probe(data)
-        else:
-            header = _headers.probe(data)
-            sides = _seen_size(header, orient=orient)
-            plan = self.plan(*sides, generator)
-            out = self._checked(out, plan, sides[0])
         pixels = self._pixels(data, header, plan, backend, orient=orient)
         if plan.flip:
             pixels = pixels.flip(-1)
@@ -297,17 +276,19 @@ class Crop(EncodedTransform):
         return _on_canvas(image, box, plan)
 
     def reduce_for(self, header: Header, plan: ResizePlan) -> Reduce:
-        """Choose the largest reduction that leaves the box `headroom` times the canvas.
-
-        Only a JPEG is ever reduced: its decoder does less work then, where any other format is
-        decoded in full and averaged.
-        """
+        """Choose the largest reduction that leaves the box `headroom` times the canvas."""
+        # Only a JPEG's decoder does less work then: others decode in full, and average.
         return self._jpegs_reduction(plan) if header.format == "jpeg" else 1
 
     def _jpegs_reduction(self, plan: ResizePlan) -> Reduce:
         if self.quality == "exact":
             return 1
         return reduce_for_resize(plan.box, plan.canvas, self.headroom)
+
+    @property
+    def _least_headroom(self) -> float:
+        """The headroom after a reduction; 0 where there is to be none."""
+        return 0.0 if self.quality == "exact" else self.headroom
 
     def core_resize(self, plan: ResizePlan, width: int, height: int) -> Resize | None:
         """Return the plan for a JPEG of that size in the core's terms; None if it has none."""
@@ -319,13 +300,13 @@ class Crop(EncodedTransform):
 
     def _options(self) -> str:
         """Show what all of them have, for `repr`."""
-        normalize = self.normalize
-        parts = (
-            [] if self.interpolation == "bilinear" else [f"interpolation={self.interpolation!r}"]
-        )
-        parts += [] if normalize is None else [f"mean={normalize.mean}, std={normalize.std}"]
-        parts += [f"dtype={self.dtype}", f"quality={self.quality!r}"]
-        parts += [f"headroom={self.headroom}"] if self.headroom != 1 else []
+        parts = [f"dtype={self.dtype}", f"quality={self.quality!r}"]
+        if self.normalize is not None:
+            parts.insert(0, f"mean={self.normalize.mean}, std={self.normalize.std}")
+        if self.interpolation != "bilinear":
+            parts.insert(0, f"interpolation={self.interpolation!r}")
+        if self.headroom != 1:
+            parts.append(f"headroom={self.headroom}")
         return ", ".join(parts)
 
 
@@ -345,15 +326,11 @@ def is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def _seen_size(header: Header, *, orient: bool) -> tuple[int, int]:
-    return seen_size(header.width, header.height, header.orientation if orient else 1)
-
-
 def _cores_sides(data: Buffer, backend: str | None, *, orient: bool) -> tuple[int, int] | None:
     """Return (width, height) of a file that the core is to decode; None for any other."""
     if not core_may_decode(backend):
         return None
-    header = single.probe(data)
+    header = _library.probe(data)
     if header is None or not core_takes(header):
         return None
     if orient and header.has_exif and _headers.probe(data).orientation != 1:
@@ -364,7 +341,7 @@ def _cores_sides(data: Buffer, backend: str | None, *, orient: bool) -> tuple[in
 def stored_as(normalize: Normalize | None, *, channels_first: bool) -> Any:
     """Tell the core how values are stored: as `normalize` has them, or as bytes."""
     affine = None if normalize is None else normalize.affine
-    return single.stored(affine, channels_first=channels_first)
+    return _library.stored(affine, channels_first=channels_first)
 
 
 def _write_by_core(
@@ -378,7 +355,7 @@ def _write_by_core(
     if not first and not out.permute(1, 2, 0).is_contiguous():
         written, first = out.new_empty(out.shape), True
     pixels = stored_as(normalize, channels_first=first)
-    if not single.decode_resized(data, resize, pixels, written.data_ptr()):
+    if not _library.decode_resized(data, resize, pixels, written.data_ptr()):
         return False
     if written is not out:
         out.copy_(written)
@@ -409,11 +386,7 @@ def _resample(
     The filter is a triangle whose half-width is the scale, but at least one pixel: what Pillow
     calls BILINEAR, and torch and torchvision ``antialias=True``. Pillow, torch and the native core
     agree to one level. ``"bicubic"`` is Pillow's BICUBIC, and torch's; the core does not have it.
-
-    Returns
-    -------
-    tensor of uint8, (3, h, w)
-        The window of the canvas. It may share the image's memory if there is nothing to resize.
+    The result may share the image's memory if there is nothing to resize.
     """
     whole = box == (0, 0, image.shape[1], image.shape[0])
     as_it_is = whole and image.shape[:2] == canvas

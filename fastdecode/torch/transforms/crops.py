@@ -6,12 +6,12 @@ import math
 import random
 from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import torch
 
 from fastdecode._arguments import is_int
-from fastdecode.native import library
+from fastdecode.native import _library
 from fastdecode.plan import DEFAULT_MAX_PIXELS
 from fastdecode.resizing import ResizePlan
 from fastdecode.torch.transforms._random_crop import (
@@ -25,6 +25,8 @@ from fastdecode.torch.transforms.base import Crop, Quality, is_number
 from fastdecode.torch.transforms.normalize import IMAGENET_MEAN, IMAGENET_STD
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from fastdecode.resizing import Interpolation
     from fastdecode.types import Box
 
@@ -41,6 +43,22 @@ _RANDOM, _CENTRAL = 1, 2  # of ``fd_crop``
 _DECIDE = ("plan", "core_resize", "_jpegs_reduction", "described")
 _Size = int | Sequence[int]
 _EITHER: tuple[Interpolation, Interpolation] = ("bilinear", "bicubic")
+
+
+class QualityOptions(TypedDict, total=False):
+    """How closely a JPEG is decoded; `RandomResizedCrop` says what each is."""
+
+    quality: Quality
+    headroom: float
+
+
+class CropOptions(QualityOptions, total=False):
+    """What all of these take by name; `RandomResizedCrop` says what each is."""
+
+    flip: float
+    mean: Sequence[float] | None
+    std: Sequence[float] | None
+    dtype: torch.dtype | None
 
 
 class RandomResizedCrop(Crop):
@@ -89,19 +107,12 @@ class RandomResizedCrop(Crop):
         ratio: Sequence[float] = (3 / 4, 4 / 3),
         interpolation: Any = "bilinear",
         antialias: bool = True,
-        *,
-        flip: float = 0.0,
-        mean: Sequence[float] | None = None,
-        std: Sequence[float] | None = None,
-        dtype: torch.dtype | None = None,
-        quality: Quality = "fast",
-        headroom: float = 1.0,
+        **options: Unpack[CropOptions],
     ) -> None:
-        super().__init__(interpolation, antialias, mean, std, dtype, quality, headroom)
+        super().__init__(interpolation, antialias, **options)
         self.size = _both_sides("size", size)
         self.scale = _range("scale", scale)
         self.ratio = _range("ratio", ratio)
-        self.flip = _probability(flip)
         self.shape = (3, *self.size)
 
     def plan(self, width: int, height: int, generator: torch.Generator | None) -> ResizePlan:
@@ -121,8 +132,8 @@ class RandomResizedCrop(Crop):
         """Describe what is done with a seed to the native core; None if it cannot do the same."""
         if not _decides_as(self, RandomResizedCrop):
             return None
-        how = (self.scale, self.ratio, self.flip, _headroom(self))
-        return _core_random_crop(self.size, *how, upright=orient)
+        drawn = (self.scale, self.ratio)
+        return _core_crop(self.size, self.flip, self._least_headroom, orient, drawn=drawn)
 
     def __repr__(self) -> str:
         return (
@@ -134,19 +145,9 @@ class RandomResizedCrop(Crop):
 class RandomResizedCropAndInterpolation(RandomResizedCrop):
     """timm's transform of this name, for a file's bytes: `fuse` makes it.
 
-    Parameters
-    ----------
-    size, scale, ratio
-        As for `RandomResizedCrop`.
-    interpolation : {"bilinear", "bicubic", "random"}
-        ``"random"`` is one of the two, drawn for each image.
-    **options
-        The others of `RandomResizedCrop`.
-
-    Notes
-    -----
-    Without a generator it draws from Python's ``random``, what timm draws there. With one it draws
-    from that, as `RandomResizedCrop`; then, if need be, the interpolation.
+    The interpolation "random" is one of the two, drawn for each image. Without a generator all
+    draws are timm's from Python's ``random``; with one, those of `RandomResizedCrop`, and then the
+    interpolation.
     """
 
     from_python = True
@@ -200,8 +201,7 @@ class RandomResizedCropFlipNormalize(RandomResizedCrop):
         flip: float = 0.5,
         mean: Sequence[float] = IMAGENET_MEAN,
         std: Sequence[float] = IMAGENET_STD,
-        quality: Quality = "fast",
-        headroom: float = 1.0,
+        **options: Unpack[QualityOptions],
     ) -> None:
         super().__init__(
             size,
@@ -213,8 +213,7 @@ class RandomResizedCropFlipNormalize(RandomResizedCrop):
             mean=mean,
             std=std,
             dtype=torch.float32,
-            quality=quality,
-            headroom=headroom,
+            **options,
         )
 
 
@@ -241,18 +240,11 @@ class ResizeCenterCrop(Crop):
         size: _Size,
         interpolation: Any = "bilinear",
         antialias: bool = True,
-        *,
-        flip: float = 0.0,
-        mean: Sequence[float] | None = None,
-        std: Sequence[float] | None = None,
-        dtype: torch.dtype | None = None,
-        quality: Quality = "fast",
-        headroom: float = 1.0,
+        **options: Unpack[CropOptions],
     ) -> None:
-        super().__init__(interpolation, antialias, mean, std, dtype, quality, headroom)
+        super().__init__(interpolation, antialias, **options)
         self.resize = _one_or_both("resize", resize)
         self.size = _both_sides("size", size)
-        self.flip = _probability(flip)
         self.shape = (3, *self.size)
 
     def plan(self, width: int, height: int, generator: torch.Generator | None) -> ResizePlan:
@@ -267,8 +259,7 @@ class ResizeCenterCrop(Crop):
         """Describe what is done with a seed to the native core; None if it cannot do the same."""
         if not _decides_as(self, ResizeCenterCrop):
             return None
-        how = (self.flip, _headroom(self))
-        return _core_central_crop(self.resize, self.size, *how, upright=orient)
+        return _core_crop(self.size, self.flip, self._least_headroom, orient, resize=self.resize)
 
     def __repr__(self) -> str:
         return (
@@ -298,8 +289,7 @@ class ResizeCenterCropNormalize(ResizeCenterCrop):
         flip: float = 0.0,
         mean: Sequence[float] = IMAGENET_MEAN,
         std: Sequence[float] = IMAGENET_STD,
-        quality: Quality = "fast",
-        headroom: float = 1.0,
+        **options: Unpack[QualityOptions],
     ) -> None:
         super().__init__(
             resize,
@@ -310,8 +300,7 @@ class ResizeCenterCropNormalize(ResizeCenterCrop):
             mean=mean,
             std=std,
             dtype=torch.float32,
-            quality=quality,
-            headroom=headroom,
+            **options,
         )
 
 
@@ -341,19 +330,12 @@ class Resize(Crop):
         interpolation: Any = "bilinear",
         max_size: int | None = None,
         antialias: bool = True,
-        *,
-        flip: float = 0.0,
-        mean: Sequence[float] | None = None,
-        std: Sequence[float] | None = None,
-        dtype: torch.dtype | None = None,
-        quality: Quality = "fast",
-        headroom: float = 1.0,
+        **options: Unpack[CropOptions],
     ) -> None:
-        super().__init__(interpolation, antialias, mean, std, dtype, quality, headroom)
+        super().__init__(interpolation, antialias, **options)
         self.max_size = None if max_size is None else _longest(size, max_size)
         by_longest = size is None and self.max_size is not None
         self.size = None if by_longest else _one_or_both("size", size)
-        self.flip = _probability(flip)
         self.shape = (3, *self.size) if isinstance(self.size, tuple) else None
 
     def plan(self, width: int, height: int, generator: torch.Generator | None) -> ResizePlan:
@@ -364,10 +346,9 @@ class Resize(Crop):
 
     def described(self, *, orient: bool) -> Any:
         """Describe what is done with a seed to the native core; None if it cannot do the same."""
-        if not _decides_as(self, Resize) or not isinstance(self.size, tuple):
+        if not isinstance(self.size, tuple) or not _decides_as(self, Resize):
             return None
-        how = (self.flip, _headroom(self))
-        return _core_central_crop(self.size, self.size, *how, upright=orient)
+        return _core_crop(self.size, self.flip, self._least_headroom, orient, resize=self.size)
 
     def __repr__(self) -> str:
         longest = "" if self.max_size is None else f"max_size={self.max_size}, "
@@ -419,26 +400,12 @@ def _range(name: str, values: Sequence[float]) -> tuple[float, float]:
     return float(numbers[0]), float(numbers[1])
 
 
-def _probability(value: Any) -> float:
-    # True is most likely meant to say "with flips", but would mean that all are flipped.
-    if not is_number(value) or not 0 <= value <= 1:
-        raise ValueError(f"flip must be a probability from 0 to 1, not {value!r}")
-    return float(value)
-
-
 def _short(ratio: tuple[float, float]) -> str:
     return f"({ratio[0]:.4g}, {ratio[1]:.4g})"
 
 
 def _decides_as(crop: Crop, kind: type[Crop]) -> bool:
-    """Whether a transform does as its class, and the core: it may be of a subclass.
-
-    Parameters
-    ----------
-    crop : Crop
-    kind : type
-        The package's own.
-    """
+    """Whether a transform does as this class of the package's, and the core can do the same."""
     own = type(crop)
     if crop.interpolation != "bilinear":  # the core knows no other
         return False
@@ -447,79 +414,31 @@ def _decides_as(crop: Crop, kind: type[Crop]) -> bool:
     )
 
 
-def _headroom(crop: Crop) -> float:
-    """Return the least headroom after a reduction; 0 where there is to be none."""
-    return 0.0 if crop.quality == "exact" else crop.headroom
-
-
 @cache
-def _core_random_crop(
-    size: tuple[int, int],
-    scale: tuple[float, float],
-    ratio: tuple[float, float],
-    flip: float,
-    headroom: float,
-    *,
-    upright: bool,
-) -> Any:
-    """Describe what draws a box: the core then decides as the transform does with a seed.
-
-    Parameters
-    ----------
-    size : (height, width)
-    scale, ratio, flip
-        As of `RandomResizedCrop`.
-    headroom : float
-        From `_headroom`.
-    upright : bool
-        Leave files alone that Exif data might turn.
-
-    Returns
-    -------
-    cffi's ``fd_crop *``
-        Not to be changed: it is the same one for the same arguments.
-    """
-    made = _made(_RANDOM, size, flip, headroom, upright=upright)
-    made.area, made.area_range = scale[0], scale[1] - scale[0]
-    low, high = math.log(ratio[0]), math.log(ratio[1])
-    made.aspect, made.aspect_range = low, high - low
-    made.narrowest, made.widest = min(ratio), max(ratio)
-    return made
-
-
-@cache
-def _core_central_crop(
-    resize: int | tuple[int, int],
+def _core_crop(
     size: tuple[int, int],
     flip: float,
     headroom: float,
+    upright: bool,  # leave files alone that Exif data might turn
     *,
-    upright: bool,
+    drawn: tuple[tuple[float, float], tuple[float, float]] | None = None,
+    resize: int | tuple[int, int] = 0,
 ) -> Any:
-    """Describe what shows the centre, or all, of the resized image, to the native core.
-
-    Parameters
-    ----------
-    resize : int or (height, width)
-        An int is the shorter side.
-    size, flip, headroom, upright
-        As for `_core_random_crop`.
-
-    Returns
-    -------
-    cffi's ``fd_crop *``
-        As from `_core_random_crop`.
-    """
-    made = _made(_CENTRAL, size, flip, headroom, upright=upright)
-    made.resize_height, made.resize_width = (0, resize) if isinstance(resize, int) else resize
-    return made
-
-
-def _made(kind: int, size: tuple[int, int], flip: float, headroom: float, *, upright: bool) -> Any:
-    made = library.ffi.new("fd_crop *")
-    made.kind, made.upright = kind, upright
+    """Return the core's ``fd_crop *``, not to be changed: a box of `drawn`, or the centre."""
+    made = _library.ffi.new("fd_crop *")
+    made.upright = upright
     made.height, made.width = size
     made.flip = flip
     made.headroom = headroom
     made.pixels = DEFAULT_MAX_PIXELS
+    if drawn is None:
+        made.kind = _CENTRAL
+        made.resize_height, made.resize_width = (0, resize) if isinstance(resize, int) else resize
+        return made
+    made.kind = _RANDOM
+    scale, ratio = drawn
+    made.area, made.area_range = scale[0], scale[1] - scale[0]
+    low, high = math.log(ratio[0]), math.log(ratio[1])
+    made.aspect, made.aspect_range = low, high - low
+    made.narrowest, made.widest = min(ratio), max(ratio)
     return made

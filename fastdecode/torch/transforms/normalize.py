@@ -157,17 +157,7 @@ class Normalize:
 
 
 def three_values(values: Any) -> tuple[float, float, float] | None:
-    """Read a value for each channel; a single one is for all three, as torch broadcasts it.
-
-    Parameters
-    ----------
-    values : sequence, array or tensor
-
-    Returns
-    -------
-    tuple, or None
-        None where it is anything but 1 or 3 finite numbers.
-    """
+    """Read a value for each channel, or one for all; None for all but 1 or 3 finite numbers."""
     listed = values.tolist() if isinstance(values, (torch.Tensor, np.ndarray)) else values
     if not isinstance(listed, Iterable) or isinstance(listed, (str, bytes)):
         return None

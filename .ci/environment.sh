@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# A fresh environment with all optional libraries, and the CPU build of PyTorch.
+. "$(dirname "$0")/common.sh"
+step "a fresh environment, with the CPU build of PyTorch"
+rm -rf .venv
+python3 -m venv .venv
+.venv/bin/pip install -q torch==2.13.0
+FASTDECODE_NATIVE=require .venv/bin/pip install -q -e '.[all,test,dev,ray,interop,nvimgcodec,dali]'

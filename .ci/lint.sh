@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# What can be told without running anything: style, types, and documents that are out of date.
+. "$(dirname "$0")/common.sh"
+step "ruff, mypy, and the tables of the documents"
+.venv/bin/ruff check .
+.venv/bin/ruff format --check .
+.venv/bin/mypy
+.venv/bin/python bench/readme.py --check

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# The package with its hard dependencies only, as a user installs it, on the oldest and the newest
+# CPython that is here: its commands, and the tests, of which most need no more.
+. "$(dirname "$0")/common.sh"
+pythons=("$(interpreter 3.10)" "$(interpreter 3.13)")
+[ -n "${pythons[*]// /}" ] || pythons=("$(command -v python3)")
+for python in "${pythons[@]}"; do
+    [ -n "$python" ] || continue
+    step "hard dependencies only, $("$python" --version)"
+    rm -rf .venv-minimal build
+    "$python" -m venv .venv-minimal
+    FASTDECODE_NATIVE=require .venv-minimal/bin/pip install -q . pytest hypothesis
+    (
+        bin=$PWD/.venv-minimal/bin
+        cd "$(mktemp -d)"
+        "$bin/python" -m fastdecode
+        "$bin/fastdecode" --version
+        "$bin/python" -m fastdecode.bench --seconds 0.05
+    )
+    # From there it is the installed package that the tests' own processes import, too.
+    (
+        cd tests
+        FASTDECODE_REQUIRED_BACKENDS=pillow,native ../.venv-minimal/bin/pytest -q \
+            -c ../pyproject.toml --rootdir ..
+    )
+done

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Install the system packages that the native core, its checks and two backends need.
+. "$(dirname "$0")/common.sh"
+step "system packages"
+missing=()
+ldconfig -p | grep -q 'libturbojpeg\.so\.0' || missing+=(libturbojpeg0)
+command -v gcc > /dev/null || missing+=(gcc)
+[ -e /usr/include/jpeglib.h ] || missing+=(libjpeg62-turbo-dev)
+python_headers=$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))')
+[ -e "$python_headers/Python.h" ] || missing+=(python3-dev)
+compgen -c clang | grep -qxE 'clang(-[0-9]+)?' || missing+=(clang-14 libclang-rt-14-dev)
+# For the decoder on ARM, under emulation; on ARM itself the ordinary tests do that.
+if [ "$(uname -m)" = x86_64 ]; then
+    command -v aarch64-linux-gnu-gcc > /dev/null || missing+=(gcc-aarch64-linux-gnu)
+    command -v qemu-aarch64-static > /dev/null || missing+=(qemu-user-static)
+    [ -e /usr/lib/aarch64-linux-gnu/libjpeg.so ] || missing+=(libjpeg62-turbo-dev:arm64)
+fi
+[ ${#missing[@]} -gt 0 ] || exit 0
+sudo=$([ "$(id -u)" = 0 ] || echo sudo)
+[[ "${missing[*]}" != *:arm64* ]] || $sudo dpkg --add-architecture arm64
+$sudo apt-get update -q
+$sudo apt-get install -q -y "${missing[@]}"

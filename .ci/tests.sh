@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# The README's own test command, with everything that this machine has to have.
+. "$(dirname "$0")/common.sh"
+step "the README's test command"
+[ -z "$corpus" ] || export FASTDECODE_CORPUS="$corpus"
+export FASTDECODE_REQUIRED_BACKENDS=pillow,native,simplejpeg,opencv,turbojpeg,jpeg4py,imagecodecs,kornia_rs,pillow_heif,nvimgcodec,dali
+export FASTDECODE_REQUIRED_LIBRARIES=torch,lmdb,h5py,fsspec,s3fs,moto,webdataset,ray.data
+eval "$(readme_command test)"

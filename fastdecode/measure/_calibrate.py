@@ -1,0 +1,372 @@
+"""`calibrate`: which backend is fastest here, or what is for a device; a ranking out of it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from statistics import fmean, median
+from typing import TYPE_CHECKING, overload
+
+from fastdecode import _selection, registry
+from fastdecode._arguments import is_int
+from fastdecode._process import ChildDied
+from fastdecode._system import cpu_model, libraries, usable_cores
+from fastdecode.errors import BackendUnavailable
+from fastdecode.measure._race import Contest, run
+from fastdecode.measure._samples import Sample, built_in, common, grouped
+from fastdecode.measure._timing import Budget
+from fastdecode.measure._workers import WORKER, Members
+from fastdecode.measure.result import Measurement
+from fastdecode.ranking import Cell, Ranking, known_order
+from fastdecode.types import CONTEXTS, OUTPUTS, REDUCES
+
+if TYPE_CHECKING:
+    import os
+
+    import torch
+
+    from fastdecode.api import Data
+    from fastdecode.ranking import DeviceRanking
+    from fastdecode.types import Context, Format, Output, Reduce, SizeClass
+
+__all__ = ["BATCHES", "DEVICE_S", "FULL_S", "QUICK_S", "calibrate", "measure", "place_of"]
+
+DEVICE_S = 60.0
+BATCHES = (64, 256)
+_OUTPUTS: tuple[Output, ...] = ("array", "pil")
+
+FULL_S = 18.0
+QUICK_S = 2.2
+_MOST_PROCESSES = 16
+_TURN_S = 0.006  # between two looks at the clock, about
+_QUICK_TURN_S = 0.002
+_LONGER_WITH_THREADS = 3  # the interpreter lets another thread have a turn each 5 ms
+_PIXELS_PER_S = 150e6  # a guess, to choose the number of passes of one turn
+_NEED_PYTORCH = ("torchvision", "torchcodec")
+_BUILT_IN: tuple[tuple[Format, tuple[SizeClass, ...]], ...] = (
+    ("jpeg", ("small", "medium", "large", "huge")),
+    ("png", ("medium", "large")),
+    ("webp", ("medium", "large")),
+    ("jpeg2000", ("medium",)),
+)
+
+
+@overload
+def calibrate(
+    samples: Iterable[Data | str | os.PathLike[str]] | None = None,
+    *,
+    contexts: Sequence[Context] = CONTEXTS,
+    outputs: Sequence[Output] = _OUTPUTS,
+    seconds: float | None = None,
+    notify: Callable[[float], object] = ...,
+) -> Ranking: ...
+
+
+@overload
+def calibrate(
+    samples: Iterable[Data | str | os.PathLike[str]] | None = None,
+    *,
+    device: str | int | torch.device,
+    batches: Sequence[int] = BATCHES,
+    seconds: float | None = None,
+    notify: Callable[[float], object] = ...,
+) -> DeviceRanking: ...
+
+
+def calibrate(
+    samples: Iterable[Data | str | os.PathLike[str]] | None = None,
+    *,
+    device: str | int | torch.device | None = None,
+    batches: Sequence[int] = BATCHES,
+    contexts: Sequence[Context] = CONTEXTS,
+    outputs: Sequence[Output] = _OUTPUTS,
+    seconds: float | None = None,
+    notify: Callable[[float], object] = lambda _share: None,
+) -> Ranking | DeviceRanking:
+    """Measure which backend is fastest here, for every kind of work, or what is for a device.
+
+    Parameters
+    ----------
+    samples : iterable of encoded bytes or paths, optional
+        What to decode. By default, images of four sizes made of the package's own photos, as
+        JPEG, PNG, WebP and JPEG 2000; for a device as JPEG alone.
+    device : str, int or torch.device, optional
+        Measure how fast images come onto this device, such as ``"cuda:0"``: decoded there by each
+        batch backend, or by the CPU with all cores and copied, as `decode_batch` does it. Needs
+        PyTorch.
+    batches : sequence of int
+        With a device: images of a batch; fewer if they are large.
+    contexts : sequence of {"one", "threads", "processes"}
+        Alone; in as many threads at once as there are usable cores; in as many processes, but 16
+        at most. Not with a device.
+    outputs : sequence of {"array", "tensor", "pil"}
+        What to make of the pixels; the first is measured in full, others for medium images. A
+        tensor shares the array's memory, so that what holds for arrays holds for it, and it is not
+        measured by default. `decode` gives arrays, and goes by these. Not with a device.
+    seconds : float, optional
+        About how long it may take; by default 18, and 60 for a device. Starting takes its time in
+        any case, and so does one kind of work; with little time others are not measured, and what
+        is nearest stands in for them.
+    notify : callable, optional
+        Told the share of the time that has gone, from 0 to 1.
+
+    Returns
+    -------
+    Ranking, or DeviceRanking with a device
+        Either to `save` for every later process of this user; a `Ranking` also to `use`.
+
+    Raises
+    ------
+    FastDecodeError, OSError
+        If a sample cannot be read; the message says which.
+    BackendUnavailable
+        If no batch backend works on the device, or PyTorch is missing.
+    TypeError, ValueError
+        If an argument is wrong, or no batch backend reads any of the samples.
+    RuntimeError
+        If a backend crashes, and the message says how to leave it out; a DeviceUnavailable if the
+        device cannot be used.
+    ImportError
+        If tensors are asked for without PyTorch.
+
+    Notes
+    -----
+    The default order stands but for those whose lead is larger than what lies between their own
+    times: other work on the machine changes nothing by chance, though it may hide who is faster.
+    `Ranking.busy` says whether it was so, and `Ranking.remark`, or `print`, what follows from that.
+
+    Only backends whose pixels are the same are measured, in fresh processes of their own, through
+    `decode`. Those of PyTorch take part if the caller has imported it. Backends that were
+    registered as classes, and not as ``"module:Class"``, exist in the caller's process alone, and
+    cannot take part.
+
+    For a device each has a process of its own, too. All decode the same batches in rounds of random
+    order, after a warm-up; a batch is done when the device is. One that crashes leaves, and stands
+    in `lost`, as does one whose pixels are not even near those of `decode`.
+    """
+    _check(samples, seconds)
+    if device is None:
+        if batches is not BATCHES:
+            raise ValueError("batches are for a device: give device, such as 'cuda', too")
+        return measure(
+            samples,
+            contexts=contexts,
+            outputs=outputs,
+            seconds=FULL_S if seconds is None else seconds,
+            notify=notify,
+        )
+    if contexts is not CONTEXTS or outputs is not _OUTPUTS:
+        raise ValueError("contexts and outputs are not for a device")
+    if isinstance(batches, str) or not batches or not all(is_int(n) and n > 0 for n in batches):
+        raise ValueError(f"batches must be positive whole numbers, not {batches!r}")
+    limit = DEVICE_S if seconds is None else seconds
+    return _for_device()(samples, device, batches, limit, notify)
+
+
+def _check(samples: object, seconds: float | None) -> None:
+    if seconds is not None and not (
+        isinstance(seconds, (int, float)) and 0 < seconds < float("inf")
+    ):
+        raise ValueError(f"seconds must be a positive number, not {seconds!r}")
+    if isinstance(samples, (str, bytes)):
+        raise TypeError("samples are several files: pass a list of paths, or of encoded bytes")
+
+
+def _for_device() -> Callable[..., DeviceRanking]:
+    """Return what measures for devices; only here is PyTorch needed."""
+    try:
+        from fastdecode.measure._device import measure_device
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise BackendUnavailable(
+            "device= needs PyTorch, which is not installed\n"
+            "Install it with: pip install 'fastdecode[torch]'"
+        ) from error
+    return measure_device
+
+
+def place_of(device: str) -> torch.device:
+    """Look a device up by PyTorch's name for it, or by the number of a CUDA device."""
+    try:
+        from fastdecode.gpu._devices import device_of
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise BackendUnavailable(
+            "--device needs PyTorch, which is not installed: pip install 'fastdecode[torch]'"
+        ) from error
+    return device_of(f"cuda:{device}" if device.isascii() and device.isdigit() else device)
+
+
+def measure(
+    samples: Iterable[Data | str | os.PathLike[str]] | None,
+    *,
+    contexts: Sequence[Context],
+    outputs: Sequence[Output],
+    seconds: float,
+    notify: Callable[[float], object],
+) -> Ranking:
+    """Measure the CPU's backends; what all this means, and raises, says `calibrate`."""
+    _check_some(contexts, CONTEXTS, "contexts")
+    _check_some(outputs, OUTPUTS, "outputs")
+    own = None if samples is None else grouped(samples)
+    clock = Budget(seconds)
+    with _Bench(contexts) as bench:
+        quick = seconds < FULL_S / 2
+        bench.take(bench.comparable(own) if own else built_in(_wanted(bench, quick=quick)))
+        turn = _QUICK_TURN_S if quick else _TURN_S
+        contests = {cell: bench.contest(cell, turn) for cell in bench.cells(contexts, outputs)}
+        run(contests.values(), clock.left, lambda: notify(clock.share()))
+    speeds = {cell: contest.speeds() for cell, contest in contests.items()}
+    measured = {cell: speeds[cell] for cell in contests if speeds[cell]}
+    return Ranking(
+        {cell: tuple(found) for cell, found in measured.items()},
+        measured,
+        cpu_model(),
+        libraries(),
+        dt.datetime.now(tz=dt.timezone.utc).isoformat(timespec="seconds"),
+        _disturbance(contests),
+    )
+
+
+def _disturbance(contests: Mapping[Cell, Contest]) -> float:
+    """Say how busy the machine was with the work of others; threads hinder one another, too."""
+    alone = [contest for cell, contest in contests.items() if cell.context == "one"]
+    found = [share for contest in alone for share in contest.disturbances()]
+    return round(median(found), 4) if found else 0.0
+
+
+def _check_some(given: Sequence[str], known: Sequence[str], name: str) -> None:
+    if isinstance(given, str) or not given or not all(word in known for word in given):
+        raise ValueError(f"{name} must be some of {', '.join(known)}, not {given!r}")
+
+
+def _wanted(bench: _Bench, *, quick: bool) -> list[tuple[Format, SizeClass]]:
+    """List what to make; where only one backend reads a format, there is nothing to find out."""
+    return [
+        (format, size)
+        for format, sizes in _BUILT_IN
+        if len(bench.readers(format, 1)) > 1
+        for size in sizes
+        if not (quick and (size == "huge" or (size == "large" and format != "jpeg")))
+    ]
+
+
+class _Bench(Members):
+    """Alike processes, each of which has all backends: one decodes, or all of them at once."""
+
+    def __init__(self, contexts: Sequence[Context]) -> None:
+        self._threads = usable_cores()
+        self._asked = ""
+        self._samples: Sequence[Sample] = ()
+        count = min(self._threads, _MOST_PROCESSES) if "processes" in contexts else 1
+        extra = registry.targets()
+        super().__init__(WORKER, {str(number): (extra,) for number in range(count)}, self._fail)
+        usable = self.ask_all(self.names, "usable", _names())
+        self._usable: dict[str, dict[Format, set[Reduce]]] = usable["0"]
+
+    def _fail(self, _name: str, error: Exception) -> None:
+        """Say which backend it was that crashed, and how to go on without it."""
+        if not (self._asked and isinstance(error, ChildDied)):
+            raise error
+        raise RuntimeError(
+            f"{self._asked} crashed: {error}. To leave it out, set FASTDECODE_DISABLE={self._asked}"
+        ) from error
+
+    def readers(self, format: Format, reduce: Reduce) -> list[str]:
+        """Name those that read a format, and reduce it in the decoder if it is a JPEG."""
+        return [
+            name
+            for name, formats in self._usable.items()
+            if format in formats and (format != "jpeg" or reduce in formats[format])
+        ]
+
+    def comparable(self, samples: Sequence[Sample]) -> list[Sample]:
+        """Leave out what only few of the backends read."""
+        self.take(samples)
+        read: dict[str, set[int]] = {}
+        for name in self._usable:
+            self._asked = name
+            read[name] = self.ask("0", "readable", name)
+        self._asked = ""
+        kept = [
+            common(sample, {name: _within(found, start, sample) for name, found in read.items()})
+            for start, sample in self._places()
+        ]
+        return [sample for sample in kept if sample]
+
+    def _places(self) -> Iterator[tuple[int, Sample]]:
+        """Yield the samples, and where each begins among all photos."""
+        start = 0
+        for sample in self._samples:
+            yield start, sample
+            start += len(sample.photos)
+
+    def take(self, samples: Sequence[Sample]) -> None:
+        """Hand the samples to all processes."""
+        self._samples = samples
+        photos = [photo for sample in samples for photo in sample.photos]
+        self.ask_all(self.names, "take", photos)
+
+    def cells(self, contexts: Sequence[Context], outputs: Sequence[Output]) -> list[Cell]:
+        """List the kinds of work. Only a JPEG is reduced by its decoder."""
+        found = []
+        for sample, context in product(self._samples, contexts):
+            if self._threads == 1 and context != "one" and "one" in contexts:
+                continue  # a crowd of one
+            reduces: Sequence[Reduce] = REDUCES if sample.format == "jpeg" else (1,)
+            for reduce, output in product(reduces, outputs):
+                # Making another output costs every backend the same: one look at it is enough.
+                if output == outputs[0] or (context == contexts[0] and sample.size == "medium"):
+                    found.append(Cell(sample.format, reduce, sample.size, output, context))
+        return found
+
+    def contest(self, cell: Cell, turn: float) -> Contest:
+        """Set up the comparison of the backends at one kind of work."""
+        start, sample = next(
+            (start, one)
+            for start, one in self._places()
+            if (one.format, one.size) == (cell.format, cell.size)
+        )
+        block = range(start, start + len(sample.photos))
+        threads = self._threads if cell.context == "threads" else 1
+        workers = self.names if cell.context == "processes" else self.names[:1]
+        turn *= _LONGER_WITH_THREADS if threads > 1 else 1
+        one_pass = sample.pixels / _PIXELS_PER_S  # until it is known better
+        usual = Measurement(
+            "threads" if threads > 1 else "decode",
+            cell.format,
+            cell.reduce,
+            threads=threads,
+            output=str(cell.output),
+        )
+
+        def time_one(name: str) -> float | None:
+            nonlocal one_pass
+            passes = threads * max(1, round(turn / one_pass / threads))
+            self._asked = name
+            work = replace(usual, backend=name), [*block] * passes
+            seconds = self.ask_all(workers, "seconds", *work).values()
+            if None in seconds:  # it does not read these files: others do
+                return None
+            one_pass = fmean(seconds) / passes
+            return one_pass
+
+        names = known_order(self.readers(cell.format, cell.reduce), cell.format, cell.reduce)
+        return Contest(names, time_one, max(turn, one_pass))
+
+
+def _within(places: Iterable[int], start: int, sample: Sample) -> set[int]:
+    return {at - start for at in places if 0 <= at - start < len(sample.photos)}
+
+
+def _names() -> list[str]:
+    """Name the backends that may take part."""
+    off = set(_selection.disabled())
+    if "torch" not in sys.modules:
+        off.update(_NEED_PYTORCH)
+    return [name for name in registry.names() if name not in off]

@@ -1,0 +1,232 @@
+"""``fastdecode calibrate``: measure the backends here, and keep the ranking."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fastdecode import _files
+from fastdecode._system import device_ranking_path, ranking_path
+from fastdecode.errors import FastDecodeError, visible
+from fastdecode.measure import _collection as files
+from fastdecode.measure import _report as report
+from fastdecode.measure._calibrate import (
+    BATCHES,
+    DEVICE_S,
+    FULL_S,
+    QUICK_S,
+    calibrate,
+    place_of,
+)
+from fastdecode.measure._collection import naming
+from fastdecode.terminal import INTERRUPTED, Parser, counts, paragraph, progress, seconds, width
+from fastdecode.types import CONTEXTS
+
+if TYPE_CHECKING:
+    import torch
+
+    from fastdecode.ranking import DeviceRanking, Ranking
+    from fastdecode.types import Buffer, Context, Output
+
+__all__ = ["QUICK_DEVICE_S", "add_arguments", "run"]
+
+_EXAMPLES = f"""\
+examples:
+  %(prog)s              about {FULL_S:.0f} seconds
+  %(prog)s --quick      about {QUICK_S:.0f} seconds, coarser
+  %(prog)s photos/      on your own images
+  %(prog)s --device cuda    about {DEVICE_S:.0f} seconds
+
+The ranking is kept in a file that decode() reads from then on, in every new
+process of yours on this machine; the environment variable FASTDECODE_RANKING
+names another file. It is ignored, with a warning, once a library has changed.
+
+With --device it measures how fast images come onto that device: decoded there
+by each batch backend, or by all cores of the CPU and copied. decode_batch() and
+the Loader go by that with decode="auto". It is kept beside the ranking, in a
+file for each model of device: with FASTDECODE_RANKING=FOLDER/NAME.json that is
+FOLDER/NAME-device-KEY.json.
+
+exit status: 0; 2 for a wrong argument, no images, nothing to compare, or a file
+that cannot be written; 130 after Ctrl-C, with nothing kept"""
+QUICK_DEVICE_S = 20.0
+_LEAST_WIDTH = 60
+_NOTHING = "nothing was compared: no two backends here read the same of these files"
+_MOST_FILES = 200  # drawn at random: a data set has millions
+_QUICK_CONTEXTS: tuple[Context, ...] = ("one", "threads")
+
+
+def run(options: argparse.Namespace, parser: Parser) -> int:
+    """Measure and keep; return the exit status."""
+    if options.batch and options.device is None:
+        parser.error("--batch is for --device")
+    if options.to and options.device is not None:
+        parser.error(
+            "--to is not for --device: decode_batch() looks beside the file that "
+            "FASTDECODE_RANKING names"
+        )
+    begun = time.monotonic()
+    try:
+        options.device = None if options.device is None else place_of(options.device)
+        place = None if options.no_save else options.to or _usual_place(options.device)
+        if place:
+            with naming(place):
+                _files.check_writable(place, parents=True)
+        found, text = _for_decode(options) if options.device is None else _for_device(options)
+        # Before anything is printed, because the reader may be gone.
+        problem = _keep(found, place) if found and place else ""
+    except (FastDecodeError, OSError, ImportError, ValueError, RuntimeError) as error:
+        parser.fail(error)
+    except KeyboardInterrupt:
+        print("\nInterrupted: nothing is kept.", file=sys.stderr)
+        return INTERRUPTED
+    if not found:
+        parser.fail(text)
+    kept = paragraph(visible(f"Kept in {place}")) if place and not problem else "Not kept."
+    print(text)
+    print(f"\nMeasured in {time.monotonic() - begun:.1f} s.")
+    print(kept, flush=True)
+    if problem:
+        parser.fail(problem)
+    return 0
+
+
+def _usual_place(device: torch.device | None) -> Path:
+    """Return where later processes look for the result."""
+    if device is None:
+        return ranking_path()
+    from fastdecode.gpu._devices import identify
+
+    return device_ranking_path(identify(device).name)
+
+
+def _keep(found: Ranking | DeviceRanking, place: Path) -> str:
+    """Save what was measured; say why that cannot be done, so that it is printed at least."""
+    try:
+        with naming(place):
+            found.save(place)
+    except OSError as error:
+        return str(error)
+    return ""
+
+
+def _for_decode(options: argparse.Namespace) -> tuple[Ranking | None, str]:
+    """Measure for `decode`: a ranking and how it is shown, or None and why there is none."""
+    ranking = _measure(options)
+    if not ranking.orders:
+        return None, _NOTHING
+    remark = ranking.remark()
+    table = str(ranking).removesuffix(remark).splitlines()
+    shown = [_fitted(line) for line in table]
+    return ranking, "\n".join([*shown, *(["", paragraph(remark)] if remark else [])])
+
+
+def _for_device(options: argparse.Namespace) -> tuple[DeviceRanking | None, str]:
+    """Measure for a device, likewise."""
+    with progress() as notify:
+        ranking = calibrate(
+            _samples(options.paths) if options.paths else None,
+            device=options.device,
+            batches=options.batch or BATCHES,
+            seconds=options.seconds or (QUICK_DEVICE_S if options.quick else DEVICE_S),
+            notify=lambda share: notify("measuring", share),
+        )
+    if not ranking.order():
+        return None, report.no_order(ranking)
+    return ranking, "\n".join(report.device_ranking(ranking))
+
+
+def _measure(options: argparse.Namespace) -> Ranking:
+    quick: bool = options.quick
+    outputs: tuple[Output, ...] = ("array",) if quick else ("array", "pil")
+    samples = _samples(options.paths) if options.paths else None
+    with progress() as notify:
+        return calibrate(
+            samples,
+            contexts=_QUICK_CONTEXTS if quick else CONTEXTS,
+            outputs=outputs,
+            seconds=options.seconds or (QUICK_S if quick else FULL_S),
+            notify=lambda share: notify("measuring", share),
+        )
+
+
+def add_arguments(parser: Parser) -> None:
+    """Declare the arguments of the command."""
+    parser.description = (
+        "Measure which decoding library is fastest on this machine, for each format,\n"
+        "size and reduction, alone and with all cores busy; decode() goes by that\nafterwards. "
+        "With --device: whether images come onto a device faster if\nthey are decoded there, or "
+        "on the CPU; decode_batch() and the Loader go by that."
+    )
+    parser.epilog = _EXAMPLES
+    parser.add_argument(
+        "paths",
+        nargs="*",
+        metavar="PATH",
+        help="folders, image files and stores (train.tar) to measure with, at most 200 drawn at "
+        "random (default: made of the package's photos)",
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help=f"about {QUICK_S:.0f} seconds: fewer sizes, no worker processes; with --device about "
+        f"{QUICK_DEVICE_S:.0f}",
+    )
+    parser.add_argument(
+        "--device",
+        metavar="DEVICE",
+        help="measure how fast images come onto it: cuda, cuda:1 or 1; needs PyTorch",
+    )
+    parser.add_argument(
+        "--batch",
+        type=counts,
+        metavar="N,...",
+        help="images of a batch there; fewer if they are large (default: "
+        f"{','.join(map(str, BATCHES))})",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=_some_seconds,
+        metavar="S",
+        help="about how long it may take; starting, and one kind of work, take their time in any "
+        "case",
+    )
+    _add_places(parser)
+
+
+def _add_places(parser: argparse.ArgumentParser) -> None:
+    target = parser.add_mutually_exclusive_group()
+    target.add_argument(
+        "--to",
+        type=Path,
+        metavar="FILE",
+        help="keep the ranking in this file, for Ranking.load(); not with --device",
+    )
+    target.add_argument("--no-save", action="store_true", help="print it, keep nothing")
+
+
+def _some_seconds(text: str) -> float:
+    if seconds(text) == 0:
+        raise argparse.ArgumentTypeError("in 0 seconds nothing can be measured")
+    return seconds(text)
+
+
+def _fitted(line: str) -> str:
+    """Cut what does not fit: the fastest come first. Very narrow terminals wrap by themselves."""
+    if len(line) <= width() or width() < _LEAST_WIDTH:
+        return line
+    return f"{line[: width() - 1].rstrip(' ,')}…"
+
+
+def _samples(paths: Sequence[str]) -> list[Path | Buffer]:
+    """Find the images; those that cannot be read are named and left out."""
+    collection = files.collect(paths, limit=_MOST_FILES)
+    for name, reason in collection.unreadable.items():
+        print(paragraph(f"left out: {name}: {visible(reason)}"), file=sys.stderr)
+    if not collection.photos:
+        raise ValueError(f"no readable images in {visible(', '.join(map(str, paths)))}")
+    return [photo.read() if photo.store else photo.path for photo in collection.photos]

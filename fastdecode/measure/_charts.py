@@ -1,0 +1,276 @@
+"""Charts of a result, as SVG: what `templates/charts.svg` draws, and where it lies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil, floor, log, log10
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jinja2
+
+from fastdecode.measure._summary import by_count, commonest, groups
+from fastdecode.measure._text import (
+    count,
+    number,
+    percent,
+    pixels,
+    protocol,
+    setting,
+    size,
+    visible,
+)
+from fastdecode.measure.result import AUTOMATIC, CPU
+
+if TYPE_CHECKING:
+    from fastdecode.measure._summary import Group
+    from fastdecode.measure.result import Measurement, Result
+
+__all__ = [
+    "ENVIRONMENT",
+    "agreement",
+    "latency",
+    "log_ticks",
+    "readme_chart",
+    "row_kind",
+    "scaling",
+    "throughput",
+    "ticks",
+]
+
+_LEFT = 104  # where names end
+_RIGHT = 234  # where figures begin
+_LEAST_MS = 0.001  # of a logarithmic axis: the clock tells no less apart
+
+
+def _visible(value: object) -> object:
+    """Let no character of a name act on the page; what is markup already is left alone."""
+    return visible(value) if type(value) is str else value
+
+
+ENVIRONMENT = jinja2.Environment(
+    autoescape=True,
+    finalize=_visible,
+    loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+    lstrip_blocks=True,
+    trim_blocks=True,
+    undefined=jinja2.StrictUndefined,
+)
+
+
+def ticks(highest: float) -> list[float]:
+    """Return three to six round numbers from 0 to at most the highest value."""
+    if highest <= 0:
+        return [0.0]
+    power = 1.0
+    while power * 10 <= highest:
+        power *= 10
+    while power > highest:
+        power /= 10
+    step = next(power * part for part in (0.2, 0.5, 1, 2) if highest / (power * part) <= 5)
+    return [step * number for number in range(int(highest / step + 1e-9) + 1)]
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Return a few round numbers between two positive ones, for a logarithmic axis."""
+    powers = [10.0**power for power in range(floor(log10(low)), ceil(log10(high)) + 1)]
+    for parts in ((1,), (1, 3), (1, 2, 5)):
+        marks = [round(power * part, 9) for power in powers for part in parts]
+        found = [mark for mark in marks if low <= mark <= high]
+        if len(found) > 1:
+            return found
+    return [low, high] if high > low else [low]
+
+
+def row_kind(one: Measurement) -> str:
+    """Return the CSS class of what is not just one backend; empty for all others."""
+    return "wrong" if one.differing else "auto" if one.backend in (AUTOMATIC, CPU) else ""
+
+
+def _speeds(group: Group) -> str:
+    told = (f"{one.backend} {number(one.images_per_s.median)}" for one in group.timed)
+    return f"{'; '.join(told)}."
+
+
+def _latencies(shown: Sequence[Measurement]) -> str:
+    told = (
+        f"{one.backend} " + "/".join(number(one.latency_ms[part]) for part in (50, 95, 99))
+        for one in shown
+    )
+    return f"p50/p95/p99: {'; '.join(told)}."
+
+
+def _agreements(verdicts: dict[str, dict[int, str]]) -> str:
+    told = (
+        f"{name} {size(reduce)}: {word}"
+        for name, words in verdicts.items()
+        for reduce, word in words.items()
+    )
+    return f"{'; '.join(told)}."
+
+
+ENVIRONMENT.filters |= {
+    "cut": lambda text, most: text if len(text) <= most else f"{text[: most - 1]}…",
+    "g": lambda value: f"{value:g}",
+    "g5": lambda value: f"{value:.5g}",
+}
+ENVIRONMENT.globals |= {
+    "agreements": _agreements,
+    "count": count,
+    "kind": row_kind,
+    "latencies": _latencies,
+    "number": number,
+    "percent": percent,
+    "setting": setting,
+    "size": size,
+    "speeds": _speeds,
+}
+
+
+def _draw(macro: str, *values: Any) -> str:
+    drawn: str = getattr(ENVIRONMENT.get_template("charts.svg").module, macro)(*values)
+    return drawn  # as markup, which a page takes as it is
+
+
+def throughput(key: str, group: Group) -> str:
+    """Draw the speed of every backend at one setting; `key` is the chart's own on its page."""
+    return _draw("throughput", key, group)
+
+
+def latency(key: str, group: Group) -> str:
+    """Draw how long single images took, by backend."""
+    shown = [one.latency_ms for one in group.timed if one.latency_ms]
+    lowest = max(_LEAST_MS, min(one[5] for one in shown))
+    axis = _Logarithmic(lowest, max(lowest, *(one[99] for one in shown)))
+    return _draw("latency", key, group, axis)
+
+
+class _Logarithmic(NamedTuple):
+    """An axis on which twice as long is as far everywhere: one large photo hides no small ones."""
+
+    low: float
+    high: float
+
+    def place(self, value: float) -> float:
+        """Return where a value stands, in the chart's units."""
+        if self.high <= self.low:
+            return _LEFT
+        share = log(max(value, self.low) / self.low) / log(self.high / self.low)
+        return _LEFT + (_RIGHT - _LEFT) * share
+
+    def ticks(self) -> list[float]:
+        return log_ticks(self.low, self.high)
+
+
+def agreement(key: str, format: str, measurements: Sequence[Measurement]) -> str:
+    """Draw whose pixels are those of the reference."""
+    verdicts: dict[str, dict[int, str]] = {one.backend: {} for one in measurements}
+    for one in measurements:
+        word = "refused" if pixels(one) == "-" and one.refused else pixels(one)
+        own = verdicts[one.backend]
+        if one.differing or own.get(one.reduce, "-") == "-":
+            own[one.reduce] = word
+    reduces = sorted({one.reduce for one in measurements})
+    return _draw("agreement", key, format, reduces, verdicts)
+
+
+def readme_chart(result: Result) -> str:
+    """Draw the speed of every backend at each reduction, as one file of its own."""
+    kind = commonest(result)
+    every = [group for group in groups(result) if group.one.format == kind and group.timed]
+    if not every:
+        raise ValueError("the result holds no figures to draw")
+    # A chart compares reductions: other protocols and counts would be charts of their own.
+    drawn = [group for group in every if group.one.key[4:] == every[0].one.key[4:]]
+    drawn = [group for group in drawn if group.one.protocol == every[0].one.protocol]
+    words = {"bar": "one backend", "auto": "decode(), which chooses one"}
+    if any(one.differing for group in drawn for one in group.timed):
+        words["wrong"] = "pixels differ from the reference"
+    fastest = "; ".join(
+        f"{setting(group.one)}: {group.timed[0].backend} "
+        f"{number(group.timed[0].images_per_s.median)}"
+        for group in drawn
+    )
+    title = f"Images per second: {kind.upper()}, {protocol(drawn[0].one)}"
+    return _draw("readme", title, drawn, f"Fastest at {fastest}.", words)
+
+
+def scaling(key: str, every: Sequence[Group], cores: int) -> str:
+    """Draw images a second over the count of threads or workers, and the ideal line."""
+    return _draw("scaling", key, _Plot(every, cores))
+
+
+@dataclass
+class _Plot:
+    """Curves of speed over counts, and where they lie."""
+
+    every: Sequence[Group]
+    cores: int
+    left, right, top, bottom = 48, 344, 34, 210
+
+    def __post_init__(self) -> None:
+        one = self.every[0].one
+        self.curves = by_count(self.every)
+        self.noun = "worker" if one.protocol == "loader" else "thread"
+        self.title = f"{one.format.upper()}, {size(one.reduce)}, by {self.noun}s"
+        self.most = max(max(curve) for curve in self.curves.values())
+        self._highest = max(max(curve.values()) for curve in self.curves.values()) * 1.08
+        fastest = max(self.curves, key=lambda name: max(self.curves[name]))
+        self._main = AUTOMATIC if AUTOMATIC in self.curves else fastest
+        told = sorted(self.curves[self._main].items())
+        said = "; ".join(f"{count(n, self.noun)} {number(speed)}" for n, speed in told)
+        self.said = f"{self._main}: {said}."
+
+    def at(self, amount: float, speed: float) -> tuple[float, float]:
+        x = self.left + (self.right - self.left) * amount / self.most
+        return x, self.bottom - (self.bottom - self.top) * speed / self._highest
+
+    def ticks(self) -> list[float]:
+        return ticks(self._highest)
+
+    def numbers(self) -> list[int]:
+        """Choose the counts that are written: the largest always, its neighbours if they fit."""
+        found: list[int] = []
+        for value in sorted({n for curve in self.curves.values() for n in curve}, reverse=True):
+            if not found or self.at(found[-1], 0)[0] - self.at(value, 0)[0] > 18:
+                found.append(value)
+        return found
+
+    @cached_property
+    def _scaled(self) -> list[str]:
+        return [name for name in self.curves if name != AUTOMATIC and len(self.curves[name]) > 1]
+
+    @cached_property
+    def _best(self) -> str:
+        return max(self._scaled, key=lambda name: max(self.curves[name].values()), default="")
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Order what is drawn: others faintly, the ideal, the fastest, the automatic choice."""
+        found = [("line other", name) for name in self._scaled if name != self._best]
+        found.append(("line ideal", ""))
+        found += [("line", self._best)] if self._best else []
+        return [*found, ("line auto", AUTOMATIC)] if AUTOMATIC in self.curves else found
+
+    def ideal(self) -> tuple[tuple[float, float], tuple[float, float]]:
+        """Where the speed that grows with the count begins, and reaches the end or the top."""
+        curve = self.curves[self._main]
+        least = min(curve)
+        each = curve[least] / least
+        end = min(self.most, self._highest / each)
+        return self.at(least, curve[least]), self.at(end, each * end)
+
+    def words(self) -> list[tuple[float, str, str]]:
+        """Lay the legend out: where each entry begins, its kind of line, and its name."""
+        told = {"line": self._best} if self._best else {}
+        if AUTOMATIC in self.curves:
+            told["line auto"] = AUTOMATIC
+        told["line ideal"] = "ideal"
+        if len(self._scaled) > 1:
+            told["line other"] = "others"
+        found, x = [], 0
+        for kind, name in told.items():
+            found.append((float(x), kind, name))
+            x += 42 + 6 * min(len(name), 15)
+        return found

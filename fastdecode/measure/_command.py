@@ -1,0 +1,450 @@
+"""``fastdecode bench``: how fast every decoder is here, on the user's own images."""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import importlib.util
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from fastdecode import _files, _selection
+from fastdecode._system import ranking_path
+from fastdecode.errors import StoreError, UnknownBackend
+from fastdecode.measure import _collection as files
+from fastdecode.measure import _report as report
+from fastdecode.measure import _run as measuring
+from fastdecode.measure import _summary as summary
+from fastdecode.measure._calibrate import place_of
+from fastdecode.measure._collection import naming
+from fastdecode.measure._kept import merged, ranking_of
+from fastdecode.measure._run import Plan, counts_up_to_cores
+from fastdecode.measure._text import count, visible
+from fastdecode.measure.result import PROTOCOLS, Backend, Result, machine, to_json
+from fastdecode.registry import backends
+from fastdecode.terminal import INTERRUPTED, Parser, counts, positive, progress, seconds
+from fastdecode.types import OUTPUTS, REDUCES
+
+if TYPE_CHECKING:
+    from fastdecode.measure.result import Protocol
+    from fastdecode.ranking import Ranking
+    from fastdecode.types import BackendInfo, Reduce
+
+__all__ = ["USUAL_BATCHES", "USUAL_LIMIT", "add_arguments", "run"]
+
+USUAL_BATCHES = (64, 256)
+"""Images of a batch on a device: few for a large network, many for a small one."""
+
+USUAL_LIMIT = 200
+"""Images of a run, unless another number is asked for: a data set has millions."""
+
+_MOST_AT_ONCE = 1024  # threads or workers: what is more is a slip of the finger
+
+_EXAMPLES = """\
+examples:
+  %(prog)s                      the six photos of the package
+  %(prog)s photos/              every image under a folder
+  %(prog)s photos/ --limit 200 --reduce 1,8
+  %(prog)s train.tar            what fastdecode.stores reads
+  %(prog)s a.jpg b.png --backend pillow,opencv --seconds 3
+  %(prog)s photos/ --protocol loader --workers 2,4 --size 224
+  %(prog)s photos/ --device cuda --batch 64,256
+  python -m fastdecode compare old.json new.json
+
+protocols:
+  decode   from memory, one thread; every format and every --reduce
+  threads  from memory, a pool of threads in one process
+  loader   a PyTorch DataLoader with worker processes, which read and decode
+  file     reading the file (of a store: the item) and decoding it, one thread
+The last three measure the commonest format at the largest size.
+
+With --device only that is measured, unless --protocol names others too: the
+commonest format, decoded onto the device in batches by each batch backend, or
+by all cores of the CPU and copied.
+
+Each backend has a process of its own. All of them decode the same files, in
+rounds of random order; "vs best" compares speeds within each round and takes
+the median over them. The pixels are compared with Pillow's.
+
+exit status: 0; 1 if no file could be decoded; 2 for a wrong argument or no
+images; 130 after Ctrl-C, with what was measured so far"""
+
+_PYTORCH = "pip install 'fastdecode[torch]'"
+_JINJA = "pip install 'fastdecode[bench]'"
+
+
+def add_arguments(parser: Parser) -> None:
+    """Declare the arguments of the command."""
+    parser.description = "Decode images with every usable backend, and compare speed and pixels."
+    parser.epilog = _EXAMPLES
+    parser.add_argument(
+        "paths",
+        nargs="*",
+        metavar="PATH",
+        help="folders, image files and stores (.tar, .lmdb, .h5, .rec, .csv, or a URI)",
+    )
+    _add_what(parser)
+    _add_how(parser)
+    _add_device(parser)
+    _add_where(parser)
+
+
+def _add_what(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("what is measured")
+    group.add_argument(
+        "--reduce",
+        type=_reduces,
+        default=REDUCES,
+        metavar="N,...",
+        help="divide each side by 1, 2, 4 or 8 (default: 1,2,4,8)",
+    )
+    group.add_argument(
+        "--backend", type=_names, metavar="NAME,...", help="only these (default: all usable ones)"
+    )
+    group.add_argument(
+        "--limit",
+        type=_count,
+        metavar="N",
+        help=f"at most N images, drawn at random (default: {USUAL_LIMIT}; 0 for all)",
+    )
+    group.add_argument(
+        "--output",
+        choices=OUTPUTS,
+        help="what to make of the pixels: a NumPy array, a PyTorch tensor (C, H, W) or a Pillow "
+        "image (default: array)",
+    )
+    group.add_argument(
+        "--size",
+        type=positive,
+        default=0,
+        metavar="N",
+        help="also resize to N x N and normalise, to a float tensor; needs PyTorch",
+    )
+
+
+def _add_how(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("how it is measured")
+    group.add_argument(
+        "--protocol",
+        type=_protocols,
+        metavar="NAME,...",
+        help="decode, threads, loader, file (default: all, but none with --device; see below)",
+    )
+    group.add_argument(
+        "--seconds",
+        type=seconds,
+        default=0.5,
+        metavar="S",
+        help="time each backend for at least S seconds in each table (default: 0.5)",
+    )
+    for name, what in (("threads", "pool"), ("workers", "DataLoader")):
+        group.add_argument(
+            f"--{name}",
+            type=_counts,
+            default=counts_up_to_cores(),
+            metavar="N,...",
+            help=f"sizes of the {what} to measure; 0 for none (default: powers of 2, up to the "
+            "cores)",
+        )
+
+
+def _add_device(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("on a device")
+    group.add_argument(
+        "--device",
+        metavar="DEVICE",
+        help="measure how fast images come onto it: cuda, cuda:1 or 1, cpu; needs PyTorch",
+    )
+    group.add_argument(
+        "--batch",
+        type=_counts,
+        metavar="N,...",
+        help="images of a batch there; fewer if they are large (default: "
+        f"{','.join(map(str, USUAL_BATCHES))})",
+    )
+
+
+def _add_where(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("what becomes of it")
+    group.add_argument("--json", metavar="FILE", help="write the result; - for standard output")
+    group.add_argument("--html", metavar="FILE", help="write a page with charts")
+    group.add_argument(
+        "--save", action="store_true", help="let decode() choose by this result from now on"
+    )
+    group.add_argument("--list", action="store_true", help="list the images, measure nothing")
+
+
+def _reduces(text: str) -> tuple[Reduce, ...]:
+    wanted = _names(text)
+    known: dict[str, Reduce] = {str(reduce): reduce for reduce in REDUCES}
+    if not all(word in known for word in wanted):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of 1, 2, 4 and 8")
+    return tuple(sorted(known[word] for word in wanted))
+
+
+def _protocols(text: str) -> tuple[Protocol, ...]:
+    wanted = _names(text)
+    if not set(wanted) <= set(PROTOCOLS):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of {', '.join(PROTOCOLS)}")
+    return tuple(name for name in PROTOCOLS if name in wanted)
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    if text.strip() == "0":
+        return ()
+    found = counts(text)
+    if found[-1] > _MOST_AT_ONCE:
+        raise argparse.ArgumentTypeError(f"{found[-1]:,} at once are too many: {_MOST_AT_ONCE:,}")
+    return found
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
+    if not names:
+        raise argparse.ArgumentTypeError("the list is empty")
+    return names
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not 0 or a positive whole number")
+    return int(text)
+
+
+def run(options: argparse.Namespace, parser: Parser) -> int:
+    """Run the benchmark; return the exit status."""
+    if options.batch is not None and options.device is None:
+        parser.error("--batch is for --device")
+    if options.batch is None:
+        options.batch = USUAL_BATCHES
+    try:
+        if options.limit is None and not options.list:
+            options.limit = USUAL_LIMIT
+        collection = files.collect(options.paths or [files.SAMPLES], limit=options.limit or None)
+        if not options.paths:
+            collection.not_images = 0  # the licence of the samples lies beside them
+        if not collection.photos:
+            _fail_without_images(parser, options, collection)
+        if options.list:
+            _list(collection)
+            return 0
+        _check_arguments(parser, options)
+        if options.device:
+            _check_device(parser, options)
+        infos = _backends(None if options.device else options.backend)
+    except (FileNotFoundError, ImportError, StoreError, UnknownBackend) as error:
+        parser.fail(error)
+    if options.json == "-":  # nothing else may stand on standard output then
+        with redirect_stdout(sys.stderr):
+            result = _measure(options, infos, collection)
+        print(to_json(result))
+    else:
+        result = _measure(options, infos, collection)
+    _keep(parser, options, result)
+    if result.interrupted:
+        return INTERRUPTED
+    timed = [one.files for one in result.measurements] + [one.files for one in result.on_device]
+    return 0 if any(timed) else 1
+
+
+def _measure(
+    options: argparse.Namespace, infos: Sequence[BackendInfo], collection: files.Collection
+) -> Result:
+    """Measure and print; after Ctrl-C, what there is so far."""
+    found = measuring.Found()
+    plan = _plan(options, infos, found)
+    result = Result(
+        measured=dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
+        machine=machine(),
+        backends=tuple(Backend(info.name, info.version, info.codec) for info in infos),
+        collection=collection.summary(),
+        settings=_settings(plan, options),
+    )
+    report.heading(result)
+    sys.stdout.flush()  # before the progress on stderr
+    interrupted = False
+    try:
+        with progress() as notify:
+            measuring.measure(collection.photos, plan, found, notify)
+    except KeyboardInterrupt:
+        interrupted = True
+    result = replace(
+        result,
+        measurements=found.measurements(),
+        notes=tuple(found.notes),
+        interrupted=interrupted,
+        device=found.device,
+        on_device=found.on_device(),
+    )
+    result = replace(result, answer=tuple(summary.sentences(result)))
+    report.show_result(result)
+    return result
+
+
+def _plan(
+    options: argparse.Namespace, infos: Sequence[BackendInfo], found: measuring.Found
+) -> Plan:
+    """Put together what is to be measured; what cannot be is noted."""
+    protocols = options.protocol or (() if options.device else PROTOCOLS)
+    if "loader" in protocols and options.workers and not _has("torch"):
+        found.notes.append(f"The loader protocol needs PyTorch, which is not installed: {_PYTORCH}")
+        protocols = tuple(name for name in protocols if name != "loader")
+    return Plan(
+        backends=tuple(info.name for info in infos),
+        reduces=options.reduce,
+        seconds=options.seconds,
+        protocols=protocols,
+        threads=options.threads,
+        workers=options.workers,
+        output="tensor" if options.size else options.output or "array",
+        size=options.size,
+        device=options.device,
+        batches=options.batch,
+        batch_backends=options.backend,
+    )
+
+
+def _settings(plan: Plan, options: argparse.Namespace) -> dict[str, object]:
+    """List what was asked for, in types that JSON has."""
+    settings = {name: getattr(plan, name) for name in ("seconds", "seed", "output", "size")}
+    lists = {
+        name: list(getattr(plan, name)) for name in ("protocols", "reduces", "threads", "workers")
+    }
+    if options.device:
+        lists = {**(lists if plan.protocols else {}), "batches": list(options.batch)}
+    return {**settings, **lists, "limit": options.limit}
+
+
+def _check_arguments(parser: Parser, options: argparse.Namespace) -> None:
+    """End with status 2 if what is asked for cannot be done."""
+    if options.size and options.output not in (None, "tensor"):
+        parser.error(f"--size gives tensors, not --output {options.output}")
+    for flag in ("size", "output"):
+        if getattr(options, flag) in (0, None, "array", "pil") or _has("torch"):
+            continue
+        parser.error(f"--{flag} needs PyTorch, which is not installed: {_PYTORCH}")
+    if options.save:
+        _check_saving(parser, options)
+    if options.html and not _has("jinja2"):
+        parser.error(f"--html needs Jinja2, which is not installed: {_JINJA}")
+    if options.json and options.json == options.html:
+        parser.error("--json and --html are the same file")
+    for path in (None if options.json == "-" else options.json, options.html):
+        if path is None:
+            continue
+        try:
+            with naming(path):
+                _files.check_writable(path)
+        except OSError as error:
+            parser.error(str(error))
+
+
+def _check_saving(parser: Parser, options: argparse.Namespace) -> None:
+    """Refuse to keep a ranking of anything but what `decode` does, with all backends."""
+    for flag, given in (
+        ("--backend", options.backend),
+        ("--size", options.size),
+        ("--output pil", options.output == "pil"),
+    ):
+        if given:
+            parser.error(f"--save keeps what decode() goes by: not with {flag}")
+    try:
+        with naming(ranking_path()):
+            _files.check_writable(ranking_path(), parents=True)
+    except OSError as error:
+        parser.error(str(error))
+
+
+def _check_device(parser: Parser, options: argparse.Namespace) -> None:
+    """End with status 2 if what is asked for cannot be done; else look the device up."""
+    if options.save:
+        parser.error("--save keeps what decode() goes by: not with --device")
+    if options.output and not options.protocol:
+        parser.error("--output is of no use with --device, which gives tensors")
+    if not options.batch:
+        parser.error("--batch 0 leaves nothing to measure")
+    try:
+        options.device = place_of(options.device)
+    except (RuntimeError, ValueError) as error:
+        parser.error(str(error))
+    from fastdecode.gpu import _backends
+
+    able = _backends.names(options.device.type)
+    for name in options.backend or ():
+        if name not in able:
+            parser.error(
+                f"no batch backend for {options.device} is called {name!r}; there are: "
+                f"{', '.join(able) or 'none'}"
+            )
+
+
+def _has(library: str) -> bool:
+    return importlib.util.find_spec(library) is not None
+
+
+def _fail_without_images(
+    parser: Parser, options: argparse.Namespace, collection: files.Collection
+) -> None:
+    where = ", ".join(visible(path) for path in options.paths)
+    lines = [f"no readable images in {where}", *_unreadable(collection)]
+    if collection.not_images:
+        lines.append(f"Passed over, not images: {collection.not_images}")
+    parser.fail("\n".join(lines))
+
+
+def _unreadable(collection: files.Collection) -> list[str]:
+    if not collection.unreadable:
+        return []
+    named = [f"  {name}: {why}" for name, why in sorted(collection.unreadable.items())]
+    return [f"Unreadable: {len(named)}", *named]
+
+
+def _list(collection: files.Collection) -> None:
+    for photo in collection.photos:
+        header = photo.header
+        size = f"{header.width} x {header.height}"
+        print(f"{header.format:8}  {size:>13}  {photo.size:>11,} bytes  {photo.name}")
+    print("\n".join([count(len(collection.photos), "image"), *_unreadable(collection)]))
+
+
+def _backends(names: Sequence[str] | None) -> list[BackendInfo]:
+    """Those that were named, else all that are usable and not switched off."""
+    _selection.preferred()
+    if names is None:
+        off = _selection.disabled()
+        return [info for info in backends() if info.usable and info.name not in off]
+    for name in names:
+        _selection.load_named(name)
+    known = {info.name: info for info in backends()}
+    return [known[name] for name in names]
+
+
+def _save(ranking: Ranking) -> None:
+    if not ranking.orders:
+        print("Nothing to save: no two backends were compared in memory.", file=sys.stderr)
+        return
+    with naming(ranking_path()):
+        place = merged(ranking).save()
+    print(f"decode() chooses by this result from now on: {place}", file=sys.stderr)
+
+
+def _keep(parser: Parser, options: argparse.Namespace, result: Result) -> None:
+    """Write the files and the ranking that were asked for; end with status 2 if that fails."""
+    try:
+        if options.json not in (None, "-"):
+            with naming(options.json):
+                _files.write_text(options.json, to_json(result))
+        if options.html:
+            from fastdecode.measure._html import page
+
+            with naming(options.html):
+                _files.write_text(options.html, page(result))
+        if options.save and result.interrupted:
+            print("The ranking is not saved: it would be of half a run.", file=sys.stderr)
+        elif options.save:
+            _save(ranking_of(result))
+    except OSError as error:
+        parser.fail(error)

@@ -1,0 +1,410 @@
+"""Measuring for a device: every way of decoding onto it at the same work, in rounds."""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from fastdecode import _selection, registry
+from fastdecode._system import cpu_model, device_libraries, usable_cores
+from fastdecode.errors import BackendUnavailable
+from fastdecode.gpu import _backends
+from fastdecode.gpu._devices import device_of, identify
+from fastdecode.measure._device_worker import WORKER, Lap
+from fastdecode.measure._samples import Sample, built_in, grouped
+from fastdecode.measure._timing import Budget, spread
+from fastdecode.measure._workers import Members
+from fastdecode.measure.result import Device, Measurement
+from fastdecode.ranking import CPU, NOTHING, DeviceCell, DeviceRanking, Speed
+
+if TYPE_CHECKING:
+    from fastdecode.measure._collection import Photo
+    from fastdecode.measure._device_worker import Warm
+    from fastdecode.measure._run import Found, Notify, Plan
+    from fastdecode.types import Format, SizeClass
+
+__all__ = [
+    "Crew",
+    "Heat",
+    "batch_of",
+    "heats_of",
+    "measure_device",
+    "measure_photos",
+    "speeds_of",
+    "unread",
+]
+
+_PATIENCE_S = 2.0
+_TURN_S = 0.15
+
+_MOST_PIXELS = 96_000_000  # of a batch: 0.3 GB of pixels, and a second of one core
+_LEAST_ROUNDS = 3  # of which the middle one counts, if there is no time for more
+_MOST_ROUNDS = 9
+_OTHER_IMAGE_DB = 20.0
+"""Nearer come even strongly different decoders; swapped channels or another image do not."""
+
+_BUILT_IN: tuple[tuple[Format, SizeClass], ...] = (
+    ("jpeg", "medium"),  # of data sets most are of this size: first, if the time is short
+    ("jpeg", "small"),
+    ("jpeg", "large"),
+    ("jpeg", "huge"),
+)
+
+
+def _candidates(device: torch.device) -> list[str]:
+    """Name what may decode for a device: all batch backends but those switched off, and the CPU."""
+    off = _selection.disabled()
+    return [*(name for name in _backends.names(device.type) if name not in off), CPU]
+
+
+def unread(formats: Iterable[str], declared: Mapping[str, Iterable[str]]) -> str:
+    """Say that no batch backend reads some formats, and what each that works has declared."""
+    theirs = [f"{name} reads {_listed(read)}" for name, read in declared.items()]
+    return f"no batch backend reads {_listed(formats)}; {', '.join(theirs) or 'none works here'}"
+
+
+def _listed(formats: Iterable[str]) -> str:
+    return ", ".join(sorted(format.upper() for format in set(formats)))
+
+
+class Crew(Members):
+    """A process for each way of decoding; one that fails leaves, and the others go on."""
+
+    def __init__(self, device: torch.device, names: Sequence[str], size: int = 0) -> None:
+        off = _selection.disabled()
+        self.lost = {
+            name: "FASTDECODE_DISABLE switches it off"
+            for name in _backends.names(device.type)
+            if name in off and name not in names
+        }
+        # What the errors of `_backends.load` begin with: whoever reads `lost` knows it.
+        self._known = f"the backend {{!r}} does not decode on {str(device)!r}: "
+        targets = _targets()
+        super().__init__(
+            WORKER,
+            {name: (str(device), name, targets, size) for name in names},
+            lambda name, error: self._note(name, registry.reason(error)),
+        )
+        asked = self.ask_all(self.names, "about")
+        self.about = {name: one for name, one in asked.items() if name != CPU}
+
+    @property
+    def reads(self) -> dict[str, tuple[Format, ...]]:
+        """The formats that each batch backend declares."""
+        return {name: one[2] for name, one in self.about.items()}
+
+    def take(self, photos: Sequence[Photo]) -> list[int]:
+        """Hand to all what is to be decoded; say by index what the CPU path reads.
+
+        What it does not read takes part in nothing: it is what all others fall back on.
+        """
+        for name in self.names:  # one after the other: each has a copy on its way
+            self.ask(name, "take", photos)
+        refused = self.ask(CPU, "readable") or {}
+        return [index for index in range(len(photos)) if index not in refused]
+
+    def lose(self, name: str, why: str) -> None:
+        """Let one go, for a reason that it does not know of."""
+        self.end(name)
+        self._note(name, why)
+
+    def _note(self, name: str, why: str) -> None:
+        self.lost[name] = _in_one_line(why.removeprefix(self._known.format(name)))
+
+
+def _in_one_line(text: str) -> str:
+    return ". ".join(line.strip().rstrip(".") for line in text.splitlines() if line.strip())
+
+
+def _targets() -> dict[str, tuple[str, str]]:
+    """Return what was registered in words, which other processes can register too."""
+    found = {}
+    for name, target in registry.targets().items():
+        batch = registry.entry(name).batch
+        if isinstance(batch, str):
+            found[name] = (target, batch)
+    return found
+
+
+class Heat:
+    """One kind of work, and what was measured at it; each round has the next of the blocks."""
+
+    def __init__(
+        self,
+        crew: Crew,
+        usual: Measurement,
+        blocks: Sequence[Sequence[int]],
+        chance: random.Random | None = None,
+    ) -> None:
+        self.usual = usual
+        self.blocks = blocks
+        self.rounds: list[dict[str, Lap]] = []
+        self.warm: dict[str, Warm] = {}
+        self.busy: dict[str, float] = {}
+        self._crew = crew
+        self._chance = chance or random.Random(0)
+
+    @property
+    def cost(self) -> float:
+        """Guess the seconds of a round."""
+        return sum(one.seconds + max(one.seconds, _TURN_S) for one in self.warm.values())
+
+    def warm_up(self, patience_s: float = _PATIENCE_S) -> None:
+        """Let everyone decode the first batch until that is steady."""
+        for name in self._crew.names:
+            warm = self._crew.ask(name, "warm_up", self.blocks[0], patience_s)
+            if warm is not None:
+                self.warm[name] = warm
+
+    def play(self, turn_s: float = _TURN_S) -> None:
+        """Let everyone decode the next batch, one right after the other, in random order."""
+        block = self.blocks[len(self.rounds) % len(self.blocks)]
+        names = [name for name in self._crew.names if name in self.warm]
+        laps = self._crew.ask_in_turn(names, self._chance, "turn", block, turn_s)
+        found = {name: _per_image(own, len(block)) for name, own in laps.items() if own}
+        if found:
+            self.rounds.append(found)
+
+    def look(self) -> None:
+        """Find out for how long the device is at work on a batch; after all that is timed."""
+        for name in self._crew.names:
+            busy = self._crew.ask(name, "busy", self.blocks[0]) if name in self.warm else None
+            if busy is not None:
+                self.busy[name] = busy / len(self.blocks[0])
+
+    def speeds(self) -> dict[str, Speed]:
+        """Work out the figures, the fastest first, of those that took part in every round."""
+        return speeds_of(self.rounds, self.warm, self.busy)
+
+
+def _per_image(laps: Sequence[Lap], images: int) -> Lap:
+    """Return the medians over the laps of a turn."""
+    streams = [lap.stream for lap in laps if lap.stream is not None]
+    return Lap(
+        median(lap.wall for lap in laps) / images,
+        median(lap.cpu for lap in laps) / images,
+        median(streams) / images if streams else None,
+    )
+
+
+def speeds_of(
+    rounds: Sequence[Mapping[str, Lap]], warm: Mapping[str, Warm], busy: Mapping[str, float]
+) -> dict[str, Speed]:
+    """Work out the figures of those that took part in every round, the fastest first.
+
+    Ratios are paired within rounds, where a machine whose speed drifts was about as fast for all.
+    """
+    if not rounds:
+        return {}
+    found = {}
+    for name, one in warm.items():
+        if all(name in times for times in rounds):
+            pairs = [(times[name], times.get(CPU)) for times in rounds]
+            found[name] = _speed(pairs, one, busy.get(name))
+    return dict(sorted(found.items(), key=lambda item: -item[1].images_per_s.median))
+
+
+def _speed(pairs: Sequence[tuple[Lap, Lap | None]], warm: Warm, busy: float | None) -> Speed:
+    ratios = [cpu.wall / rate.wall for rate, cpu in pairs if cpu]
+    streams = [rate.stream for rate, _ in pairs if rate.stream is not None]
+    return Speed(
+        images_per_s=spread([1 / rate.wall for rate, _ in pairs]),
+        ratio=spread(ratios) if len(ratios) == len(pairs) else NOTHING,
+        cpu_s_per_1000=1000 * median(rate.cpu for rate, _ in pairs),
+        gpu_ms_per_1000=None if busy is None else 1e6 * busy,
+        stream_ms_per_1000=1e6 * median(streams) if streams else None,
+        on_cpu=warm.on_cpu,
+        psnr=warm.psnr,
+    )
+
+
+def measure_device(
+    samples: Iterable[Any] | None,
+    device: str | int | torch.device,
+    batches: Sequence[int],
+    seconds: float,
+    notify: Callable[[float], object],
+) -> DeviceRanking:
+    """Measure every batch backend that works for a device beside the CPU path."""
+    place = device_of(device)
+    budget = Budget(seconds)
+    found = built_in(_BUILT_IN) if samples is None else grouped(samples)
+    with Crew(place, _candidates(place)) as crew:
+        _check(crew, place)
+        heats = heats_of(crew, _declared(crew, found), batches)
+        _play(crew, list(heats.values()), budget, notify)
+        _check(crew, place)
+        speeds = {cell: heat.speeds() for cell, heat in heats.items() if heat.rounds}
+        lost = dict(crew.lost)
+    return DeviceRanking(
+        identify(place),
+        speeds,
+        lost,
+        cpu_model(),
+        usable_cores(),
+        device_libraries(),
+        dt.datetime.now(tz=dt.timezone.utc).isoformat(timespec="seconds"),
+    )
+
+
+def batch_of(batch: int, pixels: float) -> int:
+    """Return how many images of so many pixels make a batch."""
+    return max(1, min(batch, int(_MOST_PIXELS / pixels)))
+
+
+def _check(crew: Crew, device: torch.device) -> None:
+    """Go on only where there is something to compare."""
+    if CPU not in crew.names:
+        raise RuntimeError(f"the CPU path does not reach {device}: {crew.lost[CPU]}")
+    if len(crew.names) == 1:
+        said = f"no backend decodes on {str(device)!r}, so that there is nothing to compare with "
+        lost = (f"{name}: {why}" for name, why in crew.lost.items())
+        raise BackendUnavailable("\n".join([f"{said}the CPU", *lost]))
+
+
+def _declared(crew: Crew, samples: Sequence[Sample]) -> list[Sample]:
+    """Leave out what would only show how the CPU differs from itself."""
+    read = crew.reads
+    kept = [one for one in samples if any(one.format in formats for formats in read.values())]
+    if read and not kept:
+        why = unread({one.format for one in samples}, read)
+        raise ValueError(f"nothing was compared: the CPU decodes all of these files, as {why}")
+    return kept
+
+
+def heats_of(
+    crew: Crew, samples: Sequence[Sample], batches: Sequence[int]
+) -> dict[DeviceCell, Heat]:
+    """Hand out the samples, and set up each kind of work that they make with these batches."""
+    good = set(crew.take([photo for sample in samples for photo in sample.photos]))
+    heats = {}
+    end = 0
+    for sample in samples:
+        start, end = end, end + len(sample.photos)
+        places = [place for place in range(start, end) if place in good]
+        mean = sample.pixels / len(sample.photos)
+        for count in sorted({batch_of(batch, mean) for batch in batches}) if places else ():
+            block = tuple((places * -(-count // len(places)))[:count])
+            usual = Measurement("device", sample.format, 1, batch=count)
+            heats[DeviceCell(sample.format, sample.size, count)] = Heat(crew, usual, [block])
+    return heats
+
+
+def _play(
+    crew: Crew, heats: Sequence[Heat], budget: Budget, notify: Callable[[float], object]
+) -> None:
+    """Play rounds of all kinds of work in turn, until the time is up."""
+    for number, heat in enumerate(heats):
+        if number and budget.left() <= 0:
+            break
+        heat.warm_up(max(0.0, min(_PATIENCE_S, budget.left())))
+        _leave_out_wrong(crew, heat)
+        for _ in range(_LEAST_ROUNDS):
+            heat.play()
+        notify(budget.share())
+    for _ in range(_MOST_ROUNDS - _LEAST_ROUNDS):
+        for heat in heats:
+            if budget.left() < heat.cost:
+                continue
+            heat.play()
+            notify(budget.share())
+    for heat in heats:
+        heat.look()
+
+
+def _leave_out_wrong(crew: Crew, heat: Heat) -> None:
+    """Let those go whose pixels are not even near: speed is no merit of theirs."""
+    for name, warm in heat.warm.items():
+        if name in crew.names and warm.psnr is not None and warm.psnr < _OTHER_IMAGE_DB:
+            crew.lose(name, f"its pixels are not those of decode: {warm.psnr:.0f} dB PSNR")
+
+
+def measure_photos(photos: Sequence[Photo], plan: Plan, found: Found, notify: Notify) -> None:
+    """Measure the commonest format that a batch backend declares, in batches of each size.
+
+    What is `found` is filled as results come, so that it is there if this is interrupted.
+    """
+    device: Any = plan.device
+    names = plan.batch_backends
+    notify("starting a process for each backend", 0.0)
+    with Crew(device, _candidates(device) if names is None else [*names, CPU], plan.size) as crew:
+        found.device = _describe(device, crew)
+        chosen = _commonest(photos, crew, found)
+        notify("checking", 0.0)
+        good = crew.take(chosen)
+        if len(good) < len(chosen):
+            found.notes.append(
+                "Not brought onto the device, because nothing decodes them: "
+                f"{len(chosen) - len(good)} of {len(chosen)} files."
+            )
+        if good:
+            found.heats.extend(_dealt(crew, chosen, good, plan))
+        for number, heat in enumerate(found.heats):
+
+            def step(what: str, share: float, number: int = number, heat: Heat = heat) -> None:
+                onto = f"{heat.usual.format} onto {device}, batches of {heat.usual.batch}"
+                notify(f"{what} {onto}", (number + share) / len(found.heats))
+
+            _time(heat, plan.seconds, step)
+        for heat in found.heats:
+            heat.look()
+        found.device = _describe(device, crew)
+
+
+def _time(heat: Heat, seconds: float, step: Notify) -> None:
+    """Play rounds until each was measured long enough, and each file once."""
+    step("warming up", 0.0)
+    heat.warm_up()
+    needed = max(_LEAST_ROUNDS, len(heat.blocks))
+    for done in range(needed):
+        heat.play(seconds / needed)
+        step("timing", (done + 1) / needed)
+
+
+def _describe(device: torch.device, crew: Crew) -> Device:
+    """Describe the device, and who could not be measured there."""
+    here = identify(device)
+    versions = {name: " ".join(filter(None, one[:2])) for name, one in crew.about.items()}
+    missing = dict(crew.lost)
+    for name in registry.names():
+        entry = registry.entry(name)
+        if entry.batch and name not in _backends.names(device.type):
+            missing[name] = f"it decodes on {' and '.join(entry.devices.split())} only"
+    return Device(
+        str(device), here.name, here.driver, here.runtime, torch.__version__, versions, missing
+    )
+
+
+def _commonest(photos: Sequence[Photo], crew: Crew, found: Found) -> list[Photo]:
+    """Choose the files of the commonest format that some batch backend declares, or JPEG."""
+    read: set[Format] = set().union(*crew.reads.values()) or {"jpeg"}
+    counts = Counter(photo.header.format for photo in photos if photo.header.format in read)
+    if not counts:
+        why = unread({photo.header.format for photo in photos}, crew.reads)
+        found.notes.append(f"Not brought onto the device: {why}.")
+        return []
+    kind = counts.most_common(1)[0][0]
+    return [photo for photo in photos if photo.header.format == kind]
+
+
+def _dealt(crew: Crew, photos: Sequence[Photo], good: Sequence[int], plan: Plan) -> list[Heat]:
+    """Deal the files into batches, in random order, the same ones again if there are few."""
+    chance = random.Random(plan.seed)
+    order = chance.sample(list(good), len(good))
+    largest = max(photos[index].pixels for index in order)
+    heats = []
+    for count in sorted({batch_of(batch, largest) for batch in plan.batches}):
+        several = max(1, len(order) // count)
+        repeated = order * -(-count // len(order))
+        blocks = [tuple(repeated[at * count : (at + 1) * count]) for at in range(several)]
+        usual = Measurement("device", photos[0].header.format, 1, size=plan.size, batch=count)
+        files = len({index for block in blocks for index in block})
+        heats.append(Heat(crew, replace(usual, files=files), blocks, chance))
+    return heats

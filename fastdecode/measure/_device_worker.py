@@ -1,0 +1,284 @@
+"""The process in which one way of decoding onto a device is timed, and its clocks."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+import torch.profiler
+
+from fastdecode import registry
+from fastdecode._batch import decode_batch
+from fastdecode._stats import stats
+from fastdecode.errors import FastDecodeError, StoreError
+from fastdecode.gpu import _backends
+from fastdecode.gpu._devices import device_of
+from fastdecode.measure._timing import no_garbage_collection
+from fastdecode.ranking import CPU
+
+if TYPE_CHECKING:
+    from fastdecode.measure._collection import Photo
+    from fastdecode.types import Format
+
+__all__ = [
+    "WORKER",
+    "Clock",
+    "CudaClock",
+    "Lap",
+    "Warm",
+    "Worker",
+    "busy",
+    "busy_seconds",
+    "clock_of",
+    "steady",
+]
+
+_cuda: Any = torch.cuda  # which is annotated only in part
+_SAME = 1.1  # times as long: laps that lie so near each other are steady
+_LOOKED_AT = 3
+_MOST_LAPS = 12
+
+_profiler: Any = torch.profiler  # which is annotated only in part
+_CUDA = _profiler.ProfilerActivity.CUDA
+_ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
+_MICRO = 1e-6
+
+WORKER = f"{__name__}:Worker"
+_LEVELS = 255.0
+
+
+class Lap(NamedTuple):
+    """What one piece of work took, in seconds."""
+
+    wall: float  # by the clock on the wall, until the device was done
+    cpu: float  # of the processors, user and system, all threads of this process added up
+    # between an event on the device's stream before the work and one after it; None without
+    stream: float | None = None
+
+
+class Clock:
+    """The host's own: for a device on which all is done when the call returns."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+
+    def lap(self, work: Callable[[], object]) -> Lap:
+        """Do the work, and say how long it took. What it returns is released after the end."""
+        with no_garbage_collection():
+            return self._lap(work)
+
+    def _lap(self, work: Callable[[], object]) -> Lap:
+        cpu, wall = time.process_time(), time.perf_counter()
+        made = work()
+        lap = Lap(time.perf_counter() - wall, time.process_time() - cpu)
+        del made
+        return lap
+
+
+class CudaClock(Clock):
+    """CUDA events on the current stream.
+
+    Kernels run after the call that asks for them has returned, so that the host's clock alone would
+    measure the asking. An event is reached when all that was put on its stream before is done; work
+    on other streams counts where the current one waits for it, as the results of a batch backend
+    must make it. The last event is waited for in the kernel (``blocking=True``): by default the
+    host looks at it in a loop, which would count as processor time.
+    """
+
+    def _lap(self, work: Callable[[], object]) -> Lap:
+        first = _cuda.Event(enable_timing=True)
+        last = _cuda.Event(enable_timing=True, blocking=True)
+        stream = _cuda.current_stream(self.device)
+        _cuda.synchronize(self.device)
+        cpu, wall = time.process_time(), time.perf_counter()
+        first.record(stream)
+        made = work()
+        last.record(stream)
+        last.synchronize()
+        seconds, processors = time.perf_counter() - wall, time.process_time() - cpu
+        lap = Lap(seconds, processors, float(first.elapsed_time(last)) / 1000)
+        del made
+        return lap
+
+
+def clock_of(device: torch.device) -> Clock:
+    """Return the clock for a device."""
+    return CudaClock(device) if device.type == "cuda" else Clock(device)
+
+
+def steady(lap: Callable[[], Lap], patience_s: float) -> list[Lap]:
+    """Repeat until the last three laps took about as long as each other.
+
+    The first ones load libraries and kernels, fill pools of memory and raise the clocks.
+    """
+    laps: list[Lap] = []
+    begun = time.monotonic()
+    while len(laps) < _MOST_LAPS:
+        laps.append(lap())
+        last = [one.wall for one in laps[-_LOOKED_AT:]]
+        if len(last) == _LOOKED_AT and max(last) <= _SAME * min(last):
+            break
+        if time.monotonic() - begun > patience_s:
+            break
+    return laps
+
+
+def busy_seconds(device: torch.device, work: Callable[[], object]) -> float | None:
+    """Do the work under PyTorch's profiler, and return for how long the device was at work.
+
+    Two events tell how long a stream took, waiting for the host included; of work that runs on a
+    library's own streams they tell nothing else. The JPEG engine of a GPU is no kernel: what it
+    does is not noted.
+
+    It counts seconds in which at least one kernel or copy of this process ran, on any stream; None
+    without a GPU, or where the profiler notes none.
+    """
+    if device.type != "cuda" or _CUDA not in _profiler.supported_activities():
+        return None
+    torch.cuda.synchronize(device)
+    try:
+        with _profiler.profile(activities=[_CUDA]) as trace:
+            made = work()
+            torch.cuda.synchronize(device)
+    except RuntimeError:  # the driver lets nobody look; the work itself went well before
+        return None
+    del made
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "trace.json"
+        trace.export_chrome_trace(str(file))
+        events = json.loads(file.read_text(encoding="utf-8"))["traceEvents"]
+    return busy(events) or None
+
+
+def busy(events: Iterable[Mapping[str, Any]]) -> float:
+    """Return in how many seconds of a Chrome trace, in microseconds, a kernel or copy ran."""
+    spans = sorted(
+        (float(event["ts"]), float(event["ts"]) + float(event["dur"]))
+        for event in events
+        if event.get("cat") in _ON_DEVICE and event.get("ph") == "X"
+    )
+    total, until = 0.0, float("-inf")
+    for start, end in spans:
+        total += max(0.0, end - max(start, until))
+        until = max(until, end)
+    return total * _MICRO
+
+
+class Warm(NamedTuple):
+    """What is found out about a batch before its time counts."""
+
+    seconds: float  # that it takes
+    on_cpu: float  # share of its images that the CPU path decodes after all
+    # of the image that differs most from the CPU path's, in dB; None if all are the same
+    psnr: float | None
+
+
+class Worker:
+    """Holds one way of decoding, and what it decodes."""
+
+    def __init__(
+        self, device: str, name: str, registered: Mapping[str, tuple[str, str]], size: int = 0
+    ) -> None:
+        for known, (target, batch) in registered.items():
+            registry.register(known, target, batch=batch, replace=True)
+        self._device = device_of(device)
+        self._name = name
+        self._backend = None if name == CPU else _backends.load(name, self._device).backend
+        self._options: dict[str, Any] = {"device": self._device, "size": size or None}
+        self._clock = clock_of(self._device)
+        self._photos: Sequence[Photo] = ()
+
+    def about(self) -> tuple[str, str, tuple[Format, ...]]:
+        """Return the library's version and codec, and the formats that it declares."""
+        if self._backend is None:
+            return "", "", ()
+        version, codec = _said(self._backend.version), _said(self._backend.codec)
+        return version, codec, tuple(self._backend.supports)
+
+    def take(self, photos: Sequence[Photo]) -> None:
+        """Keep what is to be decoded."""
+        self._photos = photos
+
+    def readable(self) -> dict[int, str]:
+        """Decode everything once; return why those that cannot be decoded cannot, by index."""
+        refused: dict[int, str] = {}
+        for index, photo in enumerate(self._photos):
+            try:
+                self._decode([bytes(photo.read())])
+            except (FastDecodeError, StoreError, OSError) as error:
+                refused[index] = str(error)
+        return refused
+
+    def warm_up(self, block: Sequence[int], patience_s: float) -> Warm:
+        """Decode a batch until that takes as long as before, and look at what comes out."""
+        items = self._items(block)
+        laps = steady(lambda: self._clock.lap(lambda: self._decode(items)), patience_s)
+        before = self._on_cpu()
+        psnr = self._least_psnr(items)
+        return Warm(laps[-1].wall, (self._on_cpu() - before) / len(items), psnr)
+
+    def turn(self, block: Sequence[int], seconds: float) -> list[Lap]:
+        """Time a batch, again and again for so many seconds, and once at least.
+
+        A first time does not count: the caches, and the device, belonged to others before.
+        """
+        items = self._items(block)
+        self._clock.lap(lambda: self._decode(items))
+        laps: list[Lap] = []
+        while not laps or sum(lap.wall for lap in laps) < seconds:
+            laps.append(self._clock.lap(lambda: self._decode(items)))
+        return laps
+
+    def busy(self, block: Sequence[int]) -> float | None:
+        """Return for how many seconds of a batch the device is at work; None if unknown.
+
+        To be asked last: what looks at the device may slow it down from then on.
+        """
+        items = self._items(block)
+        self._decode(items)
+        return busy_seconds(self._device, lambda: self._decode(items))
+
+    def _items(self, block: Sequence[int]) -> list[bytes]:
+        """Bring the bytes into memory: what a store gives may be on its way still."""
+        found = {index: bytes(self._photos[index].read()) for index in set(block)}
+        return [found[index] for index in block]
+
+    def _decode(self, items: Sequence[bytes]) -> Any:
+        if self._backend is None:
+            return self._by_cpu(items)
+        return decode_batch(items, backend=self._name, **self._options)
+
+    def _by_cpu(self, items: Sequence[bytes]) -> Any:
+        return decode_batch(items, decode="cpu", **self._options)
+
+    def _on_cpu(self) -> int:
+        """Count the images so far that the library was not asked for, or refused."""
+        return stats().fallbacks.get((self._name, CPU), 0)
+
+    def _least_psnr(self, items: Sequence[bytes]) -> float | None:
+        if self._backend is None:
+            return None
+        pairs = zip(self._decode(items), self._by_cpu(items), strict=True)
+        found = [one for one in (_psnr(*pair) for pair in pairs) if one is not None]
+        return min(found, default=None)
+
+
+def _said(question: Callable[[], str]) -> str:
+    """Let a backend speak of itself; one that cannot may decode all the same."""
+    try:
+        return question()
+    except Exception as error:  # a broken plugin may raise anything
+        return f"unknown ({type(error).__name__})"
+
+
+def _psnr(one: torch.Tensor, other: torch.Tensor) -> float | None:
+    """Return the peak signal-to-noise ratio in dB; None if they are the same, 0 at the least."""
+    if one.shape != other.shape:
+        return 0.0
+    error = float((one.float() - other.float()).square().mean())
+    return max(0.0, 10 * float(torch.log10(torch.tensor(_LEVELS**2 / error)))) if error else None

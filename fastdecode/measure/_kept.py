@@ -1,0 +1,100 @@
+"""A ranking out of a result: what ``--save`` keeps for `decode`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+from fastdecode import _selection
+from fastdecode._system import cpu_model, libraries
+from fastdecode.measure.result import AUTOMATIC
+from fastdecode.ranking import Cell, Ranking, known_order, reordered
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fastdecode.measure.result import Measurement, Protocol, Result, Spread
+    from fastdecode.types import Context, Format, Output, Reduce
+
+__all__ = ["merged", "ranking_of"]
+
+_CONTEXTS: dict[Protocol, Context] = {
+    "decode": "one",
+    "threads": "threads",
+    "loader": "processes",
+}
+
+
+def ranking_of(result: Result) -> Ranking:
+    """Make a ranking of what was measured on the user's images.
+
+    Its cells are for images of any size: those of the user are what they are. A backend whose
+    pixels differ from the reference, or which is averaged, is in none. The default order stands but
+    for those whose lead is larger than what lies between their own rounds.
+    """
+    speeds: dict[Cell, dict[str, Spread]] = {}
+    most: dict[Cell, int] = {}
+    for one in result.measurements:
+        cell = _cell(one)
+        if cell is None:
+            continue
+        crowd = max(one.threads, one.workers)
+        if crowd > most.get(cell, 0):  # of several counts the highest: all cores busy
+            most[cell], speeds[cell] = crowd, {}
+        if crowd == most[cell]:
+            speeds[cell][one.backend] = one.ratio
+    sorted_speeds = {
+        cell: {name: round(found[name].median, 4) for name in _order(cell, found)}
+        for cell, found in speeds.items()
+        if len(found) > 1
+    }
+    return Ranking(
+        {cell: tuple(found) for cell, found in sorted_speeds.items()},
+        sorted_speeds,
+        cpu_model(),
+        libraries(),
+        result.measured,
+    )
+
+
+def _order(cell: Cell, speeds: Mapping[str, Spread]) -> list[str]:
+    """Put whoever is faster beyond doubt before those known to be better."""
+    fastest_first = sorted(speeds, key=lambda name: -speeds[name].median)
+    known = known_order(fastest_first, cell.format, cell.reduce)
+    return reordered(known, lambda one, other: speeds[one].low > speeds[other].high)
+
+
+def _cell(one: Measurement) -> Cell | None:
+    """Return the kind of work that a measurement is about; None if it says nothing of the order."""
+    context = _CONTEXTS.get(one.protocol)
+    if context is None or one.backend == AUTOMATIC or one.size or not one.ratio.median:
+        return None
+    if one.differing or one.averaged:
+        return None
+    return Cell(
+        cast("Format", one.format),
+        cast("Reduce", one.reduce),
+        None,
+        _as_array(cast("Output", one.output)),
+        context,
+    )
+
+
+def _as_array(output: Output | None) -> Output | None:
+    """Tensors share the memory of arrays: what holds for one holds for the other."""
+    return "array" if output == "tensor" else output
+
+
+def merged(new: Ranking) -> Ranking:
+    """Add what the saved ranking knows of the kinds of work that were not measured now."""
+    old, _ = _selection.look_up()
+    if old is None:
+        return new
+    known = {cell._replace(size=None) for cell in new.orders}
+    kept = {
+        cell: names
+        for cell, names in old.orders.items()
+        if cell._replace(size=None, output=_as_array(cell.output)) not in known
+    }
+    speeds = {cell: old.speeds[cell] for cell in kept if cell in old.speeds}
+    return replace(new, orders={**new.orders, **kept}, speeds={**new.speeds, **speeds})

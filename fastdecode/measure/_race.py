@@ -1,0 +1,131 @@
+"""Who is fastest, found in as little time as possible: rounds of all, and the slow ones drop out.
+
+The time saved goes to those that are close to each other. (The idea is successive halving: Karnin,
+Koren and Somekh, "Almost Optimal Exploration in Multi-Armed Bandits", ICML 2013.)
+
+A machine is seldom idle, and what else it does only ever adds to a time. So the shortest times are
+compared, those of even rounds and those of odd rounds apart; and a lead counts only if both show it
+and it is larger than what lies between the shortest times of one and the same backend. Otherwise
+the order known before stands.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Sequence
+from statistics import median
+
+from fastdecode.ranking import reordered
+
+__all__ = ["Contest", "run"]
+
+# After so many rounds, those are out that take so many times as long as the fastest.
+_OUT = ((1, 1.8), (2, 1.25))
+_SAFE_ROUNDS = 4  # that the one known to be best is sure of
+# After so many rounds of two backends, a smaller lead than this may be chance; and any, after less.
+_CHANCE = ((4, 0.1), (5, 0.06), (6, 0.04), (8, 0.02))
+_ALIKE = 4  # so many of the shortest times must lie nearer to each other than the lead
+_FIRST_ROUNDS = 6  # of one contest, before the next one begins: fewer say little
+_MOST_ROUNDS = 24
+
+
+class Contest:
+    """One kind of work, and the backends that compete at it, in the order known before.
+
+    `time_one` does the work once by a backend's name and returns the seconds, or None if it cannot.
+    `cost` is a guess of a turn's seconds: cheap contests go first.
+    """
+
+    def __init__(
+        self, names: Sequence[str], time_one: Callable[[str], float | None], cost: float
+    ) -> None:
+        self._known = list(names)
+        self.names = list(names)
+        self.cost = cost
+        self._time_one = time_one
+        self.rounds = 0
+        self._times: dict[str, dict[int, float]] = {}
+
+    def play(self, chance: random.Random) -> None:
+        """Let everyone who is left do the work once, in random order; then drop the slow ones."""
+        begun = time.monotonic()
+        for name in chance.sample(self.names, len(self.names)):
+            seconds = self._time_one(name)
+            if seconds is None:
+                self.names.remove(name)
+                continue
+            self._times.setdefault(name, {})[self.rounds] = seconds
+        self.cost = (time.monotonic() - begun) / max(1, len(self.names))
+        self.rounds += 1
+        self.names = [name for name in self.names if not self._is_out(name)]
+
+    def speeds(self) -> dict[str, float]:
+        """Speed of each backend beside the fastest, which has 1.0; in the order of preference.
+
+        Each counts with its shortest time. The order is the one known before, but for those that
+        are faster beyond doubt: it need not be that of the times.
+        """
+        shortest = self._shortest()
+        order = reordered([name for name in self._known if name in shortest], self._beats)
+        return {name: min(shortest.values()) / shortest[name] for name in order}
+
+    def disturbances(self) -> list[float]:
+        """By what share the middle time of each backend exceeds its shortest, if it has several."""
+        times = [list(found.values()) for found in self._times.values()]
+        return [median(own) / min(own) - 1 for own in times if len(own) > 1]
+
+    def _shortest(self) -> dict[str, float]:
+        return {name: min(found.values()) for name, found in self._times.items()}
+
+    def _is_out(self, name: str) -> bool:
+        if name == self._known[0] and self.rounds < _SAFE_ROUNDS:
+            return False
+        shortest = self._shortest()
+        allowed = min(factor for rounds, factor in _OUT if self.rounds >= rounds)
+        far = shortest[name] > allowed * min(shortest[each] for each in self.names)
+        return far or any(self._beats(other, name) for other in self.names if other != name)
+
+    def _beats(self, one: str, other: str) -> bool:
+        """Whether one is faster than another beyond doubt."""
+        both = sorted(self._times[one].keys() & self._times[other].keys())
+        if len(both) < _CHANCE[0][0]:
+            return False
+        own, its = ([self._times[name][number] for number in both] for name in (one, other))
+        lead = min(min(its[half::2]) / min(own[half::2]) for half in (0, 1)) - 1
+        chance = min(share for rounds, share in _CHANCE if len(both) >= rounds)
+        return lead > max(chance, _spread(own), _spread(its))
+
+    def is_decided(self) -> bool:
+        """Whether there is nobody left to beat."""
+        return len(self.names) < 2
+
+
+def _spread(times: Sequence[float]) -> float:
+    """By what share the shortest times of one backend differ."""
+    shortest = sorted(times)[:_ALIKE]
+    return shortest[-1] / shortest[0] - 1
+
+
+def run(
+    contests: Iterable[Contest], time_left: Callable[[], float], notify: Callable[[], object]
+) -> None:
+    """Play until all is decided or the time is up; the cheapest is played once in any case.
+
+    The cheap ones go first, some rounds each; then in turn, so that all get as many rounds.
+    """
+    chance = random.Random(0)
+    open_ones = [contest for contest in contests if not contest.is_decided()]
+    waiting = sorted(open_ones, key=lambda contest: contest.cost)
+    for contest in waiting[:1]:  # however short the time: something is known then
+        contest.play(chance)
+        notify()
+    for most in (_FIRST_ROUNDS, *range(_FIRST_ROUNDS + 1, _MOST_ROUNDS + 1)):
+        for contest in waiting:
+            while (
+                contest.rounds < most
+                and not contest.is_decided()
+                and time_left() > contest.cost * len(contest.names)
+            ):
+                contest.play(chance)
+                notify()

@@ -1,0 +1,175 @@
+"""Printing a result: the answer first, then the tables, then what went wrong."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from fastdecode.measure._summary import (
+    Group,
+    busy,
+    by_protocol,
+    device_groups,
+    groups,
+    listings,
+    notes,
+    sections,
+    sentences,
+)
+from fastdecode.measure._tables import Column, Table, plain, show
+from fastdecode.measure._text import (
+    COST,
+    DEVICE_COLUMNS,
+    READING,
+    SPEED,
+    Figure,
+    backend_versions,
+    costs,
+    count,
+    device_facts,
+    device_model,
+    legend,
+    machine_line,
+    measured_files,
+    percent,
+    title,
+    visible,
+)
+from fastdecode.measure.result import CPU, Measurement
+from fastdecode.terminal import paragraph
+
+if TYPE_CHECKING:
+    from fastdecode.measure.result import Result
+    from fastdecode.ranking import DeviceRanking
+
+__all__ = ["count", "device_ranking", "heading", "listing", "no_order", "show_result", "tables"]
+
+_FEW = 3  # names of files that a list shows before it says how many more there are
+_REASON = 150  # characters of what a decoder says: about two lines
+_BACKEND = 16  # characters of a backend's name; those of other packages may have more
+
+
+def heading(result: Result) -> None:
+    """Print what is measured, and on what; there need be no measurements yet."""
+    here = result.machine
+    print(f"fastdecode {here.fastdecode} benchmark")
+    print(paragraph(machine_line(here)))
+    versions = [f"{name} {text}" for name, text in backend_versions(result.backends).items()]
+    if versions:
+        print(paragraph(", ".join(versions)))
+    load = busy(here)
+    if load:
+        print(paragraph(load))
+    print(paragraph(measured_files(result.collection)))
+
+
+def show_result(result: Result) -> None:
+    """Print the answer, the tables, and the files that went wrong."""
+    if result.interrupted:
+        print("\nInterrupted: this is what was measured so far.")
+    print()
+    for line in result.answer or sentences(result):
+        print(paragraph(line))
+    drawn = tables(result)
+    for table in drawn:
+        print()
+        show(table)
+    if result.on_device:
+        print()
+        for name, text in device_facts(result).items():
+            print(paragraph(f"{name}: {text}", indent="  ", first=""))
+        print()
+        show(
+            _table(title(result.on_device[0], result.device), DEVICE_COLUMNS, device_groups(result))
+        )
+    shown = [*DEVICE_COLUMNS] if result.on_device else []
+    if drawn:
+        reading = any(one.protocol == "file" for one in result.measurements)
+        shown += [*SPEED, *COST, *([READING] if reading else [])]
+    remarks = [paragraph(line, indent="  ", first="") for line in (*legend(shown), *notes(result))]
+    remarks += [listing(*one) for one in listings(result)]
+    if remarks:
+        print()
+        print("\n".join(remarks))
+
+
+def tables(result: Result) -> list[Table]:
+    """Make two tables, of speed and of cost, for each protocol and format."""
+    found = []
+    for own in by_protocol(group for group in groups(result) if group.timed):
+        one = own[0].one
+        name = title(one, result.device)
+        found.append(_table(f"{name}: speed", SPEED, own))
+        found.append(_table(f"{name}: cost", costs(one.protocol), own))
+    return found
+
+
+def _table(name: str, figures: Sequence[Figure], own: Sequence[Group]) -> Table:
+    table = Table(name, _columns(figures))
+    for said, members in sections(own):
+        rows = [tuple(figure.text(one) for figure in figures) for one in members]
+        table.sections.append((said, rows))
+    return table
+
+
+def _columns(figures: Sequence[Figure]) -> list[Column]:
+    return [
+        Column(figure.title, figure.right, 0 if number else _BACKEND)
+        for number, figure in enumerate(figures)
+    ]
+
+
+def listing(heading: str, files: Mapping[str, str]) -> str:
+    """List a few files with what is to be said of each, and how many more there are."""
+    lines = [f"{heading} ({count(len(files), 'file')}):"]
+    for name, reason in sorted(files.items())[:_FEW]:
+        short = textwrap.shorten(reason, _REASON, placeholder=" …")
+        text = visible(f"{name}: {short}" if short else name)
+        lines.append(paragraph(text, indent="      ", first="  "))
+    if len(files) > _FEW:
+        lines.append(f"  … and {len(files) - _FEW:,} more")
+    return "\n".join(lines)
+
+
+def device_ranking(ranking: DeviceRanking) -> Iterator[str]:
+    """Lay a table out, with what explains it, and the order that comes out."""
+    here = ranking.device
+    yield paragraph(f"{device_model(here)}; {ranking.cpu}, {ranking.cores} cores")
+    yield ""
+    columns = [Column(one.title, bool(place)) for place, one in enumerate(DEVICE_COLUMNS)]
+    table = Table("", columns)
+    for cell, speeds in ranking.speeds.items():
+        usual = Measurement("device", cell.format, 1, batch=cell.batch)
+        rows = [
+            tuple(one.text(replace(usual, backend=name, **vars(speed))) for one in DEVICE_COLUMNS)
+            for name, speed in speeds.items()
+        ]
+        table.sections.append(
+            (f"{cell.format.upper()}, {cell.size}, batches of {cell.batch}", rows)
+        )
+    yield from plain(table)
+    yield ""
+    yield from (paragraph(line, indent="  ", first="") for line in legend(DEVICE_COLUMNS))
+    for name, why in ranking.lost.items():
+        yield paragraph(f"Left out: {name}: {why}", indent="  ", first="")
+    yield paragraph(f"The fastest first, over all of these: {', '.join(ranking.order())}.")
+
+
+def no_order(ranking: DeviceRanking) -> str:
+    """Say why what was measured tells nothing of any batch backend."""
+    shares = [
+        speed.on_cpu
+        for speeds in ranking.speeds.values()
+        for name, speed in speeds.items()
+        if name != CPU
+    ]
+    if not shares:
+        return "nothing was compared: the CPU reads none of these files"
+    least = min(shares)
+    several = "" if least == 1 else " or more"
+    return (
+        f"nothing was compared: the CPU decoded {percent(least)}{several} of these files, which no "
+        "batch backend reads"
+    )

@@ -1,0 +1,153 @@
+"""What is decoded to find the fastest: the user's own files, or images made of the package's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from io import BytesIO
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from PIL import Image as PillowImage
+
+from fastdecode._buffers import as_buffer
+from fastdecode.api import read_file
+from fastdecode.errors import FastDecodeError
+from fastdecode.measure._collection import SAMPLES, Photo
+from fastdecode.ranking import size_class
+
+if TYPE_CHECKING:
+    from fastdecode.types import Format, SizeClass
+
+__all__ = ["Sample", "built_in", "common", "comparable", "grouped"]
+
+_MOST_FILES = 8
+_MIN_SHARE = 0.5  # of the files, read by a backend: one that reads fewer is not compared
+_MOST_PIXELS = 12_000_000  # of one sample: a round of all backends must stay well below a second
+_SIZES: dict[SizeClass, tuple[int, int]] = {
+    "small": (200, 150),
+    "medium": (500, 333),
+    "large": (2000, 1500),
+    "huge": (3264, 2448),
+}
+_SLOW_TO_ENCODE = (1184, 888)  # "large" for the formats that take Pillow longest to write
+_OPTIONS: dict[str, dict[str, Any]] = {"jpeg": {"quality": 92}, "webp": {"quality": 80}}
+_FEW = 1  # images of the formats that take longest
+_BLOCK = 16  # pixels: side of a JPEG's MCU with 4:2:0
+
+
+class Sample(NamedTuple):
+    """Encoded images of one format and size class, which are decoded one after the other."""
+
+    format: Format
+    size: SizeClass
+    photos: tuple[Photo, ...]
+
+    @property
+    def pixels(self) -> int:
+        """Of all of them, full size."""
+        return sum(photo.pixels for photo in self.photos)
+
+
+def built_in(wanted: Iterable[tuple[Format, SizeClass]]) -> list[Sample]:
+    """Make samples of the photos that the package carries.
+
+    Large images are mosaics, not enlargements: an enlarged photo has less detail for its size
+    than a large one, and is decoded faster.
+    """
+    photos = [PillowImage.open(path).convert("RGB") for path in _photos()]
+    made = []
+    for format, size in wanted:
+        width, height = _SIZES[size]
+        if size == "large" and format != "jpeg":
+            width, height = _SLOW_TO_ENCODE
+        if size in ("small", "medium"):
+            few = photos if format == "jpeg" else photos[:_FEW]
+            images = [photo.resize((width, height)) for photo in few]
+        else:
+            images = [_mosaic(photos, width, height)]
+        made.append(
+            Sample(format, size, tuple(Photo.of(_encode(image, format)) for image in images))
+        )
+    return made
+
+
+def _photos() -> list[Path]:
+    """Colour photos only: grey ones have a third of the work."""
+    return sorted(path for path in SAMPLES.glob("*.jpg") if not path.stem.endswith("_gray"))
+
+
+def _mosaic(photos: list[PillowImage.Image], width: int, height: int) -> PillowImage.Image:
+    """Lay photos side by side until the area is full."""
+    step_x, step_y = _SIZES["medium"]
+    tiles = [photo.resize((step_x, step_y)) for photo in photos]
+    whole = PillowImage.new("RGB", (width, height))
+    places = product(range(0, height, step_y), range(0, width, step_x))
+    for number, (top, left) in enumerate(places):
+        whole.paste(tiles[number % len(tiles)], (left, top))
+    return whole
+
+
+def _encode(image: PillowImage.Image, format: Format) -> bytes:
+    """Write an image that ends in white.
+
+    One that happens to end in mid-grey, as one photo in fifty does, could have lost its end: a
+    decoder that reports no warnings is then asked twice, which would mislead about all others.
+    """
+    width, height = image.size
+    image.paste("white", (width - _BLOCK, height - _BLOCK, width, height))
+    file = BytesIO()
+    image.save(file, format.upper(), **_OPTIONS.get(format, {}))
+    return file.getvalue()
+
+
+def grouped(samples: Iterable[Any]) -> list[Sample]:
+    """Sort the user's files into samples: at most eight of each format and size class."""
+    groups: dict[tuple[Format, SizeClass], list[Photo]] = {}
+    for photo in _photos_of(samples):
+        groups.setdefault((photo.header.format, size_class(photo.pixels)), []).append(photo)
+    if not groups:
+        raise ValueError("there are no samples to measure with")
+    found = []
+    for (format, size), members in groups.items():
+        chosen = members[:: -(-len(members) // _MOST_FILES)]
+        while len(chosen) > 1 and sum(photo.pixels for photo in chosen) > _MOST_PIXELS:
+            chosen.pop()
+        found.append(Sample(format, size, tuple(chosen)))
+    return found
+
+
+def common(sample: Sample, read: Mapping[str, set[int]]) -> Sample | None:
+    """Keep the images on which backends can be compared; None if none is left.
+
+    One odd file must not put a fast backend out of the race.
+    """
+    _, kept = comparable(read)
+    photos = tuple(sample.photos[index] for index in kept)
+    return sample._replace(photos=photos) if photos else None
+
+
+def comparable(read: Mapping[str, set[int]]) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Decide which backends are compared, and on which files: those that all of these read.
+
+    A backend that reads less than half of what anything reads is not compared: it would leave
+    hardly any files to compare the others on.
+    """
+    readable: set[int] = set().union(*read.values())
+    able = tuple(
+        name for name, own in read.items() if readable and len(own) >= _MIN_SHARE * len(readable)
+    )
+    return able, tuple(sorted(set.intersection(readable, *(read[name] for name in able))))
+
+
+def _photos_of(samples: Iterable[Any]) -> Iterator[Photo]:
+    for index, sample in enumerate(samples):
+        is_path = isinstance(sample, (str, os.PathLike))
+        data = read_file(os.fspath(sample)) if is_path else bytes(as_buffer(sample))
+        try:
+            yield Photo.of(data)
+        except FastDecodeError as error:
+            name = os.fspath(sample) if is_path else f"sample {index}"
+            error.args = (f"{name}: {error.args[0]}", *error.args[1:])
+            raise

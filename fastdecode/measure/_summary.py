@@ -1,0 +1,394 @@
+"""What a result says: measurements in groups, the answer in sentences, and what went wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from fastdecode.measure._text import count, device_missing, number, percent, series, setting, size
+from fastdecode.measure.result import AUTOMATIC, CPU, PROTOCOLS
+
+if TYPE_CHECKING:
+    from fastdecode.measure.result import Machine, Measurement, Result
+
+__all__ = [
+    "Group",
+    "Listing",
+    "busy",
+    "by_count",
+    "by_protocol",
+    "commonest",
+    "counts",
+    "device_answer",
+    "device_groups",
+    "enough",
+    "groups",
+    "listings",
+    "main_group",
+    "notes",
+    "sections",
+    "sentences",
+]
+
+
+_NEAR = 0.97  # of the best: closer than what repeated runs differ by
+_DEVICE_NEAR = 0.05  # of the CPU's speed: closer than what repeated runs differ by
+_SPARES = 0.5  # of the CPU's processor time: less than that is worth a word
+_ENOUGH = 0.95  # of the best count: more threads or workers are not worth it
+_HARDLY = 0.1  # of the time: reading less than this is not worth a word about both
+_BY = {
+    "file": " with reading",
+    "threads": " in a pool of threads",
+    "loader": " in a DataLoader",
+}
+
+
+@dataclass(frozen=True)
+class Group:
+    """The backends at one setting, the fastest first."""
+
+    members: tuple[Measurement, ...]  # those without figures, which were only checked, come last
+
+    @property
+    def one(self) -> Measurement:
+        """Any of them: it has the settings that all of them have."""
+        return self.members[0]
+
+    @property
+    def timed(self) -> tuple[Measurement, ...]:
+        """Those that have figures."""
+        return tuple(one for one in self.members if one.images_per_s.median > 0)
+
+    @property
+    def automatic(self) -> Measurement | None:
+        """The automatic choice, if it was timed."""
+        return next((one for one in self.timed if one.backend == AUTOMATIC), None)
+
+    @property
+    def right(self) -> tuple[Measurement, ...]:
+        """Backends that were timed and whose pixels agree, without the automatic choice."""
+        return tuple(one for one in self.timed if one.backend != AUTOMATIC and not one.differing)
+
+
+def groups(result: Result) -> list[Group]:
+    """Put measurements with the same settings together: by protocol, format, counts, reduction."""
+    formats = _by_frequency(result)
+    return sorted(_alike(result.measurements), key=lambda group: _place(group.one, formats))
+
+
+def device_groups(result: Result) -> list[Group]:
+    """Put together what was measured with the same batches."""
+    return _alike(result.on_device)
+
+
+def _alike(measurements: Iterable[Measurement]) -> list[Group]:
+    found: dict[tuple[object, ...], list[Measurement]] = {}
+    for one in measurements:
+        found.setdefault((*one.key[:3], *one.key[4:]), []).append(one)
+    return [Group(tuple(sorted(own, key=_speed, reverse=True))) for own in found.values()]
+
+
+def by_protocol(every: Iterable[Group]) -> list[list[Group]]:
+    """Collect what stands in one table: the same protocol, format, output and size."""
+    found: dict[tuple[object, ...], list[Group]] = {}
+    for group in every:
+        one = group.one
+        found.setdefault((one.protocol, one.format, one.output, one.size), []).append(group)
+    return list(found.values())
+
+
+def sections(every: Iterable[Group]) -> list[tuple[str, tuple[Measurement, ...]]]:
+    """Say what is the same for all rows of each section of a table, and give the rows."""
+    return [
+        (f"{setting(group.one)}, {count(group.one.files, 'file')}", group.members)
+        for group in every
+    ]
+
+
+def commonest(result: Result) -> str:
+    """Return the format that most files have; of the files that were measured."""
+    measured = {one.format for one in result.measurements}
+    return next((name for name in _by_frequency(result) if name in measured), "")
+
+
+def main_group(every: Sequence[Group], format: str) -> Group | None:
+    """Return the group that speaks for the run: one thread, from memory, as large as was asked.
+
+    What was not measured is replaced by what comes nearest: files, then threads, then workers.
+    """
+    own = [group for group in every if group.one.format == format and group.right]
+    for wanted in ("decode", "file", "threads", "loader"):
+        candidates = [group for group in own if group.one.protocol == wanted]
+        if candidates:
+            return min(candidates, key=lambda group: group.one.reduce)
+    return None
+
+
+def _by_frequency(result: Result) -> list[str]:
+    formats = result.collection.formats
+    others = (one.format for one in result.measurements)
+    return list(dict.fromkeys([*sorted(formats, key=lambda name: -formats[name]), *others]))
+
+
+def _speed(one: Measurement) -> tuple[float, float]:
+    if one.batch:  # not all have a ratio: of the CPU's path there may be no figures
+        return one.images_per_s.median, 0.0
+    return one.ratio.median if one.images_per_s.median else -1.0, one.images_per_s.median
+
+
+def _place(one: Measurement, formats: Sequence[str]) -> tuple[object, ...]:
+    protocol = PROTOCOLS.index(one.protocol)
+    return protocol, formats.index(one.format), one.threads, one.workers, one.reduce, one.key[6:]
+
+
+def sentences(result: Result) -> tuple[str, ...]:
+    """Say in plain words what was found; what was not measured is passed over."""
+    every = groups(result)
+    kind = commonest(result)
+    group = main_group(every, kind)
+    found = [_fastest(group, several=len(_formats(every)) > 1)] if group else []
+    found += _only_automatic(every, kind) if group is None else []
+    found += _counts([one for one in every if one.one.format == kind])
+    found += device_answer(result)
+    found += _bottleneck([one for one in every if one.one.protocol == "file"])
+    wrong = list(dict.fromkeys(one.backend for one in result.measurements if one.differing))
+    if wrong:
+        found.append(f"The pixels DIFFER from the reference: {', '.join(wrong)}.")
+    return tuple(found) or ("Nothing was measured.",)
+
+
+def enough(speeds: dict[int, float]) -> int:
+    """Return the smallest count whose speed is within 5 % of the best."""
+    best = max(speeds.values())
+    return min(number for number, speed in speeds.items() if speed >= _ENOUGH * best)
+
+
+def _formats(every: Sequence[Group]) -> set[str]:
+    return {group.one.format for group in every if group.timed}
+
+
+def _what(group: Group, *, several: bool) -> str:
+    kind = f"for {group.one.format.upper()} " if several else ""
+    return f"{kind}at {size(group.one.reduce)}{_BY.get(group.one.protocol, '')}"
+
+
+def _fastest(group: Group, *, several: bool) -> str:
+    best = group.right[0]
+    speed = f"{number(best.images_per_s.median)} images/s"
+    near = [one.backend for one in group.right[1:] if _share(one, best) >= _NEAR]
+    if near:
+        speed += f"; {series(near)} within 3%"
+    text = f"Fastest here {_what(group, several=several)}: {best.backend} ({speed})"
+    automatic = group.automatic
+    if automatic is None:
+        return f"{text}."
+    chosen = "it too" if automatic.chosen == best.backend else automatic.chosen or "nothing"
+    share = _share(automatic, best)
+    # More than the fastest is noise: the automatic choice has only more to do.
+    close = f"at {percent(share)} of that speed" if share < 0.995 else "just as fast"
+    return f"{text}; decode() chooses {chosen}, {close}."
+
+
+def _share(one: Measurement, best: Measurement) -> float:
+    """Divide speeds by way of the ratios, which are paired within blocks."""
+    return one.ratio.median / best.ratio.median if best.ratio.median else 0.0
+
+
+def _only_automatic(every: Sequence[Group], kind: str) -> list[str]:
+    """Give the speed of `decode` where no backend has one that it could be compared with."""
+    for group in every:
+        if group.automatic and group.one.format == kind:
+            speed = number(group.automatic.images_per_s.median)
+            what = _what(group, several=len(_formats(every)) > 1)
+            return [f"Only decode() could be measured {what}: {speed} images/s."]
+    return []
+
+
+def _counts(every: Sequence[Group]) -> list[str]:
+    """Say in one sentence how many threads, and how many workers, are enough."""
+    said = []
+    for protocol, noun in (("threads", "thread"), ("loader", "DataLoader worker")):
+        own = [group for group in every if group.one.protocol == protocol]
+        reduce = min((group.one.reduce for group in own), default=1)
+        speeds = _scaling([group for group in own if group.one.reduce == reduce])
+        if len(speeds) > 1:
+            said.append(_count(speeds, noun))
+    text = "; ".join(said)
+    return [f"{text[0].upper()}{text[1:]}."] if text else []
+
+
+def by_count(every: Iterable[Group]) -> dict[str, dict[int, float]]:
+    """Return images a second of each right backend, by how many threads or workers there were."""
+    found: dict[str, dict[int, float]] = {}
+    for group in every:
+        for one in (*group.right, *([group.automatic] if group.automatic else [])):
+            found.setdefault(one.backend, {})[counts(one)] = one.images_per_s.median
+    return found
+
+
+def _scaling(every: Iterable[Group]) -> dict[int, float]:
+    """Return the speeds of `decode`, else of the fastest backend that has several counts."""
+    scaled = {name: speeds for name, speeds in by_count(every).items() if len(speeds) > 1}
+    if AUTOMATIC in scaled:
+        return scaled[AUTOMATIC]
+    return max(scaled.values(), key=lambda speeds: max(speeds.values()), default={})
+
+
+def counts(one: Measurement) -> int:
+    """Return how many threads or workers there were."""
+    return one.workers if one.protocol == "loader" else one.threads
+
+
+def _count(speeds: dict[int, float], noun: str) -> str:
+    least = enough(speeds)
+    speed = f"{number(speeds[least])} images/s"
+    if least == max(speeds):
+        return f"{count(least, noun)}, the most that were tried, are the fastest ({speed})"
+    verb = "is" if least == 1 else "are"
+    return f"{count(least, noun)} {verb} enough ({speed}, within 5% of the best)"
+
+
+def _bottleneck(every: Sequence[Group]) -> list[str]:
+    shares = [
+        (group.automatic or group.right[0]).read_share
+        for group in every[:1]
+        if group.automatic or group.right
+    ]
+    if not shares:
+        return []
+    share = shares[0]
+    # Every file is read several times, so that the system holds it after the first.
+    reading = f"Reading the files, from the system's cache, takes {percent(share)} of the time"
+    if share >= 0.5:
+        return [f"{reading}: reading is the bottleneck, not decoding."]
+    clear = "" if share < _HARDLY else ", though reading counts"
+    return [f"{reading}: decoding is the bottleneck{clear}."]
+
+
+def device_answer(result: Result) -> list[str]:
+    """Say in one sentence whether decoding on the device pays, or feeding it from the CPU."""
+    if result.device is None or not result.on_device:
+        return []
+    where, kind = result.device.device, result.on_device[0].format.upper()
+    most = max(one.batch for one in result.on_device)
+    own = [one for one in result.on_device if one.batch == most]
+    cpu = next((one for one in own if one.backend == CPU), None)
+    others = [one for one in own if one.backend != CPU]
+    if cpu is None or not others:
+        name = "the CPU path" if cpu else own[0].backend
+        speed = number(own[0].images_per_s.median)
+        return [f"Onto {where} only {name} could be measured: {speed} {kind} images/s."]
+    best = max(others, key=lambda one: one.ratio.median)
+    cores = count(result.machine.cores, "core")
+    said = (
+        f"Onto {where}, {best.backend} brings {number(best.images_per_s.median)} {kind} images/s "
+        f"in batches of {most}, {best.ratio.median:.2f} times what the CPU brings with "
+        f"{'all its ' if result.machine.cores > 1 else 'its '}{cores} "
+        f"({number(cpu.images_per_s.median)}), for {percent(_cost(best, cpu))} of the processor "
+        f"time: {_verdict(best, cpu)}."
+    )
+    return [said]
+
+
+def _cost(best: Measurement, cpu: Measurement) -> float:
+    return best.cpu_s_per_1000 / cpu.cpu_s_per_1000 if cpu.cpu_s_per_1000 else 0.0
+
+
+def _verdict(best: Measurement, cpu: Measurement) -> str:
+    """Say which pays; a decoder that is slower still spares the processor."""
+    if best.on_cpu > _SPARES:
+        return f"it left {percent(best.on_cpu)} of them to the CPU, so that this says little of it"
+    ratio, spares = best.ratio.median, _cost(best, cpu) < _SPARES
+    if ratio > 1 + _DEVICE_NEAR:
+        return "decoding with it pays"
+    if ratio >= 1 - _DEVICE_NEAR:
+        how = "decoding with it spares the CPU" if spares else "it does not matter which decodes"
+        return f"as fast, {how}"
+    if spares:
+        return "decoding on the CPU is faster, and pays where its cores have nothing else to do"
+    return "decoding on the CPU pays"
+
+
+class Listing(NamedTuple):
+    """Files, and what is to be said of each."""
+
+    title: str
+    files: dict[str, str]  # the reason by file name; empty where there is none to give
+
+
+def busy(here: Machine) -> str:
+    """Say how busy the machine was before the run, and whether that may have done harm."""
+    if here.load is None:
+        return ""
+    text = f"Load before the run: {number(here.load)}"
+    if here.load > here.cores / 2:
+        text += f". More than half of {count(here.cores, 'core')}: the figures may be disturbed"
+    return f"{text}."
+
+
+def listings(result: Result) -> list[Listing]:
+    """List refused files (first those that nothing reads), wrong pixels, and unreadable files."""
+    return [
+        *_refused(result),
+        *_differing(result),
+        *([Listing("Unreadable", result.collection.unreadable)] * _any(result)),
+    ]
+
+
+def notes(result: Result) -> list[str]:
+    """Explain what the tables show and what they leave out; the run's own notes come first."""
+    found = list(result.notes)
+    if any(one.averaged for one in result.measurements):
+        found.append(
+            "averaged: the backend does not reduce these JPEG files inside its decoder, so the "
+            "package averages full-size pixels. That gives other values by design."
+        )
+    untimed = {
+        (one.backend, one.format): None
+        for group in groups(result)
+        if group.timed
+        for one in group.members
+        if one not in group.timed and one.refused
+    }
+    found += [f"Not timed: {name}, which refuses {kind.upper()} files." for name, kind in untimed]
+    if result.device is not None:
+        found += device_missing(result.device)
+    if result.collection.not_images:
+        found.append(f"Passed over, not images: {count(result.collection.not_images, 'file')}.")
+    return found
+
+
+def _any(result: Result) -> int:
+    return int(bool(result.collection.unreadable))
+
+
+def _refused(result: Result) -> list[Listing]:
+    hopeless: dict[str, str] = {}
+    by_backend: dict[str, dict[str, str]] = {}
+    for group in groups(result):
+        first, *others = group.members
+        for file, reason in first.refused.items():
+            if all(file in one.refused for one in others):
+                hopeless[file] = _said(group, file, reason)
+    for one in result.measurements:
+        for file, reason in one.refused.items():
+            if file not in hopeless:
+                by_backend.setdefault(one.backend, {}).setdefault(file, reason)
+    every = [Listing("Refused by all", hopeless)] if hopeless else []
+    return every + [Listing(f"Refused by {name}", files) for name, files in by_backend.items()]
+
+
+def _said(group: Group, file: str, reason: str) -> str:
+    """Return what the automatic choice says, which has heard all of them; else one's reason."""
+    every = (one.refused[file] for one in group.members if one.backend == AUTOMATIC)
+    return next(every, reason)
+
+
+def _differing(result: Result) -> list[Listing]:
+    found: dict[str, dict[str, str]] = {}
+    for one in result.measurements:
+        if one.differing:
+            title = f"Pixels differ, {one.backend}, {one.format.upper()} {size(one.reduce)}"
+            found.setdefault(title, {}).update(dict.fromkeys(one.differing, ""))
+    return [Listing(title, files) for title, files in found.items()]

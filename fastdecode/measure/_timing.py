@@ -1,0 +1,67 @@
+"""What all measuring shares: the time that may go by, and what is kept out of what is timed."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from fastdecode.ranking import Spread
+
+__all__ = ["Budget", "drain", "no_garbage_collection", "spread"]
+
+
+class Budget:
+    """Seconds that begin to run when it is made."""
+
+    def __init__(self, seconds: float) -> None:
+        self._start = time.monotonic()
+        self._seconds = seconds
+
+    def left(self) -> float:
+        """Return the seconds that are left; below 0 when they are over."""
+        return self._start + self._seconds - time.monotonic()
+
+    def share(self) -> float:
+        """Return how much has gone, from 0 to 1."""
+        return min(1.0, 1 - self.left() / self._seconds)
+
+
+@contextmanager
+def no_garbage_collection() -> Iterator[None]:
+    """Keep the garbage collector out of what is timed."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def drain(todo: deque[bytes], work: Callable[[bytes], Any]) -> list[float]:
+    """Do the work on one item after the other until none is left; return the seconds of each.
+
+    Several threads may share the items: each takes the next one when it is done with its last.
+    """
+    clock = time.perf_counter
+    calls: list[float] = []
+    while True:
+        try:
+            item = todo.popleft()
+        except IndexError:  # another thread may have taken the last one
+            return calls
+        start = clock()
+        work(item)
+        calls.append(clock() - start)
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Return median and quartiles of at least one value, interpolated linearly."""
+    low, middle, high = (float(value) for value in np.quantile(values, (0.25, 0.5, 0.75)))
+    return Spread(middle, low, high)

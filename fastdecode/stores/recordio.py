@@ -1,0 +1,376 @@
+"""Images in MXNet RecordIO: a ``.rec`` and its ``.idx``; see `_recordio_format` for the bytes."""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+import zlib
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdecode._files import flush
+from fastdecode.errors import StoreError, advised
+from fastdecode.stores._index import Index, IndexBuilder, SelfDescribed
+from fastdecode.stores._items import plain
+from fastdecode.stores._mmap import Mapped, exists, is_uri, local_path
+from fastdecode.stores._recordio_format import (
+    ImageRecord,
+    offsets,
+    parse_image,
+    read_record,
+    record,
+)
+from fastdecode.stores.base import Writer
+from fastdecode.types import Buffer
+
+__all__ = ["RecordStore", "RecordWriter", "labels_of"]
+
+_COLUMNS = ("offset", "length", "size")
+"""Where a record lies, how long it is, and how long the image in it."""
+
+_VERSION = 1
+_CHUNK = 1 << 20
+_SAMPLES = 8
+
+
+class RecordStore(SelfDescribed):
+    """A RecordIO file as a store, as ``im2rec`` or `RecordWriter` makes it.
+
+    Where things lie is said by ``NAME.rec.fdx``, which `RecordWriter` leaves; else by ``NAME.idx``;
+    else the whole file is gone through once. The target of a foreign file is the label in a record:
+    an int if it is a whole number, else a float, or a list of floats. The key is that in the
+    ``.idx``, or the item's number. Items come in the order of the ``.idx``.
+
+    Images in one part are not copied; nearly all are.
+
+    Parameters
+    ----------
+    location : str
+        Local path or URI of the ``.rec``.
+    index : str, optional
+        Path or URI of the ``.idx``, if it is elsewhere. It then is what counts.
+    storage_options : mapping, optional
+        For the file systems of URIs.
+    """
+
+    kind = "recordio"
+
+    def __init__(
+        self,
+        location: str,
+        *,
+        index: str | os.PathLike[str] | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(location)
+        self._lines = None if index is None else os.fspath(index)
+        self._storage_options = dict(storage_options or {})
+        self._reload()
+
+    def target(self, index: int) -> Any:
+        """Return an item's target; of a foreign file the label in its record."""
+        self._check(index)
+        contents, opened = self._contents, self._opened
+        if isinstance(contents, Index):
+            if opened is not None and opened.is_local:  # elsewhere it would cost a request
+                self._image_record(self._handle(), index)  # whose labels are compared
+            return contents.target(index)
+        found = self._image_record(self._handle(), index)
+        if found.listed:
+            return list(found.labels)
+        label = found.labels[0]
+        return int(label) if label.is_integer() else label
+
+    def _load(self, opened: Mapped) -> None:
+        self._contents: Index | _Places
+        index = _own_index(opened, self._storage_options) if self._lines is None else None
+        if index is not None:
+            self._contents, self.classes = index, index.classes
+            return
+        try:
+            at = self._lines or _index_location(self.location)
+            lines = Mapped(at, self._storage_options)
+        except FileNotFoundError as error:
+            if self._lines is not None:
+                raise FileNotFoundError(f"{self._lines}: there is no such index") from error
+            self._contents = _scan(opened)
+        else:
+            self._contents = _read_lines(lines, opened, all_of_it=self._lines is None)
+
+    def _open(self) -> Mapped:
+        return Mapped(self.location, self._storage_options)
+
+    def _read(self, opened: Mapped, index: int) -> Buffer:
+        return self._image_record(opened, index).data
+
+    def _image_record(self, records: Mapped, index: int) -> ImageRecord:
+        contents = self._contents
+        try:
+            if isinstance(contents, Index):
+                contents.check(index)
+                offset, length = int(contents["offset"][index]), int(contents["length"][index])
+                payload, end = read_record(records, offset, length)
+                found = parse_image(payload)
+                known = length, index, int(contents["size"][index])
+                same = known == (end - offset, found.id, len(found.data))
+            else:
+                found = parse_image(read_record(records, int(contents.offsets[index]))[0])
+                same = not contents.has_ids or found.id == int(contents.keys[index])
+        except StoreError as error:
+            raise self._damaged(index, str(error)) from error
+        if same and isinstance(contents, Index):
+            self._compare(found, contents, index)
+        if not same:
+            raise self._damaged(
+                index, "another record is where the index says: they do not belong together"
+            )
+        return found
+
+    def _compare(self, found: ImageRecord, contents: Index, index: int) -> None:
+        """Make sure that the label of a record is the one that the index keeps more exactly."""
+        target = contents.target(index)
+        try:
+            labels, listed = labels_of(target)
+        except ValueError as error:
+            raise self._damaged(index, f"its index is damaged: {error}") from error
+        if (found.listed, found.labels) != (listed, tuple(labels)):
+            raise self._damaged(
+                index,
+                f"its label is {list(found.labels)}, but {target!r} by its index: one of the two "
+                f"has been changed; if the records are right, remove {self.location}.fdx",
+            )
+
+    def _close(self, opened: Mapped) -> None:
+        opened.close()
+
+
+def _own_index(records: Mapped, storage_options: Mapping[str, Any]) -> Index | None:
+    """Return the index that `RecordWriter` leaves, if it is there and belongs to the file."""
+    name = f"{records.location}.fdx"
+    index = Index.load_if_there(name, _COLUMNS, storage_options)
+    if index is None:
+        return None
+    if index.about.get("bytes") != records.size:
+        raise StoreError(
+            f"{records.location} has {records.size} bytes, but {index.about.get('bytes')} by its "
+            f"index: it has been cut; if it is another file, remove {name}"
+        )
+    lines = local_path(_index_location(records.location))
+    if not is_uri(name) and exists(lines):
+        text = Mapped(lines)
+        if [text.size, zlib.crc32(text.read(0, text.size))] == index.about.get("lines"):
+            return index
+        raise StoreError(f"{lines} is not the one that {name} was written with: remove either")
+    return index
+
+
+class _Places:
+    """Where the images of a foreign file are."""
+
+    def __init__(self, keys: NDArray[Any], offsets: NDArray[Any], *, has_ids: bool) -> None:
+        self.keys, self.offsets = keys, offsets
+        # Whether the keys are also the ids in the records, by which one can be told from others.
+        self.has_ids = has_ids
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def key(self, index: int) -> str:
+        return str(self.keys[index])
+
+
+def _read_lines(lines: Mapped, records: Mapped, *, all_of_it: bool) -> _Places:
+    """Read an ``.idx``: a line for each record with its key and its offset.
+
+    Data sets of faces in InsightFace's layout have a record 0 without an image, whose two labels
+    say up to where the keys of the images go; the records after that list who is on them. Of such
+    a file the images are given.
+
+    With `all_of_it`, the lines must be those of all records, and the last one end with the file.
+    """
+    chunks = [np.empty((0, 2), np.int64)]
+    for number, text in _chunks(lines):
+        try:
+            chunk = np.loadtxt(io.BytesIO(text), np.int64, comments=None, ndmin=2)
+        except ValueError as error:
+            raise StoreError(f"{lines.location}, after line {number}: {error}") from error
+        if chunk.shape[1] != 2 or chunk.min() < 0:
+            raise StoreError(
+                f"{lines.location}, after line {number}: each line must have a key and an offset, "
+                "both numbers"
+            )
+        chunks.append(chunk)
+    keys, places = np.concatenate(chunks).T.copy()
+    if all_of_it:
+        _check_end(lines, records, int(places.max(initial=-1)))
+    first = _try_image(records, int(places[0])) if len(keys) and keys[0] == 0 else None
+    if first is not None and not first.data and first.listed and len(first.labels) == 2:
+        images = (keys >= 1) & (keys < first.labels[0])
+        keys, places = keys[images], places[images]
+    return _Places(keys, places, has_ids=_has_ids(records, keys, places))
+
+
+def _scan(records: Mapped) -> _Places:
+    """Find the records of a file that has no ``.idx``."""
+    if not records.is_local:
+        error = StoreError(
+            f"{records.location}: there is no .idx beside it, without which all of it would have "
+            "to be fetched; copy the file"
+        )
+        raise advised(error, ", or name the index by index=")
+    places = np.array(array("q", offsets(records)), np.int64)
+    return _Places(np.arange(len(places)), places, has_ids=False)
+
+
+def _chunks(lines: Mapped) -> Iterator[tuple[int, bytes]]:
+    """Cut the text at the ends of lines, and count the lines before."""
+    text = memoryview(lines.read(0, lines.size))
+    at = number = 0
+    while at < len(text):
+        chunk = bytes(text[at : at + _CHUNK])
+        if at + len(chunk) < len(text):
+            chunk = chunk[: chunk.rfind(b"\n") + 1] or chunk
+        if chunk.strip():
+            yield number, chunk
+        number += chunk.count(b"\n")
+        at += len(chunk)
+
+
+def _check_end(lines: Mapped, records: Mapped, last: int) -> None:
+    """Raise a StoreError unless the file ends with the last record."""
+    try:
+        end = 0 if last < 0 else read_record(records, last)[1]
+    except StoreError as error:
+        raise StoreError(
+            f"{records.location}: {error}; it is damaged or truncated, or {lines.location} belongs "
+            "to another file"
+        ) from error
+    if end != records.size:
+        wrong = StoreError(
+            f"{lines.location} ends at {end}, but {records.location} at {records.size}: it has "
+            "been cut, or belongs to another file"
+        )
+        raise advised(wrong, "; if it names some records on purpose, say so by index=")
+
+
+def _has_ids(records: Mapped, keys: NDArray[Any], places: NDArray[Any]) -> bool:
+    """Look at some records: im2rec writes the key as id, others write 0 everywhere."""
+    chosen = sorted({int(place) for place in np.linspace(0, len(keys) - 1, _SAMPLES)})
+    same = 0
+    for place in chosen if len(keys) else ():
+        found = _try_image(records, int(places[place]))
+        same += found is not None and found.id == keys[place]
+    # Most of them, for one may be what the ids are to find out.
+    return same * 2 > len(chosen)
+
+
+def _try_image(records: Mapped, offset: int) -> ImageRecord | None:
+    try:
+        return parse_image(read_record(records, offset)[0])
+    except StoreError:
+        return None
+
+
+class RecordWriter(Writer):
+    """Writes ``NAME.rec``, ``NAME.idx``, and ``NAME.rec.fdx`` with what the other two cannot hold.
+
+    The header of each record has a number or a list of numbers: these are the targets that can be
+    written, and None, in whose place other readers find the label 0. Labels are float32 there, as
+    MXNet's are; the index (see `_index`) keeps them as they were, besides the keys
+    and the names of the classes. The same items make the same bytes.
+    """
+
+    kind = "recordio"
+
+    def __init__(self, location: str, classes: Sequence[str] = ()) -> None:
+        super().__init__(location, classes)
+        self._index_at = Path(_index_location(os.fspath(self._final)))
+        self._check_places()
+        self._builder = IndexBuilder(classes, _COLUMNS)
+        self._lines = self._partial.with_name(f"{self._partial.name}.idx")
+        self._file = self._partial.open("xb")
+        self._index = self._lines.open("xb")
+        self._checksum = 0
+        self._offset = 0
+
+    def _append(self, key: str, data: memoryview, target: Any) -> None:
+        number = len(self._builder)
+        made = record(*labels_of(target), number, data)
+        self._builder.add(key, target, offset=self._offset, length=len(made), size=len(data))
+        line = b"%d\t%d\n" % (number, self._offset)
+        self._file.write(made)
+        self._index.write(line)
+        self._checksum = zlib.crc32(line, self._checksum)
+        self._offset += len(made)
+
+    def _settle(self) -> None:
+        self._check_places()  # before anything is put in place
+        flush(self._lines)
+        self._lines.replace(self._index_at)
+        try:
+            about = {
+                "version": _VERSION,
+                "bytes": self._offset,
+                "lines": [self._index_at.stat().st_size, self._checksum],
+            }
+            self._builder.write(f"{self._final}.fdx", about)
+            super()._settle()  # the records come last: there is no store before
+        except BaseException:
+            self._index_at.unlink(missing_ok=True)
+            raise
+
+    def _check_places(self) -> None:
+        """Make sure that neither the records nor an ``.idx``, which may be others', are there."""
+        for path in (self._final, self._index_at):
+            if path.exists():
+                raise FileExistsError(
+                    f"{path} is there already: remove it, or choose another place"
+                )
+
+    def _release(self) -> None:
+        try:
+            self._file.close()
+        finally:
+            self._index.close()
+
+    def _remove(self) -> None:
+        super()._remove()
+        self._lines.unlink(missing_ok=True)
+
+
+def _index_location(location: str) -> str:
+    """Return where MXNet's tools keep the index of a file."""
+    return location.removesuffix(".rec") + ".idx"
+
+
+def labels_of(target: Any) -> tuple[list[float], bool]:
+    """Return what the header of a record says of a target, and whether it is a list."""
+    target = plain(target)
+    if target is None:
+        return [0.0], False
+    numbers = target if isinstance(target, list) else [target]
+    if not numbers or not all(isinstance(number, (int, float)) for number in numbers):
+        raise ValueError(
+            f"RecordIO holds numbers or lists of numbers as targets, not {target!r}: write a tar, "
+            "LMDB or HDF5 store instead"
+        )
+    for number in numbers:
+        if isinstance(number, int) and _as_float32(number) != number:
+            raise ValueError(
+                f"RecordIO keeps labels as float32, which would make another class of {number}: "
+                "write a tar, LMDB or HDF5 store instead"
+            )
+    return [_as_float32(number) for number in numbers], isinstance(target, list)
+
+
+def _as_float32(number: float) -> float:
+    try:
+        return float(struct.unpack("<f", struct.pack("<f", number))[0])
+    except OverflowError:
+        raise ValueError(f"RecordIO keeps labels as float32, and {number} is beyond that") from None

@@ -1,0 +1,465 @@
+"""What stores of every kind have in common: round trips, sharing, damage, and their writers."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import random
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from store_cases import CLASSES, NUMBERS, TARGETS, cut, damaged_at_random, images, write
+
+from fastdecode import FastDecodeError
+from fastdecode.stores import KINDS, Store, StoreError, create_store, open_store
+
+_WRITTEN = [name for name, kind in KINDS.items() if kind.writer]
+_LIBRARIES = {"lmdb": "lmdb", "hdf5": "h5py"}
+_MAGIC = (0xCED7230A).to_bytes(4, "little")
+
+
+class Kind:
+    """A kind of store that can be written, and places for such stores."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        pytest.importorskip(_LIBRARIES.get(name, "numpy"))
+        self.name = name
+        self.folder = folder
+        self.suffix = KINDS[name].suffixes[0] if KINDS[name].suffixes else ""
+        self.targets: tuple[Any, ...] = NUMBERS if name == "recordio" else TARGETS
+
+    def at(self, stem: str) -> Path:
+        """Say where a store is to be."""
+        return self.folder / f"{stem}{self.suffix}"
+
+
+@pytest.fixture(params=_WRITTEN)
+def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
+    """Go through the kinds."""
+    return Kind(request.param, tmp_path)
+
+
+@pytest.fixture
+def place(kind: Kind) -> Iterator[Path]:
+    """Write a store of the kind."""
+    where = kind.at("first")
+    write(where, items(), kind.targets)
+    return where
+
+
+def items() -> list[tuple[str, bytes]]:
+    """Take real files, awkward lengths, and bytes that containers might take for their own."""
+    odd = [b"\xff\xd8" + _MAGIC * 3 + b"\xff\xd9", b"\xff\xd8" + bytes(1024), b"\xff\xd8ustar\0"]
+    return images() + [(f"owl/odd-{at}.jpg", data) for at, data in enumerate(odd)]
+
+
+def expected(kind: Kind) -> list[tuple[str, bytes, Any]]:
+    """Say what a store of `items` holds."""
+    targets = kind.targets
+    return [(key, data, targets[at % len(targets)]) for at, (key, data) in enumerate(items())]
+
+
+def everything(store: Store) -> list[tuple[str, bytes, Any]]:
+    """Read all items."""
+    return [(store.key(at), bytes(store.read(at)), store.target(at)) for at in range(len(store))]
+
+
+def files(place: Path) -> dict[str, bytes]:
+    """Read all files of a store, those beside it included."""
+    found = sorted(place.parent.glob(f"{place.stem}*"))
+    found += [each for path in found for each in sorted(path.rglob("*"))]
+    return {
+        str(path.relative_to(place.parent)).removeprefix(place.stem): path.read_bytes()
+        for path in found
+        if path.is_file()
+    }
+
+
+def test_a_store_gives_back_what_was_written(place: Path, kind: Kind) -> None:
+    """Keys, targets of every sort, classes and bytes survive; nothing else is left beside."""
+    with open_store(place) as store:
+        assert everything(store) == expected(kind)
+        for at in range(len(store)):
+            assert type(store.target(at)) is type(kind.targets[at % len(kind.targets)])
+        assert list(store.classes) == CLASSES
+        assert store.kind == kind.name
+        assert memoryview(store.read(0)).readonly
+    beside = {"tar": ["first.tar.fdx"], "recordio": ["first.idx", "first.rec.fdx"]}
+    there = sorted(path.name for path in place.parent.iterdir())
+    assert there == sorted([place.name, *beside.get(kind.name, [])])
+
+
+@pytest.mark.parametrize("other", _WRITTEN)
+def test_every_kind_to_every_kind(kind: Kind, other: str) -> None:
+    """Keys, bytes, targets and classes, in order."""
+    first, into = kind.at("first"), Kind(other, kind.folder)
+    write(first, items(), [0, 1])
+    second = into.at("second")
+    with open_store(first) as source, create_store(second, other, classes=source.classes) as writer:
+        for item in everything(source):
+            writer.add(*item)
+
+    with open_store(second) as store:
+        assert everything(store) == [(*item, at % 2) for at, item in enumerate(items())]
+        assert list(store.classes) == CLASSES
+        assert store.kind == other
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_it_may_be_empty_or_of_one(kind: Kind, count: int) -> None:
+    """A store of nothing is one, too."""
+    write(kind.at("few"), items()[:count], [None])
+
+    with open_store(kind.at("few")) as store:
+        assert everything(store) == [(*item, None) for item in items()[:count]]
+
+
+def test_the_same_items_make_the_same_bytes(place: Path, kind: Kind) -> None:
+    """Nothing of the time, the place, the process or memory that was not set is in a store."""
+    write(kind.at("other"), items(), kind.targets)
+
+    assert files(kind.at("other")) == files(place)
+
+
+def test_a_store_goes_into_other_processes_and_threads(place: Path, kind: Kind) -> None:
+    """Pickled, forked, spawned or shared, opened or not; a child may close what it inherits."""
+    wanted = expected(kind)
+    with open_store(place) as store:
+        before = pickle.loads(pickle.dumps(store))
+        assert everything(store) == wanted
+        after = pickle.loads(pickle.dumps(store))
+        assert everything(before) == everything(after) == wanted
+        for method in ("fork", "spawn"):
+            if method in multiprocessing.get_all_start_methods():
+                context = multiprocessing.get_context(method)
+                child = context.Process(target=_reads_and_closes, args=(store, wanted))
+                child.start()
+                child.join()
+                assert child.exitcode == 0
+        wrong: list[int] = []
+
+        def read(seed: int) -> None:
+            order = random.Random(seed).choices(range(len(wanted)), k=200)
+            wrong.extend(at for at in order if bytes(store.read(at)) != wanted[at][1])
+
+        threads = [threading.Thread(target=read, args=(seed,)) for seed in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not wrong
+        before.close()
+        after.close()
+
+
+def _reads_and_closes(store: Store, wanted: list[tuple[str, bytes, Any]]) -> None:
+    assert everything(store) == wanted
+    store.close()
+
+
+def test_a_store_behind_a_uri_is_the_same(place: Path, kind: Kind) -> None:
+    """From a pickle, too; but for LMDB, which can only be mapped."""
+    memory = pytest.importorskip("fsspec").filesystem("memory")
+    uri = f"memory://kinds/{place.name}"
+    if kind.name == "lmdb":
+        with pytest.raises(ValueError, match="local disk"):
+            open_store(uri)
+        return
+    for name, data in files(place).items():
+        memory.pipe(f"/kinds/{place.stem}{name}", data)
+    try:
+        with open_store(uri) as store:
+            again = pickle.loads(pickle.dumps(store))
+            assert everything(store) == everything(again) == expected(kind)
+            assert list(store.classes) == CLASSES
+            again.close()
+        with pytest.raises(FileNotFoundError, match="missing"):
+            open_store(f"memory://kinds/missing{kind.suffix}")
+    finally:
+        memory.rm("/kinds", recursive=True)
+
+
+def test_what_was_read_stays(place: Path) -> None:
+    """After closing, too, which may come twice; nothing is read then."""
+    store = open_store(place)
+    views = [store.read(at) for at in range(len(store))]
+    known = store.target(1)
+    store.close()
+    store.close()
+
+    assert views == [data for _, data in items()]
+    assert store.target(1) == known
+    for ask in (store.read, store.source):
+        with pytest.raises(ValueError, match="has been closed"):
+            ask(0)
+
+
+@pytest.mark.parametrize("kind", ["tar", "recordio"], indirect=True)
+def test_images_are_not_copied(place: Path) -> None:
+    """They are views of the mapped file."""
+    with open_store(place) as store:
+        assert all(isinstance(store.read(at), memoryview) for at in range(len(images())))
+
+
+def test_wrong_indices_are_index_errors(place: Path) -> None:
+    """Of an item before the first, too."""
+    with open_store(place) as store:
+        for at in (-1, len(store), 1 << 40):
+            for ask in (store.read, store.key, store.target, store.source):
+                with pytest.raises(IndexError, match=f"{place}: there is no item"):
+                    ask(at)
+
+
+def test_many_items_are_found(kind: Kind) -> None:
+    """Twenty thousand items: several batches, and in LMDB a map that has to grow."""
+    count = 20_000 if kind.name != "folder" else 500
+    where = kind.at("many")
+    write(where, [(f"{at}.jpg", b"%d" % at) for at in range(count)], range(count))
+
+    with open_store(where) as store:
+        assert len(store) == count
+        for at in (0, 1, count // 2, count - 1, *random.Random(1).sample(range(count), 500)):
+            assert bytes(store.read(at)) == b"%d" % at
+            assert (store.key(at), store.target(at)) == (f"{at}.jpg", at)
+
+
+@pytest.mark.parametrize("part", [0.0, 0.1, 0.5, 0.9, 0.999])
+def test_a_cut_store_is_an_error(place: Path, part: float) -> None:
+    """An item either comes as it was, or not at all."""
+    largest = max(
+        (path for path in place.parent.rglob("*") if path.is_file()),
+        key=lambda path: path.stat().st_size,
+    )
+    data = largest.read_bytes()
+    largest.write_bytes(data[: int(len(data) * part)])
+    told: list[tuple[str, str]] = []
+    try:
+        with open_store(place) as store:
+            for at, (key, whole) in enumerate(items()):
+                try:
+                    found = bytes(store.read(at))
+                except (FastDecodeError, OSError) as error:
+                    told.append((Path(key).name, str(error)))
+                    continue
+                # In a folder the one file is shorter: what it holds is the decoder's business.
+                assert whole.startswith(found) if place.is_dir() else whole == found
+    except (FastDecodeError, OSError) as error:
+        told.append((place.name, str(error)))
+
+    # Behind the half there may be nothing but room: an LMDB grows before it is filled.
+    assert told or place.is_dir() or part >= 0.5
+    assert all(name in words for name, words in told)
+
+
+@pytest.mark.parametrize("kind", ["tar", "lmdb", "hdf5", "recordio"], indirect=True)
+def test_a_store_that_is_cut_while_it_is_open(place: Path) -> None:
+    """Reading then is an error, rather than the end of the process, or zeros."""
+    with open_store(place) as store:
+        os.truncate(place, 100)
+
+        with pytest.raises(StoreError, match=r"item 0.*cut"):
+            store.read(0)
+
+
+@pytest.mark.parametrize("kind", ["tar", "lmdb", "hdf5"], indirect=True)
+@pytest.mark.parametrize(
+    "data", [b"", b"no store", b"\0" * 511, b"x" * 2000, b"no database" * 1000]
+)
+def test_what_is_no_store_is_told(kind: Kind, data: bytes) -> None:
+    """Other files, empty ones and missing ones are errors with the name."""
+    kind.at("other").write_bytes(data)
+    with pytest.raises(StoreError, match=f"other{kind.suffix}"):
+        open_store(kind.at("other"))
+    with pytest.raises(FileNotFoundError, match=f"missing{kind.suffix}"):
+        open_store(kind.at("missing"))
+
+
+def test_an_end_that_is_missing_is_noticed(kind: Kind) -> None:
+    """Wherever a file ends too early, opening or reading says so."""
+    if kind.name == "folder":
+        pytest.skip("has no file that holds all")
+    damaged_at_random(kind.at("a"), cut, 40)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("", "/a.jpg", "../a.jpg", "a\\b.jpg", "a/b.jpg"),
+        *("./a.jpg", "a//b.jpg", "a/", "a/./b.jpg", "a/../../b", "a\0b", "\udcff.jpg"),
+    ],
+)
+def test_a_key_has_one_form(kind: Kind, key: str) -> None:
+    """One that is there, leads elsewhere or is no text is refused; the writer goes on."""
+    with create_store(kind.at("a")) as writer:
+        writer.add("a/b.jpg", b"1", 1)
+        said = "key 'a/b.jpg' is there already" if key == "a/b.jpg" else "key must be"
+        with pytest.raises(ValueError, match=said):
+            writer.add(key, b"2", 2)
+        writer.add("z.jpg", b"3", 3)
+    with pytest.raises(ValueError, match="closed"):
+        writer.add("d.jpg", b"4")
+
+    with open_store(kind.at("a")) as store:
+        assert everything(store) == [("a/b.jpg", b"1", 1), ("z.jpg", b"3", 3)]
+    with pytest.raises(FileExistsError):
+        create_store(kind.at("a"))
+
+
+@pytest.mark.parametrize(
+    ("data", "target", "error"),
+    [(b"2", float("nan"), ValueError), (b"2", object(), ValueError), ("text", None, TypeError)],
+)
+def test_wrong_items_are_refused(
+    kind: Kind, data: Any, target: object, error: type[Exception]
+) -> None:
+    """Targets that JSON cannot hold, and what is no bytes; the writer then goes on."""
+    with create_store(kind.at("a")) as writer:
+        with pytest.raises(error):
+            writer.add("c.jpg", data, target)
+        writer.add("c.jpg", b"3")
+
+    with open_store(kind.at("a")) as store:
+        assert everything(store) == [("c.jpg", b"3", None)]
+
+
+@pytest.mark.parametrize(
+    ("item", "said"),
+    [(("a.jpg", b"1"), "there already"), (("b.jpg", b"1", object()), "target")],
+)
+def test_an_error_leaves_nothing(kind: Kind, item: tuple[Any, ...], said: str) -> None:
+    """Neither a store, nor a part of one, nor a lock."""
+    writer = create_store(kind.at("a"))
+    with pytest.raises(ValueError, match=said), writer:  # noqa: PT012 - it is about the block
+        writer.add("a.jpg", b"1")
+        assert not kind.at("a").exists()
+        writer.add(*item)
+
+    assert list(kind.folder.iterdir()) == []
+
+
+def test_closing_twice_does_nothing(kind: Kind) -> None:
+    """A writer that is closed stays closed; abort does not take it back."""
+    writer = create_store(kind.at("a"))
+    writer.add("a.jpg", b"1")
+    writer.close()
+    writer.close()
+    writer.abort()
+
+    assert len(open_store(kind.at("a"))) == 1
+
+
+def test_whole_numbers_of_numpy_are_targets(kind: Kind) -> None:
+    """They come back as Python's."""
+    write(kind.at("a"), [("a.jpg", b"1"), ("b.jpg", b"2")], [np.int64(1), np.uint8(0)])
+
+    with open_store(kind.at("a")) as store:
+        assert [store.target(at) for at in range(2)] == [1, 0]
+        assert type(store.target(0)) is int
+
+
+def test_any_name_is_a_class(kind: Kind) -> None:
+    """Also that of a folder which is no UTF-8, or a label with a NUL, which HDF5's texts lack."""
+    classes = ["plain", "a\0b", "\udcff", "漢"]
+    with create_store(kind.at("a"), classes=classes) as writer:
+        writer.add("a.jpg", b"1", 1)
+
+    with open_store(kind.at("a")) as store:
+        assert list(store.classes) == classes
+        assert store.target(0) == 1
+
+
+def test_folders_above_are_made(kind: Kind) -> None:
+    """By all kinds alike."""
+    deep = kind.folder / "x" / "y" / kind.at("a").name
+    write(deep, items()[:1], [None])
+
+    assert len(open_store(deep)) == 1
+
+
+@pytest.mark.parametrize("location", ["s3://bucket/x", "file:///x", "memory://x"])
+def test_stores_are_made_on_local_paths(kind: Kind, location: str) -> None:
+    """A URI is refused before anything is made."""
+    with pytest.raises(ValueError, match="local paths; copy it when done"):
+        create_store(location + kind.suffix)
+
+
+def test_two_writers_do_not_mix(kind: Kind) -> None:
+    """Both write; the one that ends first has the place, and the other harms nothing."""
+    place = kind.at("a")
+    first, second = create_store(place), create_store(place)
+    for writer, data in ((first, b"first"), (second, b"second")):
+        for number in range(3):
+            writer.add(f"{number}.jpg", data, number)
+    first.close()
+    there = files(place)
+    with pytest.raises(FileExistsError, match="is there already"):
+        second.close()
+
+    assert files(place) == there
+    with open_store(place) as store:
+        assert [bytes(store.read(at)) for at in range(3)] == [b"first"] * 3
+    assert not [path for path in kind.folder.iterdir() if path.name.startswith(".")]
+
+
+class _Cut:
+    """A target that cannot even be looked at: as when Ctrl-C comes within an item."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "__class__":
+            raise KeyboardInterrupt
+        return super().__getattribute__(name)
+
+
+def test_a_writer_that_failed_within_an_item_makes_no_store(kind: Kind) -> None:
+    """Nobody knows how much of that item is there."""
+    writer = create_store(kind.at("a"))
+    writer.add("a.jpg", b"1")
+    with pytest.raises(KeyboardInterrupt):
+        writer.add("b.jpg", b"2", _Cut())
+    with pytest.raises(ValueError, match="begin the store anew"):
+        writer.add("c.jpg", b"3")
+    with pytest.raises(ValueError, match="begin the store anew"):
+        writer.close()
+
+    assert list(kind.folder.iterdir()) == []
+
+
+def test_a_full_disk_makes_no_store(kind: Kind) -> None:
+    """A write that fails for want of room, and is tried again, does not leave half an item."""
+    if kind.name in _LIBRARIES:
+        pytest.skip("writes by a library")
+    resource = pytest.importorskip("resource")
+    writer = create_store(kind.at("a"))
+    writer.add("a.jpg", b"1" * 100)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, hard))  # as a disk with so much room
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            writer.add("b.jpg", b"2" * (1 << 20))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with pytest.raises(ValueError, match="begin the store anew"):
+        writer.close()
+
+    assert list(kind.folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("nothing", ["", None])
+def test_nothing_is_no_location(nothing: Any) -> None:
+    """Rather than the current folder."""
+    with pytest.raises(ValueError, match="opened by its path or URI, not"):
+        open_store(nothing)
+
+
+@pytest.mark.parametrize("name", ["a.tar.gz", "a.TGZ", "a.tar.xz"])
+def test_compressed_tars_are_told_by_their_names(tmp_path: Path, name: str) -> None:
+    """With the way out."""
+    (tmp_path / name).write_bytes(b"1")
+
+    with pytest.raises(ValueError, match=r"compressed tar.*decompress it"):
+        open_store(tmp_path / name)
