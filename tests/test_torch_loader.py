@@ -270,24 +270,47 @@ def test_chooses_processes_where_threads_cannot_help(monkeypatch: pytest.MonkeyP
         ({"rank": 1}, "both rank and world_size"),
         ({"rank": 2, "world_size": 2}, "rank must be from 0"),
         ({"rank": "0", "world_size": 2}, "rank must be from 0"),
+        *(
+            ({"read_threads": wrong}, "read_threads must be an integer of at least 0")
+            for wrong in (-1, 1.5, "2")
+        ),
+        # torch's
+        ({"in_order": False}, "in_order=False has no meaning here"),
+        ({"pin_memory_device": "cuda"}, "device="),
+        ({"batch_size": None}, "batch_size=1"),
+        ({"batch_sampler": [[1]], "batch_size": 4}, "leave out batch_size"),
+        ({"batch_sampler": [[1]], "shuffle": True}, "leave out batch_size"),
+        ({"batch_sampler": [[1]], "drop_last": True}, "leave out batch_size"),
+        ({"num_workers": 2, "threads": 2}, "give only one"),
+        ({"num_workers": 2, "workers": 2}, "give only one"),
+        ({"num_workers": -1}, "num_workers must be an integer"),
+        ({"num_workers": "8"}, "num_workers must be an integer"),
+        ({"prefetch_factor": 0}, "prefetch_factor must be"),
+        ({"prefetch_factor": 3, "prefetch": 4}, "give only one"),
+        ({"generator": torch.Generator(), "seed": 3}, "give only one"),
+        ({"multiprocessing_context": "threads"}, "multiprocessing_context must be one of"),
     ],
 )
 def test_wrong_arguments_are_refused(options: dict[str, Any], said: str) -> None:
-    """The error names the argument, before anything is started."""
+    """The error names the argument, and what to do instead, before anything is started."""
     with pytest.raises(ValueError, match=said):
         Loader(Pictures(), **options)
 
 
-def test_datasets_that_cannot_be_indexed_are_refused() -> None:
-    """An iterable dataset is pointed to torch's DataLoader."""
-    with pytest.raises(TypeError, match="map-style"):
-        Loader(iter([1, 2]))
-
-
-def test_collate_fn_must_be_a_function() -> None:
-    """Anything else is refused before a batch is made."""
-    with pytest.raises(TypeError, match="collate_fn"):
-        Loader(Pictures(), 4, collate_fn=3)
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"dataset": iter([1, 2])}, "map-style"),  # which is pointed to torch's DataLoader
+        ({"collate_fn": 3}, "collate_fn"),
+        ({"colate_fn": len}, "no argument 'colate_fn'"),
+        ({"worker_init_fn": 3}, "worker_init_fn must be a function"),
+        ({"generator": 3}, "generator must be a torch.Generator"),
+    ],
+)
+def test_what_is_of_the_wrong_kind_is_refused(options: dict[str, Any], said: str) -> None:
+    """A word that is no argument, or a thing of another kind, is a TypeError."""
+    with pytest.raises(TypeError, match=said):
+        Loader(**{"dataset": Pictures(), **options})
 
 
 # Beside the plain loop: subsets, copies, blocks without gradients

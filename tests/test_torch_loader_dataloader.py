@@ -273,46 +273,6 @@ def test_worker_init_fn_has_nothing_to_prepare_in_threads() -> None:
         assert indices(loader) == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"in_order": False}, "in_order=False has no meaning here"),
-        ({"pin_memory_device": "cuda"}, "device="),
-        ({"batch_size": None}, "batch_size=1"),
-        ({"batch_sampler": [[1]], "batch_size": 4}, "leave out batch_size"),
-        ({"batch_sampler": [[1]], "shuffle": True}, "leave out batch_size"),
-        ({"batch_sampler": [[1]], "drop_last": True}, "leave out batch_size"),
-        ({"num_workers": 2, "threads": 2}, "give only one"),
-        ({"num_workers": 2, "workers": 2}, "give only one"),
-        ({"num_workers": -1}, "num_workers must be an integer"),
-        ({"num_workers": "8"}, "num_workers must be an integer"),
-        ({"prefetch_factor": 0}, "prefetch_factor must be"),
-        ({"prefetch_factor": 3, "prefetch": 4}, "give only one"),
-        ({"generator": torch.Generator(), "seed": 3}, "give only one"),
-        ({"multiprocessing_context": "threads"}, "multiprocessing_context must be one of"),
-        ({"timeout": -1}, "timeout"),
-    ],
-)
-def test_what_has_no_meaning_is_refused(options: dict[str, Any], said: str) -> None:
-    """The message names the argument, and what to do instead."""
-    with pytest.raises(ValueError, match=said):
-        Loader(Pictures(), **options)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"colate_fn": len}, "no argument 'colate_fn'"),
-        ({"worker_init_fn": 3}, "worker_init_fn must be a function"),
-        ({"generator": 3}, "generator must be a torch.Generator"),
-    ],
-)
-def test_what_is_no_argument_is_refused(options: dict[str, Any], said: str) -> None:
-    """A word that is none, or a thing of the wrong kind, is a TypeError."""
-    with pytest.raises(TypeError, match=said):
-        Loader(Pictures(), **options)
-
-
 # What others read
 
 

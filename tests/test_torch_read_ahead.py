@@ -166,13 +166,6 @@ def test_errors_of_read_come_at_their_batch() -> None:
         assert len(list(batches)) == 3
 
 
-@pytest.mark.parametrize("read_threads", [-1, 1.5, "2"])
-def test_wrong_numbers_are_refused(read_threads: Any) -> None:
-    """The argument is named."""
-    with pytest.raises(ValueError, match="read_threads must be an integer of at least 0"):
-        Loader(Pictures(), read_threads=read_threads)
-
-
 def test_what_cannot_be_read_ahead_is_said() -> None:
     """Worker processes, a dataset of somebody else, and one with its own `load` read themselves."""
 

@@ -1,4 +1,4 @@
-"""How batches get from those who make them to the consumer: as they are, copied, or decoded."""
+"""How batches get to a device: copied, pinned or decoded there. Loaded only where there is one."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from multiprocessing.context import BaseContext
 from typing import Any, Literal, TypeAlias, TypedDict
 
@@ -41,7 +41,7 @@ _LEAST = {"batch_size": 1, "threads": 0, "workers": 0, "prefetch": 1, "seed": No
 _LEAST_OF_TORCHS = {"num_workers": 0, "prefetch_factor": 1}
 
 
-def check(options: DataLoaderOptions, **own: Any) -> None:
+def check(options: DataLoaderOptions, own: Mapping[str, Any]) -> None:
     """Refuse what is wrong, contradicts itself or has no meaning here.
 
     `options` are torch's, `own` arguments of `Loader`'s own, by their names.
@@ -49,14 +49,14 @@ def check(options: DataLoaderOptions, **own: Any) -> None:
     for name in options:
         if name not in DataLoaderOptions.__annotations__:
             raise TypeError(f"Loader() has no argument {name!r}")
-    _check_together(options, **own)
+    _check_together(options, own)
     for name, least in _LEAST.items():
         if name != "threads" or own[name] != "auto":
             _check_integer(name, own[name], least)
     for name, least in _LEAST_OF_TORCHS.items():
         if options.get(name) is not None:
             _check_integer(name, options.get(name), least)
-    _check_kinds(options, **own)
+    _check_kinds(options, own)
 
 
 def _check_integer(name: str, value: Any, least: int | None) -> None:
@@ -66,16 +66,9 @@ def _check_integer(name: str, value: Any, least: int | None) -> None:
         raise ValueError(f"{name} must be {kind}, not {value!r}")
 
 
-def _check_kinds(
-    options: DataLoaderOptions,
-    *,
-    timeout: Any,
-    collate_fn: object,
-    decode: object,
-    normalize_on: object,
-    **_: object,
-) -> None:
+def _check_kinds(options: DataLoaderOptions, own: Mapping[str, Any]) -> None:
     """Refuse what is of another type than it should be, or no word that is known."""
+    timeout, collate_fn, decode = own["timeout"], own["collate_fn"], own["decode"]
     if timeout is not None and not (isinstance(timeout, (int, float)) and timeout >= 0):
         raise ValueError(
             f"timeout must be a number of seconds, 0 or None for no limit, not {timeout!r}"
@@ -86,8 +79,8 @@ def _check_kinds(
         raise TypeError(
             f"decode must be 'cpu', 'gpu', 'auto' or a batch backend's name, not {decode!r}"
         )
-    if normalize_on not in ("host", "device"):
-        raise ValueError(f"normalize_on must be 'host' or 'device', not {normalize_on!r}")
+    if own["normalize_on"] not in ("host", "device"):
+        raise ValueError(f"normalize_on must be 'host' or 'device', not {own['normalize_on']!r}")
     begin, context = options.get("worker_init_fn"), options.get("multiprocessing_context")
     if begin is not None and not callable(begin):
         raise TypeError(f"worker_init_fn must be a function of a worker's number, not {begin!r}")
@@ -102,7 +95,7 @@ def _check_kinds(
         raise TypeError(f"generator must be a torch.Generator, not {generator!r}")
 
 
-def _check_together(options: DataLoaderOptions, **own: Any) -> None:
+def _check_together(options: DataLoaderOptions, own: Mapping[str, Any]) -> None:
     """Refuse what contradicts itself, or has no meaning here."""
     ordered = own["sampler"] is not None or own["shuffle"] or own["drop_last"]
     given = {name for name, value in options.items() if value is not None}

@@ -177,21 +177,7 @@ class Loader:
         progress: bool = False,
         **dataloader: Unpack[DataLoaderOptions],
     ) -> None:
-        check(
-            dataloader,
-            batch_size=batch_size,
-            shuffle=shuffle,
-            sampler=sampler,
-            drop_last=drop_last,
-            threads=threads,
-            workers=workers,
-            prefetch=prefetch,
-            seed=seed,
-            timeout=timeout,
-            collate_fn=collate_fn,
-            decode=decode,
-            normalize_on=normalize_on,
-        )
+        check(dataloader, locals())  # which are the arguments
         world(rank, world_size)
         self.dataset = dataset
         batches = dataloader.get("batch_sampler")
