@@ -187,7 +187,7 @@ class _OpenParts:
     def store(self, number: int) -> Store:
         """Return a part, which one thread opens while others that want it wait."""
         part = self._parts[number]
-        if isinstance(part, Store):
+        if not isinstance(part, Part):
             return part
         with self._lock:
             store = self._stores.get(number)
@@ -206,7 +206,7 @@ class _OpenParts:
         """Return a part, or None if it is not open."""
         part = self._parts[number]
         with self._lock:
-            return part if isinstance(part, Store) else self._stores.get(number)
+            return self._stores.get(number) if isinstance(part, Part) else part
 
     def _keep(self, number: int, store: Store) -> None:
         with self._lock:
