@@ -4,5 +4,6 @@
 step "ruff, mypy, and the tables of the documents"
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
+.venv/bin/clang-format --dry-run -Werror fastdecode/native/*.[ch] tests/native/*.[ch] bench/*.c
 .venv/bin/mypy
 .venv/bin/python bench/readme.py --check

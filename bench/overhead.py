@@ -31,7 +31,7 @@ from PIL import Image
 
 from fastdecode import decode
 from fastdecode.measure._timing import no_garbage_collection
-from fastdecode.testing import encode, picture
+from fastdecode.testing import drawing, encode
 
 _SIZES = {"10 KB": 10_000, "100 KB": 100_000, "300 KB": 300_000, "1 MB": 1_000_000}
 _SECONDS = 3.0
@@ -43,7 +43,7 @@ def photo_of(size: int, source: Image.Image | None) -> bytes:
     """Scale a photo until its JPEG has about that many bytes."""
     best = b""
     for side in (96, 128, 160, 192, 224, 320, 448, 512, 640, 800, 960, 1280, 1600, 2000, 2600):
-        image = source.resize((side, side * 3 // 4)) if source else picture(side, side * 3 // 4)
+        image = source.resize((side, side * 3 // 4)) if source else drawing(side, side * 3 // 4)
         data = encode(image)
         if abs(len(data) - size) < abs(len(best) - size):
             best = data

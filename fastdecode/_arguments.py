@@ -10,15 +10,6 @@ import numpy as np
 
 from fastdecode.types import MODES, REDUCES, Box, Buffer, Image, Mode
 
-__all__ = [
-    "check_disjoint",
-    "check_options",
-    "check_out",
-    "check_sides",
-    "checked_region",
-    "is_int",
-]
-
 
 def check_options(
     mode: object = "RGB",

@@ -29,8 +29,6 @@ from fastdecode.plan import plan_options
 if TYPE_CHECKING:
     from fastdecode.types import Buffer, Image
 
-__all__ = ["decode_arrays", "in_threads", "named"]
-
 _T = TypeVar("_T")
 _S = TypeVar("_S")
 _pools: dict[int, ThreadPoolExecutor] = {}

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from fastdecode.api import Data
 
-__all__ = ["decode_batch"]
-
 _SIGNATURE = inspect.signature(_decode)
 
 

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from fastdecode.types import Buffer
 
-__all__ = ["as_buffer"]
-
 _PATHS = "decode() takes the bytes of an image, not a path: use decode_file({path!r})"
 
 

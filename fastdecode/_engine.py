@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from fastdecode._selection import Choice, Want
     from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
 
-__all__ = ["Request", "borrow_memory", "run"]
-
 _UINT8 = np.dtype(np.uint8)
 # What may leave the package. Libraries raise whatever they like at damaged data (a panic in Rust is
 # not even an Exception), and so may our own steps at what a library made of it.

@@ -22,20 +22,6 @@ from pathlib import Path
 from secrets import token_hex
 from typing import TypeVar
 
-__all__ = [
-    "WAY_OUT",
-    "NotRegular",
-    "check_writable",
-    "flush",
-    "flush_folder",
-    "open_regular",
-    "read_regular",
-    "read_text",
-    "reopened",
-    "write_bytes",
-    "write_text",
-]
-
 _NONBLOCK = getattr(os, "O_NONBLOCK", 0)
 _NOCTTY = getattr(os, "O_NOCTTY", 0)
 _KINDS = {

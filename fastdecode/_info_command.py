@@ -22,8 +22,6 @@ from fastdecode.types import FORMATS, BackendInfo, Format, Header
 if TYPE_CHECKING:
     from fastdecode.gpu._diagnostics import Inventory
 
-__all__ = ["Facts", "add_arguments", "faster", "gather", "inventory", "on_devices", "run"]
-
 _DEVICE_NAME = 12
 _VARIABLES = ("FASTDECODE_BACKEND", "FASTDECODE_DISABLE")
 _COLUMNS = (

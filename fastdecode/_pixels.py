@@ -19,19 +19,6 @@ from fastdecode.errors import DecodeError, UnsupportedFormat, advised
 if TYPE_CHECKING:
     from fastdecode.types import Box, Color, Header, Image, Mode, Output, PixelLayout, Reduce
 
-__all__ = [
-    "apply_orientation",
-    "box_reduce",
-    "convert",
-    "converter",
-    "crop",
-    "deliver",
-    "sample_reduce",
-    "seen_size",
-    "stored_box",
-    "undo_orientation",
-]
-
 
 def convert(image: Image, layout: PixelLayout, mode: Mode, header: Header) -> Image:
     """Convert the layout that a backend was asked for into the mode that the caller asked for.

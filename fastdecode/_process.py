@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from fastdecode.types import Context
 
-__all__ = ["Child", "ChildDied", "ForkLock", "after_fork", "context", "serve", "speaks_for_all"]
-
 _main_thread = threading.main_thread().ident
 _worker: bool | None = None
 

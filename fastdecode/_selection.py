@@ -24,22 +24,6 @@ if TYPE_CHECKING:
     from fastdecode.adapters.base import Backend, Support
     from fastdecode.types import Mode, PixelLayout, Reduce
 
-__all__ = [
-    "Choice",
-    "Preference",
-    "Want",
-    "candidates",
-    "disabled",
-    "first",
-    "forget_saved",
-    "load_named",
-    "look_up",
-    "preferred",
-    "saved",
-    "use",
-    "used_here",
-]
-
 Preference: TypeAlias = "str | Ranking | None"
 """The one backend that is to answer, a ranking to choose by, or neither."""
 

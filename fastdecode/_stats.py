@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 from fastdecode._process import ForkLock
 
-__all__ = ["Stats", "count_failure", "count_fallback", "stats"]
-
 _RECENT = 20
 _lock = ForkLock()
 _fallbacks: Counter[tuple[str, str]] = Counter()

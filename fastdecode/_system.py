@@ -17,16 +17,6 @@ from pathlib import Path
 import fastdecode
 from fastdecode.registry import BUILTIN
 
-__all__ = [
-    "cpu_model",
-    "device_libraries",
-    "device_ranking_path",
-    "libraries",
-    "ranking_is_named",
-    "ranking_path",
-    "usable_cores",
-]
-
 _CGROUP_V2 = "/sys/fs/cgroup/cpu.max"
 _CGROUP_V1 = ("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu/cpu.cfs_period_us")
 

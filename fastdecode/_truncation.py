@@ -16,17 +16,6 @@ from fastdecode.errors import DecodeError
 if TYPE_CHECKING:
     from fastdecode.types import Buffer, Format, Header, Image
 
-__all__ = [
-    "CheckedJpeg",
-    "NoFallback",
-    "check_container",
-    "check_jpeg",
-    "check_restarts",
-    "is_filling",
-    "looks_filled_in",
-    "verify",
-]
-
 # Modules under `fastdecode._headers` that say what is missing.
 _MODULES: dict[Format, str] = {
     "tiff": "tiff",

@@ -17,7 +17,7 @@ from doubles import own_registry  # noqa: F401
 from fastdecode import decode, register
 from fastdecode.adapters.base import Backend, Support
 from fastdecode.adapters.batch_base import BatchBackend, BatchItem
-from fastdecode.testing import encode, picture
+from fastdecode.testing import drawing, encode
 
 Answer = Callable[[Sequence[BatchItem], str], Sequence[Any]]
 
@@ -27,10 +27,10 @@ _JPEG = Support(
     colors=frozenset({"gray", "ycc", "rgb"}),
 )
 
-PHOTOS = [encode(picture(40 + 3 * i, 60 - 2 * i), quality=90) for i in range(9)]
-PROGRESSIVE = encode(picture(33, 21), progressive=True)
-CMYK = encode(picture(33, 21, "CMYK"))
-PNG = encode(picture(30, 20), "png")
+PHOTOS = [encode(drawing(40 + 3 * i, 60 - 2 * i), quality=90) for i in range(9)]
+PROGRESSIVE = encode(drawing(33, 21), progressive=True)
+CMYK = encode(drawing(33, 21, "CMYK"))
+PNG = encode(drawing(30, 20), "png")
 CUT = PHOTOS[1][:-60]
 NO_END = PHOTOS[2][:-2]
 MIXED = [PHOTOS[0], PROGRESSIVE, PHOTOS[1], CMYK, PNG, PHOTOS[2], NO_END, PHOTOS[3]]

@@ -22,7 +22,7 @@ EXACT = RandomResizedCropFlipNormalize(24, quality="exact")
 
 
 class Files(DecodeDataset):
-    """Encoded pictures of any kind, with their index as the target."""
+    """Encoded images of any kind, with their index as the target."""
 
     def __init__(self, files: Sequence[bytes], transform: Any = EXACT, **options: Any) -> None:
         super().__init__(transform, **options)
@@ -42,7 +42,7 @@ def epochs(dataset: Any, batch_size: int = 4, *, count: int = 1, **options: Any)
 
 
 def near(first: list[Any], second: list[Any]) -> bool:
-    """Whether pictures are at most a level apart, and all else is the same."""
+    """Whether images are at most a level apart, and all else is the same."""
     return len(first) == len(second) and all(
         one[0].shape == two[0].shape
         and one[0].dtype == two[0].dtype
@@ -53,6 +53,6 @@ def near(first: list[Any], second: list[Any]) -> bool:
 
 
 def psnr(first: Any, second: Any) -> float:
-    """Return how near pictures of bytes are, in dB."""
+    """Return how near images of bytes are, in dB."""
     error = (first.double() - second.double()).square().mean().item()
     return float("inf") if error == 0 else 10 * math.log10(255**2 / error)

@@ -25,7 +25,7 @@ from fastdecode.torch.loader import Loader
 from fastdecode.torch.transforms import RandomResizedCropFlipNormalize
 
 COUNT = 23
-"""How many pictures there are: a prime number, so that no batch size fits."""
+"""How many images there are: a prime number, so that no batch size fits."""
 
 PROCESSES = (
     "ignore:This DataLoader will create:UserWarning",  # on a machine with one core
@@ -53,7 +53,7 @@ def _encode(image: PillowImage.Image) -> bytes:
     return stream.getvalue()
 
 
-class Pictures(DecodeDataset):
+class Images(DecodeDataset):
     """Small JPEGs with their index as the target; some may be damaged, or a mistake."""
 
     def __init__(

@@ -54,7 +54,7 @@ SOURCES: list[tuple[Any, bool]] = [
 
 
 class Sources(DecodeDataset):
-    """Encoded pictures or their paths, with their numbers as targets."""
+    """Encoded images or their paths, with their numbers as targets."""
 
     def __init__(self, *sources: Any, transform: Any = CROP, **options: Any) -> None:
         super().__init__(transform, **options)
@@ -68,7 +68,7 @@ class Sources(DecodeDataset):
 
 
 class Boxes(Sources):
-    """With a box in the middle of each picture as the target."""
+    """With a box in the middle of each image as the target."""
 
     def read(self, index: int) -> tuple[Any, Any]:
         return self.sources[index], [[100.0, 100.0, 200.0, 200.0 + index]]

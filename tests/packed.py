@@ -12,7 +12,7 @@ from conftest import CORPUS
 
 from fastdecode.packing import _pack, pack
 from fastdecode.packing._rewrite import Work
-from fastdecode.testing import encode, picture
+from fastdecode.testing import drawing, encode
 
 KINDS = {
     "folder": ("out", ""),
@@ -41,9 +41,9 @@ def make_source(folder: Path, *, damaged: bool = False) -> Path:
     for name in ("cats", "dogs"):
         (folder / name).mkdir(parents=True)
         for number, (width, height) in enumerate([(40, 30), (64, 48), (30, 90)]):
-            data = encode(picture(width, height + ord(name[0]) - ord("a")))
+            data = encode(drawing(width, height + ord(name[0]) - ord("a")))
             (folder / name / f"{number}.jpg").write_bytes(data)
-        (folder / name / "drawn.png").write_bytes(encode(picture(50, 20), "png"))
+        (folder / name / "drawn.png").write_bytes(encode(drawing(50, 20), "png"))
     if damaged:
         shutil.copy(CORPUS / "malformed" / "gen_jpg_cut667.jpg", folder / "cats" / "1-cut.jpg")
         (folder / "dogs" / "empty.jpg").touch()

@@ -15,7 +15,7 @@ _BEGIN = """
 import json, sys
 import fastdecode
 from fastdecode import FastDecodeError, backends, decode, use
-from fastdecode.testing import encode, picture
+from fastdecode.testing import encode, image
 
 def said(function, *arguments, **options):
     try:
@@ -23,7 +23,7 @@ def said(function, *arguments, **options):
     except (FastDecodeError, ValueError) as error:
         return [type(error).__name__, str(error)]
 
-image = picture(13, 7)
+image = image(13, 7)
 answers = {}
 """
 _SETTINGS = ("FASTDECODE_BACKEND", "FASTDECODE_DISABLE")
@@ -49,7 +49,7 @@ def answers(code: str, *folders: Path, **variables: str) -> dict[str, Any]:
     """Run code in a new process, and return what it put into its `answers`.
 
     `folders` are more places to import from, `variables` its environment's. The code finds the
-    package imported, a picture as `image`, and `said`: a call's result, or its error in words.
+    package imported, an image as `image`, and `said`: a call's result, or its error in words.
     """
     path = [*map(str, folders), str(Path(fastdecode.__file__).parents[1]), *sys.path]
     inherited = {k: v for k, v in os.environ.items() if k not in _SETTINGS}

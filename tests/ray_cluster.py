@@ -16,7 +16,7 @@ from ray.cluster_utils import Cluster
 
 import fastdecode
 from fastdecode.stores import Store
-from fastdecode.testing import encode, picture
+from fastdecode.testing import drawing, encode
 
 _MEMORY = 100 << 20
 _ENVIRONMENT = {
@@ -25,7 +25,7 @@ _ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "FASTDECODE_DISABLE": "",
 }
-PHOTO = encode(picture(120, 90))
+PHOTO = encode(drawing(120, 90))
 CUT = PHOTO[: len(PHOTO) // 2]
 
 

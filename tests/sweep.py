@@ -34,7 +34,7 @@ from fastdecode._process import Child, ChildDied
 from fastdecode.packing import pack
 from fastdecode.packing._check import survey
 from fastdecode.stores import open_store
-from fastdecode.testing import picture
+from fastdecode.testing import drawing
 from fastdecode.types import Box, Header
 
 __all__ = ["Case", "Report", "Sweeper", "cases", "main", "sweep"]
@@ -115,7 +115,7 @@ def kinds(folder: Path) -> list[Path]:
     """Write a small file of every format, mode, depth and number of channels that can be had."""
     for form, mode in product(_PILLOW_FORMATS, _PILLOW_MODES):
         with suppress(Exception):  # what Pillow does not write in that format
-            _saved(folder / f"pillow_{mode.replace(';', '_')}.{form}", picture(23, 17), mode)
+            _saved(folder / f"pillow_{mode.replace(';', '_')}.{form}", drawing(23, 17), mode)
     with suppress(ImportError):
         import imagecodecs
 
@@ -376,7 +376,7 @@ def _check(paths: Sequence[Path], source: Path) -> Counter[str]:
 def _pack(paths: Sequence[Path], source: Path) -> Counter[str]:
     del paths
     answers: Counter[str] = Counter()
-    with open_store(source) as store:  # not every suffix is a image's
+    with open_store(source) as store:  # not every suffix is an image's
         number = len(store)
     for options in ({}, {"max_side": 24, "restart_markers": True}):
         target = source.parent / f"out{len(options)}.tar"

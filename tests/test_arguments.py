@@ -15,16 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastdecode import decode, decode_batch, decode_file, probe, reduce_for
-from fastdecode.testing import encode, picture
+from fastdecode.testing import drawing, encode
 from fastdecode.types import REDUCES, Header
 
 WIDTH, HEIGHT = 45, 30
-JPEG = encode(picture(WIDTH, HEIGHT))
-PNG = encode(picture(WIDTH, HEIGHT), "png")
+JPEG = encode(drawing(WIDTH, HEIGHT))
+PNG = encode(drawing(WIDTH, HEIGHT), "png")
 
 
 def turned(value: int) -> bytes:
-    return encode(picture(WIDTH, HEIGHT), exif=with_orientation(value))
+    return encode(drawing(WIDTH, HEIGHT), exif=with_orientation(value))
 
 
 def mapped(data: bytes) -> mmap.mmap:

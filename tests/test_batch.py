@@ -21,14 +21,14 @@ from fastdecode import (
     decode_batch,
     register,
 )
-from fastdecode.testing import encode, picture
+from fastdecode.testing import drawing, encode
 
 SIZES = tuple((20 + 3 * i, 40 - 2 * i) for i in range(12))
-ITEMS = [encode(picture(*size), "png" if i % 3 == 0 else "jpeg") for i, size in enumerate(SIZES)]
-ALIKE = [encode(picture(24, 16).rotate(90 * i, expand=False)) for i in range(5)]
+ITEMS = [encode(drawing(*size), "png" if i % 3 == 0 else "jpeg") for i, size in enumerate(SIZES)]
+ALIKE = [encode(drawing(24, 16).rotate(90 * i, expand=False)) for i in range(5)]
 CUT = ITEMS[1][:-60]
 
-JPEG = encode(picture(24, 16))
+JPEG = encode(drawing(24, 16))
 SHAPE = (16, 24, 3)
 THREADS = pytest.mark.parametrize("threads", [1, 2, 5, None])
 
@@ -279,7 +279,7 @@ def test_nothing_is_written_once_the_batch_has_failed() -> None:
     out = [np.zeros(SHAPE, np.uint8), np.zeros((8, 8, 3), np.uint8)]
 
     with pytest.raises(DecodeError, match=r"^item 0: "):
-        decode_batch([JPEG, encode(picture(8, 8))], threads=2, out=out)
+        decode_batch([JPEG, encode(drawing(8, 8))], threads=2, out=out)
 
     assert done.is_set()
     assert (out[1] == 5).all()
@@ -308,7 +308,7 @@ def test_path_that_no_file_can_have_is_the_items_error(threads: int | None) -> N
 def test_region_outside_of_an_item_is_raised_with_its_number() -> None:
     """A region that one image does not have is the caller's mistake, and the item is named."""
     with pytest.raises(ValueError, match=r"^item 1: region"):
-        decode_batch([JPEG, encode(picture(8, 8))], region=(0, 0, 20, 10), on_error="return")
+        decode_batch([JPEG, encode(drawing(8, 8))], region=(0, 0, 20, 10), on_error="return")
 
 
 @pytest.mark.usefixtures("own_registry")

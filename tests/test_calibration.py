@@ -13,9 +13,9 @@ from fastdecode import DecodeError, Ranking, calibrate, probe, register
 from fastdecode._system import cpu_model, usable_cores
 from fastdecode.measure._collection import SAMPLES
 from fastdecode.measure._samples import built_in, grouped
-from fastdecode.testing import encode, picture
+from fastdecode.testing import drawing, encode
 
-SMALL = [encode(picture(80, 64)), encode(picture(96, 64), "png")]
+SMALL = [encode(drawing(80, 64)), encode(drawing(96, 64), "png")]
 HERE = Path(__file__).parent
 SHORT_S = 0.01
 PATIENCE_S = (4.0, 12.0, 40.0)
@@ -53,7 +53,7 @@ def test_the_built_in_samples() -> None:
 def test_own_files_are_grouped() -> None:
     """Paths and bytes are sorted by format and size class; of many alike eight are enough."""
     paths = sorted(SAMPLES.glob("*.jpg"))
-    groups = grouped([*SMALL, *paths, *(encode(picture(80 + i, 64)) for i in range(39))])
+    groups = grouped([*SMALL, *paths, *(encode(drawing(80 + i, 64)) for i in range(39))])
 
     found = {(sample.format, sample.size): len(sample.photos) for sample in groups}
     assert found == {("jpeg", "small"): 8, ("png", "small"): 1, ("jpeg", "medium"): len(paths)}

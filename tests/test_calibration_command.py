@@ -14,7 +14,7 @@ from conftest import usable_backends
 
 from fastdecode import Ranking
 from fastdecode.measure._collection import SAMPLES
-from fastdecode.testing import encode, picture
+from fastdecode.testing import drawing, encode
 
 HERE = Path(__file__).parent
 TERMINAL = 80
@@ -113,7 +113,7 @@ def test_the_help_fits_a_terminal(tmp_path: Path) -> None:
 
 def test_nothing_to_compare(tmp_path: Path) -> None:
     """Where no order comes out, that is an error that says why, and nothing is kept."""
-    (tmp_path / "one.gif").write_bytes(encode(picture(20, 20), "gif"))
+    (tmp_path / "one.gif").write_bytes(encode(drawing(20, 20), "gif"))
 
     done = command(*SHORT, tmp_path / "one.gif", place=tmp_path / "ranking.json")
 

@@ -32,12 +32,12 @@ from fastdecode.measure._device_worker import (  # noqa: E402
 )
 from fastdecode.measure._samples import Sample  # noqa: E402
 from fastdecode.ranking import DeviceRanking  # noqa: E402
-from fastdecode.testing import encode, picture  # noqa: E402
+from fastdecode.testing import drawing, encode  # noqa: E402
 from fastdecode.types import Header  # noqa: E402
 
 HOST = torch.device("cpu")
 HERE = Path(__file__).parent
-JPEG = [encode(picture(80 + 8 * step, 64)) for step in range(3)]
+JPEG = [encode(drawing(80 + 8 * step, 64)) for step in range(3)]
 DAMAGED = JPEG[0][: len(JPEG[0]) // 2]
 COLD = Warm(1.0, 0.0, None)
 SHORT_S = 0.01
@@ -100,7 +100,7 @@ def test_what_no_batch_backend_reads_is_not_measured(monkeypatch: pytest.MonkeyP
     """Only kinds that some batch backend declares are measured."""
     others = "nvimgcodec,dali,inverted,crashing,unusable,unwilling"
     monkeypatch.setenv("FASTDECODE_DISABLE", others)
-    gif = encode(picture(80, 64), "gif")
+    gif = encode(drawing(80, 64), "gif")
 
     found = calibrate([gif, JPEG[0]], device="cpu", batches=(2,), seconds=SHORT_S)
 
@@ -114,7 +114,7 @@ def test_what_no_batch_backend_reads_is_not_measured(monkeypatch: pytest.MonkeyP
 def test_what_the_cpu_decodes_is_counted() -> None:
     """Files of a format that is declared, but not all of it, count as the CPU's."""
     worker = Worker("cpu", "honest", {})
-    worker.take([Photo.of(encode(picture(80, 64), progressive=True)), *kept()])
+    worker.take([Photo.of(encode(drawing(80, 64), progressive=True)), *kept()])
 
     assert worker.warm_up((0,), 0.0).on_cpu == 1
     assert worker.warm_up((0, 1), 0.0).on_cpu == 0.5

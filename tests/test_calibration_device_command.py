@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 from fastdecode.cli import main  # noqa: E402 - these need torch
 from fastdecode.ranking import DeviceRanking  # noqa: E402
-from fastdecode.testing import encode, picture  # noqa: E402
+from fastdecode.testing import drawing, encode  # noqa: E402
 
 CUDA = torch.cuda.is_available()
 SHORT = ("--seconds", "0.01")
@@ -26,7 +26,7 @@ def test_the_command_keeps_it_beside_the_ranking(
     monkeypatch.setenv("FASTDECODE_DISABLE", "dali")
     monkeypatch.setenv("COLUMNS", "80")
     (tmp_path / "ranking.json").write_text("mine")
-    (tmp_path / "one.jpg").write_bytes(encode(picture(80, 64)))
+    (tmp_path / "one.jpg").write_bytes(encode(drawing(80, 64)))
 
     status = main(
         ["calibrate", "--device", "cpu", "--batch", "2", *SHORT, str(tmp_path / "one.jpg")]
@@ -57,7 +57,7 @@ def test_chance_is_not_kept(
     monkeypatch.setenv("FASTDECODE_RANKING", str(tmp_path / "kept" / "ranking.json"))
     monkeypatch.setenv("FASTDECODE_DISABLE", "dali")
     file = tmp_path / f"one.{kind}"
-    file.write_bytes(encode(picture(80, 64), kind, **options))
+    file.write_bytes(encode(drawing(80, 64), kind, **options))
 
     with pytest.raises(SystemExit) as ended:
         main(["calibrate", "--device", "cpu", "--batch", "2", *SHORT, str(file)])

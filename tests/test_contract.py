@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fastdecode import decode, probe, registry
 from fastdecode.errors import DecodeError, UnsupportedFormat
-from fastdecode.testing import BackendContract, encode, picture
+from fastdecode.testing import BackendContract, drawing, encode
 from fastdecode.types import REDUCES, Reduce
 
 # One class a backend, so that a newcomer is tested by being registered.
@@ -66,12 +66,12 @@ def _tiny() -> dict[str, bytes]:
     """Encode noise below 9 pixels a side, in every sampling that there is an encoder for."""
     files = {}
     for width, height in ((1, 1), (1, 7), (2, 2), (3, 5), (5, 3), (6, 1), (7, 7), (4, 8), (8, 8)):
-        image = picture(width, height)
+        image = drawing(width, height)
         for kind in ({"subsampling": 0}, {"subsampling": 1}, {"subsampling": 2}):
             for more in ({}, {"progressive": True}):
                 files[f"{width}x{height} {kind} {more}"] = encode(image, quality=95, **kind, **more)
         files[f"{width}x{height} grey"] = encode(image.convert("L"), quality=95)
-        files[f"{width}x{height} CMYK"] = encode(picture(width, height, "CMYK"), quality=95)
+        files[f"{width}x{height} CMYK"] = encode(drawing(width, height, "CMYK"), quality=95)
         with contextlib.suppress(ImportError):
             import imagecodecs
 

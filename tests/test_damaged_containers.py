@@ -27,7 +27,7 @@ from PIL import Image
 from fastdecode import DecodeError, UnsupportedFormat, decode
 from fastdecode._headers import isobmff, tiff
 from fastdecode.cli import main
-from fastdecode.testing import encode, picture
+from fastdecode.testing import drawing, encode
 
 
 def heic(image: Image.Image, tile: int = 0, **options: Any) -> bytes:
@@ -52,7 +52,7 @@ GRIDS: dict[str, dict[str, Any]] = {
 def grid(kind: str) -> bytes:
     """Encode 160 x 100 pixels as six tiles of 64 x 64."""
     options = dict(GRIDS[kind])
-    return heic(picture(160, 100, options.pop("mode", "RGB")), 64, **options)
+    return heic(drawing(160, 100, options.pop("mode", "RGB")), 64, **options)
 
 
 @pytest.mark.parametrize("kind", GRIDS)
@@ -100,7 +100,7 @@ def test_heic_grid_may_be_black_or_green(mode: str, color: tuple[int, int, int])
 @pytest.mark.parametrize("count", [4, 32, 200])
 def test_zeros_in_heic_data_are_an_error(tile: int, count: int) -> None:
     """The decoder conceals them without a word, but no HEVC encoder writes them."""
-    data = heic(picture(160, 100), tile)
+    data = heic(drawing(160, 100), tile)
     start = data.rindex(b"mdat") + 4
     for at in np.linspace(start, len(data) - count - 65, 40).astype(int).tolist():
         damaged = data[:at] + bytes(count) + data[at + count :]
@@ -111,7 +111,7 @@ def test_zeros_in_heic_data_are_an_error(tile: int, count: int) -> None:
 def test_heic_cannot_be_strict() -> None:
     """Neither libheif nor pillow_heif passes on what the decoder noticed, so it is not promised."""
     with pytest.raises(UnsupportedFormat, match="pillow_heif cannot report warnings of heic"):
-        decode(heic(picture(40, 30)), strict=True)
+        decode(heic(drawing(40, 30)), strict=True)
 
 
 def test_check_finds_a_cut_heic_grid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -265,7 +265,7 @@ def test_cut_tiffs_are_errors_in_any_number_of_threads() -> None:
 
 def test_cut_old_style_jpeg_in_tiff_is_an_error() -> None:
     """Libtiff would fill in the rest."""
-    jpeg = encode(picture(64, 64), subsampling=0)
+    jpeg = encode(drawing(64, 64), subsampling=0)
     listed = (
         (256, SHORT, (64,)),
         (257, SHORT, (64,)),

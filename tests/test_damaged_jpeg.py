@@ -12,15 +12,15 @@ from PIL import Image
 
 from fastdecode import DecodeError, decode, decode_batch, probe
 from fastdecode.ranking import DEFAULT
-from fastdecode.testing import encode, picture
+from fastdecode.testing import drawing, encode
 from fastdecode.types import Box, Reduce
 
 KINDS = {
-    "4:2:0": encode(picture(80, 64)),
-    "4:4:4": encode(picture(80, 64), subsampling=0),
-    "grey": encode(picture(80, 64, "L")),
-    "progressive": encode(picture(80, 64), progressive=True),
-    "restart markers": encode(picture(80, 64), restart_marker_blocks=4),
+    "4:2:0": encode(drawing(80, 64)),
+    "4:4:4": encode(drawing(80, 64), subsampling=0),
+    "grey": encode(drawing(80, 64, "L")),
+    "progressive": encode(drawing(80, 64), progressive=True),
+    "restart markers": encode(drawing(80, 64), restart_marker_blocks=4),
 }
 SEQUENTIAL = {kind: data for kind, data in KINDS.items() if kind != "progressive"}
 EOI = b"\xff\xd9"
@@ -153,7 +153,7 @@ def test_shortened_restart_interval_is_an_error(backend: str | None, kept: int) 
 @pytest.mark.parametrize("blocks", [1, 4])
 def test_file_cut_at_a_restart_marker_is_an_error(backend: str | None, blocks: int) -> None:
     """A cut between two intervals is one like any other, with the marker and without."""
-    data = encode(picture(80, 64), restart_marker_blocks=blocks)
+    data = encode(drawing(80, 64), restart_marker_blocks=blocks)
     for marker in (b"\xff\xd1", b"\xff\xd2"):
         cut = data.rindex(marker)
         for rest in (b"", marker, EOI, marker + EOI):
@@ -329,7 +329,7 @@ def test_a_component_without_its_scan_is_an_error(
 @every_reader
 def test_a_restart_marker_that_is_gone_is_an_error(backend: str | None) -> None:
     """With it an interval is lost, even where the codec's first warning sounds harmless."""
-    data = encode(picture(120, 200), restart_marker_rows=1)
+    data = encode(drawing(120, 200), restart_marker_rows=1)
 
     for at in markers(rb"\xff[\xd0-\xd7]", data)[3:9]:
         with pytest.raises(DecodeError):
@@ -340,7 +340,7 @@ def test_a_restart_marker_that_is_gone_is_an_error(backend: str | None) -> None:
 def test_no_region_is_begun_behind_markers_out_of_turn(damage: str) -> None:
     """Whoever counted on them would begin at another row, and show that in silence."""
     native_core()
-    data = encode(picture(160, 240), restart_marker_rows=1)
+    data = encode(drawing(160, 240), restart_marker_rows=1)
     at = markers(rb"\xff[\xd0-\xd7]", data)[3]
     there = data[at : at + 2]
     instead = {"gone": b"", "doubled": there * 2, "of another number": b"\xff\xd6"}[damage]

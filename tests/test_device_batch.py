@@ -41,7 +41,7 @@ from fastdecode import (  # noqa: E402
     decode_batch,
     stats,
 )
-from fastdecode.testing import encode, picture  # noqa: E402
+from fastdecode.testing import drawing, encode  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("with_the_others")
 
@@ -146,7 +146,7 @@ def test_errors_are_those_of_the_cpu_path(tmp_path: Path) -> None:
 
 def test_the_first_error_in_order_is_raised() -> None:
     """What the backend refuses and the CPU does not decode either comes in the items' order."""
-    whole = encode(picture(64, 64), quality=95)
+    whole = encode(drawing(64, 64), quality=95)
     broken = whole[: len(whole) * 2 // 3] + whole[-2:]
     double = register_double(refusing(lambda item: item.header.width == 64))
     with pytest.raises(DecodeError):
@@ -160,7 +160,7 @@ def test_the_first_error_in_order_is_raised() -> None:
 
 def test_what_looks_filled_in_is_looked_at_again() -> None:
     """A library that puts grey where data is missing, and says nothing, is not believed."""
-    whole = encode(picture(64, 64), quality=95)
+    whole = encode(drawing(64, 64), quality=95)
     forged = whole[: len(whole) * 2 // 3] + whole[-2:]
     with pytest.raises(DecodeError):
         decode(forged)

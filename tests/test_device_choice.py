@@ -23,9 +23,9 @@ from fastdecode.errors import BackendUnavailable, UnknownBackend  # noqa: E402
 from fastdecode.gpu import _backends  # noqa: E402
 from fastdecode.gpu._devices import device_of  # noqa: E402
 from fastdecode.gpu._policy import DeviceChoice, choose  # noqa: E402
-from fastdecode.testing import encode, picture  # noqa: E402
+from fastdecode.testing import drawing, encode  # noqa: E402
 
-PHOTO = encode(picture(40, 30))
+PHOTO = encode(drawing(40, 30))
 CPU = torch.device("cpu")
 CUDA = torch.device("cuda", 0)  # which is only a name here
 NOT_HERE = r"'cuda.*cannot be used: .*(without CUDA|no driver)"

@@ -28,7 +28,7 @@ from device_doubles import (  # noqa: E402, F401
 from fastdecode import DecodeError, decode, decode_batch, probe  # noqa: E402
 from fastdecode.errors import ImageTooLarge  # noqa: E402
 from fastdecode.gpu._batch import request_of  # noqa: E402
-from fastdecode.testing import encode, picture  # noqa: E402
+from fastdecode.testing import drawing, encode  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("with_the_others")
 
@@ -92,7 +92,7 @@ def test_an_image_that_lies_on_its_side() -> None:
     register_double()
     exif = PillowImage.Exif()
     exif[0x0112] = 6
-    lying = encode(picture(40, 24), exif=exif)
+    lying = encode(drawing(40, 24), exif=exif)
 
     stored, plain = decode_batch([lying, PHOTOS[0]], device="cpu", backend="double")
     seen, upright = decode_batch([lying, PHOTOS[0]], device="cpu", backend="double", orient=True)

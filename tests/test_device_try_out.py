@@ -20,7 +20,7 @@ from fastdecode.adapters.batch_base import (  # noqa: E402
     widened,
 )
 from fastdecode.errors import BackendUnavailable  # noqa: E402
-from fastdecode.testing import encode, picture  # noqa: E402
+from fastdecode.testing import drawing, encode  # noqa: E402
 
 
 def double(answer: Any) -> BatchBackend:
@@ -90,7 +90,7 @@ def test_what_decodes_nothing_is_unavailable(answer: Any, words: str) -> None:
 @pytest.mark.parametrize("sides", [(40, 30), (17, 9), (5, 3)], ids=str)
 def test_a_window_is_cut_out_of_a_larger_one(sides: tuple[int, int], margin: int) -> None:
     """What is decoded has the margin, and 16 columns, as far as there are any; the rest is cut."""
-    data = encode(picture(*sides))
+    data = encode(drawing(*sides))
     header = probe(data)
     random = np.random.default_rng(header.width + margin)
     for _ in range(60):

@@ -22,13 +22,13 @@ from fastdecode import (
 )
 from fastdecode.adapters.base import CodecWarning
 from fastdecode.errors import FastDecodeError
-from fastdecode.testing import encode, picture
+from fastdecode.testing import drawing, encode
 from fastdecode.types import MODES, Mode
 
 pytestmark = pytest.mark.usefixtures("own_registry")
 
 WIDTH, HEIGHT = 13, 7
-FILES = {form: encode(picture(WIDTH, HEIGHT), form) for form in ("jpeg", "png")}
+FILES = {form: encode(drawing(WIDTH, HEIGHT), form) for form in ("jpeg", "png")}
 FORMATS = pytest.mark.parametrize("data", FILES.values(), ids=FILES)
 
 

@@ -18,11 +18,11 @@ from fifos import fed
 from fastdecode import Ranking, StoreError, calibrate, decode, decode_batch, decode_file
 from fastdecode.stores import create_store, open_store
 from fastdecode.stores.tar import index_tar, stream_tar
-from fastdecode.testing import encode, picture
+from fastdecode.testing import drawing, encode
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no FIFOs here")
 
-JPEG = encode(picture(45, 30))
+JPEG = encode(drawing(45, 30))
 HAS_NAMES = Path("/proc/self/fd").exists()
 
 

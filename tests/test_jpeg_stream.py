@@ -6,15 +6,15 @@ import pytest
 
 from fastdecode import probe
 from fastdecode._headers import jpeg_stream
-from fastdecode.testing import encode, picture
+from fastdecode.testing import drawing, encode
 from fastdecode.types import Header
 
-BASELINE = encode(picture(48, 40))
-GREY = encode(picture(48, 40, "L"))
-RESTARTS = encode(picture(48, 40), restart_marker_blocks=1)
-PROGRESSIVE = encode(picture(48, 40), progressive=True)
-GREY_PROGRESSIVE = encode(picture(48, 40, "L"), progressive=True)
-CMYK_PROGRESSIVE = encode(picture(48, 40, "CMYK"), progressive=True)
+BASELINE = encode(drawing(48, 40))
+GREY = encode(drawing(48, 40, "L"))
+RESTARTS = encode(drawing(48, 40), restart_marker_blocks=1)
+PROGRESSIVE = encode(drawing(48, 40), progressive=True)
+GREY_PROGRESSIVE = encode(drawing(48, 40, "L"), progressive=True)
+CMYK_PROGRESSIVE = encode(drawing(48, 40, "CMYK"), progressive=True)
 WHOLE = {
     "baseline": BASELINE, "grey": GREY, "restarts": RESTARTS, "progressive": PROGRESSIVE,
 }  # fmt: skip

@@ -17,7 +17,7 @@ from encoded import chunk, png
 
 from fastdecode import ImageTooLarge, decode, use
 from fastdecode._selection import Choice
-from fastdecode.testing import encode, picture
+from fastdecode.testing import drawing, encode
 
 
 def _png(width: int, height: int) -> bytes:
@@ -25,7 +25,7 @@ def _png(width: int, height: int) -> bytes:
 
 
 def _jpeg(width: int, height: int) -> bytes:
-    data = bytearray(encode(picture(16, 16)))
+    data = bytearray(encode(drawing(16, 16)))
     frame = data.index(b"\xff\xc0")
     data[frame + 5 : frame + 9] = struct.pack(">HH", height, width)
     return bytes(data)
@@ -61,7 +61,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, answer)
 @pytest.mark.parametrize("make", [_jpeg, _png])
 def test_a_promise_of_too_many_pixels_takes_no_memory(name: str | None, make: Any) -> None:
     """A header of 60000 x 60000 raises ImageTooLarge before memory is taken, in any backend."""
-    small = encode(picture(8, 8), "jpeg" if make is _jpeg else "png")
+    small = encode(drawing(8, 8), "jpeg" if make is _jpeg else "png")
 
     grown, error = _memory_for(make(60_000, 60_000), small, name)
 
@@ -72,7 +72,7 @@ def test_a_promise_of_too_many_pixels_takes_no_memory(name: str | None, make: An
 @pytest.mark.parametrize("integer", [int, np.int64, np.uint16])
 def test_the_limit_can_be_moved(integer: Callable[[int], Any]) -> None:
     """max_pixels allows exactly that many, also as an integer of NumPy's, and None any number."""
-    data = encode(picture(40, 24))
+    data = encode(drawing(40, 24))
 
     assert decode(data, max_pixels=integer(960)).shape == (24, 40, 3)
     assert decode(data, max_pixels=None).shape == (24, 40, 3)
@@ -82,7 +82,7 @@ def test_the_limit_can_be_moved(integer: Callable[[int], Any]) -> None:
 
 def test_what_the_choice_remembers_is_bounded() -> None:
     """However often the preference changes, no more than some thousand choices are kept."""
-    data = encode(picture(8, 8))
+    data = encode(drawing(8, 8))
 
     for _ in range(4_200):
         use(None)
@@ -107,4 +107,4 @@ def test_a_chunk_that_claims_gigabytes_takes_no_memory(name: str, kind: bytes) -
     data[place : place + 4] = kind
     data[place - 4 : place] = struct.pack(">I", 0x7FFFFFF0)
 
-    assert _memory_for(bytes(data), encode(picture(8, 8), "png"), name)[0] < 1 << 20
+    assert _memory_for(bytes(data), encode(drawing(8, 8), "png"), name)[0] < 1 << 20

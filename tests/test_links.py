@@ -105,7 +105,7 @@ def test_ray_reads_the_others(looping: Path) -> None:
 
 
 def _clique(root: Path, count: int) -> Path:
-    """Make folders with a image each, all of which have links to all others."""
+    """Make folders with an image each, all of which have links to all others."""
     for name in range(count):
         (root / f"{name:02}").mkdir(parents=True)
         shutil.copy(CORPUS / "formats" / "gen_pal_trns.png", root / f"{name:02}" / f"{name:02}.png")

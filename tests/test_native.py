@@ -13,7 +13,7 @@ from processes import answers, resident
 
 import fastdecode
 from fastdecode import DecodeError, UnsupportedFormat, decode, probe, registry
-from fastdecode.testing import encode, picture
+from fastdecode.testing import drawing, encode
 from fastdecode.types import REDUCES
 
 library = native_core()
@@ -34,7 +34,7 @@ def _written() -> dict[str, bytes]:
     }
     return {
         f"{width}x{height} {sampling} {way}": encode(
-            picture(width, height), quality=80, subsampling=sampling, **options
+            drawing(width, height), quality=80, subsampling=sampling, **options
         )
         for width, height in ((17, 33), (101, 67), (256, 160), (203, 151))
         for sampling in ("4:4:4", "4:2:2", "4:2:0")
@@ -130,7 +130,7 @@ def _decode_into(data: bytes, request: Any, out: Any, stride: int) -> int:
 @pytest.mark.parametrize("box", [(0, 0, 0, 0), (5, 9, 60, 41)], ids=["whole", "part"])
 def test_rows_may_lie_anywhere(upwards: bool, box: tuple[int, int, int, int]) -> None:
     """Rows go where the stride says, upwards too, and what lies between them stays as it was."""
-    data = encode(picture(101, 67))
+    data = encode(drawing(101, 67))
     left, top, right, bottom = box if any(box) else (0, 0, 101, 67)
     part = decode(data, backend="pillow")[top:bottom, left:right]
     room = np.full((len(part) + 2, 400), 77, np.uint8)
@@ -208,7 +208,7 @@ def test_limits_are_kept(limit: str, least: int, enough: int, kind: int) -> None
 
     Memory is counted together, not piece by piece.
     """
-    data = encode(picture(256, 160), progressive=limit != "pixels")
+    data = encode(drawing(256, 160), progressive=limit != "pixels")
     out = ffi.new("uint8_t[]", 256 * 160 * 3)
 
     refused = _decode_into(data, _request(limits={limit: least}), out, 256 * 3)
@@ -247,7 +247,7 @@ def test_the_core_by_itself_refuses_a_window_above_a_cut() -> None:
     request = _request(left=0, top=0, right=64, bottom=64)
     ways: list[dict[str, Any]] = [{}, {"restart_marker_rows": 1}, {"subsampling": "4:4:4"}]
     for way in ways:
-        data = encode(picture(256, 256), **way)
+        data = encode(drawing(256, 256), **way)
 
         for whole in (data, data[:-2]):
             assert _decode_into(whole, request, out, 192) == lib.FD_OK
@@ -258,7 +258,7 @@ def test_the_core_by_itself_refuses_a_window_above_a_cut() -> None:
 def test_what_cannot_be_asked_is_refused() -> None:
     """A window outside the image, or a reduction that there is not, is an argument's error."""
     out = ffi.new("uint8_t[]", 40 * 24 * 4)
-    data = encode(picture(40, 24))
+    data = encode(drawing(40, 24))
     wrong: list[dict[str, Any]] = [
         {"right": 41, "bottom": 5},
         {"left": 8, "right": 8, "bottom": 5},

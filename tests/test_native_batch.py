@@ -19,7 +19,7 @@ from processes import answers, resident
 import fastdecode
 from fastdecode.native import _library
 from fastdecode.native._batch import Items, Pool
-from fastdecode.testing import encode, picture
+from fastdecode.testing import drawing, encode
 
 native_core()
 
@@ -183,7 +183,7 @@ def test_parts_are_decoded_into_arrays(pool: Pool) -> None:
 
 def test_sources_are_let_go(pool: Pool, tmp_path: Path) -> None:
     """After `clear` nothing holds a mapped file open."""
-    path = tmp_path / "picture.jpg"
+    path = tmp_path / "image.jpg"
     path.write_bytes(FILES[0].read_bytes())
     items = Items()
     with path.open("rb") as file:
@@ -230,9 +230,9 @@ def test_the_core_is_as_strict_and_as_limited_as_decode(
 ) -> None:
     """It makes nothing of a file of which the codec warns once, or that has too many scans."""
     monkeypatch.setattr(_library, "MAX_SCANS", most)
-    plain = encode(picture(32, 32))
+    plain = encode(drawing(32, 32))
     odd = plain[:-2] + b"\x11" * 40 + plain[-2:]
-    sources = [plain, odd, encode(picture(32, 32), progressive=True)]  # in ten scans
+    sources = [plain, odd, encode(drawing(32, 32), progressive=True)]  # in ten scans
     expected = [True, False, most > 10]
     items, outs = Items(), [np.zeros((32, 32, 3), np.uint8) for _ in sources]
     items.read(pool, sources)

@@ -13,11 +13,11 @@ from processes import answers
 import fastdecode
 from fastdecode import DecodeError, ImageTooLarge, UnsupportedFormat, decode, registry, stats
 from fastdecode.errors import BackendUnavailable
-from fastdecode.testing import encode, picture
+from fastdecode.testing import drawing, encode
 
 DECODED = """
 from fastdecode import stats
-answers["pixels"] = said(decode, encode(picture(61, 43)), backend="native")
+answers["pixels"] = said(decode, encode(image(61, 43)), backend="native")
 answers["left"] = stats().left_to_libjpeg
 answers["codec"] = next(info.codec for info in backends() if info.name == "native")
 """
@@ -80,7 +80,7 @@ def left_to_libjpeg(data: bytes, **options: Any) -> int:
 @pytest.mark.parametrize("mode", ["RGB", "L", "RGBA"])
 def test_baseline_is_decoded_by_the_core_itself(subsampling: int, reduce: Any, mode: Any) -> None:
     """A baseline JPEG is not left to libjpeg-turbo, and has the pixels that Pillow shows."""
-    data = encode(picture(61, 43), "jpeg", subsampling=subsampling)
+    data = encode(drawing(61, 43), "jpeg", subsampling=subsampling)
 
     assert left_to_libjpeg(data, reduce=reduce, mode=mode) == 0
     np.testing.assert_array_equal(
@@ -101,13 +101,13 @@ def test_baseline_is_decoded_by_the_core_itself(subsampling: int, reduce: Any, m
 )
 def test_what_is_left_to_libjpeg_turbo(coding: Any, options: Any, left: int) -> None:
     """Kinds that the core does not decode by itself are counted, and decode; a part is not one."""
-    assert left_to_libjpeg(encode(picture(61, 43), "jpeg", **coding), **options) == left
+    assert left_to_libjpeg(encode(drawing(61, 43), "jpeg", **coding), **options) == left
 
 
 @pytest.mark.usefixtures("native")
 def test_damage_is_judged_by_libjpeg_turbo() -> None:
     """A file that ends too early is left to libjpeg-turbo, whose words the error has."""
-    whole = encode(picture(61, 43), "jpeg")
+    whole = encode(drawing(61, 43), "jpeg")
     stats(reset=True)
     with pytest.raises(DecodeError, match="premature end"):
         decode(whole[: len(whole) * 2 // 3] + b"\xff\xd9", backend="native")

@@ -16,14 +16,14 @@ from fifos import fed
 
 import fastdecode
 from fastdecode import decode
-from fastdecode.testing import encode, picture
+from fastdecode.testing import drawing, encode
 
 _core = native_core()
 ffi, lib = _core.ffi, _core.lib
 
 PHOTOS = sorted((Path(fastdecode.__file__).parent / "samples").glob("*.jpg"))
 SMALL = [
-    encode(picture(40 + 7 * number, 30 + 5 * number), progressive=number % 3 == 0)
+    encode(drawing(40 + 7 * number, 30 + 5 * number), progressive=number % 3 == 0)
     for number in range(12)
 ]
 SIDE = 24
@@ -123,7 +123,7 @@ def test_each_item_has_its_own_fate(threads: int, tmp_path: Path, pool: Make, it
     (tmp_path / "empty.jpg").touch()
     (tmp_path / "cut.jpg").write_bytes(photo[: len(photo) // 2])
     gone, empty, cut = (tmp_path / name for name in ("gone.jpg", "empty.jpg", "cut.jpg"))
-    png = encode(picture(9, 9), "png")
+    png = encode(drawing(9, 9), "png")
     sources = [PHOTOS[0], gone, photo, empty, cut, tmp_path, png, photo[:90]]
     made, ours = items(len(sources)), pool(threads)
 

@@ -15,7 +15,7 @@ from PIL import Image
 import fastdecode
 from fastdecode import DecodeError, FastDecodeError, ImageTooLarge, UnsupportedFormat, decode
 from fastdecode.native import add_restart_markers
-from fastdecode.testing import encode, picture
+from fastdecode.testing import drawing, encode
 
 _core = native_core()
 ffi, lib = _core.ffi, _core.lib
@@ -128,7 +128,7 @@ def test_file_is_repacked_or_refused(sample) -> None:
 def test_any_size(kind: str, mode: str) -> None:
     """Images of any size and kind are repacked, single pixels included."""
     for width, height in SIZES:
-        check(encode(picture(width, height, mode), **OPTIONS[kind]))
+        check(encode(drawing(width, height, mode), **OPTIONS[kind]))
 
 
 def test_metadata_keeps_its_bytes_and_its_order() -> None:
@@ -136,7 +136,7 @@ def test_metadata_keeps_its_bytes_and_its_order() -> None:
     tags = Image.Exif()
     tags[0x0112] = 6
     data = encode(
-        picture(40, 30),
+        drawing(40, 30),
         exif=tags,
         icc_profile=bytes(range(256)) * 300,
         comment=b"words",
@@ -153,7 +153,7 @@ def test_metadata_keeps_its_bytes_and_its_order() -> None:
 
 def test_no_segment_is_added() -> None:
     """A file without JFIF and Adobe segments gets none."""
-    data = encode(picture(40, 30))
+    data = encode(drawing(40, 30))
     bare = data[:2] + data[next(s for s in segments(data) if s.marker == 0xDB).start :]
 
     assert kept(check(bare)) == []
@@ -161,7 +161,7 @@ def test_no_segment_is_added() -> None:
 
 def test_large_quantisation_steps_are_kept() -> None:
     """Tables of 16 bits, which baseline does not have, make the frame extended sequential."""
-    data = encode(picture(64, 48), quality=-1, qtables=[[300] * 64, [400] * 64])
+    data = encode(drawing(64, 48), quality=-1, qtables=[[300] * 64, [400] * 64])
 
     assert shape(check(data))[0] == 0xC1
 
@@ -197,7 +197,7 @@ def test_any_part_decodes_alike() -> None:
 @pytest.mark.parametrize("kind", OPTIONS)
 def test_truncated_file_is_an_error(kind: str) -> None:
     """Cut anywhere, a file is refused; so is one whose cut is hidden by an end marker."""
-    data = encode(picture(80, 64), **OPTIONS[kind])
+    data = encode(drawing(80, 64), **OPTIONS[kind])
     for cut in np.linspace(0, len(data) - 3, 60).astype(int):
         with pytest.raises((DecodeError, UnsupportedFormat)):
             add_restart_markers(data[:cut])
@@ -208,7 +208,7 @@ def test_truncated_file_is_an_error(kind: str) -> None:
 @pytest.mark.parametrize("kind", OPTIONS)
 def test_damage_is_not_hidden(kind: str) -> None:
     """With any byte changed, a file is refused, or is the image that Pillow makes of it."""
-    data = encode(picture(80, 64), **OPTIONS[kind])
+    data = encode(drawing(80, 64), **OPTIONS[kind])
     generator = np.random.default_rng(7)
     refused = 0
     for at, value in zip(
@@ -227,14 +227,14 @@ def test_damage_is_not_hidden(kind: str) -> None:
 
 def test_what_follows_the_end_is_dropped() -> None:
     """Bytes behind the end marker, such as an MPO's second image, do not stay."""
-    data = encode(picture(40, 30))
+    data = encode(drawing(40, 30))
 
     assert add_restart_markers(data + b"\0" * 100 + data) == add_restart_markers(data)
 
 
 def test_late_adobe_segment_is_refused() -> None:
     """One that stands behind the data would change the colours from its new place."""
-    data = encode(picture(40, 30), progressive=True)
+    data = encode(drawing(40, 30), progressive=True)
     second = data.index(b"\xff\xda", data.index(b"\xff\xda") + 2)
     adobe = b"\xff\xee\x00\x0eAdobe\0\x64\0\0\0\0\0"
 
@@ -244,7 +244,7 @@ def test_late_adobe_segment_is_refused() -> None:
 
 def test_components_that_need_several_scans_are_refused() -> None:
     """Where one scan cannot hold all components, no marker can stand after each row of them."""
-    data = encode(picture(16, 16, "CMYK"))
+    data = encode(drawing(16, 16, "CMYK"))
     start = next(s for s in segments(data) if s.marker in FRAMES).start
     factors = bytearray(data)
     factors[start + 11 : start + 22 : 3] = b"\x22" * 4
@@ -255,7 +255,7 @@ def test_components_that_need_several_scans_are_refused() -> None:
 
 def test_limits_are_kept() -> None:
     """Too many pixels or scans are refused, and so is an image that takes too much memory."""
-    data = encode(picture(80, 64), progressive=True)
+    data = encode(drawing(80, 64), progressive=True)
     with pytest.raises(ImageTooLarge, match="pixels"):
         add_restart_markers(data, max_pixels=80 * 64 - 1)
     assert add_restart_markers(data, max_pixels=80 * 64)
@@ -263,7 +263,9 @@ def test_limits_are_kept() -> None:
         decoder = ffi.gc(lib.fd_decoder_create(), lib.fd_decoder_destroy)
         out, size = ffi.new("uint8_t **"), ffi.new("size_t *")
 
-        status = lib.fd_reindex(decoder, data, len(data), ffi.new("fd_limits *", limits), out, size)
+        status = lib.fd_add_restart_markers(
+            decoder, data, len(data), ffi.new("fd_limits *", limits), out, size
+        )
 
         expected = lib.FD_DAMAGED if words == "scans" else lib.FD_TOO_LARGE
         assert (status, out[0]) == (expected, ffi.NULL)
@@ -282,7 +284,7 @@ def test_restart_markers_takes_any_buffer() -> None:
 def test_restart_markers_refuses_in_the_packages_words(tmp_path: Path) -> None:
     """What is no JPEG, damaged or no bytes at all has the error that `decode` gives."""
     with pytest.raises(UnsupportedFormat):
-        add_restart_markers(encode(picture(13, 7), "png"))
+        add_restart_markers(encode(drawing(13, 7), "png"))
     with pytest.raises(DecodeError):
         add_restart_markers(PHOTO[: len(PHOTO) // 2])
     for wrong in (str(tmp_path), tmp_path, 3, None, np.zeros(9, np.float32)):

@@ -21,7 +21,7 @@ from fastdecode.errors import StoreError
 from fastdecode.outages import is_the_items, passes
 from fastdecode.packing import pack
 from fastdecode.stores import create_store, open_store
-from fastdecode.testing import encode, picture
+from fastdecode.testing import drawing, encode
 
 pytest.importorskip("fsspec")
 
@@ -56,7 +56,7 @@ def fault(server: Fault) -> Fault:
 @pytest.fixture
 def uri(fault: Fault, tmp_path: Path) -> str:
     """Put a folder of images and the same as a shard on the server; return where."""
-    images = [encode(picture(40, 30 + number)) for number in range(COUNT)]
+    images = [encode(drawing(40, 30 + number)) for number in range(COUNT)]
     system, where = put_shard(fault, tmp_path, images)
     for number, data in enumerate(images):
         system.pipe_file(f"{where}/folder/{number:02}.jpg", data)
@@ -67,7 +67,7 @@ def uri(fault: Fault, tmp_path: Path) -> str:
 @pytest.mark.parametrize("threads", [1, 2])
 def test_an_error_of_the_disk_is_raised_by_decode_batch(threads: int) -> None:
     """With "return", what cannot be read ends the batch; what is missing stands in the list."""
-    photo = encode(picture(40, 30))
+    photo = encode(drawing(40, 30))
     with pytest.raises(OSError, match="/proc/self/mem") as caught:
         decode_batch([photo, UNREADABLE, photo], threads=threads, on_error="return")
 
@@ -217,7 +217,7 @@ def test_a_shard_that_was_cut_is_no_damaged_item(tmp_path: Path) -> None:
     """What is behind a cut is lost as a whole, so that nobody may skip it item by item."""
     with create_store(tmp_path / "t.tar") as writer:
         for number in range(COUNT):
-            writer.add(f"{number}.jpg", encode(picture(40, 30 + number)))
+            writer.add(f"{number}.jpg", encode(drawing(40, 30 + number)))
     with open_store(tmp_path / "t.tar") as store:
         with (tmp_path / "t.tar").open("r+b") as file:
             file.truncate(5000)
@@ -245,7 +245,7 @@ def test_errors_of_other_libraries_are_told_apart() -> None:
 def test_http_is_told_as_s3_is() -> None:
     """By HTTP a file that is missing is one; a refusal, a failure or silence is not; no secrets."""
     pytest.importorskip("aiohttp")
-    photo, answer = encode(picture(40, 30)), [200]
+    photo, answer = encode(drawing(40, 30)), [200]
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

@@ -19,7 +19,7 @@ from fastdecode.native import _library
 from fastdecode.packing import BadItems, pack
 from fastdecode.packing._pack_command import as_bytes
 from fastdecode.stores import create_store, kind_for, open_store
-from fastdecode.testing import encode, picture
+from fastdecode.testing import drawing, encode
 
 needs_core = pytest.mark.skipif(_library.lib is None, reason="the native core is not built")
 
@@ -87,7 +87,7 @@ def test_checksums_of_large_files(tmp_path: Path, kind: str) -> None:
     target = "x" * (3 << 20) if kind == "tar" else 7  # what follows the last image is large, too
     with create_store(tmp_path / "source.tar") as writer:
         for number in range(2):
-            data = encode(picture(700, 600 + number), "bmp")
+            data = encode(drawing(700, 600 + number), "bmp")
             assert len(data) > 1 << 20
             writer.add(f"{number}.bmp", data, target)
 

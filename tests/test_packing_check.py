@@ -19,7 +19,7 @@ from fastdecode.packing import pack, survey
 from fastdecode.packing._check import Limits, faults
 from fastdecode.packing._rewrite import Work
 from fastdecode.stores import create_store, open_store
-from fastdecode.testing import encode, picture
+from fastdecode.testing import drawing, encode
 
 KINDS = CORPUS / "jpeg_kinds"
 TOLD = bool({"native", "simplejpeg", "turbojpeg", "jpeg4py"} & set(usable_backends()))
@@ -27,7 +27,7 @@ TOLD = bool({"native", "simplejpeg", "turbojpeg", "jpeg4py"} & set(usable_backen
 
 
 def _gif(frames: int = 1) -> bytes:
-    some = [picture(40, 30 + number).convert("P") for number in range(frames)]
+    some = [drawing(40, 30 + number).convert("P") for number in range(frames)]
     return encode(some[0], "gif", save_all=True, append_images=some[1:])
 
 
@@ -36,20 +36,20 @@ def mixed(tmp_path: Path) -> Path:
     """Make a folder with an image of every status."""
     folder = tmp_path / "mixed"
     folder.mkdir()
-    good = encode(picture(40, 30), quality=75)
-    preview = encode(picture(40, 30), quality=30)
+    good = encode(drawing(40, 30), quality=75)
+    preview = encode(drawing(40, 30), quality=30)
     (folder / "good.jpg").write_bytes(good)
     (folder / "twin.jpg").write_bytes(good)
-    (folder / "preview.jpg").write_bytes(encode(picture(40, 30), quality=60) + preview)
-    (folder / "tail.png").write_bytes(encode(picture(9, 9), "png") + b"abc")
-    (folder / "wrong.png").write_bytes(encode(picture(40, 30), quality=50))
-    (folder / "large.jpg").write_bytes(encode(picture(400, 20)))
+    (folder / "preview.jpg").write_bytes(encode(drawing(40, 30), quality=60) + preview)
+    (folder / "tail.png").write_bytes(encode(drawing(9, 9), "png") + b"abc")
+    (folder / "wrong.png").write_bytes(encode(drawing(40, 30), quality=50))
+    (folder / "large.jpg").write_bytes(encode(drawing(400, 20)))
     (folder / "empty.jpg").touch()
     (folder / "text.jpg").write_bytes(b"<html>no image</html>")
     (folder / "turned.jpg").write_bytes((KINDS / "gen_exif_ori3.jpg").read_bytes())
     shutil.copy(KINDS / "jpeg_decoder__extraneous-data.jpg", folder / "warns.jpg")
     shutil.copy(CORPUS / "malformed" / "gen_jpg_cut667.jpg", folder / "cut.jpg")
-    picture(8, 8).convert("CMYK").save(folder / "inks.jpg")
+    drawing(8, 8).convert("CMYK").save(folder / "inks.jpg")
     return folder
 
 
@@ -106,7 +106,7 @@ def test_formats_that_give_no_warnings(name: str, tmp_path: Path) -> None:
 
 def test_png_ends() -> None:
     """Each chunk has a checksum, and IEND is the last one."""
-    whole = encode(picture(40, 30), "png")
+    whole = encode(drawing(40, 30), "png")
     damaged = bytearray(whole)
     damaged[-13] ^= 1  # in the checksum before IEND
 

@@ -19,7 +19,7 @@ from fastdecode.packing import BadItems, pack
 from fastdecode.packing._spool import Spool
 from fastdecode.stores import create_store, open_store
 from fastdecode.stores._items import Keys
-from fastdecode.testing import encode, picture
+from fastdecode.testing import drawing, encode
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -43,7 +43,7 @@ def test_keys_that_come_twice(tmp_path: Path, kind: str) -> None:
 
 def test_targets_that_records_cannot_hold(tmp_path: Path) -> None:
     """A text is a bad item for RecordIO."""
-    data = encode(picture(20, 20))
+    data = encode(drawing(20, 20))
     with create_store(tmp_path / "in.tar") as writer:
         writer.add("a.jpg", data, 1)
         writer.add("b.jpg", data, "a text")
@@ -82,7 +82,7 @@ def test_names_that_are_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[st
     """A file whose name is no UTF-8 is bad for `pack` and odd for `check`, and both go on."""
     source = make_source(tmp_path / "source")
     name = os.fsencode(source / "cats") + b"/\xff.jpg"
-    Path(os.fsdecode(name)).write_bytes(encode(picture(20, 20)))
+    Path(os.fsdecode(name)).write_bytes(encode(drawing(20, 20)))
 
     assert main(["check", str(source), "--csv", str(tmp_path / "found.csv")]) == 0
     with (tmp_path / "found.csv").open(newline="", encoding="utf-8") as file:
@@ -105,7 +105,7 @@ def test_what_nobody_can_encode(tmp_path: Path) -> None:
     file = io.BytesIO()
     Image.new("RGB", (70000, 1)).save(file, "png")
     (source / "long.png").write_bytes(file.getvalue())
-    (source / "short.jpg").write_bytes(encode(picture(20, 20)))
+    (source / "short.jpg").write_bytes(encode(drawing(20, 20)))
 
     packed = pack(source, tmp_path / "out.tar", max_side=66000, skip_bad=True)
 

@@ -14,7 +14,7 @@ from fastdecode.packing._lock import Locked, locked
 from fastdecode.packing._spool import Spool, part
 from fastdecode.packing._verify import in_order
 from fastdecode.stores import open_store
-from fastdecode.testing import encode, picture
+from fastdecode.testing import drawing, encode
 
 
 def test_half_a_record_never_was(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_record_is_on_the_disk_before_its_call_returns(
 
 def test_a_spool_goes_on_where_it_was_good(tmp_path: Path) -> None:
     """What was written after the last record is cut off, further shards included."""
-    data = encode(picture(16, 16))
+    data = encode(drawing(16, 16))
     whole = tmp_path / "whole"
     broken = tmp_path / "broken"
     for folder in (whole, broken):
@@ -95,7 +95,7 @@ def test_a_spool_goes_on_where_it_was_good(tmp_path: Path) -> None:
 
 def test_a_name_that_is_taken(tmp_path: Path) -> None:
     """A key that comes twice is refused, also when the first was written by an earlier run."""
-    data = encode(picture(16, 16))
+    data = encode(drawing(16, 16))
     spool = Spool(tmp_path, "tar")
     spool.add("a.jpg", data, None)
     good = spool.sync()

@@ -27,7 +27,7 @@ from fastdecode.packing._pack import Work
 from fastdecode.packing._rewrite import Outcome
 from fastdecode.stores import create_store, open_store
 from fastdecode.stores.folder import FileStore
-from fastdecode.testing import encode, picture
+from fastdecode.testing import drawing, encode
 
 
 @pytest.fixture(autouse=True)
@@ -88,7 +88,7 @@ def test_an_image_that_has_changed(tmp_path: Path) -> None:
     source = make_source(tmp_path / "source", damaged=True)
     with pytest.raises(BadItems):
         pack(source, tmp_path / "out.tar")
-    (source / "cats" / "0.jpg").write_bytes(encode(picture(99, 12)))
+    (source / "cats" / "0.jpg").write_bytes(encode(drawing(99, 12)))
 
     with pytest.raises(Refused, match=r"cats/0\.jpg\) has changed since.*--start-over"):
         pack(source, tmp_path / "out.tar", skip_bad=True)
@@ -99,7 +99,7 @@ def test_shards_that_have_changed(tmp_path: Path) -> None:
     """A source of several shards is not mixed with another state of it."""
     for number in range(2):
         with create_store(tmp_path / f"in-{number}.tar") as writer:
-            writer.add(f"{number}.jpg", encode(picture(20, 20)))
+            writer.add(f"{number}.jpg", encode(drawing(20, 20)))
             writer.add(f"{number}-bad.jpg", b"no image")
     pattern = str(tmp_path / "in-*.tar")
     with pytest.raises(BadItems):
@@ -128,7 +128,7 @@ def test_what_was_mended(tmp_path: Path, kind: str) -> None:
         (tmp_path / folder).mkdir()
     with pytest.raises(BadItems, match="2 of 10"):
         pack(source, tmp_path / "again" / name)
-    (source / "cats" / "1-cut.jpg").write_bytes(encode(picture(33, 22)))
+    (source / "cats" / "1-cut.jpg").write_bytes(encode(drawing(33, 22)))
     (source / "dogs" / "empty.jpg").write_bytes(b"no image")
 
     packed = pack(source, tmp_path / "again" / name, skip_bad=True)

@@ -14,7 +14,7 @@ from fastdecode import DecodeError, decode, probe
 from fastdecode.packing import pack
 from fastdecode.packing._rewrite import Names, Shrunk, can_shrink, shrink, smaller_size
 from fastdecode.stores import open_store
-from fastdecode.testing import encode, picture
+from fastdecode.testing import drawing, encode
 
 PROFILE = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
 
@@ -27,7 +27,7 @@ def _shrunk(data: bytes, max_side: int = 32, quality: int = 90) -> tuple[Shrunk,
     return made, image
 
 
-PHOTO = picture(120, 80)
+PHOTO = drawing(120, 80)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_jpeg_keeps_what_it_says() -> None:
 
 def test_the_decoder_reduces_first() -> None:
     """A much larger JPEG is reduced in the DCT first, with next to the same result."""
-    data = encode(picture(1600, 1200), "jpeg", quality=95)
+    data = encode(drawing(1600, 1200), "jpeg", quality=95)
     _, image = _shrunk(data, 100)
     whole = Image.fromarray(decode(data)).resize((100, 75), Image.Resampling.LANCZOS)
 
@@ -166,7 +166,7 @@ def test_only_what_is_larger_changes(tmp_path: Path) -> None:
     """The rest keeps its bytes; names follow the format, and none comes twice."""
     source = tmp_path / "source"
     source.mkdir()
-    small = encode(picture(30, 20), "png")
+    small = encode(drawing(30, 20), "png")
     (source / "small.png").write_bytes(small)
     (source / "a.png").write_bytes(encode(PHOTO, "png"))
     (source / "a.bmp").write_bytes(encode(PHOTO, "bmp"))

@@ -8,7 +8,7 @@ from PIL import Image
 
 from fastdecode import _pixels, decode
 from fastdecode._pixels import converter
-from fastdecode.testing import encode, picture
+from fastdecode.testing import drawing, encode
 from fastdecode.types import MODES, Header, Mode
 
 WIDTH, HEIGHT = 7, 5
@@ -124,7 +124,7 @@ def test_crop_then_reduce_equals_reduce_then_crop(reduce: int) -> None:
 
 def test_array_and_pillow_image() -> None:
     """An array is handed out as it is; a Pillow image has the same pixels, and its own memory."""
-    image = np.array(picture(13, 7))
+    image = np.array(drawing(13, 7))
     made = converter("pil")(image)
 
     assert converter("array")(image) is image
@@ -137,7 +137,7 @@ def test_array_and_pillow_image() -> None:
 def test_tensor_shares_the_memory() -> None:
     """A tensor has the channels first, and is a view of the array."""
     torch = pytest.importorskip("torch", reason="tensors are PyTorch's")
-    image = np.array(picture(13, 7))
+    image = np.array(drawing(13, 7))
     made, gray = converter("tensor")(image), converter("tensor")(image[:, :, 0])
 
     assert isinstance(made, torch.Tensor)

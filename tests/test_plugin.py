@@ -10,10 +10,10 @@ import pytest
 from processes import answers
 
 from fastdecode import UnknownBackend, decode, registry
-from fastdecode.testing import encode, picture
+from fastdecode.testing import drawing, encode
 
 PLUGIN = Path(__file__).parent / "plugin"
-PNG = encode(picture(13, 7), "png")
+PNG = encode(drawing(13, 7), "png")
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,7 @@ def test_plugin_takes_part_in_the_choice() -> None:
         FASTDECODE_DISABLE="pillow",
     )
 
-    assert answered["image"] == decode(encode(picture(13, 7), "bmp")).tolist()
+    assert answered["image"] == decode(encode(drawing(13, 7), "bmp")).tolist()
 
 
 def test_without_the_package_there_is_no_such_backend(with_plugin: dict[str, Any]) -> None:

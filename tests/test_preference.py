@@ -23,11 +23,11 @@ from fastdecode import (
     registry,
     use,
 )
-from fastdecode.testing import encode, picture
+from fastdecode.testing import drawing, encode
 
 pytestmark = pytest.mark.usefixtures("numbered")
 
-PNG = encode(picture(13, 7), "png")
+PNG = encode(drawing(13, 7), "png")
 VALUES = {"one": 1, "two": 2, "three": 3, "four": 4}
 
 
@@ -163,7 +163,7 @@ def test_environment_names_the_backend() -> None:
     pillow = answers(code, FASTDECODE_BACKEND="pillow")["first"]
     nobody = answers(code, FASTDECODE_BACKEND="nobody")["first"]
 
-    assert pillow == decode(encode(picture(13, 7)), 8, backend="pillow").tolist()
+    assert pillow == decode(encode(drawing(13, 7)), 8, backend="pillow").tolist()
     assert nobody[0] == "UnknownBackend"
     assert nobody[1].startswith("FASTDECODE_BACKEND=nobody: ")
 

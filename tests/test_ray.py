@@ -17,7 +17,7 @@ from fastdecode import decode
 from fastdecode.errors import DecodeError
 from fastdecode.stores import create_store, open_store
 from fastdecode.stores.tar import index_tar
-from fastdecode.testing import encode, picture
+from fastdecode.testing import drawing, encode
 
 ray = pytest.importorskip("ray")
 pytest.importorskip("ray.data")
@@ -52,7 +52,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, count in CLASSES.items():
         (root / name).mkdir()
         for at in range(count):
-            data = encode(picture(40 + 10 * at, 30 + len(name)))
+            data = encode(drawing(40 + 10 * at, 30 + len(name)))
             (root / name / f"{at}.jpg").write_bytes(data)
     return root
 

@@ -12,7 +12,7 @@ from conftest import CORPUS
 from PIL import Image
 
 from fastdecode import decode
-from fastdecode.testing import encode, picture
+from fastdecode.testing import drawing, encode
 
 pytest.importorskip("ray.data")
 
@@ -42,12 +42,12 @@ def resized(data: bytes, size: tuple[int, int], **options: Any) -> Any:
 @pytest.mark.parametrize("num_cpus", [1, 2])
 @pytest.mark.parametrize("disabled", ["", "native"])
 @pytest.mark.parametrize("mode", ["RGB", "L", "RGBA"])
-def test_pictures_are_resized_as_pillow_does_it(
+def test_images_are_resized_as_pillow_does_it(
     mode: str, disabled: str, num_cpus: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the core or without, any mode, any format: to one level where nothing is reduced."""
     monkeypatch.setenv("FASTDECODE_DISABLE", disabled)
-    sources = [PHOTO, encode(picture(160, 320), "png"), PHOTO]
+    sources = [PHOTO, encode(drawing(160, 320), "png"), PHOTO]
 
     (portion,) = made(sources, (190, 280), mode=mode, num_cpus=num_cpus)
 
@@ -86,11 +86,11 @@ def test_a_region_is_what_is_resized(
     assert np.abs(portion.images[0].astype(int) - expected).mean() < 1.5
 
 
-def test_a_region_outside_names_the_picture() -> None:
+def test_a_region_outside_names_the_image() -> None:
     """It is the caller's mistake, whatever becomes of damaged images."""
     for size in (None, 16):
         with pytest.raises(ValueError, match=r"image 1: region .* outside"):
-            made([PHOTO, encode(picture(20, 20))], size, region=(0, 0, 100, 100), on_error="skip")
+            made([PHOTO, encode(drawing(20, 20))], size, region=(0, 0, 100, 100), on_error="skip")
 
 
 def test_the_orientation_is_applied_on_request() -> None:
@@ -105,10 +105,10 @@ def test_the_orientation_is_applied_on_request() -> None:
     assert np.array_equal(same.images[0], turned)
 
 
-def test_without_a_size_pictures_are_as_decode_gives_them(tmp_path: Path) -> None:
+def test_without_a_size_images_are_as_decode_gives_them(tmp_path: Path) -> None:
     """From bytes and from files, in portions of bounded size, and in order."""
     (tmp_path / "one.jpg").write_bytes(PHOTO)
-    large = encode(picture(2400, 1800))  # 13 MB of pixels
+    large = encode(drawing(2400, 1800))  # 13 MB of pixels
 
     portions = made([PHOTO, str(tmp_path / "one.jpg"), large, large, PHOTO], reduce=1)
 
@@ -118,7 +118,7 @@ def test_without_a_size_pictures_are_as_decode_gives_them(tmp_path: Path) -> Non
     assert np.array_equal(portions[1].images[0], decode(large))
 
 
-def test_pictures_of_a_size_come_in_portions() -> None:
+def test_images_of_a_size_come_in_portions() -> None:
     """Of 16 MB of pixels, and at most 64 images."""
     assert [each.stop - each.start for each in made([PHOTO] * 9, 1024)] == [5, 4]
     assert [each.stop - each.start for each in made([PHOTO] * 66, 8)] == [64, 2]

@@ -23,10 +23,10 @@ from fastdecode import (
     register,
     registry,
 )
-from fastdecode.testing import encode, picture
+from fastdecode.testing import drawing, encode
 
 HERE = Path(__file__).parent
-PNG = encode(picture(13, 7), "png")
+PNG = encode(drawing(13, 7), "png")
 LIBRARIES = {
     "simplejpeg": "simplejpeg", "opencv": "cv2", "turbojpeg": "turbojpeg", "jpeg4py": "jpeg4py",
     "imagecodecs": "imagecodecs", "torchvision": "torchvision", "torchcodec": "torchcodec",

@@ -15,10 +15,10 @@ from processes import answers
 from fastdecode import Ranking, _selection, decode, use
 from fastdecode._selection import Want, first
 from fastdecode._system import cpu_model, libraries
-from fastdecode.testing import encode, picture
+from fastdecode.testing import drawing, encode
 from fastdecode.types import Header
 
-JPEG = encode(picture(80, 64))
+JPEG = encode(drawing(80, 64))
 HEADER = Header("jpeg", 80, 64, color="ycc", coding="baseline", subsampling="4:2:0")
 FULL_SIZE = Want("RGB", 1, strict=False, complete=True)
 
@@ -45,10 +45,10 @@ answers.update((method, children(method)) for method in METHODS)
 CHOOSER = """
 from fastdecode import probe
 from fastdecode._selection import Want, first
-from fastdecode.testing import encode, picture
+from fastdecode.testing import encode, image
 
 def chosen():
-    header = probe(encode(picture(80, 64)))
+    header = probe(encode(image(80, 64)))
     return first(None, header, Want("RGB", 1, strict=False, complete=True)).name
 """
 EXACT_JPEG = ("pillow", "opencv", "simplejpeg", "turbojpeg")

@@ -20,9 +20,9 @@ from fastdecode import (
     stats,
     use,
 )
-from fastdecode.testing import encode, picture
+from fastdecode.testing import drawing, encode
 
-JPEG, PNG = encode(picture(80, 64)), encode(picture(80, 64), "png")
+JPEG, PNG = encode(drawing(80, 64)), encode(drawing(80, 64), "png")
 JXL = b"\xff\x0a\xff\x0a\x00\x00"  # the signature and a bare size header of JPEG XL
 READERS, WARNERS = jpeg_readers(), jpeg_readers("warnings")
 
@@ -116,7 +116,7 @@ def test_named_backend_that_cannot_says_who_can(name: str) -> None:
         pytest.skip(f"{name} is not usable here")
 
     with pytest.raises(UnsupportedFormat, match=f"{name} does not read gif; pillow can"):
-        decode(encode(picture(9, 9, "P"), "gif"), backend=name)
+        decode(encode(drawing(9, 9, "P"), "gif"), backend=name)
 
 
 def rare(coding: str, bits: int) -> tuple[bytes, np.ndarray]:
@@ -165,7 +165,7 @@ def test_small_images_are_reduced_outside_of_a_decoder_that_cannot_be_told(form:
     sizes = (64, 20, 19, 9, 64)
 
     for size in sizes:
-        decode(encode(picture(size, size), form), 2, backend="fussy")
+        decode(encode(drawing(size, size), form), 2, backend="fussy")
 
     assert [options["reduce"] for options in fussy.asked] == [2, 2, 1, 1, 2]
 

@@ -9,11 +9,11 @@ import pytest
 from doubles import double, flat, own_registry, refuse  # noqa: F401
 
 from fastdecode import DecodeError, decode, register, stats
-from fastdecode.testing import encode, picture
+from fastdecode.testing import drawing, encode
 
 pytestmark = pytest.mark.usefixtures("own_registry")
 
-PNG = encode(picture(13, 7), "png")
+PNG = encode(drawing(13, 7), "png")
 
 
 def first_refuses(*errors: Exception) -> None:

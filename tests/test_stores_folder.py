@@ -30,7 +30,7 @@ def _classes(tmp_path: Path) -> Path:
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(sample.read_bytes())
-    (root / "cat/notes.txt").write_text("no picture")
+    (root / "cat/notes.txt").write_text("no image")
     return root
 
 
@@ -58,7 +58,7 @@ def test_the_order_is_that_of_image_folder(classes: Path) -> None:
     assert ours == ImageFolder(classes).samples
 
 
-def test_pictures_in_one_folder_have_no_targets(tmp_path: Path) -> None:
+def test_images_in_one_folder_have_no_targets(tmp_path: Path) -> None:
     """Neither do those of classes, if they are not wanted."""
     (tmp_path / "a.jpg").write_bytes(SAMPLES[0].read_bytes())
     with open_store(tmp_path) as store:

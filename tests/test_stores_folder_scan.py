@@ -31,7 +31,7 @@ def test_an_empty_folder_is_a_class(tmp_path: Path) -> None:
         assert store.target(0) is None
 
 
-def test_folders_without_pictures_are_no_classes_of_loose_ones(tmp_path: Path) -> None:
+def test_folders_without_images_are_no_classes_of_loose_ones(tmp_path: Path) -> None:
     """Images in one folder stay without targets, whatever else lies there."""
     root = _tree(tmp_path, "a.jpg", "notes/n.txt")
 
@@ -108,7 +108,7 @@ def test_a_table_with_a_nul_in_it(tmp_path: Path, row: str) -> None:
         open_store(tmp_path / "t.csv")
 
 
-def test_shards_beside_a_loose_picture(tmp_path: Path) -> None:
+def test_shards_beside_a_loose_image(tmp_path: Path) -> None:
     """Which of the two is meant is for the caller to say."""
     root = _tree(tmp_path, "preview.jpg")
     write_tar(root / "t-0.tar", numbered(3))

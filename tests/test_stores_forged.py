@@ -252,7 +252,7 @@ def test_keys_of_a_tar_lead_nowhere(tmp_path: Path) -> None:
         assert [store.key(at) for at in range(2)] == ["a/x.jpg", "b/c.jpg"]
 
 
-def test_swapped_shards_never_mix_pictures_and_targets(tmp_path: Path) -> None:
+def test_swapped_shards_never_mix_images_and_targets(tmp_path: Path) -> None:
     """Where headers and sizes are the same, the targets' own bytes tell the shards apart."""
     members = [("a.jpg", image(1)), ("a.cls", b"1")], [("a.jpg", image(2)), ("a.cls", b"2")]
     shard, other = (

@@ -21,14 +21,14 @@ np = pytest.importorskip("numpy")
 
 def _foreign(location: Path, name: str = "jpeg", **others: Any) -> list[bytes]:
     """Write images as h5py's own users do."""
-    pictures = [data for _, data in store_cases.images()]
+    photos = [data for _, data in store_cases.images()]
     with h5py.File(location, "w") as file:
-        table = file.create_dataset(name, (len(pictures),), h5py.vlen_dtype(np.uint8))
-        for place, data in enumerate(pictures):
+        table = file.create_dataset(name, (len(photos),), h5py.vlen_dtype(np.uint8))
+        for place, data in enumerate(photos):
             table[place] = np.frombuffer(data, np.uint8)
         for key, values in others.items():
             file[key] = values
-    return pictures
+    return photos
 
 
 def test_damage_never_gives_another_items_bytes(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_targets_that_are_no_integers_are_json_to_others(tmp_path: Path) -> None
         assert "labels" not in file
 
 
-def test_pictures_of_equal_size_are_written_as_any(tmp_path: Path) -> None:
+def test_images_of_equal_size_are_written_as_any(tmp_path: Path) -> None:
     """Rows of the same length are not taken for a table of two dimensions."""
     with create_store(tmp_path / "a.h5") as writer:
         for place in range(5):
@@ -83,12 +83,12 @@ def test_a_foreign_file_is_read_by_the_names_of_its_datasets(tmp_path: Path) -> 
     where = tmp_path / "a.h5"
     names = [f"p{place}" for place in range(count)]
     boxes = np.arange(count * 2).reshape(count, 2)
-    pictures = _foreign(where, labels=np.arange(count), names=names, boxes=boxes)
+    photos = _foreign(where, labels=np.arange(count), names=names, boxes=boxes)
 
     with open_store(where, images="jpeg", keys="names") as store:
         again = pickle.loads(pickle.dumps(store))
         for one in (store, again):
-            assert [bytes(one.read(place)) for place in range(len(one))] == pictures
+            assert [bytes(one.read(place)) for place in range(len(one))] == photos
             assert one.key(3) == "p3"
             assert one.target(3) == 3
     with open_store(where, images="jpeg", targets="boxes") as store:
@@ -138,8 +138,8 @@ def test_datasets_in_other_files_are_refused(link: Any, tmp_path: Path) -> None:
 
     with pytest.raises(StoreError, match=r"a\.h5: .*jpeg.* lies in another file"):
         open_store(tmp_path / "a.h5", images="jpeg")
-    with pytest.raises(StoreError, match=r"no dataset 'pictures', only: .*own"):
-        open_store(tmp_path / "a.h5", images="pictures")
+    with pytest.raises(StoreError, match=r"no dataset 'images', only: .*own"):
+        open_store(tmp_path / "a.h5", images="images")
     assert len(open_store(tmp_path / "a.h5", images="own")) == 4
 
 

@@ -47,7 +47,7 @@ def test_the_map_grows(tmp_path: Path) -> None:
         assert all(store.read(place) == bytes([place]) + block for place in range(30))
 
 
-def test_large_pictures_are_not_copied(tmp_path: Path) -> None:
+def test_large_images_are_not_copied(tmp_path: Path) -> None:
     """What has pages of its own is a view of the mapped file, and survives its removal."""
     with create_store(tmp_path / "a.lmdb") as writer:
         writer.add("a.jpg", b"a" * 5000)

@@ -100,7 +100,7 @@ def test_what_is_there_is_not_replaced(tmp_path: Path) -> None:
     assert (tmp_path / "t.tar").read_bytes() == b"mine"
 
 
-def test_an_empty_shard_has_no_pictures(tmp_path: Path) -> None:
+def test_an_empty_shard_has_no_images(tmp_path: Path) -> None:
     """A shard without members can be written and read."""
     create_store(tmp_path / "t.tar").close()
 

@@ -21,7 +21,7 @@ from fastdecode.stores.tar.store import SUFFIX
 
 _COUNT = 6
 _ITEM = 512 * (1 + 2 + 1 + 1)
-"""A image of 641 bytes takes two blocks, its class one, and each has a header."""
+"""An image of 641 bytes takes two blocks, its class one, and each has a header."""
 
 
 @pytest.fixture

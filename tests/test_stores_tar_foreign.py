@@ -284,7 +284,7 @@ def test_webdataset_reads_our_shards(tmp_path: Path) -> None:
         )
 
 
-def test_other_members_can_be_the_picture_and_the_target(tmp_path: Path) -> None:
+def test_other_members_can_be_the_image_and_the_target(tmp_path: Path) -> None:
     """``image`` and ``target`` choose among the files of a sample; a vague sample is an error."""
     path = write_tar(
         tmp_path / "t.tar",

@@ -286,7 +286,7 @@ def test_headroom_buys_quality(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("value", range(1, 9))
-def test_a_turned_picture_is_as_good(value: int) -> None:
+def test_a_turned_image_is_as_good(value: int) -> None:
     """With orient=True a reduced image whose sides are no multiple of 8 is not shifted."""
     photo = Image.open(PHOTOS[1]).convert("RGB").resize((627, 469))
     tags = Image.Exif()
@@ -310,7 +310,7 @@ def mask() -> np.ndarray:
     return seen
 
 
-def picture(value: int = 1) -> bytes:
+def drawing(value: int = 1) -> bytes:
     """Draw a white mark on black, to be seen so once turned upright."""
     seen = np.repeat(mask()[:, :, None] * np.uint8(255), 3, axis=2)
     stored = np.ascontiguousarray(_pixels.undo_orientation(seen, value))
@@ -353,7 +353,7 @@ WHOLE = [
 @pytest.mark.parametrize("transform", WHOLE, ids=repr)
 def test_a_mark_is_found_where_the_geometry_says(transform: Any, value: int) -> None:
     """Reduced in the decoder, resized, cut, padded, flipped and turned: the mapped box is true."""
-    result, geometry = transform.with_geometry(picture(value), orient=True)
+    result, geometry = transform.with_geometry(drawing(value), orient=True)
 
     assert geometry.flipped is (transform.flip == 1)
     check(result, geometry)
@@ -361,7 +361,7 @@ def test_a_mark_is_found_where_the_geometry_says(transform: Any, value: int) -> 
 
 def test_the_marks_are_looked_for_at_all_reductions() -> None:
     """The transforms above decode at full, half, quarter and eighth size."""
-    data = picture()
+    data = drawing()
 
     assert {reduction(transform, data) for transform in WHOLE} == {1, 2, 4, 8}
 
@@ -369,7 +369,7 @@ def test_the_marks_are_looked_for_at_all_reductions() -> None:
 @pytest.mark.parametrize("value", TURNED)
 def test_a_mark_is_found_in_random_crops(value: int) -> None:
     """The same for random boxes of all sizes, flipped or not, that hold the mark."""
-    transform, data = RandomResizedCrop((71, 64), (0.1, 1.0), flip=0.5, **BYTES), picture(value)
+    transform, data = RandomResizedCrop((71, 64), (0.1, 1.0), flip=0.5, **BYTES), drawing(value)
     flips, seen = set(), 0
     for seed in range(24):
         result, geometry = transform.with_geometry(data, generator=seeded(seed), orient=True)
@@ -386,9 +386,9 @@ def test_a_mark_is_found_in_random_crops(value: int) -> None:
 @pytest.mark.parametrize(
     "transform", [*WHOLE, RandomResizedCrop((71, 64), (0.4, 1.0), **BYTES, flip=0.5)], ids=repr
 )
-def test_a_mask_lies_on_its_picture(transform: Any) -> None:
+def test_a_mask_lies_on_its_image(transform: Any) -> None:
     """A mask that is mapped covers just what is bright in the result, padding included."""
-    result, geometry = transform.with_geometry(picture(), generator=seeded(4))
+    result, geometry = transform.with_geometry(drawing(), generator=seeded(4))
 
     mapped = geometry.mask(mask())
 
@@ -403,7 +403,7 @@ def test_a_mask_lies_on_its_picture(transform: Any) -> None:
 def test_padding_is_outside_the_mask() -> None:
     """Where the crop is larger than the image, the mask has the number that is asked for."""
     transform = ResizeCenterCrop(80, (131, 150), **BYTES)
-    _, geometry = transform.with_geometry(picture())
+    _, geometry = transform.with_geometry(drawing())
 
     mapped = geometry.mask(np.ones((HEIGHT, WIDTH), np.uint8), fill=255)
 

@@ -96,7 +96,7 @@ def test_options_of_decoding_are_obeyed() -> None:
     )
 
 
-def test_transforms_of_pictures_and_of_targets_are_called() -> None:
+def test_transforms_of_images_and_of_targets_are_called() -> None:
     """An unknown transform is given the decoded image, `target_transform` the target."""
     image, target = Photos(small, str)[3]
 
@@ -252,7 +252,7 @@ def test_base_class_says_what_a_subclass_must_write() -> None:
         DecodeDataset()[3]
 
 
-def test_repr_says_how_pictures_are_decoded() -> None:
+def test_repr_says_how_images_are_decoded() -> None:
     """`repr` tells of options that are not the usual ones, and of a transform that decodes."""
     assert "Number of datapoints: 6" in repr(Photos())
     assert repr(Photos(reduce=2, backend="pillow")).endswith(
@@ -331,7 +331,7 @@ def test_changing_the_transform_fuses_anew() -> None:
     assert isinstance(dataset[0][0], PillowImage.Image)
 
 
-def test_targets_follow_the_reduced_picture() -> None:
+def test_targets_follow_the_reduced_image() -> None:
     """`map_target` is given the geometry of the reduced decode: the box is the image's."""
     image, (geometry, boxes) = Boxes(reduce=2)[0]
 

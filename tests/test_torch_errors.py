@@ -22,7 +22,7 @@ from fastdecode.torch._errors import SKIPPED, Failure, others  # noqa: E402
 from fastdecode.torch.transforms import RandomResizedCrop  # noqa: E402
 
 
-@pytest.mark.parametrize("transform", [SMALL, None], ids=["encoded", "pictures"])
+@pytest.mark.parametrize("transform", [SMALL, None], ids=["encoded", "images"])
 def test_error_names_the_file_and_the_index(transform: Any) -> None:
     """A damaged file is named with its path, damaged bytes with their index."""
     dataset = Listed(PHOTO, CUT, CUT.read_bytes(), GONE, transform=transform)
@@ -171,9 +171,9 @@ def test_function_decides() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.uint8])
 def test_what_stands_in_is_copied_as_it_is(kind: Any, dtype: Any) -> None:
     """The type of a slot may be another; where it is the transform's own, numbers are kept."""
-    picture = torch.full((3, 24, 24), 7, dtype=kind)
+    drawing = torch.full((3, 24, 24), 7, dtype=kind)
     transform = RandomResizedCrop(24, dtype=dtype, flip=0.5)
-    dataset = Listed(CUT, transform=transform, on_error=lambda *_: (picture, -1))
+    dataset = Listed(CUT, transform=transform, on_error=lambda *_: (drawing, -1))
     slot = torch.empty(3, 24, 24, dtype=dtype)
 
     dataset.fetch(0, out=slot)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fifos import fed
 
-from fastdecode.testing import encode, picture
+from fastdecode.testing import drawing, encode
 
 torch = pytest.importorskip("torch")
 
@@ -23,7 +23,7 @@ pytestmark = [
     *map(pytest.mark.filterwarnings, PROCESSES),
 ]
 
-JPEG = encode(picture(64, 48))
+JPEG = encode(drawing(64, 48))
 COUNT, SWAPPED = 12, 5
 
 

@@ -80,9 +80,9 @@ class _Calls:
         return self.function(what)
 
 
-def _rgb(picture: PillowImage.Image) -> PillowImage.Image:
+def _rgb(drawing: PillowImage.Image) -> PillowImage.Image:
     """Convert, as CLIP's scripts do."""
-    return picture.convert("RGB")
+    return drawing.convert("RGB")
 
 
 def _reference() -> list:
@@ -235,9 +235,9 @@ class _ImageOnly:
 
 def _both(transform: object, fused: object, data: bytes, seed: int) -> tuple:
     """Run a pipeline and its fused form from one seed; also the states of the generator after."""
-    picture = PillowImage.open(io.BytesIO(data)).convert("RGB")
+    drawing = PillowImage.open(io.BytesIO(data)).convert("RGB")
     torch.manual_seed(seed)
-    expected = transform(picture)
+    expected = transform(drawing)
     state = torch.get_rng_state()
     torch.manual_seed(seed)
     result = fused(data)

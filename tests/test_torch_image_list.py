@@ -29,7 +29,7 @@ def written(folder: Path, text: str, name: str = "list.csv") -> Path:
     return path
 
 
-def test_pictures_and_targets_belong_together() -> None:
+def test_images_and_targets_belong_together() -> None:
     """Each path is decoded and comes with its target; relative ones begin in the root."""
     dataset = ImageList([NAMES[0], FOLDER / NAMES[1]], ["casa", "wren"], root=FOLDER)
 
@@ -45,7 +45,7 @@ def test_pictures_and_targets_belong_together() -> None:
         assert target == dataset.targets[index]
 
 
-def test_without_targets_a_sample_is_the_picture_alone() -> None:
+def test_without_targets_a_sample_is_the_image_alone() -> None:
     """Batches of images without targets collate; a skipped one is missing, one made up comes."""
     paths = [*NAMES, "gone.jpg"]
     dataset = ImageList(paths, transform=CROP, root=FOLDER, on_error="skip")
@@ -96,7 +96,7 @@ def test_options_are_those_of_every_dataset() -> None:
         ImageList(NAMES, reduced=4)
 
 
-def test_csv_lies_beside_its_pictures(tmp_path: Path) -> None:
+def test_csv_lies_beside_its_images(tmp_path: Path) -> None:
     """Relative paths begin in the CSV's folder, or in the root that is given; others stay."""
     text = f"a.jpg,0\nsub/b.jpg,1\n{FOLDER / NAMES[0]},2\n"
     file = written(tmp_path, text)

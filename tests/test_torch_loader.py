@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 
 from loading import (  # noqa: E402
     COUNT,
-    Pictures,
+    Images,
     Plain,
     copies,
     epoch,
@@ -39,7 +39,7 @@ from fastdecode.torch.transforms._random_crop import generator_of  # noqa: E402
 
 def test_batches_are_those_of_torchs_loader() -> None:
     """Without chance, images and targets are what DataLoader makes of the same dataset."""
-    dataset = Pictures(ResizeCenterCropNormalize(28, 24))
+    dataset = Images(ResizeCenterCropNormalize(28, 24))
 
     ours = epoch(dataset, threads=3)
     theirs = list(DataLoader(dataset, 4))
@@ -54,14 +54,14 @@ def test_number_of_threads_changes_nothing(threads: int, batch_size: int) -> Non
     """Batches made in the calling thread and in 1, 2 or 5 others are equal to the bit."""
     options: dict[str, Any] = {"shuffle": True, "seed": 3}
 
-    expected = epoch(Pictures(), batch_size, threads=0, **options)
+    expected = epoch(Images(), batch_size, threads=0, **options)
 
-    assert same(epoch(Pictures(), batch_size, threads=threads, **options), expected)
+    assert same(epoch(Images(), batch_size, threads=threads, **options), expected)
 
 
 def test_draws_of_an_item_follow_from_seed_epoch_and_index() -> None:
     """A sample's generator is seeded from these three alone, whatever its place in a batch."""
-    dataset = Pictures()
+    dataset = Images()
     with Loader(dataset, 4, True, seed=7, threads=2) as loader:
         loader.set_epoch(5)
         for images, numbers in loader:
@@ -74,13 +74,13 @@ def test_draws_of_an_item_follow_from_seed_epoch_and_index() -> None:
 def test_seed_and_epoch_change_order_and_draws() -> None:
     """Another seed or epoch gives other crops in another order; the same ones give the same."""
     how = {"shuffle": True, "threads": 2}
-    first, second = epochs(2, Pictures(), seed=1, **how)
+    first, second = epochs(2, Images(), seed=1, **how)
 
-    assert same(epochs(2, Pictures(), seed=1, **how), [first, second])
-    assert not same(epoch(Pictures(), seed=2, **how), first)
+    assert same(epochs(2, Images(), seed=1, **how), [first, second])
+    assert not same(epoch(Images(), seed=2, **how), first)
     assert targets(first) != targets(second)
     assert sorted(indices(second)) == list(range(COUNT))
-    unshuffled = [epoch(Pictures(), threads=1, seed=seed) for seed in (1, 2)]
+    unshuffled = [epoch(Images(), threads=1, seed=seed) for seed in (1, 2)]
     assert targets(unshuffled[0]) == targets(unshuffled[1])
     assert not same(*unshuffled)
 
@@ -90,25 +90,25 @@ def test_global_generators_stay_as_they_are() -> None:
     before = generators()
 
     for threads in (0, 2):
-        epoch(Pictures(), threads=threads, shuffle=True)
+        epoch(Images(), threads=threads, shuffle=True)
 
     assert same(generators(), before)
 
 
 def test_length_and_drop_last() -> None:
     """`len` is the number of batches, and `drop_last` leaves an incomplete one out."""
-    with_rest = Loader(Pictures(), 4, threads=2)
-    without = Loader(Pictures(), 4, drop_last=True, threads=2)
+    with_rest = Loader(Images(), 4, threads=2)
+    without = Loader(Images(), 4, drop_last=True, threads=2)
 
     assert [len(images) for images, _ in with_rest] == [4] * 5 + [3]
     assert [len(images) for images, _ in without] == [4] * 5
-    assert (len(with_rest), len(without), len(Loader(Pictures(count=0)))) == (6, 5, 0)
-    assert list(Loader(Pictures(count=0), threads=2)) == []
+    assert (len(with_rest), len(without), len(Loader(Images(count=0)))) == (6, 5, 0)
+    assert list(Loader(Images(count=0), threads=2)) == []
 
 
 def test_subset_still_decodes_into_the_batch() -> None:
     """A Subset of a Subset gives the right samples, in memory that is used again."""
-    subset = Subset(Subset(Pictures(), range(20, 0, -1)), [3, 0, 5])
+    subset = Subset(Subset(Images(), range(20, 0, -1)), [3, 0, 5])
     places = set()
     with Loader(subset, 3, threads=2) as loader:
         for _ in range(6):
@@ -139,9 +139,9 @@ def test_other_datasets_are_collated_as_by_torch(dataset: Any) -> None:
     assert len(ours) > 2
 
 
-def test_pictures_of_any_size_are_collated() -> None:
+def test_images_of_any_size_are_collated() -> None:
     """Where shapes may vary, samples are stacked if they agree; collate_fn takes them if not."""
-    dataset = Pictures(Resize(20))
+    dataset = Images(Resize(20))
 
     assert epoch(dataset, threads=2)[0][0].shape == (4, 3, 20, 26)
     lists = list(Loader(dataset, 4, threads=2, collate_fn=lambda samples: samples))
@@ -151,28 +151,28 @@ def test_pictures_of_any_size_are_collated() -> None:
 
 def test_collate_fn_is_given_the_samples() -> None:
     """It sees (image, target) in order, and what it returns is the batch."""
-    crops = epoch(Pictures(), 5, threads=0)
+    crops = epoch(Images(), 5, threads=0)
 
     def collate(samples: list[Any]) -> Any:
         return torch.stack([image for image, _ in samples]), torch.tensor([t for _, t in samples])
 
-    assert same(epoch(Pictures(), 5, threads=3, collate_fn=collate), crops)
+    assert same(epoch(Images(), 5, threads=3, collate_fn=collate), crops)
 
 
 def test_dataset_without_targets_gives_images_alone() -> None:
     """A batch is then the tensor itself."""
-    dataset = Pictures()
+    dataset = Images()
     dataset.has_targets = False
 
     assert same(
-        list(Loader(dataset, 4, threads=2)), [images for images, _ in epoch(Pictures(), threads=2)]
+        list(Loader(dataset, 4, threads=2)), [images for images, _ in epoch(Images(), threads=2)]
     )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.uint8])
 def test_channels_last_is_a_matter_of_strides(dtype: torch.dtype) -> None:
     """Values and shape are the same; the memory is laid out as torch.channels_last."""
-    dataset = Pictures(RandomResizedCrop(24, dtype=dtype, flip=0.5))
+    dataset = Images(RandomResizedCrop(24, dtype=dtype, flip=0.5))
     with Loader(dataset, 4, threads=2, channels_last=True) as loader:
         batches = list(loader)
 
@@ -185,7 +185,7 @@ def test_channels_last_is_a_matter_of_strides(dtype: torch.dtype) -> None:
 
 def test_channels_last_without_a_known_shape() -> None:
     """Images that are collated are laid out alike, with targets or without."""
-    for dataset in (Pictures(Resize(20)), Plain(lambda index: torch.full((3, 4, 5), index))):
+    for dataset in (Images(Resize(20)), Plain(lambda index: torch.full((3, 4, 5), index))):
         for batch in Loader(dataset, 4, threads=2, channels_last=True):
             images = batch[0] if isinstance(batch, list) else batch
 
@@ -194,7 +194,7 @@ def test_channels_last_without_a_known_shape() -> None:
 
 def test_kept_batches_are_never_overwritten() -> None:
     """All batches of two epochs, kept by the consumer, still hold what they held at first."""
-    with Loader(Pictures(), 4, True, threads=3, prefetch=1) as loader:
+    with Loader(Images(), 4, True, threads=3, prefetch=1) as loader:
         kept, seen = [], []
         for _ in range(2):
             for batch in loader:
@@ -207,7 +207,7 @@ def test_kept_batches_are_never_overwritten() -> None:
 
 def test_iterators_at_once_are_epochs_of_their_own() -> None:
     """Two iterators of one loader, drawn from in turn, give two whole epochs."""
-    with Loader(Pictures(), 4, True, threads=2) as loader:
+    with Loader(Images(), 4, True, threads=2) as loader:
         expected = [copies(loader), copies(loader)]
         loader.set_epoch(0)
         pairs = list(zip(loader, loader, strict=True))
@@ -245,12 +245,12 @@ def test_chooses_processes_where_threads_cannot_help(monkeypatch: pytest.MonkeyP
         loader = Loader(dataset, **options)
         return loader.threads, loader.workers
 
-    assert chosen(Pictures()) == (3, 0)
-    assert chosen(Subset(Pictures(), [1])) == (3, 0)
+    assert chosen(Images()) == (3, 0)
+    assert chosen(Subset(Images(), [1])) == (3, 0)
     assert chosen(Plain(str)) == (0, 3)
-    assert chosen(Pictures(lambda image: image)) == (0, 3)
+    assert chosen(Images(lambda image: image)) == (0, 3)
     assert chosen(Plain(str), threads=2) == (2, 0)
-    assert chosen(Pictures(), workers=1) == (0, 1)
+    assert chosen(Images(), workers=1) == (0, 1)
 
 
 @pytest.mark.parametrize(
@@ -294,7 +294,7 @@ def test_chooses_processes_where_threads_cannot_help(monkeypatch: pytest.MonkeyP
 def test_wrong_arguments_are_refused(options: dict[str, Any], said: str) -> None:
     """The error names the argument, and what to do instead, before anything is started."""
     with pytest.raises(ValueError, match=said):
-        Loader(Pictures(), **options)
+        Loader(Images(), **options)
 
 
 @pytest.mark.parametrize(
@@ -310,7 +310,7 @@ def test_wrong_arguments_are_refused(options: dict[str, Any], said: str) -> None
 def test_what_is_of_the_wrong_kind_is_refused(options: dict[str, Any], said: str) -> None:
     """A word that is no argument, or a thing of another kind, is a TypeError."""
     with pytest.raises(TypeError, match=said):
-        Loader(**{"dataset": Pictures(), **options})
+        Loader(**{"dataset": Images(), **options})
 
 
 # Beside the plain loop: subsets, copies, blocks without gradients
@@ -318,8 +318,8 @@ def test_what_is_of_the_wrong_kind_is_refused(options: dict[str, Any], said: str
 
 def test_replacement_of_a_subset_is_of_the_subset() -> None:
     """What stands in for a damaged sample of a Subset is never one outside of it."""
-    pictures = Pictures(damaged=(0, 2, 4), on_error="replace")
-    part = Subset(Subset(pictures, [22, *range(6)]), range(1, 7))
+    photos = Images(damaged=(0, 2, 4), on_error="replace")
+    part = Subset(Subset(photos, [22, *range(6)]), range(1, 7))
 
     with Loader(part, 6, threads=1) as loader:
         ((_, targets),) = loader
@@ -328,10 +328,10 @@ def test_replacement_of_a_subset_is_of_the_subset() -> None:
 
 
 def test_item_that_is_sampled_twice_is_drawn_for_twice() -> None:
-    """A sampler with replacement gives different crops of the same picture."""
+    """A sampler with replacement gives different crops of the same image."""
     sampler = WeightedRandomSampler([0, 0, 1, 0], 4)
 
-    with Loader(Pictures(count=4), 4, sampler=sampler, threads=2) as loader:
+    with Loader(Images(count=4), 4, sampler=sampler, threads=2) as loader:
         ((images, targets),) = loader
 
     assert targets.tolist() == [2] * 4
@@ -343,15 +343,15 @@ def test_device_that_is_missing_is_told_of_at_once() -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a CUDA device")
     with pytest.raises(RuntimeError, match="cannot be used"):
-        Loader(Pictures(), 4, device="cuda")
-    for make in (partial(Loader, Pictures()), partial(DevicePrefetcher, [])):
+        Loader(Images(), 4, device="cuda")
+    for make in (partial(Loader, Images()), partial(DevicePrefetcher, [])):
         with pytest.raises(FastDecodeError, match="'cuda' cannot be used: PyTorch"):
             make(device="cuda")
 
 
 def test_what_is_no_device_is_a_wrong_argument() -> None:
     """A name that PyTorch does not know is a ValueError, and a number of nothing a TypeError."""
-    for make in (partial(Loader, Pictures()), partial(DevicePrefetcher, [])):
+    for make in (partial(Loader, Images()), partial(DevicePrefetcher, [])):
         with pytest.raises(ValueError, match="there is no device 'gpu'"):
             make(device="gpu")
         with pytest.raises(TypeError, match="device must be a name"):
@@ -360,7 +360,7 @@ def test_what_is_no_device_is_a_wrong_argument() -> None:
 
 def test_loader_can_be_pickled() -> None:
     """A copy stands where the loader stands, and has threads of its own."""
-    with Loader(Pictures(count=6), 3, threads=2, seed=3) as original:
+    with Loader(Images(count=6), 3, threads=2, seed=3) as original:
         next(iter(original))
 
         with pickle.loads(pickle.dumps(original)) as copied:
@@ -370,7 +370,7 @@ def test_loader_can_be_pickled() -> None:
 
 def test_batches_in_inference_mode_are_plain_tensors() -> None:
     """The loop may stand in a block without gradients; the batches may be used after it."""
-    with torch.inference_mode(), Loader(Pictures(count=4), 2, threads=2) as loader:
+    with torch.inference_mode(), Loader(Images(count=4), 2, threads=2) as loader:
         batches = list(loader)
 
     assert len(batches) == 2
@@ -379,7 +379,7 @@ def test_batches_in_inference_mode_are_plain_tensors() -> None:
 
 def test_default_device_does_not_matter() -> None:
     """Batches are made on the host, whatever device new tensors are put on by default."""
-    with Loader(Pictures(count=6), 3, shuffle=True, threads=2) as loader:
+    with Loader(Images(count=6), 3, shuffle=True, threads=2) as loader:
         expected = list(loader)
         loader.set_epoch(0)
         torch.set_default_device("meta")
@@ -393,9 +393,9 @@ def test_default_device_does_not_matter() -> None:
 
 def test_dataset_may_grow_between_epochs() -> None:
     """Each epoch deals out the dataset as long as it is then."""
-    pictures = Pictures(count=4)
-    with Loader(pictures, 2, threads=1) as loader:
+    photos = Images(count=4)
+    with Loader(photos, 2, threads=1) as loader:
         first = len(list(loader))
-        pictures.count = 8
+        photos.count = 8
 
         assert (first, len(loader), len(list(loader))) == (2, 4, 4)

@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 
 from loading import (  # noqa: E402
     PROCESSES,
-    Pictures,
+    Images,
     Plain,
     copies,
     drawing,
@@ -68,16 +68,16 @@ def shuffled(epoch: int, count: int = 23) -> list[int]:
 
 def test_the_line_that_people_type_works() -> None:
     """With DataLoader's arguments, `Loader` has as many threads, which give its own batches."""
-    with Loader(Pictures(), 4, shuffle=True, num_workers=3, pin_memory=True) as loader:
+    with Loader(Images(), 4, shuffle=True, num_workers=3, pin_memory=True) as loader:
         assert (loader.threads, loader.workers) == (3, 0)
         found = copies(loader)
-    with Loader(Pictures(), 4, shuffle=True, threads=1) as loader:
+    with Loader(Images(), 4, shuffle=True, threads=1) as loader:
         assert same(found, copies(loader))
 
 
 def test_num_workers_are_processes_where_the_dataset_needs_them() -> None:
     """For draws that are not its own to control, or samples of any kind, they stay processes."""
-    for dataset in (Plain(own, 6), Pictures(drawing, count=6)):
+    for dataset in (Plain(own, 6), Images(drawing, count=6)):
         loader = Loader(dataset, 2, num_workers=2)
 
         assert (loader.threads, loader.workers) == (0, 2)
@@ -91,8 +91,8 @@ def test_that_they_are_threads_is_said_once() -> None:
     """The first `Loader` of a process says so, in the caller's line, and no other one does."""
     with script(
         "for _ in range(2):\n"
-        "    Loader(loading.Pictures(), 4, num_workers=2)\n"
-        "Loader(loading.Pictures(), 4, num_workers=3)\n"
+        "    Loader(loading.Images(), 4, num_workers=2)\n"
+        "Loader(loading.Images(), 4, num_workers=3)\n"
     ) as process:
         _, told = process.communicate(timeout=120)
 
@@ -106,7 +106,7 @@ def test_batches_of_a_batch_sampler() -> None:
     """Each list of indices is a batch, of whatever length, by threads and by processes."""
     lists = [[3], [0, 5, 5], [22, 1]]
     for how in ({"threads": 0}, {"threads": 2}, {"workers": 1}):
-        with Loader(Pictures(), batch_sampler=lists, **how) as loader:
+        with Loader(Images(), batch_sampler=lists, **how) as loader:
             batches = copies(loader)
 
             assert targets(batches) == lists
@@ -120,8 +120,8 @@ def test_batch_sampler_is_resumed_in_the_middle() -> None:
     """The state holds the batches that a random batch sampler gave."""
 
     def loader() -> Loader:
-        batches = BatchSampler(RandomSampler(Pictures()), 4, drop_last=False)
-        return Loader(Pictures(), batch_sampler=batches, threads=1)
+        batches = BatchSampler(RandomSampler(Images()), 4, drop_last=False)
+        return Loader(Images(), batch_sampler=batches, threads=1)
 
     with loader() as first:
         epoch = iter(first)
@@ -134,7 +134,7 @@ def test_batch_sampler_is_resumed_in_the_middle() -> None:
         assert same(copies(second), rest)
     assert sorted(indices(given + rest)) == list(range(23))
     with (
-        Loader(Pictures(), 4, sampler=range(23), threads=1) as other,
+        Loader(Images(), 4, sampler=range(23), threads=1) as other,
         pytest.raises(ValueError, match="sampler"),
     ):
         other.load_state_dict(state)
@@ -143,7 +143,7 @@ def test_batch_sampler_is_resumed_in_the_middle() -> None:
 def test_empty_batch_of_a_sampler_is_refused() -> None:
     """It is an error that names the batch, and not a wait without end."""
     with (
-        Loader(Pictures(), batch_sampler=[[1], []], threads=1) as loader,
+        Loader(Images(), batch_sampler=[[1], []], threads=1) as loader,
         pytest.raises(ValueError, match="empty batch: number 1"),
     ):
         iter(loader)
@@ -153,7 +153,7 @@ def test_generator_gives_the_seed() -> None:
     """Generators in the same state give the same batches; the same one gives others each time."""
 
     def epoch(generator: Any) -> list[Any]:
-        with Loader(Pictures(), 4, shuffle=True, threads=1, generator=generator) as loader:
+        with Loader(Images(), 4, shuffle=True, threads=1, generator=generator) as loader:
             assert loader.generator is generator
             return copies(loader)
 
@@ -169,21 +169,21 @@ def test_generator_of_each_rank_may_not_shuffle() -> None:
     """Ranks that shuffle by seeds of their own would lose items: that is refused."""
     generator = torch.Generator()
     ranks = {"rank": 0, "world_size": 2, "threads": 1}
-    loader = Loader(Pictures(), 4, shuffle=True, generator=generator, **ranks)
+    loader = Loader(Images(), 4, shuffle=True, generator=generator, **ranks)
 
     with pytest.raises(ValueError, match="seed="):
         iter(loader)
-    with Loader(Pictures(), 4, sampler=[1, 2], generator=generator, **ranks) as sampled:
+    with Loader(Images(), 4, sampler=[1, 2], generator=generator, **ranks) as sampled:
         assert indices(sampled) == [1, 2]
 
 
 def test_default_collate_is_what_is_done_anyway() -> None:
     """Named, torch's own collate_fn changes nothing: images go straight into the batch."""
-    with Loader(Pictures(), 4, threads=1, collate_fn=default_collate) as loader:
+    with Loader(Images(), 4, threads=1, collate_fn=default_collate) as loader:
         found = copies(loader)
 
         assert loader.collate_fn is default_collate
-    with Loader(Pictures(), 4, threads=1) as loader:
+    with Loader(Images(), 4, threads=1) as loader:
         assert same(found, copies(loader))
         assert loader.collate_fn is default_collate
         loader.collate_fn = len
@@ -196,7 +196,7 @@ def test_default_collate_is_what_is_done_anyway() -> None:
 def test_the_other_arguments_mean_what_they_can() -> None:
     """`prefetch_factor` is `prefetch`, `timeout=0` no limit, and threads persist anyway."""
     with Loader(
-        Pictures(count=6),
+        Images(count=6),
         3,
         num_workers=2,
         prefetch_factor=5,
@@ -269,7 +269,7 @@ def never(number: int) -> None:
 
 def test_worker_init_fn_has_nothing_to_prepare_in_threads() -> None:
     """Threads are no worker processes: the function that seeds those is not called."""
-    with Loader(Pictures(count=4), 2, num_workers=2, worker_init_fn=never) as loader:
+    with Loader(Images(count=4), 2, num_workers=2, worker_init_fn=never) as loader:
         assert indices(loader) == [0, 1, 2, 3]
 
 
@@ -278,10 +278,10 @@ def test_worker_init_fn_has_nothing_to_prepare_in_threads() -> None:
 
 def test_what_training_libraries_read() -> None:
     """`Loader` and a `DevicePrefetcher` around it have the attributes of torch's DataLoader."""
-    pictures = Pictures()
-    for options in ({}, {"shuffle": True, "drop_last": True}, {"sampler": RandomSampler(pictures)}):
-        ours = Loader(pictures, 4, threads=2, **options)
-        theirs = DataLoader(pictures, 4, num_workers=2, **options)
+    images = Images()
+    for options in ({}, {"shuffle": True, "drop_last": True}, {"sampler": RandomSampler(images)}):
+        ours = Loader(images, 4, threads=2, **options)
+        theirs = DataLoader(images, 4, num_workers=2, **options)
         wrapped = DevicePrefetcher(ours, "cpu")
 
         for name in READ:
@@ -301,7 +301,7 @@ def test_what_training_libraries_read() -> None:
 def test_samplers_of_its_own_give_what_comes() -> None:
     """`sampler` and `batch_sampler` give the indices of the epoch that comes next, on this rank."""
     for options in ({}, {"drop_last": True}, {"rank": 1, "world_size": 2}):
-        with Loader(Pictures(), 4, shuffle=True, threads=1, seed=3, **options) as loader:
+        with Loader(Images(), 4, shuffle=True, threads=1, seed=3, **options) as loader:
             for _ in range(2):
                 listed, batches = list(loader.sampler), list(loader.batch_sampler)
 
@@ -314,10 +314,10 @@ def test_samplers_of_its_own_give_what_comes() -> None:
 
 def test_set_epoch_of_its_own_sampler_is_the_loaders() -> None:
     """A loop that calls `loader.sampler.set_epoch(k)`, as for torch's, trains on epoch k."""
-    with Loader(Pictures(), 4, shuffle=True, threads=1) as loader:
+    with Loader(Images(), 4, shuffle=True, threads=1) as loader:
         epochs = [copies(loader) for _ in range(3)]
     for sampler_of in (lambda loader: loader.sampler, lambda loader: loader.batch_sampler.sampler):
-        with Loader(Pictures(), 4, shuffle=True, threads=1) as loader:
+        with Loader(Images(), 4, shuffle=True, threads=1) as loader:
             sampler = sampler_of(loader)
             sampler.set_epoch(2)
 
@@ -331,7 +331,7 @@ def test_a_loader_whose_sampler_was_looked_at_ends_when_it_is_dropped() -> None:
     """Handing out samplers of its own ties no knot: the loader goes with its last reference."""
     import weakref
 
-    loader = Loader(Pictures(), 4, threads=1)
+    loader = Loader(Images(), 4, threads=1)
     list(loader.sampler)
     assert isinstance(loader.sampler, SequentialSampler)
     gone = weakref.ref(loader)
@@ -346,7 +346,7 @@ def test_a_loader_whose_sampler_was_looked_at_ends_when_it_is_dropped() -> None:
 def resumed(epochs: list[int], **options: Any) -> tuple[list[list[int]], Any]:
     """Return the orders of a loop that sets the sampler's epoch, as torch's manual says."""
     sampler = DistributedSampler(range(23), 1, 0)
-    with Loader(Pictures(), 4, sampler=sampler, threads=1, **options) as loader:
+    with Loader(Images(), 4, sampler=sampler, threads=1, **options) as loader:
         orders = []
         for epoch in epochs:
             sampler.set_epoch(epoch)
@@ -366,7 +366,7 @@ def test_epoch_that_the_caller_sets_is_left_alone(epochs: list[int]) -> None:
 def test_random_draws_are_those_of_the_callers_epoch() -> None:
     """Resumed at epoch 5, crops are those that epoch 5 would have had without a break."""
     sampler = DistributedSampler(range(23), 1, 0, shuffle=False)
-    with Loader(Pictures(), 4, sampler=sampler, threads=1) as loader:
+    with Loader(Images(), 4, sampler=sampler, threads=1) as loader:
         sampler.set_epoch(5)
         found = copies(loader)
         loader.set_epoch(5)
@@ -379,7 +379,7 @@ def test_epoch_that_was_set_before_there_was_a_loader() -> None:
     """A sampler that comes with an epoch is the caller's from the beginning."""
     sampler = DistributedSampler(range(23), 1, 0)
     sampler.set_epoch(4)
-    with Loader(Pictures(), 4, sampler=sampler, threads=1) as loader:
+    with Loader(Images(), 4, sampler=sampler, threads=1) as loader:
         assert loader.epoch == 4
         assert indices(loader) == indices(loader) == shuffled(4)  # as with torch's DataLoader
         sampler.set_epoch(6)
@@ -390,8 +390,8 @@ def test_without_the_callers_doing_the_epochs_are_counted() -> None:
     """Nobody calls `set_epoch`: each epoch has an order of its own, in two loaders alike."""
     sampler = DistributedSampler(range(23), 1, 0)
     with (
-        Loader(Pictures(), 4, sampler=sampler, threads=1) as one,
-        Loader(Pictures(), 4, sampler=sampler, threads=1) as two,
+        Loader(Images(), 4, sampler=sampler, threads=1) as one,
+        Loader(Images(), 4, sampler=sampler, threads=1) as two,
     ):
         for epoch in range(3):
             assert indices(one) == shuffled(epoch)
@@ -401,7 +401,7 @@ def test_without_the_callers_doing_the_epochs_are_counted() -> None:
 def test_the_loaders_own_set_epoch_reaches_the_sampler() -> None:
     """Who is told last counts: `Loader.set_epoch` after the sampler's, or the other way round."""
     sampler = DistributedSampler(range(23), 1, 0)
-    with Loader(Pictures(), 4, sampler=sampler, threads=1) as loader:
+    with Loader(Images(), 4, sampler=sampler, threads=1) as loader:
         sampler.set_epoch(5)
         loader.set_epoch(2)
         assert indices(loader) == shuffled(2)
@@ -412,10 +412,10 @@ def test_the_loaders_own_set_epoch_reaches_the_sampler() -> None:
 
 def test_iterator_that_was_only_looked_at_is_no_epoch() -> None:
     """Libraries make one to see that it goes: dropped without a batch, it takes no epoch away."""
-    with Loader(Pictures(), 4, shuffle=True, threads=1) as loader:
+    with Loader(Images(), 4, shuffle=True, threads=1) as loader:
         epochs = [copies(loader) for _ in range(3)]
     for options in ({"threads": 0}, {"threads": 2}, {"workers": 1}):
-        with Loader(Pictures(), 4, shuffle=True, **options) as loader:
+        with Loader(Images(), 4, shuffle=True, **options) as loader:
             for epoch in epochs[:2]:
                 iter(loader)
                 iter(loader)
@@ -424,10 +424,10 @@ def test_iterator_that_was_only_looked_at_is_no_epoch() -> None:
 
 def test_epoch_may_be_named_behind_its_iterator() -> None:
     """As Lightning does: an iterator that has given nothing yet begins the epoch named then."""
-    with Loader(Pictures(), 4, shuffle=True, threads=1) as loader:
+    with Loader(Images(), 4, shuffle=True, threads=1) as loader:
         epochs = [copies(loader) for _ in range(4)]
     for named in (0, 2, 3):
-        with Loader(Pictures(), 4, shuffle=True, threads=2) as loader:
+        with Loader(Images(), 4, shuffle=True, threads=2) as loader:
             batches = iter(loader)
             loader.set_epoch(1)
             loader.set_epoch(named)
@@ -438,7 +438,7 @@ def test_epoch_may_be_named_behind_its_iterator() -> None:
             assert same([*first, *copies(batches)], epochs[named])
             assert loader.epoch == named + 1
     sampler = DistributedSampler(range(23), 1, 0)
-    with Loader(Pictures(), 4, sampler=sampler, threads=1) as loader:
+    with Loader(Images(), 4, sampler=sampler, threads=1) as loader:
         batches = iter(loader)
         sampler.set_epoch(6)
         assert indices(batches) == shuffled(6)
@@ -446,7 +446,7 @@ def test_epoch_may_be_named_behind_its_iterator() -> None:
 
 def test_iterators_that_were_asked_keep_their_epoch() -> None:
     """Naming an epoch, or making another iterator, changes nothing for one that is in use."""
-    with Loader(Pictures(), 4, shuffle=True, threads=1) as loader:
+    with Loader(Images(), 4, shuffle=True, threads=1) as loader:
         epochs = [copies(loader) for _ in range(3)]
         loader.set_epoch(0)
         used, unused = iter(loader), iter(loader)
@@ -462,14 +462,14 @@ def test_iterators_that_were_asked_keep_their_epoch() -> None:
 def test_resuming_in_mid_epoch_beside_the_sampler() -> None:
     """The state's epoch continues where it stood, when the script sets that epoch, too."""
     sampler = DistributedSampler(range(23), 1, 0)
-    with Loader(Pictures(), 4, sampler=sampler, threads=1) as loader:
+    with Loader(Images(), 4, sampler=sampler, threads=1) as loader:
         sampler.set_epoch(3)
         epoch = iter(loader)
         next(epoch)
         state = loader.state_dict()
         rest = indices(epoch)
     again = DistributedSampler(range(23), 1, 0)
-    with Loader(Pictures(), 4, sampler=again, threads=1) as loader:
+    with Loader(Images(), 4, sampler=again, threads=1) as loader:
         loader.load_state_dict(state)
         again.set_epoch(3)
         assert indices(loader) == rest
@@ -481,11 +481,11 @@ def test_sampler_inside_a_batch_sampler_is_left_alone_too() -> None:
     """A BatchSampler of torch has no `set_epoch`: its sampler's is the caller's to call."""
     sampler = DistributedSampler(range(23), 1, 0)
     batches = BatchSampler(sampler, 4, drop_last=False)
-    with Loader(Pictures(), batch_sampler=batches, threads=1) as loader:
+    with Loader(Images(), batch_sampler=batches, threads=1) as loader:
         sampler.set_epoch(7)
         assert indices(loader) == shuffled(7)
         assert loader.sampler is sampler
-    with Loader(Pictures(), batch_sampler=BatchSampler(range(23), 4, False), threads=1) as loader:
+    with Loader(Images(), batch_sampler=BatchSampler(range(23), 4, False), threads=1) as loader:
         assert indices(loader) == list(range(23))
 
 
@@ -505,7 +505,7 @@ class Epochs:
 def test_somebodys_own_sampler_is_left_alone_too() -> None:
     """It is told by its attribute, whether that is called epoch or _epoch."""
     sampler = Epochs()
-    with Loader(Pictures(), 4, sampler=sampler, threads=1) as loader:
+    with Loader(Images(), 4, sampler=sampler, threads=1) as loader:
         for epoch in (9, 9, 10):
             sampler.set_epoch(epoch)
             assert indices(loader) == random.Random(epoch).sample(range(23), 23)
@@ -514,7 +514,7 @@ def test_somebodys_own_sampler_is_left_alone_too() -> None:
 def test_samplers_epoch_stays_a_number_that_can_be_saved() -> None:
     """One that the caller sets stays as it is; one that the loader counts is pickled as an int."""
     sampler = DistributedSampler(range(23), 1, 0)
-    with Loader(Pictures(), 4, sampler=sampler, threads=1) as loader:
+    with Loader(Images(), 4, sampler=sampler, threads=1) as loader:
         sampler.set_epoch(0)
         indices(loader)
         assert type(sampler.epoch) is int

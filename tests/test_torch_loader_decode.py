@@ -26,7 +26,7 @@ from device_doubles import (  # noqa: E402, F401
     with_the_others,
 )
 from loader_cases import EXACT, Files, epochs, near  # noqa: E402
-from loading import Pictures, copies, indices, same  # noqa: E402
+from loading import Images, copies, indices, same  # noqa: E402
 from torch.utils.data import Subset  # noqa: E402
 
 from fastdecode import DecodeError, stats  # noqa: E402
@@ -57,8 +57,8 @@ def test_the_same_crops_of_the_same_items(transform: Any, regions: bool) -> None
     """Order, labels, boxes and flips of two shuffled epochs, also of the last, short batch."""
     double = register_double(honest, regions=regions)
 
-    ours = epochs(Pictures(transform), 5, count=2, shuffle=True, decode="double")
-    theirs = epochs(Pictures(transform), 5, count=2, shuffle=True)
+    ours = epochs(Images(transform), 5, count=2, shuffle=True, decode="double")
+    theirs = epochs(Images(transform), 5, count=2, shuffle=True)
 
     assert near(ours, theirs)
     assert double.asked == [5, 5, 5, 5, 3] * 2
@@ -70,9 +70,9 @@ def test_neither_threads_nor_layout_change_pixels(threads: int, options: Any) ->
     """The bits are those of any other number of threads; the strides are as asked for."""
     register_double(honest)
 
-    ours = epochs(Pictures(), threads=threads, decode="double", **options)
+    ours = epochs(Images(), threads=threads, decode="double", **options)
 
-    assert same(ours, epochs(Pictures(), decode="double"))
+    assert same(ours, epochs(Images(), decode="double"))
     layout = torch.channels_last if "channels_last" in options else torch.contiguous_format
     assert all(images.is_contiguous(memory_format=layout) for images, _ in ours)
 
@@ -81,7 +81,7 @@ def test_neither_threads_nor_layout_change_pixels(threads: int, options: Any) ->
 @pytest.mark.parametrize("threads", [0, 3])
 @pytest.mark.parametrize("channels_last", [False, True])
 def test_what_is_refused_is_the_cpus_sample(how: Any, threads: int, channels_last: bool) -> None:
-    """Every second picture is refused, alone or with its batch: its bits are the CPU's."""
+    """Every second image is refused, alone or with its batch: its bits are the CPU's."""
     odd = {id(PHOTOS[at]) for at in (1, 3, 5, 7)}
     register_double(how(lambda item: id(item.data.obj) in odd, honest))
     options = {"threads": threads, "channels_last": channels_last}
@@ -101,7 +101,7 @@ def test_all_is_refused() -> None:
     """Then the batches are, to the bit, those of the CPU."""
     register_double(refusing(lambda _: True, honest))
 
-    assert same(epochs(Pictures(), decode="double"), epochs(Pictures()))
+    assert same(epochs(Images(), decode="double"), epochs(Images()))
 
 
 def test_odd_and_damaged_files_join_in_order() -> None:
@@ -139,20 +139,20 @@ def test_resumes_in_the_middle() -> None:
     """Batches that were decoded ahead count only once they are handed out."""
     register_double(honest)
     options: dict[str, Any] = {"shuffle": True, "seed": 5, "decode": "double"}
-    with Loader(Pictures(), 4, threads=2, **options) as first:
+    with Loader(Images(), 4, threads=2, **options) as first:
         batches = iter(first)
         copies([next(batches), next(batches)])
         state = first.state_dict()
         expected = copies(batches)
         following = copies(first)
-    with pickle.loads(pickle.dumps(Loader(Pictures(), 4, threads=1, **options))) as second:
+    with pickle.loads(pickle.dumps(Loader(Images(), 4, threads=1, **options))) as second:
         second.load_state_dict(state)
 
         assert same(copies(second), expected)
         assert same(copies(second), following)
 
 
-class Mapped(Pictures):
+class Mapped(Images):
     """Its targets follow the crop."""
 
     def map_target(self, target: Any, geometry: Any) -> Any:
@@ -170,7 +170,7 @@ def test_targets_are_mapped_and_transformed() -> None:
 def test_a_subset_and_a_sampler() -> None:
     """Indices are those of the subset; one that comes twice is drawn for twice."""
     register_double(honest)
-    dataset = Subset(Subset(Pictures(EXACT), range(20, 2, -1)), [3, 1, 4, 1, 5, 9, 2, 6])
+    dataset = Subset(Subset(Images(EXACT), range(20, 2, -1)), [3, 1, 4, 1, 5, 9, 2, 6])
     options: dict[str, Any] = {"sampler": [7, 0, 0, 3, 2]}
 
     ours = epochs(dataset, 2, decode="double", **options)

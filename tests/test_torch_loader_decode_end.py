@@ -23,7 +23,7 @@ from device_doubles import (  # noqa: E402, F401
     register_double,
     with_the_others,
 )
-from loading import Pictures, copies, crew, drawing, eventually, same, targets  # noqa: E402
+from loading import Images, copies, crew, drawing, eventually, same, targets  # noqa: E402
 
 from fastdecode import DecodeError, UnknownBackend, register  # noqa: E402
 from fastdecode.torch import _decoding, _delivery  # noqa: E402
@@ -43,7 +43,7 @@ def test_errors_come_in_the_place_of_their_batch() -> None:
     """A damaged file, or a mistake, is raised where its batch would be; the next ones come."""
     register_double(refusing(lambda _: True, honest))
     wrong: dict[int, BaseException] = {9: KeyError("mine"), 13: StopIteration("mine")}
-    with Loader(Pictures(damaged=(6, 5), wrong=wrong, count=20), 4, decode="double") as loader:
+    with Loader(Images(damaged=(6, 5), wrong=wrong, count=20), 4, decode="double") as loader:
         seen: list[Any] = []
         batches = iter(loader)
         for _ in range(5):
@@ -63,13 +63,13 @@ def test_errors_come_in_the_place_of_their_batch() -> None:
 def test_leaving_early_and_beginning_again() -> None:
     """A new iterator ends the one before, and begins the next epoch."""
     register_double(honest)
-    with Loader(Pictures(), 4, True, threads=2, decode="double") as loader:
+    with Loader(Images(), 4, True, threads=2, decode="double") as loader:
         left = iter(loader)
         next(left)
         second = copies(loader)
         with pytest.raises(RuntimeError, match="closed"):
             next(left)
-    with Loader(Pictures(), 4, True, threads=2, decode="double") as loader:
+    with Loader(Images(), 4, True, threads=2, decode="double") as loader:
         loader.set_epoch(1)
 
         assert same(copies(loader), second)
@@ -86,7 +86,7 @@ def test_closing_while_the_backend_is_busy() -> None:
         return honest(items, layout)
 
     register_double(busy)
-    loader: Any = Loader(Pictures(), 4, threads=2, decode="double")
+    loader: Any = Loader(Images(), 4, threads=2, decode="double")
     errors: list[BaseException] = []
 
     def consume() -> None:
@@ -111,7 +111,7 @@ def test_a_batch_that_is_late_for_reading_is_an_error() -> None:
     register_double(honest)
     go = threading.Event()
 
-    class Hanging(Pictures):
+    class Hanging(Images):
         def read(self, index: int) -> tuple[Any, Any]:
             if index == 6:
                 go.wait(30)
@@ -137,12 +137,12 @@ def test_what_was_chosen_is_shown() -> None:
     """By name, and in the words of who chose."""
     register_double(honest)
 
-    loader = Loader(Pictures(), 4, threads=2, decode="double")
+    loader = Loader(Images(), 4, threads=2, decode="double")
 
     assert loader.decoding.backend == "double"
     assert "decode='double' (double decodes, as asked)" in repr(loader)
     assert loader.workers == 0
-    usual = Loader(Pictures(), 4, threads=2)
+    usual = Loader(Images(), 4, threads=2)
     assert usual.decoding.backend is None
     assert "decode" not in repr(usual)
 
@@ -150,13 +150,13 @@ def test_what_was_chosen_is_shown() -> None:
 @pytest.mark.parametrize(
     ("dataset", "options", "why"),
     [
-        (Pictures(), {}, "batches stay in the host's memory"),
-        (Pictures(), {"device": "meta"}, "no backend decodes on meta"),
-        (Pictures(), {"device": "meta", "workers": 2}, "worker processes"),
-        (Pictures(), {"device": "meta", "collate_fn": list}, "collate_fn"),
-        (Pictures(Resize(24)), {"device": "meta"}, "its images differ in size"),
-        (Pictures(backend="pillow"), {"device": "meta"}, "asks for the backend 'pillow'"),
-        (Pictures(Shared(24)), {"device": "meta"}, "random draws are not its own to control"),
+        (Images(), {}, "batches stay in the host's memory"),
+        (Images(), {"device": "meta"}, "no backend decodes on meta"),
+        (Images(), {"device": "meta", "workers": 2}, "worker processes"),
+        (Images(), {"device": "meta", "collate_fn": list}, "collate_fn"),
+        (Images(Resize(24)), {"device": "meta"}, "its images differ in size"),
+        (Images(backend="pillow"), {"device": "meta"}, "asks for the backend 'pillow'"),
+        (Images(Shared(24)), {"device": "meta"}, "random draws are not its own to control"),
     ],
 )
 @pytest.mark.usefixtures("meta")
@@ -175,7 +175,7 @@ def test_auto_takes_a_batch_backend_that_works() -> None:
     double = batch_double(honest)
     double.devices = frozenset({"meta"})
     register("double", "nowhere:Nothing", batch=double)
-    dataset = Pictures()
+    dataset = Images()
 
     with Loader(dataset, 4, device="meta", decode="auto", threads=1) as loader:
         assert loader.decoding.backend == "double"
@@ -192,13 +192,13 @@ def test_auto_takes_a_batch_backend_that_works() -> None:
 @pytest.mark.parametrize(
     ("dataset", "options", "why"),
     [
-        (Pictures(), {"decode": "gpu"}, "decode='gpu' needs a GPU as device, not 'cpu'"),
-        (Pictures(), {"workers": 2}, "not possible: worker processes .* Leave out workers, or"),
-        (Pictures(), {"collate_fn": list}, "not possible: collate_fn .* Leave out collate_fn, or"),
-        (Pictures(Resize(24)), {}, "differ in size. Give one .*decode='cpu'"),
-        (Pictures(Shared(24)), {}, "its transform's random draws are not its own to control"),
+        (Images(), {"decode": "gpu"}, "decode='gpu' needs a GPU as device, not 'cpu'"),
+        (Images(), {"workers": 2}, "not possible: worker processes .* Leave out workers, or"),
+        (Images(), {"collate_fn": list}, "not possible: collate_fn .* Leave out collate_fn, or"),
+        (Images(Resize(24)), {}, "differ in size. Give one .*decode='cpu'"),
+        (Images(Shared(24)), {}, "its transform's random draws are not its own to control"),
         (
-            Pictures(),
+            Images(),
             {"decode": "pillow"},
             "decode='pillow' names a backend that decodes no batches on 'cpu'",
         ),
@@ -216,9 +216,9 @@ def test_a_word_is_wanted() -> None:
     """What is no word at all is a TypeError; of a word that nobody knows the message has others."""
     register_double(honest)
     with pytest.raises(UnknownBackend, match=r"'cpu', 'gpu', 'auto' or .*double.*not 'GPU'"):
-        Loader(Pictures(), decode="GPU")
+        Loader(Images(), decode="GPU")
     with pytest.raises(TypeError, match="decode must be 'cpu', 'gpu', 'auto' or a batch backend"):
-        Loader(Pictures(), decode=1)
+        Loader(Images(), decode=1)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
@@ -228,13 +228,13 @@ def test_a_missing_gpu_is_told(decode: str) -> None:
     register_double(honest)
 
     with pytest.raises(RuntimeError, match="device 'cuda' cannot be used: PyTorch"):
-        Loader(Pictures(), device="cuda", decode=decode)
+        Loader(Images(), device="cuda", decode=decode)
 
 
 def test_a_collate_fn_that_is_set_later_is_not_passed_over() -> None:
     """It wants samples, which a batch that is decoded at once has none of."""
     register_double(honest)
-    with Loader(Pictures(), 4, decode="double") as loader:
+    with Loader(Images(), 4, decode="double") as loader:
         loader.collate_fn = list
         with pytest.raises(ValueError, match=r"not possible any more: collate_fn.*Leave out"):
             next(iter(loader))

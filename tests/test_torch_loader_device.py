@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from loading import PROCESSES, Pictures, Plain, copies, drawing, epoch, same, targets  # noqa: E402
+from loading import PROCESSES, Images, Plain, copies, drawing, epoch, same, targets  # noqa: E402
 from torch.utils.data import Subset  # noqa: E402
 
 from fastdecode.torch import Fused  # noqa: E402
@@ -52,8 +52,8 @@ def test_floats_are_those_of_the_host(transform: Any, options: dict[str, Any]) -
     """Whatever the transform and the layout: to the bit, with the same strides and targets."""
     options = {"shuffle": True, "seed": 3, "threads": 2, **options}
 
-    ours = epoch_later(Pictures(transform), 5, **options)
-    theirs = epoch(Pictures(transform), 5, **options)
+    ours = epoch_later(Images(transform), 5, **options)
+    theirs = epoch(Images(transform), 5, **options)
 
     assert same(ours, theirs)
     for (images, _), (expected, _) in zip(ours, theirs, strict=True):
@@ -65,7 +65,7 @@ def test_the_same_without_the_native_core(monkeypatch: pytest.MonkeyPatch) -> No
     """Samples that are made one by one go as bytes, too."""
     monkeypatch.setenv("FASTDECODE_DISABLE", "native")
 
-    assert same(epoch_later(Pictures(), threads=2), epoch(Pictures(), threads=2))
+    assert same(epoch_later(Images(), threads=2), epoch(Images(), threads=2))
 
 
 @pytest.mark.parametrize("disabled", ["", "native"])
@@ -75,9 +75,9 @@ def test_processes_make_bytes_too(monkeypatch: pytest.MonkeyPatch, disabled: str
     """Batches of worker processes are as small, and give the same floats."""
     monkeypatch.setenv("FASTDECODE_DISABLE", disabled)
 
-    ours = epoch_later(Pictures(), workers=2)
+    ours = epoch_later(Images(), workers=2)
 
-    assert same(ours, epoch(Pictures(), threads=2))
+    assert same(ours, epoch(Images(), threads=2))
 
 
 @pytest.mark.parametrize("normalize_on", ["host", "device"])
@@ -91,7 +91,7 @@ def test_what_is_copied(monkeypatch: pytest.MonkeyPatch, normalize_on: Any) -> N
         return original(self, batch)
 
     monkeypatch.setattr(Transfer, "stage", stage)
-    with Loader(Pictures(), 8, threads=2, device="meta", normalize_on=normalize_on) as loader:
+    with Loader(Images(), 8, threads=2, device="meta", normalize_on=normalize_on) as loader:
         for images, _ in loader:
             assert (images.dtype, images.device.type) == (torch.float32, "meta")
 
@@ -105,7 +105,7 @@ def test_damaged_samples_are_dealt_with_as_ever(on_error: Any, threads: int) -> 
     damaged = (0, 1, 2, 3, 9)
 
     def run(kind: Any) -> Any:
-        dataset = Pictures(damaged=damaged, on_error=on_error)
+        dataset = Images(damaged=damaged, on_error=on_error)
         with kind(dataset, 4, threads=threads) as loader:
             return copies(loader), loader.skipped, [one.index for one in dataset.errors]
 
@@ -123,7 +123,7 @@ def test_a_stand_in_may_be_floats_or_bytes(transform: Any, threads: int) -> None
     pixels = torch.arange(3).view(3, 1, 1) + torch.arange(transform.shape[2])
     pixels = (pixels + torch.arange(transform.shape[1]).view(-1, 1) * 19).remainder(256).byte()
     for stand_in in (normalize(pixels), normalize(pixels).numpy(), pixels):
-        dataset = Pictures(transform, damaged=(1,), on_error=lambda *_, it=stand_in: (it, -1))
+        dataset = Images(transform, damaged=(1,), on_error=lambda *_, it=stand_in: (it, -1))
 
         images, numbers = epoch_later(dataset, threads=threads)[0]
 
@@ -133,31 +133,31 @@ def test_a_stand_in_may_be_floats_or_bytes(transform: Any, threads: int) -> None
 
 def test_without_a_device_it_is_as_on_the_host() -> None:
     """The CPU makes floats at once, for that is faster; the batches are the same."""
-    with Loader(Pictures(), 4, threads=2, normalize_on="device") as loader:
+    with Loader(Images(), 4, threads=2, normalize_on="device") as loader:
         assert loader._plan().normalize is None
-        assert same(copies(loader), epoch(Pictures(), threads=2))
+        assert same(copies(loader), epoch(Images(), threads=2))
 
 
 def test_resumes_in_the_middle() -> None:
     """A state goes from one way to the other, because the batches are the same."""
-    with later(Pictures(), 4, True, threads=2) as first:
+    with later(Images(), 4, True, threads=2) as first:
         batches = iter(first)
         copies([next(batches), next(batches)])
         state = first.state_dict()
         expected = copies(batches)
-    with Loader(Pictures(), 4, True, threads=2) as second:
+    with Loader(Images(), 4, True, threads=2) as second:
         second.load_state_dict(state)
 
         assert same(copies(second), expected)
 
 
-def test_pictures_without_targets_and_of_a_subset() -> None:
-    """A batch may be the pictures alone."""
+def test_images_without_targets_and_of_a_subset() -> None:
+    """A batch may be the images alone."""
 
     def run(kind: Any) -> Any:
-        pictures = Pictures()
-        pictures.has_targets = False
-        with kind(Subset(pictures, [5, 3, 8, 1, 1]), 2, threads=2) as loader:
+        photos = Images()
+        photos.has_targets = False
+        with kind(Subset(photos, [5, 3, 8, 1, 1]), 2, threads=2) as loader:
             return [batch.clone() for batch in loader]
 
     assert same(run(later), run(Loader))
@@ -165,15 +165,15 @@ def test_pictures_without_targets_and_of_a_subset() -> None:
 
 def test_in_a_block_for_inference() -> None:
     """What was made in such a block may be trained with after it."""
-    with later(Pictures(), 4, threads=1) as loader:
+    with later(Images(), 4, threads=1) as loader:
         with torch.inference_mode():
             images, _ = next(iter(loader))
 
         (images * torch.ones(1, requires_grad=True)).sum().backward()
 
 
-class Own(Pictures):
-    """Has a `load` of its own, which may do anything to the picture."""
+class Own(Images):
+    """Has a `load` of its own, which may do anything to the image."""
 
     def load(self, index: int, **options: Any) -> Any:
         return super().load(index, **options)
@@ -183,16 +183,16 @@ class Own(Pictures):
     ("dataset", "options", "why"),
     [
         (Plain(lambda index: index), {}, "Plain is none of this package's datasets"),
-        (Pictures(drawing), {}, "its transform .* is not one that is done while decoding"),
-        (Pictures(Fused(RandomResizedCropFlipNormalize(24), [drawing])), {}, "comes after"),
+        (Images(drawing), {}, "its transform .* is not one that is done while decoding"),
+        (Images(Fused(RandomResizedCropFlipNormalize(24), [drawing])), {}, "comes after"),
         (
-            Pictures(RandomResizedCrop(24, dtype=torch.uint8, flip=0.5)),
+            Images(RandomResizedCrop(24, dtype=torch.uint8, flip=0.5)),
             {},
             "normalises nothing.*float32",
         ),
-        (Pictures(Resize(24)), {}, "its images differ in size"),
+        (Images(Resize(24)), {}, "its images differ in size"),
         (Own(), {}, "Own has its own load"),
-        (Pictures(), {"collate_fn": list}, "collate_fn gets samples.*Leave out collate_fn"),
+        (Images(), {"collate_fn": list}, "collate_fn gets samples.*Leave out collate_fn"),
     ],
 )
 def test_what_does_not_allow_it_is_told(dataset: Any, options: Any, why: str) -> None:
@@ -207,12 +207,12 @@ def test_what_does_not_allow_it_is_told(dataset: Any, options: Any, why: str) ->
 def test_a_wrong_word_is_told(wrong: Any) -> None:
     """Only two words are known."""
     with pytest.raises(ValueError, match="normalize_on must be 'host' or 'device', not"):
-        Loader(Pictures(), normalize_on=wrong)
+        Loader(Images(), normalize_on=wrong)
 
 
 def test_a_transform_may_change_between_epochs() -> None:
     """Another transform holds from the next epoch on; one that does not go is an error there."""
-    dataset = Pictures()
+    dataset = Images()
     with later(dataset, 4, threads=2) as loader:
         copies(loader)
         dataset.transform = RandomResizedCrop(12, dtype=torch.float32, flip=0.5)
@@ -225,7 +225,7 @@ def test_a_transform_may_change_between_epochs() -> None:
 
         assert loader.epoch == 3
     with Loader(
-        Pictures(RandomResizedCrop(12, dtype=torch.float32, flip=0.5)), 4, threads=2
+        Images(RandomResizedCrop(12, dtype=torch.float32, flip=0.5)), 4, threads=2
     ) as plain:
         plain.set_epoch(1)
         assert same(copies(plain), second)

@@ -17,7 +17,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from loading import (  # noqa: E402
-    Pictures,
+    Images,
     Plain,
     copies,
     crew,
@@ -51,7 +51,7 @@ def taken(loader: Any) -> list[Any]:
 @pytest.mark.parametrize("threads", [0, 1, 3])
 def test_error_is_raised_at_its_batch(threads: int) -> None:
     """A damaged file is a DecodeError in place of its batch; the others come, in order."""
-    dataset = Pictures(damaged=(6, 13), count=16)
+    dataset = Images(damaged=(6, 13), count=16)
     with Loader(dataset, 4, threads=threads) as loader:
         seen = taken(loader)
 
@@ -80,7 +80,7 @@ def test_first_error_of_a_batch_is_the_one_that_is_raised() -> None:
 @pytest.mark.parametrize("threads", [0, 2])
 def test_datasets_stop_iteration_does_not_end_the_epoch(threads: int) -> None:
     """A StopIteration of the dataset is an error at its batch, not the end of all batches."""
-    dataset = Pictures(wrong={5: StopIteration("none")}, count=12)
+    dataset = Images(wrong={5: StopIteration("none")}, count=12)
 
     seen = taken(Loader(dataset, 4, threads=threads))
 
@@ -96,8 +96,8 @@ def test_error_of_collate_fn_comes_at_its_batch() -> None:
             raise KeyError("mine")
         return [0, torch.tensor([target for _, target in samples])]
 
-    with_function = taken(Loader(Pictures(count=12), 4, threads=2, collate_fn=collate))
-    without = taken(Loader(Pictures(count=4, target_transform=lambda _: object()), 4, threads=2))
+    with_function = taken(Loader(Images(count=12), 4, threads=2, collate_fn=collate))
+    without = taken(Loader(Images(count=4, target_transform=lambda _: object()), 4, threads=2))
 
     assert [type(one) for one in with_function] == [list, KeyError, list]
     assert [type(one) for one in without] == [TypeError]
@@ -110,7 +110,7 @@ def test_error_that_was_raised_holds_no_memory() -> None:
     """
     places = []
 
-    class Placed(Pictures):
+    class Placed(Images):
         def load(self, index: int, **options: Any) -> Any:
             places.append(options["out"].data_ptr())
             return super().load(index, **options)
@@ -132,7 +132,7 @@ def test_error_that_was_raised_holds_no_memory() -> None:
 @pytest.mark.parametrize("threads", [0, 3])
 def test_skip_leaves_damaged_samples_out(threads: int) -> None:
     """The batch is smaller by them, and a batch of which all are damaged does not come."""
-    dataset = Pictures(damaged=(1, 2, 4, 5, 6, 7), count=11, on_error="skip")
+    dataset = Images(damaged=(1, 2, 4, 5, 6, 7), count=11, on_error="skip")
     with Loader(dataset, 4, threads=threads) as loader:
         batches, skipped = [], []
         for batch in loader:
@@ -145,13 +145,13 @@ def test_skip_leaves_damaged_samples_out(threads: int) -> None:
         assert all(failure.reason for failure in dataset.errors)
         copies(loader)
         assert loader.skipped == 6  # of this epoch
-        whole = epoch(Pictures(count=11), threads=0)
+        whole = epoch(Images(count=11), threads=0)
         assert torch.equal(batches[0][0], whole[0][0][[0, 3]])
 
 
 def test_epoch_of_damaged_files_alone_is_empty() -> None:
     """It ends, and says how many were left out."""
-    with Loader(Pictures(damaged=(0, 1, 2), count=3, on_error="skip"), 2, threads=2) as loader:
+    with Loader(Images(damaged=(0, 1, 2), count=3, on_error="skip"), 2, threads=2) as loader:
         assert list(loader) == []
         assert loader.skipped == 3
         assert loader.epoch == 1
@@ -160,7 +160,7 @@ def test_epoch_of_damaged_files_alone_is_empty() -> None:
 def test_replace_fills_the_batch() -> None:
     """Another sample stands in, image and target, the same one with any number of threads."""
     results = [
-        epoch(Pictures(damaged=(1, 6), count=8, on_error="replace"), threads=threads)
+        epoch(Images(damaged=(1, 6), count=8, on_error="replace"), threads=threads)
         for threads in (0, 1, 3)
     ]
 
@@ -204,7 +204,7 @@ def test_each_damaged_sample_is_listed_by_its_own_name(
 
 def test_older_iterator_does_not_count() -> None:
     """`skipped` is of the newest epoch, although an older iterator is still drawn from."""
-    dataset = Pictures(damaged=(0, 5, 9, 10), count=12, on_error="skip")
+    dataset = Images(damaged=(0, 5, 9, 10), count=12, on_error="skip")
     with Loader(dataset, 4, threads=2) as loader:
         older = iter(loader)
         next(older)
@@ -225,7 +225,7 @@ def test_callable_supplies_the_sample() -> None:
     def supply(index: int, _error: Exception) -> Any:
         return None if index == 5 else (torch.full((3, 24, 24), 9.0), -index)
 
-    dataset = Pictures(damaged=(2, 5), count=8, on_error=supply)
+    dataset = Images(damaged=(2, 5), count=8, on_error=supply)
     with Loader(dataset, 4, threads=2) as loader:
         batches = copies(loader)
 
@@ -306,7 +306,7 @@ def test_early_break_ends_what_is_in_the_making() -> None:
 def test_threads_end_with_their_loader() -> None:
     """They last from epoch to epoch, and end when loader and iterator are gone."""
     eventually(lambda: crew() == [])
-    loader = Loader(Pictures(), 4, threads=3)
+    loader = Loader(Images(), 4, threads=3)
     copies(loader)
     first = crew()
     batches = iter(loader)
@@ -325,7 +325,7 @@ def test_threads_end_with_their_loader() -> None:
 def test_closing_ends_threads_and_the_epoch() -> None:
     """`close` ends all of it; an iterator that had more to give says so, and the next one works."""
     eventually(lambda: crew() == [])  # those of other tests
-    loader = Loader(Pictures(), 4, threads=2)
+    loader = Loader(Images(), 4, threads=2)
     batches = iter(loader)
     next(batches)
     ended = iter(loader)

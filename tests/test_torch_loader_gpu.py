@@ -93,7 +93,7 @@ def late(loader: Loader, batches: Iterator[Any]) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("channels_last", [False, True])
-def test_pictures_are_near_those_of_the_cpu(decode: str, channels_last: bool) -> None:
+def test_images_are_near_those_of_the_cpu(decode: str, channels_last: bool) -> None:
     """At least 30 dB, in order, with the same boxes, flips and labels."""
     options: dict[str, Any] = {"dtype": torch.uint8, "channels_last": channels_last}
     layout = torch.channels_last if channels_last else torch.contiguous_format

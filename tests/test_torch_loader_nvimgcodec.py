@@ -15,7 +15,7 @@ from loading import copies  # noqa: E402
 
 from fastdecode.errors import BackendUnavailable  # noqa: E402
 from fastdecode.gpu import _backends  # noqa: E402
-from fastdecode.testing import encode, picture  # noqa: E402
+from fastdecode.testing import drawing, encode  # noqa: E402
 from fastdecode.torch.loader import Loader  # noqa: E402
 from fastdecode.torch.transforms import RandomResizedCrop, ResizeCenterCrop  # noqa: E402
 
@@ -43,7 +43,7 @@ def run(files: list[bytes], transform: Any, **options: Any) -> Any:
 @pytest.mark.parametrize("transform", TRANSFORMS, ids=lambda one: type(one).__name__)
 def test_photos_are_near_those_of_the_cpu(transform: Any) -> None:
     """At least 30 dB, with the same boxes, flips and labels, in the same batches."""
-    photos = [encode(picture(200 + 9 * i, 300 - 7 * i), quality=90) for i in range(20)]
+    photos = [encode(drawing(200 + 9 * i, 300 - 7 * i), quality=90) for i in range(20)]
 
     ours, theirs = (run(photos, transform, **one)[0] for one in ({"decode": "nvimgcodec"}, {}))
 

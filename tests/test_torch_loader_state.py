@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from loading import Pictures, copies, indices, same  # noqa: E402
+from loading import Images, copies, indices, same  # noqa: E402
 from torch.utils.data import RandomSampler, SequentialSampler  # noqa: E402
 from torch.utils.data.distributed import DistributedSampler  # noqa: E402
 
@@ -33,7 +33,7 @@ class Turned:
 
 
 def loader(**options: Any) -> Any:
-    usual = {"dataset": Pictures(), "batch_size": 4, "threads": 2, "seed": 5}
+    usual = {"dataset": Images(), "batch_size": 4, "threads": 2, "seed": 5}
     return Loader(**{**usual, "shuffle": options.get("sampler") is None, **options})
 
 
@@ -136,12 +136,12 @@ def test_sampler_is_resumed_in_its_own_order() -> None:
 
 def test_sampler_that_draws_from_torch_can_be_resumed() -> None:
     """Torch's own random sampler has no memory of what it drew: the state has."""
-    with loader(sampler=RandomSampler(Pictures())) as batches:
+    with loader(sampler=RandomSampler(Images())) as batches:
         epoch = iter(batches)
         given = copies([next(epoch), next(epoch)])
         state = batches.state_dict()
         rest = copies(epoch)
-    with loader(sampler=RandomSampler(Pictures())) as again:
+    with loader(sampler=RandomSampler(Images())) as again:
         again.load_state_dict(state)
 
         assert same(copies(again), rest)
@@ -160,7 +160,7 @@ def test_torchs_distributed_sampler_is_told_the_epoch() -> None:
     """Its shuffling changes with the epoch, without the loop's doing, and it does the sharding."""
     shares = []
     for rank in (0, 1):
-        sampler = DistributedSampler(Pictures(), 2, rank, drop_last=True)
+        sampler = DistributedSampler(Images(), 2, rank, drop_last=True)
         with loader(sampler=sampler) as batches:
             shares.append([indices(batches), indices(batches)])
 
@@ -176,9 +176,9 @@ def test_torchs_distributed_sampler_is_told_the_epoch() -> None:
         ("shuffle=", {"shuffle": False}),
         ("drop_last=", {"drop_last": True}),
         ("world_size=", {"rank": 0, "world_size": 2}),
-        ("sampler=", {"sampler": SequentialSampler(Pictures())}),
+        ("sampler=", {"sampler": SequentialSampler(Images())}),
         ("batch_size=4.* has 5", {"batch_size": 5}),
-        ("length=23.* has 9", {"dataset": Pictures(count=9)}),
+        ("length=23.* has 9", {"dataset": Images(count=9)}),
     ],
 )
 def test_state_of_other_batches_is_refused(name: str, options: dict[str, Any]) -> None:
@@ -242,7 +242,7 @@ def test_state_follows_what_the_consumer_has_got_through_a_device() -> None:
 )
 def test_damaged_state_is_refused(wrong: dict[str, object]) -> None:
     """A state that points nowhere is a ValueError, and not a wait without end."""
-    with Loader(Pictures(count=6), 3, threads=1) as loader:
+    with Loader(Images(count=6), 3, threads=1) as loader:
         state = {**loader.state_dict(), **wrong}
 
         with pytest.raises(ValueError, match="state"):
@@ -252,8 +252,8 @@ def test_damaged_state_is_refused(wrong: dict[str, object]) -> None:
 
 def test_sampler_is_not_asked_before_its_epoch() -> None:
     """Loading the state of an epoch that has not begun draws nothing from torch's generator."""
-    pictures = Pictures(count=6)
-    with Loader(pictures, 3, sampler=RandomSampler(pictures), threads=1) as loader:
+    photos = Images(count=6)
+    with Loader(photos, 3, sampler=RandomSampler(photos), threads=1) as loader:
         state = loader.state_dict()
         before = torch.get_rng_state()
 

@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from loading import Pictures, copies, same  # noqa: E402
+from loading import Images, copies, same  # noqa: E402
 
 from fastdecode.torch._memory import BatchMemory  # noqa: E402
 from fastdecode.torch.loader import Loader  # noqa: E402
@@ -143,8 +143,8 @@ def test_pinned_memory_is_pinned() -> None:
 def test_twenty_epochs_need_no_more_memory_than_one(channels_last: bool, traced: Any) -> None:
     """The batches of 20 epochs, each dropped after its step, lie in the places of the first."""
     places: set[int] = set()
-    pictures = Pictures(RandomResizedCrop(200))
-    with Loader(pictures, 4, True, threads=2, channels_last=channels_last) as loader:
+    photos = Images(RandomResizedCrop(200))
+    with Loader(photos, 4, True, threads=2, channels_last=channels_last) as loader:
         for _ in range(20):
             for images, _ in loader:
                 places.add(images.data_ptr())
@@ -160,7 +160,7 @@ def test_twenty_epochs_need_no_more_memory_than_one(channels_last: bool, traced:
 def test_a_training_step_may_keep_what_it_likes() -> None:
     """Gradients that need a batch later see its own values, although many came after it."""
     weight = torch.ones(3, 24, 24, requires_grad=True)
-    with Loader(Pictures(), 4, threads=2, prefetch=1) as loader:
+    with Loader(Images(), 4, threads=2, prefetch=1) as loader:
         loss = sum((weight * images).sum() for images, _ in loader)
         loader.set_epoch(0)
         expected = sum(images.sum(0) for images, _ in copies(loader))

@@ -139,7 +139,7 @@ def test_geometry_is_that_of_the_reduction_that_was_taken() -> None:
     assert geometry.boxes([[0, 0, 8 * factor, 4 * factor]]).tolist() == [[0, 0, 8, 4]]
 
 
-def test_geometry_speaks_of_the_picture_as_seen() -> None:
+def test_geometry_speaks_of_the_image_as_seen() -> None:
     """With `orient`, height and width are those of the turned image."""
     header = probe(TURNED.read_bytes())
     mixin = DecodeMixin()

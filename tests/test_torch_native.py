@@ -153,7 +153,7 @@ def test_mistakes_of_the_user_are_raised_where_they_belong() -> None:
 
 
 def test_targets_are_mapped(made: Made) -> None:
-    """`map_target` and then `target_transform` are called, with where the picture came from."""
+    """`map_target` and then `target_transform` are called, with where the image came from."""
     options = {"target_transform": lambda boxes: boxes + 1}
     dataset = mixed(Boxes, **options)
 
@@ -164,7 +164,7 @@ def test_targets_are_mapped(made: Made) -> None:
 
 
 def test_samples_for_a_collate_fn_are_whole(made: Made) -> None:
-    """It is given pictures and targets, of the types that they have one by one."""
+    """It is given images and targets, of the types that they have one by one."""
 
     class Alone(Sources):
         has_targets = False
@@ -266,7 +266,7 @@ def test_a_plan_of_ones_own_is_kept_to(made: Made) -> None:
 
 
 def test_giants_are_left_to_others(made: Made) -> None:
-    """Of a picture blown up beyond all measure the middle is shown, as without the core."""
+    """Of an image blown up beyond all measure the middle is shown, as without the core."""
     transform = ResizeCenterCrop(100_000, 40, dtype=torch.uint8)
     dataset = Sources(PLAIN, PLAIN, transform=transform)
 
@@ -399,7 +399,7 @@ def test_reading_that_draws_is_left_in_its_order() -> None:
     assert same(at_once(dataset, range(5)), in_turn(dataset, range(5)))
 
 
-def test_pictures_are_rows_of_one_batch_and_stay_as_they_are(made: Made) -> None:
+def test_images_are_rows_of_one_batch_and_stay_as_they_are(made: Made) -> None:
     """Those of the next call lie elsewhere."""
     dataset = Sources(*[PLAIN] * 4)
     first = dataset.__getitems__(range(4))
@@ -443,7 +443,7 @@ def again(target: float) -> float:
 def test_worker_processes_give_what_threads_give(
     workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Pictures are those of threads, and the user's own draws follow from the seed."""
+    """Images are those of threads, and the user's own draws follow from the seed."""
     with_core = epoch(mixed(), 7, shuffle=True, seed=4, workers=workers)
     assert same(with_core, epoch(mixed(), 7, shuffle=True, seed=4, threads=2))
     drawn = epoch(mixed(Captions), 7, seed=4, workers=workers)
@@ -466,18 +466,18 @@ def test_a_dataset_that_was_used_can_be_copied() -> None:
     assert same(at_once(copy.copy(dataset), range(4)), expected)
 
 
-class Picture(torch.Tensor):
+class Image(torch.Tensor):
     """As torchvision's Image."""
 
 
 def test_fused_pipelines_keep_their_type_and_their_draws(made: Made) -> None:
     """A fused pipeline hands out its class of tensors, and draws as often as torchvision."""
-    dataset = mixed(transform=Fused(CROP, image=Picture, draws=1))
+    dataset = mixed(transform=Fused(CROP, image=Image, draws=1))
 
     ours, theirs = at_once(dataset, range(6)), in_turn(dataset, range(6))
 
     assert same(ours, theirs)
-    assert {type(image) for image, _ in (*ours[0], *theirs[0])} == {Picture}
+    assert {type(image) for image, _ in (*ours[0], *theirs[0])} == {Image}
     assert same_by_threads(dataset, 6)
     assert type(epoch(dataset, 6, threads=2)[0][0]) is torch.Tensor
     assert made.total == 6 + 2 * FOR_CORE

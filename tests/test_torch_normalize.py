@@ -36,15 +36,15 @@ def test_without_a_mean_there_are_values_of_0_to_1() -> None:
 
 
 @pytest.mark.parametrize("shape", [(3, 1, 1), (2, 3, 4, 5), (2, 1, 3, 4, 5), (0, 3, 4, 5)])
-def test_batches_are_normalised_like_their_pictures(shape: tuple[int, ...]) -> None:
+def test_batches_are_normalised_like_their_images(shape: tuple[int, ...]) -> None:
     """Any number of dimensions may come before the channels."""
     pixels = torch.randint(0, 256, shape, dtype=torch.uint8, generator=torch.Generator())
 
     result = Normalize()(pixels)
 
     assert result.shape == shape
-    for one, picture in zip(result.view(-1, *shape[-3:]), pixels.view(-1, *shape[-3:])):  # noqa: B905
-        torch.testing.assert_close(one, normalized(picture), rtol=0, atol=1e-6)
+    for one, drawing in zip(result.view(-1, *shape[-3:]), pixels.view(-1, *shape[-3:])):  # noqa: B905
+        torch.testing.assert_close(one, normalized(drawing), rtol=0, atol=1e-6)
 
 
 def test_channels_last_stays_channels_last() -> None:

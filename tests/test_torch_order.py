@@ -11,7 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from loading import GLOO, Pictures, indices, script  # noqa: E402
+from loading import GLOO, Images, indices, script  # noqa: E402
 
 from fastdecode.torch._order import Sharding, sample_seed, world  # noqa: E402
 from fastdecode.torch.loader import Loader  # noqa: E402
@@ -108,29 +108,29 @@ def test_keys_need_not_be_numbers() -> None:
 
 def test_length_with_a_sampler_is_the_samplers() -> None:
     """It follows from how many indices there are; a sampler that does not know has no length."""
-    dataset = Pictures()
+    dataset = Images()
 
     assert len(Loader(dataset, 4, sampler=[1, 2, 3, 4, 5], threads=1)) == 2
     assert len(Loader(dataset, 4, sampler=[1, 2, 3, 4, 5], drop_last=True, threads=1)) == 1
     unsized = Loader(dataset, 4, sampler=iter([5, 3]), threads=1)
     with pytest.raises(TypeError, match=r"no len\(\)"):
         len(unsized)
-    assert "Pictures of 23" in repr(unsized)
+    assert "Images of 23" in repr(unsized)
     assert indices(unsized) == [5, 3]
 
 
 def test_repr_says_how_batches_are_made() -> None:
     """It shows the dataset, how many batches there are, and by how many threads or processes."""
-    assert repr(Loader(Pictures(), 4, threads=3, seed=9)) == (
-        "Loader(Pictures of 23, batch_size=4, 6 batches, 3 threads, seed=9, device='cpu')"
+    assert repr(Loader(Images(), 4, threads=3, seed=9)) == (
+        "Loader(Images of 23, batch_size=4, 6 batches, 3 threads, seed=9, device='cpu')"
     )
-    assert "2 processes" in repr(Loader(Pictures(), 4, workers=2))
+    assert "2 processes" in repr(Loader(Images(), 4, workers=2))
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_ranks_given_by_hand_share_the_dataset(shuffle: bool) -> None:
     """Loaders of three ranks give every item once in each epoch, as many batches as they say."""
-    loaders = [Loader(Pictures(), 4, shuffle, rank=r, world_size=3, threads=1) for r in range(3)]
+    loaders = [Loader(Images(), 4, shuffle, rank=r, world_size=3, threads=1) for r in range(3)]
 
     for _ in range(2):
         batches = [list(loader) for loader in loaders]
@@ -143,11 +143,11 @@ def test_draws_do_not_depend_on_the_rank() -> None:
     """A sample is the same crop whichever of however many ranks makes it."""
     alone = {
         int(index): image
-        for images, numbers in Loader(Pictures(), 4, threads=1)
+        for images, numbers in Loader(Images(), 4, threads=1)
         for image, index in zip(images, numbers, strict=True)
     }
 
-    for images, numbers in Loader(Pictures(), 3, True, rank=1, world_size=2, threads=1):
+    for images, numbers in Loader(Images(), 3, True, rank=1, world_size=2, threads=1):
         for image, index in zip(images, numbers, strict=True):
             assert torch.equal(image, alone[int(index)])
 
@@ -169,9 +169,9 @@ import json, torch
 torch.distributed.init_process_group(
     "gloo", init_method={store!r}, rank={rank}, world_size=2
 )
-with Loader(loading.Pictures(), 4, True, threads=2) as loader:
+with Loader(loading.Images(), 4, True, threads=2) as loader:
     epochs = [loading.indices(loader), loading.indices(loader)]
-    lengths = [len(loader), len(Loader(loading.Pictures(), 4, threads=1, rank=0, world_size=1))]
+    lengths = [len(loader), len(Loader(loading.Images(), 4, threads=1, rank=0, world_size=1))]
 torch.distributed.barrier()
 torch.distributed.destroy_process_group()
 print(json.dumps([epochs, lengths]))

@@ -14,7 +14,7 @@ from fastdecode.stores import create_store, open_store
 torch = pytest.importorskip("torch")
 fsspec = pytest.importorskip("fsspec")
 
-from loading import COUNT, PROCESSES, Pictures, copies, encoded, same  # noqa: E402
+from loading import COUNT, PROCESSES, Images, copies, encoded, same  # noqa: E402
 from s3_server import BUCKET, Server, s3_server  # noqa: E402
 from torch.utils.data import DataLoader  # noqa: E402
 
@@ -36,7 +36,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def shards(server: Server, tmp_path: Path) -> str:
-    """Put the pictures into three shards on the server; return the pattern of their URIs."""
+    """Put the images into three shards on the server; return the pattern of their URIs."""
     where = f"s3://{BUCKET}/{tmp_path.name}"
     system, _ = fsspec.core.url_to_fs(where, **server.options)
     for shard in range(SHARDS):
@@ -61,7 +61,7 @@ def opened(shards: str, server: Server, **options: Any) -> StoreDataset:
 @pytest.mark.parametrize("threads", [0, 1, 3])
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_batches_are_the_same(shards: str, server: Server, threads: int, shuffle: bool) -> None:
-    """Whoever reads, and however many, a batch has the same pictures in the same order."""
+    """Whoever reads, and however many, a batch has the same images in the same order."""
     options = {"shuffle": shuffle, "seed": 3, "threads": threads}
     with Loader(opened(shards, server), BATCH, read_threads=0, **options) as loader:
         expected = copies(loader)
@@ -145,7 +145,7 @@ def test_any_dataset_may_be_read_ahead(tmp_path: Path) -> None:
     """With a number of one's own, threads call `read` of a dataset while others decode."""
     many = threading.Barrier(6, timeout=30)
 
-    class Slow(Pictures):
+    class Slow(Images):
         def read(self, index: int) -> tuple[Any, Any]:
             if index < 6:
                 many.wait()  # passed only by six that read at once
@@ -157,7 +157,7 @@ def test_any_dataset_may_be_read_ahead(tmp_path: Path) -> None:
 
 def test_errors_of_read_come_at_their_batch() -> None:
     """Of whatever kind, after the batches before."""
-    dataset = Pictures(SMALL, wrong={9: KeyError("a mistake")})
+    dataset = Images(SMALL, wrong={9: KeyError("a mistake")})
     with Loader(dataset, BATCH, threads=2, read_threads=3) as loader:
         batches = iter(loader)
         assert [len(next(batches)[0]) for _ in range(2)] == [BATCH] * 2
@@ -169,12 +169,12 @@ def test_errors_of_read_come_at_their_batch() -> None:
 def test_what_cannot_be_read_ahead_is_said() -> None:
     """Worker processes, a dataset of somebody else, and one with its own `load` read themselves."""
 
-    class Own(Pictures):
+    class Own(Images):
         def load(self, index: int, **options: Any) -> Any:
             return super().load(index, **options)
 
     for dataset, options, why in [
-        (Pictures(), {"workers": 1}, "worker processes"),
+        (Images(), {"workers": 1}, "worker processes"),
         ([1, 2, 3], {"threads": 1}, "list is none of this package's datasets"),
         (Own(), {"threads": 1}, "Own has its own load"),
     ]:

@@ -71,14 +71,14 @@ class Calls:
     def __init__(self, pipeline: Any) -> None:
         self.pipeline = pipeline
 
-    def __call__(self, picture: Any) -> Any:
+    def __call__(self, drawing: Any) -> Any:
         """Do what the pipeline does."""
-        return self.pipeline(picture)
+        return self.pipeline(drawing)
 
 
 class Rotates(Calls):
-    def __call__(self, picture: Any) -> Any:
-        return self.pipeline(picture.rotate(90))
+    def __call__(self, drawing: Any) -> Any:
+        return self.pipeline(drawing.rotate(90))
 
 
 def timm_crop(*modes: Any) -> Any:

@@ -89,7 +89,7 @@ def test_a_resumed_epoch_can_be_saved_again(shards: Path) -> None:
     assert same(given, whole)
 
 
-def test_a_damaged_picture_is_replaced_by_the_same_after_a_resume(tmp_path: Path) -> None:
+def test_a_damaged_image_is_replaced_by_the_same_after_a_resume(tmp_path: Path) -> None:
     """What stands in does not depend on where reading began."""
     write_shards(tmp_path, SIZES, damaged=range(40, 50))
     whole = numbers(stream(tmp_path, on_error="replace"))

@@ -185,7 +185,7 @@ def test_persistent_workers_follow_the_epoch(shards: Path) -> None:
     assert epochs[0] == epochs[2] != epochs[1]
 
 
-def test_samples_without_targets_are_pictures(tmp_path: Path) -> None:
+def test_samples_without_targets_are_images(tmp_path: Path) -> None:
     """Whether there are targets is seen from the first samples, or said."""
     write_shards(tmp_path, SIZES, targets=False)
 
@@ -204,7 +204,7 @@ def test_length_is_known_where_shards_are_counted(shards: Path) -> None:
         len(stream(shards))
 
 
-def test_transforms_of_decoded_pictures_work_too(shards: Path) -> None:
+def test_transforms_of_decoded_images_work_too(shards: Path) -> None:
     """Without a transform samples are Pillow images; `output` and `target_transform` hold."""
     plain = ShardStream(str(shards / PATTERN))
     arrays = ShardStream(str(shards / PATTERN), output="array", reduce=2, target_transform=str)
@@ -338,7 +338,7 @@ def test_shards_of_different_classes_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_dataset_hands_options_to_its_store(tmp_path: Path) -> None:
-    """Which file of a sample is the picture, for example."""
+    """Which file of a sample is the image, for example."""
     path = tmp_path / "a.tar"
     with tarfile.open(path, "w") as tar:
         add(tar, "1.jpg", encoded()[0])
@@ -361,7 +361,7 @@ def take_all(samples: Any, given: list[int]) -> None:
         given.append(target)
 
 
-def test_damaged_pictures_are_treated_as_everywhere(tmp_path: Path) -> None:
+def test_damaged_images_are_treated_as_everywhere(tmp_path: Path) -> None:
     """They are raised, left out, replaced by the same one each time, or the caller's business."""
     write_shards(tmp_path, SIZES, damaged=(7, 18))
     place = f"{tmp_path / 'part-001.tar'}, 00007.jpg"

@@ -143,7 +143,7 @@ def test_ranks_share_the_shards_of_a_tar_store(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["tar", "lmdb", "hdf5", "recordio"])
-def test_damaged_pictures_are_named_by_their_key(tmp_path: Path, kind: str) -> None:
+def test_damaged_images_are_named_by_their_key(tmp_path: Path, kind: str) -> None:
     """An error has the store's place, the item's key and its index, and so has `errors`."""
     location = stored(tmp_path, kind, damaged=True)
     dataset = StoreDataset(location, RandomResizedCropFlipNormalize(24))

@@ -14,7 +14,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from loading import PROCESSES, Pictures, Plain, copies, crew, eventually, same, script  # noqa: E402
+from loading import PROCESSES, Images, Plain, copies, crew, eventually, same, script  # noqa: E402
 
 from fastdecode.torch._threads import ThreadPool, limit_threads, single_thread_here  # noqa: E402
 from fastdecode.torch.loader import Loader  # noqa: E402
@@ -145,7 +145,7 @@ def in_child(work: Callable[[], bytes]) -> bytes:
 @pytest.mark.filterwarnings(PROCESSES[1])
 def test_loader_works_on_in_a_forked_child() -> None:
     """A child has none of the threads: a new epoch starts its own, and an old iterator says so."""
-    with Loader(Pictures(), 4, threads=2) as loader:
+    with Loader(Images(), 4, threads=2) as loader:
         expected = [copies(loader), copies(loader)]
         loader.set_epoch(0)
         batches = iter(loader)
@@ -176,7 +176,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 
 def test_progress_is_shown(shown: Terminal) -> None:
     """A bar names the epoch and counts its batches, from where it was taken up."""
-    with Loader(Pictures(), 4, threads=1, progress=True) as loader:
+    with Loader(Images(), 4, threads=1, progress=True) as loader:
         assert len(list(loader)) == 6
         state = {**loader.state_dict(), "batch": 4}
         loader.load_state_dict(state)
@@ -193,7 +193,7 @@ def test_progress_is_shown(shown: Terminal) -> None:
 def test_progress_ends_with_the_loop(shown: Terminal) -> None:
     """After a break or an error the cursor is back, and no thread draws any more."""
     before = set(threading.enumerate())
-    with Loader(Pictures(wrong={9: KeyError()}), 4, threads=0, progress=True) as loader:
+    with Loader(Images(wrong={9: KeyError()}), 4, threads=0, progress=True) as loader:
         for _ in loader:
             break
         gc.collect()
@@ -210,15 +210,15 @@ def test_progress_without_rich_says_what_to_install(monkeypatch: pytest.MonkeyPa
     """The error names the library; without a bar it is not needed."""
     monkeypatch.setitem(sys.modules, "rich", None)
     with pytest.raises(ImportError, match="pip install rich"):
-        iter(Loader(Pictures(), 4, threads=0, progress=True))
+        iter(Loader(Images(), 4, threads=0, progress=True))
 
-    assert len(list(Loader(Pictures(), 4, threads=0))) == 6
+    assert len(list(Loader(Images(), 4, threads=0))) == 6
 
 
 def test_an_exit_in_the_middle_of_an_epoch_is_clean() -> None:
     """A program that ends while batches are made ahead prints nothing and returns 0."""
     process = script("""
-batches = iter(Loader(loading.Pictures(count=500), 4, threads=3, prefetch=8))
+batches = iter(Loader(loading.Images(count=500), 4, threads=3, prefetch=8))
 next(batches)
 """)
     out, error = process.communicate(timeout=60)

@@ -18,7 +18,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from loading import Pictures, encoded, indices, targets  # noqa: E402
+from loading import Images, encoded, indices, targets  # noqa: E402
 from torch import nn  # noqa: E402
 
 import fastdecode  # noqa: E402
@@ -32,7 +32,7 @@ COUNT = 11
 
 def training(**options: Any) -> Loader:
     return Loader(
-        Pictures(count=COUNT), 4, **{"shuffle": True, "num_workers": 2, "seed": 3, **options}
+        Images(count=COUNT), 4, **{"shuffle": True, "num_workers": 2, "seed": 3, **options}
     )
 
 
@@ -103,7 +103,7 @@ def test_lightning_fits_validates_and_tests(tmp_path: Path, wrap: Any) -> None:
     """Its Trainer takes loaders for all three, with the orders of the loader's own epochs."""
     module, trainer = lightning_parts(tmp_path)
     model = module()
-    whole = wrap(Loader(Pictures(count=COUNT), 4, num_workers=2))
+    whole = wrap(Loader(Images(count=COUNT), 4, num_workers=2))
     one = trainer(max_epochs=3, enable_checkpointing=False)
     one.fit(model, wrap(training()), whole)
     one.test(model, whole)

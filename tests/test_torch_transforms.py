@@ -49,14 +49,14 @@ def made(name: str) -> bytes:
 
 
 KINDS = ("cmyk", "png-rgba", "webp", "1x1", "1x500", "500x1")
-PICTURES = [
+IMAGES = [
     *(pytest.param(path.read_bytes(), id=path.stem) for path in PHOTOS),
     *(pytest.param(made(name), id=name) for name in KINDS),
     pytest.param((CORPUS / "formats/gen_pal_trns.png").read_bytes(), id="png-palette"),
 ]
 
 
-@pytest.mark.parametrize("data", PICTURES)
+@pytest.mark.parametrize("data", IMAGES)
 @pytest.mark.parametrize("size", [57, (40, 71)])
 def test_a_random_crop_is_the_references(data: bytes, size: Any) -> None:
     """Box, flip and pixels of RandomResizedCrop are those of the same seed, to one level."""
@@ -70,7 +70,7 @@ def test_a_random_crop_is_the_references(data: bytes, size: Any) -> None:
         assert levels(transform(data, generator=seeded(seed)), expected) <= 1
 
 
-@pytest.mark.parametrize("data", PICTURES)
+@pytest.mark.parametrize("data", IMAGES)
 @pytest.mark.parametrize(
     ("side", "size"),
     [
@@ -110,9 +110,9 @@ def test_of_a_strip_only_what_is_shown_is_resized(
     assert levels(result, expected.expand(3, *size)) <= 1
 
 
-@pytest.mark.parametrize("data", PICTURES)
+@pytest.mark.parametrize("data", IMAGES)
 @pytest.mark.parametrize("size", [48, [48], 51, (40, 71)])
-def test_a_resized_picture_is_the_references(data: bytes, size: Any) -> None:
+def test_a_resized_image_is_the_references(data: bytes, size: Any) -> None:
     """Resize rounds the long side as torchvision does, and its pixels are right to one level."""
     expected = resize(pixels(data), size[0] if isinstance(size, list) else size)
 
@@ -234,7 +234,7 @@ def test_a_name_that_says_so_does_all_three() -> None:
     assert {*zip(flipped, as_it_is, strict=True)} == {(True, False), (False, True)}
 
 
-@pytest.mark.parametrize("data", PICTURES)
+@pytest.mark.parametrize("data", IMAGES)
 def test_bicubic_is_torchs(data: bytes) -> None:
     """The other filter, of boxes and of the whole, is that of torch and Pillow, to two levels."""
     image = pixels(data)

@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 
 from loading import (  # noqa: E402
     PROCESSES,
-    Pictures,
+    Images,
     Plain,
     copies,
     drawing,
@@ -59,9 +59,9 @@ def pids(loader: Any) -> set[int]:
 def test_batches_are_those_of_threads(workers: int) -> None:
     """Two epochs of our own random transform are equal to those of threads, to the bit."""
     before = generators()
-    with Loader(Pictures(), 4, True, seed=8, threads=2) as loader:
+    with Loader(Images(), 4, True, seed=8, threads=2) as loader:
         expected = [copies(loader), copies(loader)]
-    with Loader(Pictures(), 4, True, seed=8, workers=workers) as loader:
+    with Loader(Images(), 4, True, seed=8, workers=workers) as loader:
         made = [copies(loader), copies(loader)]
 
     assert same(made, expected)
@@ -73,7 +73,7 @@ def test_users_own_draws_follow_from_seed_epoch_and_index() -> None:
     before = generators()
 
     def epochs(workers: int, seed: int = 1) -> list[Any]:
-        with Loader(Pictures(drawing), 4, True, seed=seed, workers=workers) as loader:
+        with Loader(Images(drawing), 4, True, seed=seed, workers=workers) as loader:
             return [copies(loader), copies(loader)]
 
     one = epochs(1)
@@ -86,7 +86,7 @@ def test_users_own_draws_follow_from_seed_epoch_and_index() -> None:
 
 def test_spawned_workers_give_the_same() -> None:
     """Processes that are started afresh, as on macOS and Windows, give the same batches."""
-    dataset = Pictures(damaged=(3,), on_error="skip")
+    dataset = Images(damaged=(3,), on_error="skip")
     usual = multiprocessing.get_start_method(allow_none=True)
     multiprocessing.set_start_method("spawn", force=True)
     try:
@@ -100,12 +100,12 @@ def test_spawned_workers_give_the_same() -> None:
 
 def test_resumes_where_threads_left_off() -> None:
     """A state can be taken from threads to processes and back, at any batch."""
-    with Loader(Pictures(), 4, True, threads=2) as first:
+    with Loader(Images(), 4, True, threads=2) as first:
         batches = iter(first)
         copies([next(batches), next(batches)])
         state = first.state_dict()
         expected = copies(batches)
-    with Loader(Pictures(), 4, True, workers=1) as second:
+    with Loader(Images(), 4, True, workers=1) as second:
         second.load_state_dict(state)
         batches = iter(second)
         given = copies([next(batches)])
@@ -113,7 +113,7 @@ def test_resumes_where_threads_left_off() -> None:
         given += copies(batches)
         assert second.epoch == 1
         following = copies(second)
-    with Loader(Pictures(), 4, True, threads=1) as third:
+    with Loader(Images(), 4, True, threads=1) as third:
         third.load_state_dict(state)
 
         assert same(given, expected)
@@ -124,7 +124,7 @@ def test_resumes_where_threads_left_off() -> None:
 def test_errors_come_at_their_batch_and_are_reported() -> None:
     """With "raise" a batch is an error and the next ones come; with "skip" `errors` is filled."""
     wrong = {9: KeyError("mine")}
-    with Loader(Pictures(damaged=(6,), wrong=wrong, count=16), 4, workers=2) as loader:
+    with Loader(Images(damaged=(6,), wrong=wrong, count=16), 4, workers=2) as loader:
         seen, batches = [], iter(loader)
         for _ in range(4):
             try:
@@ -138,7 +138,7 @@ def test_errors_come_at_their_batch_and_are_reported() -> None:
 
 def test_damaged_samples_are_skipped_and_counted(capfd: pytest.CaptureFixture[str]) -> None:
     """`errors` of the training process is filled, `skipped` counts, and nothing warns."""
-    dataset = Pictures(damaged=(1, 4, 5, 6, 7), count=12, on_error="skip")
+    dataset = Images(damaged=(1, 4, 5, 6, 7), count=12, on_error="skip")
     with Loader(dataset, 4, workers=2) as loader:
         first = copies(loader)
         copies(loader)
@@ -147,7 +147,7 @@ def test_damaged_samples_are_skipped_and_counted(capfd: pytest.CaptureFixture[st
         assert loader.skipped == 5
     assert sorted(failure.index for failure in dataset.errors) == [1, 4, 5, 6, 7]
     assert "RuntimeWarning" not in capfd.readouterr().err
-    replacing = Pictures(damaged=(1, 4), count=12, on_error="replace")
+    replacing = Images(damaged=(1, 4), count=12, on_error="replace")
     assert same(epoch(replacing, workers=1), epoch(replacing, threads=2))
     assert sorted(failure.index for failure in replacing.errors) == [1, 4]
 
@@ -165,7 +165,7 @@ def test_stop_iteration_does_not_end_the_epoch() -> None:
 
 def test_layout_and_collate_fn_hold_in_workers() -> None:
     """Batches are laid out and collated as in threads, with targets or without."""
-    dataset = Pictures(Resize((24, 20)))
+    dataset = Images(Resize((24, 20)))
     dataset.has_targets = False
     for options in ({"channels_last": True}, {"collate_fn": len}):
         made = list(Loader(dataset, 4, workers=1, **options))
@@ -232,7 +232,7 @@ def test_late_batch_is_a_timeout_that_names_its_items() -> None:
 
 def test_a_new_iterator_ends_the_one_before() -> None:
     """Workers serve one epoch at a time: the older iterator says so, the new one is whole."""
-    with Loader(Pictures(), 4, workers=1) as loader:
+    with Loader(Images(), 4, workers=1) as loader:
         older = iter(loader)
         next(older)
         newer = iter(loader)
@@ -246,7 +246,7 @@ def test_a_new_iterator_ends_the_one_before() -> None:
 def test_processes_end_with_their_epoch() -> None:
     """They end with the last batch or at `close`, whoever still has an iterator, and start anew."""
     before = set(multiprocessing.active_children())
-    loader = Loader(Pictures(), 4, workers=2)
+    loader = Loader(Images(), 4, workers=2)
     copies(loader)
     assert set(multiprocessing.active_children()) == before
     batches = iter(loader)
@@ -283,7 +283,7 @@ def test_control_c_at_the_end_of_an_epoch_is_not_lost(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(dataloader._MultiProcessingDataLoaderIter, "_shutdown_workers", interrupted)
     usual = signal.signal(signal.SIGINT, signal.default_int_handler)
-    loader = Loader(Pictures(), 4, workers=1)
+    loader = Loader(Images(), 4, workers=1)
     seen = []
     try:
         with pytest.raises(KeyboardInterrupt):  # noqa: PT012 - it is about the loop
@@ -312,11 +312,11 @@ def test_kept_error_keeps_no_processes() -> None:
 
 def test_workers_see_the_dataset_as_it_is_at_each_epoch() -> None:
     """A transform that is replaced between two epochs is the one that the next epoch uses."""
-    pictures = Pictures(count=4)
-    loader = Loader(pictures, 4, workers=1)
+    images = Images(count=4)
+    loader = Loader(images, 4, workers=1)
 
     (before,) = [batch[0].shape for batch in loader]
-    pictures.transform = Resize((20, 20))
+    images.transform = Resize((20, 20))
     (after,) = [batch[0].shape for batch in loader]
 
     assert before != after == (4, 3, 20, 20)

@@ -131,6 +131,6 @@ def decibels(result: torch.Tensor, expected: torch.Tensor) -> float:
 def encoded(image: Any, kind: str = "JPEG", **options: Any) -> bytes:
     """Encode a Pillow image, or an array of one."""
     stream = io.BytesIO()
-    picture = image if isinstance(image, Image.Image) else Image.fromarray(image)
-    picture.save(stream, kind, **options)
+    drawing = image if isinstance(image, Image.Image) else Image.fromarray(image)
+    drawing.save(stream, kind, **options)
     return stream.getvalue()

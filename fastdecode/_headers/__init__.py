@@ -15,8 +15,6 @@ from typing import TypeAlias
 from fastdecode.errors import DecodeError, FastDecodeError, UnsupportedFormat
 from fastdecode.types import Buffer, Format, Header
 
-__all__ = ["probe", "sniff"]
-
 _Parser: TypeAlias = Callable[[Buffer], Header]
 
 _MODULES: dict[Format, str] = {"avif": "isobmff", "heic": "isobmff"}  # else the format's own name

@@ -7,8 +7,6 @@ import struct
 from fastdecode.errors import DecodeError
 from fastdecode.types import Buffer, Header
 
-__all__ = ["parse"]
-
 _CORE = struct.Struct("<HHHH")  # OS/2 1: width, height, planes, bits
 _INFO = struct.Struct("<IiHHI")  # Windows 3 and later: …, compression
 _CORE_SIZE, _MIN_INFO_SIZE, _ALPHA_MASK_SIZE = 12, 16, 56

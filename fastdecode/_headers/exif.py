@@ -6,8 +6,6 @@ from typing import Literal
 
 from fastdecode.types import Buffer
 
-__all__ = ["orientation"]
-
 _ENTRY = 12
 # By the start of the block: its byte order, and how the entry "Orientation, type SHORT, one value"
 # starts in that order.

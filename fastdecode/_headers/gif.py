@@ -7,8 +7,6 @@ import struct
 from fastdecode.errors import DecodeError
 from fastdecode.types import Buffer, Header
 
-__all__ = ["parse"]
-
 _SCREEN = struct.Struct("<HHB")
 _DESCRIPTOR = struct.Struct("<HHHHB")
 _EXTENSION, _IMAGE, _TRAILER = 0x21, 0x2C, 0x3B

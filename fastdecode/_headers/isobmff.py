@@ -15,17 +15,6 @@ from typing import Any, NamedTuple
 from fastdecode.errors import DecodeError
 from fastdecode.types import Buffer, Color, Format, Header
 
-__all__ = [
-    "Grid",
-    "IsoBox",
-    "grid",
-    "missing",
-    "parse",
-    "sniff",
-    "whole",
-    "with_tiles_apart",
-]
-
 _MAX_BOXES = 1024  # in one parent
 _MAX_TRACKS = 8
 _MAX_BRANDS = 64

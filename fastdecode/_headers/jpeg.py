@@ -14,8 +14,6 @@ from fastdecode._headers import exif
 from fastdecode.errors import DecodeError
 from fastdecode.types import Buffer, Coding, Color, Header, Reduce
 
-__all__ = ["parse", "with_plain_size"]
-
 _SOF: dict[int, Coding] = {
     0xC0: "baseline",
     0xC1: "baseline",

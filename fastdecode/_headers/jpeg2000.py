@@ -9,8 +9,6 @@ from fastdecode._headers.isobmff import IsoBox, whole
 from fastdecode.errors import DecodeError
 from fastdecode.types import Buffer, Coding, Color, Header
 
-__all__ = ["parse"]
-
 _CODESTREAM = b"\xff\x4f\xff\x51"  # SOC, SIZ
 _EDGES = struct.Struct(">IIII")
 _COUNT, _COMPONENTS = 40, 42  # offsets in a codestream: Csiz, and Ssiz, XRsiz, YRsiz of each

@@ -12,22 +12,6 @@ from typing import NamedTuple
 
 from fastdecode.types import Buffer, Header
 
-__all__ = [
-    "ENDINGS",
-    "EOI",
-    "MAX_SCANS",
-    "Scan",
-    "ScanScript",
-    "has_end",
-    "is_recoverable",
-    "outer_scans",
-    "restarts_in_order",
-    "says_missing_pixels",
-    "scan_script",
-    "with_other_ending",
-    "without_half_marker",
-]
-
 EOI = b"\xff\xd9"
 MAX_SCANS = 500
 """Scans of a progressive JPEG before it counts as hostile (libjpeg-turbo's fuzzers use 500)."""

@@ -8,8 +8,6 @@ from fastdecode._headers.isobmff import whole
 from fastdecode.errors import DecodeError
 from fastdecode.types import Buffer, Color, Header
 
-__all__ = ["parse"]
-
 _SIGNATURE = b"\xff\x0a"
 _HEADER_BYTES = 8192  # more than the bits read below can fill in any sane file
 _MAX_EXTRA_CHANNELS = 256

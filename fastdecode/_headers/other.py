@@ -11,8 +11,6 @@ from PIL import Image, ImageFile
 from fastdecode.errors import DecodeError, FastDecodeError, ImageTooLarge, UnsupportedFormat
 from fastdecode.types import Buffer, Color, Header
 
-__all__ = ["missing", "open_image", "parse"]
-
 # They launch a program (Ghostscript), work on one system only, or merely know the format by name.
 _SKIPPED = frozenset({"EPS", "WMF", "BUFR", "GRIB", "HDF5", "MPEG"})
 # What a plugin raises when the file is not its own, as in PIL.Image.open.

@@ -8,8 +8,6 @@ from fastdecode._headers import exif
 from fastdecode.errors import DecodeError
 from fastdecode.types import Buffer, Color, Header
 
-__all__ = ["chunks_fit", "parse"]
-
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _CHUNK = struct.Struct(">I4s")
 _IHDR = struct.Struct(">IIBBBBB")

@@ -14,8 +14,6 @@ from typing import NamedTuple
 from fastdecode.errors import DecodeError
 from fastdecode.types import Buffer, Color, Header
 
-__all__ = ["missing", "parse"]
-
 _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC = 256, 257, 258, 259, 262
 _ORIENTATION, _SAMPLES, _XMP = 274, 277, 700
 _WANTED = frozenset({_WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC, _ORIENTATION, _SAMPLES})

@@ -8,8 +8,6 @@ from fastdecode._headers import exif
 from fastdecode.errors import DecodeError
 from fastdecode.types import Buffer, Color, Header
 
-__all__ = ["parse"]
-
 _CHUNK = struct.Struct("<4sI")
 _FIRST = 12  # after "RIFF", the size and "WEBP"
 _ANIMATION, _EXIF, _ALPHA = 0x02, 0x08, 0x10

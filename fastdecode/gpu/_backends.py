@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from fastdecode.adapters.batch_base import BatchBackend
 
-__all__ = ["Loaded", "load", "names"]
-
 
 class Loaded:
     """A batch backend on a device.

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from fastdecode.gpu._backends import Loaded
     from fastdecode.types import Box, Buffer, Header
 
-__all__ = ["Request", "decoding", "request_of"]
-
 _BLOCK = 8
 
 

@@ -26,15 +26,14 @@ from fastdecode.errors import FastDecodeError
 from fastdecode.gpu import _backends
 from fastdecode.gpu._batch import Request, decoding, request_of
 from fastdecode.gpu._devices import device_of
-from fastdecode.gpu._policy import CPU, Decode, choose
+from fastdecode.gpu._policy import Decode, choose
 from fastdecode.gpu._resize import resize_into
 from fastdecode.outages import is_the_items
+from fastdecode.ranking import CPU
 
 if TYPE_CHECKING:
     from fastdecode.gpu._backends import Loaded
     from fastdecode.types import Buffer, Header, Image
-
-__all__ = ["decode_on"]
 
 _MOST_FILES = 256
 _MOST_PIXELS = 1 << 27

@@ -12,8 +12,6 @@ from fastdecode._system import cpu_model
 from fastdecode.errors import DeviceUnavailable
 from fastdecode.ranking import Identity
 
-__all__ = ["device_of", "driver_version", "identify", "parse_device", "usable"]
-
 _DRIVER = Path("/proc/driver/nvidia/version")
 _VERSION = re.compile(r"\b\d+\.\d+(?:\.\d+)?\b")
 _cuda: Any = torch.cuda  # which is annotated only in part

@@ -13,8 +13,6 @@ from fastdecode.gpu import _backends
 from fastdecode.gpu._devices import device_of, identify
 from fastdecode.gpu._policy import look_up
 
-__all__ = ["Inventory", "take_inventory"]
-
 _cuda: Any = torch.cuda  # which is annotated only in part
 
 

@@ -18,8 +18,6 @@ from fastdecode.ranking import CPU, DeviceRanking
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["CPU", "DECODE", "Decode", "DeviceChoice", "choose", "look_up", "measured"]
-
 Decode: TypeAlias = Literal["auto", "cpu", "gpu"]
 DECODE: tuple[Decode, ...] = ("auto", "cpu", "gpu")
 

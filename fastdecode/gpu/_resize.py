@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import torch
 
-__all__ = ["resize_into"]
-
 _MOST_SHRUNK = 128.0
 """Of both axes together: PyTorch's kernel for CUDA has the weights of a block in 48 KB, and refuses
 to shrink by more than about 180."""

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from fastdecode.ranking import DeviceRanking
     from fastdecode.types import Context, Format, Output, Reduce, SizeClass
 
-__all__ = ["BATCHES", "DEVICE_S", "FULL_S", "QUICK_S", "calibrate", "measure", "place_of"]
-
 DEVICE_S = 60.0
 BATCHES = (64, 256)
 """Images of a batch on a device: few for a large network, many for a small one."""

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from fastdecode.ranking import DeviceRanking, Ranking
     from fastdecode.types import Buffer, Context
 
-__all__ = ["QUICK_DEVICE_S", "add_arguments", "run"]
-
 _EXAMPLES = f"""\
 examples:
   %(prog)s              about {FULL_S:.0f} seconds

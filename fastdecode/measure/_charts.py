@@ -28,18 +28,6 @@ if TYPE_CHECKING:
     from fastdecode.measure._summary import Group
     from fastdecode.measure.result import Measurement, Result
 
-__all__ = [
-    "ENVIRONMENT",
-    "agreement",
-    "latency",
-    "log_ticks",
-    "readme_chart",
-    "row_kind",
-    "scaling",
-    "throughput",
-    "ticks",
-]
-
 _LEFT = 104  # where names end
 _RIGHT = 234  # where figures begin
 _LEAST_MS = 0.001  # of a logarithmic axis: the clock tells no less apart

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from fastdecode.measure._collection import Photo
     from fastdecode.types import Header, Image, Reduce
 
-__all__ = ["Check", "Finding", "examine", "named", "reason", "reference_digest"]
-
 _REFERENCE = "pillow"
 
 

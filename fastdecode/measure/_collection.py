@@ -26,8 +26,6 @@ from fastdecode.stores._scan import can_be_read
 from fastdecode.stores.folder import EXTENSIONS
 from fastdecode.types import Buffer, Header
 
-__all__ = ["SAMPLES", "USUAL_LIMIT", "Collection", "Photo", "collect", "naming"]
-
 SAMPLES = Path(fastdecode.__file__).parent / "samples"
 """The photos that the package carries."""
 

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from fastdecode.ranking import Ranking
     from fastdecode.types import BackendInfo, Reduce
 
-__all__ = ["add_arguments", "run"]
-
 _MOST_AT_ONCE = 1024  # threads or workers: what is more is a slip of the finger
 
 _EXAMPLES = """\

@@ -25,8 +25,6 @@ from fastdecode.terminal import Parser, paragraph
 if TYPE_CHECKING:
     from fastdecode.measure.result import Measurement, Result
 
-__all__ = ["add_arguments", "ratio", "run", "verdict"]
-
 _ABOUT = """\
 Compare two results that `python -m fastdecode bench --json FILE` wrote.
 

@@ -30,17 +30,6 @@ if TYPE_CHECKING:
     from fastdecode.measure._run import Found, Notify, Plan
     from fastdecode.types import Format, SizeClass
 
-__all__ = [
-    "Crew",
-    "Heat",
-    "batch_of",
-    "heats_of",
-    "measure_device",
-    "measure_photos",
-    "speeds_of",
-    "unread",
-]
-
 _PATIENCE_S = 2.0
 _TURN_S = 0.15
 

@@ -25,19 +25,6 @@ if TYPE_CHECKING:
     from fastdecode.measure._collection import Photo
     from fastdecode.types import Format
 
-__all__ = [
-    "WORKER",
-    "Clock",
-    "CudaClock",
-    "Lap",
-    "Warm",
-    "Worker",
-    "busy",
-    "busy_seconds",
-    "clock_of",
-    "steady",
-]
-
 _cuda: Any = torch.cuda  # which is annotated only in part
 _SAME = 1.1  # times as long: laps that lie so near each other are steady
 _LOOKED_AT = 3

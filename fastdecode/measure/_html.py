@@ -38,8 +38,6 @@ from fastdecode.measure._text import (
 if TYPE_CHECKING:
     from fastdecode.measure.result import Measurement, Result
 
-__all__ = ["page"]
-
 _MOST = 200  # names of files in a list: a page of thousands would not open on a phone
 
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from fastdecode.measure.result import Measurement, Protocol, Result, Spread
     from fastdecode.types import Context, Format, Output, Reduce
 
-__all__ = ["merged", "ranking_of"]
-
 _CONTEXTS: dict[Protocol, Context] = {
     "decode": "one",
     "threads": "threads",

@@ -18,8 +18,6 @@ from statistics import median
 
 from fastdecode.ranking import reordered
 
-__all__ = ["Contest", "run"]
-
 # After so many rounds, those are out that take so many times as long as the fastest.
 _OUT = ((1, 1.8), (2, 1.25))
 _SAFE_ROUNDS = 4  # that the one known to be best is sure of

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from fastdecode.measure.result import Result
     from fastdecode.ranking import DeviceRanking
 
-__all__ = ["count", "device_ranking", "heading", "listing", "no_order", "show_result", "tables"]
-
 _FEW = 3  # names of files that a list shows before it says how many more there are
 _REASON = 150  # characters of what a decoder says: about two lines
 _BACKEND = 16  # characters of a backend's name; those of other packages may have more

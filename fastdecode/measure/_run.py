@@ -28,18 +28,6 @@ if TYPE_CHECKING:
     from fastdecode.measure.result import Device, Protocol
     from fastdecode.types import Format, Output, Reduce
 
-__all__ = [
-    "Case",
-    "Found",
-    "Notify",
-    "Plan",
-    "Round",
-    "blocks",
-    "cases",
-    "counts_up_to_cores",
-    "measure",
-]
-
 
 _BLOCK_FILES = 64
 _BLOCK_BYTES = 1 << 20  # a block takes about 10 ms to 100 ms for each backend

@@ -20,8 +20,6 @@ from fastdecode.ranking import size_class
 if TYPE_CHECKING:
     from fastdecode.types import Format, SizeClass
 
-__all__ = ["Sample", "built_in", "comparable", "grouped", "placed"]
-
 _MOST_FILES = 8
 _MIN_SHARE = 0.5  # of the files, read by a backend: one that reads fewer is not compared
 _MOST_PIXELS = 12_000_000  # of one sample: a round of all backends must stay well below a second

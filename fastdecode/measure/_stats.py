@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from fastdecode.measure._run import Case
     from fastdecode.measure._workers import Timed
 
-__all__ = ["fastest", "measurements", "pass_time", "percentiles", "rate", "ratios"]
-
 Round: TypeAlias = "tuple[Hashable, Mapping[str, float]]"
 _MEGA = 1_000_000
 _ONE_THREAD = ("decode", "file")

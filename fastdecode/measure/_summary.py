@@ -12,25 +12,6 @@ from fastdecode.measure.result import AUTOMATIC, CPU, PROTOCOLS
 if TYPE_CHECKING:
     from fastdecode.measure.result import Machine, Measurement, Result
 
-__all__ = [
-    "Group",
-    "Listing",
-    "busy",
-    "by_count",
-    "by_protocol",
-    "commonest",
-    "counts",
-    "device_answer",
-    "device_groups",
-    "enough",
-    "groups",
-    "listings",
-    "main_group",
-    "notes",
-    "sections",
-    "sentences",
-]
-
 
 _NEAR = 0.97  # of the best: closer than what repeated runs differ by
 _DEVICE_NEAR = 0.05  # of the CPU's speed: closer than what repeated runs differ by

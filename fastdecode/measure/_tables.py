@@ -10,8 +10,6 @@ from itertools import zip_longest
 
 from fastdecode.terminal import width
 
-__all__ = ["HAS_RICH", "Column", "Table", "plain", "show"]
-
 try:
     import rich.box
     import rich.console

@@ -19,35 +19,6 @@ if TYPE_CHECKING:
     )
     from fastdecode.ranking import Identity
 
-__all__ = [
-    "COST",
-    "DEVICE_COLUMNS",
-    "DEVICE_MORE",
-    "READING",
-    "SPEED",
-    "Figure",
-    "backend_versions",
-    "began",
-    "costs",
-    "count",
-    "device_facts",
-    "device_missing",
-    "device_model",
-    "half_range",
-    "legend",
-    "machine_line",
-    "measured_files",
-    "number",
-    "percent",
-    "pixels",
-    "protocol",
-    "series",
-    "setting",
-    "size",
-    "title",
-    "visible",
-]
-
 _PROTOCOLS = {
     "decode": "from memory, one thread",
     "threads": "from memory, a pool of threads",

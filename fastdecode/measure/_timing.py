@@ -14,8 +14,6 @@ import numpy as np
 
 from fastdecode.ranking import Spread
 
-__all__ = ["Budget", "drain", "no_garbage_collection", "now", "spread"]
-
 
 class Budget:
     """Seconds that begin to run when it is made."""

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from fastdecode.measure.result import Measurement
     from fastdecode.types import Buffer, Format, Image, Reduce
 
-__all__ = ["BATCH", "WORKER", "Members", "Timed", "Work", "Worker", "one_torch_thread", "peak_mb"]
-
 # Of ImageNet's images, channel by channel: what images are normalised with almost everywhere.
 _MEAN = (0.485, 0.456, 0.406)
 _DEVIATION = (0.229, 0.224, 0.225)

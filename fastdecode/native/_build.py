@@ -14,8 +14,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-__all__ = ["MODULE", "builder", "hindrance", "is_limited", "options", "sources"]
-
 MODULE = "fastdecode.native._core"
 _FOLDER = Path(__file__).parent
 _FROM, _TO = "// cffi: from here", "// cffi: to here"

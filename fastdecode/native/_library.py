@@ -29,29 +29,6 @@ from fastdecode.errors import (
 if TYPE_CHECKING:
     from fastdecode.types import Box, Buffer, Image, PixelLayout, Reduce
 
-__all__ = [
-    "DECODER_VARIABLE",
-    "LARGEST_SIDE",
-    "LAYOUTS",
-    "MAX_SCANS",
-    "Resize",
-    "codec",
-    "decode",
-    "decode_resized",
-    "decoder",
-    "failure",
-    "ffi",
-    "install_line",
-    "left_to_libjpeg",
-    "lib",
-    "message",
-    "probe",
-    "problem",
-    "require",
-    "resize_pixels",
-    "stored",
-]
-
 _core: Any = None
 _broken: ImportError | None = None
 try:

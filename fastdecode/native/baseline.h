@@ -16,14 +16,14 @@
 #include "weights.h"
 
 enum {
-    FD_SIDE = 8,              /* samples along the side of a block */
-    FD_COEFFICIENTS = 64,     /* of a block */
-    FD_MOST_BLOCKS = 6,       /* of an MCU: 4:2:0 */
-    FD_MOST_SIDE = 65500,     /* pixels: libjpeg's limit */
-    FD_LOOKUP_BITS = 10,      /* 9 and 11 are slower: the tables must stay in the first-level cache */
-    FD_MOST_DC_BITS = 11,     /* of a difference, with 8 bits a sample */
+    FD_SIDE = 8, /* samples along the side of a block */
+    FD_COEFFICIENTS = 64, /* of a block */
+    FD_MOST_BLOCKS = 6, /* of an MCU: 4:2:0 */
+    FD_MOST_SIDE = 65500, /* pixels: libjpeg's limit */
+    FD_LOOKUP_BITS = 10, /* 9 and 11 are slower: the tables must stay in the first-level cache */
+    FD_MOST_DC_BITS = 11, /* of a difference, with 8 bits a sample */
     FD_MOST_AC_BITS = 10,
-    FD_MOST_SMALL_BITS = 7     /* of a value that has 16 bits when it is dequantised: 127 * 255 */
+    FD_MOST_SMALL_BITS = 7 /* of a value that has 16 bits when it is dequantised: 127 * 255 */
 };
 
 /* ---- scan.c ---- */
@@ -37,7 +37,7 @@ typedef struct {
 
 typedef struct {
     int32_t id;
-    int32_t across, down;  /* sampling factors: blocks of an MCU */
+    int32_t across, down; /* sampling factors: blocks of an MCU */
     int32_t quantiser, dc, ac; /* which tables */
 } fd_component;
 
@@ -46,14 +46,14 @@ typedef struct {
     int32_t width, height;
     int32_t components; /* 1, or 3: Y, Cb, Cr */
     fd_component component[3];
-    int32_t across, down;  /* the largest sampling factors: an MCU is 8 times as many pixels */
+    int32_t across, down; /* the largest sampling factors: an MCU is 8 times as many pixels */
     int32_t mcus_across, mcus_down;
-    int32_t blocks;        /* of an MCU */
-    int32_t rows_at_once;  /* rows of MCUs that libjpeg decodes together */
-    int32_t interval;      /* MCUs between restart markers; 0 is none */
+    int32_t blocks; /* of an MCU */
+    int32_t rows_at_once; /* rows of MCUs that libjpeg decodes together */
+    int32_t interval; /* MCUs between restart markers; 0 is none */
     uint16_t quantisers[4][FD_COEFFICIENTS + 1]; /* in natural order; the last is for position 64 */
-    fd_codes codes[2][4];  /* DC, AC */
-    size_t scan;           /* where its data begins */
+    fd_codes codes[2][4]; /* DC, AC */
+    size_t scan; /* where its data begins */
 } fd_frame;
 
 /* The data of a scan, without stuffing and markers. Zeros follow, more than an MCU can read. */
@@ -128,7 +128,7 @@ void fd_baseline_destroy(fd_baseline *baseline);
 
 /* Where the pixels go: rows of a layout in memory, or RGBX to a sink. */
 typedef struct {
-    int32_t left, top, right, bottom; /* reduced pixels; all 0 is the whole picture */
+    int32_t left, top, right, bottom; /* reduced pixels; all 0 is the whole image */
     int32_t reduce;
     int32_t layout; /* fd_layout */
     uint8_t *out;

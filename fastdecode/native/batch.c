@@ -1,4 +1,4 @@
-/* batch.c: many pictures, many threads.
+/* batch.c: many images, many threads.
  *
  * A pool has a queue of jobs: the items of one call. Its threads all work on the oldest job, one
  * item after another; who finds none left takes the job off the queue and goes on to the next. The
@@ -327,14 +327,21 @@ static void plan_item(fd_item *item, const double *plan) {
     fd_limits limits = item->request.limits;
     item->request = (fd_request){
         .reduce = (int32_t)plan[0], .layout = FD_RGB, .strict = 1, .limits = limits};
-    item->resize = (fd_resize){
-        .left = plan[1], .top = plan[2], .right = plan[3], .bottom = plan[4],
-        .in_left = (int32_t)plan[5], .in_top = (int32_t)plan[6],
-        .in_right = (int32_t)plan[7], .in_bottom = (int32_t)plan[8],
-        .canvas_width = (int32_t)plan[9], .canvas_height = (int32_t)plan[10],
-        .x = (int32_t)plan[11], .y = (int32_t)plan[12],
-        .width = (int32_t)plan[13], .height = (int32_t)plan[14],
-        .flip = (int32_t)plan[15]};
+    item->resize = (fd_resize){.left = plan[1],
+                               .top = plan[2],
+                               .right = plan[3],
+                               .bottom = plan[4],
+                               .in_left = (int32_t)plan[5],
+                               .in_top = (int32_t)plan[6],
+                               .in_right = (int32_t)plan[7],
+                               .in_bottom = (int32_t)plan[8],
+                               .canvas_width = (int32_t)plan[9],
+                               .canvas_height = (int32_t)plan[10],
+                               .x = (int32_t)plan[11],
+                               .y = (int32_t)plan[12],
+                               .width = (int32_t)plan[13],
+                               .height = (int32_t)plan[14],
+                               .flip = (int32_t)plan[15]};
 }
 
 void fd_pool_resize(fd_pool *pool, fd_item *items, size_t count, const int32_t *which,
@@ -353,8 +360,14 @@ void fd_pool_resize(fd_pool *pool, fd_item *items, size_t count, const int32_t *
 fd_cropped fd_pool_crop(fd_pool *reading, fd_pool *decoding, fd_item *items, size_t count,
                         const uint64_t *seeds, const fd_crop *crop, const fd_pixels *pixels,
                         void *out, ptrdiff_t stride) {
-    job at = {.what = CROP, .items = items, .count = count, .pixels = pixels,
-              .crop = crop, .seeds = seeds, .out = out, .stride = stride};
+    job at = {.what = CROP,
+              .items = items,
+              .count = count,
+              .pixels = pixels,
+              .crop = crop,
+              .seeds = seeds,
+              .out = out,
+              .stride = stride};
     fd_cropped done = {.made = 0};
     fd_pool_open(reading, items, count);
     do_job(decoding, &at);

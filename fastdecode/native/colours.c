@@ -29,8 +29,8 @@ INLINE void widen_between(uint8_t *restrict out, const uint8_t *restrict near,
     }
 }
 
-INLINE void between(uint8_t *restrict out, const uint8_t *restrict near, const uint8_t *restrict far,
-                    int is_lower, size_t count) {
+INLINE void between(uint8_t *restrict out, const uint8_t *restrict near,
+                    const uint8_t *restrict far, int is_lower, size_t count) {
     int rounding = is_lower ? 2 : 1;
     for (size_t i = 0; i < count; i++)
         out[i] = (uint8_t)((3 * near[i] + far[i] + rounding) >> 2);
@@ -51,11 +51,11 @@ static void between_plain(uint8_t *out, const uint8_t *near, const uint8_t *far,
 /* ---- colours ---- */
 
 enum { /* in 1 / 65536, as jdcolor.c rounds them */
-    R_CR = 91881,
-    B_CB = 116130,
-    G_CB = 22554,
-    G_CR = 46802,
-    HALF = 32768
+       R_CR = 91881,
+       B_CB = 116130,
+       G_CB = 22554,
+       G_CR = 46802,
+       HALF = 32768
 };
 
 INLINE uint8_t clamped(int32_t value) {
@@ -84,9 +84,9 @@ static void rgbx_plain(uint8_t *out, const uint8_t *y, const uint8_t *cb, const 
     colours(out, y, cb, cr, count, 4);
 }
 
-const fd_steps fd_steps_plain = {
-    fd_idct_8x8, fd_idct_4x4,         fd_idct_2x2,   /* idct.c */
-    widen_plain, widen_between_plain, between_plain, rgb_plain, rgbx_plain};
+const fd_steps fd_steps_plain = {fd_idct_8x8, fd_idct_4x4,         fd_idct_2x2,   /* idct.c */
+                                 widen_plain, widen_between_plain, between_plain,
+                                 rgb_plain,   rgbx_plain};
 
 /* ---- AVX2 ---- */
 
@@ -178,7 +178,6 @@ AVX2_INLINE planes half_of_them(__m256i y, __m256i cb, __m256i cr) {
     out.blue = _mm256_add_epi16(y, blue);
     return out;
 }
-
 
 AVX2_INLINE planes of_32(const uint8_t *y, const uint8_t *cb, const uint8_t *cr) {
     const __m256i zero = _mm256_setzero_si256();

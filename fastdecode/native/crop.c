@@ -58,7 +58,8 @@ static void nearest_box(int32_t width, int32_t height, const fd_crop *crop, plan
     set_box(to, (width - across) / 2, (height - down) / 2, across, down);
 }
 
-static int random_box(int32_t width, int32_t height, uint64_t *state, const fd_crop *crop, plan *to) {
+static int random_box(int32_t width, int32_t height, uint64_t *state, const fd_crop *crop,
+                      plan *to) {
     double whole = (double)height * width;
     if (crop->width > LARGEST_SIDE || crop->height > LARGEST_SIDE)
         return 0;
@@ -127,15 +128,21 @@ static int32_t reduction(const plan *of, const fd_crop *crop) {
 
 static fd_resize resize_of(const plan *of, int32_t reduce, const fd_crop *crop) {
     double by = reduce;
-    return (fd_resize){
-        .left = of->left / by, .top = of->top / by,
-        .right = of->right / by, .bottom = of->bottom / by,
-        .in_left = of->left / reduce, .in_top = of->top / reduce,
-        .in_right = (of->right + reduce - 1) / reduce,
-        .in_bottom = (of->bottom + reduce - 1) / reduce,
-        .canvas_width = of->canvas_width, .canvas_height = of->canvas_height,
-        .x = of->x, .y = of->y, .width = crop->width, .height = crop->height,
-        .flip = of->flip};
+    return (fd_resize){.left = of->left / by,
+                       .top = of->top / by,
+                       .right = of->right / by,
+                       .bottom = of->bottom / by,
+                       .in_left = of->left / reduce,
+                       .in_top = of->top / reduce,
+                       .in_right = (of->right + reduce - 1) / reduce,
+                       .in_bottom = (of->bottom + reduce - 1) / reduce,
+                       .canvas_width = of->canvas_width,
+                       .canvas_height = of->canvas_height,
+                       .x = of->x,
+                       .y = of->y,
+                       .width = crop->width,
+                       .height = crop->height,
+                       .flip = of->flip};
 }
 
 int fd_plan_crop(const fd_header *header, uint64_t seed, const fd_crop *crop, fd_request *request,

@@ -41,7 +41,7 @@ typedef struct {
     size_t size;
     size_t scan; /* where the first scan's data begins */
     const fd_request *request;
-    int32_t left, top, right, bottom; /* reduced pixels, of the picture libjpeg sees */
+    int32_t left, top, right, bottom; /* reduced pixels, of the image libjpeg sees */
     J_COLOR_SPACE colors;
     int channels;
     /* Either rows in memory ... */
@@ -154,10 +154,10 @@ static void check_window(fd_decoder *decoder, job *work) {
     }
     if (work->left < 0 || work->top < 0 || work->left >= work->right || work->top >= work->bottom ||
         work->right > width || work->bottom > height)
-        fd_errors_leave(&decoder->errors, FD_ARGUMENT, "the region is not inside the picture");
+        fd_errors_leave(&decoder->errors, FD_ARGUMENT, "the region is not inside the image");
 }
 
-/* Let the picture begin at a restart marker as near above the window as there is one. */
+/* Let the image begin at a restart marker as near above the window as there is one. */
 static void jump(fd_decoder *decoder, job *work) {
     struct jpeg_decompress_struct *jpeg = &decoder->jpeg;
     int32_t reduce = work->request->reduce;
@@ -175,7 +175,7 @@ static void jump(fd_decoder *decoder, job *work) {
     work->bottom -= passed / reduce;
 }
 
-/* Whether every coefficient of a progressive picture has reached its full precision. */
+/* Whether every coefficient of a progressive image has reached its full precision. */
 static int all_scans_there(j_decompress_ptr jpeg) {
     for (int component = 0; component < jpeg->num_components; component++)
         for (int k = 0; k < DCTSIZE2; k++)
@@ -199,7 +199,7 @@ static void begin(fd_decoder *decoder, const job *work) {
      * every version of libjpeg-turbo in its own way. */
     if (jpeg->progressive_mode && !all_scans_there(jpeg))
         fd_errors_leave(&decoder->errors, FD_UNSUPPORTED,
-                        "the last scans of the progressive picture are missing");
+                        "the last scans of the progressive image are missing");
 }
 
 #if JPEG_LIB_VERSION >= 70
@@ -259,7 +259,8 @@ static void read_rows(fd_decoder *decoder, const job *work, int32_t before) {
     uint8_t *ring = direct ? NULL : room_for_rows(decoder, stride, (size_t)depth);
     int32_t at_once = jpeg->rec_outbuf_height < MOST_ROWS ? jpeg->rec_outbuf_height : MOST_ROWS;
     int32_t y = 0;
-    while (y < height && !decoder->errors.missing) { /* once pixels are missing, no more are wanted */
+    while (y < height &&
+           !decoder->errors.missing) { /* once pixels are missing, no more are wanted */
         JSAMPROW into[MOST_ROWS];
         int32_t count = height - y < at_once ? height - y : at_once;
         for (int32_t i = 0; i < count; i++)
@@ -293,7 +294,7 @@ static void finish(fd_decoder *decoder, const job *work) {
         return;
     }
     if (!fd_has_end(work->data, work->size, work->scan)) {
-        /* Skipped to its end, a picture would not be looked at any more: so its last row is read. */
+        /* Skipped to its end, an image would not be looked at any more: so its last row is read. */
         uint8_t *row = room_for_rows(decoder, (size_t)jpeg->output_width * work->channels, 1);
         jpeg_skip_scanlines(jpeg, left - 1);
         jpeg_read_scanlines(jpeg, &row, 1);

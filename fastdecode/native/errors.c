@@ -42,9 +42,7 @@ static void leave(j_common_ptr jpeg) {
 
 /* Blocks were filled in, not decoded: bits ran out, or a restart marker is gone. That the file ends
  * without its end marker (JWRN_JPEG_EOF) is not that: nothing else may be missing. */
-static int says_missing(int code) {
-    return code == JWRN_HIT_MARKER || code == JWRN_MUST_RESYNC;
-}
+static int says_missing(int code) { return code == JWRN_HIT_MARKER || code == JWRN_MUST_RESYNC; }
 
 /* Of many warnings the words of the worst are kept: the first about missing pixels, else the first. */
 static void warn(j_common_ptr jpeg, int level) {

@@ -2,7 +2,7 @@
  * files to a batch of such tensors, crops drawn at random, without Python.
  *
  * Units: sizes and offsets are pixels or bytes as named; boxes are (left, top, right, bottom) with
- * right and bottom one past the end; strides are bytes. "Reduced pixels" are those of the picture
+ * right and bottom one past the end; strides are bytes. "Reduced pixels" are those of the image
  * after `reduce`: it then has ceil(width / reduce) by ceil(height / reduce) of them.
  *
  * Ownership: whoever creates an object destroys it. The core keeps no pointer to the caller's
@@ -26,13 +26,13 @@
 
 typedef enum {
     FD_OK = 0,
-    FD_WARNED,      /* strict was set, and the codec complained: `message` says of what */
-    FD_DAMAGED,     /* the bytes are damaged, or end before the picture does */
+    FD_WARNED, /* strict was set, and the codec complained: `message` says of what */
+    FD_DAMAGED, /* the bytes are damaged, or end before the image does */
     FD_UNSUPPORTED, /* no JPEG, or a kind that libjpeg-turbo does not read */
-    FD_TOO_LARGE,   /* more pixels or memory than the caller allows */
+    FD_TOO_LARGE, /* more pixels or memory than the caller allows */
     FD_NO_MEMORY,
-    FD_IO,          /* the file cannot be read: `message` is the system's, errno in `code` */
-    FD_ARGUMENT     /* the caller asked for what cannot be */
+    FD_IO, /* the file cannot be read: `message` is the system's, errno in `code` */
+    FD_ARGUMENT /* the caller asked for what cannot be */
 } fd_status;
 
 typedef enum { FD_L = 1, FD_RGB, FD_RGBA, FD_CMYK } fd_layout; /* CMYK: 0 is no ink */
@@ -43,74 +43,75 @@ typedef enum { FD_UINT8 = 1, FD_FLOAT16, FD_FLOAT32 } fd_dtype;
 
 /* What a JPEG's markers say, up to its first scan. */
 typedef struct {
-    int32_t width, height;     /* stored pixels */
-    int32_t components;        /* 1, 3, 4 */
-    int32_t bits;              /* for each sample */
-    int32_t sof;               /* low byte of the SOF marker: 0xC0 baseline, 0xC2 progressive, … */
-    int32_t restart_interval;  /* MCUs; 0 is none */
-    int32_t has_exif;          /* there is an Exif segment, which may hold an orientation */
-    int32_t ended;             /* the last two bytes are an end marker */
-    size_t scan_offset;        /* where the first scan's data begins */
+    int32_t width, height; /* stored pixels */
+    int32_t components; /* 1, 3, 4 */
+    int32_t bits; /* for each sample */
+    int32_t sof; /* low byte of the SOF marker: 0xC0 baseline, 0xC2 progressive, … */
+    int32_t restart_interval; /* MCUs; 0 is none */
+    int32_t has_exif; /* there is an Exif segment, which may hold an orientation */
+    int32_t ended; /* the last two bytes are an end marker */
+    size_t scan_offset; /* where the first scan's data begins */
 } fd_header;
 
 /* What a caller allows; 0 is no limit. */
 typedef struct {
-    int64_t pixels;  /* that the header promises */
-    int64_t memory;  /* bytes that libjpeg may hold at once, for coefficients above all */
-    int32_t scans;   /* of a progressive file; FD_DAMAGED if there are more */
+    int64_t pixels; /* that the header promises */
+    int64_t memory; /* bytes that libjpeg may hold at once, for coefficients above all */
+    int32_t scans; /* of a progressive file; FD_DAMAGED if there are more */
 } fd_limits;
 
-/* Which part of a picture is wanted, and how. */
+/* Which part of an image is wanted, and how. */
 typedef struct {
-    int32_t left, top, right, bottom; /* reduced pixels; all 0 is the whole picture */
-    int32_t reduce;                   /* 1, 2, 4 or 8 */
-    int32_t layout;                   /* fd_layout */
-    int32_t strict;                   /* any warning of the codec is FD_WARNED */
+    int32_t left, top, right, bottom; /* reduced pixels; all 0 is the whole image */
+    int32_t reduce; /* 1, 2, 4 or 8 */
+    int32_t layout; /* fd_layout */
+    int32_t strict; /* any warning of the codec is FD_WARNED */
     fd_limits limits;
 } fd_request;
 
-/* A box of the reduced picture, resized to a canvas; of the canvas one rectangle is made. */
+/* A box of the reduced image, resized to a canvas; of the canvas one rectangle is made. */
 typedef struct {
-    double left, top, right, bottom;          /* the box, in reduced pixels; edges may be fractions */
-    int32_t in_left, in_top, in_right, in_bottom; /* pixels that may be read: the filter ends here */
-    int32_t canvas_width, canvas_height;      /* what the box is resized to */
-    int32_t x, y, width, height;              /* the rectangle, in pixels of the canvas, inside it */
-    int32_t flip;                             /* from left to right, after all else */
+    double left, top, right, bottom; /* the box, in reduced pixels; edges may be fractions */
+    int32_t in_left, in_top, in_right,
+        in_bottom; /* pixels that may be read: the filter ends here */
+    int32_t canvas_width, canvas_height; /* what the box is resized to */
+    int32_t x, y, width, height; /* the rectangle, in pixels of the canvas, inside it */
+    int32_t flip; /* from left to right, after all else */
 } fd_resize;
 
 /* How a pixel value v (0 to 255) of channel c is stored: v for FD_UINT8, else v * scale[c] + bias[c],
  * multiplied and added in float32, each rounded. */
 typedef struct {
-    int32_t dtype;          /* fd_dtype */
+    int32_t dtype; /* fd_dtype */
     int32_t channels_first; /* 1: (3, height, width); 0: (height, width, 3); no gaps */
     float scale[3], bias[3];
 } fd_pixels;
 
 typedef enum { FD_RANDOM = 1, FD_CENTRAL } fd_crop_kind;
 
-/* What becomes of each picture of a batch, by its size and a seed: a random box of it, resized to
+/* What becomes of each image of a batch, by its size and a seed: a random box of it, resized to
  * the result; or the whole of it, resized, and the centre of that. */
 typedef struct {
-    int32_t kind;                          /* fd_crop_kind */
-    int32_t width, height;                 /* of the result */
-    int32_t resize_width, resize_height;   /* FD_CENTRAL: what the whole is resized to; a height of
+    int32_t kind; /* fd_crop_kind */
+    int32_t width, height; /* of the result */
+    int32_t resize_width, resize_height; /* FD_CENTRAL: what the whole is resized to; a height of
                                             * 0: the width is that of the shorter side */
-    double area, area_range;               /* FD_RANDOM: the box's least share of the picture, and
+    double area, area_range; /* FD_RANDOM: the box's least share of the image, and
                                             * how much more it may be */
-    double aspect, aspect_range;           /* the logarithm of its width to its height, likewise */
-    double narrowest, widest;              /* width to height, where no box that is drawn fits */
-    double flip;                           /* probability */
-    double headroom;                       /* how many times larger than what it is resized to the
+    double aspect, aspect_range; /* the logarithm of its width to its height, likewise */
+    double narrowest, widest; /* width to height, where no box that is drawn fits */
+    double flip; /* probability */
+    double headroom; /* how many times larger than what it is resized to the
                                             * box is after the reduction, at least; 0: no reduction */
-    int64_t pixels;                        /* pictures of more are left alone */
-    int32_t upright;                       /* so are those with an Exif segment */
+    int64_t pixels; /* images of more are left alone */
+    int32_t upright; /* so are those with an Exif segment */
 } fd_crop;
 
 typedef struct fd_decoder fd_decoder;
 typedef struct fd_resampler fd_resampler;
 typedef struct fd_pool fd_pool;
 
-/* ---- decode.c: one picture ---- */
+/* ---- decode.c: one image ---- */
 
 /* Version of libjpeg-turbo this was built with, such as "2.1.5"; static. */
 const char *fd_codec(void);
@@ -134,9 +135,9 @@ int fd_decoder_own(const fd_decoder *decoder);
  * core's own decoder does not take. FD_ARGUMENT for other names. */
 int fd_use_decoder(const char *name);
 
-/* Pictures that this process has decoded, or failed to. */
+/* Images that this process has decoded, or failed to. */
 typedef struct {
-    int64_t own;     /* by the core itself */
+    int64_t own; /* by the core itself */
     int64_t libjpeg; /* by libjpeg-turbo, to which they were left */
 } fd_counts;
 
@@ -152,20 +153,20 @@ int fd_decode(fd_decoder *decoder, const uint8_t *data, size_t size, const fd_re
               uint8_t *out, ptrdiff_t stride);
 
 /* Decode only what `resize` needs of the JPEG at `data`, and write (3, height, width) or
- * (height, width, 3) values as `pixels` says to `out`, without a picture in between. Of `request`
+ * (height, width, 3) values as `pixels` says to `out`, without an image in between. Of `request`
  * the reduce, strict and limits count. */
 int fd_decode_resized(fd_decoder *decoder, const uint8_t *data, size_t size,
                       const fd_request *request, const fd_resize *resize, const fd_pixels *pixels,
                       void *out);
 
-/* ---- reindex.c: lossless repack ---- */
+/* ---- restart_markers.c: lossless repack ---- */
 
 /* Rewrite the JPEG at `data` as baseline with a restart marker after each row of MCUs and optimised
  * Huffman tables: the same coefficients, all APPn and COM markers kept. What follows the end marker
- * (an MPO's other pictures) is dropped. FD_DAMAGED if libjpeg complains of anything, or scans are
+ * (an MPO's other images) is dropped. FD_DAMAGED if libjpeg complains of anything, or scans are
  * missing. `*out` (`*out_size` bytes) is the caller's, to be given to fd_free. */
-int fd_reindex(fd_decoder *decoder, const uint8_t *data, size_t size, const fd_limits *limits,
-               uint8_t **out, size_t *out_size);
+int fd_add_restart_markers(fd_decoder *decoder, const uint8_t *data, size_t size,
+                           const fd_limits *limits, uint8_t **out, size_t *out_size);
 void fd_free(void *memory);
 
 /* ---- resample.c: antialiased resizing ---- */
@@ -186,35 +187,35 @@ const char *fd_instructions(void);
  * run here. */
 int fd_use_instructions(const char *name);
 
-/* ---- crop.c: which part of a picture is shown ---- */
+/* ---- crop.c: which part of an image is shown ---- */
 
-/* Decide, and draw, what becomes of a picture: the reduce, layout and strict of `request`, and all of
+/* Decide, and draw, what becomes of an image: the reduce, layout and strict of `request`, and all of
  * `resize`. The draws follow from `seed`, by SplitMix64. Returns 0, and changes nothing, where
- * fastdecode.torch would not decode such a picture by this core: four inks, arithmetic coding, no
+ * fastdecode.torch would not decode such an image by this core: four inks, arithmetic coding, no
  * end marker, padding. */
 int fd_plan_crop(const fd_header *header, uint64_t seed, const fd_crop *crop, fd_request *request,
                  fd_resize *resize);
 
-/* ---- batch.c: many pictures, many threads ---- */
+/* ---- batch.c: many images, many threads ---- */
 
-/* One picture of a batch. Zero it before its first use; `buffer` stays with it from batch to batch. */
+/* One image of a batch. Zero it before its first use; `buffer` stays with it from batch to batch. */
 typedef struct {
     /* From the caller, for fd_pool_open. */
-    const char *path;     /* file to read, or NULL: the bytes are at `data` */
-    const uint8_t *data;  /* with a path: set by fd_pool_open, into `buffer` */
+    const char *path; /* file to read, or NULL: the bytes are at `data` */
+    const uint8_t *data; /* with a path: set by fd_pool_open, into `buffer` */
     size_t size;
     /* From fd_pool_open. */
     fd_header header;
     /* From the caller, for fd_pool_decode. */
-    int32_t wanted;       /* 0: leave this item alone */
-    int32_t resized;      /* 1: fd_decode_resized; 0: fd_decode, to `out` and `stride` */
+    int32_t wanted; /* 0: leave this item alone */
+    int32_t resized; /* 1: fd_decode_resized; 0: fd_decode, to `out` and `stride` */
     fd_request request;
     fd_resize resize;
     void *out;
     ptrdiff_t stride;
     /* From both. */
-    int32_t status;       /* fd_status; an item that failed does not touch the others */
-    int32_t code;         /* errno of FD_IO */
+    int32_t status; /* fd_status; an item that failed does not touch the others */
+    int32_t code; /* errno of FD_IO */
     char message[FD_MESSAGE];
     /* The core's: what a file was read into. */
     uint8_t *buffer;

@@ -1,4 +1,4 @@
-/* huffman.c: tables for huffman.h, made anew for each picture: no two files have the same. */
+/* huffman.c: tables for huffman.h, made anew for each image: no two files have the same. */
 #include "huffman.h"
 
 /* Fill `count` entries. */

@@ -41,14 +41,15 @@ enum {
 typedef struct {
     uint32_t one[FD_ENTRIES];
     uint64_t two[FD_ENTRIES];
-    uint32_t limit[17]; /* the 16 bits that follow are below it: their code has at most this length */
-    int32_t first[17];  /* what is to be added to a code of this length for its place in `symbols` */
+    uint32_t
+        limit[17]; /* the 16 bits that follow are below it: their code has at most this length */
+    int32_t first[17]; /* what is to be added to a code of this length for its place in `symbols` */
     uint8_t symbols[256];
     int is_dc;
 } fd_table;
 
 /* Make the table of these codes. Returns 0 where libjpeg would refuse them, or they are none of a
- * picture with 8 bits a sample. */
+ * image with 8 bits a sample. */
 int fd_table_make(fd_table *table, const fd_codes *codes, int is_dc);
 
 /* Bits to be read, from the top of `buffer`; the lowest 6 bits of `count` say how many there are. */
@@ -69,11 +70,11 @@ FD_INLINE uint64_t fd_eight_bytes(const uint8_t *at) {
 }
 
 /* The fewest instructions: whole bytes are taken, and those that do not fit are read again. */
-#define FD_REFILL(buffer, count, next)                                                            \
-    do {                                                                                          \
-        (buffer) |= fd_eight_bytes(next) >> ((count) & 63);                                       \
-        (next) += (((count) & 63) ^ 63) >> 3;                                                     \
-        (count) |= 56;                                                                            \
+#define FD_REFILL(buffer, count, next)                                                             \
+    do {                                                                                           \
+        (buffer) |= fd_eight_bytes(next) >> ((count) & 63);                                        \
+        (next) += (((count) & 63) ^ 63) >> 3;                                                      \
+        (count) |= 56;                                                                             \
     } while (0)
 
 FD_INLINE void fd_bits_begin(fd_bits *bits, const uint8_t *from) {
@@ -88,39 +89,39 @@ FD_INLINE size_t fd_bytes_read(const fd_bits *bits, const uint8_t *from) {
 }
 
 /* What an escape leads to: its step and its value. */
-#define FD_FOLLOW(table, entry, step, value)                                                      \
-    do {                                                                                          \
-        uint32_t length_, size_;                                                                  \
-        if (__builtin_expect((uint32_t)(entry) >> 16 != FD_LONG, 1)) {                            \
-            length_ = (entry) & 63;                                                               \
-            size_ = (uint32_t)(entry) >> 16;                                                      \
-            step = (entry) >> 8 & 255;                                                            \
-        } else {                                                                                  \
-            uint32_t code_ = (uint32_t)(buffer >> 48);                                            \
-            length_ = FD_LOOKUP_BITS + 1;                                                         \
-            for (int l_ = FD_LOOKUP_BITS + 1; l_ <= 16; l_++)                                     \
-                length_ += code_ >= (table)->limit[l_];                                           \
-            if (FD_RARELY(length_ > 16)) {                                                        \
-                length_ = 16;                                                                     \
-                size_ = 0;                                                                        \
-                step = FD_NO_CODE;                                                                \
-            } else {                                                                              \
-                int32_t place_ = (int32_t)(buffer >> (64 - length_)) + (table)->first[length_];   \
-                uint32_t symbol_ = (table)->symbols[place_ & 255];                                \
-                size_ = (table)->is_dc ? symbol_ : symbol_ & 15;                                  \
-                step = (table)->is_dc   ? 0                                                       \
-                       : size_          ? (symbol_ >> 4) + 1                                      \
-                       : symbol_ == 0xF0 ? 16                                                     \
-                                        : FD_END_OF_BLOCK;                                        \
-            }                                                                                     \
-        }                                                                                         \
-        buffer <<= length_;                                                                       \
-        /* `size_` bits: those that begin with 0 are negative. */                                 \
-        uint64_t negative_ = (uint64_t)((int64_t)~buffer >> 63);                                  \
-        value = (int32_t)((buffer >> 1) >> (63 - size_)) +                                        \
-                (int32_t)(negative_ & (uint64_t)(1 - (INT64_C(1) << size_)));                     \
-        buffer <<= size_;                                                                         \
-        count -= length_ + size_;                                                                 \
+#define FD_FOLLOW(table, entry, step, value)                                                       \
+    do {                                                                                           \
+        uint32_t length_, size_;                                                                   \
+        if (__builtin_expect((uint32_t)(entry) >> 16 != FD_LONG, 1)) {                             \
+            length_ = (entry) & 63;                                                                \
+            size_ = (uint32_t)(entry) >> 16;                                                       \
+            step = (entry) >> 8 & 255;                                                             \
+        } else {                                                                                   \
+            uint32_t code_ = (uint32_t)(buffer >> 48);                                             \
+            length_ = FD_LOOKUP_BITS + 1;                                                          \
+            for (int l_ = FD_LOOKUP_BITS + 1; l_ <= 16; l_++)                                      \
+                length_ += code_ >= (table)->limit[l_];                                            \
+            if (FD_RARELY(length_ > 16)) {                                                         \
+                length_ = 16;                                                                      \
+                size_ = 0;                                                                         \
+                step = FD_NO_CODE;                                                                 \
+            } else {                                                                               \
+                int32_t place_ = (int32_t)(buffer >> (64 - length_)) + (table)->first[length_];    \
+                uint32_t symbol_ = (table)->symbols[place_ & 255];                                 \
+                size_ = (table)->is_dc ? symbol_ : symbol_ & 15;                                   \
+                step = (table)->is_dc    ? 0                                                       \
+                       : size_           ? (symbol_ >> 4) + 1                                      \
+                       : symbol_ == 0xF0 ? 16                                                      \
+                                         : FD_END_OF_BLOCK;                                        \
+            }                                                                                      \
+        }                                                                                          \
+        buffer <<= length_;                                                                        \
+        /* `size_` bits: those that begin with 0 are negative. */                                  \
+        uint64_t negative_ = (uint64_t)((int64_t)~buffer >> 63);                                   \
+        value = (int32_t)((buffer >> 1) >> (63 - size_)) +                                         \
+                (int32_t)(negative_ & (uint64_t)(1 - (INT64_C(1) << size_)));                      \
+        buffer <<= size_;                                                                          \
+        count -= length_ + size_;                                                                  \
     } while (0)
 
 /* Not by memset: gcc makes "rep stos" of it, which takes longer to begin than all of this. It was
@@ -166,33 +167,33 @@ FD_INLINE void fd_block(fd_bits *bits, const fd_table *dc, const fd_table *ac,
 
     uint64_t entry, before;
     uint32_t k = 0, k1, odd = 0;
-#define FD_STEP                                                                                   \
-    entry = two[buffer >> (64 - FD_LOOKUP_BITS)];                                                 \
-    before = buffer;                                                                              \
-    if (FD_RARELY(entry & FD_ESCAPE)) {                                                           \
-        uint32_t step;                                                                            \
-        int32_t value;                                                                            \
-        FD_FOLLOW(ac, (uint32_t)entry, step, value);                                              \
-        k += step;                                                                                \
-        if (stores) {                                                                             \
-            size_t place = fd_natural_order[k];                                                   \
-            block[place] = (int16_t)value;                                                        \
-            odd |= fd_is_large(value, quantiser[place]);                                          \
-        }                                                                                         \
-        FD_REFILL(buffer, count, next);                                                           \
-        if (k >= FD_LAST)                                                                         \
-            goto last;                                                                            \
-    } else {                                                                                      \
-        buffer <<= entry & 63;                                                                    \
-        k1 = k + (uint32_t)(entry >> 8 & 255);                                                    \
-        k += (uint32_t)(entry >> 32 & 255);                                                       \
-        count -= entry;                                                                           \
-        if (stores) {                                                                             \
-            block[fd_natural_order[k1]] = (int16_t)(entry >> 16);                                 \
-            block[fd_natural_order[k]] = (int16_t)(entry >> 48);                                  \
-        }                                                                                         \
-        if (k >= FD_LAST)                                                                         \
-            break;                                                                                \
+#define FD_STEP                                                                                    \
+    entry = two[buffer >> (64 - FD_LOOKUP_BITS)];                                                  \
+    before = buffer;                                                                               \
+    if (FD_RARELY(entry & FD_ESCAPE)) {                                                            \
+        uint32_t step;                                                                             \
+        int32_t value;                                                                             \
+        FD_FOLLOW(ac, (uint32_t)entry, step, value);                                               \
+        k += step;                                                                                 \
+        if (stores) {                                                                              \
+            size_t place = fd_natural_order[k];                                                    \
+            block[place] = (int16_t)value;                                                         \
+            odd |= fd_is_large(value, quantiser[place]);                                           \
+        }                                                                                          \
+        FD_REFILL(buffer, count, next);                                                            \
+        if (k >= FD_LAST)                                                                          \
+            goto last;                                                                             \
+    } else {                                                                                       \
+        buffer <<= entry & 63;                                                                     \
+        k1 = k + (uint32_t)(entry >> 8 & 255);                                                     \
+        k += (uint32_t)(entry >> 32 & 255);                                                        \
+        count -= entry;                                                                            \
+        if (stores) {                                                                              \
+            block[fd_natural_order[k1]] = (int16_t)(entry >> 16);                                  \
+            block[fd_natural_order[k]] = (int16_t)(entry >> 48);                                   \
+        }                                                                                          \
+        if (k >= FD_LAST)                                                                          \
+            break;                                                                                 \
     }
     goto second; /* what the DC coefficient took leaves bits for two lookups and an escape */
     for (;;) {

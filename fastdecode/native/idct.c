@@ -2,7 +2,7 @@
  *
  * An inverse DCT is a sum of products with fixed whole numbers, rounded once after the columns and
  * once after the rows: any order of adding gives the same, as long as nothing overflows. libjpeg-turbo's
- * implementations do overflow, each in its own way, on coefficients that no picture has. Such blocks
+ * implementations do overflow, each in its own way, on coefficients that no image has. Such blocks
  * are refused: whichever implementation is there decodes the file.
  *
  * The arithmetic is unsigned, so that sums in between may wrap around without harm. */
@@ -13,9 +13,11 @@
 enum {
     CONSTANT_BITS = 13,
     COLUMN_BITS = 2,     /* of fraction, that the columns keep for the rows */
-    LARGEST_SUM = 32767, /* of a column's or row's magnitudes: no intermediate has more than 16 bits */
+    LARGEST_SUM =
+        32767, /* of a column's or row's magnitudes: no intermediate has more than 16 bits */
     CENTRE = 128,
-    LARGEST_SAMPLE = 511 /* and -512 is the smallest: past them libjpeg's table is of the other end */
+    LARGEST_SAMPLE =
+        511 /* and -512 is the smallest: past them libjpeg's table is of the other end */
 };
 
 /* Of a sum with `shift` bits of fraction, the nearest whole number. */
@@ -102,8 +104,8 @@ static int block_8x8(const int16_t *block, const uint16_t *quantiser, uint8_t *o
     return fine;
 }
 
-int fd_idct_8x8(const int16_t *first, const int16_t *second, const uint16_t *quantiser, uint8_t *out,
-                size_t stride) {
+int fd_idct_8x8(const int16_t *first, const int16_t *second, const uint16_t *quantiser,
+                uint8_t *out, size_t stride) {
     return block_8x8(first, quantiser, out, stride) &
            block_8x8(second, quantiser, out + FD_SIDE, stride);
 }
@@ -142,8 +144,8 @@ static int block_4x4(const int16_t *block, const uint16_t *quantiser, uint8_t *o
     return fine;
 }
 
-int fd_idct_4x4(const int16_t *first, const int16_t *second, const uint16_t *quantiser, uint8_t *out,
-                size_t stride) {
+int fd_idct_4x4(const int16_t *first, const int16_t *second, const uint16_t *quantiser,
+                uint8_t *out, size_t stride) {
     return block_4x4(first, quantiser, out, stride) & block_4x4(second, quantiser, out + 4, stride);
 }
 
@@ -172,13 +174,13 @@ static int block_2x2(const int16_t *block, const uint16_t *quantiser, uint8_t *o
     return fine;
 }
 
-int fd_idct_2x2(const int16_t *first, const int16_t *second, const uint16_t *quantiser, uint8_t *out,
-                size_t stride) {
+int fd_idct_2x2(const int16_t *first, const int16_t *second, const uint16_t *quantiser,
+                uint8_t *out, size_t stride) {
     return block_2x2(first, quantiser, out, stride) & block_2x2(second, quantiser, out + 2, stride);
 }
 
-int fd_idct_1x1(const int16_t *first, const int16_t *second, const uint16_t *quantiser, uint8_t *out,
-                size_t stride) {
+int fd_idct_1x1(const int16_t *first, const int16_t *second, const uint16_t *quantiser,
+                uint8_t *out, size_t stride) {
     int fine = 1;
     (void)stride;
     out[0] = sample(rounded((uint32_t)(first[0] * quantiser[0]), 3), &fine);

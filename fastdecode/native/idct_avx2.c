@@ -49,7 +49,8 @@ INLINE wide minus(wide a, wide b) {
 
 /* Without the fraction, which half a step was added to. */
 INLINE __m256i narrow(wide sum, int shift) {
-    return _mm256_packs_epi32(_mm256_srai_epi32(sum.low, shift), _mm256_srai_epi32(sum.high, shift));
+    return _mm256_packs_epi32(_mm256_srai_epi32(sum.low, shift),
+                              _mm256_srai_epi32(sum.high, shift));
 }
 
 INLINE void transform(__m256i *row, const int shift) {
@@ -196,8 +197,8 @@ AVX2 int fd_idct_4x4_avx2(const int16_t *first, const int16_t *second, const uin
     wide right = {_mm256_sub_epi32(e1, o1), _mm256_sub_epi32(e0, o0)};
 
     const __m256i centre = _mm256_set1_epi8((char)0x80);
-    const __m256i by_row = _mm256_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15,
-                                            0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    const __m256i by_row = _mm256_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15, 0,
+                                            4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     __m256i bytes = _mm256_packs_epi16(narrow(left, ROWS), narrow(right, ROWS));
     bytes = _mm256_shuffle_epi8(_mm256_xor_si256(bytes, centre), by_row);
     __m128i one = _mm256_castsi256_si128(bytes), other = _mm256_extracti128_si256(bytes, 1);
@@ -229,8 +230,7 @@ AVX2 int fd_idct_2x2_avx2(const int16_t *first, const int16_t *second, const uin
 
     const __m256i factors = _mm256_broadcastsi128_si256(
         _mm_setr_epi16(0, F_3_624, 0, -F_1_272, 0, F_0_850, 0, -F_0_720));
-    __m256i odd = _mm256_hadd_epi32(_mm256_madd_epi16(w0, factors),
-                                    _mm256_madd_epi16(w1, factors));
+    __m256i odd = _mm256_hadd_epi32(_mm256_madd_epi16(w0, factors), _mm256_madd_epi16(w1, factors));
     odd = _mm256_hadd_epi32(odd, odd); /* of both rows */
     __m256i even = _mm256_unpacklo_epi32(_mm256_unpacklo_epi16(zero, w0),
                                          _mm256_unpacklo_epi16(zero, w1));

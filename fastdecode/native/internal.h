@@ -39,14 +39,14 @@ fd_status fd_errors_note(fd_errors *errors, fd_status status, const char *words)
 
 typedef struct fd_memory fd_memory;
 
-/* Let `jpeg`, just created, take what it needs for a picture from memory that is kept from picture
- * to picture, instead of from malloc. NULL if there is none; jpeg_destroy frees it. */
+/* Let `jpeg`, just created, take what it needs for an image from memory that is kept from image
+ * to image, instead of from malloc. NULL if there is none; jpeg_destroy frees it. */
 fd_memory *fd_memory_install(j_decompress_ptr jpeg);
 
-/* Take back what outlasts a picture: libjpeg's tables, to which nothing may point any more. */
+/* Take back what outlasts an image: libjpeg's tables, to which nothing may point any more. */
 void fd_memory_forget(fd_memory *memory);
 
-/* How many bytes pictures may take from now on; 0 is no limit. */
+/* How many bytes images may take from now on; 0 is no limit. */
 void fd_memory_limit(fd_memory *memory, int64_t bytes);
 
 /* ---- source.c ---- */
@@ -66,7 +66,7 @@ typedef struct {
 /* Read `data` from its beginning to its end. */
 void fd_source_whole(fd_source *source, j_decompress_ptr jpeg, const uint8_t *data, size_t size);
 
-/* After jpeg_read_header on the whole: start over as if the picture began at some row of MCUs at or
+/* After jpeg_read_header on the whole: start over as if the image began at some row of MCUs at or
  * above `row` (a stored pixel row), right behind a restart marker. Every marker up to `last` (the
  * last row that is needed) must be in turn. Returns the stored row that has become row 0; 0, and
  * nothing is changed, if there is no such marker. */
@@ -76,7 +76,7 @@ int32_t fd_source_jump(fd_source *source, j_decompress_ptr jpeg, const uint8_t *
 /* Whether an end marker follows the first scan's data, anywhere. */
 int fd_has_end(const uint8_t *data, size_t size, size_t scan_offset);
 
-/* Who takes the rows of a picture as they are decoded.
+/* Who takes the rows of an image as they are decoded.
  *
  * `row` is called for each row of the window, y counting from 0; `pixels` are RGBX, four bytes each,
  * from the window's left edge on, and stay readable until `rows_kept` more rows have come. At least
@@ -96,7 +96,7 @@ fd_errors *fd_decoder_errors(fd_decoder *decoder);
 
 /* ---- resample.c ---- */
 
-/* Prepare for a picture: weights of all rows and columns. `window` (left, top, right, bottom) is what
+/* Prepare for an image: weights of all rows and columns. `window` (left, top, right, bottom) is what
  * must then be fed, in reduced pixels, never more than `resize` allows to be read; `sink` takes it,
  * and writes to `out`, which is complete after the window's last row. */
 int fd_resampler_begin(fd_resampler *resampler, const fd_resize *resize, const fd_pixels *pixels,

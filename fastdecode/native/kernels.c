@@ -16,8 +16,7 @@
 /* ---- rows to one row ---- */
 
 /* sum + value * weight / 2^16, where value is a byte times 256. */
-INLINE uint16_t plus_product(uint16_t sum, uint32_t value, uint16_t weight)
-{
+INLINE uint16_t plus_product(uint16_t sum, uint32_t value, uint16_t weight) {
     return (uint16_t)(sum + (uint16_t)(value * weight >> 16));
 }
 
@@ -26,8 +25,7 @@ INLINE uint16_t plus_product(uint16_t sum, uint32_t value, uint16_t weight)
  * 16 bits, and values are brought into order but once, in the end. */
 INLINE void blend_some(int16_t *restrict out, const uint8_t *const *restrict rows,
                        const uint16_t *restrict weights, int32_t taps, int is_first, int32_t start,
-                       size_t count)
-{
+                       size_t count) {
     for (size_t block = 0; block < count; block += FD_BLOCK) {
         int16_t *to = out + block;
         for (size_t i = 0; i < FD_BLOCK; i += 2) {
@@ -47,27 +45,39 @@ INLINE void blend_some(int16_t *restrict out, const uint8_t *const *restrict row
 }
 
 INLINE void blend(int16_t *out, const uint8_t *const *rows, const uint16_t *weights, int32_t taps,
-                  int32_t start, size_t count)
-{
+                  int32_t start, size_t count) {
     switch (taps) {
-    case 1: blend_some(out, rows, weights, 1, 1, start, count); break;
-    case 2: blend_some(out, rows, weights, 2, 1, start, count); break;
-    case 3: blend_some(out, rows, weights, 3, 1, start, count); break;
-    default: blend_some(out, rows, weights, 4, 1, start, count);
+    case 1:
+        blend_some(out, rows, weights, 1, 1, start, count);
+        break;
+    case 2:
+        blend_some(out, rows, weights, 2, 1, start, count);
+        break;
+    case 3:
+        blend_some(out, rows, weights, 3, 1, start, count);
+        break;
+    default:
+        blend_some(out, rows, weights, 4, 1, start, count);
     }
     for (int32_t t = 4; t < taps; t += 4) {
         switch (taps - t) {
-        case 1: blend_some(out, rows + t, weights + t, 1, 0, 0, count); break;
-        case 2: blend_some(out, rows + t, weights + t, 2, 0, 0, count); break;
-        case 3: blend_some(out, rows + t, weights + t, 3, 0, 0, count); break;
-        default: blend_some(out, rows + t, weights + t, 4, 0, 0, count);
+        case 1:
+            blend_some(out, rows + t, weights + t, 1, 0, 0, count);
+            break;
+        case 2:
+            blend_some(out, rows + t, weights + t, 2, 0, 0, count);
+            break;
+        case 3:
+            blend_some(out, rows + t, weights + t, 3, 0, 0, count);
+            break;
+        default:
+            blend_some(out, rows + t, weights + t, 4, 0, 0, count);
         }
     }
 }
 
 INLINE void add_some(int32_t *restrict sums, const uint8_t *const *restrict rows,
-                     const uint16_t *restrict weights, int32_t taps, size_t count)
-{
+                     const uint16_t *restrict weights, int32_t taps, size_t count) {
     for (size_t block = 0; block < count; block += FD_BLOCK) {
         for (size_t i = block; i < block + FD_BLOCK; i++) {
             int32_t sum = sums[i];
@@ -80,8 +90,7 @@ INLINE void add_some(int32_t *restrict sums, const uint8_t *const *restrict rows
 }
 
 INLINE void add(int32_t *sums, const uint8_t *const *rows, const uint16_t *weights, int32_t taps,
-                size_t count)
-{
+                size_t count) {
     int32_t t = 0;
 
     for (; t + 4 <= taps; t += 4) {
@@ -96,13 +105,11 @@ INLINE void add(int32_t *sums, const uint8_t *const *rows, const uint16_t *weigh
 
 /* The compiler knows `pairs`, where it is small. */
 INLINE void squeeze_some(uint8_t *restrict out, const int16_t *restrict row,
-                         const fd_columns *columns, int32_t pairs)
-{
+                         const fd_columns *columns, int32_t pairs) {
     for (int32_t i = 0; i < columns->groups * FD_GROUP; i++) {
         const int16_t *pixel = row + 4 * (ptrdiff_t)columns->first[i];
-        const int16_t *weight = columns->weights
-                                + (ptrdiff_t)(i / FD_GROUP) * pairs * 2 * FD_GROUP
-                                + i % FD_GROUP * 2;
+        const int16_t *weight = columns->weights +
+                                (ptrdiff_t)(i / FD_GROUP) * pairs * 2 * FD_GROUP + i % FD_GROUP * 2;
         int32_t sum[4] = {0, 0, 0, 0};
 
         for (int32_t k = 0; k < pairs; k++) {
@@ -118,28 +125,30 @@ INLINE void squeeze_some(uint8_t *restrict out, const int16_t *restrict row,
     }
 }
 
-static void squeeze_plain(uint8_t *out, const int16_t *row, const fd_columns *columns)
-{
+static void squeeze_plain(uint8_t *out, const int16_t *row, const fd_columns *columns) {
     switch (columns->pairs) {
-    case 1: squeeze_some(out, row, columns, 1); break;
-    case 2: squeeze_some(out, row, columns, 2); break;
-    default: squeeze_some(out, row, columns, columns->pairs);
+    case 1:
+        squeeze_some(out, row, columns, 1);
+        break;
+    case 2:
+        squeeze_some(out, row, columns, 2);
+        break;
+    default:
+        squeeze_some(out, row, columns, columns->pairs);
     }
 }
 
 /* ---- values ---- */
 
 /* A value as it is stored: the two operations are rounded one after the other. */
-INLINE float scaled(uint32_t value, float scale, float bias)
-{
+INLINE float scaled(uint32_t value, float scale, float bias) {
     float product = (float)(int32_t)value * scale;
 
     return product + bias;
 }
 
 /* The nearest float16, halves to even. */
-static uint16_t half_of(float value)
-{
+static uint16_t half_of(float value) {
     uint32_t bits, small;
 
     memcpy(&bits, &value, sizeof bits);
@@ -161,8 +170,7 @@ static uint16_t half_of(float value)
     return (uint16_t)(sign | (small - 0x3f000000u));
 }
 
-void fd_values_prepare(fd_values *values, const fd_pixels *pixels)
-{
+void fd_values_prepare(fd_values *values, const fd_pixels *pixels) {
     values->pixels = *pixels;
     if (pixels->dtype != FD_FLOAT16) {
         return;
@@ -175,8 +183,7 @@ void fd_values_prepare(fd_values *values, const fd_pixels *pixels)
 }
 
 /* Channel c of pixel i. It is read as one number, which many pixels can be at once. */
-INLINE uint32_t channel(const uint8_t *rgbx, size_t i, size_t c)
-{
+INLINE uint32_t channel(const uint8_t *rgbx, size_t i, size_t c) {
     uint32_t pixel;
 
     memcpy(&pixel, rgbx + 4 * i, sizeof pixel);
@@ -184,8 +191,7 @@ INLINE uint32_t channel(const uint8_t *rgbx, size_t i, size_t c)
 }
 
 INLINE void store_planes(void *out, const uint8_t *restrict rgbx, const fd_values *values,
-                         size_t plane, size_t count)
-{
+                         size_t plane, size_t count) {
     if (values->pixels.dtype == FD_FLOAT32) {
         const float *scale = values->pixels.scale, *bias = values->pixels.bias;
         const float s0 = scale[0], s1 = scale[1], s2 = scale[2];
@@ -214,8 +220,7 @@ INLINE void store_planes(void *out, const uint8_t *restrict rgbx, const fd_value
 }
 
 INLINE void store_pixels(void *out, const uint8_t *restrict rgbx, const fd_values *values,
-                         size_t count)
-{
+                         size_t count) {
     if (values->pixels.dtype == FD_FLOAT32) {
         const float *scale = values->pixels.scale, *bias = values->pixels.bias;
         const float s0 = scale[0], s1 = scale[1], s2 = scale[2];
@@ -244,8 +249,7 @@ INLINE void store_pixels(void *out, const uint8_t *restrict rgbx, const fd_value
 }
 
 INLINE void store(void *out, const uint8_t *rgbx, const fd_values *values, size_t plane,
-                  size_t count)
-{
+                  size_t count) {
     if (values->pixels.channels_first) {
         store_planes(out, rgbx, values, plane, count);
     } else {
@@ -255,23 +259,20 @@ INLINE void store(void *out, const uint8_t *rgbx, const fd_values *values, size_
 
 /* ---- the sets ---- */
 
-#define SET(set, target, is_avx2, squeeze)                                                                 \
-    target static void blend_##set(int16_t *out, const uint8_t *const *rows,                      \
-                                   const uint16_t *weights, int32_t taps, int32_t start,          \
-                                   size_t count)                                                  \
-    {                                                                                             \
-        blend(out, rows, weights, taps, start, count);                                            \
-    }                                                                                             \
-    target static void add_##set(int32_t *sums, const uint8_t *const *rows,                       \
-                                 const uint16_t *weights, int32_t taps, size_t count)             \
-    {                                                                                             \
-        add(sums, rows, weights, taps, count);                                                    \
-    }                                                                                             \
-    target static void store_##set(void *out, const uint8_t *rgbx, const fd_values *values,       \
-                                   size_t plane, size_t count)                                    \
-    {                                                                                             \
-        store(out, rgbx, values, plane, count);                                                   \
-    }                                                                                             \
+#define SET(set, target, is_avx2, squeeze)                                                         \
+    target static void blend_##set(int16_t *out, const uint8_t *const *rows,                       \
+                                   const uint16_t *weights, int32_t taps, int32_t start,           \
+                                   size_t count) {                                                 \
+        blend(out, rows, weights, taps, start, count);                                             \
+    }                                                                                              \
+    target static void add_##set(int32_t *sums, const uint8_t *const *rows,                        \
+                                 const uint16_t *weights, int32_t taps, size_t count) {            \
+        add(sums, rows, weights, taps, count);                                                     \
+    }                                                                                              \
+    target static void store_##set(void *out, const uint8_t *rgbx, const fd_values *values,        \
+                                   size_t plane, size_t count) {                                   \
+        store(out, rgbx, values, plane, count);                                                    \
+    }                                                                                              \
     static const fd_kernels set = {#set, is_avx2, blend_##set, add_##set, squeeze, store_##set}
 
 SET(plain, , 0, squeeze_plain);
@@ -285,8 +286,7 @@ SET(avx2, __attribute__((target("avx2"))), 1, fd_squeeze_avx2);
 static _Atomic(const fd_kernels *) chosen; /* NULL: the best */
 
 /* The best set that can run here. */
-static const fd_kernels *best(void)
-{
+static const fd_kernels *best(void) {
 #ifdef FD_AVX2
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2")) {
         return &avx2;
@@ -295,20 +295,15 @@ static const fd_kernels *best(void)
     return &plain;
 }
 
-const fd_kernels *fd_kernels_now(void)
-{
+const fd_kernels *fd_kernels_now(void) {
     const fd_kernels *kernels = atomic_load(&chosen);
 
     return kernels != NULL ? kernels : best();
 }
 
-const char *fd_instructions(void)
-{
-    return best() == &plain ? "plain" : "avx2 plain";
-}
+const char *fd_instructions(void) { return best() == &plain ? "plain" : "avx2 plain"; }
 
-int fd_use_instructions(const char *name)
-{
+int fd_use_instructions(const char *name) {
     if (name == NULL) {
         return FD_ARGUMENT;
     }

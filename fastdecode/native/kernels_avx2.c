@@ -13,10 +13,9 @@
 
 /* The next two pixels of two results, R R G G B B X X each, so that one instruction multiplies both
  * by their weights and adds them. */
-INLINE __m256i two_pixels(const int16_t *low, const int16_t *high)
-{
-    const __m256i order = _mm256_setr_epi8(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15,
-                                           0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15);
+INLINE __m256i two_pixels(const int16_t *low, const int16_t *high) {
+    const __m256i order = _mm256_setr_epi8(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15, 0,
+                                           1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15);
     __m128i first = _mm_loadu_si128((const __m128i *)(const void *)low);
     __m128i second = _mm_loadu_si128((const __m128i *)(const void *)high);
 
@@ -26,8 +25,7 @@ INLINE __m256i two_pixels(const int16_t *low, const int16_t *high)
 
 /* Results i and i + 4 of a group go together: so all come out in order. The compiler knows `pairs`,
  * where it is small. */
-INLINE void squeeze(uint8_t *out, const int16_t *row, const fd_columns *columns, int32_t pairs)
-{
+INLINE void squeeze(uint8_t *out, const int16_t *row, const fd_columns *columns, int32_t pairs) {
     const __m128i shift = _mm_cvtsi32_si128(columns->shift);
     const int16_t *weights = columns->weights;
 
@@ -64,12 +62,16 @@ INLINE void squeeze(uint8_t *out, const int16_t *row, const fd_columns *columns,
     }
 }
 
-AVX2 void fd_squeeze_avx2(uint8_t *out, const int16_t *row, const fd_columns *columns)
-{
+AVX2 void fd_squeeze_avx2(uint8_t *out, const int16_t *row, const fd_columns *columns) {
     switch (columns->pairs) {
-    case 1: squeeze(out, row, columns, 1); break;
-    case 2: squeeze(out, row, columns, 2); break;
-    default: squeeze(out, row, columns, columns->pairs);
+    case 1:
+        squeeze(out, row, columns, 1);
+        break;
+    case 2:
+        squeeze(out, row, columns, 2);
+        break;
+    default:
+        squeeze(out, row, columns, columns->pairs);
     }
 }
 

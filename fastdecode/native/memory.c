@@ -1,9 +1,9 @@
-/* memory.c: libjpeg's memory for one picture, kept for the next.
+/* memory.c: libjpeg's memory for one image, kept for the next.
  *
- * libjpeg takes all that a picture needs from a "pool", and gives it back as a whole when it is done.
+ * libjpeg takes all that an image needs from a "pool", and gives it back as a whole when it is done.
  * Here that pool is a few chunks of which pieces are cut off one after another; giving it back only
- * sets the mark to zero. After the first pictures of a size there is no malloc any more, and no fresh
- * page, which for a progressive picture of 12 megapixels is 36 MB. */
+ * sets the mark to zero. After the first images of a size there is no malloc any more, and no fresh
+ * page, which for a progressive image of 12 megapixels is 36 MB. */
 #include "internal.h"
 
 #include <stdlib.h>
@@ -25,8 +25,8 @@ enum { ALIGNMENT = 64 }; /* libjpeg-turbo's SIMD wants 32, and rows of whole pai
 enum { LARGEST_KEPT = 0, SMALLEST_CHUNK = 0 };
 #else
 enum {
-    LARGEST_KEPT = 64 << 20,   /* bytes: one huge picture must not hold its memory for ever */
-    SMALLEST_CHUNK = 256 << 10 /* bytes: enough for a baseline picture 2000 pixels wide */
+    LARGEST_KEPT = 64 << 20,   /* bytes: one huge image must not hold its memory for ever */
+    SMALLEST_CHUNK = 256 << 10 /* bytes: enough for a baseline image 2000 pixels wide */
 };
 #endif
 
@@ -40,7 +40,7 @@ typedef struct chunk {
 typedef struct {
     chunk *first;
     size_t total; /* bytes of all chunks */
-    size_t used;  /* bytes cut off for the present picture */
+    size_t used;  /* bytes cut off for the present image */
 } pool;
 
 /* libjpeg knows these two by name only: what is in them is the memory manager's business. */
@@ -60,10 +60,10 @@ struct jvirt_barray_control {
 
 struct fd_memory {
     struct jpeg_memory_mgr jpeg;  /* first: libjpeg sees only this */
-    struct jpeg_memory_mgr *own;  /* the one that libjpeg made, which owns what is older than ours */
+    struct jpeg_memory_mgr *own; /* the one that libjpeg made, which owns what is older than ours */
     pool pools[JPOOL_NUMPOOLS];
-    size_t limit;                 /* bytes for a picture; 0 is none */
-    jvirt_sarray_ptr samples;     /* asked for, not yet there */
+    size_t limit; /* bytes for an image; 0 is none */
+    jvirt_sarray_ptr samples; /* asked for, not yet there */
     jvirt_barray_ptr blocks;
 };
 
@@ -203,7 +203,7 @@ static void empty(fd_memory *memory, int which) {
         memory->samples = NULL;
         memory->blocks = NULL;
     }
-    /* Several chunks would stay several: the next picture makes one of their size. */
+    /* Several chunks would stay several: the next image makes one of their size. */
     size_t total = from->total;
     if (from->first != NULL && (from->first->next != NULL || total > LARGEST_KEPT)) {
         free_chunks(from);
@@ -250,9 +250,7 @@ fd_memory *fd_memory_install(j_decompress_ptr jpeg) {
     return memory;
 }
 
-void fd_memory_forget(fd_memory *memory) {
-    empty(memory, JPOOL_PERMANENT);
-}
+void fd_memory_forget(fd_memory *memory) { empty(memory, JPOOL_PERMANENT); }
 
 void fd_memory_limit(fd_memory *memory, int64_t bytes) {
     memory->limit = bytes > 0 ? (size_t)bytes : 0;

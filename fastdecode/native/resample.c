@@ -44,8 +44,7 @@ struct fd_resampler {
 };
 
 /* The weights of the columns in the order in which the kernels take them. */
-static int arrange_columns(fd_resampler *resampler)
-{
+static int arrange_columns(fd_resampler *resampler) {
     const fd_axis *across = &resampler->across;
     fd_columns *columns = &resampler->columns;
     int32_t pairs = (across->most + 1) / 2;
@@ -62,8 +61,8 @@ static int arrange_columns(fd_resampler *resampler)
     int32_t *first = (int32_t *)(void *)(memory + size);
     for (int32_t i = 0; i < resampler->width; i++) {
         const uint16_t *from = across->weights + (size_t)i * (size_t)across->stride;
-        int16_t *to = weights + (size_t)(i / FD_GROUP) * (size_t)pairs * 2 * FD_GROUP
-                      + i % FD_GROUP * 2;
+        int16_t *to = weights + (size_t)(i / FD_GROUP) * (size_t)pairs * 2 * FD_GROUP +
+                      i % FD_GROUP * 2;
         first[i] = across->first[i];
         for (int32_t t = 0; t < across->count[i]; t++) {
             to[t / 2 * 2 * FD_GROUP + t % 2] = (int16_t)from[t];
@@ -79,8 +78,7 @@ static int arrange_columns(fd_resampler *resampler)
 /* ---- rows ---- */
 
 /* The values of `row` are there: make and store a row of the result. */
-static void finish_row(fd_resampler *resampler)
-{
+static void finish_row(fd_resampler *resampler) {
     const fd_pixels *pixels = &resampler->values.pixels;
     size_t width = (size_t)resampler->width, plane = width * (size_t)resampler->height;
     size_t bytes = pixels->dtype == FD_FLOAT32 ? 4 : pixels->dtype == FD_FLOAT16 ? 2 : 1;
@@ -93,8 +91,7 @@ static void finish_row(fd_resampler *resampler)
 }
 
 /* Rows that were added up, to `row`. */
-static void settle(fd_resampler *resampler, const int32_t *sums)
-{
+static void settle(fd_resampler *resampler, const int32_t *sums) {
     int32_t shift = resampler->down.bits - resampler->fraction;
     int32_t half = INT32_C(1) << (shift - 1), later = INT32_C(1) << (resampler->fraction - 1);
 
@@ -104,8 +101,7 @@ static void settle(fd_resampler *resampler, const int32_t *sums)
 }
 
 /* Add source rows `from` to `to`, as they count for result row `i`, to `sums`. */
-static void add_rows(fd_resampler *resampler, int32_t i, int32_t from, int32_t to, int32_t *sums)
-{
+static void add_rows(fd_resampler *resampler, int32_t i, int32_t from, int32_t to, int32_t *sums) {
     const fd_axis *down = &resampler->down;
     const uint8_t *rows[FD_FEW_ROWS];
 
@@ -117,8 +113,7 @@ static void add_rows(fd_resampler *resampler, int32_t i, int32_t from, int32_t t
 }
 
 /* Make `row` of a few source rows, for result row `i`. */
-static void blend_rows(fd_resampler *resampler, int32_t i)
-{
+static void blend_rows(fd_resampler *resampler, int32_t i) {
     const fd_axis *down = &resampler->down;
     const uint8_t *rows[FD_FEW_ROWS];
     int32_t first = down->first[i], count = down->count[i];
@@ -140,22 +135,20 @@ static void blend_rows(fd_resampler *resampler, int32_t i)
 }
 
 /* A few source rows make a result: the sink of the common case. */
-static void take_row(void *state, int32_t y, const uint8_t *pixels)
-{
+static void take_row(void *state, int32_t y, const uint8_t *pixels) {
     fd_resampler *resampler = state;
     const fd_axis *down = &resampler->down;
 
     resampler->recent[y % FD_FEW_ROWS] = pixels;
-    while (resampler->next < resampler->height
-           && down->first[resampler->next] + down->count[resampler->next] - 1 <= y) {
+    while (resampler->next < resampler->height &&
+           down->first[resampler->next] + down->count[resampler->next] - 1 <= y) {
         blend_rows(resampler, resampler->next);
         finish_row(resampler);
     }
 }
 
 /* Many source rows make a result: they are added up, some at a time. */
-static void take_row_of_many(void *state, int32_t y, const uint8_t *pixels)
-{
+static void take_row_of_many(void *state, int32_t y, const uint8_t *pixels) {
     fd_resampler *resampler = state;
     const fd_axis *down = &resampler->down;
 
@@ -182,41 +175,39 @@ static void take_row_of_many(void *state, int32_t y, const uint8_t *pixels)
 
 /* ---- the interface ---- */
 
-static int box_is_good(double low, double high, int32_t in_first, int32_t in_end)
-{
-    return isfinite(low) && isfinite(high) && low >= -LARGEST_SIDE && high <= 2 * LARGEST_SIDE
-           && in_first >= 0 && in_first < in_end && in_end <= LARGEST_SIDE && low < high
-           && low < in_end && high > in_first;
+static int box_is_good(double low, double high, int32_t in_first, int32_t in_end) {
+    return isfinite(low) && isfinite(high) && low >= -LARGEST_SIDE && high <= 2 * LARGEST_SIDE &&
+           in_first >= 0 && in_first < in_end && in_end <= LARGEST_SIDE && low < high &&
+           low < in_end && high > in_first;
 }
 
-static int part_is_good(int32_t canvas, int32_t from, int32_t count)
-{
-    return canvas >= 1 && canvas <= LARGEST_SIDE && from >= 0 && from < canvas && count >= 1
-           && count <= canvas - from;
+static int part_is_good(int32_t canvas, int32_t from, int32_t count) {
+    return canvas >= 1 && canvas <= LARGEST_SIDE && from >= 0 && from < canvas && count >= 1 &&
+           count <= canvas - from;
 }
 
-static int is_good(const fd_resize *resize, const fd_pixels *pixels)
-{
-    return box_is_good(resize->left, resize->right, resize->in_left, resize->in_right)
-           && box_is_good(resize->top, resize->bottom, resize->in_top, resize->in_bottom)
-           && part_is_good(resize->canvas_width, resize->x, resize->width)
-           && part_is_good(resize->canvas_height, resize->y, resize->height)
-           && (int64_t)resize->width * resize->height <= PTRDIFF_MAX / 12
-           && pixels->dtype >= FD_UINT8 && pixels->dtype <= FD_FLOAT32;
+static int is_good(const fd_resize *resize, const fd_pixels *pixels) {
+    return box_is_good(resize->left, resize->right, resize->in_left, resize->in_right) &&
+           box_is_good(resize->top, resize->bottom, resize->in_top, resize->in_bottom) &&
+           part_is_good(resize->canvas_width, resize->x, resize->width) &&
+           part_is_good(resize->canvas_height, resize->y, resize->height) &&
+           (int64_t)resize->width * resize->height <= PTRDIFF_MAX / 12 &&
+           pixels->dtype >= FD_UINT8 && pixels->dtype <= FD_FLOAT32;
 }
 
 /* Both axes, and with how many bits of fraction rows are kept. */
-static int prepare_axes(fd_resampler *resampler, const fd_resize *resize)
-{
-    const fd_span across = {resize->left, resize->right - resize->left, resize->in_left,
-                            resize->in_right, resize->canvas_width, resize->x, resize->width,
-                            resize->flip};
-    const fd_span down = {resize->top, resize->bottom - resize->top, resize->in_top,
-                          resize->in_bottom, resize->canvas_height, resize->y, resize->height,
-                          0};
+static int prepare_axes(fd_resampler *resampler, const fd_resize *resize) {
+    const fd_span across = {resize->left,         resize->right - resize->left,
+                            resize->in_left,      resize->in_right,
+                            resize->canvas_width, resize->x,
+                            resize->width,        resize->flip};
+    const fd_span down = {resize->top,           resize->bottom - resize->top,
+                          resize->in_top,        resize->in_bottom,
+                          resize->canvas_height, resize->y,
+                          resize->height,        0};
 
-    if (fd_axis_measure(&resampler->across, &across) != FD_OK
-        || fd_axis_measure(&resampler->down, &down) != FD_OK) {
+    if (fd_axis_measure(&resampler->across, &across) != FD_OK ||
+        fd_axis_measure(&resampler->down, &down) != FD_OK) {
         return FD_NO_MEMORY;
     }
     /* 255.5 * 2^(bits + fraction) has to fit an int32. */
@@ -232,8 +223,7 @@ static int prepare_axes(fd_resampler *resampler, const fd_resize *resize)
 }
 
 int fd_resampler_begin(fd_resampler *resampler, const fd_resize *resize, const fd_pixels *pixels,
-                       void *out, int32_t window[4], fd_sink *sink)
-{
+                       void *out, int32_t window[4], fd_sink *sink) {
     if (out == NULL || !is_good(resize, pixels)) {
         return FD_ARGUMENT;
     }
@@ -277,8 +267,7 @@ int fd_resampler_begin(fd_resampler *resampler, const fd_resize *resize, const f
 }
 
 /* RGB to RGBX; X is the next pixel's R, so the last one is copied by itself. */
-static void widen(uint8_t *out, const uint8_t *rgb, size_t count)
-{
+static void widen(uint8_t *out, const uint8_t *rgb, size_t count) {
     for (size_t i = 0; i + 1 < count; i++) {
         memcpy(out + 4 * i, rgb + 3 * i, 4);
     }
@@ -286,13 +275,12 @@ static void widen(uint8_t *out, const uint8_t *rgb, size_t count)
 }
 
 int fd_resize_rgb(fd_resampler *resampler, const uint8_t *rgb, int32_t width, int32_t height,
-                  ptrdiff_t stride, const fd_resize *resize, const fd_pixels *pixels, void *out)
-{
+                  ptrdiff_t stride, const fd_resize *resize, const fd_pixels *pixels, void *out) {
     int32_t window[4];
     fd_sink sink;
 
-    if (resampler == NULL || rgb == NULL || resize == NULL || pixels == NULL
-        || resize->in_right > width || resize->in_bottom > height) {
+    if (resampler == NULL || rgb == NULL || resize == NULL || pixels == NULL ||
+        resize->in_right > width || resize->in_bottom > height) {
         return FD_ARGUMENT;
     }
     int status = fd_resampler_begin(resampler, resize, pixels, out, window, &sink);
@@ -313,13 +301,9 @@ int fd_resize_rgb(fd_resampler *resampler, const uint8_t *rgb, int32_t width, in
     return FD_OK;
 }
 
-fd_resampler *fd_resampler_create(void)
-{
-    return calloc(1, sizeof(fd_resampler));
-}
+fd_resampler *fd_resampler_create(void) { return calloc(1, sizeof(fd_resampler)); }
 
-void fd_resampler_destroy(fd_resampler *resampler)
-{
+void fd_resampler_destroy(fd_resampler *resampler) {
     if (resampler == NULL) {
         return;
     }

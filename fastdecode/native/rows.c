@@ -15,7 +15,7 @@ enum {
     AT_ONCE = 2,   /* MCUs */
     MARGIN = 64,   /* bytes before each row of samples, and after it: steps are done whole */
     SLACK = 64,    /* coefficients behind the last block, of which the first may be written */
-    MOST_KEPT = 16 << 20 /* bytes of one kind, from picture to picture */
+    MOST_KEPT = 16 << 20 /* bytes of one kind, from image to image */
 };
 
 /* The samples of one component. */
@@ -167,7 +167,7 @@ static void plan_columns(fd_baseline *baseline, int32_t reduce) {
     baseline->end_mcu = least((baseline->right + 1) / width + 1, frame->mcus_across);
 }
 
-/* The window of `target`, and what of the file it needs. Returns 0 where it is not in the picture. */
+/* The window of `target`, and what of the file it needs. Returns 0 where it is not in the image. */
 static int plan(fd_baseline *baseline, const fd_target *target) {
     const fd_frame *frame = &baseline->frame;
     int32_t reduce = target->reduce;
@@ -222,13 +222,13 @@ static int make_room(fd_baseline *baseline, const fd_target *target) {
     size_t blocks = AT_ONCE * (size_t)frame->blocks * FD_COEFFICIENTS + SLACK;
     baseline->pixels = fd_room_for(&baseline->pixels_room, rows * 4 * width);
     baseline->wide[0] = fd_room_for(&baseline->wide_room, 2 * width);
-    baseline->blocks =
-        (int16_t *)fd_room_for(&baseline->blocks_room, blocks * sizeof *baseline->blocks);
+    baseline->blocks = (int16_t *)fd_room_for(&baseline->blocks_room,
+                                              blocks * sizeof *baseline->blocks);
     if (baseline->pixels == NULL || baseline->wide[0] == NULL || baseline->blocks == NULL)
         return 0;
     baseline->wide[1] = baseline->wide[0] + width;
-    total += baseline->pixels_room.size + baseline->wide_room.size + baseline->scan.bytes_room.size +
-             baseline->scan.ends_room.size;
+    total += baseline->pixels_room.size + baseline->wide_room.size +
+             baseline->scan.bytes_room.size + baseline->scan.ends_room.size;
     /* Who allows little memory hears from libjpeg how much it takes. */
     return target->limits.memory == 0 || (int64_t)total <= target->limits.memory;
 }
@@ -347,8 +347,8 @@ static int decode_mcus_plain(fd_baseline *baseline, position *at, int32_t y) {
 }
 
 #ifdef FD_AVX2
-__attribute__((target("avx2,bmi2"))) static int decode_mcus_avx2(fd_baseline *baseline, position *at,
-                                                                 int32_t y) {
+__attribute__((target("avx2,bmi2"))) static int decode_mcus_avx2(fd_baseline *baseline,
+                                                                 position *at, int32_t y) {
     return decode_mcus(baseline, at, y);
 }
 #endif
@@ -425,8 +425,8 @@ static void colour_row(fd_baseline *baseline, int32_t y, uint8_t *out, size_t by
     }
     const uint8_t *cb = chroma_row(baseline, &planes[1], y, baseline->wide[0]);
     const uint8_t *cr = chroma_row(baseline, &planes[2], y, baseline->wide[1]);
-    void (*colours)(uint8_t *, const uint8_t *, const uint8_t *, const uint8_t *, size_t) =
-        bytes == 3 ? baseline->steps->rgb : baseline->steps->rgbx;
+    void (*colours)(uint8_t *, const uint8_t *, const uint8_t *, const uint8_t *,
+                    size_t) = bytes == 3 ? baseline->steps->rgb : baseline->steps->rgbx;
     if (has_room) {
         colours(out, luma, cb, cr, count);
         return;
@@ -466,9 +466,9 @@ static int decode_rows(fd_baseline *baseline, const fd_target *target) {
     int32_t next = baseline->top;
     position at = {.limit = scan->bytes + scan->ends[scan->count - 1] + 8};
     begin_interval(baseline, &at,
-                   baseline->start == 0 ? 0
-                                        : (size_t)((int64_t)baseline->start * frame->mcus_across /
-                                                   frame->interval));
+                   baseline->start == 0
+                       ? 0
+                       : (size_t)((int64_t)baseline->start * frame->mcus_across / frame->interval));
     for (int32_t y = baseline->start; y < baseline->end_row; y++) {
         if (!baseline->decode_mcus(baseline, &at, y))
             return 0;
@@ -509,11 +509,11 @@ int fd_baseline_decode(fd_baseline *baseline, const uint8_t *data, size_t size,
     if (target->sink == NULL && target->layout == FD_CMYK)
         return 0;
     choose_instructions(baseline);
-    int is_done =
-        fd_frame_read(&baseline->frame, data, size) &&
-        !(limits->pixels && (int64_t)frame->width * frame->height > limits->pixels) &&
-        plan(baseline, target) && fd_scan_read(&baseline->scan, frame, data, size) &&
-        make_tables(baseline) && make_room(baseline, target) && decode_rows(baseline, target);
+    int is_done = fd_frame_read(&baseline->frame, data, size) &&
+                  !(limits->pixels && (int64_t)frame->width * frame->height > limits->pixels) &&
+                  plan(baseline, target) && fd_scan_read(&baseline->scan, frame, data, size) &&
+                  make_tables(baseline) && make_room(baseline, target) &&
+                  decode_rows(baseline, target);
     give_back(&baseline->scan.bytes_room);
     give_back(&baseline->scan.ends_room);
     return is_done;

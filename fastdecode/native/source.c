@@ -1,4 +1,4 @@
-/* source.c: where libjpeg gets its bytes from, and how it starts in the middle of a picture.
+/* source.c: where libjpeg gets its bytes from, and how it starts in the middle of an image.
  *
  * Behind a restart marker nothing is carried over from before: a decoder can begin there. libjpeg
  * cannot be told so, but it can be given a file that has the same header with a smaller height, and
@@ -204,7 +204,8 @@ int32_t fd_source_jump(fd_source *source, j_decompress_ptr jpeg, const uint8_t *
     int alone = jpeg->num_components == 1;
     int64_t unit_width = alone ? DCTSIZE : DCTSIZE * jpeg->max_h_samp_factor;
     int64_t unit_height = alone ? DCTSIZE : DCTSIZE * jpeg->max_v_samp_factor;
-    int64_t step = DCTSIZE * jpeg->max_v_samp_factor / unit_height; /* rows of MCUs in an iMCU row */
+    int64_t step = DCTSIZE * jpeg->max_v_samp_factor /
+                   unit_height; /* rows of MCUs in an iMCU row */
     int64_t across = (jpeg->image_width + unit_width - 1) / unit_width;
     int64_t begin = row / unit_height;
     begin -= begin % step;

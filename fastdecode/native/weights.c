@@ -9,10 +9,9 @@ enum { MOST_BITS = 22 }; /* 255 * 2^22 fits an int32 */
 
 static const double NO_WEIGHT = 1e-6; /* of the middle's: rounding noise, not a tap */
 
-void *fd_room_for(fd_room *room, size_t size)
-{
+void *fd_room_for(fd_room *room, size_t size) {
     if (room->size < size) {
-        size = (size + size / 4 + 63) / 64 * 64; /* the next picture may be a little larger */
+        size = (size + size / 4 + 63) / 64 * 64; /* the next image may be a little larger */
         free(room->memory);
         room->size = 0;
         room->memory = aligned_alloc(64, size);
@@ -26,15 +25,13 @@ void *fd_room_for(fd_room *room, size_t size)
 }
 
 /* A number of pixels without its fraction, and not out of bounds, however large it is. */
-static int32_t whole_between(double value, int32_t low, int32_t high)
-{
+static int32_t whole_between(double value, int32_t low, int32_t high) {
     return value <= low ? low : value >= high ? high : (int32_t)value;
 }
 
 /* The pixels of one result and their weights, whose sum is 1. Returns how many pixels. */
 static int32_t taps_of(const fd_span *span, double center, double support, double *weights,
-                       int32_t *first)
-{
+                       int32_t *first) {
     int32_t low = whole_between(center - support + 0.5, span->in_first, span->in_end - 1);
     int32_t high = whole_between(center + support + 0.5, low + 1, span->in_end);
     double inverse = 1.0 / support, total = 0.0;
@@ -63,8 +60,7 @@ static int32_t taps_of(const fd_span *span, double center, double support, doubl
 /* Bits with which each weight fits an int16. Inside, the largest is 1 / support; where the filter
  * is cut short the outermost result has the largest. Half of the range is left for what is between.
  * It is a matter of the whole canvas, so that a part of it is the same however much is made. */
-static int32_t bits_for(const fd_span *span, double scale, double support, double *weights)
-{
+static int32_t bits_for(const fd_span *span, double scale, double support, double *weights) {
     const int32_t ends[] = {0, span->canvas - 1};
     double peak = 1.0 / support;
     int32_t bits = 14;
@@ -83,8 +79,7 @@ static int32_t bits_for(const fd_span *span, double scale, double support, doubl
     return bits;
 }
 
-int fd_axis_measure(fd_axis *axis, const fd_span *span)
-{
+int fd_axis_measure(fd_axis *axis, const fd_span *span) {
     double scale = span->side / span->canvas, support = scale > 1.0 ? scale : 1.0;
     int32_t readable = span->in_end - span->in_first;
     size_t results = (size_t)span->count;
@@ -122,8 +117,7 @@ int fd_axis_measure(fd_axis *axis, const fd_span *span)
 
 /* What is rounded is the sum up to each weight: so the last one makes it 2^bits, and errors do not
  * add up. */
-void fd_axis_quantise(fd_axis *axis, int32_t results)
-{
+void fd_axis_quantise(fd_axis *axis, int32_t results) {
     double unit = (double)(INT32_C(1) << axis->bits);
 
     for (int32_t i = 0; i < results; i++) {
@@ -140,8 +134,7 @@ void fd_axis_quantise(fd_axis *axis, int32_t results)
     }
 }
 
-void fd_axis_free(fd_axis *axis)
-{
+void fd_axis_free(fd_axis *axis) {
     free(axis->first_room.memory);
     free(axis->count_room.memory);
     free(axis->exact_room.memory);

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from fastdecode.stores import Store
     from fastdecode.types import Buffer, Format, Header
 
-__all__ = ["FAILING", "Finding", "Limits", "Status", "faults", "survey"]
-
 Status: TypeAlias = Literal[
     "damaged", "no image", "unsupported", "unreadable", "oversized", "odd", "duplicate", "good"
 ]

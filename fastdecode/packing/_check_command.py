@@ -31,8 +31,6 @@ from fastdecode.terminal import (
     width,
 )
 
-__all__ = ["add_arguments", "run"]
-
 _EXAMPLES = """\
 examples:
   %(prog)s photos/

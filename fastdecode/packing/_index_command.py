@@ -13,8 +13,6 @@ from fastdecode.stores.tar import index_tar
 from fastdecode.stores.tar.store import SUFFIX
 from fastdecode.terminal import INTERRUPTED, Parser
 
-__all__ = ["add_arguments", "run"]
-
 _EXAMPLES = """\
 examples:
   %(prog)s train.tar

@@ -22,8 +22,6 @@ from fastdecode._files import flush_folder
 from fastdecode.errors import StoreError
 from fastdecode.packing._lock import Refused, open_own
 
-__all__ = ["Bad", "BadItems", "Item", "Journal", "Packed", "State", "items_of"]
-
 _NOT_UNDERSTOOD = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 """What a record of another form makes of the code that takes it in."""
 

@@ -15,8 +15,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["NAME", "Locked", "Refused", "check_own", "locked", "open_own"]
-
 try:
     import fcntl
 except ImportError:  # Windows

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from fastdecode.packing._journal import Item
     from fastdecode.packing._pack import Notify
 
-__all__ = ["Place", "make", "write_bad"]
-
 _FORMAT = 1
 _Result: TypeAlias = "tuple[list[dict[str, Any]], list[tuple[str, str]]]"
 

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from fastdecode.packing._rewrite import Outcome
     from fastdecode.stores import Store
 
-__all__ = ["EVERY_BYTES", "EVERY_S", "Chunk", "Notify", "Options", "pack"]
-
 Notify: TypeAlias = Callable[[str, int, int], None]
 """Called with what is being done, how many items are done, and of how many."""
 

@@ -15,8 +15,6 @@ from fastdecode.packing._verify import reason
 from fastdecode.stores import KINDS
 from fastdecode.terminal import INTERRUPTED, Parser, brief, positive, progress, say
 
-__all__ = ["add_arguments", "as_bytes", "run"]
-
 _EXAMPLES = """\
 examples:
   %(prog)s photos/ train.tar

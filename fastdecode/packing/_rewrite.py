@@ -32,18 +32,6 @@ if TYPE_CHECKING:
     from fastdecode.stores import Store
     from fastdecode.types import Buffer, Header, Image
 
-__all__ = [
-    "Names",
-    "Outcome",
-    "Shrunk",
-    "Work",
-    "can_shrink",
-    "shrink",
-    "size_and_time",
-    "smaller_size",
-    "stamp",
-]
-
 _SAME = {".jpg": (".jpg", ".jpeg", ".jpe", ".jfif"), ".png": (".png",)}
 """How names of one format end, in lower case."""
 _EXIF = b"Exif\0\0"

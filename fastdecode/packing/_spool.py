@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from fastdecode.packing._journal import Item
     from fastdecode.types import Buffer
 
-__all__ = ["Spool", "checksum", "part", "parts", "read_back"]
-
 _NAME = "spool-"
 _PIECE = 1 << 20
 """How much of a file is read at once, in bytes, where only its checksum is wanted."""

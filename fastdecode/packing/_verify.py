@@ -13,8 +13,6 @@ from fastdecode.errors import FastDecodeError, without_advice
 if TYPE_CHECKING:
     from fastdecode.types import Buffer, Header
 
-__all__ = ["in_order", "plain", "reason", "verify"]
-
 _AHEAD = 4
 """Results that may wait for a slow one before them, for each thread."""
 

@@ -49,17 +49,6 @@ if TYPE_CHECKING:
     from fastdecode.ray.skipped import Skipped
     from fastdecode.types import Box, Buffer, Header, Image, Mode, Reduce
 
-__all__ = [
-    "PORTION",
-    "OnError",
-    "Options",
-    "Portion",
-    "or_empty",
-    "portions",
-    "rows_at_once",
-    "with_images",
-]
-
 OnError: TypeAlias = Literal["raise", "skip", "return"]
 """What becomes of a row whose image is damaged, or cannot be read."""
 

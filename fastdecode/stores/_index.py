@@ -28,16 +28,6 @@ from fastdecode.stores._mmap import Mapped, exists, is_uri, local_path
 from fastdecode.stores.base import Store
 from fastdecode.types import Buffer
 
-__all__ = [
-    "Index",
-    "IndexBuilder",
-    "IndexedStore",
-    "SelfDescribed",
-    "Summary",
-    "summary",
-    "text_of",
-]
-
 _ALIGNED = 8
 _INT, _OTHER, _NONE = 0, 1, 2
 """How a target is kept: as a number in its column, as JSON among the texts, or not at all."""

@@ -12,17 +12,6 @@ from typing import Any
 
 from fastdecode.types import Buffer
 
-__all__ = [
-    "Keys",
-    "as_json",
-    "check_key",
-    "fingerprint",
-    "from_json",
-    "is_file_name",
-    "plain",
-    "relative",
-]
-
 _LONGEST_NAME = 255
 """What the usual file systems hold, in bytes (NAME_MAX of POSIX on Linux and macOS)."""
 

@@ -17,8 +17,6 @@ from fastdecode.types import Buffer
 if TYPE_CHECKING:
     from fastdecode.stores._remote import Remote
 
-__all__ = ["Mapped", "exists", "is_uri", "local_path", "open_stream"]
-
 _LOCAL = ("file://", "local://")  # as fsspec has them
 _BUFFER = 1 << 20
 """Of a stream: the next header of a tar, and small files, come along."""

@@ -23,8 +23,6 @@ from fastdecode.errors import StoreError
 from fastdecode.stores._mmap import Mapped
 from fastdecode.types import Buffer
 
-__all__ = ["MOST", "ImageRecord", "offsets", "parse_image", "read_record", "record"]
-
 MOST = (1 << 29) - 1
 """The longest record in bytes, which dmlc-core demands of the parts of one record in all."""
 

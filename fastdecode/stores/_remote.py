@@ -24,8 +24,6 @@ except ImportError as error:
         'a URI is read through fsspec, which is missing: pip install "fastdecode[remote]"'
     ) from error
 
-__all__ = ["CONNECTIONS", "Remote", "without_query"]
-
 CONNECTIONS = 64
 """Requests that may be under way at once, where a library would allow ten: S3's does."""
 

@@ -22,18 +22,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 from fastdecode.stores._mmap import is_uri
 
-__all__ = [
-    "IMG_EXTENSIONS",
-    "FolderListing",
-    "can_be_read",
-    "find_classes",
-    "found",
-    "is_folder",
-    "make_dataset",
-    "matching",
-    "walk",
-]
-
 _MOST_WAYS = 1000
 """Ways to one folder within a class: what has more has links that multiply one another."""
 

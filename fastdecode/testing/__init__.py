@@ -28,6 +28,6 @@ from __future__ import annotations
 
 from fastdecode.testing._backend import BackendContract
 from fastdecode.testing._batch import BatchBackendContract
-from fastdecode.testing._images import encode, photo, picture
+from fastdecode.testing._images import drawing, encode, photo
 
-__all__ = ["BackendContract", "BatchBackendContract", "encode", "photo", "picture"]
+__all__ = ["BackendContract", "BatchBackendContract", "drawing", "encode", "photo"]

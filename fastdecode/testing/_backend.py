@@ -16,10 +16,8 @@ from fastdecode import registry
 from fastdecode.adapters.base import Backend, Support
 from fastdecode.api import decode, probe
 from fastdecode.errors import BackendUnavailable, DecodeError, FastDecodeError, UnsupportedFormat
-from fastdecode.testing._images import KINDS, LOSSLESS, SIZES, encode, picture, with_flipped_bits
+from fastdecode.testing._images import KINDS, LOSSLESS, SIZES, drawing, encode, with_flipped_bits
 from fastdecode.types import FORMATS, MODES, REDUCES, Format, Image, Mode, Reduce
-
-__all__ = ["BackendContract"]
 
 _LAYOUTS = {"RGB", "L", "RGBA", "CMYK", "stored"}
 
@@ -62,7 +60,7 @@ class BackendContract:
         format = next(f for f in ("jpeg", *backend.supports) if f in backend.supports)
         if format not in ("jpeg", *LOSSLESS, "webp"):
             pytest.skip(f"Pillow does not write {format}")
-        return encode(picture(width, height), format)
+        return encode(drawing(width, height), format)
 
     def test_declarations_use_the_known_words(self, backend: Backend) -> None:
         """Formats, layouts and reductions are those of `fastdecode.types`."""
@@ -109,7 +107,7 @@ class BackendContract:
         if not backend.exact or reduce not in support.reduces:
             pytest.skip(f"{self.name} does not declare exact JPEG at reduce {reduce}")
         grey = kind == "grey"
-        data = encode(picture(50, 30, "L")) if grey else encode(picture(101, 67), **KINDS[kind])
+        data = encode(drawing(50, 30, "L")) if grey else encode(drawing(101, 67), **KINDS[kind])
 
         image = decode(data, reduce, mode=mode, backend=self.name)
 
@@ -118,7 +116,7 @@ class BackendContract:
     def test_cmyk_jpeg(self, backend: Backend) -> None:
         """A CMYK JPEG becomes RGB within 1 level of Pillow, or is refused in clear words."""
         self.support(backend, "jpeg")
-        data = encode(picture(50, 30, "CMYK"))
+        data = encode(drawing(50, 30, "CMYK"))
         if not any("CMYK" in support.layouts for support in backend.supports["jpeg"]):
             with pytest.raises(UnsupportedFormat, match=self.name):
                 decode(data, backend=self.name)
@@ -139,7 +137,7 @@ class BackendContract:
         self.support(backend, format)
         if format == "gif" and source == "RGB":
             source = "P"
-        original = picture(37, 23, source)
+        original = drawing(37, 23, source)
 
         image = decode(encode(original, format), backend=self.name)
 
@@ -153,8 +151,8 @@ class BackendContract:
         self.support(backend, "jpeg")
         exif = PillowImage.Exif()
         exif[0x0112] = orientation
-        plain = encode(picture(40, 24))
-        data = encode(picture(40, 24), exif=exif)
+        plain = encode(drawing(40, 24))
+        data = encode(drawing(40, 24), exif=exif)
         stored = decode(plain, backend=self.name)
 
         seen = decode(data, backend=self.name, orient=True)
@@ -169,7 +167,7 @@ class BackendContract:
         self.support(backend, "jpeg")
         exif = PillowImage.Exif()
         exif[0x0112] = 6
-        data = encode(picture(101, 67), exif=exif)
+        data = encode(drawing(101, 67), exif=exif)
         whole = decode(data, reduce, orient=orient, backend=self.name)
         for region in _regions(67, 101) if orient else _regions(101, 67):
             left, top, right, bottom = region
@@ -185,7 +183,7 @@ class BackendContract:
     def test_result_is_the_callers_own(self, backend: Backend) -> None:
         """The result is C-contiguous and writable, and writing to it changes nothing else."""
         self.support(backend, "jpeg")
-        data = encode(picture(40, 24))
+        data = encode(drawing(40, 24))
         first = decode(data, backend=self.name)
         before = first.copy()
 
@@ -200,7 +198,7 @@ class BackendContract:
     def test_out_receives_the_pixels(self, backend: Backend, mode: Mode, reduce: Reduce) -> None:
         """With out= the caller's array is filled and returned."""
         self.support(backend, "jpeg")
-        data = encode(picture(40, 24))
+        data = encode(drawing(40, 24))
         expected = decode(data, reduce, mode=mode, backend=self.name)
         out = np.full_like(expected, 77)
 
@@ -213,7 +211,7 @@ class BackendContract:
     def test_every_buffer_will_do(self, backend: Backend, wrap: Any) -> None:
         """All kinds of input give the same pixels, and are left as they were."""
         self.support(backend, "jpeg")
-        data = encode(picture(40, 24))
+        data = encode(drawing(40, 24))
         given = wrap(data)
 
         image = decode(given, backend=self.name)
@@ -231,7 +229,7 @@ class BackendContract:
         warnings notices when no more than the last block is affected.
         """
         support = self.support(backend, "jpeg")
-        data = encode(picture(101, 67))
+        data = encode(drawing(101, 67))
         spare = 8 if support.warnings or not ending else len(data) // 8
         for end in np.linspace(probe(data).scan_offset, len(data) - spare, 9).astype(int):
             with pytest.raises(DecodeError):
@@ -240,7 +238,7 @@ class BackendContract:
     def test_missing_end_marker_alone_is_no_error(self, backend: Backend) -> None:
         """A JPEG that lacks nothing but its EOI decodes; with strict=True it does not."""
         support = self.support(backend, "jpeg")
-        data = encode(picture(40, 24))
+        data = encode(drawing(40, 24))
 
         image = decode(data[:-2], backend=self.name)
 
@@ -252,7 +250,7 @@ class BackendContract:
     def test_trailing_garbage_is_ignored(self, backend: Backend) -> None:
         """Bytes after the end of a JPEG change nothing."""
         self.support(backend, "jpeg")
-        data = encode(picture(40, 24))
+        data = encode(drawing(40, 24))
 
         image = decode(data + b"garbage" * 9, backend=self.name)
 
@@ -261,7 +259,7 @@ class BackendContract:
     def test_strict_is_promised_only_where_it_can_be_kept(self, backend: Backend) -> None:
         """strict=True decodes a sound JPEG, or says that this backend cannot report warnings."""
         support = self.support(backend, "jpeg")
-        data = encode(picture(40, 24))
+        data = encode(drawing(40, 24))
         if support.warnings:
             assert decode(data, strict=True, backend=self.name).shape == (24, 40, 3)
         else:
@@ -282,7 +280,7 @@ class BackendContract:
     def test_eight_threads_at_once(self, backend: Backend) -> None:
         """Threads that decode different images at once do not mix them up."""
         self.support(backend, "jpeg")
-        items = [encode(picture(60 + i, 40 + i)) for i in range(24)]
+        items = [encode(drawing(60 + i, 40 + i)) for i in range(24)]
         expected = [decode(item, backend=self.name) for item in items]
 
         with ThreadPoolExecutor(8) as pool:
@@ -301,7 +299,7 @@ class BackendContract:
             pytest.skip(f"{self.name} declares that it does not survive a fork")
         if self.name not in registry.BUILTIN and method == "spawn":
             pytest.skip("a backend registered in this process alone is unknown in a new one")
-        data = encode(picture(40, 24))
+        data = encode(drawing(40, 24))
         expected = decode(data, 2, backend=self.name)
 
         with multiprocessing.get_context(method).Pool(1) as pool:

@@ -16,13 +16,11 @@ from fastdecode.api import decode, probe
 from fastdecode.errors import BackendUnavailable, DecodeError, FastDecodeError
 from fastdecode.gpu import _backends
 from fastdecode.gpu._backends import Loaded
-from fastdecode.testing._images import KINDS, SIZES, encode, photo, picture, with_flipped_bits
+from fastdecode.testing._images import KINDS, SIZES, drawing, encode, photo, with_flipped_bits
 from fastdecode.types import FORMATS, Box, Image
 
 if TYPE_CHECKING:
     import torch
-
-__all__ = ["BatchBackendContract"]
 
 _WIDTH, _HEIGHT = 400, 300
 _WINDOWS = (
@@ -201,7 +199,7 @@ class BatchBackendContract:
     def test_every_size_comes(self, loaded: Loaded) -> None:
         """Sizes below a block, and odd ones, come as they are."""
         sizes = [size for size in SIZES for _ in range(3)]
-        encoded = [encode(picture(*size), subsampling=at % 3) for at, size in enumerate(sizes)]
+        encoded = [encode(drawing(*size), subsampling=at % 3) for at, size in enumerate(sizes)]
         self.support(loaded, encoded[0])
 
         images = self._decode_batch(encoded)
@@ -229,7 +227,7 @@ class BatchBackendContract:
     def test_images_outlive_the_next_batches(self, loaded: Loaded) -> None:
         """What was given stays as it is while others are decoded."""
         first = [encode(photo(200 + index, 150)) for index in range(8)]
-        others = [encode(picture(200 + index, 150)) for index in range(8)]
+        others = [encode(drawing(200 + index, 150)) for index in range(8)]
         self.support(loaded, first[0])
         images = self.ask(loaded, first)
         copies = [image.clone() for image in images]
@@ -296,7 +294,7 @@ class BatchBackendContract:
 
     def test_flipped_bits_never_escape(self, loaded: Loaded) -> None:
         """Damaged bytes give a tensor or a FastDecodeError, whatever the library raises."""
-        data = encode(picture(40, 24))
+        data = encode(drawing(40, 24))
         self.support(loaded, data)
         encoded = list(with_flipped_bits(data))
 

@@ -12,8 +12,6 @@ from PIL import Image as PillowImage
 
 from fastdecode.types import Format
 
-__all__ = ["KINDS", "LOSSLESS", "SIZES", "encode", "photo", "picture", "with_flipped_bits"]
-
 _PHOTO = Path(__file__).parents[1] / "samples" / "casa-mila.jpg"
 
 SIZES = ((1, 1), (3, 5), (7, 13), (16, 16), (101, 67))
@@ -33,7 +31,7 @@ LOSSLESS: tuple[Format, ...] = ("png", "bmp", "tiff", "gif")
 """Formats that Pillow writes and that lose nothing."""
 
 
-def picture(width: int, height: int, mode: str = "RGB") -> PillowImage.Image:
+def drawing(width: int, height: int, mode: str = "RGB") -> PillowImage.Image:
     """Draw an image with edges, gradients and noise, the same at every call.
 
     Parameters
@@ -52,7 +50,7 @@ def picture(width: int, height: int, mode: str = "RGB") -> PillowImage.Image:
 def photo(width: int, height: int, mode: str = "RGB") -> PillowImage.Image:
     """Resize one of the package's photos: for decoders whose pixels are only near.
 
-    In `picture` the chroma is noise, of which most goes with how it is interpolated.
+    In `drawing` the chroma is noise, of which most goes with how it is interpolated.
 
     Parameters
     ----------

@@ -23,15 +23,6 @@ if TYPE_CHECKING:
     from fastdecode.torch._read_ahead import Read
     from fastdecode.torch.transforms import Normalize
 
-__all__ = [
-    "AtOnce",
-    "BatchBuilder",
-    "EpochConfig",
-    "closed_error",
-    "stopped_early",
-    "too_late",
-]
-
 _POLL_S = 0.5
 
 

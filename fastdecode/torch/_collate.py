@@ -11,8 +11,6 @@ from torch.utils.data import default_collate
 from fastdecode.torch._errors import SKIPPED
 from fastdecode.torch.transforms.normalize import Normalize
 
-__all__ = ["Ready", "collate", "handed_out", "with_images"]
-
 
 class Ready(NamedTuple):
     """A finished batch."""

@@ -16,8 +16,6 @@ from fastdecode.torch._native_batches import EligibleCrop
 from fastdecode.torch._samples import Source
 from fastdecode.torch.transforms import Normalize
 
-__all__ = ["Decoding", "NormalizeOn", "Plan", "plan_of", "settle"]
-
 NormalizeOn = Literal["host", "device"]
 
 _WAY_OUT = (

@@ -18,8 +18,6 @@ from fastdecode.torch.prefetcher import DevicePrefetcher
 if TYPE_CHECKING:
     from fastdecode.torch._native_batches import EligibleCrop
 
-__all__ = ["Delivery"]
-
 _DEPTH = 2
 
 

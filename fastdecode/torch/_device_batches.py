@@ -30,8 +30,6 @@ from fastdecode.types import Buffer, Header
 if TYPE_CHECKING:
     from fastdecode.torch._read_ahead import Read
 
-__all__ = ["DecodingTransfer", "EncodedBatch"]
-
 _DECODED = object()
 _LARGEST_CANVAS = 1 << 24
 """In pixels: of a larger one, a crop shows so little that resizing all of it is for nobody."""

@@ -20,22 +20,6 @@ from fastdecode.outages import ITEM_ERRORS, is_the_items, told_if_vanished
 if TYPE_CHECKING:
     from fastdecode.torch.dataset import EncodedSample
 
-__all__ = [
-    "SKIPPED",
-    "Failure",
-    "Failures",
-    "OnError",
-    "TolerantDataset",
-    "check_on_error",
-    "failure_of",
-    "naming",
-    "others",
-    "plain_index",
-    "record",
-    "several",
-    "take_along",
-]
-
 OnError: TypeAlias = "Literal['raise', 'skip', 'replace'] | Callable[[int, Exception], Any]"
 """What to do about a damaged sample."""
 

@@ -22,8 +22,6 @@ from fastdecode.torch.transforms import (
 )
 from fastdecode.torch.transforms.base import Crop, Layout, Quality, check_quality
 
-__all__ = ["Fused", "as_bytes", "for_slot", "fuse", "put", "why_not"]
-
 _C = TypeVar("_C", bound=Crop)
 
 # Of the package's own, those whose parts are known.

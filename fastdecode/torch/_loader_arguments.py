@@ -15,8 +15,6 @@ from fastdecode._system import usable_cores
 from fastdecode.torch._read_ahead import READ_THREADS
 from fastdecode.torch._samples import Source
 
-__all__ = ["DataLoaderOptions", "Threads", "check", "how_many", "how_many_read", "seed_of"]
-
 Threads: TypeAlias = "int | Literal['auto']"
 
 _said = False  # whether this process knows what becomes of `num_workers`

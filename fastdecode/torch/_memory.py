@@ -11,9 +11,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-__all__ = ["BatchMemory"]
-
-
 _NUMPY: dict[torch.dtype, Any] = {torch.float32: np.float32, torch.uint8: np.uint8}
 
 

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from fastdecode.native._library import Resize
     from fastdecode.torch._read_ahead import Read
 
-__all__ = ["FALLBACK", "Draws", "EligibleCrop", "NativeBatchMaker", "fetch_in_order"]
-
 FALLBACK: Any = object()
 """Marks a sample that is to be made one by one."""
 

@@ -13,8 +13,6 @@ import torch
 
 from fastdecode._arguments import is_int
 
-__all__ = ["Item", "Order", "Sharding", "sample_seed", "world"]
-
 
 class Item(NamedTuple):
     """A sample to be made: its index, or a sampler's key, and what all its draws follow from."""

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from fastdecode.torch._samples import Source
     from fastdecode.torch._threads import ThreadPool
 
-__all__ = ["READ_THREADS", "Read", "ReadAhead", "begin_reads"]
-
 READ_THREADS = 32
 """Requests under way at once, unless somebody says otherwise."""
 

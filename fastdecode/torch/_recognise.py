@@ -32,16 +32,6 @@ from fastdecode.torch.transforms.crops import (
 )
 from fastdecode.torch.transforms.normalize import Normalize, three_values
 
-__all__ = [
-    "Recipe",
-    "flatten",
-    "is_albumentations",
-    "keeps_geometry",
-    "normalised_again",
-    "read",
-    "wants_pillow",
-]
-
 _V1 = "torchvision.transforms.transforms"
 _V2 = "torchvision.transforms.v2."
 _PRESETS = "torchvision.transforms._presets"

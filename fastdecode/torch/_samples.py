@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from fastdecode.torch._order import Item
     from fastdecode.torch._read_ahead import Read
 
-__all__ = ["SampleMaker", "Source"]
-
 
 class Source:
     """A dataset, seen through torch's Subset, and what a loader must know about it."""

@@ -11,8 +11,6 @@ from fastdecode._arguments import is_int
 from fastdecode.torch._errors import plain_index
 from fastdecode.torch._order import Order, Sharding
 
-__all__ = ["CallersSampler", "Position", "refuse_other"]
-
 _VERSION = 1
 _EPOCH_NAMES = ("epoch", "_epoch", "current_epoch", "cur_epoch")
 

@@ -15,8 +15,6 @@ import torch
 
 from fastdecode.native._batch import Pool
 
-__all__ = ["ThreadPool", "limit_threads", "settle_here", "single_thread_here"]
-
 _Task: TypeAlias = "Callable[[], None]"
 _PATIENCE_S = 1.0
 _lock = threading.Lock()

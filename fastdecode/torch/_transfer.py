@@ -15,17 +15,6 @@ import torch
 
 from fastdecode.gpu._devices import usable
 
-__all__ = [
-    "CudaTransfer",
-    "Held",
-    "PinningTransfer",
-    "Transfer",
-    "map_leaves",
-    "moved",
-    "recorded",
-    "transfer_to",
-]
-
 # Sequences that hold no tensors, and may be long.
 _FLAT = (str, bytes, bytearray, memoryview, range, array.array)
 

@@ -31,8 +31,6 @@ from fastdecode.torch._read_ahead import ReadAhead
 from fastdecode.torch._samples import SampleMaker
 from fastdecode.torch._threads import ThreadPool, limit_threads
 
-__all__ = ["Workers"]
-
 _LARGEST_PART = 4
 _PARTS_A_THREAD = 2
 

@@ -112,27 +112,35 @@ static int decode_all(const char *path, fd_decoder *decoder, const uint8_t *data
     size_t again_size;
     if (fd_probe(data, size, &header) != FD_OK)
         fail(path, "was good before");
-    fd_resize resize = {.right = header.width, .bottom = header.height,
-                        .in_right = header.width, .in_bottom = header.height,
-                        .canvas_width = SIDE, .canvas_height = SIDE,
-                        .width = SIDE, .height = SIDE};
+    fd_resize resize = {.right = header.width,
+                        .bottom = header.height,
+                        .in_right = header.width,
+                        .in_bottom = header.height,
+                        .canvas_width = SIDE,
+                        .canvas_height = SIDE,
+                        .width = SIDE,
+                        .height = SIDE};
     fd_resampler *resampler = fd_resampler_create();
     int good = settle(path, fd_decode(decoder, data, size, &request, rgb, 3 * header.width));
     good &= settle(path,
                    fd_decode_resized(decoder, data, size, &request, &resize, &PIXELS, tensor));
-    good &= settle(path, fd_reindex(decoder, data, size, &limits, &again, &again_size));
-    good &= settle(path, resampler == NULL ? FD_NO_MEMORY
-                                           : fd_resize_rgb(resampler, rgb, header.width,
-                                                           header.height, 3 * header.width, &resize,
-                                                           &PIXELS, tensor));
+    good &= settle(path, fd_add_restart_markers(decoder, data, size, &limits, &again, &again_size));
+    good &= settle(path, resampler == NULL
+                             ? FD_NO_MEMORY
+                             : fd_resize_rgb(resampler, rgb, header.width, header.height,
+                                             3 * header.width, &resize, &PIXELS, tensor));
     fd_resampler_destroy(resampler);
     fd_free(again);
     return good;
 }
 
-/* The whole of any picture, as a square. */
-static const fd_crop CROP = {.kind = FD_CENTRAL, .width = SIDE, .height = SIDE,
-                             .resize_width = SIDE, .resize_height = SIDE, .pixels = MOST_PIXELS};
+/* The whole of any image, as a square. */
+static const fd_crop CROP = {.kind = FD_CENTRAL,
+                             .width = SIDE,
+                             .height = SIDE,
+                             .resize_width = SIDE,
+                             .resize_height = SIDE,
+                             .pixels = MOST_PIXELS};
 static const uint64_t SEED = 7;
 
 static int pool_all(const char *path) {

@@ -5,12 +5,12 @@
  * but for what the sanitizers see by themselves:
  *
  *   - only the pixels asked for are written, not what lies around and between the rows;
- *   - a decoder that has seen other pictures gives what a new one gives;
+ *   - a decoder that has seen other images gives what a new one gives;
  *   - a region is the slice of the whole;
  *   - decoding and resizing at once gives what one after the other gives;
  *   - every instruction set gives the same, and no value that the pixels do not span;
  *   - what the core decodes by itself, libjpeg-turbo decodes to the same, without a warning;
- *   - what fd_reindex makes decodes without a warning, to the same pixels, in every region;
+ *   - what fd_add_restart_markers makes decodes without a warning, to the same pixels, in every region;
  *   - what fd_plan_crop plans can be carried out (that is in fuzz_crop.c).
  *
  * seeds.py makes inputs to begin with, check.sh builds and runs it. */
@@ -61,7 +61,7 @@ typedef struct {
     uint8_t *memory, *first; /* all of it; the row that is named first */
     size_t bytes, rows, length, gap;
     ptrdiff_t stride;
-} picture;
+} image;
 
 static fd_decoder *old; /* has seen everything before */
 static fd_resampler *resampler;
@@ -119,7 +119,7 @@ static void put_inside(int32_t box[4], int32_t width, int32_t height) {
     box[3] = box[1] + 1 + box[3] % (height - box[1]);
 }
 
-/* A resize of a picture of `width` by `height`. Without WILD it can be done. */
+/* A resize of an image of `width` by `height`. Without WILD it can be done. */
 static fd_resize resize_of(const numbers *from, int32_t width, int32_t height) {
     int32_t in[4], canvas[2];
     int32_t part[4];
@@ -155,10 +155,20 @@ static fd_resize resize_of(const numbers *from, int32_t width, int32_t height) {
     if (from->flags & RAW)
         memcpy(box, from->raw, sizeof box);
     return (fd_resize){
-        .left = box[0], .top = box[1], .right = box[2], .bottom = box[3],
-        .in_left = in[0], .in_top = in[1], .in_right = in[2], .in_bottom = in[3],
-        .canvas_width = canvas[0], .canvas_height = canvas[1],
-        .x = part[0], .y = part[1], .width = part[2], .height = part[3],
+        .left = box[0],
+        .top = box[1],
+        .right = box[2],
+        .bottom = box[3],
+        .in_left = in[0],
+        .in_top = in[1],
+        .in_right = in[2],
+        .in_bottom = in[3],
+        .canvas_width = canvas[0],
+        .canvas_height = canvas[1],
+        .x = part[0],
+        .y = part[1],
+        .width = part[2],
+        .height = part[3],
         .flip = (from->flags & FLIP) != 0,
     };
 }
@@ -170,14 +180,12 @@ static fd_pixels pixels_of(const numbers *from) {
                        .bias = {0, -2.1F, 1e-6F}};
 }
 
-/* ---- pictures ---- */
+/* ---- images ---- */
 
-static uint8_t *row_of(const picture *of, size_t y) {
-    return of->first + (ptrdiff_t)y * of->stride;
-}
+static uint8_t *row_of(const image *of, size_t y) { return of->first + (ptrdiff_t)y * of->stride; }
 
 /* Everything around and between the rows: to be left alone by sanitized code, and by libjpeg. */
-static void guard(const picture *of, int close) {
+static void guard(const image *of, int close) {
     size_t step = of->length + of->gap;
     uint8_t *from = of->memory;
     for (size_t y = 0; y <= of->rows; y++) {
@@ -195,8 +203,8 @@ static void guard(const picture *of, int close) {
     }
 }
 
-static picture make(size_t length, size_t rows, size_t gap, int upwards) {
-    picture made = {.rows = rows, .length = length, .gap = gap};
+static image make(size_t length, size_t rows, size_t gap, int upwards) {
+    image made = {.rows = rows, .length = length, .gap = gap};
     made.bytes = 2 * MARGIN + rows * (length + gap);
     made.memory = must(malloc(made.bytes));
     made.first = made.memory + MARGIN;
@@ -209,7 +217,7 @@ static picture make(size_t length, size_t rows, size_t gap, int upwards) {
     return made;
 }
 
-static void drop(picture *gone) {
+static void drop(image *gone) {
     guard(gone, 0);
     free(gone->memory);
 }
@@ -217,13 +225,13 @@ static void drop(picture *gone) {
 static size_t channels_of(int layout) { return layout == FD_L ? 1 : layout == FD_RGB ? 3 : 4; }
 
 /* A result of a resize: rows without gaps. */
-static picture make_result(const fd_resize *resize, int dtype) {
+static image make_result(const fd_resize *resize, int dtype) {
     size_t bytes = dtype == FD_UINT8 ? 1 : dtype == FD_FLOAT16 ? 2 : 4;
     size_t rows = resize->height > 0 ? (size_t)resize->height : 0;
     return make((resize->width > 0 ? (size_t)resize->width : 0) * 3 * bytes, rows, 0, 0);
 }
 
-static void compare(const picture *one, const picture *other, size_t left, size_t top,
+static void compare(const image *one, const image *other, size_t left, size_t top,
                     const char *words) {
     for (size_t y = 0; y < one->rows; y++)
         if (memcmp(row_of(one, y), row_of(other, top + y) + left, one->length) != 0)
@@ -244,10 +252,10 @@ static void use_libjpeg(int only) {
 }
 
 /* What the core has decoded by itself, by libjpeg-turbo, which may take more memory than that. */
-static void check_own(const jpeg *from, const fd_request *asked, const picture *made) {
+static void check_own(const jpeg *from, const fd_request *asked, const image *made) {
     fd_request request = *asked;
     fd_decoder *fresh = must(fd_decoder_create());
-    picture other = make(made->length, made->rows, 0, 0);
+    image other = make(made->length, made->rows, 0, 0);
     request.limits.memory = 0;
     use_libjpeg(1);
     int status = fd_decode(fresh, from->data, from->size, &request, other.first, other.stride);
@@ -260,9 +268,9 @@ static void check_own(const jpeg *from, const fd_request *asked, const picture *
     fd_decoder_destroy(fresh);
 }
 
-/* Decode into a picture that is made for it. Where the header is not known, that is one pixel. */
+/* Decode into an image that is made for it. Where the header is not known, that is one pixel. */
 static int decode(fd_decoder *decoder, const jpeg *from, const fd_request *wanted, size_t gap,
-                  int upwards, picture *into) {
+                  int upwards, image *into) {
     fd_request asked = *wanted;
     int32_t width = asked.right - asked.left, height = asked.bottom - asked.top;
     if (asked.right == 0 && asked.bottom == 0) {
@@ -278,8 +286,8 @@ static int decode(fd_decoder *decoder, const jpeg *from, const fd_request *wante
     int64_t count = (int64_t)width * height;
     int room = width > 0 && height > 0 &&
                count <= (fuzz_limits.pixels ? fuzz_limits.pixels : count);
-    *into = make(room ? (size_t)width * channels_of(asked.layout) : 1,
-                 room ? (size_t)height : 1, gap, upwards);
+    *into = make(room ? (size_t)width * channels_of(asked.layout) : 1, room ? (size_t)height : 1,
+                 gap, upwards);
     int status = fd_decode(decoder, from->data, from->size, &asked, into->first, into->stride);
     guard(into, 0);
     if (status == FD_OK && !room)
@@ -300,7 +308,7 @@ static int decode(fd_decoder *decoder, const jpeg *from, const fd_request *wante
 
 /* The whole, into rows of any kind, by the old decoder and by a new one. */
 static void try_whole(const numbers *from, const jpeg *file) {
-    picture one, other;
+    image one, other;
     fd_request request = request_of(from);
     fd_decoder *fresh = must(fd_decoder_create());
     if (from->flags & WILD) { /* a failure half-way, which the next call must not feel */
@@ -327,7 +335,7 @@ static void try_whole(const numbers *from, const jpeg *file) {
 
 /* A region, and the slice of the whole. Returns the region's status. */
 static int check_region(const numbers *from, const jpeg *file) {
-    picture part, whole;
+    image part, whole;
     fd_request request = request_of(from), all = request;
     int32_t region[4];
     memcpy(region, from->region, sizeof region);
@@ -340,7 +348,7 @@ static int check_region(const numbers *from, const jpeg *file) {
     request.bottom = region[3];
     int status = decode(old, file, &request, from->gap, from->flags & UPWARDS, &part);
     if (status == FD_ARGUMENT && !(from->flags & WILD) && file->status == FD_OK)
-        fail("a region inside the picture was refused");
+        fail("a region inside the image was refused");
     if (status == FD_OK && file->status == FD_OK) {
         /* The whole may fail by damage that the region does not reach. */
         if (decode(old, file, &all, 0, 0, &whole) == FD_OK)
@@ -359,8 +367,8 @@ static void use(int plain) {
         fail("instructions were refused");
 }
 
-static int resize_to(const picture *whole, int32_t width, const fd_resize *resize,
-                     const fd_pixels *pixels, picture *into) {
+static int resize_to(const image *whole, int32_t width, const fd_resize *resize,
+                     const fd_pixels *pixels, image *into) {
     *into = make_result(resize, pixels->dtype);
     int status = fd_resize_rgb(resampler, whole->first, width, (int32_t)whole->rows, whole->stride,
                                resize, pixels, into->first);
@@ -370,7 +378,7 @@ static int resize_to(const picture *whole, int32_t width, const fd_resize *resiz
 
 /* Decode and resize at once, and one after the other. */
 static void try_resized(const numbers *from, const jpeg *file) {
-    picture at_once, whole, after;
+    image at_once, whole, after;
     fd_request request = request_of(from);
     int32_t width = reduced(file->header.width, from->reduce);
     int32_t height = reduced(file->header.height, from->reduce);
@@ -386,7 +394,7 @@ static void try_resized(const numbers *from, const jpeg *file) {
     if (status == FD_ARGUMENT && known && !(from->flags & (WILD | RAW)))
         fail("a resize that can be done was refused");
     if (fd_decoder_own(old)) {
-        picture other = make_result(&resize, pixels.dtype);
+        image other = make_result(&resize, pixels.dtype);
         use_libjpeg(1);
         if (fd_decode_resized(old, file->data, file->size, &request, &resize, &pixels,
                               other.first) != FD_OK ||
@@ -411,7 +419,7 @@ static void try_resized(const numbers *from, const jpeg *file) {
 }
 
 /* Whether all bytes of a uint8 result lie between the least and the most of the source. */
-static void check_range(const picture *source, const picture *result) {
+static void check_range(const image *source, const image *result) {
     uint8_t least = 255, most = 0;
     for (size_t y = 0; y < source->rows; y++)
         for (size_t i = 0; i < source->length; i++) {
@@ -430,8 +438,8 @@ static void try_resize(const numbers *from, const jpeg *file) {
     int32_t width = 1 + from->region[0] % 500, height = 1 + from->region[1] % 500;
     fd_resize resize = resize_of(from, width, height);
     fd_pixels pixels = pixels_of(from);
-    picture source = make((size_t)width * 3, (size_t)height, from->gap, from->flags & UPWARDS);
-    picture one, other;
+    image source = make((size_t)width * 3, (size_t)height, from->gap, from->flags & UPWARDS);
+    image one, other;
     for (size_t y = 0, i = 0; y < source.rows; y++)
         for (size_t x = 0; x < source.length; x++, i++)
             row_of(&source, y)[x] = file->size ? file->data[i % file->size] : 255;
@@ -452,13 +460,14 @@ static void try_resize(const numbers *from, const jpeg *file) {
     drop(&source);
 }
 
-/* Repack, and look whether it is the same picture, whole and in part. */
-static void try_reindex(const numbers *from, const jpeg *file) {
-    picture before, after;
+/* Repack, and look whether it is the same image, whole and in part. */
+static void try_restart_markers(const numbers *from, const jpeg *file) {
+    image before, after;
     fd_request request = request_of(from);
     jpeg again = {.data = NULL};
     uint8_t *bytes;
-    int status = fd_reindex(old, file->data, file->size, &fuzz_limits, &bytes, &again.size);
+    int status = fd_add_restart_markers(old, file->data, file->size, &fuzz_limits, &bytes,
+                                        &again.size);
     if (status != FD_OK) {
         if (bytes != NULL || again.size != 0)
             fail("bytes of a file that was not repacked");
@@ -489,7 +498,7 @@ static void try_reindex(const numbers *from, const jpeg *file) {
 
 void fuzz_one(const uint8_t *head, const uint8_t *data, size_t size) {
     static void (*const OPERATION[OPERATIONS - 1])(const numbers *, const jpeg *) = {
-        try_whole, try_region, try_resized, try_resize, try_reindex};
+        try_whole, try_region, try_resized, try_resize, try_restart_markers};
     if (head[0] % OPERATIONS == OPERATIONS - 1) {
         fuzz_crop(head, data, size);
         return;

@@ -26,31 +26,34 @@ static void *must(void *memory) {
 static int32_t side(const uint8_t *at, int32_t most) { return 1 + (at[0] | at[1] << 8) % most; }
 
 /* A number from `low` to `high`. */
-static double between(uint8_t at, double low, double high) {
-    return low + (high - low) * at / 255;
-}
+static double between(uint8_t at, double low, double high) { return low + (high - low) * at / 255; }
 
 static fd_crop crop_of(const uint8_t *head) {
     double ratios[2] = {between(head[16], -4, 4), between(head[17], -4, 4)};
     double low = fmin(ratios[0], ratios[1]), high = fmax(ratios[0], ratios[1]);
     double area = between(head[18], 0.001, 1.5);
-    fd_crop crop = {
-        .kind = head[2] & 1 ? FD_RANDOM : FD_CENTRAL,
-        .width = side(head + 6, MOST_SIDE), .height = side(head + 8, MOST_SIDE),
-        .resize_width = side(head + 10, head[2] & 2 ? 70000 : 2 * MOST_SIDE),
-        .resize_height = head[2] & 4 ? side(head + 12, 2 * MOST_SIDE) : 0,
-        .area = area, .area_range = between(head[19], 0, 1),
-        .aspect = low, .aspect_range = high - low,
-        .narrowest = exp(low), .widest = exp(high),
-        .flip = between(head[20], 0, 1),
-        .headroom = head[2] & 8 ? 0 : between(head[21], 1, 4),
-        .pixels = fuzz_limits.pixels, .upright = head[2] >> 4 & 1};
+    fd_crop crop = {.kind = head[2] & 1 ? FD_RANDOM : FD_CENTRAL,
+                    .width = side(head + 6, MOST_SIDE),
+                    .height = side(head + 8, MOST_SIDE),
+                    .resize_width = side(head + 10, head[2] & 2 ? 70000 : 2 * MOST_SIDE),
+                    .resize_height = head[2] & 4 ? side(head + 12, 2 * MOST_SIDE) : 0,
+                    .area = area,
+                    .area_range = between(head[19], 0, 1),
+                    .aspect = low,
+                    .aspect_range = high - low,
+                    .narrowest = exp(low),
+                    .widest = exp(high),
+                    .flip = between(head[20], 0, 1),
+                    .headroom = head[2] & 8 ? 0 : between(head[21], 1, 4),
+                    .pixels = fuzz_limits.pixels,
+                    .upright = head[2] >> 4 & 1};
     if (head[2] & 32) /* numbers that make no sense may give anything, but in its bounds */
         memcpy(&crop.area, head + 22, 16);
     return crop;
 }
 
-static void check_plan(const fd_header *header, const fd_request *request, const fd_resize *resize) {
+static void check_plan(const fd_header *header, const fd_request *request,
+                       const fd_resize *resize) {
     int32_t width = (header->width + request->reduce - 1) / request->reduce;
     int32_t height = (header->height + request->reduce - 1) / request->reduce;
     if (!(0 <= resize->left && resize->left < resize->right && 0 <= resize->top &&
@@ -58,7 +61,7 @@ static void check_plan(const fd_header *header, const fd_request *request, const
           resize->in_top <= resize->top && resize->right <= resize->in_right &&
           resize->bottom <= resize->in_bottom && resize->in_right <= width &&
           resize->in_bottom <= height))
-        fail("a box that is not in the picture");
+        fail("a box that is not in the image");
 }
 
 /* The same by pools, from memory. */

@@ -39,7 +39,8 @@ static void decode_by_both(const uint8_t *head, const uint8_t *data, size_t size
     static fd_decoder *own, *other;
     static uint8_t made[4 * MOST_PIXELS + 1], expected[4 * MOST_PIXELS + 1];
     fd_header header;
-    if (own == NULL && ((own = fd_decoder_create()) == NULL || (other = fd_decoder_create()) == NULL))
+    if (own == NULL &&
+        ((own = fd_decoder_create()) == NULL || (other = fd_decoder_create()) == NULL))
         fail("no memory for the test itself");
     if (fd_probe(data, size, &header) != FD_OK ||
         (int64_t)header.width * header.height > MOST_PIXELS)

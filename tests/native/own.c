@@ -2,7 +2,7 @@
  *
  *   own COUNT FILE...
  *
- * Each file, COUNT pictures that are made here (every sampling that is taken, sides of 1 to 70 pixels,
+ * Each file, COUNT images that are made here (every sampling that is taken, sides of 1 to 70 pixels,
  * qualities of 1 to 100, restart intervals of 0 to 7, tables of the standard and their own), and COUNT
  * of random coefficients, up to those that overflow: at every reduction, in every layout, whole and in
  * regions drawn at random, resized, by every set of instructions. Ends with 0 and a line if all of it
@@ -44,7 +44,9 @@ static int32_t reduced(int32_t side, int32_t reduce) { return (side + reduce - 1
 /* Both decoders on one request. Returns whether the core did it by itself. */
 static int compare(const char *name, const uint8_t *data, size_t size, const fd_request *request,
                    int32_t width, int32_t height) {
-    size_t row = (size_t)width * (size_t)(request->layout == FD_L ? 1 : request->layout == FD_RGB ? 3 : 4);
+    size_t row = (size_t)width * (size_t)(request->layout == FD_L     ? 1
+                                          : request->layout == FD_RGB ? 3
+                                                                      : 4);
     size_t bytes = row * (size_t)height + 1;
     uint8_t *made = must(malloc(bytes)), *expected = must(malloc(bytes));
     memset(made, 0xA5, bytes);
@@ -66,18 +68,24 @@ static int compare(const char *name, const uint8_t *data, size_t size, const fd_
     return is_own;
 }
 
-/* The middle of a picture, as a tensor. */
+/* The middle of an image, as a tensor. */
 static void compare_resized(const char *name, const uint8_t *data, size_t size, int32_t width,
                             int32_t height, int32_t reduce) {
     static const fd_pixels PIXELS = {.dtype = FD_FLOAT32, .scale = {1, 1, 1}};
     static float made[3 * SIDE * SIDE], expected[3 * SIDE * SIDE];
     fd_request request = {.reduce = reduce, .layout = FD_RGB};
-    fd_resize resize = {.left = width / 5.0, .top = height / 7.0,
-                        .right = width, .bottom = height * 0.9,
-                        .in_left = width / 5, .in_top = height / 7,
-                        .in_right = width, .in_bottom = height,
-                        .canvas_width = SIDE, .canvas_height = SIDE,
-                        .width = SIDE, .height = SIDE};
+    fd_resize resize = {.left = width / 5.0,
+                        .top = height / 7.0,
+                        .right = width,
+                        .bottom = height * 0.9,
+                        .in_left = width / 5,
+                        .in_top = height / 7,
+                        .in_right = width,
+                        .in_bottom = height,
+                        .canvas_width = SIDE,
+                        .canvas_height = SIDE,
+                        .width = SIDE,
+                        .height = SIDE};
     fd_use_decoder("");
     int status = fd_decode_resized(own, data, size, &request, &resize, &PIXELS, made);
     fd_use_decoder("libjpeg");
@@ -125,7 +133,7 @@ static void compare_sets(const char *name, const uint8_t *data, size_t size, int
     }
 }
 
-/* ---- making pictures ---- */
+/* ---- making images ---- */
 
 typedef struct {
     struct jpeg_compress_struct jpeg;
@@ -170,7 +178,7 @@ static void finish(encoder *made) {
 }
 
 /* Noise, flat areas and edges, by turns. */
-static void make_picture(void) {
+static void make_image(void) {
     encoder made;
     int components = draw(5) ? 3 : 1, kind = draw(3);
     uint8_t row[3 * LARGEST_MADE];
@@ -187,7 +195,7 @@ static void make_picture(void) {
     finish(&made);
 }
 
-/* Coefficients that no picture has: sparse or dense, small or as large as can be written. */
+/* Coefficients that no image has: sparse or dense, small or as large as can be written. */
 static void make_coefficients(void) {
     encoder made;
     jvirt_barray_ptr arrays[3];
@@ -196,20 +204,23 @@ static void make_coefficients(void) {
     int32_t density = 1 + draw(64), largest = 1 << (1 + draw(10));
     for (int c = 0; c < 3; c++) {
         jpeg_component_info *info = &jpeg->comp_info[c];
-        JDIMENSION across = (jpeg->image_width + 15) / 8 + 2, down = (jpeg->image_height + 15) / 8 + 2;
+        JDIMENSION across = (jpeg->image_width + 15) / 8 + 2,
+                   down = (jpeg->image_height + 15) / 8 + 2;
         info->width_in_blocks = across;
         info->height_in_blocks = down;
-        arrays[c] = jpeg->mem->request_virt_barray((j_common_ptr)jpeg, JPOOL_IMAGE, TRUE, across, down,
-                                                   (JDIMENSION)info->v_samp_factor);
+        arrays[c] = jpeg->mem->request_virt_barray((j_common_ptr)jpeg, JPOOL_IMAGE, TRUE, across,
+                                                   down, (JDIMENSION)info->v_samp_factor);
     }
     jpeg_write_coefficients(jpeg, arrays);
     for (int c = 0; c < 3; c++)
         for (JDIMENSION y = 0; y < (jpeg->image_height + 15) / 8 + 2; y++) {
-            JBLOCKARRAY blocks = jpeg->mem->access_virt_barray((j_common_ptr)jpeg, arrays[c], y, 1, TRUE);
+            JBLOCKARRAY blocks = jpeg->mem->access_virt_barray((j_common_ptr)jpeg, arrays[c], y, 1,
+                                                               TRUE);
             for (JDIMENSION x = 0; x < (jpeg->image_width + 15) / 8 + 2; x++)
                 for (int k = 0; k < DCTSIZE2; k++)
-                    blocks[0][x][k] =
-                        (JCOEF)(draw(64) < density ? draw(2 * largest - 1) - largest + 1 : 0);
+                    blocks[0][x][k] = (JCOEF)(draw(64) < density
+                                                  ? draw(2 * largest - 1) - largest + 1
+                                                  : 0);
         }
     finish(&made);
 }
@@ -241,10 +252,10 @@ int main(int argc, char **argv) {
            (long long)files / 2, (long long)own_calls, (long long)calls);
     own_files = files = own_calls = calls = 0;
     for (int i = 0; i < count; i++)
-        make_picture();
+        make_image();
     if (own_files != files)
-        fail("made pictures", "some were left to libjpeg");
-    printf("%lld pictures made here, all by the core itself\n", (long long)files / 2);
+        fail("made images", "some were left to libjpeg");
+    printf("%lld images made here, all by the core itself\n", (long long)files / 2);
     own_files = files = own_calls = calls = 0;
     for (int i = 0; i < count; i++)
         make_coefficients();

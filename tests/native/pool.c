@@ -24,20 +24,20 @@
 
 enum { THREADS = 4, CALLERS = 6, ROUNDS = 12, SIDE = 40, SEEDS = 3, MOST_PIXELS = 1 << 20 };
 
-/* What a picture must come to, each in three ways: whole, cut in half, resized. */
+/* What an image must come to, each in three ways: whole, cut in half, resized. */
 typedef struct {
     const char *path;
     uint8_t *data;
     size_t size;
     int status[3];
     uint64_t sum[3];
-    size_t bytes;        /* of the whole picture, as RGB */
+    size_t bytes;        /* of the whole image, as RGB */
     int planned[SEEDS];  /* whether fd_plan_crop has a plan, for each seed */
     int made[SEEDS];     /* the status of that */
     uint64_t cropped[SEEDS];
-} picture;
+} image;
 
-static picture *pictures;
+static image *images;
 static size_t count;
 static fd_pool *pool, *reading;
 static atomic_int wrong;
@@ -80,12 +80,12 @@ static uint64_t sum_of(const uint8_t *bytes, size_t size) {
     return sum;
 }
 
-static size_t result_size(const picture *of, int way) {
+static size_t result_size(const image *of, int way) {
     return way == 2 ? (size_t)3 * SIDE * SIDE * sizeof(float) : of->bytes;
 }
 
-/* Fill in what fd_pool_decode, or the two functions for one picture, are to do. */
-static void ask(fd_item *item, const picture *of, int way) {
+/* Fill in what fd_pool_decode, or the two functions for one image, are to do. */
+static void ask(fd_item *item, const image *of, int way) {
     item->wanted = 1;
     item->resized = way == 2;
     item->request = (fd_request){.reduce = 1, .layout = FD_RGB, .limits = {MOST_PIXELS, 0, 100}};
@@ -104,7 +104,7 @@ static void ask(fd_item *item, const picture *of, int way) {
     memset(item->out, 0, result_size(of, way));
 }
 
-static void load(picture *into, const char *path) {
+static void load(image *into, const char *path) {
     FILE *file = fopen(path, "rb");
     into->path = path;
     into->data = must(malloc(MOST_PIXELS));
@@ -113,8 +113,8 @@ static void load(picture *into, const char *path) {
         fclose(file);
 }
 
-/* Decode one picture in its three ways, alone. 0 if it is of no use here. */
-static int expect(fd_decoder *decoder, picture *of) {
+/* Decode one image in its three ways, alone. 0 if it is of no use here. */
+static int expect(fd_decoder *decoder, image *of) {
     fd_item item = {.data = of->data, .size = of->size};
     if (fd_probe(of->data, of->size, &item.header) != FD_OK ||
         (int64_t)item.header.width * item.header.height > MOST_PIXELS)
@@ -140,7 +140,7 @@ static int expect(fd_decoder *decoder, picture *of) {
 }
 
 /* Crop it by each seed, alone. */
-static void expect_crops(fd_decoder *decoder, picture *of) {
+static void expect_crops(fd_decoder *decoder, image *of) {
     static float out[3 * SIDE * SIDE];
     fd_header header;
     fd_probe(of->data, of->size, &header);
@@ -162,7 +162,7 @@ static void complain(const char *what, const fd_item *item, int way) {
             way, (int)item->status, item->message);
 }
 
-static void check(const fd_item *item, const picture *of, int way) {
+static void check(const fd_item *item, const image *of, int way) {
     int status = of->status[way];
     if (status == -1 ? item->wanted || item->status == FD_OK : item->status != status)
         complain("another status", item, way);
@@ -172,13 +172,13 @@ static void check(const fd_item *item, const picture *of, int way) {
         complain("no words, or words for nothing", item, way);
 }
 
-/* Say where the pictures are, and behind them a folder and what is not there. */
+/* Say where the images are, and behind them a folder and what is not there. */
 static void take(fd_item *items, unsigned salt, int cut) {
     for (size_t i = 0; i < count; i++) {
         int half = cut && (i + salt) % 3 == 1, from_file = !half && (i + salt) % 2;
-        items[i].path = from_file ? pictures[i].path : NULL;
-        items[i].data = from_file ? NULL : pictures[i].data;
-        items[i].size = half ? pictures[i].size / 2 : pictures[i].size;
+        items[i].path = from_file ? images[i].path : NULL;
+        items[i].data = from_file ? NULL : images[i].data;
+        items[i].size = half ? images[i].size / 2 : images[i].size;
         items[i].request.limits = (fd_limits){MOST_PIXELS, 0, 100};
     }
     items[count].path = "/";
@@ -197,13 +197,13 @@ static void crop(unsigned salt) {
     fd_cropped done = fd_pool_crop(reading, pool, items, count + 2, seeds, &CROP, &PIXELS, out,
                                    (ptrdiff_t)(each * sizeof *out));
     for (size_t i = 0; i < count; i++) {
-        const picture *of = &pictures[i];
+        const image *of = &images[i];
         int planned = of->planned[seeds[i]], good = planned && of->made[seeds[i]] == FD_OK;
         made += (size_t)good;
         if (items[i].wanted != planned || (planned && items[i].status != of->made[seeds[i]]))
             complain("another fate", &items[i], 3);
-        else if (good && sum_of((uint8_t *)(out + i * each), each * sizeof *out) !=
-                             of->cropped[seeds[i]])
+        else if (good &&
+                 sum_of((uint8_t *)(out + i * each), each * sizeof *out) != of->cropped[seeds[i]])
             complain("other pixels", &items[i], 3);
     }
     if (done.made != made || items[count].status != FD_IO || items[count + 1].wanted)
@@ -214,7 +214,7 @@ static void crop(unsigned salt) {
     free(seeds);
 }
 
-/* One batch: every picture in one of the ways. */
+/* One batch: every image in one of the ways. */
 static void batch(fd_item *items, unsigned salt) {
     take(items, salt, 1);
     fd_pool_open(pool, items, count + 2);
@@ -225,13 +225,13 @@ static void batch(fd_item *items, unsigned salt) {
     for (size_t i = 0; i < count; i++) {
         int way = (int)((i + salt) % 3);
         items[i].wanted = items[i].status == FD_OK;
-        items[i].out = must(realloc(items[i].out, result_size(&pictures[i], way)));
+        items[i].out = must(realloc(items[i].out, result_size(&images[i], way)));
         if (items[i].wanted)
-            ask(&items[i], &pictures[i], way);
+            ask(&items[i], &images[i], way);
     }
     fd_pool_decode(pool, items, count + 2, &PIXELS);
     for (size_t i = 0; i < count; i++)
-        check(&items[i], &pictures[i], (int)((i + salt) % 3));
+        check(&items[i], &images[i], (int)((i + salt) % 3));
 }
 
 /* A caller that has its items worked on in batches, and between them one at a time. */
@@ -242,9 +242,9 @@ static void *call(void *argument) {
         batch(items, number + round);
         crop(number + round);
         size_t i = (number + round) % count;
-        fd_item one = {.path = pictures[i].path};
+        fd_item one = {.path = images[i].path};
         fd_pool_open(pool, &one, 1);
-        if (one.status != FD_OK || one.size != pictures[i].size)
+        if (one.status != FD_OK || one.size != images[i].size)
             complain("not opened alone", &one, 0);
         fd_items_free(&one, 1);
         fd_pool_open(pool, NULL, 0);
@@ -276,13 +276,13 @@ static void signals_are_left_alone(void) {
 int main(int argc, char **argv) {
     pthread_t callers[CALLERS];
     fd_decoder *decoder = must(fd_decoder_create());
-    pictures = must(calloc((size_t)argc + 1, sizeof *pictures));
+    images = must(calloc((size_t)argc + 1, sizeof *images));
     for (int i = 1; i < argc; i++) {
-        load(&pictures[count], argv[i]);
-        if (expect(decoder, &pictures[count]))
-            expect_crops(decoder, &pictures[count++]);
+        load(&images[count], argv[i]);
+        if (expect(decoder, &images[count]))
+            expect_crops(decoder, &images[count++]);
         else
-            free(pictures[count].data);
+            free(images[count].data);
     }
     fd_decoder_destroy(decoder);
     signals_are_left_alone();
@@ -297,10 +297,10 @@ int main(int argc, char **argv) {
         fd_pool_destroy(pool);
         fd_pool_destroy(reading);
     }
-    printf("%zu pictures, %d callers, %d threads: %d wrong; %d crops, %d left\n", count, CALLERS,
+    printf("%zu images, %d callers, %d threads: %d wrong; %d crops, %d left\n", count, CALLERS,
            THREADS, wrong, plans, no_plans);
     for (size_t i = 0; i < count; i++)
-        free(pictures[i].data);
-    free(pictures);
+        free(images[i].data);
+    free(images);
     return wrong != 0 || plans == 0 || no_plans == 0;
 }

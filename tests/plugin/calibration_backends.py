@@ -14,7 +14,7 @@ _PNG = {"png": (Support(),)}
 
 
 class Slow(Backend):
-    """Gives black pictures, exact as far as anybody knows, and takes its time."""
+    """Gives black images, exact as far as anybody knows, and takes its time."""
 
     supports = _PNG
 

@@ -33,7 +33,7 @@ Inverted = batch_double(_inverted)
 """Gives the negative."""
 
 Unwilling = batch_double(_unwilling)
-"""Refuses every other picture."""
+"""Refuses every other image."""
 
 Crashing = batch_double(_crash)
 """Takes its process down."""

@@ -32,23 +32,6 @@ from fastdecode.stores.tar import Sample, stream_tar
 from fastdecode.stores.tar.store import SUFFIX
 from fastdecode.torch._order import sample_seed
 
-__all__ = [
-    "Assignment",
-    "Consumer",
-    "Even",
-    "Locations",
-    "ShardSample",
-    "ShardSlice",
-    "Share",
-    "agreed_classes",
-    "assign_counted",
-    "assign_uncounted",
-    "assignment_of",
-    "have_targets",
-    "rank_range",
-    "shuffled",
-]
-
 Even: TypeAlias = 'Literal["drop", "repeat"] | None'
 """What makes the ranks' shares equal: leaving some samples out, or giving some twice."""
 

@@ -12,8 +12,6 @@ from torch.utils.data import get_worker_info
 from fastdecode._arguments import is_int
 from fastdecode.torch._state import refuse_other
 
-__all__ = ["Progress", "StreamState", "after_batches"]
-
 _VERSION = 1
 _PARTS = {"version", "epoch", "workers", "turn", "given", "counts", "settings"}
 _EPOCH, _BY_WORKERS, _RESUMED = range(3)

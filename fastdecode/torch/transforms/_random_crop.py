@@ -19,16 +19,6 @@ import torch
 
 from fastdecode.types import Box
 
-__all__ = [
-    "PythonDraws",
-    "SampleGenerator",
-    "center_crop",
-    "draw_box",
-    "draw_flip",
-    "generator_of",
-    "resized",
-]
-
 _ATTEMPTS = 10
 """How often a box is drawn before the central one is taken."""
 

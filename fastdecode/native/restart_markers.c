@@ -1,4 +1,4 @@
-/* reindex.c: the lossless repack, so that a decoder can start at any row of MCUs.
+/* restart_markers.c: the lossless repack, so that a decoder can start at any row of MCUs.
  *
  * libjpeg reads all quantised coefficients and writes them again, as jpegtran does. A file that
  * makes libjpeg complain is refused: what is missing in it would then be whole, only wrong. */
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SPARE = 4096 /* bytes: markers and tables of a small picture */ };
+enum { SPARE = 4096 /* bytes: markers and tables of a small image */ };
 
 /* One call: all that has to be let go of, however it ends. */
 typedef struct {
@@ -98,7 +98,7 @@ static void check_header(repack *work) {
 }
 
 /* Every coefficient of every component was read, to its last bit. libjpeg would decode such a
- * progressive file with another picture for what is missing than the repacked one. */
+ * progressive file with another image for what is missing than the repacked one. */
 static void check_complete(repack *work) {
     const struct jpeg_decompress_struct *in = &work->in;
     for (int i = 0; i < in->num_components; i++) {
@@ -166,8 +166,8 @@ static fd_status transcode(repack *work, const uint8_t *data, size_t size) {
     return FD_OK;
 }
 
-int fd_reindex(fd_decoder *decoder, const uint8_t *data, size_t size, const fd_limits *limits,
-               uint8_t **out, size_t *out_size) {
+int fd_add_restart_markers(fd_decoder *decoder, const uint8_t *data, size_t size,
+                           const fd_limits *limits, uint8_t **out, size_t *out_size) {
     fd_errors *errors = fd_decoder_errors(decoder);
     fd_errors_begin(errors);
     *out = NULL;
@@ -176,10 +176,9 @@ int fd_reindex(fd_decoder *decoder, const uint8_t *data, size_t size, const fd_l
     fd_header header;
     int probed = data == NULL ? FD_UNSUPPORTED : fd_probe(data, size, &header);
     if (probed != FD_OK)
-        return (int)fd_errors_note(errors, (fd_status)probed,
-                                   probed == FD_UNSUPPORTED
-                                       ? "not a JPEG"
-                                       : "the header is damaged, or cut short");
+        return (int)fd_errors_note(
+            errors, (fd_status)probed,
+            probed == FD_UNSUPPORTED ? "not a JPEG" : "the header is damaged, or cut short");
     if (size > SIZE_MAX / 2)
         return (int)fd_errors_note(errors, FD_ARGUMENT, "no memory has that size");
     repack work;
