@@ -25,8 +25,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from conftest import CORPUS, usable_backends
+from deep import FILES as DEEP
 from PIL import Image
-from test_depth import FILES as DEEP
 
 import fastdecode
 from fastdecode import FastDecodeError, decode, decode_batch, decode_file, probe

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 import store_cases
-from test_stores_recordio import MAGIC
 
 from fastdecode.stores import StoreError, open_store
+
+MAGIC = struct.pack("<I", 0xCED7230A)
 
 
 def _record(data: bytes, label: float = 0, number: int = 0, labels: Sequence[float] = ()) -> bytes:
