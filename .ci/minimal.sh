@@ -17,10 +17,12 @@ for python in "${pythons[@]}"; do
         "$bin/fastdecode" --version
         "$bin/python" -m fastdecode.bench --seconds 0.05
     )
-    # From there it is the installed package that the tests' own processes import, too.
+    # From an empty folder, so that the tests' own processes import the installed package, too, and
+    # take no folder of tests for a library that is missing.
     (
-        cd tests
-        FASTDECODE_REQUIRED_BACKENDS=pillow,native ../.venv-minimal/bin/pytest -q \
-            -c ../pyproject.toml --rootdir ..
+        tree=$PWD
+        cd "$(mktemp -d)"
+        FASTDECODE_REQUIRED_BACKENDS=pillow,native "$tree/.venv-minimal/bin/pytest" -q \
+            -c "$tree/pyproject.toml" --rootdir "$tree" "$tree/tests"
     )
 done

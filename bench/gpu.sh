@@ -57,7 +57,7 @@ check() {
     local most=$1 left=$((deadline - SECONDS))
     shift
     timeout -k 10 "$((left < 1 ? 1 : left < most ? left : most))" "$python" -m pytest \
-        -c ../pyproject.toml --rootdir .. -p no:cacheprovider -q -rfEs "$@" || failed=1
+        -c "$tree/pyproject.toml" --rootdir "$tree" -p no:cacheprovider -q -rfEs "$@" || failed=1
 }
 
 what=${1:-}
@@ -65,11 +65,12 @@ shift || true
 case $what in
     test)
         install
-        # From there it is the installed package that is tested. Files are chosen by what they
-        # mention: the others need libraries that may not be here.
-        cd tests
-        failed=0 contract=test_batch_contract.py
-        mapfile -t files < <(grep -liE 'cuda|gpu' test_*.py | grep -vx "$contract")
+        # From an empty folder it is the installed package that is tested. Files are chosen by what
+        # they mention: the others need libraries that may not be here.
+        tree=$PWD failed=0 contract=$PWD/tests/test_batch_contract.py
+        mapfile -t files < <(grep -rliE --include='test_*.py' 'cuda|gpu' "$tree/tests" \
+            | grep -vx "$contract")
+        cd "$(mktemp -d)"
         # Three processes: after an illegal access nothing of CUDA works in a process, and damaged
         # files are the likeliest to lead to one.
         check 300 "${files[@]}" "$@"

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import NO_RANKING
+from corpus import NO_RANKING
 from doubles import forget_what_is_registered
 
 import fastdecode

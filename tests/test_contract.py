@@ -6,7 +6,7 @@ import contextlib
 
 import numpy as np
 import pytest
-from conftest import CORPUS, samples, usable_backends
+from corpus import CORPUS, samples, usable_backends
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import PIL
 import pytest
-from conftest import CORPUS, Sample, samples, usable_backends
+from corpus import CORPUS, Sample, samples, usable_backends
 from cuts import honest, outcome, places
 from PIL import Image, UnidentifiedImageError
 

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from conftest import CORPUS, jpeg_readers, native_core
+from corpus import CORPUS, jpeg_readers, native_core
 from cuts import outcome
 from PIL import Image
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import usable_backends
+from corpus import usable_backends
 from deep import FILES, png, samples, tiff
 from encoded import chunk, with_orientation
 from PIL import Image

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from corpus import TESTS
 
-_ROOT = Path(__file__).parent.parent
+_ROOT = TESTS.parent
 _SAMPLES = sorted((_ROOT / "fastdecode" / "samples").glob("*.jpg"))
 _PAGES = [_ROOT / "README.md", *sorted((_ROOT / "docs").glob("*.md"))]
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from conftest import samples
+from corpus import samples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sweep import Case, Report, cases, sweep

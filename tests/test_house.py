@@ -10,12 +10,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from corpus import TESTS
 
 import fastdecode
 
 _PACKAGE = Path(fastdecode.__file__).parent
 _MODULES = sorted(_PACKAGE.rglob("*.py"))
-_TESTS = sorted(Path(__file__).parent.glob("test_*.py"))
+_TESTS = sorted(TESTS.rglob("test_*.py"))
 # A module imports only from rows above its own (and, in the lowest, from its neighbours).
 _LIBRARIES = {
     "torch": "torch",

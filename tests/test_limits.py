@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import CORPUS, usable_backends
+from corpus import CORPUS, usable_backends
 from encoded import chunk, png
 
 from fastdecode import ImageTooLarge, decode, use

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from conftest import CORPUS
+from corpus import CORPUS
 from packed import make_source
 
 from fastdecode.cli import main

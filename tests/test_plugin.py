@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import configparser
-from pathlib import Path
 from typing import Any
 
 import pytest
+from corpus import TESTS
 from processes import answers
 
 from fastdecode import UnknownBackend, decode, registry
 from fastdecode.testing import drawing, encode
 
-PLUGIN = Path(__file__).parent / "plugin"
+PLUGIN = TESTS / "plugin"
 PNG = encode(drawing(13, 7), "png")
 
 

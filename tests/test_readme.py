@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import usable_backends
+from corpus import TESTS, usable_backends
 from processes import answers
 
 from fastdecode import probe, reduce_for, registry
 
-_ROOT = Path(__file__).parent.parent
+_ROOT = TESTS.parent
 _TEXT = (_ROOT / "README.md").read_text(encoding="utf-8")
 _BLOCKS = re.findall(r"^```python\n(.*?)^```$", _TEXT, re.DOTALL | re.MULTILINE)
 _SAMPLE = _ROOT / "fastdecode" / "samples" / "casa-mila.jpg"

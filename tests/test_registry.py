@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import usable_backends
+from corpus import TESTS, usable_backends
 from doubles import double, flat, own_registry  # noqa: F401
 from processes import answers
 
@@ -25,7 +25,7 @@ from fastdecode import (
 )
 from fastdecode.testing import drawing, encode
 
-HERE = Path(__file__).parent
+HERE = TESTS
 PNG = encode(drawing(13, 7), "png")
 LIBRARIES = {
     "simplejpeg": "simplejpeg", "opencv": "cv2", "turbojpeg": "turbojpeg", "jpeg4py": "jpeg4py",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import usable_backends
+from corpus import usable_backends
 from processes import answers
 
 from fastdecode import Ranking, _selection, decode, use

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import CORPUS, usable_backends
+from corpus import CORPUS, usable_backends
 from encoded import with_orientation
 from PIL import Image
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import jpeg_readers, native_core, usable_backends
+from corpus import jpeg_readers, native_core, usable_backends
 from doubles import double, flat, own_registry  # noqa: F401
 from processes import answers
 

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import NO_RANKING
+from corpus import NO_RANKING, TESTS
 from packed import make_source
 
 from fastdecode.terminal import brief, csv_text, say
@@ -19,7 +19,7 @@ from fastdecode.terminal import brief, csv_text, say
 if os.name != "posix":
     pytest.skip("needs a POSIX shell and its devices", allow_module_level=True)
 
-HERE = Path(__file__).parent
+HERE = TESTS
 SAMPLES = HERE / "data" / "formats"
 COMMANDS = {
     "help": "fastdecode --help",

@@ -1,0 +1,314 @@
+"""`decode_batch(device=…)`: what goes to a batch backend, what to the CPU, and that it joins."""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image as PillowImage
+
+torch = pytest.importorskip("torch")
+
+from corpus import CORPUS  # noqa: E402
+from device_doubles import (  # noqa: E402, F401
+    CUT,
+    MIXED,
+    NO_END,
+    OF_CPU,
+    PHOTOS,
+    PNG,
+    array_of,
+    honest,
+    is_marked,
+    marked,
+    own_registry,
+    raising,
+    refusing,
+    register_double,
+    tensor_of,
+    with_the_others,
+)
+
+from fastdecode import (  # noqa: E402
+    DecodeError,
+    UnsupportedFormat,
+    decode,
+    decode_batch,
+    stats,
+)
+from fastdecode.testing import drawing, encode  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("with_the_others")
+
+
+def test_the_kinds_that_it_declares_go_to_it() -> None:
+    """Baseline JPEGs go to the batch backend in one call, all else to the CPU, joined in order."""
+    double = register_double()
+
+    images = decode_batch(MIXED, device="cpu", backend="double")
+
+    assert double.asked == [len(MIXED) - len(OF_CPU)]
+    assert [at for at, image in enumerate(images) if not is_marked(image)] == OF_CPU
+    assert stats().fallbacks == {("double", "cpu"): len(OF_CPU)}
+    for image, item in zip(images, MIXED, strict=True):
+        expected = decode(item)
+        assert tuple(image.shape) == (3, *expected.shape[:2])
+        assert image.is_contiguous()
+        np.testing.assert_array_equal(array_of(image)[1:], expected[1:])
+
+
+@pytest.mark.parametrize("how", [refusing, raising])
+def test_what_it_refuses_is_the_cpus(how: Any) -> None:
+    """One by one or as a whole batch: what is refused is decoded by the CPU and counted."""
+    double = register_double(how(lambda item: item.header.width in (43, 61)))
+
+    images = decode_batch(PHOTOS, device="cpu", backend="double")
+
+    assert [at for at, image in enumerate(images) if not is_marked(image)] == [1, 7]
+    for image, item in zip(images, PHOTOS, strict=True):
+        np.testing.assert_array_equal(array_of(image)[1:], decode(item)[1:])
+    assert stats().fallbacks == {("double", "cpu"): 2}
+    assert max(double.asked) == len(PHOTOS)
+
+
+@pytest.mark.parametrize(
+    ("lie", "words"),
+    [
+        (lambda images: [image.float() for image in images], "float32"),
+        (lambda images: [image[:, 1:] for image in images], "gave"),
+        (lambda images: [image[:1] for image in images], "gave"),
+        (lambda images: [image.numpy() for image in images], "no tensor"),
+        (lambda images: images[1:], "gave 0 images for 1"),
+    ],
+    ids=["type", "height", "channels", "array", "count"],
+)
+def test_what_is_not_of_the_right_form_is_refused(lie: Any, words: str) -> None:
+    """An image of another shape or type never reaches the caller, nor one of another item."""
+    register_double(lambda items, layout: lie(marked(items, layout)))
+
+    images = decode_batch(PHOTOS[:3], device="cpu", backend="double")
+
+    for image, item in zip(images, PHOTOS[:3], strict=True):
+        np.testing.assert_array_equal(array_of(image), decode(item))
+    assert words in stats().recent[0]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("CUDA error: an illegal memory access was encountered"),
+        torch.cuda.OutOfMemoryError("Tried to allocate 20 GiB"),
+        getattr(torch, "AcceleratorError", torch.cuda.OutOfMemoryError)("misaligned address"),
+    ],
+    ids=["text", "memory", "class"],
+)
+def test_a_device_that_failed_is_no_refusal(error: Exception) -> None:
+    """What fails for good is not tried image by image: the caller gets the error at once."""
+
+    def fails(items: Any, layout: str) -> list[Any]:
+        raise error
+
+    double = register_double(fails)
+
+    with pytest.raises(type(error), match=str(error)):
+        decode_batch(PHOTOS, device="cpu", backend="double")
+
+    assert double.asked == [len(PHOTOS)]
+    assert stats().fallbacks == {}
+
+
+def test_errors_are_those_of_the_cpu_path(tmp_path: Path) -> None:
+    """A damaged file is an error with its number or name, or stands in the list."""
+    register_double()
+    path = tmp_path / "cut.jpg"
+    path.write_bytes(CUT)
+    items = [*PHOTOS[:2], CUT, b"none", tmp_path / "missing.jpg", *PHOTOS[2:4]]
+
+    with pytest.raises(DecodeError, match=r"^item 2: "):
+        decode_batch(items, device="cpu", backend="double")
+    for options in ({}, {"size": 8}):
+        with pytest.raises(DecodeError, match=rf"^item 1: {path}: "):
+            decode_batch([PHOTOS[0], path], device="cpu", backend="double", **options)
+    images = decode_batch(items, device="cpu", backend="double", on_error="return")
+
+    assert [type(image) for image in images[2:5]] == [
+        DecodeError,
+        UnsupportedFormat,
+        FileNotFoundError,
+    ]
+    assert [is_marked(image) for image in images[:2] + images[5:]] == [True] * 4
+
+
+def test_the_first_error_in_order_is_raised() -> None:
+    """What the backend refuses and the CPU does not decode either comes in the items' order."""
+    whole = encode(drawing(64, 64), quality=95)
+    broken = whole[: len(whole) * 2 // 3] + whole[-2:]
+    double = register_double(refusing(lambda item: item.header.width == 64))
+    with pytest.raises(DecodeError):
+        decode(broken)
+
+    with pytest.raises(DecodeError, match=r"^item 1: "):
+        decode_batch([PHOTOS[0], broken, CUT], device="cpu", backend="double")
+
+    assert double.asked[0] == 2
+
+
+def test_what_looks_filled_in_is_looked_at_again() -> None:
+    """A library that puts grey where data is missing, and says nothing, is not believed."""
+    whole = encode(drawing(64, 64), quality=95)
+    forged = whole[: len(whole) * 2 // 3] + whole[-2:]
+    with pytest.raises(DecodeError):
+        decode(forged)
+
+    def filled(items: Any, layout: str) -> list[Any]:
+        grey = torch.full((3, 64, 64), 128, dtype=torch.uint8)
+        return [grey if item.data == forged else tensor_of(item, layout) for item in items]
+
+    register_double(filled)
+    images = decode_batch(
+        [PHOTOS[0], forged, PHOTOS[1]], device="cpu", backend="double", on_error="return"
+    )
+
+    assert [type(image) for image in images] == [torch.Tensor, DecodeError, torch.Tensor]
+
+
+@pytest.mark.parametrize("size", [(1, 1), (8, 8), (9, 9), (17, 31)], ids=str)
+def test_an_honest_grey_image_is_shown(size: tuple[int, int]) -> None:
+    """An image that is grey by itself comes from the CPU, as `decode` gives it."""
+    grey = encode(PillowImage.new("RGB", size, (128, 128, 128)))
+    double = register_double(honest)
+
+    image = decode_batch([grey], device="cpu", backend="double")[0]
+
+    assert double.asked == [1]
+    np.testing.assert_array_equal(array_of(image), decode(grey))
+    assert stats().fallbacks == {("double", "cpu"): 1}
+
+
+def test_results_last() -> None:
+    """An image stays as it is while the backend uses its memory again for later ones."""
+    memory = torch.empty(3 * 64 * 64, dtype=torch.uint8)
+
+    def reusing(items: Any, layout: str) -> list[Any]:
+        out = []
+        for image in honest(items, layout):
+            place = memory[: image.numel()].view(image.shape)
+            place.copy_(image)
+            out.append(place)
+        return out
+
+    register_double(reusing)
+    first = decode_batch(PHOTOS[:1], device="cpu", backend="double")[0]
+    decode_batch(PHOTOS[1:2], device="cpu", backend="double")
+
+    np.testing.assert_array_equal(array_of(first), decode(PHOTOS[0]))
+
+
+def test_every_file_of_the_collection() -> None:
+    """Whatever the file: pixels or the error of `decode`, in its own place."""
+    register_double(honest)
+    files = sorted(path for path in (CORPUS / "malformed").rglob("*") if path.is_file())[:200]
+    files += sorted((CORPUS / "jpeg_kinds").glob("*.jpg"))[:100]
+
+    together = decode_batch(files, device="cpu", backend="double", on_error="return")
+    alone = decode_batch(files, on_error="return")
+
+    for path, image, expected in zip(files, together, alone, strict=True):
+        if isinstance(expected, np.ndarray):
+            np.testing.assert_array_equal(array_of(image), expected, err_msg=str(path))
+        else:
+            assert type(image) is type(expected), path
+
+
+# ---- errors, reading, forking ----
+
+
+@pytest.mark.parametrize("backend", ["double", None])
+def test_the_first_error_is_raised_of_whatever_kind(backend: str | None) -> None:
+    """The items' order decides, and not whose fault it is; as without a device."""
+    register_double()
+
+    with pytest.raises(UnsupportedFormat, match=r"^item 0: "):
+        decode_batch([b"xx" * 50, None], device="cpu", backend=backend)
+    with pytest.raises(TypeError, match=r"^item 1: data must be"):
+        decode_batch([PHOTOS[0], None, CUT], device="cpu", backend=backend)
+    with pytest.raises(TypeError, match=r"^item 1: data must be"):
+        decode_batch([CUT, None], device="cpu", backend=backend, on_error="return")
+
+
+def test_each_file_is_read_once(tmp_path: Path) -> None:
+    """Whoever decodes it: files may come over a network."""
+    register_double()
+    paths = [tmp_path / f"{at}.jpg" for at in range(len(MIXED))]
+    for path, data in zip(paths, MIXED, strict=True):
+        path.write_bytes(data)
+    # A file object reports itself, with a mode, and so does the call of the system that it makes.
+    objects: list[str] = []
+    calls: list[str] = []
+
+    def note(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open" and str(arguments[0]).startswith(str(tmp_path)):
+            (calls if arguments[1] is None else objects).append(str(arguments[0]))
+
+    sys.addaudithook(note)
+    decode_batch(paths, device="cpu", backend="double")
+
+    assert sorted(objects) == [str(path) for path in paths]
+    assert sorted(calls) == [str(path) for path in paths]
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"device": "cpu"}, {"device": "cpu", "backend": "double"}], ids=str
+)
+def test_an_error_holds_no_images(options: dict[str, Any]) -> None:
+    """Who keeps the errors of damaged files does not keep their batches with them."""
+    register_double(honest)
+
+    *_, error = decode_batch([*PHOTOS, CUT], on_error="return", **options)
+
+    assert isinstance(error, DecodeError)
+    assert _frames_of(error) == 0
+
+
+def _frames_of(error: BaseException | None) -> int:
+    """Count the frames that an error, and those that led to it, hold."""
+    if error is None:
+        return 0
+    own = len(list(traceback.walk_tb(error.__traceback__)))
+    return own + _frames_of(error.__cause__ or error.__context__)
+
+
+def _sizes(**options: Any) -> list[tuple[int, ...]]:
+    return [tuple(image.shape) for image in decode_batch(PHOTOS, device="cpu", **options)]
+
+
+def _answer(answers: Any, options: dict[str, Any]) -> None:
+    answers.put(_sizes(**options))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"size": 224}, {"backend": "double"}, {"backend": "double", "size": 224}],
+    ids=str,
+)
+def test_a_forked_child_decodes_too(options: dict[str, Any]) -> None:
+    """A process that has decoded onto the CPU forks, and its child does the same."""
+    register_double(honest)
+    expected = _sizes(**options)
+    context = multiprocessing.get_context("fork")
+    answers = context.SimpleQueue()
+    child = context.Process(target=_answer, args=(answers, options))
+
+    child.start()
+    child.join(60)
+    ended = not child.is_alive()
+    child.kill()
+
+    assert ended
+    assert answers.get() == expected

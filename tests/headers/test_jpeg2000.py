@@ -1,0 +1,266 @@
+"""JPEG 2000: the pixels of OpenJPEG's own decompressor, or a backend that is not asked."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from corpus import TESTS, usable_backends
+from encoded import box
+
+from fastdecode import UnsupportedFormat, decode, decode_batch, probe
+from fastdecode.errors import DecodeError, FastDecodeError
+from fastdecode.packing import pack
+from fastdecode.packing._check import survey
+from fastdecode.stores import open_store
+
+imagecodecs = pytest.importorskip("imagecodecs")
+
+WIDTH, HEIGHT = 31, 23
+FILES = TESTS / "data" / "formats"
+SRGB, GRAY, CMYK, EYCC = 16, 17, 12, 24
+
+
+def samples(channels: int, bits: int) -> Any:
+    """Make (H, W, C) samples over the whole range, 0 and the highest value among them."""
+    dtype = np.uint8 if bits <= 8 else np.uint16
+    shape = (HEIGHT, WIDTH, channels)
+    image = np.random.default_rng(bits).integers(0, 1 << bits, shape, dtype)
+    image[0], image[-1] = 0, (1 << bits) - 1
+    return image
+
+
+def codestream(image: Any, bits: int) -> bytes:
+    """Encode without loss, each channel by itself."""
+    squeezed = image[:, :, 0] if image.shape[2] == 1 else image
+    options: dict[str, Any] = {"level": 0, "codecformat": "j2k", "bitspersample": bits}
+    return bytes(imagecodecs.jpeg2k_encode(squeezed, reversible=True, mct=False, **options))
+
+
+def jp2(image: Any, bits: int, space: int, *more: bytes) -> bytes:
+    """Put a codestream into a file that names the colour space."""
+    ihdr = struct.pack(">IIHBBBB", HEIGHT, WIDTH, image.shape[2], bits - 1, 7, 0, 0)
+    colr = b"\1\0\0" + struct.pack(">I", space)
+    return b"".join(
+        (
+            box(b"jP  ", b"\r\n\x87\n"),
+            box(b"ftyp", b"jp2 ", bytes(4), b"jp2 "),
+            box(b"jp2h", box(b"ihdr", ihdr), box(b"colr", colr), *more),
+            box(b"jp2c", codestream(image, bits)),
+        )
+    )
+
+
+def palette(columns: int, bits: int = 8) -> tuple[Any, bytes]:
+    """Make a palette of 256 colours: (256, columns), and the boxes that say it."""
+    dtype = np.uint8 if bits <= 8 else np.uint16
+    colours = np.random.default_rng(3).integers(0, 1 << bits, (256, columns), dtype)
+    head = struct.pack(">HB", 256, columns) + bytes([bits - 1] * columns)
+    mapping = b"".join(struct.pack(">HBB", 0, 1, column) for column in range(columns))
+    big = colours.astype(colours.dtype.newbyteorder(">")).tobytes()
+    return colours, box(b"pclr", head, big) + box(b"cmap", mapping)
+
+
+def readers(data: bytes, mode: Any = "RGB") -> dict[str, Any]:
+    """Decode by each backend that takes the file on, and by the automatic choice."""
+    answers = {}
+    for name in (None, *usable_backends()):
+        try:
+            answers[name or "auto"] = decode(data, mode=mode, backend=name)
+        except UnsupportedFormat:
+            continue
+    return answers
+
+
+@pytest.mark.parametrize(
+    ("name", "digest"),
+    [("gen_ycc420.jp2", "060e9c2abdd3fc7f"), ("gen_422.j2k", "ebfbae63eb7699c8")],
+)
+def test_subsampled_chroma_is_opened_as_by_openjpeg(name: str, digest: str) -> None:
+    """YCC 4:2:0 and a bare codestream in 4:2:2 give the pixels of `opj_decompress` 2.5.0."""
+    answers = readers((FILES / name).read_bytes())
+
+    assert {"auto", "imagecodecs"} <= set(answers)
+    for image in answers.values():
+        assert hashlib.sha256(image.tobytes()).hexdigest()[:16] == digest
+
+
+@pytest.mark.parametrize("bits", [1, 2, 4, 7, 8, 9, 10, 12, 16])
+@pytest.mark.parametrize("channels", [1, 2, 3, 4])
+@pytest.mark.parametrize("boxed", [False, True], ids=["j2k", "jp2"])
+def test_every_depth_is_the_files_own(channels: int, bits: int, boxed: bool) -> None:
+    """Mode "stored" is what was encoded, RGB its high byte, whichever backend answers."""
+    image = samples(channels, bits)
+    space = GRAY if channels < 3 else SRGB
+    data = jp2(image, bits, space) if boxed else codestream(image, bits)
+    colours = image[:, :, :3] if channels > 2 else np.repeat(image[:, :, :1], 3, axis=2)
+    spread = colours.astype(int) * 255 // ((1 << bits) - 1)
+    expected = colours >> bits - 8 if bits >= 8 else spread
+
+    stored, shown = readers(data, "stored"), readers(data)
+
+    assert {"auto", "imagecodecs"} <= set(stored)
+    assert set(stored) == set(shown)
+    for name, native in stored.items():
+        np.testing.assert_array_equal(np.atleast_3d(native), image, err_msg=name)
+        assert native.dtype == image.dtype
+        np.testing.assert_array_equal(shown[name], expected, err_msg=name)
+
+
+@pytest.mark.parametrize("bits", [8, 12, 16])
+def test_signed_samples_count_from_zero(bits: int) -> None:
+    """Signed grey is shifted by half its range, as by `opj_decompress`, in every backend."""
+    image = samples(1, bits)
+    signed = (image.astype(np.int32) - (1 << bits - 1)).astype(f"i{image.itemsize}")
+    data = codestream(signed, bits)
+
+    answers = readers(data, "stored")
+
+    assert {"auto", "imagecodecs", "pillow"} <= set(answers)
+    for name, native in answers.items():
+        np.testing.assert_array_equal(native, image[:, :, 0], err_msg=name)
+
+
+@pytest.mark.parametrize("columns", [3, 4])
+def test_palette_of_colours(columns: int) -> None:
+    """RGB looks the indices up; mode "stored" gives the indices."""
+    indices = samples(1, 8)
+    colours, boxes = palette(columns)
+    data = jp2(indices, 8, SRGB, boxes)
+
+    for image in readers(data).values():
+        np.testing.assert_array_equal(image, colours[indices[:, :, 0], :3])
+    for image in readers(data, "stored").values():
+        np.testing.assert_array_equal(image, indices[:, :, 0])
+    assert probe(data).color == "palette"
+
+
+@pytest.mark.parametrize(("columns", "bits"), [(1, 8), (2, 8), (3, 4), (3, 12), (1, 16)])
+def test_palette_that_pillow_would_misread(columns: int, bits: int) -> None:
+    """A palette of grey, or of other than 8 bits, gives what is looked up, in both modes."""
+    indices = samples(1, 8)
+    colours, boxes = palette(columns, bits)
+    data = jp2(indices, 8, SRGB if columns > 2 else GRAY, boxes)
+    expected = colours[indices[:, :, 0]]
+
+    stored, shown = readers(data, "stored"), readers(data)
+
+    assert set(stored) == set(shown) == {"auto", "imagecodecs"}
+    for image in stored.values():
+        np.testing.assert_array_equal(np.atleast_3d(image), expected)
+    first = expected[:, :, 0].astype(int)
+    first = first >> bits - 8 if bits >= 8 else first * 255 // ((1 << bits) - 1)
+    for image in shown.values():
+        np.testing.assert_array_equal(image[:, :, 0], first)
+
+
+def test_channel_definition_in_another_order() -> None:
+    """Components that are said to be blue, green, red come as red, green, blue."""
+    image = samples(3, 8)
+    order = struct.pack(">H9H", 3, 0, 0, 3, 1, 0, 2, 2, 0, 1)
+    answers = readers(jp2(image, 8, SRGB, box(b"cdef", order)))
+
+    assert set(answers) == {"auto", "imagecodecs"}
+    for shown in answers.values():
+        np.testing.assert_array_equal(shown, image[:, :, ::-1])
+
+
+@pytest.mark.parametrize("space", [EYCC, 14, 1, 999])
+def test_colours_of_an_unknown_space_are_not_guessed(space: int) -> None:
+    """What no backend converts is given as it is stored, and never as RGB."""
+    image = samples(3, 8)
+    data = jp2(image, 8, space)
+
+    np.testing.assert_array_equal(decode(data, mode="stored"), image)
+    for mode in ("RGB", "L", "RGBA"):
+        with pytest.raises(UnsupportedFormat):
+            decode(data, mode=mode)
+
+
+@pytest.mark.parametrize("channels", [5, 6, 8, 17])
+@pytest.mark.parametrize("bits", [1, 8, 16])
+@pytest.mark.parametrize("boxed", [False, True], ids=["j2k", "jp2"])
+def test_more_channels_than_colours(channels: int, bits: int, boxed: bool) -> None:
+    """Five channels and more are given as stored, reduced as well; as RGB they are our error."""
+    image = samples(channels, bits)
+    data = jp2(image, bits, SRGB) if boxed else codestream(image, bits)
+
+    np.testing.assert_array_equal(decode(data, mode="stored"), image)
+    assert decode(data, 4, mode="stored").shape == (6, 8, channels)
+    for mode in ("RGB", "L", "RGBA"):
+        for backend in (None, "imagecodecs", "pillow"):
+            with pytest.raises(FastDecodeError):
+                decode(data, mode=mode, backend=backend)
+
+
+def test_more_channels_than_colours_in_batches_and_checks(tmp_path: Path) -> None:
+    """Among others, such a file is an error of its own, and ends nothing."""
+    many, sound = codestream(samples(5, 8), 8), codestream(samples(3, 8), 8)
+    for name, data in (("a.j2k", many), ("b.j2k", sound)):
+        (tmp_path / name).write_bytes(data)
+
+    answers = decode_batch([many, sound, tmp_path / "a.j2k"], on_error="return")
+    with open_store(tmp_path) as store:
+        found = [finding.status for finding in survey(store, 1)]
+    packed = pack(tmp_path, tmp_path.with_suffix(".tar"), skip_bad=True)
+
+    kinds = [type(answer) for answer in answers]
+    assert kinds == [UnsupportedFormat, np.ndarray, UnsupportedFormat]
+    assert found == ["unsupported", "good"]
+    assert packed.items == 1
+    assert [key for key, _ in packed.bad] == ["a.j2k"]
+
+
+def test_more_channels_than_colours_in_a_loader(tmp_path: Path) -> None:
+    """A dataset that leaves out what does not decode leaves such a file out, in threads as well."""
+    pytest.importorskip("torch")
+    from fastdecode.torch import ImageList, Loader
+    from fastdecode.torch.transforms import ResizeCenterCrop
+
+    for name, channels in (("a.j2k", 5), ("b.j2k", 3), ("c.j2k", 9)):
+        (tmp_path / name).write_bytes(codestream(samples(channels, 8), 8))
+    paths = sorted(tmp_path.iterdir())
+    dataset = ImageList(paths, [0, 1, 2], transform=ResizeCenterCrop(16, 16), on_error="skip")
+
+    loader = Loader(dataset, 3, threads=2)
+    ((images, targets),) = loader
+
+    assert images.shape == (1, 3, 16, 16)
+    assert targets.tolist() == [1]
+    assert loader.skipped == 2
+
+
+def test_header_that_hides_channels() -> None:
+    """A file whose box promises 3 channels and whose codestream holds 5 is damaged."""
+    data = jp2(samples(5, 8), 8, SRGB)
+    fewer = data.replace(
+        struct.pack(">IIHB", HEIGHT, WIDTH, 5, 7), struct.pack(">IIHB", HEIGHT, WIDTH, 3, 7)
+    )
+
+    assert probe(fewer).channels == 3
+    for backend in (None, "imagecodecs", "pillow"):
+        with pytest.raises(DecodeError):
+            decode(fewer, backend=backend)
+
+
+def test_components_that_cannot_be_aligned_are_unsupported() -> None:
+    """Only 4:2:2 and 4:2:0 are brought to one size: other samplings are refused beforehand."""
+    data = bytearray(codestream(samples(3, 8), 8))
+    data[42 + 3 + 2] = data[42 + 6 + 2] = 2  # YRsiz of the second and third component
+
+    assert probe(bytes(data)).subsampling == "4:4:0"
+    with pytest.raises(UnsupportedFormat, match="subsampling 4:4:0"):
+        decode(bytes(data))
+
+
+def test_component_without_samples_is_damage() -> None:
+    """A sampling step of 0 is no image."""
+    data = bytearray(codestream(samples(1, 8), 8))
+    data[42 + 1] = 0
+
+    with pytest.raises(DecodeError, match="without samples"):
+        probe(bytes(data))

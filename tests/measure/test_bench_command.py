@@ -1,0 +1,284 @@
+"""The benchmark's command line: arguments, files it writes, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from benches import (
+    DECODE,
+    INTERRUPTED,
+    QUICK,
+    TERMINAL,
+    WRONG_ARGUMENT,
+    Page,
+    bench,
+    environment,
+    fill,
+    measured,
+    photo,
+)
+from corpus import usable_backends
+
+from fastdecode import cli
+from fastdecode.measure.result import from_json, to_json
+
+ONE = ("--backend", "pillow")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Three JPEG files in two folders, beside files that are no images or hidden."""
+    return fill(tmp_path)
+
+
+def test_the_answer_comes_first(folder: Path) -> None:
+    """What was found stands above the tables, and what was measured above that."""
+    done = bench(folder, *DECODE, *ONE)
+
+    assert done.returncode == 0, done.stderr
+    text = done.stdout
+    assert text.index("3 images") < text.index("Fastest here") < text.index("images/s")
+
+
+def test_files_are_written(folder: Path, tmp_path: Path) -> None:
+    """``--json`` and ``--html`` write the same result; the JSON reads back as it was."""
+    pytest.importorskip("jinja2")
+    json, html = tmp_path / "result.json", tmp_path / "result.html"
+    done = bench(folder, *DECODE, *ONE, "--json", json, "--html", html)
+    result = from_json(json.read_text(encoding="utf-8"))
+    page = Page(html.read_text(encoding="utf-8"))
+
+    assert done.returncode == 0, done.stderr
+    assert result.collection.images == 3
+    assert from_json(to_json(result)) == result
+    assert result.settings["reduces"] == [1]
+    assert {"html", "svg", "table"} <= set(page.tags)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "photos",
+        "result.html",
+        "result.json",
+    ]
+
+
+def test_results_are_compared(folder: Path, tmp_path: Path) -> None:
+    """``compare`` as the first word reads two results."""
+    names = [tmp_path / "a.json", tmp_path / "b.json"]
+    for name in names:
+        bench(folder, *DECODE, *ONE, "--json", name)
+    done = bench("compare", *names)
+
+    assert done.returncode == 0, done.stderr
+    assert "pillow" in done.stdout
+
+
+def test_json_on_standard_output_is_alone(folder: Path) -> None:
+    """With ``--json -`` the tables go to standard error."""
+    done = bench(folder, *DECODE, *ONE, "--json", "-")
+
+    assert from_json(done.stdout).collection.images == 3
+    assert "Fastest here" in done.stderr
+
+
+def test_list_measures_nothing(folder: Path) -> None:
+    """``--list`` names the images with their size, and what is unreadable, and ends."""
+    (folder / "empty.jpg").write_bytes(b"")
+    done = bench(folder, "--list")
+
+    assert done.returncode == 0, done.stderr
+    assert "0.jpg" in done.stdout
+    assert str(Path("inner", "1.jpg")) in done.stdout
+    assert "40 x 30" in done.stdout
+    assert "3 images\nUnreadable: 1\n  empty.jpg: " in done.stdout
+
+
+def test_empty_folder(tmp_path: Path) -> None:
+    """A folder without images is an error that says so."""
+    done = bench(tmp_path)
+
+    assert done.returncode == WRONG_ARGUMENT
+    assert "no readable images" in done.stderr
+    assert not done.stdout
+
+
+def test_a_page_needs_another_file_and_a_library(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``--html`` to the file of ``--json`` is refused, as it is without Jinja2, which is named."""
+    for missing, words in (("", "same file"), ("jinja2", "pip install 'fastdecode[bench]'")):
+        monkeypatch.setattr("fastdecode.measure._command._has", lambda name, no=missing: name != no)
+
+        with pytest.raises(SystemExit, match=str(WRONG_ARGUMENT)):
+            cli.main(["bench", "--json", "x", "--html", "x"])
+        assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--reduce", "3"], "1, 2, 4 and 8"),
+        (["--reduce", ","], "empty"),
+        (["--backend", "nope"], "no backend is called 'nope'"),
+        (["--limit", "-1"], "positive"),
+        (["--limit", "²"], "positive"),
+        (["--seconds", "-1"], "seconds"),
+        (["--seconds", "nan"], "seconds"),
+        (["--threads", "1,0"], "positive"),
+        (["--workers", "many"], "positive"),
+        (["--protocol", "decode,what"], "decode, threads, loader, file"),
+        (["--output", "gif"], "invalid choice"),
+        (["--size", "-3"], "positive"),
+        (["--size", "8", "--output", "pil"], "--size gives tensors"),
+        (["--json", "no-such-folder/x.json"], "cannot be written"),
+        (["--json", "."], "cannot be written: it is a folder"),
+        (["--threads", "100000"], "too many"),
+        (["--save", "--backend", "pillow"], "not with --backend"),
+        (["--save", "--output", "pil"], "not with --output pil"),
+        (["--what"], "unrecognized"),
+        (["no-such-folder"], "no file or folder"),
+        (["compare"], "compare"),
+    ],
+)
+def test_bad_arguments(arguments: list[str], words: str) -> None:
+    """A wrong argument ends with status 2, before anything is measured, and says what is wrong."""
+    done = bench(*arguments)
+
+    assert done.returncode == WRONG_ARGUMENT
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not done.stdout
+
+
+def test_unusable_preference(folder: Path) -> None:
+    """``FASTDECODE_BACKEND`` with a wrong name is an error before anything is measured."""
+    done = bench(folder, FASTDECODE_BACKEND="nope")
+
+    assert done.returncode == WRONG_ARGUMENT
+    assert "FASTDECODE_BACKEND=nope" in done.stderr
+
+
+def test_help_has_examples() -> None:
+    """``--help`` shows how to call it, within 80 columns, on a terminal that knows ASCII alone."""
+    done = bench("--help", PYTHONIOENCODING="ascii")
+
+    assert done.returncode == 0
+    assert "python -m fastdecode.bench photos/" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= TERMINAL
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_pipes_are_no_images(folder: Path) -> None:
+    """A named pipe does not hold the run up; it is named as unreadable."""
+    os.mkfifo(folder / "pipe.jpg")
+    done = bench(folder / "pipe.jpg")
+
+    assert done.returncode == WRONG_ARGUMENT
+    assert "not a regular file" in done.stderr
+
+
+def test_a_reader_that_leaves(folder: Path) -> None:
+    """``... | head`` ends the command quietly."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "fastdecode.bench", str(folder), "--list"],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        env=environment(),
+        check=False,
+    )
+    os.close(writing)
+
+    assert done.returncode == 1
+    assert not done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device here")
+def test_a_full_disk(folder: Path) -> None:
+    """Standard output that takes nothing is told in one line."""
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "fastdecode.bench", str(folder), "--list"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment(),
+            check=False,
+        )
+
+    assert done.returncode == 1
+    assert re.fullmatch(r"standard output: .+\n", done.stderr)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows cannot send Ctrl-C to one process")
+def test_interrupt_prints_what_there_is(folder: Path, tmp_path: Path) -> None:
+    """Ctrl-C ends a long run with the figures so far and status 130; files are written still."""
+    kept = tmp_path / "part.json"
+    command = [sys.executable, "-m", "fastdecode.bench", str(folder), "--seconds", "1000"]
+    with subprocess.Popen(
+        [*command, "--json", str(kept), *ONE],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        env=environment(),
+        # Where the tests themselves run in the background, children are born deaf to Ctrl-C.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+    ) as process:
+        assert process.stderr is not None
+        # The line comes after the first round.
+        assert any(line.startswith("timing") for line in iter(process.stderr.readline, ""))
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=60)
+    result = from_json(kept.read_text(encoding="utf-8"))
+
+    assert process.returncode == INTERRUPTED, errors
+    assert "nterrupted" in output
+    assert "Traceback" not in errors
+    assert result.interrupted
+    assert [one.files for one in result.measurements] == [3, 3]
+
+
+def test_output_fits_a_terminal(folder: Path) -> None:
+    """No line is wider than 80 characters, long names and reasons included."""
+    (folder / f"{'long-name-' * 20}.jpg").write_bytes(photo(400, 300)[:2000])
+    (folder / f"{'long name ' * 20}.jpg").write_bytes(b"")
+    done = bench(folder, *QUICK, "--protocol", "decode,threads,file", "--threads", 1)
+
+    assert done.returncode == 0, done.stderr
+    assert max(map(len, done.stdout.splitlines())) <= TERMINAL
+
+
+def test_saving_keeps_the_ranking(folder: Path, tmp_path: Path) -> None:
+    """``--save`` writes the ranking where later processes look for it."""
+    ranking = tmp_path / "ranking.json"
+    measured(folder, *DECODE, "--save", FASTDECODE_RANKING=str(ranking))
+
+    assert ranking.exists() == (len(usable_backends()) > 1)
+
+
+def test_nothing_to_save(folder: Path, tmp_path: Path) -> None:
+    """What says nothing of the order is not saved as one."""
+    ranking = tmp_path / "ranking.json"
+    done = bench(
+        folder, "--seconds", "0", "--reduce", "1", "--protocol", "file", "--save",
+        FASTDECODE_RANKING=str(ranking),
+    )  # fmt: skip
+
+    assert done.returncode == 0
+    assert "Nothing to save" in done.stderr
+    assert not ranking.exists()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no device that is full")
+def test_a_full_disk_is_named(folder: Path) -> None:
+    """A file that cannot be written in the end is named, after what was measured."""
+    done = bench(folder, *DECODE, *ONE, "--json", "/dev/full")
+
+    assert done.returncode == WRONG_ARGUMENT
+    assert "Fastest here" in done.stdout
+    assert "error: /dev/full cannot be written: No space left on device" in done.stderr

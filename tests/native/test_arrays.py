@@ -1,0 +1,190 @@
+"""`decode_batch` by way of the native core: the same arrays, and the same errors."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from corpus import CORPUS, native_core
+from PIL import Image
+
+import fastdecode
+from fastdecode import DecodeError, FastDecodeError, Ranking, decode_batch, use
+from fastdecode.native._batch import Items
+
+native_core()
+
+PHOTOS = sorted((Path(fastdecode.__file__).parent / "samples").glob("*.jpg"))
+PLAIN = PHOTOS[0].read_bytes()
+NATIVE_FIRST = Ranking({("jpeg", 1): ["native"]})
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"mode": "L"},
+    {"reduce": 2},
+    {"min_size": 90},
+    {"region": (7, 11, 90, 120)},
+    {"region": (0, 0, 33, 47), "reduce": 4, "mode": "L"},
+    {"backend": "native", "max_pixels": None},
+]
+
+
+@pytest.fixture(name="made")
+def _made(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Note what the core makes."""
+    noted: list[bool] = []
+    decode = Items.decode
+
+    def watched(self: Items, *arguments: Any) -> list[bool]:
+        done = decode(self, *arguments)
+        noted.extend(done)
+        return done
+
+    monkeypatch.setattr(Items, "decode", watched)
+    return noted
+
+
+def one_by_one(items: Any, **options: Any) -> list[Any]:
+    found: list[Any] = []
+    for item in items:
+        decode = fastdecode.decode_file if isinstance(item, (str, Path)) else fastdecode.decode
+        try:
+            found.append(decode(item, **options))
+        except (FastDecodeError, OSError) as error:
+            found.append(error)
+    return found
+
+
+def encoded_png() -> bytes:
+    stream = io.BytesIO()
+    Image.new("RGB", (8, 8)).save(stream, "PNG")
+    return stream.getvalue()
+
+
+def same(first: Any, second: Any) -> bool:
+    if isinstance(first, np.ndarray):
+        return np.array_equal(first, second) and first.dtype == second.dtype
+    return type(first) is type(second) and str(first) == str(second)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("threads", [2, 5])
+def test_arrays_are_those_of_decode(
+    options: dict[str, Any], threads: int, made: list[bool]
+) -> None:
+    """Paths and bytes, in chunks that do not fill up, with any argument that the core knows."""
+    items: list[Any] = [*PHOTOS, PLAIN, memoryview(PLAIN), str(PHOTOS[1])] * 7
+    expected = one_by_one(items, **options)
+
+    with use("native"):  # whatever the order of the backends is
+        arrays = decode_batch(items, threads=threads, **options)
+
+    assert all(map(same, arrays, expected))
+    assert all(array.flags.c_contiguous and array.flags.owndata for array in arrays)
+    assert made == [True] * len(items)
+
+
+def test_every_kind_of_file_is_as_before(made: list[bool]) -> None:
+    """Damaged, grey, turned, progressive ones, other formats: pixels or errors of `decode`."""
+    items = [path for path in sorted(CORPUS.rglob("*.*")) if path.suffix not in (".csv", ".md")]
+    some = 50  # the pixels of all of them would take gigabytes
+    with use(NATIVE_FIRST):
+        for start in range(0, len(items), some):
+            part = items[start : start + some]
+            expected = one_by_one(part)
+            found = decode_batch([PLAIN, *part], threads=2, on_error="return")[1:]
+            for item, array, one in zip(part, found, expected, strict=True):
+                assert same(array, one), item
+
+    assert len(items) > made.count(True) > 10
+    assert made.count(False) > 2
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"mode": "RGBA"}, {"orient": True}, {"strict": True}, {"backend": "pillow"}],
+    ids=str,
+)
+def test_what_the_core_is_not_asked_for(options: dict[str, Any], made: list[bool]) -> None:
+    """Other modes, orientation, strictness and other backends take the way of `decode`."""
+    arrays = decode_batch([PLAIN, PHOTOS[1]], threads=2, **options)
+
+    assert all(map(same, arrays, one_by_one([PLAIN, PHOTOS[1]], **options)))
+    assert not made
+
+
+def test_it_can_be_left_out(monkeypatch: pytest.MonkeyPatch, made: list[bool]) -> None:
+    """``FASTDECODE_DISABLE`` and `use` hold."""
+    with use("pillow"):
+        decode_batch([PLAIN, PLAIN], threads=2)
+    monkeypatch.setenv("FASTDECODE_DISABLE", "native")
+    with use(None):
+        decode_batch([PLAIN, PLAIN], threads=2)
+
+    assert not made
+
+
+def test_what_another_backend_does_is_not_read_twice(
+    monkeypatch: pytest.MonkeyPatch, made: list[bool]
+) -> None:
+    """Where the core is not chosen for the first file, nothing is asked of it for the others."""
+    reads: list[int] = []
+    read = Items.read
+    monkeypatch.setattr(Items, "read", lambda *given: (reads.append(1), read(*given))[1])
+
+    for first in (encoded_png(), "no such file", 3):
+        decode_batch([PLAIN, PLAIN], threads=2, backend="pillow")
+        with pytest.raises((FastDecodeError, OSError, TypeError)):
+            decode_batch([first, PLAIN], threads=2, backend="native")
+
+    assert not reads
+    assert not made
+
+
+def test_images_go_into_out(made: list[bool]) -> None:
+    """`out` is written and returned; one of a wrong shape is the error of its item."""
+    header = fastdecode.probe(PLAIN)
+    out = np.zeros((3, header.height, header.width, 3), np.uint8)
+    with use("native"):
+        arrays = decode_batch([PLAIN, PHOTOS[0], PLAIN], threads=2, out=out)
+        small = [np.zeros((4, 4, 3), np.uint8), np.zeros_like(out[0])]
+        with pytest.raises(ValueError, match="item 0: out must have shape"):
+            decode_batch([PLAIN, PLAIN], threads=2, out=small)
+
+    assert all(np.shares_memory(array, one) for array, one in zip(arrays, out, strict=True))
+    assert all(np.array_equal(one, fastdecode.decode(PLAIN)) for one in out)
+    assert made == [True] * 4
+
+
+def check_errors(items: list[Any]) -> None:
+    """Item 2 is torn, and item 3 has no bytes."""
+    with pytest.raises(DecodeError, match="item 2: "):
+        decode_batch(items, threads=2)
+
+    found = decode_batch(items, threads=2, on_error="return")
+
+    assert [type(one) for one in found] == [
+        np.ndarray,
+        np.ndarray,
+        DecodeError,
+        DecodeError,
+        np.ndarray,
+    ]
+    with pytest.raises(TypeError, match="item 1: "):
+        decode_batch([PLAIN, 3, PLAIN], threads=2)
+    with pytest.raises(FileNotFoundError):
+        decode_batch([PLAIN, "no such file"], threads=2)
+    with pytest.raises(ValueError, match="item 0: region"):
+        decode_batch([PLAIN, PLAIN], threads=2, region=(0, 0, 10_000, 1))
+    with pytest.raises(fastdecode.ImageTooLarge, match="item 0: "):
+        decode_batch([PLAIN, PLAIN], threads=2, max_pixels=10)
+
+
+def test_the_first_error_is_raised() -> None:
+    """It says which item it is about; with "return" it stands in the place of the image."""
+    torn = PLAIN[: len(PLAIN) // 2] + b"\xff\xd9"
+    items = [PLAIN, encoded_png(), torn, b"", PLAIN]
+    with use(NATIVE_FIRST):
+        check_errors(items)

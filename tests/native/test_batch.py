@@ -1,0 +1,326 @@
+"""The core's batches seen from Python: reading, decoding and resizing many images at once."""
+
+from __future__ import annotations
+
+import gc
+import mmap
+import os
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from corpus import TESTS, native_core
+from processes import answers, resident
+
+import fastdecode
+from fastdecode.native import _library
+from fastdecode.native._batch import Items, Pool
+from fastdecode.testing import drawing, encode
+
+native_core()
+
+FILES = sorted((Path(fastdecode.__file__).parent / "samples").glob("*.jpg"))
+BYTES = _library.stored(None, channels_first=False)
+SIDE = 20
+
+
+@pytest.fixture(name="pool")
+def _pool() -> Any:
+    pool = Pool(3)
+    yield pool
+    pool.close()
+
+
+def resize_of(width: Any, height: Any) -> _library.Resize:
+    """Ask for the whole image as a small square, from the left edge of a larger one."""
+    whole = (0, 0, int(width), int(height))
+    return _library.Resize(1, *whole, *whole, 2 * SIDE, SIDE, 0, 0, SIDE, SIDE, flip=False)
+
+
+def made(pool: Pool, items: Items, sources: list[Any]) -> tuple[list[bool], np.ndarray]:
+    """Resize all of them."""
+    headers = items.read(pool, sources)
+    out = np.zeros((len(sources), SIDE, SIDE, 3), np.uint8)
+    wanted = np.flatnonzero(headers.readable).tolist()
+    resizes = [resize_of(headers.width[at], headers.height[at]) for at in wanted]
+    return items.resize(pool, wanted, resizes, BYTES, out.ctypes.data, out.strides[0]), out
+
+
+def test_headers_are_read_from_paths_and_bytes(pool: Pool) -> None:
+    """Width, height and the rest are those of `probe`, whatever form the source has."""
+    items = Items()
+    sources: list[Any] = []
+    for path in FILES:
+        data = path.read_bytes()
+        sources += [str(path), data, memoryview(data), np.frombuffer(data, np.uint8)]
+
+    headers = items.read(pool, sources)
+
+    assert headers.readable.all()
+    assert headers.ended.all()
+    for at, path in enumerate(path for path in FILES for _ in range(4)):
+        expected = fastdecode.probe(path.read_bytes())
+        assert headers.width[at] == expected.width
+        assert headers.height[at] == expected.height
+        assert headers.components[at] == expected.channels
+        assert headers.bits[at] == expected.bits
+        assert (headers.sof[at] == 0xC2) == expected.progressive
+        assert bytes(items.data(at)) == path.read_bytes()
+
+
+def test_what_cannot_be_read_does_not_touch_the_others(pool: Pool, tmp_path: Path) -> None:
+    """Missing files, names that no file can have, and what is no JPEG are only not readable."""
+    odd = tmp_path / "with\nnew line and ü"
+    odd.write_bytes(FILES[0].read_bytes())
+    wrong: list[Any] = [
+        "",
+        "no such file",
+        "nul\0byte",
+        "\udfff\ud800",
+        str(tmp_path),
+        b"",
+        b"GIF8",
+        None,
+    ]
+    sources = [str(FILES[0]), *wrong, str(odd), FILES[1].read_bytes()]
+
+    headers = Items().read(pool, sources)
+
+    assert headers.readable.tolist() == [True, *[False] * len(wrong), True, True]
+    assert headers.width[-2] == headers.width[0]
+
+
+def test_a_batch_is_what_single_images_are(pool: Pool) -> None:
+    """An image has the same pixels by itself, and in batches of any size one after another."""
+    expected = []
+    for path in FILES:
+        data = path.read_bytes()
+        header = _library.probe(data)
+        resize = resize_of(header.width, header.height)
+        out = np.zeros((SIDE, SIDE, 3), np.uint8)
+        assert _library.decode_resized(data, resize, BYTES, out.ctypes.data)
+        expected.append(out)
+    items = Items()
+
+    for count in (1, 6, 40, 3):
+        sources = [str(FILES[at % len(FILES)]) for at in range(count)]
+        done, out = made(pool, items, sources)
+        items.clear()
+
+        assert done == [True] * count
+        for at in range(count):
+            np.testing.assert_array_equal(out[at], expected[at % len(FILES)])
+
+
+def test_only_what_is_wanted_is_decoded(pool: Pool) -> None:
+    """The others keep the memory they were given, also in the batch after."""
+    items = Items()
+    made(pool, items, [str(path) for path in FILES])
+    headers = items.read(pool, [str(path) for path in FILES])
+    out = np.full((len(FILES), SIDE, SIDE, 3), 7, np.uint8)
+    place, stride = out.ctypes.data, out.strides[0]
+    resize = resize_of(headers.width[2], headers.height[2])
+
+    done = items.resize(pool, [2], [resize], BYTES, place, stride)
+
+    assert done == [True]
+    assert len(np.unique(out[2])) > 7
+    out[2] = 7
+    assert (out == 7).all()
+
+
+def test_damage_costs_only_the_item(pool: Pool) -> None:
+    """A file that ends early is not made; a warning of the codec counts as such, too."""
+    data = FILES[0].read_bytes()
+    torn = data[: len(data) // 2] + b"\xff\xd9"
+
+    done, _ = made(pool, Items(), [data, torn, data])
+
+    assert done == [True, False, True]
+
+
+def test_what_can_be_planned_is_made_in_one_call(pool: Pool, tmp_path: Path) -> None:
+    """`crop` reads and makes; of the rest it says whether it is left, or has failed."""
+    data, large = FILES[0].read_bytes(), tmp_path / "large.jpg"
+    large.write_bytes(data + bytes(65 << 20) + data[-2:])
+    torn = data[: len(data) // 2] + b"\xff\xd9"
+    wishes = {"width": SIDE, "height": SIDE, "resize_width": SIDE, "resize_height": SIDE}
+    crop = _library.ffi.new("fd_crop *", {"kind": 2, "pixels": 1 << 24, **wishes})
+    sources = [data, "no such file", data[:-2], str(FILES[1]), torn, None, str(large)]
+    items, out = Items(), np.zeros((len(sources), SIDE, SIDE, 3), np.uint8)
+    place = out.ctypes.data, out.strides[0]
+
+    made_of, left = items.crop(pool, sources, range(len(sources)), crop, BYTES, *place)
+
+    assert (list(made_of), left) == ([0, 3, 6], [2])  # without an end marker
+    for at in made_of:
+        alone, resize = np.zeros((SIDE, SIDE, 3), np.uint8), items.resize_of(at)
+        assert _library.decode_resized(bytes(items.data(at)), resize, BYTES, alone.ctypes.data)
+        np.testing.assert_array_equal(out[at], alone)
+    assert not out[[1, 2, 5]].any()
+    before = resident()
+    items.clear()
+    assert before is None or before - resident() > 60e6  # the large one was there
+    assert list(items.crop(pool, [data] * 3, [1, 2, 3], crop, BYTES, *place)[0]) == [0, 1, 2]
+
+
+def test_parts_are_decoded_into_arrays(pool: Pool) -> None:
+    """`decode` gives the rows and columns, the reduction and the layout that are asked for."""
+    items = Items()
+    items.read(pool, [str(FILES[0]), FILES[1].read_bytes()])
+    part = np.zeros((30, 40, 3), np.uint8)
+    grey = np.zeros(fastdecode.decode_file(FILES[1], 2, mode="L").shape, np.uint8)
+    parts = [(10, 20, 50, 50, 1, _library.LAYOUTS["RGB"]), (0, 0, 0, 0, 2, _library.LAYOUTS["L"])]
+
+    assert items.decode(pool, [0, 1], parts, [part, grey]) == [True, True]
+    np.testing.assert_array_equal(part, fastdecode.decode_file(FILES[0])[20:50, 10:50])
+    np.testing.assert_array_equal(grey, fastdecode.decode_file(FILES[1], 2, mode="L"))
+
+
+def test_sources_are_let_go(pool: Pool, tmp_path: Path) -> None:
+    """After `clear` nothing holds a mapped file open."""
+    path = tmp_path / "image.jpg"
+    path.write_bytes(FILES[0].read_bytes())
+    items = Items()
+    with path.open("rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        assert items.read(pool, [mapped]).readable.all()
+        with pytest.raises(BufferError):
+            mapped.close()
+        items.clear()
+        mapped.close()
+
+
+@pytest.mark.skipif(resident() is None, reason="memory is looked up in /proc")
+def test_much_memory_is_not_kept(tmp_path: Path) -> None:
+    """What large files were read into is freed after the batch, what others need is kept."""
+    code = """
+import gc
+from processes import resident
+from fastdecode.native._batch import Items, Pool
+pool = Pool(2)
+for size in (40 << 20, 65 << 20):
+    items = Items()
+    items.read(pool, [f"{size}.jpg"])
+    read = resident()
+    items.clear()
+    freed_by_clear = (read - resident()) / size
+    del items
+    gc.collect()
+    answers[str(size >> 20)] = freed_by_clear, (read - resident()) / size
+"""
+    for size in (40 << 20, 65 << 20):
+        (tmp_path / f"{size}.jpg").write_bytes(FILES[0].read_bytes() + bytes(size))
+
+    # In a process of its own: libraries may have told malloc to keep what is freed.
+    code = f"import os\nos.chdir({str(tmp_path)!r})\n{code}"
+    found = answers(code, TESTS / "support")
+
+    assert found["40"][0] < 0.9 < found["40"][1]
+    assert found["65"][0] > 0.9
+
+
+@pytest.mark.parametrize("most", [_library.MAX_SCANS, 5])
+def test_the_core_is_as_strict_and_as_limited_as_decode(
+    most: int, pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It makes nothing of a file of which the codec warns once, or that has too many scans."""
+    monkeypatch.setattr(_library, "MAX_SCANS", most)
+    plain = encode(drawing(32, 32))
+    odd = plain[:-2] + b"\x11" * 40 + plain[-2:]
+    sources = [plain, odd, encode(drawing(32, 32), progressive=True)]  # in ten scans
+    expected = [True, False, most > 10]
+    items, outs = Items(), [np.zeros((32, 32, 3), np.uint8) for _ in sources]
+    items.read(pool, sources)
+    part = (0, 0, 32, 32, 1, _library.LAYOUTS["RGB"])
+
+    assert items.decode(pool, range(3), [part] * 3, outs) == expected
+    assert made(pool, Items(), sources)[0] == expected
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_many_threads_use_a_pool_at_once(threads: int) -> None:
+    """Batches of several Python threads do not mix, however large, and wherever the files are."""
+    pool, together = Pool(threads), threading.Barrier(6)
+    datas = [path.read_bytes() for path in FILES]
+    wholes = [fastdecode.decode(data) for data in datas]
+    expected = made(pool, Items(), datas)[1]
+
+    def use(turn: int) -> None:
+        items, random = Items(), np.random.default_rng(turn)
+        together.wait()
+        for count in (1, 5, 12, 1, 3) * 2:
+            chosen = random.integers(len(FILES), size=count).tolist()
+            sources = [datas[at] if random.integers(2) else str(FILES[at]) for at in chosen]
+            done, out = made(pool, items, sources)
+            whole = [np.zeros_like(wholes[at]) for at in chosen]
+            parts = [(0, 0, 0, 0, 1, _library.LAYOUTS["RGB"])] * count
+
+            assert done == items.decode(pool, range(count), parts, whole) == [True] * count
+            np.testing.assert_array_equal(out, expected[chosen])
+            for at, image in zip(chosen, whole, strict=True):
+                np.testing.assert_array_equal(image, wholes[at])
+
+    with ThreadPoolExecutor(6) as callers:
+        for done in [callers.submit(use, turn) for turn in range(6)]:
+            done.result()
+    pool.close()
+
+
+def test_a_pool_can_be_closed_at_any_time(pool: Pool) -> None:
+    """Calls under way are done to the end, and a later one starts the threads anew."""
+    results = []
+
+    def use() -> None:
+        items = Items()
+        sources = [str(path) for path in FILES]
+        results.extend(made(pool, items, sources)[0] for _ in range(20))
+
+    thread = threading.Thread(target=use)
+    thread.start()
+    while thread.is_alive():
+        pool.close()
+    thread.join()
+
+    assert results == [[True] * len(FILES)] * 20
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
+def test_a_forked_child_has_threads_of_its_own(pool: Pool) -> None:
+    """It works on with the parent's pool, and ends without waiting for threads it does not have."""
+    items = Items()
+    expected = made(pool, items, [str(path) for path in FILES])[1]
+    pid = os.fork()
+    if not pid:
+        try:
+            same = np.array_equal(made(pool, items, [str(path) for path in FILES])[1], expected)
+            pool.close()
+            gc.collect()
+        finally:
+            os._exit(0 if same else 1)
+
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads are counted by /proc")
+def test_threads_are_started_late_and_end() -> None:
+    """There are none before the first call, and none after `close`."""
+    code = """
+import os, time
+from fastdecode.native._batch import Items, Pool
+count = lambda: len(os.listdir("/proc/self/task"))
+pool, before = Pool(3), count()
+Items().read(pool, [None])
+answers["started"] = count() - before
+pool.close()
+limit = time.monotonic() + 60
+while count() > before:
+    assert time.monotonic() < limit
+    time.sleep(0.01)
+"""
+    assert answers(code)["started"] == 6

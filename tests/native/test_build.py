@@ -1,0 +1,206 @@
+"""Building the native core: where it cannot be, the installation succeeds and keeps the reason."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+from corpus import TESTS
+
+ROOT = TESTS.parent
+REASON = "fastdecode/native/_missing.txt"
+_TAKEN = ("setup.py", "setup.cfg", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE")
+
+
+def _has_setuptools() -> bool:
+    """Whether setuptools is there, and makes wheels by itself."""
+    try:
+        found = importlib.metadata.version("setuptools").split(".")
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return (int(found[0]), int(found[1])) >= (70, 1)
+
+
+pytestmark = [
+    pytest.mark.skipif(not _has_setuptools(), reason="setuptools 70.1 or later is not installed"),
+    pytest.mark.skipif(not (ROOT / "setup.py").exists(), reason="the sources are not here"),
+]
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """Copy what a source tree holds, so that the build leaves nothing in this one."""
+    folder = tmp_path / "source"
+    shutil.copytree(
+        ROOT / "fastdecode",
+        folder / "fastdecode",
+        ignore=shutil.ignore_patterns("__pycache__", "_core.*", "_missing.txt"),
+    )
+    for name in _TAKEN:
+        shutil.copy(ROOT / name, folder)
+    return folder
+
+
+def _setup(source: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    kept = {k: v for k, v in os.environ.items() if k not in ("FASTDECODE_NATIVE", "PYTHONPATH")}
+    return subprocess.run(
+        [sys.executable, "setup.py", "-q", *words],
+        cwd=source,
+        capture_output=True,
+        check=False,
+        text=True,
+        env={**kept, **variables},
+    )
+
+
+def _wheel(source: Path, **variables: str) -> Path:
+    """Build a wheel, as an installation does, and return it."""
+    done = _setup(source, "bdist_wheel", "-d", "made", **variables)
+    assert done.returncode == 0, done.stderr
+    (wheel,) = (source / "made").iterdir()
+    return wheel
+
+
+def _built(source: Path, **variables: str) -> tuple[str, str]:
+    """Build without the core: return the reason that is kept, and what was said."""
+    done = _setup(source, "build", "--build-lib", "built", **variables)
+    assert done.returncode == 0, done.stderr
+    return (source / "built" / REASON).read_text(), done.stderr
+
+
+def _told(package: Path) -> str:
+    """Ask the fastdecode in a folder why it has no core."""
+    code = "from fastdecode.native import _library; print(_library.problem())"
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=package,
+        capture_output=True,
+        check=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(package)},
+    ).stdout
+
+
+def _needs(source: Path) -> None:
+    """Skip where the core cannot be built for want of something else."""
+    done = _setup(source, "--version", FASTDECODE_NATIVE="require")
+    if done.returncode:
+        pytest.skip(done.stderr.strip().splitlines()[-1])
+
+
+def test_without_a_compiler(source: Path) -> None:
+    """No compiler: a wheel for every system, which holds the reason and asks for no cffi."""
+    wheel = _wheel(source, CC="/there/is/no/cc")
+
+    assert wheel.name.endswith("-py3-none-any.whl")
+    with zipfile.ZipFile(wheel) as file:
+        assert "no C compiler that works (/there/is/no/cc)" in file.read(REASON).decode()
+        metadata = next(name for name in file.namelist() if name.endswith("METADATA"))
+        wanted = file.read(metadata).decode().splitlines()
+        assert not [line for line in wanted if "cffi" in line and "extra" not in line]
+        file.extractall(source / "unpacked")
+    assert "left out when fastdecode was built: there is no C compiler" in _told(
+        source / "unpacked"
+    )
+
+
+@pytest.mark.parametrize(
+    ("header", "reason"),
+    [
+        ('#error "there is none"\n', "libjpeg-turbo's headers (jpeglib.h) are missing"),
+        ("#define JPEG_LIB_VERSION 90\n", "the libjpeg here is not libjpeg-turbo"),
+    ],
+    ids=["none", "plain libjpeg"],
+)
+def test_without_the_headers_of_libjpeg_turbo(source: Path, header: str, reason: str) -> None:
+    """A ``jpeglib.h`` that cannot be read, or that is another library's, is named as such."""
+    _needs(source)
+    (source / "jpeglib.h").write_text(header)  # where the compiler looks first
+
+    kept, said = _built(source, CPPFLAGS=f"-I{source}")
+
+    assert reason in kept
+    assert f"the native core is left out: {reason}" in said
+
+
+def test_left_out_on_purpose(source: Path) -> None:
+    """With ``FASTDECODE_NATIVE=0`` it is left out, whatever an earlier build has left behind."""
+    package = source / "built" / "fastdecode" / "native"
+    package.mkdir(parents=True)
+    (package / "_core.abi3.so").write_bytes(b"old")
+
+    _built(source, FASTDECODE_NATIVE="0")
+
+    assert not (package / "_core.abi3.so").exists()
+    assert "FASTDECODE_NATIVE=0 was set" in _told(source / "built")
+
+
+def test_what_does_not_compile_is_left_out(source: Path) -> None:
+    """An error of the compiler costs the core and not the installation, unless it is required."""
+    _needs(source)
+    for path in (source / "fastdecode" / "native").glob("*.c"):
+        path.unlink()
+    (source / "fastdecode" / "native" / "decode.c").write_text("#error of some compiler\n")
+
+    kept, _ = _built(source)
+    required = _setup(source, "build", "--build-lib", "other", FASTDECODE_NATIVE="require")
+
+    assert "it did not compile" in kept
+    assert "did not compile" in _told(source / "built")
+    assert required.returncode != 0
+
+
+def test_required_and_impossible(source: Path) -> None:
+    """With ``FASTDECODE_NATIVE=require`` a build without the core fails, and says why."""
+    done = _setup(source, "build", CC="/there/is/no/cc", FASTDECODE_NATIVE="require")
+
+    assert done.returncode != 0
+    assert "FASTDECODE_NATIVE=require is set, and there is no C compiler" in done.stderr
+
+
+def test_the_source_archive_holds_the_c_files(source: Path) -> None:
+    """What is built from an sdist is what is built from the repository."""
+    done = _setup(source, "sdist", "-d", "made", FASTDECODE_NATIVE="0")
+    assert done.returncode == 0, done.stderr
+    (archive,) = (source / "made").iterdir()
+    with tarfile.open(archive) as file:
+        held = {Path(name).name for name in file.getnames()}
+    ours = {path.name for path in (ROOT / "fastdecode" / "native").glob("*.[ch]")}
+
+    assert ours <= held
+    assert "setup.py" in held
+    assert "_missing.txt" not in held
+
+
+def test_one_wheel_for_all_pythons(source: Path) -> None:
+    """With compiler and headers the wheel holds the core, for every CPython from 3.10 on."""
+    pytest.importorskip("cffi")
+    _needs(source)
+    wheel = _wheel(source)
+    with zipfile.ZipFile(wheel) as file:
+        names = file.namelist()
+        file.extractall(source / "unpacked")
+        metadata = next(name for name in names if name.endswith("METADATA"))
+
+        assert "\nRequires-Dist: cffi" in file.read(metadata).decode()
+
+    assert [name for name in names if "native/_core." in name]
+    assert REASON not in names
+    assert _told(source / "unpacked").strip() == ""
+    if "_core.abi3.so" in " ".join(names):  # neither free-threaded nor a debug build
+        assert "-cp310-abi3-" in wheel.name
+
+
+def test_a_wish_that_means_nothing_is_refused(source: Path) -> None:
+    """Any other value of ``FASTDECODE_NATIVE`` is a mistake, not a wish for the core."""
+    done = _setup(source, "--version", FASTDECODE_NATIVE="no")
+
+    assert done.returncode != 0
+    assert "FASTDECODE_NATIVE must be 0, 1 or require, not 'no'" in done.stderr

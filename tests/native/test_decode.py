@@ -1,0 +1,271 @@
+"""The backend ``native``: regions to the pixel, rows of any stride, damage, limits."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from corpus import native_core, samples
+from processes import answers, resident
+
+import fastdecode
+from fastdecode import DecodeError, UnsupportedFormat, decode, probe, registry
+from fastdecode.testing import drawing, encode
+from fastdecode.types import REDUCES
+
+library = native_core()
+ffi, lib = library.ffi, library.lib
+PHOTO = (Path(fastdecode.__file__).parent / "samples" / "canyon-wren.jpg").read_bytes()
+TRIPLES = 2_000
+MOST_PIXELS = 2_000_000  # of a file: thousands of decodes have to take seconds
+
+
+def _written() -> dict[str, bytes]:
+    """Encode every sampling that Pillow writes, by every coding, in odd sizes."""
+    ways: dict[str, dict[str, Any]] = {
+        "plain": {},
+        "progressive": {"progressive": True},
+        "restarts in a row": {"restart_marker_blocks": 3},
+        "a restart each row": {"restart_marker_rows": 1},
+        "restarts, progressive": {"progressive": True, "restart_marker_rows": 2},
+    }
+    return {
+        f"{width}x{height} {sampling} {way}": encode(
+            drawing(width, height), quality=80, subsampling=sampling, **options
+        )
+        for width, height in ((17, 33), (101, 67), (256, 160), (203, 151))
+        for sampling in ("4:4:4", "4:2:2", "4:2:0")
+        for way, options in ways.items()
+    }
+
+
+@cache
+def _files() -> dict[str, bytes]:
+    """Collect what `native` reads: the package's photos, the collection, and what is encoded."""
+    folder = Path(fastdecode.__file__).parent / "samples"
+    found = {path.name: path.read_bytes() for path in sorted(folder.glob("*.jpg"))}
+    for sample in samples("jpeg_kinds", "photos"):
+        if sample.format == "jpeg" and sample.decodes_in_pillow:
+            found[sample.name] = sample.path.read_bytes()
+    (support,) = registry.load("native").supports["jpeg"]
+    kept = {}
+    for name, data in {**found, **_written()}.items():
+        header = probe(data)
+        if header.width * header.height <= MOST_PIXELS and not support.refusal(header):
+            kept[name] = data
+    return kept
+
+
+@cache
+def _whole(name: str, reduce: int, backend: str = "pillow") -> Any:
+    data = _files()[name]
+    mode = "stored" if probe(data).color == "cmyk" else "RGB"
+    return decode(data, reduce, mode=mode, backend=backend)
+
+
+@pytest.mark.parametrize("part", range(10))
+def test_any_region_of_any_file_is_that_slice_of_pillows_image(part: int) -> None:
+    """Of 2 000 random files, regions and reductions, each equals the slice of a full decode."""
+    random = np.random.default_rng(part)
+    names = sorted(_files())
+    compared = 0
+    while compared < TRIPLES // 10:
+        name = names[random.integers(len(names))]
+        reduce = REDUCES[random.integers(len(REDUCES))]
+        data = _files()[name]
+        header = probe(data)
+        mode = "stored" if header.color == "cmyk" else "RGB"
+        left, right = sorted(random.choice(header.width + 1, 2, replace=False))
+        top, bottom = sorted(random.choice(header.height + 1, 2, replace=False))
+        box = (int(left), int(top), int(right), int(bottom))
+        try:
+            image = decode(data, reduce, mode=mode, region=box, backend="native")
+        except (DecodeError, UnsupportedFormat):
+            with pytest.raises((DecodeError, UnsupportedFormat)):  # then it refuses the whole, too
+                decode(data, reduce, mode=mode, backend="native")
+            names.remove(name)
+            continue
+        rows = slice(top // reduce, -(-bottom // reduce))
+        columns = slice(left // reduce, -(-right // reduce))
+        compared += 1
+
+        np.testing.assert_array_equal(
+            image, _whole(name, reduce)[rows, columns], err_msg=f"{name} {box} 1/{reduce}"
+        )
+
+    assert len(names) > 100
+
+
+@pytest.mark.parametrize("layout", ["L", "RGBA"])
+def test_regions_of_other_layouts(layout: Any) -> None:
+    """Grey and RGBA regions are slices, too."""
+    for way in ("plain", "progressive", "a restart each row"):
+        data = _written()[f"101x67 4:2:0 {way}"]
+        for reduce in REDUCES:
+            whole = decode(data, reduce, mode=layout, backend="pillow")
+            rows, columns = (
+                slice(9 // reduce, -(-41 // reduce)),
+                slice(3 // reduce, -(-77 // reduce)),
+            )
+
+            image = decode(data, reduce, mode=layout, region=(3, 9, 77, 41), backend="native")
+
+            np.testing.assert_array_equal(image, whole[rows, columns])
+
+
+def _request(**fields: Any) -> Any:
+    return ffi.new("fd_request *", {"reduce": 1, "layout": lib.FD_RGB, **fields})
+
+
+def _decode_into(data: bytes, request: Any, out: Any, stride: int) -> int:
+    """Call the core itself."""
+    status: int = lib.fd_decode(library.decoder(), data, len(data), request, out, stride)
+    return status
+
+
+@pytest.mark.parametrize("upwards", [False, True])
+@pytest.mark.parametrize("box", [(0, 0, 0, 0), (5, 9, 60, 41)], ids=["whole", "part"])
+def test_rows_may_lie_anywhere(upwards: bool, box: tuple[int, int, int, int]) -> None:
+    """Rows go where the stride says, upwards too, and what lies between them stays as it was."""
+    data = encode(drawing(101, 67))
+    left, top, right, bottom = box if any(box) else (0, 0, 101, 67)
+    part = decode(data, backend="pillow")[top:bottom, left:right]
+    room = np.full((len(part) + 2, 400), 77, np.uint8)
+    first = len(part) if upwards else 1
+    request = _request(left=box[0], top=box[1], right=box[2], bottom=box[3])
+    pointer = ffi.cast("uint8_t *", room[first:, 4:].ctypes.data)
+
+    status = _decode_into(data, request, pointer, -400 if upwards else 400)
+
+    end = 4 + part.shape[1] * 3
+    inside = room[1:-1, 4:end].reshape(part.shape)
+    assert status == lib.FD_OK
+    np.testing.assert_array_equal(inside[::-1] if upwards else inside, part)
+    room[1:-1, 4:end] = 77
+    assert (room == 77).all()
+
+
+@pytest.mark.parametrize("at", [0.2, 0.6, 0.95])
+def test_a_region_above_the_cut_is_refused_all_the_same(at: float) -> None:
+    """Where the file ends too early, no part of it is shown, by name or by choice."""
+    cut = PHOTO[: int(len(PHOTO) * at)]
+
+    for backend in ("native", None):
+        with pytest.raises(DecodeError):
+            decode(cut, region=(0, 0, 8, 8), backend=backend)
+
+
+def test_a_region_of_a_file_without_its_end_marker() -> None:
+    """A file that lacks nothing but the end marker gives its parts, and with strict it does not."""
+    box = (30, 40, 90, 70)
+
+    image = decode(PHOTO[:-2], region=box, backend="native")
+
+    np.testing.assert_array_equal(image, decode(PHOTO, backend="pillow")[40:70, 30:90])
+    with pytest.raises(DecodeError, match="end marker"):
+        decode(PHOTO[:-2], region=box, backend="native", strict=True)
+
+
+def test_a_damaged_file_gives_its_parts_as_it_gives_the_whole() -> None:
+    """Of a damaged file a region is refused, or the slice of the whole, if that is shown at all."""
+    random = np.random.default_rng(3)
+    start = probe(PHOTO).scan_offset
+    shown = 0
+    for _ in range(60):
+        noise = bytearray(PHOTO)
+        for at in random.integers(start, len(PHOTO) - 2, 5):
+            noise[at] = int(random.integers(256))
+        damaged = bytes(noise)
+        try:
+            whole = decode(damaged, backend="native")
+        except DecodeError:
+            continue
+        shown += 1
+
+        image = decode(damaged, region=(10, 10, 400, 300), backend="native")
+
+        np.testing.assert_array_equal(image, whole[10:300, 10:400])
+
+    assert 10 < shown < 60
+
+
+# What is limited, too little of it, enough, and what too little is called. The coefficients of the
+# image below take 81 920 bytes for luma and 20 480 for either chroma.
+LIMITS = [
+    ("pixels", 256 * 160 - 1, 256 * 160, lib.FD_TOO_LARGE),
+    ("memory", 20_000, 10**8, lib.FD_TOO_LARGE),
+    ("memory", 110_000, 10**8, lib.FD_TOO_LARGE),
+    ("scans", 3, 20, lib.FD_DAMAGED),
+]
+
+
+@pytest.mark.parametrize(("limit", "least", "enough", "kind"), LIMITS)
+def test_limits_are_kept(limit: str, least: int, enough: int, kind: int) -> None:
+    """More pixels, memory or scans than allowed are refused, in words; at the limit all is well.
+
+    Memory is counted together, not piece by piece.
+    """
+    data = encode(drawing(256, 160), progressive=limit != "pixels")
+    out = ffi.new("uint8_t[]", 256 * 160 * 3)
+
+    refused = _decode_into(data, _request(limits={limit: least}), out, 256 * 3)
+    words = library.message()
+    taken = _decode_into(data, _request(limits={limit: enough}), out, 256 * 3)
+
+    assert (refused, taken) == (kind, lib.FD_OK)
+    assert words
+
+
+@pytest.mark.skipif(resident() is None, reason="memory is looked up in /proc")
+def test_the_memory_of_a_huge_image_is_given_back() -> None:
+    """A thread keeps its decoder's memory for the next image, but not the 70 MB of a huge one."""
+    code = """
+from PIL import Image
+import io
+import os
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+huge, small = io.BytesIO(), io.BytesIO()
+Image.new("L", (5888, 6016)).save(huge, "JPEG", progressive=True)
+Image.new("RGB", (16, 16)).save(small, "JPEG")
+decode(small.getvalue(), backend="native")
+before = resident()
+for _ in range(2):  # only from the second on there would be one piece to keep
+    decode(huge.getvalue(), 8, backend="native")
+answers["kept"] = resident() - before
+"""
+    assert answers(code)["kept"] < 40e6
+
+
+def test_the_core_by_itself_refuses_a_window_above_a_cut() -> None:
+    """A file that ends below the window is damaged to the core, too, whatever the window shows."""
+    out = ffi.new("uint8_t[]", 64 * 64 * 3)
+    request = _request(left=0, top=0, right=64, bottom=64)
+    ways: list[dict[str, Any]] = [{}, {"restart_marker_rows": 1}, {"subsampling": "4:4:4"}]
+    for way in ways:
+        data = encode(drawing(256, 256), **way)
+
+        for whole in (data, data[:-2]):
+            assert _decode_into(whole, request, out, 192) == lib.FD_OK
+        for cut in (data[: len(data) // 2], data[:-20]):
+            assert _decode_into(cut, request, out, 192) == lib.FD_DAMAGED
+
+
+def test_what_cannot_be_asked_is_refused() -> None:
+    """A window outside the image, or a reduction that there is not, is an argument's error."""
+    out = ffi.new("uint8_t[]", 40 * 24 * 4)
+    data = encode(drawing(40, 24))
+    wrong: list[dict[str, Any]] = [
+        {"right": 41, "bottom": 5},
+        {"left": 8, "right": 8, "bottom": 5},
+        {"left": -1, "right": 5, "bottom": 5},
+        {"reduce": 3},
+        {"layout": 9},
+    ]
+
+    for fields in wrong:
+        assert _decode_into(data, _request(**fields), out, 160) == lib.FD_ARGUMENT, fields

@@ -1,0 +1,299 @@
+"""The core's antialiased resize: torch's and Pillow's filter, whatever the instructions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from corpus import native_core
+from PIL import Image
+
+_core = native_core()
+ffi, lib = _core.ffi, _core.lib
+
+DTYPES = {"uint8": lib.FD_UINT8, "float16": lib.FD_FLOAT16, "float32": lib.FD_FLOAT32}
+MEAN, STD = np.float32([0.485, 0.456, 0.406]), np.float32([0.229, 0.224, 0.225])
+SCALE, BIAS = 1 / (255 * STD), -MEAN / STD
+INSTRUCTIONS = ffi.string(lib.fd_instructions()).decode().split()
+KINDS = ("noise", "black and white", "chessboard", "ramp")
+EXTREMES = (
+    "1x1>1x1 1x1>300x200 1x500>224x224 500x1>224x1 65500x2>1x1 2x65500>3x2 65500x3>40x2 "
+    "3x2>65500x1 2x3>1x65500 900x9>2x500 1000x800>17x40 800x1000>100x1"
+)
+
+Box = tuple[float, float, float, float]
+
+
+def use(name: str) -> None:
+    assert lib.fd_use_instructions(name.encode()) == lib.FD_OK
+
+
+@pytest.fixture(params=INSTRUCTIONS)
+def instructions(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Use each set of instructions that can run here."""
+    use(request.param)
+    yield request.param
+    use("")
+
+
+def resized(image: Any, canvas: tuple[int, int], status: int = lib.FD_OK, **options: Any) -> Any:
+    """Resize to `canvas` (width, height); options are fd_resize's and fd_pixels' fields."""
+    height, width = image.shape[:2]
+    area = options.get("part", (0, 0, *canvas))
+    resize = ffi.new("fd_resize *")
+    resize.left, resize.top, resize.right, resize.bottom = options.get("box", (0, 0, width, height))
+    resize.in_left, resize.in_top, resize.in_right, resize.in_bottom = options.get(
+        "inside", (0, 0, width, height)
+    )
+    resize.canvas_width, resize.canvas_height = canvas
+    resize.x, resize.y, resize.width, resize.height = area
+    resize.flip = options.get("flip", False)
+    pixels = ffi.new("fd_pixels *")
+    dtype = options.get("dtype", "uint8")
+    pixels.dtype = DTYPES.get(dtype, 0)
+    pixels.channels_first = options.get("channels_first", False)
+    pixels.scale, pixels.bias = options.get("values", (SCALE.tolist(), BIAS.tolist()))
+    sides = (area[3], area[2]) if status == lib.FD_OK else (9, 9)
+    shape = (3, *sides) if pixels.channels_first else (*sides, 3)
+    guarded = np.full(int(np.prod(shape)) + 64, 77, dtype if dtype in DTYPES else "uint8")
+    resampler = ffi.gc(lib.fd_resampler_create(), lib.fd_resampler_destroy)
+    source = (ffi.cast("uint8_t *", image.ctypes.data), width, height, image.strides[0])
+
+    given = lib.fd_resize_rgb(resampler, *source, resize, pixels, ffi.from_buffer(guarded))
+
+    assert given == status
+    assert (guarded[-64:] == 77).all()
+    assert status == lib.FD_OK or (guarded == 77).all()
+    return guarded[:-64].reshape(shape)
+
+
+def images(seed: int, count: int, largest: int = 300) -> Iterator[tuple[Any, Any, Box, Any]]:
+    """Draw images, canvases, boxes with fractions inside the images, and generators."""
+    for i in range(count):
+        random = np.random.default_rng((seed, i))
+        width, height, *canvas = np.exp(random.uniform(np.log(2), np.log(largest), 4)).astype(int)
+        left, right = np.sort(random.uniform(0, width, 2))
+        top, bottom = np.sort(random.uniform(0, height, 2))
+        box = (float(left), float(top), float(right) + 0.01, float(bottom) + 0.01)
+        box = (*box[:2], min(box[2], float(width)), min(box[3], float(height)))
+        yield image_of(KINDS[i % 4], height, width, random), tuple(map(int, canvas)), box, random
+
+
+def image_of(kind: str, height: int, width: int, random: Any) -> Any:
+    if kind == "noise":
+        return random.integers(0, 256, (height, width, 3), np.uint8)
+    if kind == "black and white":
+        return random.integers(0, 2, (height, width, 3), np.uint8) * np.uint8(255)
+    y, x = np.indices((height, width))
+    plane = (x + y) % 2 * 255 if kind == "chessboard" else (3 * x + 5 * y) % 256
+    return np.repeat(plane[..., None], 3, axis=2).astype(np.uint8)
+
+
+def exact(image: Any, canvas: tuple[int, int], box: Box) -> Any:
+    """Compute the filter in double precision, without any rounding."""
+    for axis, (low, high, results) in enumerate(
+        ((box[1], box[3], canvas[1]), (box[0], box[2], canvas[0]))
+    ):
+        scale = (high - low) / results
+        centers = low + (np.arange(results) + 0.5) * scale
+        offsets = np.arange(image.shape[axis]) + 0.5 - centers[:, None]
+        weights = np.maximum(0, 1 - np.abs(offsets) / max(scale, 1))
+        weights /= weights.sum(axis=1, keepdims=True)
+        image = np.moveaxis(np.tensordot(weights, image.astype(float), (1, axis)), 0, axis)
+    return image
+
+
+def apart(one: Any, other: Any) -> int:
+    return int(np.abs(one.astype(int) - np.asarray(other).astype(int)).max())
+
+
+def test_pixels_are_those_of_pillow(instructions: str) -> None:
+    """Any box with fractional edges is at most 1 level from Pillow's resize(box=)."""
+    for image, canvas, box, _ in images(1, 120):
+        want = Image.fromarray(image).resize(canvas, Image.Resampling.BILINEAR, box=box)
+
+        assert apart(resized(image, canvas, box=box), want) <= 1, (image.shape, canvas, box)
+
+
+def test_pixels_are_those_of_torch(instructions: str) -> None:
+    """A whole image is at most 1 level from torch's antialiased resize of bytes."""
+    torch = pytest.importorskip("torch")
+    for image, canvas, _, _ in images(2, 120):
+        planes = torch.from_numpy(image).permute(2, 0, 1)[None].contiguous()
+        want = torch.nn.functional.interpolate(
+            planes, canvas[::-1], mode="bilinear", antialias=True
+        )[0]
+
+        assert apart(resized(image, canvas, channels_first=True), want) <= 1, (image.shape, canvas)
+
+
+def test_pixels_are_rounded_only_once(instructions: str) -> None:
+    """No value is farther from the exact one than rounding and a tenth take it."""
+    for image, canvas, box, _ in images(3, 60):
+        off = resized(image, canvas, box=box) - exact(image, canvas, box)
+
+        assert np.abs(off).max() < 0.6, (image.shape, canvas, box)
+
+
+def test_all_instructions_give_the_same_bits(instructions: str) -> None:
+    """Every set gives what the plain loops give, for all types, layouts and sizes."""
+    for image, canvas, box, random in images(4, 150):
+        options = {
+            "box": box,
+            "flip": bool(random.integers(2)),
+            "dtype": str(random.choice(list(DTYPES))),
+            "channels_first": bool(random.integers(2)),
+        }
+        use("plain")
+        want = resized(image, canvas, **options)
+        use(instructions)
+
+        np.testing.assert_array_equal(resized(image, canvas, **options), want)
+
+
+def test_a_part_of_the_canvas_is_a_part_of_the_result() -> None:
+    """A rectangle equals the same rectangle of the whole canvas; flip mirrors it."""
+    for image, canvas, box, random in images(5, 60):
+        x, y = int(random.integers(canvas[0])), int(random.integers(canvas[1]))
+        width, height = (
+            int(random.integers(1, side + 1)) for side in (canvas[0] - x, canvas[1] - y)
+        )
+        want = resized(image, canvas, box=box)[y : y + height, x : x + width]
+        part = {"box": box, "part": (x, y, width, height)}
+
+        np.testing.assert_array_equal(resized(image, canvas, **part), want)
+        np.testing.assert_array_equal(resized(image, canvas, flip=True, **part), want[:, ::-1])
+
+
+@pytest.mark.parametrize("channels_first", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_values_are_scaled_and_laid_out(dtype: str, channels_first: bool) -> None:
+    """Floats are v * scale + bias, each step rounded to float32; bytes are left alone."""
+    for image, canvas, box, _ in images(6, 30):
+        levels = resized(image, canvas, box=box)
+        want = levels if dtype == "uint8" else (levels.astype(np.float32) * SCALE + BIAS)
+
+        values = resized(image, canvas, box=box, dtype=dtype, channels_first=channels_first)
+
+        values = values.transpose(1, 2, 0) if channels_first else values
+        np.testing.assert_array_equal(values, want.astype(dtype))
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-3, 3.3e-7, 1.2e-9, 700.0, -257.3, float("inf")])
+def test_float16_is_rounded_to_even(scale: float) -> None:
+    """All 256 levels become the nearest float16, tiny, huge and undefined ones included."""
+    image = np.repeat(np.arange(256, dtype=np.uint8).reshape(16, 16, 1), 3, axis=2)
+    for bias in (0.0, -(2.0**-25), 65504.0, 0.333):
+        with np.errstate(over="ignore", invalid="ignore"):
+            want = (image.astype(np.float32) * np.float32(scale) + np.float32(bias)).astype("f2")
+
+        values = resized(image, (16, 16), dtype="float16", values=([scale] * 3, [bias] * 3))
+
+        np.testing.assert_array_equal(values, want)
+
+
+def test_the_same_size_is_a_copy(instructions: str) -> None:
+    """A box of whole pixels on a canvas of its size is copied."""
+    image = image_of("noise", 50, 70, np.random.default_rng(7))
+
+    np.testing.assert_array_equal(
+        resized(image, (40, 30), box=(11, 12, 51, 42)), image[12:42, 11:51]
+    )
+
+
+@pytest.mark.parametrize("level", [0, 1, 127, 128, 254, 255])
+def test_one_colour_stays_that_colour(level: int, instructions: str) -> None:
+    """An image of one level has no other after any resize."""
+    for image, canvas, box, _ in images(8, 40):
+        assert (resized(np.full_like(image, level), canvas, box=box) == level).all()
+
+
+@pytest.mark.parametrize("sides", EXTREMES.split())
+def test_any_scale_works(sides: str, instructions: str) -> None:
+    """From one pixel to the largest sides there are, values are the exact ones, rounded."""
+    width, height, *canvas = map(int, sides.replace(">", "x").split("x"))
+    image = image_of("noise", height, width, np.random.default_rng(9))
+    want = exact(image, (canvas[0], canvas[1]), (0, 0, width, height))
+
+    assert np.abs(resized(image, (canvas[0], canvas[1])) - want).max() < 0.6
+
+
+def test_only_readable_pixels_are_read() -> None:
+    """What lies outside the readable area has no influence: the filter ends there."""
+    for image, canvas, box, random in images(10, 60):
+        inside = (int(box[0]), int(box[1]), int(np.ceil(box[2])), int(np.ceil(box[3])))
+        left, top, right, bottom = inside
+        cut = np.ascontiguousarray(image[top:bottom, left:right])
+        moved = (box[0] - left, box[1] - top, box[2] - left, box[3] - top)
+        options = {
+            "part": (0, 0, canvas[0], max(1, canvas[1] // 2)),
+            "flip": bool(random.integers(2)),
+        }
+
+        np.testing.assert_array_equal(
+            resized(image, canvas, box=box, inside=inside, **options),
+            resized(cut, canvas, box=moved, **options),
+        )
+
+
+def test_a_box_that_sticks_out_repeats_the_edge() -> None:
+    """Results too far outside to reach a pixel show the outermost one."""
+    image = image_of("noise", 20, 30, np.random.default_rng(11))
+
+    result = resized(image, (90, 80), box=(-30, -40, 60, 40))
+
+    np.testing.assert_array_equal(result[40:60, 30:60], image)
+    np.testing.assert_array_equal(result[40:60, :30], np.repeat(image[:, :1], 30, axis=1))
+    np.testing.assert_array_equal(result[60:, 30:60], np.repeat(image[-1:], 20, axis=0))
+    np.testing.assert_array_equal(result[:40, 60:], np.broadcast_to(image[0, -1], (40, 30, 3)))
+
+
+def test_rows_may_lie_anywhere() -> None:
+    """Rows may be any number of bytes apart, also backwards."""
+    rows = image_of("noise", 40, 64, np.random.default_rng(12))[::-1, :50]
+
+    np.testing.assert_array_equal(resized(rows, (33, 20)), resized(rows.copy(), (33, 20)))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"box": (float("nan"), 0, 9, 9)},
+        {"box": (0, 0, float("inf"), 9)},
+        {"box": (0, -1e9, 9, 9)},
+        {"box": (5, 0, 5, 9)},
+        {"box": (0, 9, 9, 0)},
+        {"box": (10, 0, 12, 9)},
+        {"box": (-3, 0, 0, 9)},
+        {"inside": (0, 0, 11, 10)},
+        {"inside": (-1, 0, 10, 10)},
+        {"inside": (4, 0, 4, 10)},
+        {"inside": (0, 2**31 - 1, 10, -(2**31))},
+        {"part": (0, 0, 9, 8)},
+        {"part": (-1, 0, 5, 5)},
+        {"part": (7, 7, 2**31 - 1, 1)},
+        {"part": (0, 8, 1, 1)},
+        {"part": (0, 0, 0, 1)},
+        {"part": (0, 0, 1, -1)},
+        {"dtype": "int8"},
+        {"canvas": (0, 8)},
+        {"canvas": (65501, 8)},
+        {"canvas": (8, 2**31 - 1)},
+    ],
+    ids=str,
+)
+def test_what_cannot_be_is_refused(wrong: dict[str, Any]) -> None:
+    """Impossible boxes, areas, canvases and types are refused; nothing is written."""
+    image = np.zeros((10, 10, 3), np.uint8)
+
+    resized(image, **{"canvas": (8, 8), "part": (0, 0, 4, 4), "status": lib.FD_ARGUMENT, **wrong})
+
+
+def test_instructions_are_chosen_by_name() -> None:
+    """The plain loops are always there; what is not there is refused, and changes nothing."""
+    assert INSTRUCTIONS[-1] == "plain"
+    for name in (b"avx2 plain", b"plain ", b"mmx"):
+        assert lib.fd_use_instructions(name) == lib.FD_ARGUMENT
+    assert lib.fd_use_instructions(ffi.NULL) == lib.FD_ARGUMENT

@@ -1,0 +1,276 @@
+"""``fastdecode check``, file by file and as a command; and the command line of ``pack``."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+from corpus import CORPUS, usable_backends
+from packed import make_source
+from PIL import Image
+
+from fastdecode import terminal
+from fastdecode.cli import main
+from fastdecode.packing import pack, survey
+from fastdecode.packing._check import Limits, faults
+from fastdecode.packing._rewrite import Work
+from fastdecode.stores import create_store, open_store
+from fastdecode.testing import drawing, encode
+
+KINDS = CORPUS / "jpeg_kinds"
+TOLD = bool({"native", "simplejpeg", "turbojpeg", "jpeg4py"} & set(usable_backends()))
+"""Some backend tells of the warnings of libjpeg; Pillow does not."""
+
+
+def _gif(frames: int = 1) -> bytes:
+    some = [drawing(40, 30 + number).convert("P") for number in range(frames)]
+    return encode(some[0], "gif", save_all=True, append_images=some[1:])
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> Path:
+    """Make a folder with an image of every status."""
+    folder = tmp_path / "mixed"
+    folder.mkdir()
+    good = encode(drawing(40, 30), quality=75)
+    preview = encode(drawing(40, 30), quality=30)
+    (folder / "good.jpg").write_bytes(good)
+    (folder / "twin.jpg").write_bytes(good)
+    (folder / "preview.jpg").write_bytes(encode(drawing(40, 30), quality=60) + preview)
+    (folder / "tail.png").write_bytes(encode(drawing(9, 9), "png") + b"abc")
+    (folder / "wrong.png").write_bytes(encode(drawing(40, 30), quality=50))
+    (folder / "large.jpg").write_bytes(encode(drawing(400, 20)))
+    (folder / "empty.jpg").touch()
+    (folder / "text.jpg").write_bytes(b"<html>no image</html>")
+    (folder / "turned.jpg").write_bytes((KINDS / "gen_exif_ori3.jpg").read_bytes())
+    shutil.copy(KINDS / "jpeg_decoder__extraneous-data.jpg", folder / "warns.jpg")
+    shutil.copy(CORPUS / "malformed" / "gen_jpg_cut667.jpg", folder / "cut.jpg")
+    drawing(8, 8).convert("CMYK").save(folder / "inks.jpg")
+    return folder
+
+
+def test_every_status(mixed: Path) -> None:
+    """What does not decode, what is too large, what is odd and what comes twice is told apart."""
+    with open_store(mixed) as store:
+        found = {one.key: one for one in survey(store, 3, Limits(max_side=300))}
+
+    assert {key: one.status for key, one in found.items()} == {
+        "cut.jpg": "damaged",
+        "empty.jpg": "damaged",
+        "good.jpg": "good",
+        "inks.jpg": "odd",
+        "large.jpg": "oversized",
+        "preview.jpg": "odd",
+        "tail.png": "odd",
+        "text.jpg": "no image",
+        "turned.jpg": "odd",
+        "twin.jpg": "duplicate",
+        "warns.jpg": "odd" if TOLD else "good",
+        "wrong.png": "odd",
+    }
+    said = {key: "; ".join(one.reasons) for key, one in found.items()}
+    assert "another JPEG" in said["preview.jpg"]
+    assert said["tail.png"] == "3 bytes follow its end"
+    assert said["wrong.png"] == "named .png, but its format is jpeg"
+    assert said["turned.jpg"] == "EXIF orientation 3"
+    assert said["twin.jpg"] == "the same bytes as good.jpg"
+    assert said["inks.jpg"] == "CMYK"
+    assert "extraneous bytes" in said["warns.jpg"] or not TOLD
+    assert said["large.jpg"] == "400 x 20 pixels"
+    assert (found["good.jpg"].width, found["good.jpg"].height) == (40, 30)
+
+
+def test_strictly(mixed: Path) -> None:
+    """Warnings of the codec count as damage where that is asked for."""
+    with open_store(mixed) as store:
+        found = {one.key: one.status for one in survey(store, 1, Limits(strict=True))}
+
+    assert found["warns.jpg"] == ("damaged" if TOLD else "good")
+    assert found["large.jpg"] == "good"
+
+
+@pytest.mark.parametrize("name", ["gen_cmyk.tif", "gen_lossy.jp2", "gen_gray16.png"])
+def test_formats_that_give_no_warnings(name: str, tmp_path: Path) -> None:
+    """Formats whose decoders tell of no warnings are judged by whether they decode."""
+    (tmp_path / "source").mkdir()
+    shutil.copy(CORPUS / "formats" / name, tmp_path / "source" / name)
+    with open_store(tmp_path / "source") as store:
+        (found,) = survey(store, 1)
+
+    assert found.status in ("odd", "good")
+
+
+def test_png_ends() -> None:
+    """Each chunk has a checksum, and IEND is the last one."""
+    whole = encode(drawing(40, 30), "png")
+    damaged = bytearray(whole)
+    damaged[-13] ^= 1  # in the checksum before IEND
+
+    assert faults(whole, "png") == []
+    assert faults(bytes(damaged), "png") == ["a IDAT chunk has a wrong checksum"]
+    for cut in (1, 12, 13, 30):
+        assert faults(whole[:-cut], "png") == ["it is truncated: its end is missing"]
+
+
+@pytest.mark.parametrize("frames", [1, 3])
+def test_gif_ends(frames: int) -> None:
+    """The trailer ends it; it is found behind all blocks."""
+    whole = _gif(frames)
+
+    assert faults(whole, "gif") == []
+    for cut in (1, 2, 50, len(whole) - 11):
+        assert faults(whole[:-cut], "gif") == ["it is truncated: its end is missing"]
+
+
+def test_webp_and_boxes_end() -> None:
+    """What begins with sizes is as long as these say."""
+    webp = encode(Image.new("RGB", (40, 30)), "webp")
+    boxes = b"\0\0\0\x0cftypheic\0\0\0\x10mdat12345678"
+
+    assert faults(webp, "webp") == []
+    assert faults(webp[:-2], "webp") == ["it is truncated: its end is missing"]
+    assert faults(webp + b"abc", "webp") == ["3 bytes follow its end"]
+    assert faults(boxes, "heic") == []
+    assert "goes beyond its end" in faults(boxes[:-1], "heic")[0]
+    assert faults(boxes, "bmp") == []
+
+
+def test_what_has_no_end_is_odd(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`check` lists what decodes, but has no end."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.gif").write_bytes(_gif()[:-1])
+    (tmp_path / "in" / "b.gif").write_bytes(_gif())
+
+    assert main(["check", str(tmp_path / "in")]) == 0
+    out = capsys.readouterr().out
+    assert "a.gif: it is truncated" in out
+    assert "b.gif" not in out
+
+
+def test_the_check_command(
+    mixed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It prints a table of at most 80 columns, writes a line for each image, and tells damage."""
+    monkeypatch.setenv("COLUMNS", "200")
+    listed = tmp_path / "found.csv"
+
+    status = main(["check", str(mixed), "--csv", str(listed), "--max-pixels", "5000"])
+
+    lines = capsys.readouterr().out.splitlines()
+    assert status == 1
+    assert max(map(len, lines)) <= 80
+    assert any(line.startswith("damaged") and " 2 " in line for line in lines)
+    with listed.open(newline="") as file:
+        rows = {row["key"]: row for row in csv.DictReader(file)}
+    assert len(rows) == 12
+    assert rows["large.jpg"]["status"] == "oversized"
+    assert rows["good.jpg"] == {
+        "key": "good.jpg",
+        "status": "good",
+        "reason": "",
+        "format": "jpeg",
+        "width": "40",
+        "height": "30",
+        "bytes": str((mixed / "good.jpg").stat().st_size),
+    }
+
+
+def test_check_of_good_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The exit status is 0 where everything decodes, whatever is odd about it."""
+    assert main(["check", str(make_source(tmp_path / "source")), "--threads", "2"]) == 0
+    assert "8 images" in capsys.readouterr().out
+
+
+def test_wrong_arguments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing there, or a number that is none: exit status 2, and words that say so."""
+    assert main(["check", str(tmp_path / "none")]) == 2
+    assert main(["pack", str(tmp_path / "none"), str(tmp_path / "out.tar")]) == 2
+    assert "no such file" in " ".join(capsys.readouterr().err.split())  # whatever the width
+    for arguments in [
+        ["check", "x", "--max-side", "0"],
+        ["check", "x", "--max-side", "1", "--max-pixels", "1"],
+        ["pack", "x", "y", "--shard-size", "many"],
+        ["pack", "x", "y", "--store", "list"],
+    ]:
+        with pytest.raises(SystemExit) as caught:
+            main(arguments)
+        assert caught.value.code == 2
+    assert not list(tmp_path.iterdir())
+
+
+def test_nothing_to_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A store of nothing is told, with exit status 2."""
+    (tmp_path / "a.rec").touch()
+    with create_store(tmp_path / "b.tar"):
+        pass
+
+    for name in ("a.rec", "b.tar"):
+        assert main(["check", str(tmp_path / name)]) == 2
+        assert capsys.readouterr().err
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="has no device that is always full")
+def test_a_table_that_cannot_be_written_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The system names no file when a disk is full."""
+    assert main(["check", str(make_source(tmp_path / "source")), "--csv", "/dev/full"]) == 2
+    assert capsys.readouterr().err.rstrip().endswith("No space left on device: '/dev/full'")
+
+
+def test_the_pack_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It names bad items and the way out, then packs without them, and refuses to do it twice."""
+    source, target = make_source(tmp_path / "source", damaged=True), tmp_path / "out.tar"
+    command = [str(source), str(target), "--max-side", "32", "--quality", "80"]
+
+    assert main(["pack", *command]) == 1
+    said = capsys.readouterr().err
+    assert "bad: cats/1-cut.jpg: " in said
+    assert "--skip-bad leaves them out" in " ".join(said.split())
+
+    assert main(["pack", *command, "--skip-bad"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "8 images in" in said
+    assert "8 shrunk" in said
+    assert "10 of an earlier run kept" in said
+
+    assert main(["pack", *command]) == 2
+    assert "has been packed already, and is whole" in " ".join(capsys.readouterr().err.split())
+
+
+def test_no_chatter(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Warnings of Python's libraries do not come between the lines."""
+    work = Work.__call__
+
+    def warning(self: Work, index: int) -> object:
+        warnings.warn("a codec is unhappy", UserWarning, stacklevel=1)
+        return work(self, index)
+
+    monkeypatch.setattr(Work, "__call__", warning)
+    source = make_source(tmp_path / "source")
+
+    assert main(["pack", str(source), str(tmp_path / "out.tar")]) == 0
+    assert "unhappy" not in capsys.readouterr().err
+
+
+def test_an_error_after_the_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without rich, on a terminal, an error begins on a line of its own."""
+    monkeypatch.setattr(terminal, "has_rich", lambda: False)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+
+    def failing() -> None:
+        with terminal.progress(counted=True) as notify:
+            notify("packing", 1, 2)
+            pack(tmp_path / "none", tmp_path / "out.tar")
+
+    with pytest.raises(FileNotFoundError):
+        failing()
+    assert capsys.readouterr().err == "\rpacking 1 of 2\n"

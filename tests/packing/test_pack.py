@@ -1,0 +1,309 @@
+"""`pack`: what is in a store afterwards, and beside it."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import os
+from argparse import ArgumentTypeError
+from pathlib import Path
+from typing import Any
+
+import pytest
+from corpus import CORPUS
+from packed import KINDS, make_source, name_of, sums
+
+from fastdecode import BackendUnavailable, decode, probe
+from fastdecode.native import _library
+from fastdecode.packing import BadItems, pack
+from fastdecode.packing._pack_command import as_bytes
+from fastdecode.stores import create_store, kind_for, open_store
+from fastdecode.testing import drawing, encode
+
+needs_core = pytest.mark.skipif(_library.lib is None, reason="the native core is not built")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_bytes_keys_targets_and_order_are_kept(tmp_path: Path, kind: str) -> None:
+    """In a store of any kind are the source's items, with their classes, as they were."""
+    name = name_of(kind)
+    source = make_source(tmp_path / "source")
+
+    packed = pack(source, tmp_path / name)
+
+    with open_store(source) as before, open_store(tmp_path / name) as after:
+        assert packed.items == len(before) == len(after) == 8
+        for index in range(8):
+            assert after.key(index) == before.key(index)
+            assert bytes(after.read(index)) == bytes(before.read(index))
+            assert after.target(index) == before.target(index)
+        assert list(after.classes) == ["cats", "dogs"]
+    assert not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_result_does_not_depend_on_threads(tmp_path: Path, kind: str) -> None:
+    """One thread and five make the same files, byte for byte."""
+    name = name_of(kind)
+    source = make_source(tmp_path / "source")
+    for threads in (1, 5):
+        (tmp_path / str(threads)).mkdir()
+        pack(source, tmp_path / str(threads) / name, threads=threads, max_side=32)
+
+    assert sums(tmp_path / "1") == sums(tmp_path / "5")
+
+
+def test_the_manifest(tmp_path: Path) -> None:
+    """It has counts, and checksums that anybody can work out again."""
+    source = make_source(tmp_path / "source")
+    packed = pack(source, tmp_path / "out.tar")
+    found = json.loads((tmp_path / "out.tar.json").read_text())
+
+    with open_store(source) as store:
+        items = [(store.key(index), bytes(store.read(index))) for index in range(len(store))]
+    lines = "".join(f"{hashlib.sha256(data).hexdigest()}  {key}\n" for key, data in items)
+
+    assert packed.manifest == str(tmp_path / "out.tar.json")
+    assert found["content_sha256"] == hashlib.sha256(lines.encode()).hexdigest()
+    assert found["items"] == 8
+    assert found["bytes"] == packed.bytes_out == sum(len(data) for _, data in items)
+    assert found["classes"] == ["cats", "dogs"]
+    assert found["bad"] == []
+    assert found["files"] == [
+        {
+            "name": "out.tar",
+            "items": 8,
+            "bytes": (tmp_path / "out.tar").stat().st_size,
+            "sha256": sums(tmp_path)["out.tar"],
+        }
+    ]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_checksums_of_large_files(tmp_path: Path, kind: str) -> None:
+    """The manifest's checksums are of all bytes of each file, however many they are."""
+    name = name_of(kind)
+    target = "x" * (3 << 20) if kind == "tar" else 7  # what follows the last image is large, too
+    with create_store(tmp_path / "source.tar") as writer:
+        for number in range(2):
+            data = encode(drawing(700, 600 + number), "bmp")
+            assert len(data) > 1 << 20
+            writer.add(f"{number}.bmp", data, target)
+
+    pack(tmp_path / "source.tar", tmp_path / name)
+
+    found = json.loads((tmp_path / f"{name}.json").read_text())
+    assert found["files"]
+    for file in found["files"]:
+        whole = (tmp_path / file["name"]).read_bytes()
+        assert file["bytes"] == len(whole)
+        assert file["sha256"] == hashlib.sha256(whole).hexdigest()
+    assert kind == "folder" or max(file["bytes"] for file in found["files"]) > 2 << 20
+
+
+def test_the_list_of_bad_items_is_csv(tmp_path: Path) -> None:
+    """Python's csv reads each back in a row of its own, whatever is in its name."""
+    (tmp_path / "source").mkdir()
+    names = ['a,"b".jpg', "c\nd.jpg", "=e.jpg", "f;g'.jpg", " h.jpg"]
+    for name in names:
+        (tmp_path / "source" / name).write_bytes(b"none")
+    with pytest.raises(BadItems):
+        pack(tmp_path / "source", tmp_path / "out.tar")
+
+    with (tmp_path / "out.tar.bad.csv").open(newline="") as file:
+        heading, *rows = csv.reader(file)
+
+    assert heading == ["key", "reason"]
+    assert sorted(key for key, _ in rows) == sorted(
+        ['a,"b".jpg', "c\\nd.jpg", "'=e.jpg", "f;g'.jpg", " h.jpg"]
+    )
+    assert all("not an image" in reason for _, reason in rows)
+
+
+def test_shards(tmp_path: Path) -> None:
+    """No shard is larger than asked, unless by one item; `open_store` opens them as one."""
+    source = make_source(tmp_path / "source")
+    most = 8192
+
+    pack(source, tmp_path / "out.tar", shard_size=most)
+
+    shards = sorted(tmp_path.glob("out-*.tar"))
+    assert len(shards) > 1
+    assert not (tmp_path / "out.tar").exists()
+    for shard in shards:
+        with open_store(shard) as store:
+            assert shard.stat().st_size <= most or len(store) == 1
+    with open_store(source) as before, open_store(tmp_path / "out.tar") as after:
+        assert [after.key(index) for index in range(len(after))] == [
+            before.key(index) for index in range(len(before))
+        ]
+        assert all(bytes(after.read(i)) == bytes(before.read(i)) for i in range(len(before)))
+
+
+def test_bad_items_stop_it(tmp_path: Path) -> None:
+    """All are listed with their reasons, and nothing is made, until they may be left out."""
+    source = make_source(tmp_path / "source", damaged=True)
+    target = tmp_path / "out.tar"
+
+    with pytest.raises(BadItems, match=r"2 of 10 items are bad.*--skip-bad") as caught:
+        pack(source, target)
+    with (tmp_path / "out.tar.bad.csv").open(newline="") as file:
+        listed = list(csv.DictReader(file))
+
+    assert [row["key"] for row in listed] == ["cats/1-cut.jpg", "dogs/empty.jpg"]
+    assert "missing" in listed[0]["reason"] or "premature" in listed[0]["reason"].lower()
+    assert caught.value.packed is not None
+    assert not target.exists()
+
+    packed = pack(source, target, skip_bad=True)
+
+    assert packed.resumed == 10
+    assert packed.items == 8
+    found = json.loads((tmp_path / "out.tar.json").read_text())
+    assert found["bad"] == listed
+    with open_store(target) as store:
+        assert len(store) == 8
+
+
+def test_nothing_but_bad_items(tmp_path: Path) -> None:
+    """A store of nothing is not made, whatever may be left out."""
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "a.jpg").write_bytes(b"none")
+
+    with pytest.raises(BadItems, match="nothing else"):
+        pack(tmp_path / "source", tmp_path / "out.tar", skip_bad=True)
+
+
+@needs_core
+def test_restart_markers(tmp_path: Path) -> None:
+    """JPEGs get restart markers and keep their pixels; those that are refused stay, and count."""
+    source = make_source(tmp_path / "source")
+    odd = CORPUS / "jpeg_kinds" / "jpeg_decoder__extraneous-data.jpg"
+    (source / "dogs" / "odd.jpg").write_bytes(odd.read_bytes())
+
+    packed = pack(source, tmp_path / "out.tar", restart_markers=True)
+
+    assert packed.notes == {"restart markers": 6, "no restart markers": 1}
+    with open_store(source) as before, open_store(tmp_path / "out.tar") as after:
+        for index in range(len(after)):
+            old, new = before.read(index), after.read(index)
+            assert (decode(old) == decode(new)).all()
+            if after.key(index).endswith("odd.jpg") or probe(old).format != "jpeg":
+                assert bytes(old) == bytes(new)
+            else:
+                assert probe(new).restart_interval
+
+
+def test_restart_markers_needs_the_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without it that is said before any work."""
+    monkeypatch.setattr(_library, "lib", None)
+
+    with pytest.raises(BackendUnavailable):
+        pack(make_source(tmp_path / "source"), tmp_path / "out.tar", restart_markers=True)
+    monkeypatch.undo()
+    monkeypatch.setenv("FASTDECODE_DISABLE", "native")
+    with pytest.raises(BackendUnavailable):
+        pack(tmp_path / "source", tmp_path / "new" / "out.tar", restart_markers=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["source"]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "said"),
+    [
+        ("out.csv", {}, "can be read, but not written"),
+        ("out", {"shard_size": 1000}, "only a tar store has shards"),
+        ("out.tar", {"max_side": 0}, "max_side"),
+        ("out.tar", {"quality": 101}, "quality"),
+        ("out.tar", {"shard_size": 0}, "shard_size"),
+        ("out.tar", {"threads": 0}, "threads"),
+        ("source/out.tar", {}, "lies inside"),
+        ("out", {"kind": "zip"}, "no kind of store 'zip'"),
+        ("out.lmdb", {"kind": "tar"}, "could open it as a tar store"),
+        ("s3://bucket/out.tar", {}, "no local path"),
+    ],
+)
+def test_wrong_arguments(tmp_path: Path, name: str, options: dict[str, Any], said: str) -> None:
+    """They are refused, and leave nothing behind."""
+    source = make_source(tmp_path / "source")
+
+    with pytest.raises(ValueError, match=said):
+        pack(source, name if "://" in name else tmp_path / name, **options)
+    assert not list(tmp_path.rglob("*.partial"))
+
+
+@pytest.mark.parametrize("start_over", [False, True])
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [("out.tar", None), ("out.tar.json", None), ("out.tar.bad.csv", None), ("out-00003.tar", 1000)],
+)
+def test_nothing_is_overwritten(
+    tmp_path: Path, name: str, size: int | None, start_over: bool
+) -> None:
+    """Where there is a store, a manifest, a list or a shard of somebody's, none is made."""
+    source = make_source(tmp_path / "source")
+    (tmp_path / name).write_bytes(b"mine")
+
+    with pytest.raises(FileExistsError, match=f"{name} is there already"):
+        pack(source, tmp_path / "out.tar", shard_size=size, start_over=start_over)
+    assert (tmp_path / name).read_bytes() == b"mine"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need a privilege there")
+def test_a_link_that_leads_nowhere(tmp_path: Path) -> None:
+    """It is something at the place, too."""
+    source = make_source(tmp_path / "source")
+    (tmp_path / "out.tar").symlink_to(tmp_path / "nothing")
+
+    with pytest.raises(FileExistsError, match=r"out\.tar is there already"):
+        pack(source, tmp_path / "out.tar")
+
+
+def test_no_folders_are_left(tmp_path: Path) -> None:
+    """A pack that comes to nothing takes the folders away that it has made."""
+    with pytest.raises(FileNotFoundError):
+        pack(tmp_path / "none", tmp_path / "a" / "b" / "out.tar")
+    with pytest.raises(ValueError, match="no source"):
+        pack("", tmp_path / "a" / "out.tar")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_store_that_cannot_hold_an_item(tmp_path: Path) -> None:
+    """A file where a folder would have to be is a bad item, which can be left out."""
+    with create_store(tmp_path / "in.tar") as writer:
+        data = make_source(tmp_path / "source").joinpath("cats", "0.jpg").read_bytes()
+        writer.add("a.jpg", data)
+        writer.add("a.jpg/b.jpg", data)
+
+    with pytest.raises(BadItems, match="1 of 2 items"):
+        pack(tmp_path / "in.tar", tmp_path / "out")
+    packed = pack(tmp_path / "in.tar", tmp_path / "out", skip_bad=True)
+    ((key, why),) = packed.bad
+    assert key == "a.jpg/b.jpg"
+    assert "'a.jpg' is a file" in why
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root reads all")
+def test_a_forbidden_file_ends_it(tmp_path: Path) -> None:
+    """What may not be read may be good: it is not listed as bad, and the same call goes on."""
+    source = make_source(tmp_path / "source")
+    (source / "cats" / "0.jpg").chmod(0)
+
+    with pytest.raises(OSError, match=r"item 0 \(cats/0\.jpg\).*Permission denied"):
+        pack(source, tmp_path / "out.tar", skip_bad=True)
+    (source / "cats" / "0.jpg").chmod(0o600)
+
+    assert pack(source, tmp_path / "out.tar", skip_bad=True).bad == []
+
+
+def test_sizes_in_words() -> None:
+    """Sizes are written as people write them."""
+    assert as_bytes("500MB") == 500_000_000
+    assert as_bytes("1.5 gib") == 3 << 29
+    assert as_bytes("4096") == 4096
+    assert kind_for("x/TRAIN.TAR") == "tar"
+    for text in ("", "MB", "-1", "1 XB", "10 items"):
+        with pytest.raises(ArgumentTypeError, match="not a size"):
+            as_bytes(text)
+    with pytest.raises(ArgumentTypeError, match="more than any file"):
+        as_bytes("9" * 400)

@@ -1,0 +1,193 @@
+"""Shrinking: sizes, formats, and what a file says beside its pixels."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from corpus import CORPUS
+from PIL import Image, ImageCms
+
+from fastdecode import DecodeError, decode, probe
+from fastdecode.packing import pack
+from fastdecode.packing._rewrite import Names, Shrunk, can_shrink, shrink, smaller_size
+from fastdecode.stores import open_store
+from fastdecode.testing import drawing, encode
+
+PROFILE = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+
+
+def _shrunk(data: bytes, max_side: int = 32, quality: int = 90) -> tuple[Shrunk, Image.Image]:
+    made = shrink(data, probe(data), max_side, quality)
+    image = Image.open(io.BytesIO(made.data))
+    image.load()
+    assert max(image.size) == max_side
+    return made, image
+
+
+PHOTO = drawing(120, 80)
+
+
+@pytest.mark.parametrize(
+    ("size", "most", "made"),
+    [((640, 480), 256, (256, 192)), ((480, 641), 256, (192, 256)), ((9000, 2), 100, (100, 1))],
+)
+def test_sizes(size: tuple[int, int], most: int, made: tuple[int, int]) -> None:
+    """The larger side is exactly what was asked, the other in proportion, and never nothing."""
+    assert smaller_size(*size, most) == made
+
+
+def test_a_jpeg_keeps_what_it_says() -> None:
+    """EXIF, orientation included, and profile stay; the pixels are those of the shrunk image."""
+    exif = Image.Exif()
+    exif[0x0112], exif[0x010E] = 6, "a description"
+    data = encode(PHOTO, "jpeg", quality=95, exif=exif, icc_profile=PROFILE)
+
+    made, image = _shrunk(data, 60)
+
+    header = probe(made.data)
+    assert (header.width, header.height, header.orientation) == (60, 40, 6)
+    assert header.subsampling == "4:2:0"
+    assert image.getexif()[0x010E] == "a description"
+    assert image.info["icc_profile"] == PROFILE
+    wanted = Image.fromarray(decode(data)).resize((60, 40), Image.Resampling.LANCZOS)
+    again = encode(wanted, "jpeg", quality=90, subsampling="4:2:0")
+    assert (decode(again) == decode(made.data)).all()
+
+
+def test_the_decoder_reduces_first() -> None:
+    """A much larger JPEG is reduced in the DCT first, with next to the same result."""
+    data = encode(drawing(1600, 1200), "jpeg", quality=95)
+    _, image = _shrunk(data, 100)
+    whole = Image.fromarray(decode(data)).resize((100, 75), Image.Resampling.LANCZOS)
+
+    again = Image.open(io.BytesIO(encode(whole, "jpeg", quality=90)))
+
+    assert np.abs(np.asarray(again).astype(int) - np.asarray(image)).mean() < 3
+
+
+@pytest.mark.parametrize(
+    ("mode", "format", "suffix", "becomes"),
+    [
+        ("L", "jpeg", ".jpg", "L"),
+        ("CMYK", "jpeg", ".jpg", "RGB"),
+        ("RGB", "png", ".jpg", "RGB"),
+        ("RGB", "bmp", ".jpg", "RGB"),
+        ("RGB", "webp", ".jpg", "RGB"),
+        ("RGBA", "png", ".png", "RGBA"),
+        ("RGBA", "webp", ".png", "RGBA"),
+        ("P", "png", ".png", "RGB"),
+        ("P", "gif", ".png", "RGB"),
+        ("L", "png", ".jpg", "L"),
+        ("LA", "png", ".png", "LA"),
+        ("1", "png", ".png", "L"),
+        ("I;16", "png", ".png", "I;16"),
+    ],
+)
+def test_formats(mode: str, format: str, suffix: str, becomes: str) -> None:
+    """Opaque 8-bit images become JPEG; transparency, palettes and 16-bit grey stay, as PNG."""
+    if mode == "I;16":
+        image = Image.fromarray((np.arange(120 * 80, dtype=np.uint16) * 6).reshape(80, 120))
+    elif mode in ("RGBA", "LA"):
+        image = PHOTO.convert(mode[:-1])
+        image.putalpha(Image.linear_gradient("L").resize(image.size))
+    else:
+        image = PHOTO.convert(mode)
+
+    made, small = _shrunk(encode(image, format))
+
+    assert (made.suffix, small.mode) == (suffix, becomes)
+    if mode == "I;16":
+        assert np.asarray(small).max() > 255 * 200
+
+
+def test_transparent_pixels_have_no_say() -> None:
+    """Colours that nobody sees do not bleed into those that are seen."""
+    pixels = np.zeros((80, 80, 4), np.uint8)
+    pixels[::2] = (255, 0, 0, 255)
+    pixels[1::2] = (0, 255, 0, 0)
+
+    _, image = _shrunk(encode(Image.fromarray(pixels), "png"), 20)
+
+    seen = np.asarray(image)
+    assert (seen[..., 1][seen[..., 3] > 0] == 0).all()
+
+
+def test_orientation_is_not_applied_twice() -> None:
+    """A TIFF is decoded upright, and so says nothing of turning any more; a WebP is not."""
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    tiff, _ = _shrunk(encode(PHOTO, "tiff", exif=exif))
+    webp, _ = _shrunk(encode(PHOTO, "webp", exif=exif, lossless=True))
+
+    assert (probe(tiff.data).orientation, probe(tiff.data).height) == (1, 32)
+    assert (probe(webp.data).orientation, probe(webp.data).width) == (6, 32)
+
+
+def test_damaged_and_strange_metadata() -> None:
+    """Metadata that cannot be read, or does not fit, costs no more than itself."""
+    exif = Image.Exif()
+    exif[0x0112] = 8
+    large = encode(PHOTO, "png", exif=exif.tobytes() + bytes(70_000))
+    broken = encode(PHOTO, "jpeg", exif=b"Exif\0\0MM\0*\xff\xff\xff\xff")
+
+    assert probe(_shrunk(large)[0].data).orientation == 8
+    assert probe(_shrunk(broken)[0].data).orientation == 1
+
+
+def test_what_cannot_be_shrunk(tmp_path: Path) -> None:
+    """An animation keeps its bytes, all its frames, and is counted; so do TIFFs of 16 bits."""
+    (tmp_path / "source").mkdir()
+    frames = [PHOTO.rotate(angle) for angle in (0, 90, 180)]
+    data = encode(frames[0], "gif", save_all=True, append_images=frames[1:])
+    (tmp_path / "source" / "a.gif").write_bytes(data)
+
+    packed = pack(tmp_path / "source", tmp_path / "out.tar", max_side=32)
+
+    assert not can_shrink(probe(data))
+    deep = Image.fromarray((np.arange(120 * 80, dtype=np.uint16) * 6).reshape(80, 120))
+    assert not can_shrink(probe(encode(deep, "tiff")))
+    assert packed.notes == {"too large": 1}
+    with open_store(tmp_path / "out.tar") as store:
+        assert bytes(store.read(0)) == data
+
+
+def test_a_cut_jpeg_is_not_shrunk() -> None:
+    """Decoding it smaller is as thorough as decoding it whole."""
+    data = (CORPUS / "malformed" / "gen_jpg_cut667.jpg").read_bytes()
+
+    with pytest.raises(DecodeError):
+        shrink(data, probe(data), 8, 90)
+
+
+def test_only_what_is_larger_changes(tmp_path: Path) -> None:
+    """The rest keeps its bytes; names follow the format, and none comes twice."""
+    source = tmp_path / "source"
+    source.mkdir()
+    small = encode(drawing(30, 20), "png")
+    (source / "small.png").write_bytes(small)
+    (source / "a.png").write_bytes(encode(PHOTO, "png"))
+    (source / "a.bmp").write_bytes(encode(PHOTO, "bmp"))
+    (source / "b.PNG").write_bytes(encode(PHOTO, "png"))
+    (source / "c.JPEG").write_bytes(encode(PHOTO, "jpeg"))
+
+    packed = pack(source, tmp_path / "out", max_side=32)
+
+    names = sorted(path.name for path in (tmp_path / "out").iterdir() if path.suffix != ".fdx")
+    assert names == ["a.bmp.jpg", "a.png.jpg", "b.jpg", "c.JPEG", "small.png"]
+    assert packed.notes == {"shrunk": 4}
+    assert (tmp_path / "out" / "small.png").read_bytes() == small
+
+
+def test_names() -> None:
+    """A name that would be taken is made longer; where that is taken, too, there is none."""
+    names = Names(["x.d/a.png", "x.d/b.bmp", "x.d/b.jpg", "c", "d.png", "d.jpg", "d.png.jpg"])
+
+    assert names.renamed("x.d/a.png", ".jpg") == "x.d/a.jpg"
+    assert names.renamed("x.d/b.bmp", ".jpg") == "x.d/b.bmp.jpg"
+    assert names.renamed("x.d/b.jpg", ".jpg") == "x.d/b.jpg"
+    assert names.renamed("c", ".png") == "c.png"
+    with pytest.raises(ValueError, match="no free name"):
+        names.renamed("d.png", ".jpg")

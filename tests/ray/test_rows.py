@@ -1,0 +1,199 @@
+"""What a Ray task does with its images, without a cluster."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from corpus import CORPUS
+from PIL import Image
+
+from fastdecode import decode
+from fastdecode.testing import drawing, encode
+
+pytest.importorskip("ray.data")
+
+
+from fastdecode.ray import _rows
+
+Y, X = np.mgrid[:200, :320]
+SMOOTH = np.stack([X * 0.7, Y + 20 * np.sin(X / 9), 127 + 99 * np.cos(Y / 11)], 2).astype(np.uint8)
+PHOTO = encode(Image.fromarray(SMOOTH))
+CUT = PHOTO[: len(PHOTO) // 2]
+UNREADABLE = Path("/proc/self/mem")
+
+
+def made(sources: list[Any], size: Any = None, **options: Any) -> list[_rows.Portion]:
+    """Return all portions."""
+    names = [f"image {at}" for at in range(len(sources))]
+    checked = _rows.Options.checked(size, options.pop("num_cpus", 1), **options)
+    return list(_rows.portions(sources, names.__getitem__, checked))
+
+
+def resized(data: bytes, size: tuple[int, int], **options: Any) -> Any:
+    """Return what Pillow makes of the image, decoded in full."""
+    image = Image.fromarray(decode(data, **options))
+    return np.asarray(image.resize(size[::-1], Image.Resampling.BILINEAR))
+
+
+@pytest.mark.parametrize("num_cpus", [1, 2])
+@pytest.mark.parametrize("disabled", ["", "native"])
+@pytest.mark.parametrize("mode", ["RGB", "L", "RGBA"])
+def test_images_are_resized_as_pillow_does_it(
+    mode: str, disabled: str, num_cpus: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the core or without, any mode, any format: to one level where nothing is reduced."""
+    monkeypatch.setenv("FASTDECODE_DISABLE", disabled)
+    sources = [PHOTO, encode(drawing(160, 320), "png"), PHOTO]
+
+    (portion,) = made(sources, (190, 280), mode=mode, num_cpus=num_cpus)
+
+    assert portion.errors == [None] * 3
+    for image, data in zip(portion.images, sources, strict=True):
+        expected = resized(data, (190, 280), mode=mode)
+        assert image.shape == expected.shape
+        assert np.abs(image.astype(int) - expected).max() <= 1
+
+
+@pytest.mark.parametrize("disabled", ["", "native"])
+def test_a_jpeg_is_reduced_as_far_as_the_size_allows(
+    disabled: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is the image of the reduced decode; `reduce` and `min_size` change how far that goes."""
+    monkeypatch.setenv("FASTDECODE_DISABLE", disabled)
+    for options, reduce in (({}, 4), ({"min_size": (60, 80)}, 2), ({"reduce": 8}, 8)):
+        (portion,) = made([PHOTO], (50, 70), **options)
+
+        expected = resized(PHOTO, (50, 70), reduce=reduce)
+        assert np.abs(portion.images[0].astype(int) - expected).max() <= 1
+
+
+@pytest.mark.parametrize("disabled", ["", "native"])
+@pytest.mark.parametrize("reduce", [1, 2])
+def test_a_region_is_what_is_resized(
+    reduce: int, disabled: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its edges need not lie on those of the reduced pixels."""
+    monkeypatch.setenv("FASTDECODE_DISABLE", disabled)
+    region = (51, 33, 251, 183)
+
+    (portion,) = made([PHOTO], (75, 100), region=region, reduce=reduce)
+
+    expected = resized(PHOTO, (75, 100), region=region)
+    assert np.abs(portion.images[0].astype(int) - expected).mean() < 1.5
+
+
+def test_a_region_outside_names_the_image() -> None:
+    """It is the caller's mistake, whatever becomes of damaged images."""
+    for size in (None, 16):
+        with pytest.raises(ValueError, match=r"image 1: region .* outside"):
+            made([PHOTO, encode(drawing(20, 20))], size, region=(0, 0, 100, 100), on_error="skip")
+
+
+def test_the_orientation_is_applied_on_request() -> None:
+    """A turned image is as `decode` gives it, with a size and without."""
+    data = next((CORPUS / "formats").glob("gen_exif_ori6.webp")).read_bytes()
+    turned = decode(data, orient=True)
+
+    (portion,) = made([data], orient=True)
+    (same,) = made([data], turned.shape[:2], orient=True)
+
+    assert np.array_equal(portion.images[0], turned)
+    assert np.array_equal(same.images[0], turned)
+
+
+def test_without_a_size_images_are_as_decode_gives_them(tmp_path: Path) -> None:
+    """From bytes and from files, in portions of bounded size, and in order."""
+    (tmp_path / "one.jpg").write_bytes(PHOTO)
+    large = encode(drawing(2400, 1800))  # 13 MB of pixels
+
+    portions = made([PHOTO, str(tmp_path / "one.jpg"), large, large, PHOTO], reduce=1)
+
+    assert [(each.start, each.stop) for each in portions] == [(0, 3), (3, 5)]
+    assert [at for each in portions for at in each.kept] == [0, 1, 2, 3, 4]
+    assert np.array_equal(portions[0].images[1], decode(PHOTO))
+    assert np.array_equal(portions[1].images[0], decode(large))
+
+
+def test_images_of_a_size_come_in_portions() -> None:
+    """Of 16 MB of pixels, and at most 64 images."""
+    assert [each.stop - each.start for each in made([PHOTO] * 9, 1024)] == [5, 4]
+    assert [each.stop - each.start for each in made([PHOTO] * 66, 8)] == [64, 2]
+
+
+@pytest.mark.parametrize("size", [None, 32])
+def test_a_damaged_image_ends_the_job(size: int | None) -> None:
+    """The error is that of `decode`, with the image's name."""
+    with pytest.raises(ValueError, match="image 1: "):
+        made([PHOTO, CUT, b""], size)
+
+
+@pytest.mark.parametrize("size", [None, 32])
+@pytest.mark.parametrize("bad", [CUT, b"", b"no image", OSError("no such item")])
+def test_a_damaged_image_is_a_row_with_an_error(bad: Any, size: int | None) -> None:
+    """Its image shows nothing, and those beside it are whole."""
+    (portion,) = made([PHOTO, bad, PHOTO], size, on_error="return")
+
+    assert portion.kept == [0, 1, 2]
+    assert portion.errors[0] is None is portion.errors[2]
+    assert "Error" in portion.errors[1] or "Unsupported" in portion.errors[1]
+    assert portion.images[1].shape == ((32, 32, 3) if size else (0, 0, 3))
+    assert not portion.images[1].any()
+    assert np.array_equal(portion.images[0], portion.images[2])
+
+
+@pytest.mark.parametrize("size", [None, 32])
+def test_a_damaged_image_is_left_out(size: int | None, caplog: pytest.LogCaptureFixture) -> None:
+    """Where nobody counts them, the log has it."""
+    with caplog.at_level(logging.WARNING, "fastdecode.ray"):
+        (portion,) = made([CUT, PHOTO, "/nowhere/to/be.jpg"], size, on_error="skip")
+
+    assert portion.kept == [1]
+    assert len(portion.images) == 1
+    assert "left out image 0: " in caplog.text
+    assert "1 more" in caplog.text
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:PIL.*")
+@pytest.mark.skipif(not UNREADABLE.exists(), reason="no file here gives an error of the disk")
+@pytest.mark.parametrize("on_error", ["skip", "return"])
+@pytest.mark.parametrize("size", [None, 16])
+def test_an_error_of_the_disk_is_no_row(
+    size: int | None, on_error: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What cannot be read now may be whole: it ends the job, whatever `on_error` says."""
+    monkeypatch.setattr("fastdecode.outages._WAITS_S", (0.01,))
+    with pytest.raises(OSError, match="/proc/self/mem"):
+        made([PHOTO, CUT, str(UNREADABLE)], size, on_error=on_error)
+
+
+def test_every_malformed_file_is_a_row() -> None:
+    """No damage of any kind ends a job that is to keep going."""
+    paths = [str(path) for path in sorted((CORPUS / "malformed").iterdir())]
+
+    portions = made(paths, 24, on_error="return", max_pixels=1_000_000)
+
+    assert [at for each in portions for at in each.kept] == list(range(len(paths)))
+    assert any(error for each in portions for error in each.errors)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"size": 0}, "size"),
+        ({"size": (1, 2, 3)}, "size"),
+        ({"reduce": 3}, "reduce"),
+        ({"mode": "stored"}, "stored"),
+        ({"on_error": "drop"}, "on_error"),
+        ({"num_cpus": 0.5}, "num_cpus"),
+        ({"num_cpus": 0}, "num_cpus"),
+        ({"skipped": object()}, "on_error='skip'"),
+    ],
+)
+def test_wrong_options_are_refused(options: dict[str, Any], words: str) -> None:
+    """At once, and not in a task."""
+    with pytest.raises(ValueError, match=words):
+        made([], **options)

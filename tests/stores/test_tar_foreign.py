@@ -1,0 +1,364 @@
+"""Tars that others write, and others that read ours: tarfile in all formats, and webdataset."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import struct
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+from corpus import samples
+from tars import image, numbered, write_tar
+
+from fastdecode.errors import StoreError
+from fastdecode.stores import create_store, open_store
+from fastdecode.stores.tar import index_tar, stream_tar
+from fastdecode.stores.tar.format import make_header, parse_header
+
+_FORMATS = {
+    "ustar": tarfile.USTAR_FORMAT,
+    "gnu": tarfile.GNU_FORMAT,
+    "pax": tarfile.PAX_FORMAT,
+}
+
+
+@pytest.mark.parametrize("name", _FORMATS)
+def test_long_names_of_every_format_are_read(tmp_path: Path, name: str) -> None:
+    """Prefixes, GNU's long names and pax paths give the names that were written."""
+    names = [f"{'d' * 90}/{'n' * 60}", "short", f"{'ü' * 20}/{'é' * 20}"]
+    if name != "ustar":
+        names += ["x" * 300, f"{'a/' * 120}{'b' * 150}"]
+    parts = [(f"{each}.jpg", image(n)) for n, each in enumerate(names)]
+    path = write_tar(tmp_path / "t.tar", parts, _FORMATS[name])
+
+    with open_store(path) as store:
+        assert [store.key(i) for i in range(len(store))] == [f"{each}.jpg" for each in names]
+        assert [bytes(store.read(i)) for i in range(len(store))] == [data for _, data in parts]
+    assert [(key, bytes(data)) for key, data, _ in stream_tar(path)] == parts
+
+
+def test_times_in_a_gnu_header_are_no_part_of_the_name(tmp_path: Path) -> None:
+    """GNU tar keeps times (``--incremental``) where ustar has the beginning of a long name."""
+    path = write_tar(tmp_path / "t.tar", numbered(3), tarfile.GNU_FORMAT)
+    data = bytearray(path.read_bytes())
+    for at in range(0, len(data), 512):
+        if data[at + 257 : at + 265] == b"ustar  \0":
+            # atime and ctime of "struct oldgnu_header" (tar.h of GNU tar)
+            data[at + 345 : at + 369] = b"15012345670\x0015012345671\0"
+            data[at + 148 : at + 156] = b" " * 8
+            data[at + 148 : at + 156] = b"%06o\0 " % sum(data[at : at + 512])
+    path.write_bytes(data)
+
+    with open_store(path) as store:
+        assert [store.key(at) for at in range(3)] == ["0000.jpg", "0001.jpg", "0002.jpg"]
+        assert [store.target(at) for at in range(3)] == [0, 1, 2]
+        assert bytes(store.read(2)) == image(2)
+    assert [key for key, _, _ in stream_tar(path)] == ["0000.jpg", "0001.jpg", "0002.jpg"]
+
+
+@pytest.mark.parametrize("name", _FORMATS)
+def test_what_is_no_file_is_left_out(tmp_path: Path, name: str) -> None:
+    """Folders, links, devices and pipes are no samples, and nothing behind them is lost."""
+    path = tmp_path / "t.tar"
+    with tarfile.open(path, "w", format=_FORMATS[name], pax_headers={"comment": "x"}) as tar:
+        for number, kind in enumerate(
+            (tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE)
+        ):
+            about = tarfile.TarInfo(f"other{number}.jpg")
+            about.type = kind
+            about.linkname = "0.jpg" * (30 if name != "ustar" else 1)
+            tar.addfile(about)
+            about = tarfile.TarInfo(f"{number}.jpg")
+            about.size = 600
+            tar.addfile(about, io.BytesIO(b"%d" % number * 600))
+
+    with open_store(path) as store:
+        assert [store.key(i) for i in range(len(store))] == [f"{n}.jpg" for n in range(5)]
+        assert [bytes(store.read(i)) for i in range(5)] == [b"%d" % n * 600 for n in range(5)]
+    assert [sample.key for sample in stream_tar(path)] == [f"{n}.jpg" for n in range(5)]
+
+
+def test_hard_links_are_told(tmp_path: Path) -> None:
+    """They have no bytes of their own: such a sample would be missing without a word."""
+    path = tmp_path / "t.tar"
+    with tarfile.open(path, "w") as tar:
+        about = tarfile.TarInfo("0.jpg")
+        about.size = 600
+        tar.addfile(about, io.BytesIO(b"0" * 600))
+        about = tarfile.TarInfo("1.jpg")
+        about.type, about.linkname = tarfile.LNKTYPE, "0.jpg"
+        tar.addfile(about)
+
+    for read in (open_store, lambda where: list(stream_tar(where))):
+        with pytest.raises(StoreError, match=r"'1.jpg' is a link to another.*--hard-dereference"):
+            read(path)
+
+
+def test_files_are_grouped_as_webdataset_does(tmp_path: Path) -> None:
+    """The first dot after the last slash splits; "./", hidden files and meta data are no names."""
+    path = write_tar(
+        tmp_path / "t.tar",
+        [
+            ("__readme__", b"x"),
+            ("__meta__/a.jpg", b"x"),
+            ("README", b"x"),
+            ("./a.b/c.jpg", b"1"),
+            ("./a.b/c.cls", b" 7\n"),
+            ("./a.b/._c.jpg", b"apple"),
+            ("/d.seg.png", b"2"),
+            ("e.JPG", b"3"),
+            ("e.TXT", b"Text"),
+            ("f.json", b"{}"),
+        ],
+    )
+
+    with open_store(path) as store:
+        assert [(store.key(i), store.target(i)) for i in range(len(store))] == [
+            ("a.b/c.jpg", 7),
+            ("d.seg.png", None),
+            ("e.JPG", "Text"),
+        ]
+    assert [sample.key for sample in stream_tar(path)] == ["a.b/c.jpg", "d.seg.png", "e.JPG"]
+
+
+def test_a_key_that_comes_twice_is_numbered(tmp_path: Path) -> None:
+    """Two samples of one name are both there, under keys of their own."""
+    path = write_tar(tmp_path / "t.tar", [("a.jpg", b"1"), ("b.jpg", b"2"), ("a.jpg", b"3")])
+
+    with open_store(path) as store:
+        assert [store.key(i) for i in range(3)] == ["a.jpg", "b.jpg", "a~2.jpg"]
+        assert bytes(store.read(2)) == b"3"
+
+
+def test_scattered_samples_are_refused(tmp_path: Path) -> None:
+    """A target that does not follow its image would be lost: that is told, whichever is first."""
+    parts = [("a.jpg", b"1"), ("b.jpg", b"2"), ("a.cls", b"3"), ("b.cls", b"4")]
+    for ordered in (parts, parts[::-1]):
+        path = write_tar(tmp_path / "t.tar", ordered)
+        with pytest.raises(StoreError, match=r"sample '[ab]' do not follow.*--sort=name"):
+            open_store(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "data"), [("cls", b"dog"), ("json", b"{"), ("txt", b"\xff"), ("json", b"[" * 100000)]
+)
+def test_targets_that_cannot_be_read_are_named(tmp_path: Path, name: str, data: bytes) -> None:
+    """A target that is none is an error with the sample, and what to say instead."""
+    path = write_tar(tmp_path / "t.tar", [("a.jpg", b"1"), (f"a.{name}", data)])
+
+    with pytest.raises(StoreError, match=rf"t\.tar: the \.{name} of sample 'a'.*target="):
+        open_store(path)
+
+
+def test_names_that_are_no_text_are_shown(tmp_path: Path) -> None:
+    """Bytes that are no UTF-8 are written with backslashes."""
+    path = tmp_path / "t.tar"
+    path.write_bytes(make_header(b"\xff\xfe.jpg", 3) + b"abc".ljust(512, b"\0") + bytes(1024))
+
+    with open_store(path) as store:
+        assert store.key(0) == "\\xff\\xfe.jpg"
+        assert bytes(store.read(0)) == b"abc"
+
+
+def test_sums_of_signed_bytes_are_taken(tmp_path: Path) -> None:
+    """Old tars on Suns summed headers with signed bytes; tar takes both, and so is done here."""
+    header = bytearray(make_header("ü.jpg".encode(), 1))
+    header[148:156] = b"%06o\0 " % (
+        sum(struct.unpack("512b", header[:148] + b" " * 8 + header[156:]))
+    )
+
+    found = parse_header(bytes(header))
+
+    assert found is not None
+    assert found.name == "ü.jpg".encode()
+
+
+def test_sizes_beyond_eight_gibibytes_are_read(tmp_path: Path) -> None:
+    """GNU's numbers in base 256 are written and read, and what follows such a member is found."""
+    size = (9 << 30) + 5
+    header = make_header(b"large.jpg", size)
+    path = tmp_path / "t.tar"
+    with path.open("wb") as file:
+        file.write(header)
+        file.seek(512 + size + 507)
+        file.write(make_header(b"small.jpg", 3) + b"abc".ljust(512, b"\0") + bytes(1024))
+
+    with tarfile.open(path) as tar:
+        assert [member.size for member in tar] == [size, 3]
+    with open_store(path) as store:
+        assert len(store) == 2
+        assert len(store.read(0)) == size
+        assert bytes(store.read(1)) == b"abc"
+
+
+@pytest.mark.skipif(os.system("tar --version >/dev/null 2>&1") != 0, reason="needs tar")
+@pytest.mark.parametrize("name", ["gnu", "posix", "ustar", "v7", "oldgnu"])
+def test_the_tar_command_writes_shards(tmp_path: Path, name: str) -> None:
+    """What tar makes of a folder is a store of it."""
+    (tmp_path / "in").mkdir()
+    for member, data in numbered(5):
+        (tmp_path / "in" / member).write_bytes(data)
+    subprocess.run(
+        ["tar", "-cf", "../t.tar", f"--format={name}", "--sort=name", "."],
+        cwd=tmp_path / "in",
+        check=True,
+    )
+
+    with open_store(tmp_path / "t.tar") as store:
+        assert [store.target(i) for i in range(len(store))] == list(range(5))
+        assert [bytes(store.read(i)) for i in range(5)] == [image(n) for n in range(5)]
+
+
+def test_sparse_members_are_refused(tmp_path: Path) -> None:
+    """A member of which tar has left out the zeros would be read as other bytes: it is not read."""
+    path = tmp_path / "t.tar"
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as tar:
+        about = tarfile.TarInfo("a.jpg")
+        about.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0"}
+        about.size = 3
+        tar.addfile(about, io.BytesIO(b"abc"))
+
+    with pytest.raises(StoreError, match="is sparse"):
+        open_store(path)
+
+
+def _images() -> list[Path]:
+    return [sample.path for sample in samples("photos", "jpeg_kinds")][:12]
+
+
+def test_shards_of_webdataset_are_read(tmp_path: Path) -> None:
+    """What webdataset's TarWriter writes is read with the same keys, bytes and targets."""
+    webdataset = pytest.importorskip("webdataset")
+    paths = _images()
+    with webdataset.TarWriter(str(tmp_path / "t.tar")) as writer:
+        for number, path in enumerate(paths):
+            sample = {"__key__": f"dir/{number:03d}", "jpg": path.read_bytes(), "cls": number}
+            writer.write({**sample, "json": {"name": path.name}, "txt": "text"})
+
+    with (
+        open_store(tmp_path / "t.tar") as store,
+        open_store(tmp_path / "t.tar", target="json") as described,
+    ):
+        assert len(store) == len(paths)
+        for index, path in enumerate(paths):
+            assert store.key(index) == f"dir/{index:03d}.jpg"
+            assert bytes(store.read(index)) == path.read_bytes()
+            assert store.target(index) == index
+            assert described.target(index) == {"name": path.name}
+    for index, (key, data, target) in enumerate(stream_tar(tmp_path / "t.tar")):
+        assert (key, target) == (f"dir/{index:03d}.jpg", index)
+        assert bytes(data) == paths[index].read_bytes()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # not ours
+def test_webdataset_reads_our_shards(tmp_path: Path) -> None:
+    """Our shards are read by webdataset: one sample an image, its bytes, and its target beside."""
+    webdataset = pytest.importorskip("webdataset")
+    paths = _images()
+    targets = [3, "text", {"a": [1, 2]}, None]
+    keys = [f"dir.x/{path.stem}.{n}.jpg" if n % 2 else f"{n}.jpg" for n, path in enumerate(paths)]
+    with create_store(tmp_path / "t.tar") as writer:
+        for number, path in enumerate(paths):
+            writer.add(keys[number], path.read_bytes(), targets[number % 4])
+
+    found = list(webdataset.WebDataset(str(tmp_path / "t.tar"), shardshuffle=False))
+
+    assert len(found) == len(paths)
+    assert [sample["jpg"] for sample in found] == [path.read_bytes() for path in paths]
+    assert found[0]["__key__"] == "0"
+    for number, sample in enumerate(found):
+        beside = {name: sample[name] for name in ("cls", "txt", "json") if name in sample}
+        target = targets[number % 4]
+        assert beside == (
+            {"cls": b"3"}
+            if target == 3
+            else {"txt": b"text"}
+            if target == "text"
+            else {"json": json.dumps(target).encode()}
+            if target
+            else {}
+        )
+
+
+def test_other_members_can_be_the_image_and_the_target(tmp_path: Path) -> None:
+    """``image`` and ``target`` choose among the files of a sample; a vague sample is an error."""
+    path = write_tar(
+        tmp_path / "t.tar",
+        [
+            ("1.jpg", b"jpg"),
+            ("1.mask.png", b"mask"),
+            ("1.cls", b"3"),
+            ("1.caption.txt", b"a dog"),
+            ("1.json", b'{"x": NaN}'),
+            ("2.PNG", b"png"),
+            ("2.JSON", b"[1]"),
+            ("2.jpg", b"second"),
+        ],
+    )
+
+    with pytest.raises(StoreError, match=r"'2' has more images.*\(png, jpg\).*image='png'"):
+        open_store(path)
+    with pytest.raises(StoreError, match="more images than one"):
+        list(stream_tar(path))
+    jpegs = open_store(path, image=("jpg", "png"))
+    assert [jpegs.key(i) for i in range(2)] == ["1.jpg", "2.jpg"]
+    assert [jpegs.target(i) for i in range(2)] == [3, [1]]
+    masks = open_store(path, image="mask.png", target=".json")
+    assert [masks.key(i) for i in range(len(masks))] == ["1.mask.png"]
+    assert masks.target(0) == {"x": None}
+    texts = open_store(path, image="jpg", target="caption.txt")
+    assert [texts.target(i) for i in range(2)] == ["a dog", None]
+    with pytest.raises(StoreError, match="none of its 2 samples has a file with bmp"):
+        open_store(path, image="bmp")
+
+
+def test_an_index_for_other_members_is_not_used(tmp_path: Path) -> None:
+    """The index beside is for what it was made for; a named one must fit."""
+    path = write_tar(tmp_path / "t.tar", [("1.jpg", b"jpg"), ("1.mask.png", b"mask")])
+    index_tar(path)
+
+    assert bytes(open_store(path).read(0)) == b"jpg"
+    assert bytes(open_store(path, image="mask.png").read(0)) == b"mask"
+    with pytest.raises(ValueError, match="was made for"):
+        open_store(path, image="mask.png", index=f"{path}.fdx")
+    index_tar(path, image="mask.png", index=tmp_path / "masks")
+    assert bytes(open_store(path, index=tmp_path / "masks").read(0)) == b"mask"
+
+
+def test_an_index_may_lie_elsewhere(tmp_path: Path) -> None:
+    """An index elsewhere serves a shard in a folder where nothing can be written."""
+    path = write_tar(tmp_path / "t.tar", numbered(5))
+    index_tar(path, index=tmp_path / "elsewhere")
+    store = open_store(path, index=tmp_path / "elsewhere")
+
+    assert [store.target(i) for i in range(5)] == list(range(5))
+    assert not Path(f"{path}.fdx").exists()
+    with pytest.raises(FileNotFoundError):
+        open_store(path, index=tmp_path / "nowhere")
+
+
+def test_numbers_beyond_all_are_told(tmp_path: Path) -> None:
+    """JSON has no infinity: what would become one is an error with the sample."""
+    path = write_tar(tmp_path / "t.tar", [("1.jpg", b"1"), ("1.json", b'{"x": 1e999}')])
+
+    with pytest.raises(StoreError, match=r"json of sample '1' cannot be read \(1e999 is beyond"):
+        open_store(path)
+
+
+def test_a_remote_index_of_other_members_is_named_so(tmp_path: Path) -> None:
+    """It is there, and the message does not say that there is none."""
+    fsspec = pytest.importorskip("fsspec")
+    path = write_tar(tmp_path / "t.tar", [("1.jpg", b"1"), ("1.mask.png", b"2"), ("1.cls", b"3")])
+    index_tar(path)
+    memory = fsspec.filesystem("memory")
+    for name in ("t.tar", "t.tar.fdx"):
+        memory.put(str(tmp_path / name), f"/chosen/{name}")
+    try:
+        with pytest.raises(StoreError, match=r"for image=\['mask.png'\].*but one for image=\[\]"):
+            open_store("memory://chosen/t.tar", image="mask.png")
+    finally:
+        memory.rm("/chosen", recursive=True)

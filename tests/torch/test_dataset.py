@@ -1,0 +1,380 @@
+"""`DecodeDataset`: what a subclass gets for its `__len__` and `read`, fused or not."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from corpus import TESTS
+from doubles import double, flat, own_registry  # noqa: F401
+from PIL import Image as PillowImage
+
+import fastdecode
+from fastdecode import decode, probe, register
+
+torch = pytest.importorskip("torch")
+
+from torchvision_doubles import TENSOR, center, compose, crop, flip, resize  # noqa: E402
+
+from fastdecode.torch._fuse import fuse  # noqa: E402
+from fastdecode.torch.dataset import DecodeDataset  # noqa: E402
+from fastdecode.torch.transforms import (  # noqa: E402
+    RandomResizedCrop,
+    RandomResizedCropFlipNormalize,
+    ResizeCenterCrop,
+    ResizeCenterCropNormalize,
+)
+
+PHOTOS = sorted((Path(fastdecode.__file__).parent / "samples").glob("*.jpg"))
+
+
+class Photos(DecodeDataset):
+    """The sample photos: even ones as paths, odd ones as bytes."""
+
+    def __len__(self) -> int:
+        return len(PHOTOS)
+
+    def read(self, index: int) -> tuple[Any, Any]:
+        path = PHOTOS[index]
+        return (path.read_bytes() if index % 2 else path), index * 10
+
+
+def small(image: Any) -> Any:
+    """Shrink a decoded image: a transform that nobody can know."""
+    return image.resize((8, 6))
+
+
+def test_importing_loads_only_what_is_used() -> None:
+    """`import fastdecode.torch` brings a name's modules on first use, and a folder no Loader."""
+    script = """
+import sys, fastdecode.torch
+before = [name for name in sys.modules if name.startswith("fastdecode")]
+assert fastdecode.torch.transforms.Resize
+fastdecode.torch.ImageFolder
+assert "Loader" in dir(fastdecode.torch)
+print(len(before), "fastdecode.torch.loader" in sys.modules, "fastdecode.gpu" in sys.modules)
+"""
+
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.split() == ["3", "False", "False"]
+    with pytest.raises(AttributeError, match=r"fastdecode\.torch.* has no attribute 'Lorder'"):
+        fastdecode.torch.Lorder  # noqa: B018
+
+
+def test_samples_are_pillow_images_unless_told_otherwise() -> None:
+    """Without a transform a sample is the Pillow image and the target that belong to it."""
+    dataset = Photos()
+
+    for index, path in enumerate(PHOTOS):
+        image, target = dataset[index]
+
+        assert isinstance(image, PillowImage.Image)
+        assert image.mode == "RGB"
+        assert np.array_equal(np.asarray(image), decode(path.read_bytes()))
+        assert target == index * 10
+
+
+def test_options_of_decoding_are_obeyed() -> None:
+    """Reduction, mode and the form of the output come from attributes or the constructor."""
+
+    class Small(Photos):
+        reduce = 4
+        output = "array"
+
+    grey = Photos(reduce=8, mode="L", output="tensor", backend="pillow")
+
+    assert np.array_equal(Small()[0][0], decode(PHOTOS[0].read_bytes(), 4))
+    assert torch.equal(
+        grey[1][0], torch.from_numpy(decode(PHOTOS[1].read_bytes(), 8, mode="L", backend="pillow"))
+    )
+
+
+def test_transforms_of_images_and_of_targets_are_called() -> None:
+    """An unknown transform is given the decoded image, `target_transform` the target."""
+    image, target = Photos(small, str)[3]
+
+    assert image.size == (8, 6)
+    assert target == "30"
+
+
+def test_encoded_transform_is_given_the_bytes() -> None:
+    """A transform of the package's own decodes by itself, from a path or from bytes."""
+    transform = ResizeCenterCropNormalize(64, 48)
+    dataset = Photos(transform)
+
+    for index in (0, 1):
+        assert torch.equal(dataset[index][0], transform(PHOTOS[index].read_bytes()))
+
+
+@pytest.mark.usefixtures("own_registry")
+def test_backend_and_orientation_reach_an_encoded_transform() -> None:
+    """`orient` and `backend` of the dataset hold where the transform decodes, too."""
+    register("flat", double(flat(9)))
+    turned = TESTS / "data" / "jpeg_kinds" / "gen_exif_ori5.jpg"
+    transform = ResizeCenterCrop(64, 48, mean=None, dtype=torch.uint8)
+
+    class Turned(Photos):
+        def read(self, index: int) -> tuple[Any, Any]:
+            return turned, 0
+
+    image, _ = Turned(transform, orient=True, backend="pillow")[0]
+
+    assert torch.equal(image, transform(turned.read_bytes(), orient=True, backend="pillow"))
+    assert not torch.equal(image, transform(turned.read_bytes(), backend="pillow"))
+    assert (Turned(transform, backend="flat")[0][0] == 9).all()
+
+
+def test_draws_come_from_the_generator_and_go_into_the_slot() -> None:
+    """`load` hands on `generator` and `out`: the same seed fills a slot of a batch alike."""
+    dataset = Photos(RandomResizedCropFlipNormalize(32))
+    batch = torch.zeros(2, 3, 32, 32).contiguous(memory_format=torch.channels_last)
+
+    image, target = dataset.load(2, generator=torch.Generator().manual_seed(7), out=batch[1])
+    again, _ = dataset.fetch(2, generator=torch.Generator().manual_seed(7))
+    other, _ = dataset.fetch(2, generator=torch.Generator().manual_seed(8))
+
+    assert target == 20
+    assert image.data_ptr() == batch[1].data_ptr()
+    assert torch.equal(batch[1], again)
+    assert not torch.equal(again, other)
+    assert not batch[0].any()
+
+
+def test_slot_needs_a_transform_of_known_shape() -> None:
+    """`out` beside a transform of decoded images is refused."""
+    with pytest.raises(ValueError, match="EncodedTransform"):
+        Photos(small).load(0, out=torch.zeros(3, 8, 6))
+
+
+@pytest.mark.parametrize("options", [{"reduce": 2}, {"min_size": 64}, {"mode": "L"}])
+@pytest.mark.parametrize("inside", [False, True], ids=["alone", "in a Compose"])
+def test_reduction_beside_an_encoded_transform_is_refused(
+    options: dict[str, Any], inside: bool
+) -> None:
+    """The constructor says that the transform decides by itself what would be asked in vain."""
+    transform = ResizeCenterCropNormalize(64, 48)
+    option = next(iter(options))
+
+    with pytest.raises(ValueError, match=f"decides by itself.*{option}="):
+        Photos(compose(transform, small) if inside else transform, **options)
+
+
+def test_shape_and_type_of_samples_are_told() -> None:
+    """A loader learns whether it can write straight into batch memory."""
+    fixed = Photos(RandomResizedCrop((32, 40), dtype=torch.uint8, flip=0.5))
+    fused = Photos(compose(resize((16, 24)), TENSOR))
+    varying = Photos(compose(resize(16), TENSOR))
+
+    assert (fixed.sample_shape, fixed.sample_dtype) == ((3, 32, 40), torch.uint8)
+    assert (fused.sample_shape, fused.sample_dtype) == ((3, 16, 24), torch.float32)
+    assert (varying.sample_shape, varying.sample_dtype) == (None, None)
+    assert (Photos(small).sample_shape, Photos().sample_dtype) == (None, None)
+
+
+def test_isolated_only_where_no_unknown_code_draws() -> None:
+    """Random draws are known to come from the generator without a transform, or with our own."""
+
+    class Own(Photos):
+        def __getitem__(self, index: int) -> Any:
+            return super().__getitem__(index)
+
+    own = RandomResizedCropFlipNormalize(32)
+
+    assert Photos().isolated
+    assert Photos(own, str).isolated
+    assert Photos(compose(crop(), TENSOR)).isolated
+    assert not Photos(compose(crop(), small)).isolated
+    assert not Photos(small).isolated
+    assert not Own(own).isolated
+    assert Own(own).sample_shape is None
+
+
+def test_batches_are_fetched_whole() -> None:
+    """Torch's DataLoader gets its batches from `__getitems__`, of a Subset, too."""
+    dataset = Photos(ResizeCenterCropNormalize(32, 24))
+    subset = torch.utils.data.Subset(dataset, [4, 1, 0])
+    images, targets = next(iter(torch.utils.data.DataLoader(subset, batch_size=3)))
+
+    assert targets.tolist() == [40, 10, 0]
+    assert all(
+        torch.equal(image, dataset[i][0]) for image, i in zip(images, [4, 1, 0], strict=True)
+    )
+
+
+def test_own_getitem_makes_the_batches() -> None:
+    """A subclass that overrides `__getitem__` has its say, whoever asks."""
+
+    class Named(Photos):
+        def __getitem__(self, index: int) -> Any:
+            return (*super().__getitem__(index), PHOTOS[index].name)
+
+    dataset = Named(small)
+
+    assert [name for _, _, name in dataset.__getitems__([2, 0])] == [
+        PHOTOS[2].name,
+        PHOTOS[0].name,
+    ]
+    assert dataset.fetch(1)[2] == PHOTOS[1].name
+    with pytest.raises(ValueError, match="Named has its own __getitem__"):
+        dataset.fetch(1, out=torch.zeros(3, 8, 6))
+
+
+def test_pickled_dataset_gives_the_same_samples() -> None:
+    """A used dataset can be pickled, without what it can work out again, and goes on as before."""
+    dataset = Photos(ResizeCenterCropNormalize(64, 48), reduce=1, on_error="skip")
+    before = dataset[1]
+    pickled = pickle.dumps(dataset)
+    again = pickle.loads(pickled)
+
+    assert b"Chosen" not in pickled
+    assert torch.equal(again[1][0], before[0])
+    assert again.on_error == "skip"
+
+
+def test_unknown_option_is_refused() -> None:
+    """A misspelt option is an error, not an attribute that nobody looks at."""
+    with pytest.raises(TypeError, match=r"Photos\(\) has no option .reduced"):
+        Photos(reduced=2)
+
+
+def test_base_class_says_what_a_subclass_must_write() -> None:
+    """Without `__len__` or `read` the error names them in words."""
+    with pytest.raises(NotImplementedError, match="how many samples"):
+        len(DecodeDataset())
+    with pytest.raises(NotImplementedError, match="where sample 3 is"):
+        DecodeDataset()[3]
+
+
+def test_repr_says_how_images_are_decoded() -> None:
+    """`repr` tells of options that are not the usual ones, and of a transform that decodes."""
+    assert "Number of datapoints: 6" in repr(Photos())
+    assert repr(Photos(reduce=2, backend="pillow")).endswith(
+        "Decoding: whole images, nothing fused, reduce=2, backend='pillow'"
+    )
+    assert "Decoding: by the transform" in repr(Photos(RandomResizedCropFlipNormalize(32)))
+
+
+class Boxes(Photos):
+    """The sample photos, with the whole image as a box, which follows what becomes of it."""
+
+    def read(self, index: int) -> tuple[Any, Any]:
+        header = probe(PHOTOS[index].read_bytes())
+        return PHOTOS[index], [[0, 0, header.width, header.height]]
+
+    def map_target(self, target: Any, geometry: Any) -> Any:
+        return geometry, geometry.boxes(target, clip=False)
+
+
+def test_known_transform_is_fused() -> None:
+    """The pieces of a torchvision pipeline are done while decoding, and shown by `repr`."""
+    dataset = Photos(compose(resize(64), center(), TENSOR), quality="exact")
+    whole = ResizeCenterCrop(64, 48, dtype=torch.float32, quality="exact")
+
+    assert torch.equal(dataset[1][0], whole(PHOTOS[1].read_bytes()))
+    assert "fused: Resize, CenterCrop, ToTensor" in repr(dataset)
+    assert "quality='exact'" in repr(dataset)
+    assert dataset.transform.transforms[2] is TENSOR  # it shows what it was given
+
+
+def test_what_follows_the_fused_parts_runs_as_written() -> None:
+    """The rest of the pipeline gets the Pillow image that it would have got."""
+    image, _ = Photos(compose(resize(64), small))[0]
+
+    assert isinstance(image, PillowImage.Image)
+    assert image.size == (8, 6)
+
+
+@pytest.mark.parametrize(
+    "options", [{"fuse": False}, {"reduce": 2}, {"min_size": 200}, {"output": "array"}], ids=str
+)
+def test_fusing_can_be_turned_off(options: dict[str, Any]) -> None:
+    """With ``fuse=False``, or a decoding of one's own, the pipeline is given decoded images."""
+    given = []
+    pipeline = compose(crop())
+    pipeline.__class__.__call__ = lambda self, image: given.append(image) or image
+    dataset = Photos(pipeline, **options)
+    image, _ = dataset[0]
+
+    assert given == [image]
+    assert "nothing fused" in repr(dataset)
+    assert dataset.sample_shape is None
+
+
+def test_transform_that_begins_with_our_own_takes_bytes_even_unfused() -> None:
+    """A Compose around an `EncodedTransform` can be called with nothing but bytes."""
+    image, _ = Photos(compose(ResizeCenterCropNormalize(64, 48), torch.neg), fuse=False)[0]
+
+    assert torch.equal(image, -ResizeCenterCropNormalize(64, 48)(PHOTOS[0].read_bytes()))
+
+
+def test_changing_the_transform_fuses_anew() -> None:
+    """Another transform, another list of parts or another size hold from the next sample on."""
+    dataset = Photos(compose(crop(), TENSOR))
+    shapes = [dataset[0][0].shape]
+
+    dataset.transform.transforms[0].size = (32, 40)
+    shapes.append(dataset[0][0].shape)
+    dataset.transform.transforms[0] = resize((16, 24))
+    shapes.append(dataset[0][0].shape)
+    dataset.transform = compose(resize((8, 8)), flip(), TENSOR)
+    shapes.append(dataset[0][0].shape)
+    dataset.transform = None
+
+    assert shapes == [(3, 64, 64), (3, 32, 40), (3, 16, 24), (3, 8, 8)]
+    assert isinstance(dataset[0][0], PillowImage.Image)
+
+
+def test_targets_follow_the_reduced_image() -> None:
+    """`map_target` is given the geometry of the reduced decode: the box is the image's."""
+    image, (geometry, boxes) = Boxes(reduce=2)[0]
+
+    assert geometry.size == (image.height, image.width)
+    assert boxes.tolist() == [[0, 0, probe(PHOTOS[0].read_bytes()).width / 2, 166.5]]
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [RandomResizedCropFlipNormalize(32), compose(crop(size=(32, 32)), TENSOR)],
+    ids=["own", "fused"],
+)
+def test_targets_follow_the_crop(transform: Any) -> None:
+    """`map_target` is given the crop that was drawn for this very sample."""
+    image, (geometry, boxes) = Boxes(transform, lambda target: target)[1]
+    left, top, right, bottom = boxes[0]
+    vertical, horizontal = geometry.scale
+    header = probe(PHOTOS[1].read_bytes())
+
+    assert image.shape == (3, 32, 32)
+    assert geometry.size == (32, 32)
+    assert right - left == pytest.approx(header.width * horizontal)
+    assert bottom - top == pytest.approx(header.height * vertical)
+
+
+def test_geometry_is_not_guessed_behind_unknown_parts() -> None:
+    """Where a part after the fused ones may move pixels, boxes are refused, not put elsewhere."""
+    with pytest.raises(ValueError, match="may move pixels"):
+        Boxes(compose(crop(), small))[0]
+
+
+@pytest.mark.parametrize("wrong", [3, [3], RandomResizedCrop])
+def test_transform_that_is_none_is_refused_at_once(wrong: Any) -> None:
+    """What cannot be called with an image is a TypeError before anything is read."""
+    with pytest.raises(TypeError, match="transform"):
+        Photos(wrong)
+
+
+def test_other_precisions_run_as_written() -> None:
+    """ToTensor makes floats of the default type, so with another one it is not taken over."""
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert fuse(compose(resize((8, 8)), TENSOR)).rest == (TENSOR,)
+    finally:
+        torch.set_default_dtype(torch.float32)

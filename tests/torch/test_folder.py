@@ -1,0 +1,314 @@
+"""`ImageFolder`: torchvision's rules and its place, with fastdecode underneath."""
+
+from __future__ import annotations
+
+import inspect
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from class_tree import PHOTOS, make_tree
+from corpus import TESTS
+from PIL import Image as PillowImage
+
+from fastdecode import DecodeError, decode, decode_file, probe
+
+torch = pytest.importorskip("torch")
+
+from torchvision_doubles import TENSOR, compose, resize  # noqa: E402
+
+from fastdecode.torch.folder import ImageFolder  # noqa: E402
+from fastdecode.torch.transforms import ResizeCenterCropNormalize  # noqa: E402
+
+CUT = TESTS / "data" / "malformed" / "gen_jpg_cut667.jpg"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return make_tree(tmp_path)
+
+
+def names(dataset: ImageFolder, root: Path) -> list[str]:
+    return [Path(path).relative_to(root).as_posix() for path, _ in dataset.samples]
+
+
+def test_classes_and_samples_are_in_torchvisions_order(root: Path) -> None:
+    """Classes are sorted; within one, folders in the order of their names, links followed."""
+    dataset = ImageFolder(root)
+
+    assert dataset.classes == ["A", "a", "b", "with space"]
+    assert dataset.class_to_idx == {"A": 0, "a": 1, "b": 2, "with space": 3}
+    assert names(dataset, root) == [
+        "A/1.jpg",
+        "a/0.jpg",
+        "a/1.jpg",
+        "a/linked/x.jpg",
+        "b/.hidden.jpeg",
+        "b/10.JPG",
+        "b/2.jpg",
+        "b/a-sub/z.jpg",
+        "b/sub/x.jpg",
+        "b/sub.d/y.jpg",
+        "with space/é.jpg",
+    ]
+    assert dataset.targets == [0, 1, 1, 1, 2, 2, 2, 2, 2, 2, 3]
+    assert dataset.imgs is dataset.samples
+    assert len(dataset) == 11
+
+
+def test_constructor_takes_what_torchvisions_takes() -> None:
+    """The parameters have torchvision's names and places."""
+    assert list(inspect.signature(ImageFolder).parameters)[:6] == [
+        "root",
+        "transform",
+        "target_transform",
+        "loader",
+        "is_valid_file",
+        "allow_empty",
+    ]
+
+
+def test_attributes_are_as_given(root: Path) -> None:
+    """A root that is a string stays one; extensions and the rest are there to be read."""
+    dataset = ImageFolder(str(root), str, repr)
+    chosen = ImageFolder(root, is_valid_file=str.isprintable, allow_empty=True)
+
+    assert dataset.root == str(root)
+    assert dataset.extensions[:2] == (".jpg", ".jpeg")
+    assert dataset.is_valid_file is None
+    assert (dataset.transform, dataset.target_transform) == (str, repr)
+    assert dataset.transforms("x", 1) == ("x", "1")
+    assert (chosen.extensions, chosen.is_valid_file) == (None, str.isprintable)
+    assert chosen.transforms is None
+    assert (dataset.allow_empty, chosen.allow_empty) == (False, True)
+
+
+def test_files_can_be_chosen(root: Path) -> None:
+    """`is_valid_file` or `extensions` say which files count; both at once are refused."""
+    by_function = ImageFolder(
+        root, is_valid_file=lambda path: path.endswith("1.jpg"), allow_empty=1
+    )
+    by_ending = ImageFolder(root, extensions=(".gif", ".txt"), allow_empty=True)
+
+    assert names(by_function, root) == ["A/1.jpg", "a/1.jpg"]
+    assert names(by_ending, root) == ["a/notes.txt", "a/x.gif"]
+    with pytest.raises(ValueError, match="extensions or is_valid_file"):
+        ImageFolder(root, is_valid_file=bool, extensions=(".jpg",))
+
+
+def test_missing_files_and_classes_are_told(root: Path) -> None:
+    """No folder, no class folders and classes without files are errors that name them."""
+    (root / "none" / "deep").mkdir(parents=True)
+    (root / "void").mkdir()
+
+    with pytest.raises(
+        FileNotFoundError, match=r"classes none, void\. Supported .*: \.jpg, \.jpeg"
+    ):
+        ImageFolder(root)
+    with pytest.raises(FileNotFoundError, match=r"Couldn't find any class folder in .*void"):
+        ImageFolder(root / "void")
+    with pytest.raises(FileNotFoundError):
+        ImageFolder(root / "there is no such")
+    with pytest.raises(ValueError, match="cannot be None"):
+        ImageFolder.make_dataset(root, None, (".jpg",))
+    with pytest.raises(ValueError, match="at least one"):
+        ImageFolder.make_dataset(root, {}, (".jpg",))
+
+    assert ImageFolder(root, allow_empty=True).classes[2:4] == ["b", "none"]
+
+
+def test_samples_are_rgb_pillow_images(root: Path) -> None:
+    """Without a transform each sample is what Pillow itself would give, grey files included."""
+    dataset = ImageFolder(root)
+
+    for (path, target), (image, told) in zip(dataset.samples, dataset, strict=True):
+        assert image.mode == "RGB"
+        assert np.array_equal(image, _opened(path))
+        assert told == target
+
+
+def _opened(path: str) -> PillowImage.Image:
+    with PillowImage.open(path) as image:
+        return image.convert("RGB")
+
+
+def test_default_loader_decodes(root: Path) -> None:
+    """``dataset.loader(path)`` is there for code that calls it, and obeys the options."""
+    dataset = ImageFolder(root, reduce=2)
+    path = dataset.samples[0][0]
+
+    assert isinstance(dataset.loader(path), PillowImage.Image)
+    assert np.array_equal(dataset.loader(path), decode(Path(path).read_bytes(), 2))
+
+
+def test_given_loader_is_obeyed(root: Path) -> None:
+    """A loader of one's own is called with the path; nothing is decoded or fused here."""
+    seen = []
+    pipeline = compose(resize(8))
+    pipeline.__class__.__call__ = lambda self, image: ("transformed", image)
+    dataset = ImageFolder(root, pipeline, loader=lambda path: seen.append(path) or "loaded")
+
+    assert dataset[3] == (("transformed", "loaded"), 1)
+    assert seen == [dataset.samples[3][0]]
+    assert dataset.loader("x") == "loaded"
+    assert "Decoding: by <function" in repr(dataset)
+
+    dataset.loader = str.upper
+
+    assert dataset[3][0] == ("transformed", dataset.samples[3][0].upper())
+
+
+def test_error_of_a_loader_names_the_file_once(root: Path) -> None:
+    """A loader that names the path in its errors, as `decode_file` does, is not doubled."""
+    shutil.copy(CUT, root / "A" / "1.jpg")
+    dataset = ImageFolder(root, loader=decode_file)
+
+    with pytest.raises(DecodeError) as caught:
+        dataset[0]
+
+    assert str(caught.value).startswith(f"{root / 'A' / '1.jpg'} (item 0): ")
+    assert str(caught.value).count("1.jpg") == 1
+
+
+def test_loader_may_give_bytes_to_an_encoded_transform(root: Path) -> None:
+    """A loader that reads, from an archive for instance, and does not decode, goes with it."""
+    transform = ResizeCenterCropNormalize(32, 24)
+    dataset = ImageFolder(root, transform, loader=lambda path: Path(path).read_bytes())
+
+    assert torch.equal(dataset[0][0], transform(Path(dataset.samples[0][0]).read_bytes()))
+
+
+def test_geometry_is_not_known_behind_a_loader(root: Path) -> None:
+    """`map_target` beside a loader of one's own is refused: nobody knows what it has done."""
+
+    class Boxes(ImageFolder):
+        def map_target(self, target: Any, geometry: Any) -> Any:
+            return geometry
+
+    with pytest.raises(ValueError, match="leave out loader"):
+        Boxes(root, loader=PillowImage.open)[0]
+
+
+def test_subclass_of_torchvision_style_works(root: Path) -> None:
+    """`find_classes`, `make_dataset` and `__getitem__` may be overridden as in torchvision."""
+
+    class Two(ImageFolder):
+        def find_classes(self, directory: Any) -> Any:
+            return ["b", "A"], {"b": 0, "A": 1}
+
+        @staticmethod
+        def make_dataset(directory: Any, class_to_idx: Any, **others: Any) -> Any:
+            return ImageFolder.make_dataset(directory, class_to_idx, **others)[::-1]
+
+        def __getitem__(self, index: int) -> Any:
+            path, target = self.samples[index]
+            image = self.loader(path)
+            return self.transform(image), target, path
+
+    dataset = Two(root, lambda image: torch.tensor(image.size))
+    sizes, targets, paths = next(iter(torch.utils.data.DataLoader(dataset, batch_size=9)))
+
+    header = probe(Path(paths[-1]).read_bytes())
+
+    assert dataset.classes == ["b", "A"]
+    assert targets.tolist() == [0, 0, 0, 0, 0, 0, 1]
+    assert paths[-1] == str(root / "A" / "1.jpg")
+    assert tuple(sizes[-1].tolist()) == (header.width, header.height)
+
+
+def test_overridden_read_is_used(root: Path) -> None:
+    """A subclass that overrides `read` may take the bytes from elsewhere."""
+
+    class FromMemory(ImageFolder):
+        def read(self, index: int) -> tuple[Any, Any]:
+            _, target = super().read(index)
+            return PHOTOS[0].read_bytes(), -target
+
+    image, target = FromMemory(root)[10]
+
+    assert target == -3
+    assert np.array_equal(image, decode(PHOTOS[0].read_bytes()))
+
+
+def test_samples_may_be_replaced(root: Path) -> None:
+    """Code that filters `samples` after construction gets what it left."""
+    dataset = ImageFolder(root)
+    dataset.samples = dataset.samples[-1:]
+
+    assert len(dataset) == 1
+    assert dataset[0][1] == 3
+
+
+def test_repr_is_torchvisions_and_one_part_more(root: Path) -> None:
+    """`repr` has torchvision's lines, then how images are decoded."""
+
+    class Double:
+        def __repr__(self) -> str:
+            return "Double(\n  x\n)"
+
+        def __call__(self, sample: Any) -> Any:
+            return sample
+
+    assert repr(ImageFolder(root, Double(), Double())).splitlines() == [
+        "Dataset ImageFolder",
+        "    Number of datapoints: 11",
+        f"    Root location: {root}",
+        "    StandardTransform",
+        "Transform: Double(",
+        "             x",
+        "           )",
+        "Target transform: Double(",
+        "                    x",
+        "                  )",
+        (
+            "    Decoding: whole images, nothing fused "
+            "(it begins with Double, which is not one of the transforms known here)"
+        ),
+    ]
+    assert "    Decoding: Fused(\n      fused: Resize, ToTensor\n" in repr(
+        ImageFolder(root, compose(resize(8), TENSOR))
+    )
+
+
+def test_spawned_workers_decode_and_tell_of_damage(
+    root: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """DataLoader works with spawned workers, which warn of what they skip."""
+    shutil.copy(CUT, root / "b" / "2.jpg")  # and behind the link in a/
+    dataset = ImageFolder(root, ResizeCenterCropNormalize(32, 24), on_error="skip")
+    whole = ImageFolder(root, ResizeCenterCropNormalize(32, 24))
+    loader = torch.utils.data.DataLoader(
+        dataset, batch_size=4, num_workers=1, multiprocessing_context="spawn"
+    )
+    batches = list(loader)
+    told = capfd.readouterr().err
+
+    assert [targets.tolist() for _, targets in batches] == [[0, 1, 1], [2, 2, 2], [2, 2, 3]]
+    assert torch.equal(batches[0][0][0], whole[0][0])
+    assert f"RuntimeWarning: {root / 'b' / '2.jpg'} (item 6): " in told
+    assert told.count("RuntimeWarning") == 2
+    assert "fastdecode.torch.Loader" in told
+    assert dataset.errors == []
+
+
+def test_it_is_as_torchvisions(root: Path) -> None:
+    """Where torchvision is installed: the same samples, pixels, text and messages."""
+    torchvision = pytest.importorskip("torchvision")
+    (root / "void").mkdir()
+    theirs = torchvision.datasets.ImageFolder(root, allow_empty=True)
+    ours = ImageFolder(root, allow_empty=True)
+
+    for name in ("root", "classes", "class_to_idx", "samples", "targets", "extensions"):
+        assert getattr(ours, name) == getattr(theirs, name), name
+    assert repr(ours).startswith(repr(theirs))
+    for (image, target), (reference, wanted) in zip(ours, theirs, strict=True):
+        assert np.array_equal(image, reference)
+        assert target == wanted
+    messages = []
+    for kind in (torchvision.datasets.ImageFolder, ImageFolder):
+        with pytest.raises(FileNotFoundError) as caught:
+            kind(root)
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]

@@ -1,0 +1,207 @@
+"""`ImageList`: paths from a list or a CSV file."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from corpus import TESTS
+from PIL import Image as PillowImage
+
+import fastdecode
+from fastdecode import DecodeError, decode
+
+torch = pytest.importorskip("torch")
+
+from fastdecode.torch.image_list import ImageList  # noqa: E402
+from fastdecode.torch.transforms import ResizeCenterCropNormalize  # noqa: E402
+
+FOLDER = Path(fastdecode.__file__).parent / "samples"
+NAMES = ["casa-mila.jpg", "canyon-wren.jpg", "perched-osprey.jpg"]
+CROP = ResizeCenterCropNormalize(32, 24)
+
+
+def written(folder: Path, text: str, name: str = "list.csv") -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_images_and_targets_belong_together() -> None:
+    """Each path is decoded and comes with its target; relative ones begin in the root."""
+    dataset = ImageList([NAMES[0], FOLDER / NAMES[1]], ["casa", "wren"], root=FOLDER)
+
+    assert len(dataset) == 2
+    assert dataset.samples == [(str(FOLDER / NAMES[0]), "casa"), (str(FOLDER / NAMES[1]), "wren")]
+    assert dataset.imgs is dataset.samples
+    assert dataset.targets == ["casa", "wren"]
+    for index, name in enumerate(NAMES[:2]):
+        image, target = dataset[index]
+
+        assert isinstance(image, PillowImage.Image)
+        assert np.array_equal(image, decode((FOLDER / name).read_bytes()))
+        assert target == dataset.targets[index]
+
+
+def test_without_targets_a_sample_is_the_image_alone() -> None:
+    """Batches of images without targets collate; a skipped one is missing, one made up comes."""
+    paths = [*NAMES, "gone.jpg"]
+    dataset = ImageList(paths, transform=CROP, root=FOLDER, on_error="skip")
+    images = next(iter(torch.utils.data.DataLoader(dataset, batch_size=4)))
+
+    assert images.shape == (3, 3, 24, 24)
+    assert torch.equal(dataset[1], images[1])
+    assert not dataset.has_targets
+    assert dataset.load(1)[1] is None
+
+    dataset.on_error = lambda index, error: torch.ones(3, 24, 24)
+
+    assert dataset[3].all()
+    assert dataset.fetch(3)[1] is None
+
+
+def test_targets_may_be_a_vector_or_of_any_kind() -> None:
+    """Numbers of an array or a tensor become plain ones; rows of a matrix stay rows."""
+    plain = ImageList(NAMES, np.array([1, 2, 3]), CROP, root=FOLDER)
+    tensor = ImageList(NAMES, torch.tensor([0.5, 1, 2]), CROP, root=FOLDER)
+    rows = ImageList(NAMES, torch.eye(3), CROP, str, root=FOLDER)
+
+    assert [type(target) for target in plain.targets] == [int, int, int]
+    assert tensor.targets == [0.5, 1, 2]
+    assert torch.equal(rows.targets[1], torch.tensor([0.0, 1, 0]))
+    assert rows[1][1] == "tensor([0., 1., 0.])"
+
+
+def test_lists_that_do_not_fit_are_refused() -> None:
+    """A single path, things that are no paths, and another number of targets are errors."""
+    with pytest.raises(TypeError, match="several paths"):
+        ImageList(NAMES[0])
+    with pytest.raises(TypeError, match=r"paths\[1\] must be a path, not int"):
+        ImageList([NAMES[0], 5])
+    with pytest.raises(ValueError, match="3 paths, but 2 targets"):
+        ImageList(NAMES, [0, 1])
+
+
+def test_options_are_those_of_every_dataset() -> None:
+    """Decoding options and the error policy are arguments; errors name the path."""
+    dataset = ImageList(NAMES, root=FOLDER, reduce=4, output="array", backend="pillow")
+    path = TESTS / "data" / "malformed" / "gen_jpg_cut667.jpg"
+
+    assert np.array_equal(dataset[2], decode((FOLDER / NAMES[2]).read_bytes(), 4, backend="pillow"))
+    with pytest.raises(DecodeError, match="gen_jpg_cut667"):
+        ImageList([path])[0]
+    with pytest.raises(TypeError, match="reduced"):
+        ImageList(NAMES, reduced=4)
+
+
+def test_csv_lies_beside_its_images(tmp_path: Path) -> None:
+    """Relative paths begin in the CSV's folder, or in the root that is given; others stay."""
+    text = f"a.jpg,0\nsub/b.jpg,1\n{FOLDER / NAMES[0]},2\n"
+    file = written(tmp_path, text)
+
+    assert [path for path, _ in ImageList.from_csv(file).samples] == [
+        str(tmp_path / "a.jpg"),
+        str(tmp_path / "sub" / "b.jpg"),
+        str(FOLDER / NAMES[0]),
+    ]
+    elsewhere = ImageList.from_csv(str(file), root=FOLDER, transform=CROP)
+
+    assert elsewhere.samples[0] == (str(FOLDER / "a.jpg"), 0)
+    assert elsewhere[2][1] == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "targets"),
+    [
+        ("a.jpg,3\nb.jpg,-1\n", {}, [3, -1]),
+        ("path,label\na.jpg,3\nb.jpg,4\n", {}, [3, 4]),
+        ("\ufeffpath,label\na.jpg,3\nb.jpg,4\n", {"path_column": "path"}, [3, 4]),
+        ("label,x,file\n3,-,a.jpg\n4,-,b.jpg\n", {"path_column": 2, "target_column": 0}, [3, 4]),
+        ("label,file\n3,a\n4,b\n", {"path_column": "file", "target_column": "label"}, [3, 4]),
+        ("3,a\n4,b\n", {"path_column": -1, "target_column": 0}, [3, 4]),
+        ("x.y,z\na.jpg,3\nb.jpg,4\n", {"header": True}, [3, 4]),
+        ("a,3\nb.jpg,4\n", {"header": False}, [3, 4]),
+        ("a.jpg 3\n\nb.jpg 4\n", {"delimiter": " "}, [3, 4]),
+        ('"a, b.jpg", 3\n"c\nd.jpg",4\n', {}, [3, 4]),
+        ("a.jpg,1\nb.jpg,2.5\n", {}, [1.0, 2.5]),
+        ("a.jpg,1_0\nb.jpg,2\n", {}, [0, 1]),
+        (
+            "a.jpg,wren\nb.jpg,casa\nc.jpg,wren\nd.jpg,tea\nd.jpg,bird\nd.jpg,x\n",
+            {},
+            [3, 1, 3, 2, 0, 4],
+        ),
+        ("a.jpg\nb.jpg\n", {"target_column": None}, []),
+        ("", {}, []),
+    ],
+)
+def test_csv_is_read_by_rule(
+    tmp_path: Path, text: str, options: dict[str, Any], targets: list[Any]
+) -> None:
+    """Header, columns and the kind of targets follow from what the docstring says."""
+    dataset = ImageList.from_csv(written(tmp_path, text), **options)
+
+    assert dataset.targets == targets
+    assert [type(target) for target in dataset.targets] == [type(target) for target in targets]
+    assert all(Path(path).name[0] in "abcd" for path, _ in dataset.samples)
+
+
+def test_class_names_become_indices(tmp_path: Path) -> None:
+    """Names are sorted into `classes`; another file can be read by the same indices."""
+    train = ImageList.from_csv(written(tmp_path, "a.jpg,wren\nb.jpg,casa\n"))
+    file = written(tmp_path, "c.jpg,wren\n", "test.csv")
+    test = ImageList.from_csv(file, class_to_idx=train.class_to_idx)
+
+    assert train.classes == test.classes == ["casa", "wren"]
+    assert train.class_to_idx == {"casa": 0, "wren": 1}
+    assert (train.targets, test.targets) == ([1, 0], [1])
+    assert ImageList.from_csv(file).targets == [0]  # what a file of its own would make of it
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("a.jpg,1\n\nb.jpg\n", {}, r"list.csv, line 3: there is no column 1, only 1 in all"),
+        ("a.jpg,1\n ,2\n", {}, r"line 2: column 0 is empty"),
+        ("a.jpg,1\nb.jpg,\n", {}, r"line 2: column 1 is empty"),
+        ("path,label\na.jpg,1\n", {"target_column": "class"}, r"no column 'class'.*: path, label"),
+        ("", {"path_column": "path"}, r"no column 'path'.*: none"),
+        ("a.jpg,x\nb.jpg,y\n", {"class_to_idx": {"x": 0}}, r"line 2: 'y' is not in class_to_idx"),
+    ],
+)
+def test_wrong_csv_is_refused_with_the_line(
+    tmp_path: Path, text: str, options: dict[str, Any], message: str
+) -> None:
+    """What is missing is told with file and line, before anything is decoded."""
+    with pytest.raises(ValueError, match=message):
+        ImageList.from_csv(written(tmp_path, text), **options)
+
+
+def test_csv_must_be_utf8_and_there(tmp_path: Path) -> None:
+    """Another encoding is told with the file, a missing file is an OSError."""
+    file = tmp_path / "latin.csv"
+    file.write_bytes("é.jpg,1\n".encode("latin-1"))
+
+    with pytest.raises(ValueError, match=r"latin.csv, line 1: .*utf-8"):
+        ImageList.from_csv(file)
+    with pytest.raises(FileNotFoundError):
+        ImageList.from_csv(tmp_path / "gone.csv")
+
+
+def test_subclass_comes_from_its_own_csv(tmp_path: Path) -> None:
+    """`from_csv` of a subclass makes that subclass, which can be pickled."""
+    dataset = Named.from_csv(written(tmp_path, f"{FOLDER / NAMES[0]},7\n"), transform=CROP)
+    again = pickle.loads(pickle.dumps(dataset))
+
+    assert again[0][1] == NAMES[0]
+    assert torch.equal(again[0][0], CROP((FOLDER / NAMES[0]).read_bytes()))
+
+
+class Named(ImageList):
+    """Targets are file names."""
+
+    def read(self, index: int) -> tuple[Any, Any]:
+        path, _ = super().read(index)
+        return path, Path(path).name

@@ -1,0 +1,72 @@
+"""`Loader(decode="nvimgcodec")` on the CPU: the library itself, over the collection's files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("nvidia.nvimgcodec")
+
+from corpus import samples  # noqa: E402
+from loader_cases import Files, psnr  # noqa: E402
+from loading import copies  # noqa: E402
+
+from fastdecode.errors import BackendUnavailable  # noqa: E402
+from fastdecode.gpu import _backends  # noqa: E402
+from fastdecode.testing import drawing, encode  # noqa: E402
+from fastdecode.torch.loader import Loader  # noqa: E402
+from fastdecode.torch.transforms import RandomResizedCrop, ResizeCenterCrop  # noqa: E402
+
+try:
+    _backends.load("nvimgcodec", torch.device("cpu"))
+except BackendUnavailable as error:
+    pytest.skip(str(error), allow_module_level=True)
+
+TRANSFORMS = [
+    RandomResizedCrop(64, dtype=torch.uint8, quality="exact", flip=0.5),
+    ResizeCenterCrop(72, 64, dtype=torch.uint8, quality="exact"),
+]
+
+
+def run(files: list[bytes], transform: Any, **options: Any) -> Any:
+    """Return an epoch's batches, and which were left out."""
+    dataset = Files(files, transform, on_error="skip")
+    with Loader(dataset, 16, True, threads=2, **options) as loader:
+        made = copies(loader)
+
+        assert loader.skipped == len(dataset.errors)
+        return made, {one.index for one in dataset.errors}
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS, ids=lambda one: type(one).__name__)
+def test_photos_are_near_those_of_the_cpu(transform: Any) -> None:
+    """At least 30 dB, with the same boxes, flips and labels, in the same batches."""
+    photos = [encode(drawing(200 + 9 * i, 300 - 7 * i), quality=90) for i in range(20)]
+
+    ours, theirs = (run(photos, transform, **one)[0] for one in ({"decode": "nvimgcodec"}, {}))
+
+    for (images, labels), (expected, wanted) in zip(ours, theirs, strict=True):
+        assert torch.equal(labels, wanted)
+        assert min(map(psnr, images, expected)) >= 30
+
+
+def test_every_kind_of_file_joins_in_order() -> None:
+    """Of all kinds of JPEG, other formats and damaged files, the same are shown and skipped."""
+    rows = samples("jpeg_kinds", "formats", "malformed")
+    files = [row.path.read_bytes() for row in rows]
+    exact = RandomResizedCrop(24, quality="exact", dtype=torch.uint8, flip=0.5)
+
+    ours, theirs = (run(files, exact, **one) for one in ({"decode": "nvimgcodec"}, {}))
+    shown = {label: image for batch in ours[0] for image, label in by_label(batch)}
+    expected = {label: image for batch in theirs[0] for image, label in by_label(batch)}
+
+    assert list(shown) == list(expected)
+    assert ours[1] == theirs[1]
+    for label, image in expected.items():
+        assert psnr(shown[label], image) >= 30, rows[label].name
+
+
+def by_label(batch: Any) -> Any:
+    return zip(batch[0], batch[1].tolist(), strict=True)

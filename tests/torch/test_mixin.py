@@ -1,0 +1,263 @@
+"""`DecodeMixin`: options as attributes, the forms of the result, and what survives pickling."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from corpus import TESTS
+from PIL import Image as PillowImage
+
+import fastdecode
+from fastdecode import DecodeError, Ranking, UnknownBackend, _selection, decode, probe, use
+
+torch = pytest.importorskip("torch")
+
+from fastdecode.torch.image_list import ImageList  # noqa: E402
+from fastdecode.torch.mixin import DecodeMixin  # noqa: E402
+from fastdecode.torch.transforms import ResizeCenterCrop  # noqa: E402
+
+PHOTO = Path(fastdecode.__file__).parent / "samples" / "canyon-wren.jpg"
+DATA = PHOTO.read_bytes()
+FILES = TESTS / "data"
+TURNED = FILES / "jpeg_kinds" / "gen_exif_ori5.jpg"
+
+
+class Photos(DecodeMixin, torch.utils.data.Dataset):
+    """A dataset as somebody has it, with decoding mixed in."""
+
+    def __init__(self, paths: list[Path]) -> None:
+        self.paths = paths
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.decode(self.paths[index])
+
+
+def test_bytes_and_paths_are_decoded_alike() -> None:
+    """Bytes, a string and a Path give the array that `decode` gives."""
+    mixin = DecodeMixin()
+
+    for source in (DATA, memoryview(DATA), str(PHOTO), PHOTO):
+        assert np.array_equal(mixin.decode(source), decode(DATA))
+
+
+def test_options_are_those_of_the_class_or_of_the_instance() -> None:
+    """An attribute of the class serves every instance, unless one has its own."""
+
+    class Small(DecodeMixin):
+        reduce = 4
+        mode = "L"
+
+    other = Small()
+    other.reduce = 8
+    other.backend = "pillow"
+
+    assert np.array_equal(Small().decode(DATA), decode(DATA, 4, mode="L"))
+    assert np.array_equal(other.decode(DATA), decode(DATA, 8, mode="L", backend="pillow"))
+
+
+def test_min_size_is_handed_on() -> None:
+    """`min_size` alone shrinks as far as that allows."""
+    mixin = DecodeMixin()
+    mixin.min_size = (100, 50)
+
+    assert np.array_equal(mixin.decode(DATA), decode(DATA, min_size=(100, 50)))
+    assert mixin.decode(DATA).shape != decode(DATA).shape
+
+
+@pytest.mark.parametrize("output", [None, "array", "tensor", "pil"])
+def test_output_is_what_was_asked_for(output: Any) -> None:
+    """The same pixels come as an array, a tensor of channels first, or a Pillow image."""
+    mixin = DecodeMixin()
+    mixin.output = output
+    image = mixin.decode(DATA)
+    kinds = {"tensor": torch.Tensor, "pil": PillowImage.Image}
+
+    assert isinstance(image, kinds.get(str(output), np.ndarray))
+    if output == "tensor":
+        image = image.permute(1, 2, 0)
+    assert np.array_equal(np.asarray(image), decode(DATA))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "error"),
+    [
+        ("reduce", 3, ValueError),
+        ("min_size", 0, ValueError),
+        ("mode", "train", ValueError),
+        ("output", "numpy", ValueError),
+        ("backend", 5, TypeError),
+        ("backend", "no-such", UnknownBackend),
+    ],
+)
+def test_wrong_option_is_refused_where_it_is_set(name: str, value: Any, error: type) -> None:
+    """A value that an option cannot have is refused at once, not by the first image."""
+    mixin = DecodeMixin()
+
+    with pytest.raises(error, match="train|no-such|" + name):
+        setattr(mixin, name, value)
+
+
+@pytest.mark.parametrize(
+    "options", [{"reduce": 3}, {"reduce": 2, "min_size": 64}, {"output": "list"}]
+)
+def test_wrong_option_of_a_class_is_refused_with_the_class(options: dict[str, Any]) -> None:
+    """A class cannot even be defined with options that are wrong, or that exclude each other."""
+    with pytest.raises(ValueError, match=r"reduce|output"):
+        type("Wrong", (DecodeMixin,), options)
+
+
+def test_property_may_stand_for_an_option() -> None:
+    """An option may be worked out for each instance."""
+
+    class Halved(DecodeMixin):
+        @property
+        def reduce(self) -> int:
+            return 2
+
+    assert np.array_equal(Halved().decode(DATA), decode(DATA, 2))
+
+
+def test_geometry_is_that_of_the_reduction_that_was_taken() -> None:
+    """With `min_size` the box of an object lands on the pixels that show it."""
+    mixin = DecodeMixin()
+    mixin.min_size = 100
+    image, geometry = mixin.decode_with_geometry(PHOTO)
+    header = probe(DATA)
+    factor = -(-header.width // image.shape[1])
+
+    assert np.array_equal(image, decode(DATA, min_size=100))
+    assert factor > 1
+    assert geometry.size == image.shape[:2]
+    assert geometry.scale == (1 / factor, 1 / factor)
+    assert geometry.boxes([[0, 0, 8 * factor, 4 * factor]]).tolist() == [[0, 0, 8, 4]]
+
+
+def test_geometry_speaks_of_the_image_as_seen() -> None:
+    """With `orient`, height and width are those of the turned image."""
+    header = probe(TURNED.read_bytes())
+    mixin = DecodeMixin()
+    mixin.orient = True
+    image, geometry = mixin.decode_with_geometry(TURNED)
+
+    assert header.orientation == 5
+    assert image.shape[:2] == geometry.size == (header.width, header.height)
+    assert geometry.box == (0, 0, header.height, header.width)
+
+
+def test_reduce_and_min_size_of_an_instance_exclude_each_other() -> None:
+    """Both together are an error, whichever way the image is asked for."""
+    mixin = DecodeMixin()
+    mixin.reduce, mixin.min_size = 2, 64
+
+    for ask in (mixin.decode, mixin.decode_with_geometry):
+        with pytest.raises(ValueError, match="reduce or min_size"):
+            ask(DATA)
+
+
+def test_damaged_file_is_named() -> None:
+    """The error of a path begins with it."""
+    path = FILES / "malformed" / "gen_jpg_cut667.jpg"
+
+    with pytest.raises(DecodeError, match=f"^{path}: "):
+        DecodeMixin().decode(path)
+
+
+def test_pickled_dataset_has_its_options() -> None:
+    """An instance's options come out of a pickle as they went in."""
+    photos = Photos([PHOTO])
+    photos.reduce = 8
+    photos.output = "tensor"
+    again = pickle.loads(pickle.dumps(photos))
+
+    assert torch.equal(again[0], photos[0])
+    assert vars(again) == vars(photos)
+
+
+def test_copying_sets_no_preference() -> None:
+    """A copy made under `use` changes nothing for this process once the block has ended."""
+    photos = Photos([PHOTO])
+    with use("pillow"):
+        data = pickle.dumps(photos)
+        duplicate = copy.deepcopy(photos)
+
+    pickle.loads(data)[0]
+    duplicate[0]
+
+    assert _selection.preferred() is None
+    assert vars(duplicate) == vars(photos)
+
+
+def test_preference_reaches_spawned_workers() -> None:
+    """What `use` had set when they began holds in them, unless they call it; they keep to a thread.
+
+    Each worker gives one batch, in the order of the workers.
+    """
+    with use(Ranking({("jpeg", 1): ("pillow",)})):
+        loader = torch.utils.data.DataLoader(
+            Photos([PHOTO, PHOTO]),
+            batch_size=1,
+            num_workers=2,
+            multiprocessing_context="spawn",
+            worker_init_fn=_begin,
+            collate_fn=_told,
+        )
+        told = list(loader)
+
+    assert told == [(1, ["jpeg"]), (1, ["png"])]
+
+
+def _begin(worker: int) -> None:
+    torch.set_num_threads(3)  # as a library may do that the worker imports
+    if worker == 1:
+        use(Ranking({("png", 1): ("pillow",)}))
+
+
+def _told(samples: list[Any]) -> tuple[int, list[str]]:
+    """Tell of the worker in which a batch was decoded."""
+    found = _selection.preferred()
+    assert isinstance(found, Ranking)
+    return torch.get_num_threads(), [cell.format for cell in found.orders]
+
+
+def test_transformed_is_as_torchvisions_datasets_have_it() -> None:
+    """A Pillow image goes through the dataset's own transform; `decode` gives an array without."""
+    photos = Photos([PHOTO])
+    photos.reduce = 4
+
+    assert isinstance(photos.transformed(PHOTO), PillowImage.Image)
+    photos.transform = lambda image: (type(image).__name__, image.size)
+    height, width = decode(DATA, 4).shape[:2]
+    assert photos.transformed(DATA) == ("Image", (width, height))
+    photos.output = "tensor"
+    assert photos.transformed(DATA)[0] == "Tensor"
+    assert isinstance(photos.decode(DATA), torch.Tensor)
+    photos.output = None
+    assert np.array_equal(photos.decode(DATA), decode(DATA, 4))
+
+
+def test_transformed_hands_bytes_to_a_transform_that_takes_them() -> None:
+    """One that decodes by itself gets the file; options that it would pass over are refused."""
+    photos = Photos([PHOTO])
+    photos.transform = ResizeCenterCrop(64, 48)
+    expected = photos.transform(DATA)
+
+    assert torch.equal(photos.transformed(PHOTO), expected)
+    assert torch.equal(photos.transformed(DATA), expected)
+    photos.reduce = 2
+    with pytest.raises(ValueError, match="reduce=2 can have no effect"):
+        photos.transformed(PHOTO)
+
+
+def test_transformed_of_a_whole_dataset_is_its_sample() -> None:
+    """A `DecodeDataset` gives of any file what its own samples are made of."""
+    listed = ImageList([PHOTO], transform=ResizeCenterCrop(64, 48))
+
+    assert torch.equal(listed.transformed(DATA), listed[0])
