@@ -45,7 +45,7 @@ answers.update((method, children(method)) for method in METHODS)
 CHOOSER = """
 from fastdecode import probe
 from fastdecode._selection import Want, first
-from fastdecode.testing import encode, image
+from fastdecode.testing import drawing, encode
 
 def chosen():
     header = probe(encode(image(80, 64)))

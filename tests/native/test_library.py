@@ -17,7 +17,7 @@ from fastdecode.testing import drawing, encode
 
 DECODED = """
 from fastdecode import stats
-answers["pixels"] = said(decode, encode(image(61, 43)), backend="native")
+answers["pixels"] = said(decode, encode(drawing(61, 43)), backend="native")
 answers["left"] = stats().left_to_libjpeg
 answers["codec"] = next(info.codec for info in backends() if info.name == "native")
 """

@@ -15,7 +15,7 @@ _BEGIN = """
 import json, sys
 import fastdecode
 from fastdecode import FastDecodeError, backends, decode, use
-from fastdecode.testing import encode, image
+from fastdecode.testing import drawing, encode
 
 def said(function, *arguments, **options):
     try:
@@ -23,7 +23,7 @@ def said(function, *arguments, **options):
     except (FastDecodeError, ValueError) as error:
         return [type(error).__name__, str(error)]
 
-image = image(13, 7)
+image = drawing(13, 7)
 answers = {}
 """
 _SETTINGS = ("FASTDECODE_BACKEND", "FASTDECODE_DISABLE")
