@@ -128,8 +128,8 @@ def take_turns(
     *,
     left_out: dict[str, str] | None = None,
     warm_up: bool = True,
-) -> Iterator[Rounds[Any]]:
-    """Let lanes take turns, in an order drawn anew in each round; yield what is known after each.
+) -> Rounds[Any]:
+    """Let lanes take turns, in an order drawn anew in each round; return what each gave.
 
     In the first round, which is the warm-up and does not count, they come in the order of the
     mapping. With `left_out`, it gets the names of those that fail, and why, and the others go on;
@@ -149,7 +149,7 @@ def take_turns(
                 continue
             if number:
                 turns.setdefault(name, {})[number] = one
-        yield {name: turns[name] for name in lanes if name in turns}
+    return {name: turns[name] for name in lanes if name in turns}
 
 
 def time_each(
@@ -179,12 +179,6 @@ def time_each(
                 check(made)
             for name, seconds in spent.items() if number else ():
                 found[name][number] = seconds
-    return found
-
-
-def last(turns: Iterator[Rounds[_T]]) -> Rounds[_T]:
-    """Return what is known after the last round."""
-    *_, found = turns
     return found
 
 

@@ -348,38 +348,23 @@ def dali_pipeline(
     )()
 
 
-class Peer(NamedTuple):
-    """A pipeline: what makes its loader, whose iterators are epochs."""
-
-    title: str
-    make: Callable[[Setup], Iterable[Any]]
-
-
-PEERS = {
-    "loader": Peer("fastdecode Loader", own_loader),
-    "loader-exact": Peer("fastdecode Loader, exact", partial(own_loader, quality="exact")),
-    "loader-without-core": Peer("Loader without the core", without_core),
-    "imagefolder": Peer("fastdecode + DataLoader", lambda s: stock_loader(s, own_folder(s))),
-    "pillow": Peer(
-        "Pillow + DataLoader",
-        lambda setup: stock_loader(setup, PillowFolder(setup.folder, train=setup.train)),
-    ),
-    "torchvision-v1": Peer("torchvision v1, PIL", partial(stock, transform=torchvision_v1)),
-    "torchvision-v2": Peer(
-        "torchvision v2, tensors", partial(stock, transform=torchvision_v2, loader=by_torchvision)
-    ),
-    "dali": Peer("DALI, CPU", Dali),
-    "preset": Peer("reference's preset, PIL", partial(stock, transform=Preset)),
-    "preset-loader": Peer("its preset, Loader", partial(own_fused, transform=Preset)),
-    "preset-unfused": Peer(
-        "its preset, not fused", partial(own_fused, transform=Preset, fuse=False)
-    ),
-    "timm": Peer("timm, bilinear, PIL", partial(stock, transform=timm)),
-    "timm-loader": Peer("timm, bilinear, Loader", partial(own_fused, transform=timm)),
-    "timm-usual": Peer("timm, its default, PIL", partial(stock, transform=timm_usual)),
-    "timm-usual-loader": Peer(
-        "timm, its default, Loader", partial(own_fused, transform=timm_usual)
-    ),
+# What makes the loader of each pipeline, whose iterators are epochs.
+PEERS: dict[str, Callable[[Setup], Iterable[Any]]] = {
+    "loader": own_loader,
+    "loader-exact": partial(own_loader, quality="exact"),
+    "loader-without-core": without_core,
+    "imagefolder": lambda setup: stock_loader(setup, own_folder(setup)),
+    "pillow": lambda setup: stock_loader(setup, PillowFolder(setup.folder, train=setup.train)),
+    "torchvision-v1": partial(stock, transform=torchvision_v1),
+    "torchvision-v2": partial(stock, transform=torchvision_v2, loader=by_torchvision),
+    "dali": Dali,
+    "preset": partial(stock, transform=Preset),
+    "preset-loader": partial(own_fused, transform=Preset),
+    "preset-unfused": partial(own_fused, transform=Preset, fuse=False),
+    "timm": partial(stock, transform=timm),
+    "timm-loader": partial(own_fused, transform=timm),
+    "timm-usual": partial(stock, transform=timm_usual),
+    "timm-usual-loader": partial(own_fused, transform=timm_usual),
 }
 
 
@@ -395,7 +380,7 @@ class Pipeline:
     """A pipeline at work; `pipeline.py` makes each in a process of its own."""
 
     def __init__(self, name: str, setup: Setup) -> None:
-        self.loader: Any = PEERS[name].make(setup)
+        self.loader: Any = PEERS[name](setup)
 
     def pid(self) -> int:
         """Say which process this is."""

@@ -39,7 +39,6 @@ from _common import (
     cpu_seconds,
     each,
     keep,
-    last,
     linked,
     middle,
     parser,
@@ -333,7 +332,7 @@ def main() -> None:
         # Pillow first: its workers are forked before there are threads of anybody else's.
         names = sorted(options.feeds, key=lambda name: name != "pillow")
         lanes = {name: partial(turn, name, setup) for name in names}
-        turns = last(take_turns(lanes, options.rounds, left_out=left_out))
+        turns = take_turns(lanes, options.rounds, left_out=left_out)
         chosen = {name: repr(feed) for name, feed in made.items() if name.startswith(_LOADER)}
         for feed in made.values():
             getattr(feed, "close", str)()

@@ -42,7 +42,6 @@ from _common import (
     each,
     epoch_length,
     keep,
-    last,
     linked,
     middle,
     parser,
@@ -115,7 +114,7 @@ def compete(setup: Setup, names: Sequence[str], epochs: int) -> dict[str, Any]:
         for competitor in running.values():
             stack.callback(competitor.close)
         lanes = {name: competitor.turn for name, competitor in running.items()}
-        turns = last(take_turns(lanes, epochs, left_out=left_out))
+        turns = take_turns(lanes, epochs, left_out=left_out)
     memory = {name: round(running[name].pss_mb) for name in turns}
     return {"pipelines": summary(turns, memory), "left_out": left_out}
 
@@ -185,9 +184,9 @@ def main() -> None:
             found = result[kind]["pipelines"]
             if kind == "eval":
                 add_differences(found, setup._replace(folder=different))
-            show(kind, {PEERS[name].title: one for name, one in found.items()}, *_SHOWN)
+            show(kind, found, *_SHOWN)
             for name, reason in result[kind]["left_out"].items():
-                print(f"{PEERS[name].title}: {reason}")
+                print(f"{name}: {reason}")
     keep(
         options,
         result,

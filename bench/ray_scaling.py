@@ -35,7 +35,6 @@ from _common import (
     each,
     judge,
     keep,
-    last,
     linked,
     middle,
     parser,
@@ -155,7 +154,7 @@ def main() -> None:
             with cluster(workers):
                 for job in options.only:  # the warm-up
                     turn(job, beginning, options.size, few)
-                turns = last(take_turns(lanes, options.rounds, warm_up=False))
+                turns = take_turns(lanes, options.rounds, warm_up=False)
             found = summary(turns, next(iter(result.values()), {}))
             result[str(workers)] = found
             show(f"{workers} workers", found)
