@@ -21,10 +21,13 @@ from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
+from PIL import Image
+
 import fastdecode
 from fastdecode import _files
 from fastdecode.measure._timing import no_garbage_collection
 from fastdecode.measure.result import machine
+from fastdecode.testing import encode
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -107,6 +110,18 @@ def linked(
             name = f"{number:06d}_{photo.stem}{photo.suffix.lower()}"
             (place / name).symlink_to(photo.resolve())
         yield root
+
+
+def scaled(photo: Image.Image, format: str, target: int) -> bytes:
+    """Resize a photo until its file has about that many bytes."""
+    low, high = 16, 4096
+    data = b""
+    for _ in range(7):
+        side = (low + high) // 2
+        size = (side, max(1, side * photo.height // photo.width))
+        data = encode(photo.resize(size, Image.Resampling.LANCZOS), format)
+        low, high = (side, high) if len(data) < target else (low, side)
+    return data
 
 
 def epoch_length(photos: Sequence[Path], batch: int, workers: int, limit: int | None) -> int:

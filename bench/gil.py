@@ -1,8 +1,5 @@
 """How much of its time does a training process lose to the GIL?
 
-    python bench/gil.py PHOTOS [--threads 1,3] [--rounds 5] [--seconds 2] [--batch 64]
-                        [--limit N] [--json FILE]
-
 A thread of pure Python counts as fast as it can, as a training script's own Python would run. It
 does so alone; beside the native core, which makes the same training batches in C threads without
 any Python; and beside a running `Loader` of as many threads. Two figures tell what it loses to the

@@ -1,8 +1,5 @@
 """How near does the `Loader` come to the core, and how far is the core past libjpeg-turbo?
 
-    python bench/limit.py PHOTOS [--threads 1,2] [--rounds 7] [--kind train,eval] [--batch 64]
-                          [--limit N] [--json FILE]
-
 PHOTOS holds JPEG photos, as for `pipeline.py`, and "train" and "eval" are the same. With the same
 number of threads, in one run:
 

@@ -1,8 +1,5 @@
 """The same job on Ray with one and with two workers, against Ray's own `read_images`.
 
-    python bench/ray_scaling.py PHOTOS [--images 20000] [--size 224] [--workers 1,2] [--rounds 5]
-                                [--only fastdecode,ray] [--json FILE]
-
 PHOTOS holds photos, in class folders or loose; they are repeated, as links in one folder, to as
 many as are asked for. The job reads and decodes them, resizes them to a square, and hands the
 blocks, images with their paths, to the driver, which only counts rows:

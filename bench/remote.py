@@ -1,8 +1,5 @@
 """What reading ahead gains: `Loader` on an object store behind a slow network.
 
-    python bench/remote.py PHOTOS [--images 400] [--shards 4] [--latency 0.1] [--threads 2]
-                           [--rounds 3] [--json FILE]
-
 PHOTOS holds JPEG photos. They are packed into tar shards, copied until there are enough, and served
 by a process of this script that speaks as much of S3 as reading needs, on 127.0.0.1. It waits so
 many seconds before each answer, and costs next to nothing otherwise. Then an epoch is made:

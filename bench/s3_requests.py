@@ -1,7 +1,5 @@
 """How many requests does each reader send to an object store?
 
-    python bench/s3_requests.py PHOTOS [--images 1200] [--shard 600] [--task 100] [--json FILE]
-
 PHOTOS holds JPEG photos; they are repeated until there are enough, in the bucket of `_s3.py`, as
 files and in tar shards with indexes. Each reader opens them and gives every image once. Counted are
 requests, and not their time, which on this machine would be that of the server.

@@ -1,8 +1,5 @@
 """When does a store pay? Reading, and making training batches, from each kind of store.
 
-    python bench/stores.py PHOTOS [--images 5000] [--threads 2] [--rounds 3] [--folder DIR]
-                           [--kinds folder,tar,...] [--json FILE]
-
 PHOTOS holds JPEG photos. They are written, copied until there are enough, into a store of each kind
 in DIR (by default a temporary folder; it is to be on the disk that is in question), then read:
 
