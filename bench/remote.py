@@ -1,7 +1,7 @@
 """What reading ahead gains: `Loader` on an object store behind a slow network.
 
 PHOTOS holds JPEG photos. They are packed into tar shards, copied until there are enough, and served
-by a process of this script that speaks as much of S3 as reading needs, on 127.0.0.1. It waits so
+by `_s3.py` on 127.0.0.1, which waits so
 many seconds before each answer, and costs next to nothing otherwise. Then an epoch is made:
 
 - "decoding threads read": ``Loader(read_threads=0)``, as it was before there were others;
