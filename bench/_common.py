@@ -21,10 +21,13 @@ from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
+from PIL import Image
+
 import fastdecode
 from fastdecode import _files
 from fastdecode.measure._timing import no_garbage_collection
 from fastdecode.measure.result import machine
+from fastdecode.testing import encode
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -109,6 +112,18 @@ def linked(
         yield root
 
 
+def scaled(photo: Image.Image, format: str, target: int) -> bytes:
+    """Resize a photo until its file has about that many bytes."""
+    low, high = 16, 4096
+    data = b""
+    for _ in range(7):
+        side = (low + high) // 2
+        size = (side, max(1, side * photo.height // photo.width))
+        data = encode(photo.resize(size, Image.Resampling.LANCZOS), format)
+        low, high = (side, high) if len(data) < target else (low, side)
+    return data
+
+
 def epoch_length(photos: Sequence[Path], batch: int, workers: int, limit: int | None) -> int:
     """Choose the number of images: whole batches, as many for each worker unless it was given."""
     if limit:
@@ -128,8 +143,8 @@ def take_turns(
     *,
     left_out: dict[str, str] | None = None,
     warm_up: bool = True,
-) -> Iterator[Rounds[Any]]:
-    """Let lanes take turns, in an order drawn anew in each round; yield what is known after each.
+) -> Rounds[Any]:
+    """Let lanes take turns, in an order drawn anew in each round; return what each gave.
 
     In the first round, which is the warm-up and does not count, they come in the order of the
     mapping. With `left_out`, it gets the names of those that fail, and why, and the others go on;
@@ -149,7 +164,7 @@ def take_turns(
                 continue
             if number:
                 turns.setdefault(name, {})[number] = one
-        yield {name: turns[name] for name in lanes if name in turns}
+    return {name: turns[name] for name in lanes if name in turns}
 
 
 def time_each(
@@ -179,12 +194,6 @@ def time_each(
                 check(made)
             for name, seconds in spent.items() if number else ():
                 found[name][number] = seconds
-    return found
-
-
-def last(turns: Iterator[Rounds[_T]]) -> Rounds[_T]:
-    """Return what is known after the last round."""
-    *_, found = turns
     return found
 
 

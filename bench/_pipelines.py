@@ -167,7 +167,10 @@ def own_folder(setup: Setup, quality: str = "fast") -> Any:
 
 def own_loader(setup: Setup, quality: str = "fast") -> Any:
     """Make this package's `Loader`: threads, over its own `ImageFolder` and transforms."""
-    return _threads(setup, own_folder(setup, quality))
+    from fastdecode.torch import Loader
+
+    dataset = own_folder(setup, quality)
+    return Loader(dataset, setup.batch, shuffle=setup.train, threads=setup.workers)
 
 
 def without_core(setup: Setup) -> Any:
@@ -177,20 +180,6 @@ def without_core(setup: Setup) -> Any:
     _library.require()
     os.environ["FASTDECODE_DISABLE"] = "native"  # this process is for nothing else
     return own_loader(setup)
-
-
-def own_fused(setup: Setup, transform: Callable[..., Any], *, fuse: bool = True) -> Any:
-    """Take others' transforms in `ImageFolder` and `Loader`; not fused, they are called as such."""
-    from fastdecode.torch import ImageFolder
-
-    return _threads(setup, ImageFolder(setup.folder, transform=transform(setup.train), fuse=fuse))
-
-
-def _threads(setup: Setup, dataset: Any) -> Any:
-    from fastdecode.torch import Loader
-
-    by = {"threads" if dataset.isolated else "workers": setup.workers}
-    return Loader(dataset, setup.batch, shuffle=setup.train, **by)
 
 
 def stock_loader(setup: Setup, dataset: Dataset[Any], **options: Any) -> Any:
@@ -242,34 +231,6 @@ def by_torchvision(path: str) -> torch.Tensor:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # there is another library for it now
         return decode_image(path, ImageReadMode.RGB)
-
-
-class Preset:
-    """What torchvision's training reference builds, as it does: an object with its own Compose."""
-
-    def __init__(self, train: bool) -> None:
-        from torchvision import transforms as v1
-
-        to_float = [v1.PILToTensor(), v1.ConvertImageDtype(torch.float)]
-        self.transforms = v1.Compose([*_crops(v1, train), *to_float, v1.Normalize(MEAN, STD)])
-
-    def __call__(self, image: Any) -> Any:
-        return self.transforms(image)
-
-
-def timm(train: bool, interpolation: str = "bilinear") -> Any:
-    """Make what timm's script makes without colour jitter, which costs most of the rest."""
-    from timm.data import create_transform
-
-    how: dict[str, Any] = {"interpolation": interpolation, "mean": MEAN, "std": STD}
-    if train:
-        return create_transform(SIZE, is_training=True, color_jitter=None, **how)
-    return create_transform(SIZE, crop_pct=SIZE / RESIZE, **how)
-
-
-def timm_usual(train: bool) -> Any:
-    """Take what its script takes: either filter in training, the bicubic one for most models."""
-    return timm(train, "random" if train else "bicubic")
 
 
 class Dali:
@@ -348,38 +309,16 @@ def dali_pipeline(
     )()
 
 
-class Peer(NamedTuple):
-    """A pipeline: what makes its loader, whose iterators are epochs."""
-
-    title: str
-    make: Callable[[Setup], Iterable[Any]]
-
-
-PEERS = {
-    "loader": Peer("fastdecode Loader", own_loader),
-    "loader-exact": Peer("fastdecode Loader, exact", partial(own_loader, quality="exact")),
-    "loader-without-core": Peer("Loader without the core", without_core),
-    "imagefolder": Peer("fastdecode + DataLoader", lambda s: stock_loader(s, own_folder(s))),
-    "pillow": Peer(
-        "Pillow + DataLoader",
-        lambda setup: stock_loader(setup, PillowFolder(setup.folder, train=setup.train)),
-    ),
-    "torchvision-v1": Peer("torchvision v1, PIL", partial(stock, transform=torchvision_v1)),
-    "torchvision-v2": Peer(
-        "torchvision v2, tensors", partial(stock, transform=torchvision_v2, loader=by_torchvision)
-    ),
-    "dali": Peer("DALI, CPU", Dali),
-    "preset": Peer("reference's preset, PIL", partial(stock, transform=Preset)),
-    "preset-loader": Peer("its preset, Loader", partial(own_fused, transform=Preset)),
-    "preset-unfused": Peer(
-        "its preset, not fused", partial(own_fused, transform=Preset, fuse=False)
-    ),
-    "timm": Peer("timm, bilinear, PIL", partial(stock, transform=timm)),
-    "timm-loader": Peer("timm, bilinear, Loader", partial(own_fused, transform=timm)),
-    "timm-usual": Peer("timm, its default, PIL", partial(stock, transform=timm_usual)),
-    "timm-usual-loader": Peer(
-        "timm, its default, Loader", partial(own_fused, transform=timm_usual)
-    ),
+# What makes the loader of each pipeline, whose iterators are epochs.
+PEERS: dict[str, Callable[[Setup], Iterable[Any]]] = {
+    "loader": own_loader,
+    "loader-exact": partial(own_loader, quality="exact"),
+    "loader-without-core": without_core,
+    "imagefolder": lambda setup: stock_loader(setup, own_folder(setup)),
+    "pillow": lambda setup: stock_loader(setup, PillowFolder(setup.folder, train=setup.train)),
+    "torchvision-v1": partial(stock, transform=torchvision_v1),
+    "torchvision-v2": partial(stock, transform=torchvision_v2, loader=by_torchvision),
+    "dali": Dali,
 }
 
 
@@ -395,7 +334,7 @@ class Pipeline:
     """A pipeline at work; `pipeline.py` makes each in a process of its own."""
 
     def __init__(self, name: str, setup: Setup) -> None:
-        self.loader: Any = PEERS[name].make(setup)
+        self.loader: Any = PEERS[name](setup)
 
     def pid(self) -> int:
         """Say which process this is."""

@@ -23,19 +23,10 @@ _SLOTS = 256  # results: as many as a Loader's batches have
 
 
 class EpochImage(NamedTuple):
-    """One image of an epoch.
-
-    Attributes
-    ----------
-    data : bytes
-        The file.
-    size : (width, height)
-    resize : Resize
-        What becomes of it.
-    """
+    """One image of an epoch: its file, and what becomes of it."""
 
     data: bytes
-    size: tuple[int, int]
+    size: tuple[int, int]  # width, height
     resize: Resize
 
     @property
@@ -86,16 +77,9 @@ def images_of(loader: Any, epoch: int = 0) -> list[EpochImage]:
 class Work:
     """An epoch for the C threads of a pool, in one call.
 
-    Parameters
-    ----------
-    images : sequence of EpochImage
-    what : {"resized", "regions", "whole"}
-        Make what the Loader makes, as `normalize` says; or decode the same regions and do nothing
-        else; or decode whole images.
-    threads : int
-    normalize : Normalize, optional
-    decoder : {"", "libjpeg"}
-        The core's own decoder, for what it takes; or libjpeg-turbo for every file.
+    `what` is "resized": make what the Loader makes, as `normalize` says; "regions": decode the same
+    regions and do nothing else; or "whole": decode whole images. By the core's own `decoder`, or
+    "libjpeg" for every file.
     """
 
     def __init__(

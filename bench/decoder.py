@@ -1,7 +1,5 @@
 """What does the core's own decoder of baseline JPEG gain?
 
-    python bench/decoder.py PHOTOS [--rounds 9] [--limit N] [--json FILE]
-
 PHOTOS holds JPEG photos. One thread, bytes in memory, three questions:
 
 - Stages: where the decoder's time goes, and its entropy decoding beside libjpeg-turbo's

@@ -1,7 +1,5 @@
 """How fast is each backend on real photos? The default order follows from this.
 
-    python bench/default_order.py PHOTOS [--seconds 2] [--json FILE]
-
 JPEGs are taken as they are; PNG and WebP are made of the smaller ones by Pillow, because there is
 no collection of photos in these formats. All usable backends decode the same files in turn, in
 rounds of random order, one thread, from memory, each in its own process (`fastdecode.measure`).

@@ -1,8 +1,5 @@
 """How much of its time does a training process lose to the GIL?
 
-    python bench/gil.py PHOTOS [--threads 1,3] [--rounds 5] [--seconds 2] [--batch 64]
-                        [--limit N] [--json FILE]
-
 A thread of pure Python counts as fast as it can, as a training script's own Python would run. It
 does so alone; beside the native core, which makes the same training batches in C threads without
 any Python; and beside a running `Loader` of as many threads. Two figures tell what it loses to the
@@ -40,7 +37,6 @@ from _common import (
     epoch_length,
     judge,
     keep,
-    last,
     linked,
     middle,
     parser,
@@ -58,11 +54,7 @@ from fastdecode.native import _library
 
 _AIM = 0.05
 _CHUNK = 1000
-_TITLES = {
-    "alone": "counter alone",
-    "core": "beside the core, without Python",
-    "loader": "beside the Loader",
-}
+_BESIDE = ("alone", "core", "loader")
 
 
 class Turn(NamedTuple):
@@ -160,7 +152,7 @@ def summary(turns: Rounds[Turn]) -> dict[str, Any]:
     counts = each(turns, lambda turn: turn.counts)
     waits = each(turns, lambda turn: turn.waits)
     result: dict[str, Any] = {}
-    for name in _TITLES:
+    for name in _BESIDE:
         result[name] = {
             "counts_per_s": round(middle(counts[name])),
             "to_alone": ratio(counts[name], counts["alone"], 4),
@@ -198,9 +190,8 @@ def main() -> None:
         for threads in sorted({*options.threads}):
             setup = Setup(folder, "train", options.batch, threads)
             lanes = situations(setup, processor, options.seconds)
-            found = result[str(threads)] = summary(last(take_turns(lanes, options.rounds)))
-            rows = {title: found[name] for name, title in _TITLES.items()}
-            show(f"{threads} thread{'s' * (threads != 1)}", rows)
+            found = result[str(threads)] = summary(take_turns(lanes, options.rounds))
+            show(f"threads: {threads}", {name: found[name] for name in _BESIDE})
             print(f"lost: {found['lost_speed']:.1%} by speed, {found['lost_waiting']:.1%} waiting")
             judge("lost to the GIL", found["lost_to_gil"], _AIM, at_most=True)
     os.sched_setaffinity(0, [*others, processor])  # the record counts them

@@ -1,9 +1,5 @@
 """What does a GPU gain: how long does a training step wait for batches that are made in which way?
 
-    python bench/gpu.py PHOTOS [--device cuda] [--feeds random,pillow,loader-cpu,loader-gpu,dali]
-                        [--batch 256] [--items 20000] [--rounds 3] [--workers N] [--json FILE]
-    python bench/gpu.py PHOTOS --device cpu --tiny
-
 PHOTOS are of about 500 x 375 pixels, in class folders or loose; few are repeated (as links) until
 an epoch has `--items`. A ResNet-50 (bfloat16, channels last, SGD) trains on random tensors that
 stay on the device, on batches of `Loader` with the CPU's and with the GPU's decoding, of Pillow in
@@ -39,7 +35,6 @@ from _common import (
     cpu_seconds,
     each,
     keep,
-    last,
     linked,
     middle,
     parser,
@@ -333,7 +328,7 @@ def main() -> None:
         # Pillow first: its workers are forked before there are threads of anybody else's.
         names = sorted(options.feeds, key=lambda name: name != "pillow")
         lanes = {name: partial(turn, name, setup) for name in names}
-        turns = last(take_turns(lanes, options.rounds, left_out=left_out))
+        turns = take_turns(lanes, options.rounds, left_out=left_out)
         chosen = {name: repr(feed) for name, feed in made.items() if name.startswith(_LOADER)}
         for feed in made.values():
             getattr(feed, "close", str)()

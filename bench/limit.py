@@ -1,8 +1,5 @@
 """How near does the `Loader` come to the core, and how far is the core past libjpeg-turbo?
 
-    python bench/limit.py PHOTOS [--threads 1,2] [--rounds 7] [--kind train,eval] [--batch 64]
-                          [--limit N] [--json FILE]
-
 PHOTOS holds JPEG photos, as for `pipeline.py`, and "train" and "eval" are the same. With the same
 number of threads, in one run:
 
@@ -40,7 +37,6 @@ from _common import (
     epoch_length,
     judge,
     keep,
-    last,
     linked,
     middle,
     parser,
@@ -56,16 +52,6 @@ from core import EpochImage, Work, images_of
 from fastdecode._system import usable_cores
 from fastdecode.native import _library
 
-_TITLES = {
-    "loader": "Loader",
-    "core": "core: the same tensors",
-    "core-libjpeg": "the same, by libjpeg-turbo",
-    "regions-own": "core: the same regions",
-    "regions": "the same regions, by libjpeg-turbo",
-    "whole-own": "core: whole images",
-    "whole": "whole images, by libjpeg-turbo",
-    "simplejpeg": "simplejpeg: whole images",
-}
 _AIMS = (("loader", "core", 0.9, 0.9), ("core", "regions", 1.5, 1.5))
 _AIMS += (("core", "core-libjpeg", 1.65, 1.6),)  # with one thread, with more
 
@@ -132,7 +118,7 @@ def summary(turns: Rounds[Turn], threads: Sequence[int], images: int) -> dict[st
     costs = each(turns, lambda turn: 1000 * turn.cpu / images)
     result: dict[str, Any] = {}
     for count in threads:
-        own = {name: speeds[f"{name}, {count}"] for name in _TITLES}
+        own = {n.partition(",")[0]: of for n, of in speeds.items() if n.endswith(f", {count}")}
         found: dict[str, Any] = rates(own, to_limit="regions")
         for name, one in found.items():
             one["cpu_ms"] = middle(costs[f"{name}, {count}"])
@@ -172,10 +158,10 @@ def main() -> None:
                 for count in threads
                 for name, lane in lanes_of(Setup(folder, kind, options.batch, count)).items()
             }
-            result[kind] = summary(last(take_turns(lanes, options.rounds)), threads, images)
+            result[kind] = summary(take_turns(lanes, options.rounds), threads, images)
             for count, found in result[kind].items():
-                rows = {title: found[name] for name, title in _TITLES.items()}
-                show(f"{kind}, {count} thread{'s' * (count != '1')}", rows)
+                rows = {name: one for name, one in found.items() if name != "aims"}
+                show(f"{kind}, threads: {count}", rows)
                 for aim in found["aims"]:
                     judge(f"{aim['of']} to {aim['to']}", aim["ratio"], aim["aim"])
     keep(

@@ -1,7 +1,5 @@
 """What does `decode()` cost on top of the library that it calls?
 
-    python bench/overhead.py [PHOTOS] [--json FILE]
-
 For JPEGs of about 10 KB, 100 KB, 300 KB and 1 MB, three calls are timed in turn, in one loop:
 ``simplejpeg.decode_jpeg(data)``, ``decode(data, backend="simplejpeg")`` and ``decode(data)``. The
 figure is the median of the differences between neighbours, so that a machine whose speed drifts
@@ -15,7 +13,6 @@ To see that the clock itself is fair, simplejpeg is also timed against simplejpe
 
 from __future__ import annotations
 
-import io
 import json
 import random
 import subprocess
@@ -26,28 +23,17 @@ from pathlib import Path
 from statistics import median
 
 import simplejpeg
-from _common import RESULTS, keep, parser, show
+from _common import RESULTS, keep, parser, scaled, show
 from PIL import Image
 
 from fastdecode import decode
 from fastdecode.measure._timing import no_garbage_collection
-from fastdecode.testing import drawing, encode
+from fastdecode.testing import drawing
 
 _SIZES = {"10 KB": 10_000, "100 KB": 100_000, "300 KB": 300_000, "1 MB": 1_000_000}
 _SECONDS = 3.0
 _PROCESSES = 11
 _WAYS = ("itself", "named", "automatic")
-
-
-def photo_of(size: int, source: Image.Image | None) -> bytes:
-    """Scale a photo until its JPEG has about that many bytes."""
-    best = b""
-    for side in (96, 128, 160, 192, 224, 320, 448, 512, 640, 800, 960, 1280, 1600, 2000, 2600):
-        image = source.resize((side, side * 3 // 4)) if source else drawing(side, side * 3 // 4)
-        data = encode(image)
-        if abs(len(data) - size) < abs(len(best) - size):
-            best = data
-    return best
 
 
 def compare(data: bytes) -> dict[str, float]:
@@ -83,8 +69,8 @@ def compare(data: bytes) -> dict[str, float]:
 
 def one(path: str, size: int) -> None:
     """Measure one size in this process, and print the figures as JSON."""
-    source = Image.open(io.BytesIO(Path(path).read_bytes())).convert("RGB") if path else None
-    data = photo_of(size, source)
+    photo = Image.open(path).convert("RGB") if path else drawing(2600, 1950)
+    data = scaled(photo, "jpeg", size)
     print(json.dumps({"bytes": len(data), **compare(data)}))
 
 

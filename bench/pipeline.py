@@ -1,16 +1,8 @@
 """How fast do photos become batches, beside what people use today?
 
-    python bench/pipeline.py PHOTOS [--batch 64] [--workers 2] [--epochs 3] [--kind train,eval]
-                             [--limit N] [--only NAMES] [--json FILE]
-
 PHOTOS are in class folders or loose. "train" is RandomResizedCrop(224) and a flip, in random order,
 "eval" Resize(256) and CenterCrop(224); all pipelines give batches of normalised float32 tensors,
 (3, 224, 224) a photo. `_pipelines.py` defines them.
-
-With --only: what the training reference of torchvision and timm's script build, with torchvision's
-ImageFolder and PyTorch's DataLoader (preset, timm, and timm-usual: either filter in training, the
-bicubic one in "eval"), and the same with this package's ImageFolder and Loader (preset-loader,
-timm-loader, timm-usual-loader; preset-unfused calls the preset as it is).
 
 Each lives in a process of its own. After a warm-up, their epochs take turns, in an order drawn anew
 each time; while one runs the others wait. Few photos are repeated (as links) until an epoch has
@@ -42,7 +34,6 @@ from _common import (
     each,
     epoch_length,
     keep,
-    last,
     linked,
     middle,
     parser,
@@ -57,7 +48,6 @@ from _pipelines import PEERS, Epoch, Setup, evaluation, pixels
 from fastdecode._process import Child
 
 _KINDS = ("train", "eval")
-_USUAL = [name for name in PEERS if not name.startswith(("preset", "timm"))]
 _BASELINES = ("pillow", "dali")
 _COMPARED = 128
 _SHOWN = (
@@ -115,7 +105,7 @@ def compete(setup: Setup, names: Sequence[str], epochs: int) -> dict[str, Any]:
         for competitor in running.values():
             stack.callback(competitor.close)
         lanes = {name: competitor.turn for name, competitor in running.items()}
-        turns = last(take_turns(lanes, epochs, left_out=left_out))
+        turns = take_turns(lanes, epochs, left_out=left_out)
     memory = {name: round(running[name].pss_mb) for name in turns}
     return {"pipelines": summary(turns, memory), "left_out": left_out}
 
@@ -163,7 +153,7 @@ def main() -> None:
         epochs=(3, "after the warm-up"),
         kind=([*_KINDS], "what is done"),
         limit=(None, "images in an epoch"),
-        only=(_USUAL, "pipelines"),
+        only=([*PEERS], "pipelines"),
     )
     options = command.parse_args()
     if unknown := {*options.kind} - {*_KINDS} | {*options.only} - {*PEERS}:
@@ -185,9 +175,9 @@ def main() -> None:
             found = result[kind]["pipelines"]
             if kind == "eval":
                 add_differences(found, setup._replace(folder=different))
-            show(kind, {PEERS[name].title: one for name, one in found.items()}, *_SHOWN)
+            show(kind, found, *_SHOWN)
             for name, reason in result[kind]["left_out"].items():
-                print(f"{PEERS[name].title}: {reason}")
+                print(f"{name}: {reason}")
     keep(
         options,
         result,

@@ -1,8 +1,5 @@
 """The same job on Ray with one and with two workers, against Ray's own `read_images`.
 
-    python bench/ray_scaling.py PHOTOS [--images 20000] [--size 224] [--workers 1,2] [--rounds 5]
-                                [--only fastdecode,ray] [--json FILE]
-
 PHOTOS holds photos, in class folders or loose; they are repeated, as links in one folder, to as
 many as are asked for. The job reads and decodes them, resizes them to a square, and hands the
 blocks, images with their paths, to the driver, which only counts rows:
@@ -35,7 +32,6 @@ from _common import (
     each,
     judge,
     keep,
-    last,
     linked,
     middle,
     parser,
@@ -155,7 +151,7 @@ def main() -> None:
             with cluster(workers):
                 for job in options.only:  # the warm-up
                     turn(job, beginning, options.size, few)
-                turns = last(take_turns(lanes, options.rounds, warm_up=False))
+                turns = take_turns(lanes, options.rounds, warm_up=False)
             found = summary(turns, next(iter(result.values()), {}))
             result[str(workers)] = found
             show(f"{workers} workers", found)

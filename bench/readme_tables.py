@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 from _common import RESULTS
 
-from fastdecode.measure.result import Measurement, Result, from_json
+from fastdecode.measure.result import Result, from_json
 from fastdecode.registry import BUILTIN
 
-_AIM_US_AT_10_KB = 12
-_AIM_PERCENT = 1
+_AIM_US_AT_10_KB, _AIM_PERCENT = 12, 1
 _KINDS = ("train", "eval")
 _COLLECTIONS = {"px500": "500 x 375", "hd1080": "1920 x 1080", "mp12plus": "12 megapixels"}
+_BACKENDS = {name: f"`{name}`" for name in (*BUILTIN, "decode()")}
 _PIPELINES = {
     "loader": "this `ImageFolder` and `Loader`",
     "loader-exact": 'the same, `quality="exact"`',
     "loader-without-core": "`Loader` without the native core",
     "imagefolder": "this `ImageFolder`, PyTorch's DataLoader",
     "pillow": "Pillow, PyTorch's DataLoader",
-    "torchvision-v1": "torchvision v1 (Pillow), DataLoader",
-    "torchvision-v2": "torchvision v2 (tensors), DataLoader",
     "dali": "DALI on the CPU",
 }
 _LANES = {
@@ -48,6 +45,8 @@ _ON_RAY = ("ray_scaling", "ray_scaling_hd1080", "ray_scaling_mp12plus")
 _BILLION, _CORES, _NODES = 10**9, 1000, 32
 _PREFIX = 5500  # GET/s, as Amazon says
 
+Records = Mapping[str, Mapping[str, Any]]
+
 
 # Helpers
 
@@ -58,13 +57,12 @@ def load(name: str) -> dict[str, Any]:
     return content
 
 
-def where(content: dict[str, Any]) -> str:
-    """Say when and on what it was measured."""
+def measured(content: Mapping[str, Any], script: str, *more: str) -> str:
+    """Say when, on what and by which script it was measured."""
     machine = content["machine"]
-    return (
-        f"{content['measured']}, {machine['cpu']}, {machine['cores']} cores, {machine['system']}, "
-        f"{machine['python']}, NumPy {machine['numpy']}"
-    )
+    where = f"{machine['cpu']}, {machine['cores']} cores, {machine['system']}, {machine['python']}"
+    parts = (content["measured"], where, f"NumPy {machine['numpy']}", *more)
+    return f"Measured {', '.join(parts)}, by `bench/{script}`."
 
 
 def table(head: Iterable[str], rows: Iterable[Sequence[str]]) -> str:
@@ -74,25 +72,38 @@ def table(head: Iterable[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def drawn(
-    corner: str, columns: Mapping[str, str], rows: Iterable[tuple[str, Mapping[str, Any]]]
+def grid(
+    corner: str,
+    titles: Mapping[str, str],
+    columns: Mapping[str, tuple[str, Records]],
+    *last_rows: Sequence[str],
 ) -> str:
-    """Write a table of titles and what the columns' templates make of each record."""
-    filled_in = ([title, *(filled(cell, one) for cell in columns.values())] for title, one in rows)
-    return table([corner, *columns], filled_in)
+    """Write a table: for each column a template, and by name the records that fill it in."""
+    rows = [
+        [title, *(filled(template, found.get(name, {})) for template, found in columns.values())]
+        for name, title in titles.items()
+        if any(name in found for _, found in columns.values())
+    ]
+    return table([corner, *columns], [*rows, *last_rows])
 
 
-def filled(template: str, one: Mapping[str, Any]) -> str:
+def listing(corner: str, records: Records, columns: Mapping[str, str]) -> str:
+    """Write a table of the same records in every column."""
+    titles = {name: name for name in records}
+    return grid(corner, titles, {head: (cell, records) for head, cell in columns.items()})
+
+
+def filled(template: str, record: Mapping[str, Any]) -> str:
     """Fill in a template; empty where a figure is missing."""
     try:
-        return template.format_map(one).replace("%", " %")
+        return template.format_map(record).replace("%", " %")
     except (KeyError, TypeError):
         return ""
 
 
-def across(template: str, records: Iterable[Mapping[str, Any] | None]) -> list[str]:
-    """Fill in one template for each record; empty for none."""
-    return [filled(template, one or {}) for one in records]
+def titled(records: Records, titles: Mapping[str, str]) -> Records:
+    """Name the records that are there by their titles."""
+    return {title: records[name] for name, title in titles.items() if name in records}
 
 
 def _and(values: Iterable[float]) -> str:
@@ -129,40 +140,28 @@ def decode_figures() -> str:
 
 def photo_figures(result: Result) -> str:
     """Draw the run over the photos: a column for each way of asking."""
-    ways: dict[tuple[str, int, int], str] = {}
-    found: dict[tuple[str, int, int], dict[str, Measurement]] = {}
-    most = {
-        protocol: max(m.threads + m.workers for m in result.measurements if m.protocol == protocol)
-        for protocol in {m.protocol for m in result.measurements}
-    }
+    ways: dict[str, dict[str, dict[str, float]]] = {}
+    most: dict[str, int] = {}
     for one in result.measurements:
-        crowd = one.threads + one.workers
-        if one.format != "jpeg" or crowd != most[one.protocol] or not one.images_per_s.median:
-            continue
-        key = (one.protocol, one.reduce, crowd)
-        ways[key] = f"1/{one.reduce}" + {
-            "decode": "",
-            "threads": f", {one.threads} threads",
-            "loader": f", DataLoader, {one.workers} workers",
-        }.get(one.protocol, ", from files")
-        found.setdefault(key, {})[one.backend] = one
-    rows = []
-    for name in (*BUILTIN, "decode()"):
-        measured = [found[key].get(name) for key in ways]
-        if any(measured):
-            ratios = ("" if m is None else f"{m.ratio.median:.2f}" for m in measured)
-            rows.append([f"`{name}`", *ratios])
-    best = [max(m.images_per_s.median for m in found[key].values()) for key in ways]
-    rows.append(["best, images/s", *(f"{speed:.0f}" for speed in best)])
+        most[one.protocol] = max(most.get(one.protocol, 0), one.threads + one.workers)
+    for one in result.measurements:
+        at_most = one.threads + one.workers == most[one.protocol]
+        if one.format == "jpeg" and at_most and one.images_per_s.median:
+            how = {
+                "decode": "",
+                "threads": f", {one.threads} threads",
+                "loader": f", DataLoader, {one.workers} workers",
+            }.get(one.protocol, ", from files")
+            figures = {"ratio": one.ratio.median, "images_per_s": one.images_per_s.median}
+            ways.setdefault(f"1/{one.reduce}{how}", {})[one.backend] = figures
     here, files = result.machine, result.collection
-    wrong = sorted({m.backend for m in result.measurements if m.differing})
+    wrong = ", ".join(sorted({one.backend for one in result.measurements if one.differing}))
     return (
         "![Images/s by backend and reduction](bench/results/photos.svg)\n\n"
         f"Speed as a share of the fastest (1.00) on {files.images} photos of "
         f"{files.bytes / files.images / 1000:.0f} KB on average:\n\n"
-        f"{table(['backend', *ways.values()], rows)}\n\n"
-        f"{' '.join(result.answer)}\n\n"
-        f"Pixels: {'they differ for ' + ', '.join(wrong) if wrong else 'the same from all'}, where "
+        f"{_shares(ways, '{ratio:.2f}')}\n\n{' '.join(result.answer)}\n\n"
+        f"Pixels: {f'they differ for {wrong}' if wrong else 'the same from all'}, where "
         "the decoder reduces by itself. "
         f"Measured {result.measured[:10]} by `python -m fastdecode.bench`, {here.cpu}, "
         f"{here.cores} cores, {here.system}, {here.python}, NumPy {here.numpy}, load before "
@@ -171,71 +170,70 @@ def photo_figures(result: Result) -> str:
     )
 
 
+def _shares(groups: Mapping[str, Records], template: str, *more: Sequence[str]) -> str:
+    """Draw the backends' shares of the fastest, and its images/s."""
+    best = (max(one["images_per_s"] for one in found.values()) for found in groups.values())
+    last = ["best, images/s", *(f"{speed:.0f}" for speed in best)]
+    columns = {head: (template, found) for head, found in groups.items()}
+    return grid("backend", _BACKENDS, columns, last, *more)
+
+
 def order_figures() -> str:
     """Draw other formats: the results that the default order follows from."""
     content = load("default_order")
     groups = {name: content["result"][name] for name in ("png 1/1", "webp 1/1", "jpeg2000 1/1")}
-    rows = []
-    for name in (*BUILTIN, "decode()"):
-        if any(name in lanes for lanes in groups.values()):
-            found = (lanes.get(name) for lanes in groups.values())
-            rows.append([f"`{name}`", *across("{ratio_to_best:.2f}", found)])
-    best = (
-        max(row["images_per_s"] for row in lanes.values() if isinstance(row, dict))
-        for lanes in groups.values()
-    )
-    rows.append(["best, images/s", *(f"{speed:.0f}" for speed in best)])
-    rows.append(["files", *across("{files}", groups.values())])
+    files = ["files", *(str(lanes.pop("files")) for lanes in groups.values())]
     return (
         "The same for other formats, at full size, one thread, from memory:\n\n"
-        f"{table(['backend', *groups], rows)}\n\n"
-        f"Measured {where(content)}. {_named(content['backends'])}."
+        f"{_shares(groups, '{ratio_to_best:.2f}', files)}\n\n"
+        f"{measured(content, 'default_order.py', _named(content['backends']))}"
     )
 
 
 def regret_figures() -> str:
     """Draw how much slower `decode` is than the best backend."""
     content = load("regret")
-    result = content["result"]
+    result, took = content["result"], content["result"]["calibration_s"]
     pillow = sorted(1 / cell["speeds"]["pillow"] - 1 for cell in result["cells"].values())
-    names = {"decode()": "calibrated", "quick": "quickly calibrated", "default": "default order"}
-    rows = [
-        (name, {**result[way], "at": "{worst:.1%}, {worst_cell}".format_map(result[way])})
-        for way, name in names.items()
-    ]
-    always = {
+    result["pillow"] = {
         "within_3_percent": sum(regret <= 0.03 for regret in pillow) / len(pillow),
         "median": median(pillow),
-        "at": f"{pillow[-1]:.0%}",
+        "worst": pillow[-1],
+        "worst_cell": max(
+            result["cells"], key=lambda n: 1 / result["cells"][n]["speeds"]["pillow"]
+        ),
+    }
+    titles = {
+        "decode()": "calibrated",
+        "quick": "quickly calibrated",
+        "default": "default order",
+        "pillow": "Pillow always",
     }
     columns = {
         "within 3 % of the best": "{within_3_percent:.0%}",
         "median": "{median:.1%}",
-        "worst": "{at}",
+        "worst": "{worst:.1%}, {worst_cell}",
     }
-    took = result["calibration_s"]
     return (
         "How much slower `decode` is than the best backend for the same work, over "
         f"{len(result['cells'])} kinds of work (JPEG of 10 KB to 5 MB, PNG, WebP, each `reduce`, "
         "one thread and all cores), on photos that calibration has not seen:\n\n"
-        f"{drawn('choice', columns, [*rows, ('Pillow always', always)])}\n\n"
+        f"{listing('choice', titled(result, titles), columns)}\n\n"
         f"Calibration took {took['full']:.0f} s in full and {took['quick']:.1f} s with `--quick`. "
-        f"Measured {where(content)}."
+        f"{measured(content, 'regret.py')}"
     )
 
 
 def overhead_figures() -> str:
     """Draw what `decode` costs on top."""
     content = load("overhead")
-    missed = [
-        size
-        for size, row in content["result"].items()
-        if max(row["named_more_percent"], row["automatic_more_percent"]) > _AIM_PERCENT
-        and (
-            size != "10 KB"
-            or max(row["named_more_us"], row["automatic_more_us"]) > _AIM_US_AT_10_KB
+    missed = []
+    for size, row in content["result"].items():
+        us, percent = (
+            max(row[f"named_more_{of}"], row[f"automatic_more_{of}"]) for of in ("us", "percent")
         )
-    ]
+        if percent > _AIM_PERCENT and (size != "10 KB" or us > _AIM_US_AT_10_KB):
+            missed.append(size)
     columns = {
         "simplejpeg, µs": "{direct_us:.0f}",
         "more when named, µs": "{named_more_us:+.1f} ({named_more_percent:+.1f}%)",
@@ -244,71 +242,59 @@ def overhead_figures() -> str:
     verdict = f"missed here at {', '.join(missed)}" if missed else "met here"
     return (
         "What `decode` costs on top of the library it calls, median of paired calls:\n\n"
-        f"{drawn('JPEG of', columns, content['result'].items())}\n\n"
+        f"{listing('JPEG of', content['result'], columns)}\n\n"
         f"The aim is at most {_AIM_US_AT_10_KB} µs more at 10 KB and {_AIM_PERCENT} % more from "
-        f"100 KB on: {verdict}. Measured {where(content)}."
+        f"100 KB on: {verdict}. {measured(content, 'overhead.py')}"
     )
 
 
 # README.md and docs/pytorch.md: pipelines
 
 
+def _lanes(name: str, kind: str) -> dict[str, Any]:
+    lanes: dict[str, Any] = load(f"pipeline_{name}")["result"][kind]["pipelines"]
+    return lanes
+
+
 def pipeline_figures() -> str:
     """Draw images/s of each pipeline, by collection."""
-    runs = {name: load(f"pipeline_{name}") for name in _COLLECTIONS}
-    rows = []
-    for name, title in _PIPELINES.items():
-        found = [_pipeline(run, kind, name) for run in runs.values() for kind in _KINDS]
-        if any(found):
-            rows.append([title, *across("{best_images_per_s:.0f} ({to_pillow:.2f})", found)])
-    head = [f"{what}, {kind}" for what in _COLLECTIONS.values() for kind in _KINDS]
-    px500, other = runs["px500"], load("pipeline_torchvision")
-    settings = px500["settings"]
-    epochs = sorted({str(run["settings"]["epochs"]) for run in runs.values()})
-    loader, dali = (
-        [_pipeline(px500, kind, name)["best_images_per_s"] for kind in _KINDS]
-        for name in ("loader", "dali")
-    )
+    columns = {
+        f"{photos}, {kind}": ("{best_images_per_s:.0f} ({to_pillow:.2f})", _lanes(name, kind))
+        for name, photos in _COLLECTIONS.items()
+        for kind in _KINDS
+    }
+    content, other = load("pipeline_px500"), load("pipeline_torchvision")
+    settings = content["settings"]
+    epochs = sorted({str(load(f"pipeline_{name}")["settings"]["epochs"]) for name in _COLLECTIONS})
+    to_dali = _and(_lanes("px500", kind)["loader"]["to_dali"] for kind in _KINDS)
     v1, v2, own = (
-        _and(_pipeline(other, kind, name)["to_pillow"] for kind in _KINDS)
+        _and(_lanes("torchvision", kind)[name]["to_pillow"] for kind in _KINDS)
         for name in ("torchvision-v1", "torchvision-v2", "loader")
     )
     return (
-        f"{table(['images/s (times Pillow)', *head], rows)}\n\n"
+        f"{grid('images/s (times Pillow)', _PIPELINES, columns)}\n\n"
         f"The best of {' or '.join(epochs)} epochs, batches of {settings['batch']}, "
-        f"{settings['workers']} threads or workers on {px500['machine']['cores']} cores, from "
-        "files in the system's cache to normalised float32 tensors of 224 x 224. All pipelines "
-        "take turns in one run. On the 500 x 375 photos `Loader` makes "
-        f"{_and(one / its for one, its in zip(loader, dali, strict=True))} times the batches of "
-        "DALI (train and eval). In a run with torchvision "
-        f"{other['settings']['libraries']['torchvision']} on the 500 x 375 photos, its v1 "
-        f"transforms made {v1} times the batches of Pillow (train and eval), v2 {v2}, and this "
-        f"`Loader` {own}. Measured {where(px500)}, {_named(settings['libraries'])} by "
-        "`bench/pipeline.py`."
+        f"{settings['workers']} threads or workers, from files in the system's cache to "
+        "normalised float32 tensors of 224 x 224, all in turn in one run. On the 500 x 375 photos "
+        f"`Loader` makes {to_dali} times the batches of DALI (train and eval). In a run with "
+        f"torchvision {other['settings']['libraries']['torchvision']} on these, its v1 transforms "
+        f"made {v1} times the batches of Pillow, v2 {v2}, and this `Loader` {own}. "
+        f"{measured(content, 'pipeline.py', _named(settings['libraries']))}"
     )
-
-
-def _pipeline(run: dict[str, Any], kind: str, name: str) -> Any:
-    return run["result"][kind]["pipelines"].get(name)
 
 
 def cost_figures() -> str:
     """Draw processor time, memory and pixels of each pipeline."""
-    content = load("pipeline_px500")
-    rows = []
-    for name, title in _PIPELINES.items():
-        train, seen = (_pipeline(content, kind, name) for kind in _KINDS)
-        if train and seen:
-            rows.append((title, {"train": train, "eval": seen}))
+    train, seen = (_lanes("px500", kind) for kind in _KINDS)
     columns = {
-        "CPU s/1000, train": "{train[cpu_s_per_1000]:.1f}",
-        "CPU s/1000, eval": "{eval[cpu_s_per_1000]:.1f}",
-        "memory, MB": "{train[peak_pss_mb]}",
-        "difference, eval": "{eval[difference]:.3f}",
+        "CPU s/1000, train": ("{cpu_s_per_1000:.1f}", train),
+        "CPU s/1000, eval": ("{cpu_s_per_1000:.1f}", seen),
+        "memory, MB": ("{peak_pss_mb}", train),
+        "difference, eval": ("{difference:.3f}", seen),
     }
-    peaks = _pipeline(load("pipeline_20_epochs"), "train", "loader")["peak_rss_mb"]
+    peaks = _lanes("20_epochs", "train")["loader"]["peak_rss_mb"]
     return (
-        f"{drawn('500 x 375', columns, rows)}\n\n"
+        f"{grid('500 x 375', _PIPELINES, columns)}\n\n"
         "Memory is that of the process and its workers, pages that they share counted once. The "
         "difference is the mean from torchvision v2's pixels, in levels of 255; DALI rounds sides "
         "and margins in another way, so most of its difference is a shift of up to a pixel. Over "
@@ -318,41 +304,33 @@ def cost_figures() -> str:
 
 def worker_figures() -> str:
     """Draw images/s by the number of threads or workers."""
-    runs = {1: load("pipeline_px500_1"), 2: load("pipeline_px500"), 4: load("pipeline_px500_4")}
-    rows = []
-    for name, title in _PIPELINES.items():
-        if _pipeline(runs[1], "train", name):
-            found = [_pipeline(run, "train", name) for run in runs.values()]
-            speeds, memory = (
-                across("{best_images_per_s:.0f}", found),
-                across("{peak_pss_mb}", found),
-            )
-            rows.append([title, *speeds, *memory])
-    head = [f"{count}: {what}" for what in ("images/s", "MB") for count in runs]
+    runs = {1: _lanes("px500_1", "train"), 4: _lanes("px500_4", "train")}
+    runs[2] = {name: one for name, one in _lanes("px500", "train").items() if name in runs[1]}
+    columns = {
+        f"{count}: {what}": (template, runs[count])
+        for what, template in (("images/s", "{best_images_per_s:.0f}"), ("MB", "{peak_pss_mb}"))
+        for count in sorted(runs)
+    }
     return (
-        f"{table(['500 x 375, train', *head], rows)}\n\n"
-        f"Measured {where(runs[1])}, by `bench/pipeline.py --workers`."
+        f"{grid('500 x 375, train', _PIPELINES, columns)}\n\n"
+        f"{measured(load('pipeline_px500_1'), 'pipeline.py --workers')}"
     )
 
 
 def quality_figures() -> str:
     """Draw how near the transforms come to torchvision's pixels."""
     content = load("quality")
-    found = {kind: content["result"][kind]["all"] for kind in _KINDS}
-    rows = [
-        (kind, {**one, "photo": Path(one["default"]["worst_photo"]).name})
-        for kind, one in found.items()
-    ]
     columns = {
         'largest difference, `quality="exact"`': "{exact[largest_difference]}",
         "default: mean of all": "{default[mean_db]:.1f} dB",
         "mean of those that were reduced": (
             "{default[mean_db_reduced]:.1f} dB ({default[reduced]} of {results})"
         ),
-        "worst": "{default[worst_db]:.1f} dB, {photo}",
+        "worst": "{default[worst_db]:.1f} dB, {default[worst_photo]}",
     }
+    found = {kind: content["result"][kind]["all"] for kind in _KINDS}
     return (
-        f"{drawn('', columns, rows)}\n\n"
+        f"{listing('', found, columns)}\n\n"
         f"Against torchvision v2 on uint8 tensors, over {found['eval']['results']} photos; each "
         f"counts for at most {content['settings']['at_most_db']:.0f} dB. By `bench/quality.py`."
     )
@@ -364,25 +342,14 @@ def quality_figures() -> str:
 def decoder_figures() -> str:
     """Draw what the core's own decoder gains, and where its time goes."""
     content = load("decoder_px500")
-    result, settings = content["result"], content["settings"]
-    rows = [
-        (
-            title,
-            {
-                "own": one["decode()"],
-                "other": one[one["fastest_other"]],
-                "name": one["fastest_other"],
-                "libjpeg": one["decode(), libjpeg-turbo"],
-            },
-        )
-        for title, one in result["calls"].items()
-    ]
+    result, settings, stages = content["result"], content["settings"], content["result"]["stages"]
+    for one in result["calls"].values():
+        one["other"] = one[one["fastest_other"]]
     columns = {
-        "`decode`, ms": "{own[ms]:.2f}",
-        "fastest other takes times": "{other[ratio]:.2f} ({name})",
-        "libjpeg-turbo in the core": "{libjpeg[ratio]:.2f}",
+        "`decode`, ms": "{decode()[ms]:.2f}",
+        "fastest other takes times": "{other[ratio]:.2f} ({fastest_other})",
+        "libjpeg-turbo in the core": "{decode(), libjpeg-turbo[ratio]:.2f}",
     }
-    stages = result["stages"]
     huffman, idct, colours = (
         100 * (stages[after] - stages[before]) / stages["pixels"]
         for before, after in (
@@ -396,14 +363,13 @@ def decoder_figures() -> str:
         for kind, one in result["left"].items()
     )
     return (
-        f"{drawn('JPEG, reduced to', columns, rows)}\n\n"
+        f"{listing('JPEG, reduced to', result['calls'], columns)}\n\n"
         f"Where its time goes: Huffman decoding {huffman:.0f} %, inverse DCT {idct:.0f} %, "
-        f"upsampling and colours {colours:.0f} %, the rest for the header, the copy of the scan "
-        f"and the tables. Its Huffman decoding takes {1 / stages['entropy_ratio']:.2f} of the time "
-        "of libjpeg-turbo's `decode_mcu` on the same data. Files that are left to libjpeg-turbo, "
-        f"beside the core without its decoder: {', '.join(slower)}. One thread, from memory, "
-        f"photos of 500 x 375 pixels, medians of {settings['rounds']} rounds in turn. "
-        f"Measured {where(content)}, {settings['core']} by `bench/decoder.py`."
+        f"upsampling and colours {colours:.0f} %. Its Huffman decoding takes "
+        f"{1 / stages['entropy_ratio']:.2f} of the time of libjpeg-turbo's `decode_mcu` on the "
+        "same data. Files that are left to libjpeg-turbo, beside the core without its decoder: "
+        f"{', '.join(slower)}. One thread, from memory, photos of 500 x 375 pixels, medians of "
+        f"{settings['rounds']} rounds in turn. {measured(content, 'decoder.py', settings['core'])}"
     )
 
 
@@ -416,32 +382,25 @@ def limit_figures() -> str:
         for kind, by_count in result.items()
         for count, lanes in by_count.items()
     }
-    rows = [
-        [
-            title,
-            *across("{images_per_s:.0f} ({to_limit:.0%})", (run[name] for run in runs.values())),
-        ]
-        for name, title in _LANES.items()
-    ]
+    columns = {name: ("{images_per_s:.0f} ({to_limit:.0%})", lanes) for name, lanes in runs.items()}
     loader, regions, before = (
         ", ".join(f"{aim['ratio']:.2f}" for aim in aims)
         for aims in zip(*(lanes["aims"] for lanes in runs.values()), strict=True)
     )
-    fewest, *_, most = sorted(next(iter(result.values())), key=int)
+    most = max(result["train"], key=int)
     own, core = (
         _and(by_count[most][name]["to_fewest_threads"] for by_count in result.values())
         for name in ("loader", "core")
     )
     return (
-        f"{table(['images/s (of the limit)', *runs], rows)}\n\n"
+        f"{grid('images/s (of the limit)', _LANES, columns)}\n\n"
         f"In the order of the columns, `Loader` makes {loader} of what the core makes; the core "
         f"makes its tensors {before} times as fast as by libjpeg-turbo, and {regions} times as "
         "fast as libjpeg-turbo decodes their regions and does nothing else. "
-        f"With {_threads(most)} `Loader` makes {own} times as many images as with "
-        f"{fewest} ({' and '.join(result)}), the core alone {core}. "
-        f"Medians of {settings['rounds']} rounds of "
+        f"With {_threads(most)} `Loader` makes {own} times as many images as with 1 "
+        f"(train and eval), the core alone {core}. Medians of {settings['rounds']} rounds of "
         f"{settings['images_per_epoch']} images of 500 x 375 pixels, all in turn in one run. "
-        f"Measured {where(content)}, {settings['core']} by `bench/limit.py`."
+        f"{measured(content, 'limit.py', settings['core'])}"
     )
 
 
@@ -456,19 +415,18 @@ def region_figures() -> str:
         "native: region": "`decode(data, region=...)`",
         "native: region, restart markers": "the same with restart markers",
     }
-    rows = [(title, result["ways"][name]) for name, title in titles.items()]
     columns = {"images/s": "{images_per_s:.1f}", f"to {fastest}": "{to_fastest_other:.2f}"}
     files = result["rewritten"].values()
     changes = [100 * one["bytes_after"] / one["bytes"] - 100 for one in files]
     megapixels = sum(one["width"] * one["height"] for one in files) / len(files) / 1e6
     return (
-        f"{drawn(f'{side} x {side} pixels', columns, rows)}\n\n"
+        f"{listing(f'{side} x {side} pixels', titled(result['ways'], titles), columns)}\n\n"
         f"One thread, from memory, {len(files)} photos of {megapixels:.0f} megapixels on average; "
         f"{fastest} is the fastest of the other backends here. `add_restart_markers` took "
         f"{1000 * result['rewriting_s']:.0f} ms a photo, and changed their bytes by "
         f"{min(changes):+.1f} % to {max(changes):+.1f} %, together by "
-        f"{100 * result['bytes_ratio'] - 100:+.1f} %. Measured {where(content)}, "
-        f"{settings['core']} by `bench/regions.py`."
+        f"{100 * result['bytes_ratio'] - 100:+.1f} %. "
+        f"{measured(content, 'regions.py', settings['core'])}"
     )
 
 
@@ -476,28 +434,26 @@ def gil_figures() -> str:
     """Draw what a thread of Python loses beside a Loader."""
     content = load("gil")
     settings = content["settings"]
+    count, found = next(iter(content["result"].items()))
     titles = {"core": "the core, without Python", "loader": "`Loader`"}
-    rows = [
-        (f"{title}, {_threads(count)}", found[name])
+    rows = {
+        f"{title}, {_threads(count)}": found[name]
         for count, found in content["result"].items()
         for name, title in titles.items()
-    ]
+    }
     columns = {
         "speed, to alone": "{to_alone:.3f}",
         "waits for the GIL": "{waits:.1%}",
         "images/s there": "{images_per_s:.0f}",
         "to undisturbed": "{to_no_counter:.3f}",
     }
-    count, found = next(iter(content["result"].items()))
     return (
-        f"{drawn('beside', columns, rows)}\n\n"
-        f"Beside a `Loader` of {_threads(count)} it counts "
-        f"{100 * max(0.0, found['lost_to_gil']):.1f} % less than beside "
-        f"the core; {100 * found['lost_waiting']:.1f} % of the time it waits for the lock. "
-        f"A thread that counts in pure Python on a core of its own, for "
-        f"{settings['seconds']:.0f} s in each situation, medians of {settings['rounds']} rounds, "
-        f"on {content['machine']['cores']} cores. "
-        f"Measured {where(content)} by `bench/gil.py`."
+        f"{listing('beside', rows, columns)}\n\n"
+        f"A thread of pure Python, which counts on a core of its own, counts "
+        f"{100 * max(0.0, found['lost_to_gil']):.1f} % less beside a `Loader` of {_threads(count)} "
+        f"than beside the core; {100 * found['lost_waiting']:.1f} % of the time it waits for the "
+        f"GIL. {settings['seconds']:.0f} s in each situation, medians of {settings['rounds']} "
+        f"rounds. {measured(content, 'gil.py')}"
     )
 
 
@@ -508,53 +464,46 @@ def store_figures() -> str:
     """Draw what each kind of store gives, beside a folder of files."""
     content = load("stores")
     result, settings = content["result"], content["settings"]
-    titles = {
-        "train, warm": "train, warm",
-        "train, cold": "train, cold",
-        "read shuffled, warm": "shuffled, warm",
-        "read shuffled, cold": "shuffled, cold",
-        "read in order, cold": "in order, cold",
-        "stream, cold": "stream, cold",
+    jobs = [f"{job}, {cache}" for job in ("train", "shuffled") for cache in ("warm", "cold")]
+    columns = {
+        job: ("{images_per_s:.0f} ({to_folder:.2f})", result[job])
+        for job in (*jobs, "in order, cold", "stream, cold")
     }
-    rows = []
-    for kind in result["train, warm"]:
-        speeds = (result[name].get(kind) for name in titles.values())
-        opening = f"{result['open, cold'][kind]['seconds']:.3f}"
-        rows.append([kind, *across("{images_per_s:.0f} ({to_folder:.2f})", speeds), opening])
+    columns["opening, cold, s"] = ("{seconds:.3f}", result["open, cold"])
     return (
-        f"{table(['images/s (times folder)', *titles, 'opening, cold, s'], rows)}\n\n"
+        f"{grid('images/s (times folder)', {kind: kind for kind in result[jobs[0]]}, columns)}\n\n"
         f"{settings['images']} photos of 500 x 375 pixels, {settings['bytes'] / 1e6:.0f} MB, "
         f"{settings['threads']} threads, medians of {settings['rounds']} rounds, all in turn in "
-        f"one run. Measured {where(content)} by `bench/stores.py`."
+        f"one run. {measured(content, 'stores.py')}"
     )
 
 
 def ray_figures() -> str:
     """Draw what Ray makes by `fastdecode.ray`, and by its own reader."""
     content = load("ray_scaling")
-    result, settings = content["result"], content["settings"]
-    size, rounds = settings["size"], settings["rounds"]
-    own, other = ([lanes[job] for lanes in result.values()] for job in ("fastdecode", "ray"))
-    reader = f'`ray.data.read_images(folder, size=({size}, {size}), mode="RGB", ...)`'
-    spans = [(min(one["to_ray_rounds"]), max(one["to_ray_rounds"])) for one in own]
-    rows = [
-        [f"`fastdecode.ray.read_images(folder, size={size})`, rows/s"],
-        [f"{reader}, rows/s"],
-        ["times as many rows, median of the rounds", *across("{to_ray:.2f}", own)],
-        ["... lowest and highest round", *(f"{low:.2f} to {high:.2f}" for low, high in spans)],
-        ["CPU-s for 1000 images, `fastdecode`", *across("{cpu_s_per_1000:.2f}", own)],
-        ["times less CPU time, median", *across("{cpu_to_ray:.2f}", own)],
-    ]
-    rows[0] += across("{rows_per_s:.0f}", own)
-    rows[1] += across("{rows_per_s:.0f}", other)
-    head = ["", *(f"{count} worker{'s' * (count != '1')}" for count in result)]
+    settings = content["settings"]
+    for lanes in content["result"].values():
+        rounds = lanes["fastdecode"]["to_ray_rounds"]
+        lanes |= {"low": min(rounds), "high": max(rounds)}
+    columns = {
+        "`fastdecode`, rows/s": "{fastdecode[rows_per_s]:.0f}",
+        "Ray's own, rows/s": "{ray[rows_per_s]:.0f}",
+        "times as many (lowest to highest round)": (
+            "{fastdecode[to_ray]:.2f} ({low:.2f} to {high:.2f})"
+        ),
+        "CPU-s for 1000 images": "{fastdecode[cpu_s_per_1000]:.2f}",
+        "times less CPU time": "{fastdecode[cpu_to_ray]:.2f}",
+    }
+    size = settings["size"]
     return (
-        f"{table(head, rows)}\n\n"
-        f"{settings['images']} photos of 500 x 375 pixels, {settings['different_photos']} of them "
-        f"different; {rounds} round{'s' * (rounds != 1)}, in turn, the order drawn anew in each. "
-        f"Ray {settings['ray']}. The machine's load was {content['machine']['load']:.0f}, most of "
-        "it other work: the ratios, which are those within a round, say more than the rows. "
-        f"Measured {where(content)} by `bench/ray_scaling.py`."
+        f"{listing('workers', content['result'], columns)}\n\n"
+        f"`fastdecode.ray.read_images(folder, size={size})` beside `ray.data.read_images(folder, "
+        f'size=({size}, {size}), mode="RGB", ...)`: {settings["images"]} photos of 500 x 375 '
+        f"pixels, {settings['different_photos']} of them different; medians of "
+        f"{settings['rounds']} rounds, in turn. The machine's load was "
+        f"{content['machine']['load']:.0f}, most of it other work: the ratios, which are those "
+        "within a round, say more than the rows. "
+        f"{measured(content, 'ray_scaling.py', 'Ray ' + settings['ray'])}"
     )
 
 
@@ -562,19 +511,16 @@ def request_figures() -> str:
     """Draw how many requests each reader sends to an object store."""
     content = load("s3_requests")
     settings = content["settings"]
-    rows = [
-        [
-            name,
-            *(
-                ", ".join(f"{count} {kind}" for kind, count in found[when].items()) or "none"
-                for when in ("opening", "reading")
-            ),
-        ]
+    asked = {
+        name: {
+            when: ", ".join(f"{count} {kind}" for kind, count in kinds.items()) or "none"
+            for when, kinds in found.items()
+        }
         for name, found in content["result"].items()
-    ]
+    }
     shards = -(-settings["images"] // settings["images_per_shard"])
     return (
-        f"{table(['', 'to open', 'to read all'], rows)}\n\n"
+        f"{listing('', asked, {'to open': '{opening}', 'to read all': '{reading}'})}\n\n"
         f"{settings['images']} images of {settings['bytes_per_image'] // 1000} kB on average, as "
         f"files and in {shards} tar shards with indexes, found by a pattern; Loader shuffled, Ray "
         f"in tasks of {settings['images_per_task']} images by two processes. Counted by a server "
@@ -596,18 +542,16 @@ def billion_figures() -> str:
     }
     px500 = rows["px500"]
     gets = 1000 * px500["thousands"]
-    machines = [run["machine"] for run in runs.values()]
-    least, most = (of(machine["load"] for machine in machines) for of in (min, max))
+    loads = [run["machine"]["load"] for run in runs.values()]
     return (
-        f"{drawn('photos', columns, rows.items())}\n\n"
+        f"{listing('photos', rows, columns)}\n\n"
         "CPU-s for 1000: of all processes of a cluster of one worker, the driver's among them, "
         f"decoding and resizing to 224 x 224 ({', '.join(f'`{name}.json`' for name in _ON_RAY)} in "
-        f"`bench/results`; {machines[0]['cpu']}, with a load of {least:.0f} to {most:.0f}, which "
-        "makes every figure larger). Core-hours are 10^9 · CPU-s / 1000 / 3600."
-        f"\n\nFor px500, {_NODES} nodes read {8 * px500['gigabytes'] / _NODES:.1f} Gbit/s each; as "
-        f"files, these are {gets:.0f} GET/s, or {gets / _PREFIX:.0f} "
-        f"prefixes of S3; and a task of 100 000 images is {100 * px500['cost'] / 60:.1f} minutes "
-        "of a core."
+        f"`bench/results`; {runs['px500']['machine']['cpu']}, with a load of {min(loads):.0f} to "
+        f"{max(loads):.0f}, which makes every figure larger). Core-hours are 10^9 · CPU-s / 1000 / "
+        f"3600.\n\nFor px500, {_NODES} nodes read {8 * px500['gigabytes'] / _NODES:.1f} Gbit/s "
+        f"each; as files, these are {gets:.0f} GET/s, or {gets / _PREFIX:.0f} prefixes of S3; and "
+        f"a task of 100 000 images is {100 * px500['cost'] / 60:.1f} minutes of a core."
     )
 
 
@@ -619,7 +563,7 @@ def _pass(run: dict[str, Any]) -> dict[str, float]:
     return {
         "cost": cost,
         "terabytes": size / 1e12,
-        "core_hours": _BILLION * cost / 1000 / 3600,
+        "core_hours": _CORES * seconds / 3600,
         "hours": seconds / 3600,
         "thousands": _BILLION / seconds / 1000,
         "gigabytes": size / seconds / 1e9,
@@ -641,12 +585,9 @@ def gpu_figures() -> str:
 def machine_figures(content: dict[str, Any]) -> str:
     """Draw what was measured on one machine."""
     feeds, settings = content["result"]["feeds"], content["settings"]
-    rows = []
-    for name, title in _FEEDS.items():
-        if one := feeds.get(name):
-            step = one["kernels_ms"] * settings["batch"]
-            waiting = one["waiting_ms"] / (one["waiting_ms"] + one["kernels_ms"])
-            rows.append((title, {**one, "step": step, "waiting": waiting}))
+    for one in feeds.values():
+        one["step"] = one["kernels_ms"] * settings["batch"]
+        one["waiting"] = one["waiting_ms"] / (one["waiting_ms"] + one["kernels_ms"])
     columns = {
         "images/s": "{images_per_s:.0f}",
         "of random": "{to_random:.1%}",
@@ -654,13 +595,13 @@ def machine_figures(content: dict[str, Any]) -> str:
         "waiting": "{waiting:.1%}",
         "CPU s/1000": "{cpu_ms:.2f}",
     }
+    libraries = settings["device"], _named(settings["libraries"])
     return (
-        f"{drawn('fed by', columns, rows)}\n\n"
+        f"{listing('fed by', titled(feeds, _FEEDS), columns)}\n\n"
         f"Training a ResNet-50: bfloat16, channels last, SGD, batches of {settings['batch']}, "
         f"{settings['workers']} threads or workers; medians of {settings['rounds']} rounds, all in "
         f"turn in one run, over {settings['different_photos']} different photos of 500 x 375 "
         "pixels. Waiting is the share of the time in which the GPU had no step to work on; a "
         "step that takes longer than with random tensors shares the GPU with what makes its data. "
-        f"{settings['device']}, {_named(settings['libraries'])}. "
-        f"Measured {where(content)} by `bench/gpu.py`."
+        f"{measured(content, 'gpu.py', *libraries)}"
     )

@@ -1,7 +1,5 @@
 """What does it cost to cut a part out of a large photo?
 
-    python bench/regions.py PHOTOS [--side 512] [--rounds 5] [--crops 4] [--limit N] [--json FILE]
-
 PHOTOS holds JPEG photos, of 12 megapixels for instance; those that are too small are left out. One
 thread cuts random squares out of them, from bytes in memory, in these ways:
 

@@ -1,14 +1,11 @@
 """How much slower is `decode()` than the fastest backend, after calibration and without it?
 
-    python bench/regret.py PHOTOS [--seconds 3] [--quick 5] [--json FILE] [--no-record]
-
 Calibrates as ``python -m fastdecode calibrate`` does (its time is in the result), then measures
 every backend and ``decode()`` on photos that calibration has not seen, in turn, in rounds of random
 order, over a grid: JPEG of about 10 KB, 100 KB, 1 MB and 5 MB, PNG and WebP; reduce 1, 2, 4 and 8;
 one thread and all cores. The regret of a cell is the shortest time of ``decode()`` over that of the
 backend with the shortest: what else the machine does only adds to a time. Target: at most 3 % in
-95 % of the cells, never more than 10 %; and after calibration no cell slower than by the default
-order, but for what two measurements of the same backend differ. "Quick" and "default" are the
+95 % of the cells, never more than 10 %. "Quick" and "default" are the
 backends that quick calibrations (in each cell the worst of them) and the order without any would
 have chosen, by the same times.
 
@@ -30,7 +27,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from _common import RESULTS, keep, parser, show
+from _common import RESULTS, keep, parser, scaled, show
 from PIL import Image
 
 from fastdecode import Ranking, calibrate
@@ -43,26 +40,13 @@ from fastdecode.measure._workers import WORKER
 from fastdecode.measure.result import AUTOMATIC, Measurement, Protocol
 from fastdecode.ranking import DEFAULT, known_order, size_class
 from fastdecode.registry import BUILTIN
-from fastdecode.testing import encode
 from fastdecode.types import REDUCES, Context
 
 _JPEG_SIZES = {"10 KB": 10_000, "100 KB": 100_000, "1 MB": 1_000_000, "5 MB": 5_000_000}
 _ROUNDS = 15
 _TURN_S = 0.02
 _MORE_WITH_THREADS = 3  # their times vary more
-_AIM, _AIM_SHARE, _LIMIT = 0.03, 0.95, 0.10
-
-
-def scaled(photo: Image.Image, format: str, target: int) -> bytes:
-    """Resize a photo until its file has about that many bytes."""
-    low, high = 16, 4096
-    data = b""
-    for _ in range(7):
-        side = (low + high) // 2
-        size = (side, max(1, side * photo.height // photo.width))
-        data = encode(photo.resize(size, Image.Resampling.LANCZOS), format)
-        low, high = (side, high) if len(data) < target else (low, side)
-    return data
+_AIM = 0.03
 
 
 def samples(folder: Path) -> dict[str, Sample]:
@@ -166,21 +150,6 @@ def summary(cells: dict[str, Any], way: str) -> dict[str, Any]:
         "median": round(median(regrets.values()), 4),
         "worst": round(regrets[worst], 4),
         "worst_cell": worst,
-        "target_met": within >= _AIM_SHARE and regrets[worst] <= _LIMIT,
-        **_to_default(cells, way),
-    }
-
-
-def _to_default(cells: dict[str, Any], way: str) -> dict[str, Any]:
-    """Say where a way is slower than the default order, by more than a backend than itself."""
-    slower = {name: (1 + cell[way]) / (1 + cell["default"]) - 1 for name, cell in cells.items()}
-    return {
-        "slower_than_default": {
-            name: round(share, 4)
-            for name, share in slower.items()
-            if share > max(_AIM, cells[name]["itself"])
-        },
-        "faster_than_default": sum(share < -_AIM for share in slower.values()),
     }
 
 

@@ -1,8 +1,5 @@
 """When does a store pay? Reading, and making training batches, from each kind of store.
 
-    python bench/stores.py PHOTOS [--images 5000] [--threads 2] [--rounds 3] [--folder DIR]
-                           [--kinds folder,tar,...] [--json FILE]
-
 PHOTOS holds JPEG photos. They are written, copied until there are enough, into a store of each kind
 in DIR (by default a temporary folder; it is to be on the disk that is in question), then read:
 
@@ -31,7 +28,7 @@ from statistics import median
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from _common import Rounds, each, keep, last, parser, photos_in, rates, show, take_turns
+from _common import Rounds, each, keep, parser, photos_in, rates, show, take_turns
 
 from fastdecode._system import usable_cores
 from fastdecode.stores import Store, create_store, open_store
@@ -164,7 +161,7 @@ def measure(places: dict[str, Path], threads: int, rounds: int) -> Rounds[Turn]:
         if name != "stream" or kind == "tar"
         for cold in (True, False)
     }
-    return last(take_turns(lanes, rounds, warm_up=False))
+    return take_turns(lanes, rounds, warm_up=False)
 
 
 def summary(turns: Rounds[Turn], images: int, size: int) -> dict[str, Any]:

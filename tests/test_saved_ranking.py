@@ -48,7 +48,7 @@ from fastdecode._selection import Want, first
 from fastdecode.testing import drawing, encode
 
 def chosen():
-    header = probe(encode(image(80, 64)))
+    header = probe(encode(drawing(80, 64)))
     return first(None, header, Want("RGB", 1, strict=False, complete=True)).name
 """
 EXACT_JPEG = ("pillow", "opencv", "simplejpeg", "turbojpeg")
