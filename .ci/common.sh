@@ -10,8 +10,8 @@ unset FASTDECODE_BACKEND FASTDECODE_DISABLE FASTDECODE_CORPUS PYTHONPATH
 export corpus # the large collection, where it lies beside the checkout
 
 # Say what comes next.
-step() { printf '\n=== %s (after %d s)\n' "$*" $(($(date +%s) - ${started:=$(date +%s)})); }
-export started
+step() { printf '\n=== %s (after %d s)\n' "$*" $(($(date +%s) - started)); }
+export started="${started:-$(date +%s)}"
 
 # The command that the README shows below a marker, word for word.
 readme_command() {

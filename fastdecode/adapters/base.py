@@ -43,7 +43,9 @@ class Support:
     Attributes
     ----------
     layouts : frozenset of PixelLayout
-        Pixel layouts it can be asked for. ``"stored"`` is converted by the package.
+        Pixel layouts it can be asked for. ``"stored"`` is converted by the package. ``"L"`` of a
+        JPEG is its Y plane, not a grey made of RGB, and ``"RGB"`` drops alpha without compositing:
+        a layout that the library cannot give just so is left out.
     reduces : frozenset of {1, 2, 4, 8}
         Reductions done inside the decoder. The others are made by the shared box filter, and only
         for a caller who names the backend.

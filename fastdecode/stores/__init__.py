@@ -104,8 +104,7 @@ def open_store(
         chosen = kind_of(where) if kind is None else kind
     else:
         where = [os.fspath(each) for each in location]
-        shards = bool(where) and all(_by_suffix(each) == "tar" for each in where)
-        chosen = ("tar" if shards else "list") if kind is None else kind
+        chosen = _kind_of_several(where) if kind is None else kind
     return cast("Store", _named(chosen, "reader")(where, **options))
 
 
@@ -179,6 +178,20 @@ def kind_of(location: str) -> str:
 def kind_for(location: str) -> str:
     """Return the kind to write at a location: what its suffix says, or else a folder."""
     return _by_suffix(location) or "folder"
+
+
+def _kind_of_several(locations: list[str]) -> str:
+    """Return the kind of a list: of tar shards, or of images."""
+    kinds = {each: _by_suffix(each) for each in locations}
+    if locations and set(kinds.values()) == {"tar"}:
+        return "tar"
+    for each, kind in kinds.items():
+        if kind is not None:
+            raise ValueError(
+                f"{each} is a {kind} store, and no image: a list names images, or tar shards only. "
+                "Open it by itself"
+            )
+    return "list"
 
 
 def _by_suffix(location: str) -> str | None:

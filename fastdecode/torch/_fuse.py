@@ -11,27 +11,13 @@ from PIL import Image as PillowImage
 
 from fastdecode.geometry import Geometry
 from fastdecode.torch import _recognise
-from fastdecode.torch.transforms import (
-    EncodedTransform,
-    Normalize,
-    RandomResizedCrop,
-    RandomResizedCropFlipNormalize,
-    Resize,
-    ResizeCenterCrop,
-    ResizeCenterCropNormalize,
-)
+from fastdecode.torch.transforms import EncodedTransform, Normalize, crops
 from fastdecode.torch.transforms.base import Crop, Layout, Quality, check_quality
 
 _C = TypeVar("_C", bound=Crop)
 
-# Of the package's own, those whose parts are known.
-_OWN = (
-    RandomResizedCrop,
-    RandomResizedCropFlipNormalize,
-    Resize,
-    ResizeCenterCrop,
-    ResizeCenterCropNormalize,
-)
+# The package's own: of them it is known what they do.
+_OWN = {kind for kind in vars(crops).values() if isinstance(kind, type) and issubclass(kind, Crop)}
 
 
 class Fused(EncodedTransform):

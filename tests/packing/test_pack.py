@@ -218,7 +218,7 @@ def test_restart_markers_needs_the_core(tmp_path: Path, monkeypatch: pytest.Monk
         ("out.tar", {"shard_size": 0}, "shard_size"),
         ("out.tar", {"threads": 0}, "threads"),
         ("source/out.tar", {}, "lies inside"),
-        ("out", {"kind": "zip"}, "no kind of store 'zip'"),
+        ("out", {"kind": "nosuch"}, "no kind of store 'nosuch'"),
         ("out.lmdb", {"kind": "tar"}, "could open it as a tar store"),
         ("s3://bucket/out.tar", {}, "no local path"),
     ],

@@ -132,8 +132,10 @@ def test_errors_name_what_is_wrong(classes: Path, tmp_path: Path) -> None:
     (tmp_path / "a.txt").touch()
     with pytest.raises(ValueError, match="say what it is by kind="):
         open_store(tmp_path / "a.txt")
-    with pytest.raises(ValueError, match="no kind of store 'zip'"):
-        open_store(classes, "zip")
+    with pytest.raises(ValueError, match=r"b\.h5 is a hdf5 store, and no image"):
+        open_store(["a.jpg", "b.h5"])
+    with pytest.raises(ValueError, match="no kind of store 'nosuch'"):
+        open_store(classes, "nosuch")
     with pytest.raises(ValueError, match="can be read, but not written"):
         create_store(tmp_path / "a.csv")
     with pytest.raises(TypeError, match="no option 'wrong'"):

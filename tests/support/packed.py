@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from corpus import CORPUS
 
+from fastdecode import stores
 from fastdecode.packing import _pack, pack
 from fastdecode.packing._rewrite import Work
 from fastdecode.testing import drawing, encode
 
+_LIBRARIES = {"lmdb": "lmdb", "hdf5": "h5py"}
 KINDS = {
-    "folder": ("out", ""),
-    "tar": ("out.tar", ""),
-    "lmdb": ("out.lmdb", "lmdb"),
-    "hdf5": ("out.h5", "h5py"),
-    "recordio": ("out.rec", ""),
+    name: (f"out{kind.suffixes[0] if kind.suffixes else ''}", _LIBRARIES.get(name, ""))
+    for name, kind in stores.KINDS.items()
+    if kind.writer
 }
 """What a store of each kind is called here, and the library that it needs."""
 
