@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import importlib
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from fastdecode.errors import BackendUnavailable
@@ -79,14 +80,14 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "transforms":  # the one module that users name; its import sets the attribute
-        return importlib.import_module("fastdecode.torch.transforms")
-    if name not in _HOMES:
+    if name in _HOMES:
+        value = getattr(importlib.import_module(f"fastdecode.{_HOMES[name]}"), name)
+        globals()[name] = value
+        return value
+    if name.startswith("_") or find_spec(f"{__name__}.{name}") is None:
         raise AttributeError(f"module 'fastdecode.torch' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"fastdecode.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+    return importlib.import_module(f"{__name__}.{name}")  # which sets the attribute
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return sorted({*globals(), *__all__, "transforms"})

@@ -69,6 +69,14 @@ print(len(before), "fastdecode.torch.loader" in sys.modules, "fastdecode.gpu" in
         fastdecode.torch.Lorder  # noqa: B018
 
 
+def test_what_was_not_imported_yet_is_there() -> None:
+    """Submodules come by attribute, `dir` has all names, and what there is not is an error."""
+    assert fastdecode.torch.prefetcher.DevicePrefetcher is fastdecode.torch.DevicePrefetcher
+    assert {"transforms", "Loader", "__doc__"} <= set(dir(fastdecode.torch))
+    with pytest.raises(AttributeError, match="no attribute 'nosuch'"):
+        fastdecode.torch.nosuch  # noqa: B018
+
+
 def test_samples_are_pillow_images_unless_told_otherwise() -> None:
     """Without a transform a sample is the Pillow image and the target that belong to it."""
     dataset = Photos()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import random
 import threading
 from typing import Any
@@ -34,6 +36,26 @@ def test_numbers_are_those_of_splitmix64() -> None:
         generator.manual_seed(1234567)
 
         assert [generator.draw() for _ in range(5)] == expected
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [
+        SampleGenerator.clone_state,
+        copy.deepcopy,
+        lambda generator: pickle.loads(pickle.dumps(generator)),
+        lambda generator: SampleGenerator().set_state(generator.get_state()),
+    ],
+    ids=["clone_state", "deepcopy", "pickle", "set_state"],
+)
+def test_a_state_that_was_kept_draws_the_same_again(copied: Any) -> None:
+    """A transform that crops an image and its mask alike may copy the generator, or its state."""
+    generator = generator_of(5)
+    generator.draw()
+    other = copied(generator)
+
+    assert [other.draw(), other.uniform(0, 1)] == [generator.draw(), generator.uniform(0, 1)]
+    assert torch.equal(torch.rand(3, generator=other), torch.rand(3, generator=generator))
 
 
 @pytest.mark.parametrize("scale", [(0.08, 1.0), (1.0, 1.0), (0.01, 0.02), (0.08, 3.0)])

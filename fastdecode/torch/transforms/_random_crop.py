@@ -37,9 +37,29 @@ class SampleGenerator(torch.Generator):
     _state = 0
 
     def manual_seed(self, seed: int) -> SampleGenerator:
-        self._state = seed
+        self._state = seed & _MASK
         super().manual_seed(seed)
         return self
+
+    def seed(self) -> int:
+        self._state = super().seed()
+        return self._state
+
+    def get_state(self) -> torch.Tensor:
+        """Return torch's state, and behind it the eight bytes of this one's own."""
+        own = torch.frombuffer(bytearray(self._state.to_bytes(8, "little")), dtype=torch.uint8)
+        return torch.cat([super().get_state(), own])
+
+    def set_state(self, new_state: torch.Tensor) -> SampleGenerator:
+        super().set_state(new_state[:-8])
+        self._state = int.from_bytes(bytes(new_state[-8:].tolist()), "little")
+        return self
+
+    def clone_state(self) -> SampleGenerator:
+        return SampleGenerator().set_state(self.get_state())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (self.get_state(),)
 
     def draw(self) -> int:
         """Return the next 64 bits."""
@@ -59,6 +79,10 @@ class SampleGenerator(torch.Generator):
 
     def flip(self, probability: float) -> bool:
         return self.uniform(0, 1) < probability
+
+
+def _restored(state: torch.Tensor) -> SampleGenerator:
+    return SampleGenerator().set_state(state)
 
 
 class _TorchDraws:
