@@ -111,11 +111,9 @@ export ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc PYTHONPATH=$work/tree
 env LD_PRELOAD="$preload" "$python" -c "
 import fastdecode.native._core as core
 assert core.__file__.startswith('$work'), core.__file__"
-tests=(tests/test_contract.py)
-for file in tests/test_native*.py; do
-    [ "$file" = tests/test_native_build.py ] || tests+=("$file") # that one is about compilers
-done
-env LD_PRELOAD="$preload" "$python" -m pytest -q -p no:cacheprovider -k native "${tests[@]}" ||
+tests() { env LD_PRELOAD="$preload" "$python" -m pytest -q -p no:cacheprovider "$@"; }
+# What is left out is about compilers.
+tests tests/native --ignore tests/native/test_build.py && tests tests/test_contract.py -k native ||
     die "the extension fails its tests under AddressSanitizer"
 
 step "libFuzzer, for $seconds seconds"
