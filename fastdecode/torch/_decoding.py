@@ -9,9 +9,6 @@ import torch
 
 from fastdecode import registry
 from fastdecode.errors import BackendUnavailable, UnknownBackend
-from fastdecode.gpu import _backends
-from fastdecode.gpu._devices import device_of
-from fastdecode.gpu._policy import choose
 from fastdecode.torch._native_batches import EligibleCrop
 from fastdecode.torch._samples import Source
 from fastdecode.torch.transforms import Normalize
@@ -66,6 +63,9 @@ def settle(
     """
     if asked == "cpu":
         return Decoding(None, "the CPU decodes, as asked")
+    from fastdecode.gpu._devices import device_of
+    from fastdecode.gpu._policy import choose
+
     place = device_of(device)
     how = _at_once(source, collate_fn, workers)
     if asked == "auto":
@@ -84,6 +84,8 @@ def settle(
 
 
 def _check_name(device: torch.device, asked: str) -> None:
+    from fastdecode.gpu import _backends
+
     able = _backends.names(device.type)
     if asked in able:
         return
@@ -106,6 +108,8 @@ def _found(device: torch.device, source: Source, why: str) -> Decoding:
         why = f"the dataset asks for the backend {source.ours.backend!r}"
     if why:
         return _on_cpu(why)
+    from fastdecode.gpu._policy import choose
+
     try:
         choice = choose(device)
     except (BackendUnavailable, UnknownBackend, ValueError) as error:

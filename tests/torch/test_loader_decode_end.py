@@ -26,7 +26,8 @@ from device_doubles import (  # noqa: E402, F401
 from loading import Images, copies, crew, drawing, eventually, same, targets  # noqa: E402
 
 from fastdecode import DecodeError, UnknownBackend, register  # noqa: E402
-from fastdecode.torch import _decoding, _delivery  # noqa: E402
+from fastdecode.gpu import _devices  # noqa: E402
+from fastdecode.torch import _delivery  # noqa: E402
 from fastdecode.torch.loader import Loader  # noqa: E402
 from fastdecode.torch.transforms import RandomResizedCrop, RandomResizedCropFlipNormalize, Resize  # noqa: E402
 
@@ -129,7 +130,7 @@ def test_a_batch_that_is_late_for_reading_is_an_error() -> None:
 @pytest.fixture
 def meta(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let PyTorch's device without memory stand for a GPU, as long as nothing is decoded there."""
-    for module in (_decoding, _delivery):
+    for module in (_devices, _delivery):
         monkeypatch.setattr(module, "device_of", torch.device)
 
 
