@@ -59,7 +59,7 @@ def add_restart_markers(jpeg: Any, *, max_pixels: int | None = 178_956_970) -> b
     >>> again = add_restart_markers(data)  # doctest: +SKIP
     """
     from fastdecode._buffers import as_buffer
-    from fastdecode._headers.jpeg_stream import MAX_SCANS
+    from fastdecode._headers import jpeg_stream
     from fastdecode.native import _library
 
     taken = "add_restart_markers() takes the bytes of a JPEG, not a path: {path!r}"
@@ -68,7 +68,7 @@ def add_restart_markers(jpeg: Any, *, max_pixels: int | None = 178_956_970) -> b
     _library.require()
     ffi, lib = _library.ffi, _library.lib
     data = ffi.from_buffer("uint8_t[]", given)
-    limits = ffi.new("fd_limits *", {"pixels": most, "scans": MAX_SCANS})
+    limits = ffi.new("fd_limits *", {"pixels": most, "scans": jpeg_stream.MAX_SCANS})
     out, size = ffi.new("uint8_t **"), ffi.new("size_t *")
     status = lib.fd_add_restart_markers(_library.decoder(), data, len(data), limits, out, size)
     if status != lib.FD_OK:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from fastdecode._buffers import as_buffer
-from fastdecode._headers.jpeg_stream import MAX_SCANS
+from fastdecode._headers import jpeg_stream
 from fastdecode.native._library import Resize, ffi, lib
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ class Items:
             made = self._items = ffi.new("fd_item[]", room)
             self._owner = ffi.gc(made, lambda items: lib.fd_items_free(items, room))
             self._rows = np.frombuffer(ffi.buffer(made), _layout())
-            self._rows["scans"] = MAX_SCANS
+            self._rows["scans"] = jpeg_stream.MAX_SCANS
         rows = self._rows[: self._count]
         columns, self._sources = _addresses(sources)
         rows["path"], rows["data"], rows["size"] = columns

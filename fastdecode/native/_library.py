@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from fastdecode._headers.jpeg_stream import MAX_SCANS
+from fastdecode._headers import jpeg_stream
 from fastdecode.errors import (
     BackendUnavailable,
     DecodeError,
@@ -101,7 +101,7 @@ class _PerThread(threading.local):
         self.decoder = _owned(lib.fd_decoder_create(), lib.fd_decoder_destroy)
         self.resampler = _owned(lib.fd_resampler_create(), lib.fd_resampler_destroy)
         self.header = ffi.new("fd_header *")
-        limits = {"scans": MAX_SCANS}
+        limits = {"scans": jpeg_stream.MAX_SCANS}
         self.request = ffi.new("fd_request *", {"limits": limits})
         self.asked: tuple[object, ...] = ()
         self.resized = ffi.new(

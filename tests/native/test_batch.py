@@ -224,12 +224,12 @@ for size in (40 << 20, 65 << 20):
     assert found["65"][0] > 0.9
 
 
-@pytest.mark.parametrize("most", [_library.MAX_SCANS, 5])
+@pytest.mark.parametrize("most", [jpeg_stream.MAX_SCANS, 5])
 def test_the_core_is_as_strict_and_as_limited_as_decode(
     most: int, pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It makes nothing of a file of which the codec warns once, or that has too many scans."""
-    monkeypatch.setattr(_library, "MAX_SCANS", most)
+    monkeypatch.setattr(jpeg_stream, "MAX_SCANS", most)
     plain = encode(drawing(32, 32))
     odd = plain[:-2] + b"\x11" * 40 + plain[-2:]
     sources = [plain, odd, encode(drawing(32, 32), progressive=True)]  # in ten scans
