@@ -17,6 +17,7 @@ from corpus import TESTS, native_core
 from processes import answers, resident
 
 import fastdecode
+from fastdecode._headers import jpeg_stream
 from fastdecode.native import _library
 from fastdecode.native._batch import Items, Pool
 from fastdecode.testing import drawing, encode
