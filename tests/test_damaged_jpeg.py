@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from corpus import CORPUS, jpeg_readers, native_core
+from corpus import CORPUS, DATA, jpeg_readers, native_core
 from cuts import outcome
 from PIL import Image
 
@@ -318,7 +318,7 @@ def test_a_component_without_its_scan_is_an_error(
     backend: str | None, end: bytes, scans: int, region: Box | None
 ) -> None:
     """A sequential file that was cut between two scans has no colour, and no decoder says so."""
-    data = (CORPUS / "jpeg_kinds" / "gen_420_one_component_a_scan.jpg").read_bytes()
+    data = (DATA / "jpeg_kinds" / "gen_420_one_component_a_scan.jpg").read_bytes()
     cut = markers(b"\xff\xda", data)[scans]
     assert decode(data, backend=backend, region=region).shape[2] == 3
 

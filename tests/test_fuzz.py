@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import warnings
-from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from corpus import samples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sweep import Case, Report, cases, sweep
+from sweep import Case, cases, sweep
 
 from fastdecode import FastDecodeError, decode, probe
 
@@ -58,24 +54,11 @@ def test_a_sample_of_the_sweep_finds_nothing(tmp_path: Path) -> None:
     assert report.answers["pack: packed"] > 20
 
 
-class Deadly:
-    """What a child would do in which one case dies of a crash in one setting."""
-
-    def each(self, group: Sequence[Case], settings: Sequence[int]) -> Report:
-        if 6 in settings and any(case.number == 45 for case in group):
-            os.kill(os.getpid(), signal.SIGSEGV)
-        return Report(Counter(pixels=len(group)), [])
-
-    def together(self, group: Sequence[Case], settings: Sequence[int]) -> Report:
-        del settings
-        return Report(Counter(pixels=len(group)), [])
-
-
 def test_the_sweep_names_what_crashes() -> None:
     """A crash is pinned down to its file and setting, and all other files have their answers."""
     todo = [Case("a.png", number) for number in range(38, 53)]
 
-    report = sweep(todo, target="test_fuzz:Deadly")
+    report = sweep(todo, target="deadly:Deadly")
 
     (fault,) = report.faults
     assert fault.startswith("a.png, damage 45, setting 6 each: ")

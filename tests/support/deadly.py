@@ -1,0 +1,23 @@
+"""A child of the sweep that crashes in one case, for the test of what is then told."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Sequence
+
+from sweep import Case, Report
+
+
+class Deadly:
+    """What a child would do in which one case dies of a crash in one setting."""
+
+    def each(self, group: Sequence[Case], settings: Sequence[int]) -> Report:
+        if 6 in settings and any(case.number == 45 for case in group):
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return Report(Counter(pixels=len(group)), [])
+
+    def together(self, group: Sequence[Case], settings: Sequence[int]) -> Report:
+        del settings
+        return Report(Counter(pixels=len(group)), [])
