@@ -63,7 +63,7 @@ def _listed(formats: Iterable[str]) -> str:
     return ", ".join(sorted(format.upper() for format in set(formats)))
 
 
-class Crew(Members):
+class DeviceMembers(Members):
     """A process for each way of decoding; one that fails leaves, and the others go on."""
 
     def __init__(self, device: torch.device, names: Sequence[str], size: int = 0) -> None:
@@ -131,7 +131,7 @@ class Heat:
 
     def __init__(
         self,
-        crew: Crew,
+        members: DeviceMembers,
         usual: Measurement,
         blocks: Sequence[Sequence[int]],
         chance: random.Random | None = None,
@@ -141,7 +141,7 @@ class Heat:
         self.rounds: list[dict[str, Lap]] = []
         self.warm: dict[str, Warm] = {}
         self.busy: dict[str, float] = {}
-        self._crew = crew
+        self._members = members
         self._chance = chance or random.Random(0)
 
     @property
@@ -151,24 +151,24 @@ class Heat:
 
     def warm_up(self, patience_s: float = _PATIENCE_S) -> None:
         """Let everyone decode the first batch until that is steady."""
-        for name in self._crew.names:
-            warm = self._crew.ask(name, "warm_up", self.blocks[0], patience_s)
+        for name in self._members.names:
+            warm = self._members.ask(name, "warm_up", self.blocks[0], patience_s)
             if warm is not None:
                 self.warm[name] = warm
 
     def play(self, turn_s: float = _TURN_S) -> None:
         """Let everyone decode the next batch, one right after the other, in random order."""
         block = self.blocks[len(self.rounds) % len(self.blocks)]
-        names = [name for name in self._crew.names if name in self.warm]
-        laps = self._crew.ask_in_turn(names, self._chance, "turn", block, turn_s)
+        names = [name for name in self._members.names if name in self.warm]
+        laps = self._members.ask_in_turn(names, self._chance, "turn", block, turn_s)
         found = {name: _per_image(own, len(block)) for name, own in laps.items() if own}
         if found:
             self.rounds.append(found)
 
     def look(self) -> None:
         """Find out for how long the device is at work on a batch; after all that is timed."""
-        for name in self._crew.names:
-            busy = self._crew.ask(name, "busy", self.blocks[0]) if name in self.warm else None
+        for name in self._members.names:
+            busy = self._members.ask(name, "busy", self.blocks[0]) if name in self.warm else None
             if busy is not None:
                 self.busy[name] = busy / len(self.blocks[0])
 
@@ -229,13 +229,13 @@ def measure_device(
     place = device_of(device)
     budget = Budget(seconds)
     found = built_in(_BUILT_IN) if samples is None else grouped(samples)
-    with Crew(place, _candidates(place)) as crew:
-        _check(crew, place)
-        heats = heats_of(crew, _declared(crew, found), batches)
-        _play(crew, list(heats.values()), budget, notify)
-        _check(crew, place)
+    with DeviceMembers(place, _candidates(place)) as members:
+        _check(members, place)
+        heats = heats_of(members, _declared(members, found), batches)
+        _play(members, list(heats.values()), budget, notify)
+        _check(members, place)
         speeds = {cell: heat.speeds() for cell, heat in heats.items() if heat.rounds}
-        lost = dict(crew.lost)
+        lost = dict(members.lost)
     return DeviceRanking(
         identify(place),
         speeds,
@@ -252,19 +252,19 @@ def batch_of(batch: int, pixels: float) -> int:
     return max(1, min(batch, int(_MOST_PIXELS / pixels)))
 
 
-def _check(crew: Crew, device: torch.device) -> None:
+def _check(members: DeviceMembers, device: torch.device) -> None:
     """Go on only where there is something to compare."""
-    if CPU not in crew.names:
-        raise RuntimeError(f"the CPU path does not reach {device}: {crew.lost[CPU]}")
-    if len(crew.names) == 1:
+    if CPU not in members.names:
+        raise RuntimeError(f"the CPU path does not reach {device}: {members.lost[CPU]}")
+    if len(members.names) == 1:
         said = f"no backend decodes on {str(device)!r}, so that there is nothing to compare with "
-        lost = (f"{name}: {why}" for name, why in crew.lost.items())
+        lost = (f"{name}: {why}" for name, why in members.lost.items())
         raise BackendUnavailable("\n".join([f"{said}the CPU", *lost]))
 
 
-def _declared(crew: Crew, samples: Sequence[Sample]) -> list[Sample]:
+def _declared(members: DeviceMembers, samples: Sequence[Sample]) -> list[Sample]:
     """Leave out what would only show how the CPU differs from itself."""
-    read = crew.reads
+    read = members.reads
     kept = [one for one in samples if any(one.format in formats for formats in read.values())]
     if read and not kept:
         why = unread({one.format for one in samples}, read)
@@ -273,10 +273,10 @@ def _declared(crew: Crew, samples: Sequence[Sample]) -> list[Sample]:
 
 
 def heats_of(
-    crew: Crew, samples: Sequence[Sample], batches: Sequence[int]
+    members: DeviceMembers, samples: Sequence[Sample], batches: Sequence[int]
 ) -> dict[DeviceCell, Heat]:
     """Hand out the samples, and set up each kind of work that they make with these batches."""
-    good = set(crew.take([photo for sample in samples for photo in sample.photos]))
+    good = set(members.take([photo for sample in samples for photo in sample.photos]))
     heats = {}
     for sample, every in placed(samples):
         places = [place for place in every if place in good]
@@ -284,19 +284,19 @@ def heats_of(
         for count in sorted({batch_of(batch, mean) for batch in batches}) if places else ():
             block = tuple((places * -(-count // len(places)))[:count])
             usual = Measurement("device", sample.format, 1, batch=count)
-            heats[DeviceCell(sample.format, sample.size, count)] = Heat(crew, usual, [block])
+            heats[DeviceCell(sample.format, sample.size, count)] = Heat(members, usual, [block])
     return heats
 
 
 def _play(
-    crew: Crew, heats: Sequence[Heat], budget: Budget, notify: Callable[[float], object]
+    members: DeviceMembers, heats: Sequence[Heat], budget: Budget, notify: Callable[[float], object]
 ) -> None:
     """Play rounds of all kinds of work in turn, until the time is up."""
     for number, heat in enumerate(heats):
         if number and budget.left() <= 0:
             break
         heat.warm_up(max(0.0, min(_PATIENCE_S, budget.left())))
-        _leave_out_wrong(crew, heat)
+        _leave_out_wrong(members, heat)
         for _ in range(_LEAST_ROUNDS):
             heat.play()
         notify(budget.share())
@@ -310,11 +310,11 @@ def _play(
         heat.look()
 
 
-def _leave_out_wrong(crew: Crew, heat: Heat) -> None:
+def _leave_out_wrong(members: DeviceMembers, heat: Heat) -> None:
     """Let those go whose pixels are not even near: speed is no merit of theirs."""
     for name, warm in heat.warm.items():
-        if name in crew.names and warm.psnr is not None and warm.psnr < _OTHER_IMAGE_DB:
-            crew.lose(name, f"its pixels are not those of decode: {warm.psnr:.0f} dB PSNR")
+        if name in members.names and warm.psnr is not None and warm.psnr < _OTHER_IMAGE_DB:
+            members.lose(name, f"its pixels are not those of decode: {warm.psnr:.0f} dB PSNR")
 
 
 def measure_photos(photos: Sequence[Photo], plan: Plan, found: Found, notify: Notify) -> None:
@@ -325,18 +325,20 @@ def measure_photos(photos: Sequence[Photo], plan: Plan, found: Found, notify: No
     device: Any = plan.device
     names = plan.batch_backends
     notify("starting a process for each backend", 0.0)
-    with Crew(device, _candidates(device) if names is None else [*names, CPU], plan.size) as crew:
-        found.device = _describe(device, crew)
-        chosen = _commonest(photos, crew, found)
+    with DeviceMembers(
+        device, _candidates(device) if names is None else [*names, CPU], plan.size
+    ) as members:
+        found.device = _describe(device, members)
+        chosen = _commonest(photos, members, found)
         notify("checking", 0.0)
-        good = crew.take(chosen)
+        good = members.take(chosen)
         if len(good) < len(chosen):
             found.notes.append(
                 "Not brought onto the device, because nothing decodes them: "
                 f"{len(chosen) - len(good)} of {len(chosen)} files."
             )
         if good:
-            found.heats.extend(_dealt(crew, chosen, good, plan))
+            found.heats.extend(_dealt(members, chosen, good, plan))
         for number, heat in enumerate(found.heats):
 
             def step(what: str, share: float, number: int = number, heat: Heat = heat) -> None:
@@ -346,7 +348,7 @@ def measure_photos(photos: Sequence[Photo], plan: Plan, found: Found, notify: No
             _time(heat, plan.seconds, step)
         for heat in found.heats:
             heat.look()
-        found.device = _describe(device, crew)
+        found.device = _describe(device, members)
 
 
 def _time(heat: Heat, seconds: float, step: Notify) -> None:
@@ -359,11 +361,11 @@ def _time(heat: Heat, seconds: float, step: Notify) -> None:
         step("timing", (done + 1) / needed)
 
 
-def _describe(device: torch.device, crew: Crew) -> Device:
+def _describe(device: torch.device, members: DeviceMembers) -> Device:
     """Describe the device, and who could not be measured there."""
     here = identify(device)
-    versions = {name: " ".join(filter(None, one[:2])) for name, one in crew.about.items()}
-    missing = dict(crew.lost)
+    versions = {name: " ".join(filter(None, one[:2])) for name, one in members.about.items()}
+    missing = dict(members.lost)
     for name in registry.names():
         entry = registry.entry(name)
         if entry.batch and name not in _backends.names(device.type):
@@ -373,19 +375,21 @@ def _describe(device: torch.device, crew: Crew) -> Device:
     )
 
 
-def _commonest(photos: Sequence[Photo], crew: Crew, found: Found) -> list[Photo]:
+def _commonest(photos: Sequence[Photo], members: DeviceMembers, found: Found) -> list[Photo]:
     """Choose the files of the commonest format that some batch backend declares, or JPEG."""
-    read: set[Format] = set().union(*crew.reads.values()) or {"jpeg"}
+    read: set[Format] = set().union(*members.reads.values()) or {"jpeg"}
     counts = Counter(photo.header.format for photo in photos if photo.header.format in read)
     if not counts:
-        why = unread({photo.header.format for photo in photos}, crew.reads)
+        why = unread({photo.header.format for photo in photos}, members.reads)
         found.notes.append(f"Not brought onto the device: {why}.")
         return []
     kind = counts.most_common(1)[0][0]
     return [photo for photo in photos if photo.header.format == kind]
 
 
-def _dealt(crew: Crew, photos: Sequence[Photo], good: Sequence[int], plan: Plan) -> list[Heat]:
+def _dealt(
+    members: DeviceMembers, photos: Sequence[Photo], good: Sequence[int], plan: Plan
+) -> list[Heat]:
     """Deal the files into batches, in random order, the same ones again if there are few."""
     chance = random.Random(plan.seed)
     order = chance.sample(list(good), len(good))
@@ -397,5 +401,5 @@ def _dealt(crew: Crew, photos: Sequence[Photo], good: Sequence[int], plan: Plan)
         blocks = [tuple(repeated[at * count : (at + 1) * count]) for at in range(several)]
         usual = Measurement("device", photos[0].header.format, 1, size=plan.size, batch=count)
         files = len({index for block in blocks for index in block})
-        heats.append(Heat(crew, replace(usual, files=files), blocks, chance))
+        heats.append(Heat(members, replace(usual, files=files), blocks, chance))
     return heats

@@ -144,7 +144,7 @@ static const char *words_for_header(int status) {
     case FD_UNSUPPORTED:
         return "not a JPEG";
     default:
-        return "the header is damaged, or cut short";
+        return "the header is damaged, or truncated";
     }
 }
 

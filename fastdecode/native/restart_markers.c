@@ -178,7 +178,7 @@ int fd_add_restart_markers(fd_decoder *decoder, const uint8_t *data, size_t size
     if (probed != FD_OK)
         return (int)fd_errors_note(
             errors, (fd_status)probed,
-            probed == FD_UNSUPPORTED ? "not a JPEG" : "the header is damaged, or cut short");
+            probed == FD_UNSUPPORTED ? "not a JPEG" : "the header is damaged, or truncated");
     if (size > SIZE_MAX / 2)
         return (int)fd_errors_note(errors, FD_ARGUMENT, "no memory has that size");
     repack work;

@@ -58,7 +58,7 @@ static int32_t taps_of(const fd_span *span, double center, double support, doubl
 }
 
 /* Bits with which each weight fits an int16. Inside, the largest is 1 / support; where the filter
- * is cut short the outermost result has the largest. Half of the range is left for what is between.
+ * is cut the outermost result has the largest. Half of the range is left for what is between.
  * It is a matter of the whole canvas, so that a part of it is the same however much is made. */
 static int32_t bits_for(const fd_span *span, double scale, double support, double *weights) {
     const int32_t ends[] = {0, span->canvas - 1};

@@ -190,10 +190,10 @@ def test_large_images_make_small_batches() -> None:
 
 def test_batches_are_called_what_they_are() -> None:
     """What comes to the same number of images is one kind of work, and has that number."""
-    crew: Any = SimpleNamespace(take=lambda photos: [*range(len(photos))])
+    members: Any = SimpleNamespace(take=lambda photos: [*range(len(photos))])
     huge = replace(kept()[0], header=Header("jpeg", 4000, 3000))
 
-    found = heats_of(crew, [Sample("jpeg", "huge", (huge,) * 3)], (10**9, 64, 4))
+    found = heats_of(members, [Sample("jpeg", "huge", (huge,) * 3)], (10**9, 64, 4))
 
     assert [cell.batch for cell in found] == [4, 8]
     assert [len(heat.blocks[0]) for heat in found.values()] == [4, 8]

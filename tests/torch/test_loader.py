@@ -51,7 +51,7 @@ def test_batches_are_those_of_torchs_loader() -> None:
 @pytest.mark.parametrize("threads", [1, 2, 5])
 @pytest.mark.parametrize("batch_size", [1, 4, 30])
 def test_number_of_threads_changes_nothing(threads: int, batch_size: int) -> None:
-    """Batches made in the calling thread and in 1, 2 or 5 others are equal to the bit."""
+    """Batches made in the calling thread and in 1, 2 or 5 others are bit-identical."""
     options: dict[str, Any] = {"shuffle": True, "seed": 3}
 
     expected = epoch(Images(), batch_size, threads=0, **options)

@@ -98,7 +98,7 @@ def test_what_is_refused_is_the_cpus_sample(how: Any, threads: int, channels_las
 
 
 def test_all_is_refused() -> None:
-    """Then the batches are, to the bit, those of the CPU."""
+    """Then the batches are, bit for bit, those of the CPU."""
     register_double(refusing(lambda _: True, honest))
 
     assert same(epochs(Images(), decode="double"), epochs(Images()))
@@ -228,7 +228,7 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
 
 
 def test_a_stand_in_may_be_floats() -> None:
-    """What `on_error` returns is as `dataset[index]`, and shown to the bit."""
+    """What `on_error` returns is as `dataset[index]`, and shown bit for bit."""
     register_double(honest)
     pixels = torch.arange(3 * 24 * 24).remainder(256).byte().view(3, 24, 24)
     floats = Normalize()(pixels)

@@ -49,7 +49,7 @@ def epoch_later(dataset: Any, batch_size: int = 4, **options: Any) -> list[Any]:
 @pytest.mark.parametrize("transform", TRANSFORMS, ids=lambda one: type(one).__name__)
 @pytest.mark.parametrize("options", [{}, {"channels_last": True}, {"threads": 0}], ids=str)
 def test_floats_are_those_of_the_host(transform: Any, options: dict[str, Any]) -> None:
-    """Whatever the transform and the layout: to the bit, with the same strides and targets."""
+    """Whatever the transform and the layout: bit for bit, with the same strides and targets."""
     options = {"shuffle": True, "seed": 3, "threads": 2, **options}
 
     ours = epoch_later(Images(transform), 5, **options)
@@ -118,7 +118,7 @@ def test_damaged_samples_are_dealt_with_as_ever(on_error: Any, threads: int) -> 
 @pytest.mark.parametrize("transform", TRANSFORMS, ids=lambda one: type(one).__name__)
 @pytest.mark.parametrize("threads", [0, 2])
 def test_a_stand_in_may_be_floats_or_bytes(transform: Any, threads: int) -> None:
-    """What `on_error` returns is as `dataset[index]`, and shown to the bit; or bytes."""
+    """What `on_error` returns is as `dataset[index]`, and shown bit for bit; or bytes."""
     normalize = getattr(transform, "head", transform).normalize
     pixels = torch.arange(3).view(3, 1, 1) + torch.arange(transform.shape[2])
     pixels = (pixels + torch.arange(transform.shape[1]).view(-1, 1) * 19).remainder(256).byte()

@@ -20,11 +20,11 @@ from loading import (  # noqa: E402
     Images,
     Plain,
     copies,
-    crew,
     encoded,
     epoch,
     eventually,
     indices,
+    members,
     same,
     script,
     targets,
@@ -305,26 +305,26 @@ def test_early_break_ends_what_is_in_the_making() -> None:
 
 def test_threads_end_with_their_loader() -> None:
     """They last from epoch to epoch, and end when loader and iterator are gone."""
-    eventually(lambda: crew() == [])
+    eventually(lambda: members() == [])
     loader = Loader(Images(), 4, threads=3)
     copies(loader)
-    first = crew()
+    first = members()
     batches = iter(loader)
     next(batches)
 
     assert len(first) == 3
-    assert crew() == first
+    assert members() == first
     gone = weakref.ref(loader)
     del loader
     assert len(copies(batches)) == 5  # the iterator needs them
     del batches
     assert gone() is None
-    eventually(lambda: crew() == [])
+    eventually(lambda: members() == [])
 
 
 def test_closing_ends_threads_and_the_epoch() -> None:
     """`close` ends all of it; an iterator that had more to give says so, and the next one works."""
-    eventually(lambda: crew() == [])  # those of other tests
+    eventually(lambda: members() == [])  # those of other tests
     loader = Loader(Images(), 4, threads=2)
     batches = iter(loader)
     next(batches)
@@ -333,15 +333,15 @@ def test_closing_ends_threads_and_the_epoch() -> None:
     loader.close()
     loader.close()
 
-    assert crew() == []
+    assert members() == []
     with pytest.raises(RuntimeError, match="ended, by close"):
         next(batches)
     assert next(ended, None) is None
     assert len(copies(loader)) == 6
-    assert len(crew()) == 2
+    assert len(members()) == 2
     with loader:
         pass
-    assert crew() == []
+    assert members() == []
 
 
 def test_closing_frees_who_waits() -> None:

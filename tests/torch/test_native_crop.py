@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 import numpy as np  # noqa: E402
 from encoded import with_orientation  # noqa: E402
 from loading import epoch, same  # noqa: E402
-from native_lane import CUT, PLAIN, SOURCES, TORN, Boxes, Sources, encoded, mixed  # noqa: E402
+from native_samples import CUT, PLAIN, SOURCES, TORN, Boxes, Sources, encoded, mixed  # noqa: E402
 from PIL import Image as PillowImage  # noqa: E402
 from torch_reference import encoded as saved  # noqa: E402
 

@@ -192,7 +192,7 @@ def test_it_can_be_undone(mean: Any, std: Any) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 def test_on_a_gpu_the_values_are_the_same(layout: Any) -> None:
-    """A batch of bytes on a GPU becomes the same floats there, to the bit, laid out alike."""
+    """A batch of bytes on a GPU becomes the same floats there, bit for bit, laid out alike."""
     batch = LEVELS.expand(2, 3, 16, 16).contiguous(memory_format=layout)
 
     normalize = Normalize()

@@ -45,7 +45,7 @@ def saved(state: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("options", [{}, {"even": "drop"}, {"shuffle": False}])
 @pytest.mark.parametrize("given", [0, 1, 31, 32, 33, 79, 80])
 def test_what_is_left_is_what_was_left(shards: Path, options: Any, given: int) -> None:
-    """A state after any number of samples brings back the others, to the bit, and only once."""
+    """A state after any number of samples brings back the others, bit for bit, and only once."""
     first = stream(shards, **options)
     first.set_epoch(3)
     samples = iter(first)

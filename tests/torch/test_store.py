@@ -1,4 +1,4 @@
-"""`StoreDataset`: any store as a dataset, the same to the bit as the folder it was made of."""
+"""`StoreDataset`: any store as a dataset, bit-identical with the folder it was made of."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Listed(Store):
 
     def _read(self, opened: Any, index: int) -> Any:
         if index == DAMAGED:
-            raise self._damaged(index, "it is cut short")
+            raise self._damaged(index, "it is truncated")
         return memoryview(encoded()[index])
 
 
@@ -176,11 +176,11 @@ def test_damage_of_the_store_is_named_once() -> None:
 
     with pytest.raises(StoreError) as caught:
         dataset[DAMAGED - COUNT]
-    assert str(caught.value) == f"memory, {DAMAGED}.jpg (item {DAMAGED - COUNT}): it is cut short"
+    assert str(caught.value) == f"memory, {DAMAGED}.jpg (item {DAMAGED - COUNT}): it is truncated"
 
     dataset.on_error = "replace"
     assert dataset[DAMAGED].shape == (3, 24, 24)
-    assert dataset.errors[-1] == Failure(DAMAGED, f"memory, {DAMAGED}.jpg", "it is cut short")
+    assert dataset.errors[-1] == Failure(DAMAGED, f"memory, {DAMAGED}.jpg", "it is truncated")
 
 
 def test_whether_there_are_targets_is_found_out() -> None:

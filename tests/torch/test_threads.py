@@ -14,7 +14,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from loading import PROCESSES, Images, Plain, copies, crew, eventually, same, script  # noqa: E402
+from loading import PROCESSES, Images, Plain, copies, eventually, members, same, script  # noqa: E402
 
 from fastdecode.torch._threads import ThreadPool, limit_threads, single_thread_here  # noqa: E402
 from fastdecode.torch.loader import Loader  # noqa: E402
@@ -39,7 +39,7 @@ def three_threads() -> Any:
 
 @pytest.mark.usefixtures("three_threads")
 def test_crew_uses_one_thread_each_and_others_as_before() -> None:
-    """Torch runs in one thread inside the crew; in this thread and in new ones nothing changes."""
+    """Torch runs in one thread inside the members; in this thread and in new ones nothing changes."""
     seen = []
     with Loader(Plain(lambda _: torch.get_num_threads(), 12), 4, threads=3) as loader:
         batches = iter(loader)  # which starts them
@@ -102,7 +102,7 @@ def test_crew_carries_out_tasks_and_drops_the_rest_at_its_end() -> None:
     crew_of_one.close()
 
     assert done == [0, 1, 2]
-    eventually(lambda: not any(thread.name == "fastdecode-0" for thread in crew()))
+    eventually(lambda: not any(thread.name == "fastdecode-0" for thread in members()))
 
 
 def test_crew_keeps_nothing_of_a_task_that_is_done() -> None:

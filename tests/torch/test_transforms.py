@@ -398,7 +398,7 @@ NORMALISING = [
 
 # A box of a photo is decoded from all of its bytes, so that damage anywhere is found.
 DAMAGED = {
-    "cut short": PHOTO[: len(PHOTO) // 2],
+    "truncated": PHOTO[: len(PHOTO) // 2],
     "header only": PHOTO[:700],
     "no header": PHOTO[:100],
     "zeros": PHOTO[:9000] + bytes(len(PHOTO) - 9000),

@@ -57,7 +57,7 @@ def pids(loader: Any) -> set[int]:
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_batches_are_those_of_threads(workers: int) -> None:
-    """Two epochs of our own random transform are equal to those of threads, to the bit."""
+    """Two epochs of our own random transform are equal to those of threads, bit for bit."""
     before = generators()
     with Loader(Images(), 4, True, seed=8, threads=2) as loader:
         expected = [copies(loader), copies(loader)]
