@@ -143,7 +143,7 @@ def epochs(count: int, dataset: Any, batch_size: int = 4, **options: Any) -> lis
         return [copies(loader) for _ in range(count)]
 
 
-def members() -> list[threading.Thread]:
+def pool_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith("fastdecode-")]
 
 

@@ -23,7 +23,7 @@ from device_doubles import (  # noqa: E402, F401
     register_double,
     with_the_others,
 )
-from loading import Images, copies, drawing, eventually, members, same, targets  # noqa: E402
+from loading import Images, copies, drawing, eventually, pool_threads, same, targets  # noqa: E402
 
 from fastdecode import DecodeError, UnknownBackend, register  # noqa: E402
 from fastdecode.gpu import _devices  # noqa: E402
@@ -104,7 +104,7 @@ def test_closing_while_the_backend_is_busy() -> None:
     consumer.join(30)
 
     assert len(errors) == 1
-    eventually(lambda: not members())  # also those of the prefetching: their names begin alike
+    eventually(lambda: not pool_threads())  # also those of the prefetching: their names begin alike
 
 
 def test_a_batch_that_is_late_for_reading_is_an_error() -> None:

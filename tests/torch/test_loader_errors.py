@@ -24,7 +24,7 @@ from loading import (  # noqa: E402
     epoch,
     eventually,
     indices,
-    members,
+    pool_threads,
     same,
     script,
     targets,
@@ -305,26 +305,26 @@ def test_early_break_ends_what_is_in_the_making() -> None:
 
 def test_threads_end_with_their_loader() -> None:
     """They last from epoch to epoch, and end when loader and iterator are gone."""
-    eventually(lambda: members() == [])
+    eventually(lambda: pool_threads() == [])
     loader = Loader(Images(), 4, threads=3)
     copies(loader)
-    first = members()
+    first = pool_threads()
     batches = iter(loader)
     next(batches)
 
     assert len(first) == 3
-    assert members() == first
+    assert pool_threads() == first
     gone = weakref.ref(loader)
     del loader
     assert len(copies(batches)) == 5  # the iterator needs them
     del batches
     assert gone() is None
-    eventually(lambda: members() == [])
+    eventually(lambda: pool_threads() == [])
 
 
 def test_closing_ends_threads_and_the_epoch() -> None:
     """`close` ends all of it; an iterator that had more to give says so, and the next one works."""
-    eventually(lambda: members() == [])  # those of other tests
+    eventually(lambda: pool_threads() == [])  # those of other tests
     loader = Loader(Images(), 4, threads=2)
     batches = iter(loader)
     next(batches)
@@ -333,15 +333,15 @@ def test_closing_ends_threads_and_the_epoch() -> None:
     loader.close()
     loader.close()
 
-    assert members() == []
+    assert pool_threads() == []
     with pytest.raises(RuntimeError, match="ended, by close"):
         next(batches)
     assert next(ended, None) is None
     assert len(copies(loader)) == 6
-    assert len(members()) == 2
+    assert len(pool_threads()) == 2
     with loader:
         pass
-    assert members() == []
+    assert pool_threads() == []
 
 
 def test_closing_frees_who_waits() -> None:

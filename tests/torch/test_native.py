@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("fastdecode.native._core")
 torch = pytest.importorskip("torch")
 
-from loading import PROCESSES, copies, epoch, eventually, members, same  # noqa: E402
+from loading import PROCESSES, copies, epoch, eventually, pool_threads, same  # noqa: E402
 from native_samples import (  # noqa: E402
     CROP,
     CUT,
@@ -315,7 +315,7 @@ def test_what_is_not_for_the_core_is_dealt_to_all_threads(made: Made) -> None:
 
 def test_closing_in_the_middle_of_a_batch() -> None:
     """Threads end, nobody hangs, and the next epoch is whole."""
-    eventually(lambda: members() == [])
+    eventually(lambda: pool_threads() == [])
     dataset = Sources(
         *[str(path) for path in PHOTOS] * 20, transform=RandomResizedCropFlipNormalize(100)
     )
@@ -324,7 +324,7 @@ def test_closing_in_the_middle_of_a_batch() -> None:
         next(iter(loader))
         loader.close()
 
-        assert members() == []
+        assert pool_threads() == []
     assert len(copies(loader)) == 4
     loader.close()
 

@@ -14,7 +14,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from loading import PROCESSES, Images, Plain, copies, eventually, members, same, script  # noqa: E402
+from loading import PROCESSES, Images, Plain, copies, eventually, pool_threads, same, script  # noqa: E402
 
 from fastdecode.torch._threads import ThreadPool, limit_threads, single_thread_here  # noqa: E402
 from fastdecode.torch.loader import Loader  # noqa: E402
@@ -38,8 +38,8 @@ def three_threads() -> Any:
 
 
 @pytest.mark.usefixtures("three_threads")
-def test_crew_uses_one_thread_each_and_others_as_before() -> None:
-    """Torch runs in one thread inside the members; in this thread and in new ones nothing changes."""
+def test_pool_uses_one_thread_each_and_others_as_before() -> None:
+    """Torch runs in one thread inside the pool; here and in new threads nothing changes."""
     seen = []
     with Loader(Plain(lambda _: torch.get_num_threads(), 12), 4, threads=3) as loader:
         batches = iter(loader)  # which starts them
@@ -88,24 +88,24 @@ print("cv2" in sys.modules)
     assert process.communicate(timeout=60) == ("False\n", "")
 
 
-def test_crew_carries_out_tasks_and_drops_the_rest_at_its_end() -> None:
+def test_pool_carries_out_tasks_and_drops_the_rest_at_its_end() -> None:
     """One thread works in order; after `close` nothing that waited is begun, and threads end."""
     begun, go, done = threading.Event(), threading.Event(), []
-    crew_of_one = ThreadPool(1)
+    pool_of_one = ThreadPool(1)
     for number in range(3):
-        crew_of_one.submit(lambda number=number: done.append(number))
-    crew_of_one.submit(lambda: (begun.set(), go.wait(30)))
-    crew_of_one.submit(lambda: done.append("never"))
+        pool_of_one.submit(lambda number=number: done.append(number))
+    pool_of_one.submit(lambda: (begun.set(), go.wait(30)))
+    pool_of_one.submit(lambda: done.append("never"))
     assert begun.wait(30)
     threading.Timer(0.05, go.set).start()
-    crew_of_one.close()
-    crew_of_one.close()
+    pool_of_one.close()
+    pool_of_one.close()
 
     assert done == [0, 1, 2]
-    eventually(lambda: not any(thread.name == "fastdecode-0" for thread in members()))
+    eventually(lambda: not any(thread.name == "fastdecode-0" for thread in pool_threads()))
 
 
-def test_crew_keeps_nothing_of_a_task_that_is_done() -> None:
+def test_pool_keeps_nothing_of_a_task_that_is_done() -> None:
     """A thread that waits for work does not hold the batch of the work before."""
     released = threading.Event()
 
@@ -116,11 +116,11 @@ def test_crew_keeps_nothing_of_a_task_that_is_done() -> None:
         def __del__(self) -> None:
             released.set()
 
-    crew_of_one = ThreadPool(1)
-    crew_of_one.submit(Task())
+    pool_of_one = ThreadPool(1)
+    pool_of_one.submit(Task())
 
     assert released.wait(30)
-    crew_of_one.close()
+    pool_of_one.close()
 
 
 def in_child(work: Callable[[], bytes]) -> bytes:

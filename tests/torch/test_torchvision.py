@@ -277,7 +277,7 @@ def test_longest_sides_are_torchvisions(size: Any) -> None:
 @pytest.mark.parametrize("kind", ["float32", "float64", "float16", "bfloat16"])
 @pytest.mark.parametrize("inplace", [False, True])
 def test_floats_are_normalised_as_by_torchvision(kind: str, inplace: bool) -> None:
-    """Bit for bit, in their own type, in a new tensor or in place; one value is for all channels."""
+    """Bit for bit, in their own type, in a new tensor or in place; one value serves all."""
     for mean, std in ((MEAN, STD), ([0.5], [0.25]), (torch.tensor(MEAN), torch.tensor(STD))):
         values = torch.rand((2, 3, 5, 7), generator=seeded(1)).to(getattr(torch, kind))
         expected = v1.Normalize(mean, std)(values)
