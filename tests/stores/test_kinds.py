@@ -13,10 +13,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from store_cases import CLASSES, NUMBERS, TARGETS, cut, damaged_at_random, images, write
+from store_cases import (
+    CLASSES,
+    NUMBERS,
+    TARGETS,
+    cut,
+    damaged_at_random,
+    everything,
+    images,
+    reads_and_closes,
+    write,
+)
 
 from fastdecode import FastDecodeError
-from fastdecode.stores import KINDS, Store, StoreError, create_store, open_store
+from fastdecode.stores import KINDS, StoreError, create_store, open_store
 
 _WRITTEN = [name for name, kind in KINDS.items() if kind.writer]
 _LIBRARIES = {"lmdb": "lmdb", "hdf5": "h5py"}
@@ -62,11 +72,6 @@ def expected(kind: Kind) -> list[tuple[str, bytes, Any]]:
     """Say what a store of `items` holds."""
     targets = kind.targets
     return [(key, data, targets[at % len(targets)]) for at, (key, data) in enumerate(items())]
-
-
-def everything(store: Store) -> list[tuple[str, bytes, Any]]:
-    """Read all items."""
-    return [(store.key(at), bytes(store.read(at)), store.target(at)) for at in range(len(store))]
 
 
 def files(place: Path) -> dict[str, bytes]:
@@ -137,7 +142,7 @@ def test_a_store_goes_into_other_processes_and_threads(place: Path, kind: Kind) 
         for method in ("fork", "spawn"):
             if method in multiprocessing.get_all_start_methods():
                 context = multiprocessing.get_context(method)
-                child = context.Process(target=_reads_and_closes, args=(store, wanted))
+                child = context.Process(target=reads_and_closes, args=(store, wanted))
                 child.start()
                 child.join()
                 assert child.exitcode == 0
@@ -155,11 +160,6 @@ def test_a_store_goes_into_other_processes_and_threads(place: Path, kind: Kind) 
         assert not wrong
         before.close()
         after.close()
-
-
-def _reads_and_closes(store: Store, wanted: list[tuple[str, bytes, Any]]) -> None:
-    assert everything(store) == wanted
-    store.close()
 
 
 def test_a_store_behind_a_uri_is_the_same(place: Path, kind: Kind) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from corpus import CORPUS
 
-from fastdecode.stores import StoreError, create_store, open_store
+from fastdecode.stores import Store, StoreError, create_store, open_store
 
 CLASSES = ["ant", "bee"]
 TARGETS: tuple[Any, ...] = (None, 3, -(2**40), 0.1, "a cat", [1, 2.5], {"boxes": [[1, 2]]})
@@ -76,3 +76,14 @@ def flipped(data: bytes, draw: random.Random) -> bytes:
     """Change a bit."""
     place = draw.randrange(len(data))
     return data[:place] + bytes([data[place] ^ 1 << draw.randrange(8)]) + data[place + 1 :]
+
+
+def everything(store: Store) -> list[tuple[str, bytes, Any]]:
+    """Read all items."""
+    return [(store.key(at), bytes(store.read(at)), store.target(at)) for at in range(len(store))]
+
+
+def reads_and_closes(store: Store, wanted: list[Any]) -> None:
+    """Check a store in another process, which finds this module, and no file of tests."""
+    assert everything(store) == wanted
+    store.close()
