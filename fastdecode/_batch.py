@@ -96,6 +96,21 @@ def decode_batch(
     upright, or a reduction, is decoded on the CPU and takes its place among the others; `stats`
     counts these. Other damage inside a file may pass, because such decoders do not report it.
     Tensors on CUDA are ready in the order of the current stream.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from fastdecode import decode_batch
+    >>> paths = sorted(Path("train").rglob("*.jpg"))
+    >>> images = decode_batch(paths, reduce=4)
+    >>> len(images), images[0].shape
+    (4, (84, 125, 3))
+
+    Tensors of one size, for which ``device="cuda"`` names a GPU:
+
+    >>> batch = decode_batch(paths, device="cpu", size=224)
+    >>> batch.shape
+    torch.Size([4, 3, 224, 224])
     """
     if on_error not in ("raise", "return"):
         raise ValueError(f"on_error must be 'raise' or 'return', not {on_error!r}")

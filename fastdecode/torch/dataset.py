@@ -98,12 +98,17 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
 
     Examples
     --------
+    >>> from fastdecode.torch import DecodeDataset
     >>> class Photos(DecodeDataset):
+    ...     rows = [("cat.jpg", 1)]
+    ...
     ...     def __len__(self):
     ...         return len(self.rows)
     ...
     ...     def read(self, index):
-    ...         return self.rows[index].path, self.rows[index].label  # doctest: +SKIP
+    ...         return self.rows[index]  # path, or the file's bytes, and target
+    >>> Photos(reduce=2)[0]
+    (<PIL.Image.Image image mode=RGB size=320x240 ...>, 1)
     """
 
     transform: Callable[..., Any] | None = None
