@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image as PillowImage
 
+from fastdecode import samples
 from fastdecode.types import Format
-
-_PHOTO = Path(__file__).parents[1] / "samples" / "casa-mila.jpg"
 
 SIZES = ((1, 1), (3, 5), (7, 13), (16, 16), (101, 67))
 """(width, height) in pixels: smaller than a block, odd, and larger than a few blocks."""
@@ -71,7 +69,7 @@ def photo(width: int, height: int, mode: str = "RGB") -> PillowImage.Image:
     >>> photo(64, 48, "L").size
     (64, 48)
     """
-    with PillowImage.open(_PHOTO) as image:
+    with PillowImage.open(samples.photo) as image:
         resized: PillowImage.Image = image.convert(mode).resize((width, height))
     return resized
 
