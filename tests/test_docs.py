@@ -12,7 +12,7 @@ from corpus import TESTS
 
 _ROOT = TESTS.parent
 _SAMPLES = sorted((_ROOT / "fastdecode" / "samples").glob("*.jpg"))
-_PAGES = [_ROOT / "README.md", *sorted((_ROOT / "docs").glob("*.md"))]
+_PAGES = [_ROOT / "README.md", *sorted((_ROOT / "docs").rglob("*.md"))]
 
 
 @pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.name)
@@ -25,6 +25,16 @@ def test_links_of_a_page_lead_somewhere(page: Path) -> None:
         there = page.parent / name if name else page
         assert there.exists(), target
         assert not mark or mark in _marks(there), target
+
+
+@pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.name)
+def test_links_into_the_repository_lead_somewhere(page: Path) -> None:
+    """What a page links on GitHub, because it is not on the site, is in the repository."""
+    found = re.findall(
+        r"fastdecode/fastdecode/(?:blob|tree)/main/([^)#\s]+)", page.read_text("utf-8")
+    )
+
+    assert [name for name in found if not (_ROOT / name).exists()] == []
 
 
 def _marks(page: Path) -> set[str]:
