@@ -117,6 +117,11 @@ def decode_batch(
     6
     >>> decode_batch(photos, size=(120, 160)).shape
     (6, 120, 160, 3)
+
+    Tensors, which ``device="cuda"`` makes on a GPU:
+
+    >>> decode_batch(photos, device="cpu", size=224).shape
+    torch.Size([6, 3, 224, 224])
     """
     sides = _checked("decode_batch", items, size, threads, on_error, options)
     count = threads or usable_cores()

@@ -14,7 +14,7 @@ from corpus import NO_RANKING
 from doubles import forget_what_is_registered
 
 import fastdecode
-from fastdecode import Ranking
+from fastdecode import Ranking, ranking
 from fastdecode import _info_command as command
 from fastdecode.cli import BENCH, COMMANDS, main
 from fastdecode.errors import BackendUnavailable
@@ -245,9 +245,9 @@ def test_what_would_be_faster() -> None:
         for name in ("simplejpeg", "kornia_rs")
     ]
 
-    assert command.faster(missing, ["opencv", "pillow"]) == {"simplejpeg": "pip install simplejpeg"}
-    assert command.faster(missing, ["simplejpeg"]) == {}
-    assert list(command.faster(missing, [])) == ["simplejpeg", "kornia_rs"]
+    assert ranking.faster(missing, "opencv") == {"simplejpeg": "pip install simplejpeg"}
+    assert ranking.faster(missing, "simplejpeg") == {}
+    assert list(ranking.faster(missing, "")) == ["simplejpeg", "kornia_rs"]
 
 
 def test_it_says_what_was_measured(shown: str, tmp_path: Path) -> None:

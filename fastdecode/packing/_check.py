@@ -65,6 +65,14 @@ class Finding(NamedTuple):
     width, height : int
         In pixels, as stored.
     bytes : int
+
+    Examples
+    --------
+    >>> from fastdecode.packing import survey
+    >>> from fastdecode.stores import open_store
+    >>> finding = next(survey(open_store("train"), threads=1))
+    >>> finding.key, finding.format, finding.width, finding.height
+    ('bird/1.jpg', 'jpeg', 500, 333)
     """
 
     key: str
@@ -86,6 +94,13 @@ class Limits:
         Of the larger side, and of all, in pixels.
     strict : bool
         What decodes only with a warning of the codec counts as damaged, not as odd.
+
+    Examples
+    --------
+    >>> from fastdecode.packing import Limits, survey
+    >>> from fastdecode.stores import open_store
+    >>> [finding.status for finding in survey(open_store("train"), 1, Limits(max_side=600))]
+    ['good', 'good', 'oversized', 'good']
     """
 
     max_side: int | None = None
@@ -113,6 +128,18 @@ def survey(
     ------
     OSError, StoreError
         If the store cannot be reached, or is damaged as a whole: nothing is said of the rest.
+
+    Examples
+    --------
+    >>> from fastdecode.packing import survey
+    >>> from fastdecode.stores import open_store
+    >>> with open_store("train") as store:
+    ...     for finding in survey(store, threads=2):
+    ...         print(finding.key, finding.status)
+    bird/1.jpg good
+    bird/2.jpg good
+    place/1.jpg good
+    place/2.jpg good
     """
     look = _Look(store, limits or Limits())
     seen: dict[bytes, int] = {}

@@ -38,6 +38,12 @@ def drawing(width: int, height: int, mode: str = "RGB") -> PillowImage.Image:
         In pixels.
     mode : str
         Of Pillow: ``"RGB"``, ``"L"``, ``"RGBA"``, ``"CMYK"``, ``"P"`` …
+
+    Examples
+    --------
+    >>> from fastdecode.testing import drawing
+    >>> drawing(64, 48)
+    <PIL.Image.Image image mode=RGB size=64x48 ...>
     """
     noise = np.random.default_rng(width * 10_007 + height).integers(0, 64, (height, width, 3))
     y, x = np.mgrid[:height, :width]
@@ -56,6 +62,12 @@ def photo(width: int, height: int, mode: str = "RGB") -> PillowImage.Image:
         In pixels.
     mode : str
         Of Pillow.
+
+    Examples
+    --------
+    >>> from fastdecode.testing import photo
+    >>> photo(64, 48, "L").size
+    (64, 48)
     """
     with PillowImage.open(samples.photo) as image:
         resized: PillowImage.Image = image.convert(mode).resize((width, height))
@@ -63,7 +75,15 @@ def photo(width: int, height: int, mode: str = "RGB") -> PillowImage.Image:
 
 
 def encode(image: PillowImage.Image, format: str = "jpeg", **options: Any) -> bytes:
-    """Write an image with Pillow; a JPEG with quality 90 unless told otherwise."""
+    """Write an image with Pillow; a JPEG with quality 90 unless told otherwise.
+
+    Examples
+    --------
+    >>> from fastdecode import decode
+    >>> from fastdecode.testing import drawing, encode
+    >>> decode(encode(drawing(64, 48), "png")).shape
+    (48, 64, 3)
+    """
     stream = io.BytesIO()
     if format == "jpeg":
         options = {"quality": 90, **options}
