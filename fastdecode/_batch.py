@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from fastdecode._arguments import check_disjoint, check_options, check_sides, is_int
 from fastdecode._arrays import decode_arrays
@@ -16,11 +16,84 @@ from fastdecode.errors import BackendUnavailable
 
 if TYPE_CHECKING:
     import torch
-    from numpy.typing import NDArray
+    from typing_extensions import Unpack
 
     from fastdecode.api import Data
+    from fastdecode.errors import FastDecodeError
+    from fastdecode.gpu._policy import Decode
+    from fastdecode.types import BatchOptions, Image
 
 _SIGNATURE = inspect.signature(_decode)
+
+
+@overload
+def decode_batch(
+    items: Iterable[Data | str | os.PathLike[str]],
+    *,
+    device: None = None,
+    size: None = None,
+    decode: Decode = "auto",
+    threads: int | None = None,
+    on_error: Literal["raise"] = "raise",
+    out: Sequence[Image | None] | Image | None = None,
+    **options: Unpack[BatchOptions],
+) -> list[Image]: ...
+
+
+@overload
+def decode_batch(
+    items: Iterable[Data | str | os.PathLike[str]],
+    *,
+    device: None = None,
+    size: None = None,
+    decode: Decode = "auto",
+    threads: int | None = None,
+    on_error: Literal["return"],
+    out: Sequence[Image | None] | Image | None = None,
+    **options: Unpack[BatchOptions],
+) -> list[Image | FastDecodeError | OSError]: ...
+
+
+@overload
+def decode_batch(
+    items: Iterable[Data | str | os.PathLike[str]],
+    *,
+    device: str | int | torch.device,
+    size: None = None,
+    decode: Decode = "auto",
+    threads: int | None = None,
+    on_error: Literal["raise"] = "raise",
+    out: None = None,
+    **options: Unpack[BatchOptions],
+) -> list[torch.Tensor]: ...
+
+
+@overload
+def decode_batch(
+    items: Iterable[Data | str | os.PathLike[str]],
+    *,
+    device: str | int | torch.device,
+    size: int | tuple[int, int],
+    decode: Decode = "auto",
+    threads: int | None = None,
+    on_error: Literal["raise"] = "raise",
+    out: None = None,
+    **options: Unpack[BatchOptions],
+) -> torch.Tensor: ...
+
+
+@overload
+def decode_batch(
+    items: Iterable[Data | str | os.PathLike[str]],
+    *,
+    device: str | int | torch.device,
+    size: int | tuple[int, int] | None = None,
+    decode: Decode = "auto",
+    threads: int | None = None,
+    on_error: Literal["return"],
+    out: None = None,
+    **options: Unpack[BatchOptions],
+) -> list[torch.Tensor | FastDecodeError | OSError]: ...
 
 
 def decode_batch(
@@ -28,11 +101,11 @@ def decode_batch(
     *,
     device: str | int | torch.device | None = None,
     size: int | tuple[int, int] | None = None,
-    decode: Literal["auto", "cpu", "gpu"] = "auto",
+    decode: Decode = "auto",
     threads: int | None = None,
     on_error: Literal["raise", "return"] = "raise",
-    out: Sequence[Any] | NDArray[Any] | None = None,
-    **options: Any,
+    out: Sequence[Image | None] | Image | None = None,
+    **options: Unpack[BatchOptions],
 ) -> Any:
     """Decode many images at once, in order.
 
@@ -65,7 +138,8 @@ def decode_batch(
         ``out[i]`` receives item i, as `decode`'s `out`. No two may overlap in memory. Not with a
         device.
     **options
-        As for `decode`. With a device, `backend` may also name a batch backend.
+        reduce, min_size, mode, region, orient, strict, max_pixels, backend: all as for `decode`.
+        With a device, `backend` may also name a batch backend.
 
     Returns
     -------
@@ -105,17 +179,18 @@ def decode_batch(
         )
     if threads is not None and not (is_int(threads) and threads >= 1):
         raise ValueError(f"threads must be a positive integer, not {threads!r}")
-    _check(options)
+    how: dict[str, Any] = dict(options)
+    _check(how)
     count = threads or usable_cores()
     if device is not None:
-        sides = _checked_size(size, options.get("mode", "RGB"))
+        sides = _checked_size(size, how.get("mode", "RGB"))
         if out is not None:
             raise ValueError("out is for arrays: leave it out, or device")
         decode_on = _decode_on()
         return decode_on(
             device,
             items,
-            options,
+            how,
             size=sides,
             decode=decode,
             threads=count,
@@ -123,14 +198,14 @@ def decode_batch(
         )
     if size is not None or decode != "auto":
         raise ValueError("size and decode need a device, such as device='cpu' or 'cuda'")
-    if options.get("backend") is not None:
-        load_named(options["backend"])
+    if how.get("backend") is not None:
+        load_named(how["backend"])
     work = list(items)
     if out is not None and len(out) != len(work):
         raise ValueError(f"out has room for {len(out)} images, but there are {len(work)} items")
     targets = [None if out is None else out[index] for index in range(len(work))]
     check_disjoint(targets)
-    return decode_arrays(work, options, count, on_error=on_error, targets=targets)
+    return decode_arrays(work, how, count, on_error=on_error, targets=targets)
 
 
 def _decode_on() -> Callable[..., Any]:

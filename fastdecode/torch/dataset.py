@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fastdecode.geometry import Geometry
     from fastdecode.torch._errors import OnError
     from fastdecode.torch.transforms.base import Quality
-    from fastdecode.types import Mode, Output, Reduce
+    from fastdecode.types import Mode, Output
 
 __all__ = ["DecodeDataset"]
 
@@ -37,7 +37,7 @@ _OF_CROP = ("__call__", "with_geometry", "reduce_for", "_checked", "_pixels", "c
 class DatasetOptions(TypedDict, total=False):
     """What every dataset of the package takes by name; `DecodeDataset` says what each is."""
 
-    reduce: Reduce
+    reduce: int
     min_size: int | tuple[int, int] | None
     mode: Mode
     orient: bool
