@@ -53,7 +53,7 @@ class DatasetOptions(TypedDict, total=False):
 class _Signature:
     """What `help` and editors show of a class: its own constructor, not the `__new__` before it."""
 
-    def __get__(self, _: object, kind: type) -> inspect.Signature:
+    def __get__(self, _: object, kind: Any) -> inspect.Signature:
         arguments = list(inspect.signature(kind.__init__).parameters.values())
         return inspect.Signature(arguments[1:])
 
