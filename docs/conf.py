@@ -27,7 +27,7 @@ myst_heading_anchors = 3
 
 # The types are in the docstrings, with units and shapes: a signature shows names and defaults.
 autodoc_typehints = "none"
-autodoc_default_options = {"members": True, "show-inheritance": True}
+autodoc_default_options = {"members": True}
 autodoc_member_order = "bysource"
 maximum_signature_line_length = 84
 numpydoc_show_class_members = False

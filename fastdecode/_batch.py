@@ -46,77 +46,77 @@ def decode_batch(
 ) -> Any:
     """Decode many images at once, in order.
 
-        Parameters
-        ----------
-        items : iterable of encoded bytes or paths
-            Each as for `decode`, or a path as for `decode_file`.
-        device : str, int or torch.device, optional
-            Return tensors on this device, such as ``"cuda:0"`` or ``"cpu"``, instead of arrays. Needs
-            PyTorch.
-        size : int or (height, width), optional
-            Resize each image, or its `region`, to exactly this (antialiased, bilinear), and return one
-            array or tensor of all. An int stands for both sides. The whole is decoded for that, not all
-            of them at once; `min_size` besides lets the CPU reduce large images inside the decoder.
-            `mode` is then ``"RGB"`` or ``"L"``.
-        decode : {"auto", "cpu", "gpu"}
-            With a device: who decodes. ``"auto"``: what ``calibrate(device=…)`` measured to be fastest
-            there, or else the first batch backend that works on a GPU. ``"cpu"`` decodes as without a
-            device, bit-identical, and copies.
-        threads : int, optional
-            How many to use; by default one for each core that this process may use (affinity and
-            container quota, not the machine's count). 1 decodes in the calling thread, without a
-            device. A batch backend has threads of its own.
-        on_error : {"raise", "return"}
-            ``"raise"``: the first error in the order of the items ends the batch; its message begins
-            with ``item 3:``, but for an OSError, which names its file. ``"return"``: the error stands
-            in the list where the image would, if it is about that item: what cannot be reached
-            (permission, connection, time-out, disk) is raised.
-        out : sequence of ndarray, or one ndarray (N, H, W, C), optional
-            ``out[i]`` receives item i, as `decode`'s `out`. No two may overlap in memory. With `size`
-            it is one array of the whole result. Not with a device.
-        **options
-            As for `decode`. With a device, `backend` may also name a batch backend.
+    Parameters
+    ----------
+    items : iterable of encoded bytes or paths
+        Each as for `decode`, or a path as for `decode_file`.
+    device : str, int or torch.device, optional
+        Return tensors on this device, such as ``"cuda:0"`` or ``"cpu"``, instead of arrays. Needs
+        PyTorch.
+    size : int or (height, width), optional
+        Resize each image, or its `region`, to exactly this (antialiased, bilinear), and return one
+        array or tensor of all. An int stands for both sides. The whole is decoded for that, not all
+        of them at once; `min_size` besides lets the CPU reduce large images inside the decoder.
+        `mode` is then ``"RGB"`` or ``"L"``.
+    decode : {"auto", "cpu", "gpu"}
+        With a device: who decodes. ``"auto"``: what ``calibrate(device=…)`` measured to be fastest
+        there, or else the first batch backend that works on a GPU. ``"cpu"`` decodes as without a
+        device, bit-identical, and copies.
+    threads : int, optional
+        How many to use; by default one for each core that this process may use (affinity and
+        container quota, not the machine's count). 1 decodes in the calling thread, without a
+        device. A batch backend has threads of its own.
+    on_error : {"raise", "return"}
+        ``"raise"``: the first error in the order of the items ends the batch; its message begins
+        with ``item 3:``, but for an OSError, which names its file. ``"return"``: the error stands
+        in the list where the image would, if it is about that item: what cannot be reached
+        (permission, connection, time-out, disk) is raised.
+    out : sequence of ndarray, or one ndarray (N, H, W, C), optional
+        ``out[i]`` receives item i, as `decode`'s `out`. No two may overlap in memory. With `size`
+        it is one array of the whole result. Not with a device.
+    **options
+        As for `decode`. With a device, `backend` may also name a batch backend.
 
-        Returns
-        -------
-        list, ndarray or tensor
-            Without a device a list of an ndarray for each item; with `size` one ndarray (N, height,
-            width, 3), or (N, height, width) for ``mode="L"``: uint8, C-contiguous, `out` if given. With
-            a device a list of a tensor (C, H, W) for each, uint8, contiguous (of another type for
-            ``mode="stored"``); with `size` one tensor (N, C, height, width), uint8. With
-            ``on_error="return"`` always a list, in which a `FastDecodeError` or an `OSError` may stand;
-            with `size` its arrays are parts of one.
+    Returns
+    -------
+    list, ndarray or tensor
+        Without a device a list of an ndarray for each item; with `size` one ndarray (N, height,
+        width, 3), or (N, height, width) for ``mode="L"``: uint8, C-contiguous, `out` if given. With
+        a device a list of a tensor (C, H, W) for each, uint8, contiguous (of another type for
+        ``mode="stored"``); with `size` one tensor (N, C, height, width), uint8. With
+        ``on_error="return"`` always a list, in which a `FastDecodeError` or an `OSError` may stand;
+        with `size` its arrays are parts of one.
 
-        Raises
-        ------
-        FastDecodeError, OSError
-            With ``on_error="raise"``.
-        UnknownBackend, BackendUnavailable
-            If the backend that is named cannot be used, PyTorch is missing, or with ``decode="gpu"`` no
-            backend decodes on the device; whatever `on_error` is.
-        DeviceUnavailable
-            If the device cannot be used; the message says what is missing.
-        TypeError, ValueError
-            If an argument is wrong, whatever `on_error` is. Options are checked before any item is
-            looked at; an item of a wrong type, or a region outside it, when its turn comes.
+    Raises
+    ------
+    FastDecodeError, OSError
+        With ``on_error="raise"``.
+    UnknownBackend, BackendUnavailable
+        If the backend that is named cannot be used, PyTorch is missing, or with ``decode="gpu"`` no
+        backend decodes on the device; whatever `on_error` is.
+    DeviceUnavailable
+        If the device cannot be used; the message says what is missing.
+    TypeError, ValueError
+        If an argument is wrong, whatever `on_error` is. Options are checked before any item is
+        looked at; an item of a wrong type, or a region outside it, when its turn comes.
 
-        Notes
-        -----
-        A GPU's decoder has an inverse DCT and an upsampling of its own: its pixels are near those of
-        `decode`, not the same. What it does not read (progressive, CMYK, another format, a file whose
-        data visibly ends early), and every file with ``strict=True``, ``orient=True`` that is not
-        upright, or a reduction, is decoded on the CPU and takes its place among the others; `stats`
-        counts these. Other damage inside a file may pass, because such decoders do not report it.
-        Tensors on CUDA are ready in the order of the current stream.
+    Notes
+    -----
+    A GPU's decoder has an inverse DCT and an upsampling of its own: its pixels are near those of
+    `decode`, not the same. What it does not read (progressive, CMYK, another format, a file whose
+    data visibly ends early), and every file with ``strict=True``, ``orient=True`` that is not
+    upright, or a reduction, is decoded on the CPU and takes its place among the others; `stats`
+    counts these. Other damage inside a file may pass, because such decoders do not report it.
+    Tensors on CUDA are ready in the order of the current stream.
 
-        Examples
-        --------
-            >>> from fastdecode import decode_batch
-        >>> from fastdecode.samples import photos
-        >>> len(decode_batch(photos, reduce=2))
-        6
-        >>> decode_batch(photos, size=(120, 160)).shape
-        (6, 120, 160, 3)
+    Examples
+    --------
+    >>> from fastdecode import decode_batch
+    >>> from fastdecode.samples import photos
+    >>> len(decode_batch(photos, reduce=2))
+    6
+    >>> decode_batch(photos, size=(120, 160)).shape
+    (6, 120, 160, 3)
 
     Tensors, which ``device="cuda"`` makes on a GPU:
 
