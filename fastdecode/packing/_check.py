@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
+from fastdecode._arrays import in_order
 from fastdecode._headers import jpeg_stream
 from fastdecode.api import decode, probe
 from fastdecode.errors import DecodeError, FastDecodeError, UnsupportedFormat
 from fastdecode.outages import ITEM_ERRORS, is_the_items
-from fastdecode.packing._verify import in_order, plain, reason, verify
+from fastdecode.packing._verify import plain, reason, verify
 
 if TYPE_CHECKING:
     from fastdecode.stores import Store
