@@ -136,7 +136,7 @@ def _run(block: Block, page: str, names: dict[str, Any]) -> None:
     if block.language == "sh":
         if "--html" in block.code and importlib.util.find_spec("jinja2") is None:
             raise ModuleNotFoundError("No module named 'jinja2', which --html needs", name="jinja2")
-        subprocess.run(["bash", "-euo", "pipefail", "-c", block.code], check=True)
+        subprocess.run(["sh", "-eu", "-c", block.code], check=True)
         return
     code = _left(block.code) if block.language == "diff" else block.code
     if block.language == "diff" and "transform" not in names:
