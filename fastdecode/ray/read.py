@@ -145,11 +145,10 @@ def read_images(
     Examples
     --------
     >>> import fastdecode.ray
-    >>> dataset = fastdecode.ray.read_images(
-    ...     "s3://bucket/train", size=224, include_paths=False
-    ... )  # doctest: +SKIP
-    >>> for batch in dataset.iter_torch_batches(batch_size=64):  # doctest: +SKIP
-    ...     train(batch["image"], batch["label"])
+    >>> dataset = fastdecode.ray.read_images("train", size=224, include_paths=False)
+    >>> for batch in dataset.iter_torch_batches(batch_size=6):
+    ...     print(batch["image"].shape, batch["label"].tolist())
+    torch.Size([6, 224, 224, 3]) [0, 0, 0, 1, 1, 1]
     """
     options = Options.checked(
         size,

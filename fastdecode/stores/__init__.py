@@ -93,8 +93,12 @@ def open_store(
 
     Examples
     --------
-    >>> with open_store("train.tar") as store:  # doctest: +SKIP
+    >>> from fastdecode import decode
+    >>> from fastdecode.stores import open_store
+    >>> with open_store("train") as store:  # or train.tar, train.lmdb, s3://bucket/train.tar
     ...     image = decode(store.read(0))
+    ...     print(store, store.key(0), store.classes[store.target(0)])
+    <folder store of 6 at train> bird/canyon-wren.jpg bird
     """
     where: str | list[str]
     if location is None or (isinstance(location, str) and not location):
@@ -142,8 +146,11 @@ def create_store(
 
     Examples
     --------
-    >>> with create_store("cats.tar", classes=["cat"]) as writer:  # doctest: +SKIP
+    >>> from fastdecode.stores import create_store, open_store
+    >>> with create_store("cats.tar", classes=["cat"]) as writer:
     ...     writer.add("cat/1.jpg", data, 0)
+    >>> open_store("cats.tar").key(0)
+    'cat/1.jpg'
     """
     where = os.fspath(location)
     if not where:
@@ -157,7 +164,14 @@ def create_store(
 
 
 def kind_of(location: str) -> str:
-    """Return the kind of the store at a location, by its suffix or by what is there."""
+    """Return the kind of the store at a location, by its suffix or by what is there.
+
+    Examples
+    --------
+    >>> from fastdecode.stores import kind_of
+    >>> kind_of("train-{000..146}.tar")
+    'tar'
+    """
     kind = _by_suffix(location)
     if kind is not None:
         return kind

@@ -67,8 +67,12 @@ class StoreDataset(DecodeDataset):
 
     Examples
     --------
-    >>> dataset = StoreDataset("train-{000..146}.tar", transform=compose)  # doctest: +SKIP
-    >>> image, target = dataset[0]  # doctest: +SKIP
+    >>> from fastdecode.torch import StoreDataset
+    >>> from fastdecode.torch.transforms import ResizeCenterCropNormalize
+    >>> dataset = StoreDataset("train.tar", transform=ResizeCenterCropNormalize(256, 224))
+    >>> image, target = dataset[3]
+    >>> image.shape, target
+    (torch.Size([3, 224, 224]), 1)
     """
 
     _readers: ThreadPool | None = None
