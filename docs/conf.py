@@ -27,7 +27,7 @@ myst_heading_anchors = 3
 
 # The types are in the docstrings, with units and shapes: a signature shows names and defaults.
 autodoc_typehints = "none"
-autodoc_default_options = {"members": True, "show-inheritance": True}
+autodoc_default_options = {"members": True}
 autodoc_member_order = "bysource"
 maximum_signature_line_length = 84
 numpydoc_show_class_members = False
@@ -36,6 +36,8 @@ default_role = "py:obj"  # in a docstring, `name` is a parameter or an object of
 python_use_unqualified_type_names = True
 
 html_theme = "furo"
+pygments_style = "github-light"
+pygments_dark_style = "github-dark"
 html_title = f"fastdecode {release}"
 html_static_path = ["_static"]
 html_css_files = ["custom.css"]
@@ -56,6 +58,7 @@ MODULES = (
     "fastdecode.packing",
     "fastdecode.ray",
     "fastdecode.native",
+    "fastdecode.samples",
     "fastdecode.testing",
 )
 """Where users import from, the first of several places before the others."""

@@ -26,6 +26,7 @@ _NEEDED = {
     "fastdecode.packing": "",
     "fastdecode.ray": "ray.data",
     "fastdecode.native": "",
+    "fastdecode.samples": "",
     "fastdecode.testing": "",
 }
 """What users import from, and which library the examples need."""

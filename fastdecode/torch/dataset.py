@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -47,6 +48,14 @@ class DatasetOptions(TypedDict, total=False):
     fuse: bool
     quality: Quality
     headroom: float
+
+
+class _Signature:
+    """What `help` and editors show of a class: its own constructor, not the `__new__` before it."""
+
+    def __get__(self, _: object, kind: type) -> inspect.Signature:
+        arguments = list(inspect.signature(kind.__init__).parameters.values())
+        return inspect.Signature(arguments[1:])
 
 
 class DecodeDataset(DecodeMixin, TolerantDataset):
@@ -121,6 +130,8 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
     _of_torchvision = "VisionDataset"
     """The class there that this one stands for."""
     _made_when_needed = (*DecodeMixin._made_when_needed, "_native_batches")
+
+    __signature__ = _Signature()
 
     def __new__(cls, *_args: Any, **_options: Any) -> Self:
         """Make an instance, which is one of torchvision's class, too, if that is there."""
