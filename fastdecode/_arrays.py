@@ -38,6 +38,8 @@ _T = TypeVar("_T")
 _S = TypeVar("_S")
 _pools: dict[int, ThreadPoolExecutor] = {}
 _pools_lock = threading.Lock()
+_AHEAD = 4
+"""Results that may wait for a slow one before them, for each thread, where they are small."""
 
 
 def decode_arrays(
@@ -109,18 +111,19 @@ class _Maker(NamedTuple):
 
 
 def in_order(
-    make: Callable[[_S], _T], things: Iterable[_S], threads: int, ahead: int
+    make: Callable[[_S], _T], things: Iterable[_S], threads: int, ahead: int | None = None
 ) -> Generator[_T, None, None]:
     """Yield what is made of each thing, in order; the things are taken as results are wanted.
 
-    So many as `ahead` are in the making, or made, beside the one that was yielded last. An error
-    comes in its turn, also one of `things` itself. Nothing is in the making any more once the
-    generator is closed. 1 is the calling thread, which makes nothing ahead.
+    So many as `ahead` (by default four for each thread) are in the making, or made, beside the one
+    that was yielded last. An error comes in its turn, also one of `things` itself. Nothing is in
+    the making any more once the generator is closed. 1 is the calling thread, which makes nothing
+    ahead.
     """
     if threads == 1:
         yield from map(make, things)
         return
-    source = iter(things)
+    source, most = iter(things), ahead or _AHEAD * threads
     waiting: deque[tuple[_S, Future[_T]]] = deque()
     failed: Exception | None = None
     process, more = os.getpid(), True
@@ -129,7 +132,7 @@ def in_order(
             if os.getpid() != process:  # forked: the threads that were to make them are not here
                 process = os.getpid()
                 waiting = deque((one, _pool(threads).submit(make, one)) for one, _ in waiting)
-            while more and len(waiting) < ahead:
+            while more and len(waiting) < most:
                 try:
                     thing = next(source)
                 except StopIteration:

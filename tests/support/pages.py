@@ -117,6 +117,7 @@ def furnish(folder: Path) -> dict[str, str]:
         **os.environ,
         "PATH": os.pathsep.join((str(folder / "bin"), os.environ["PATH"])),
         "PYTHONPATH": os.pathsep.join(filter(None, places)),
+        "RAY_ADDRESS": "local",  # and not a cluster of somebody else's on this machine
     }
 
 
