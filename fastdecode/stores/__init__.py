@@ -137,7 +137,7 @@ def open_store(
     >>> with open_store("train") as store:  # or train.tar, train.lmdb, s3://bucket/train.tar
     ...     image = decode(store.read(0))
     ...     print(store, store.key(0), store.classes[store.target(0)])
-    <folder store of 4 at train> bird/1.jpg bird
+    <folder store of 6 at train> bird/canyon-wren.jpg bird
     """
     where: str | list[str]
     if location is None or (isinstance(location, str) and not location):

@@ -156,6 +156,7 @@ class Loader:
     ...     print(images.shape, images.dtype)
     torch.Size([2, 3, 224, 224]) torch.float32
     torch.Size([2, 3, 224, 224]) torch.float32
+    torch.Size([2, 3, 224, 224]) torch.float32
     """
 
     def __init__(
