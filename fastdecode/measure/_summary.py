@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from fastdecode.measure._text import count, device_missing, number, percent, series, setting, size
-from fastdecode.measure.result import AUTOMATIC, CPU, PILLOW, PROTOCOLS
+from fastdecode.measure.result import AUTOMATIC, CPU, PILLOW, PROTOCOLS, Spread
 
 if TYPE_CHECKING:
-    from fastdecode.measure.result import Machine, Measurement, Pipeline, Result, Spread
+    from fastdecode.measure.result import Machine, Measurement, Pipeline, Result
 
 _LOADER: Pipeline = "loader"
 
