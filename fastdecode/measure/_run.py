@@ -48,7 +48,6 @@ _BATCH = 64  # images of 500 x 375 pixels; fewer of larger ones
 _FEWEST = 4
 _USUAL_AREA = 500 * 375
 _BATCHES = 3  # of an epoch, for each thread or worker: how it begins and ends counts for little
-_EPOCHS = 5
 
 # Of a run that is to be over in time: the part of a case that goes into checking its files, and
 # what is done however late it is.
@@ -376,7 +375,7 @@ class _Run:
             first = dealt[0] if case.usual.protocol == "train" else dealt[0][: _WARM_UP * busy]
             case.chosen = members.ask_all(names, "warm_up", first).get(AUTOMATIC, case.chosen)
         spent = 0.0
-        needed = _EPOCHS if case.usual.protocol == "train" else _VISITS * len(dealt)
+        needed = _VISITS * len(dealt)
         while case.compared and (len(case.rounds) < needed or spent < self._plan.seconds):
             if len(case.rounds) >= _LEAST_ROUNDS and self._over(case):
                 return

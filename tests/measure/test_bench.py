@@ -134,9 +134,9 @@ def test_loader(everything: Result) -> None:
 @pytest.mark.parametrize(
     ("asked", "output"),
     [
-        (("--output", "pil"), "pil"),
-        (("--output", "tensor"), "tensor"),
-        (("--size", "16"), "tensor"),
+        ("--output=pil", "pil"),
+        ("--output=tensor", "tensor"),
+        ("--size=16", "tensor"),
     ],
 )
 def test_loader_makes_what_is_asked_for(folder: Path, asked: str, output: str) -> None:
@@ -205,7 +205,7 @@ def test_nothing_decodes(folder: Path) -> None:
     """If no file at all can be decoded the status is 1, and the files are named."""
     half = folder / "half.jpg"
     half.write_bytes(photo(400, 300)[:2000])
-    done = bench(half, "--reduce", 1)
+    done = bench(half, *DECODE, *ONE)
 
     assert done.returncode == 1
     assert "half.jpg" in done.stdout
