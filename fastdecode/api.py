@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
     from numpy.typing import NDArray
+    from typing_extensions import Unpack
 
-    from fastdecode.types import Box, Buffer, Header, Image, Mode, Reduce
+    from fastdecode.types import Box, Buffer, DecodeOptions, Header, Image, Mode, Reduce
 
     Data = bytes | bytearray | memoryview | mmap.mmap | NDArray[np.uint8] | torch.Tensor
 
@@ -32,7 +33,7 @@ __all__ = ["decode", "decode_file", "decode_part", "probe", "read_file"]
 
 def decode(
     data: Data,
-    reduce: Reduce = 1,
+    reduce: int = 1,
     *,
     min_size: int | tuple[int, int] | None = None,
     mode: Mode = "RGB",
@@ -101,8 +102,13 @@ def decode(
 
     Examples
     --------
-    >>> image = decode(data)  # doctest: +SKIP
-    >>> small = decode(data, min_size=256)  # doctest: +SKIP
+    >>> from fastdecode import decode
+    >>> decode(data).shape  # the bytes of a photo of 640 x 480 pixels
+    (480, 640, 3)
+    >>> decode(data, min_size=224).shape
+    (240, 320, 3)
+    >>> decode(data, region=(100, 100, 324, 324)).shape
+    (224, 224, 3)
     """
     if type(data) is not bytes:
         data = as_buffer(data)
@@ -117,7 +123,7 @@ def decode(
         or region is not None
     ):
         check_options(mode, reduce, min_size, region, max_pixels, backend)
-        reduce = int(reduce)  # type: ignore[assignment]  # of NumPy
+        reduce = int(reduce)  # of NumPy
     header = _headers.probe(data)
     plan = plan_decode(
         header, reduce, min_size=min_size, region=region, orient=orient, max_pixels=max_pixels
@@ -152,15 +158,22 @@ def decode_part(
     return run(Request(data, header, want, window, applied, None, backend, borrow=True))
 
 
-def decode_file(path: str | os.PathLike[str], reduce: Reduce = 1, **options: Any) -> NDArray[Any]:
+def decode_file(
+    path: str | os.PathLike[str],
+    reduce: int = 1,
+    *,
+    out: Image | None = None,
+    **options: Unpack[DecodeOptions],
+) -> NDArray[Any]:
     """Read a file and decode it.
 
     Parameters
     ----------
     path : str or PathLike
     reduce : {1, 2, 4, 8}
+    out : ndarray, optional
     **options
-        As for `decode`.
+        min_size, mode, region, orient, strict, max_pixels, backend: all as for `decode`.
 
     Returns
     -------
@@ -174,10 +187,16 @@ def decode_file(path: str | os.PathLike[str], reduce: Reduce = 1, **options: Any
         device (``/dev/stdin`` of a pipeline, say), whose bytes are for `decode`.
     FastDecodeError
         As from `decode`; the message begins with the path.
+
+    Examples
+    --------
+    >>> from fastdecode import decode_file
+    >>> decode_file("cat.jpg", reduce=4).shape
+    (120, 160, 3)
     """
     data = read_file(os.fspath(path))  # which refuses file descriptors
     try:
-        return decode(data, reduce, **options)
+        return decode(data, reduce, out=out, **options)
     except FastDecodeError as error:
         error.args = (f"{os.fspath(path)}: {error.args[0]}", *error.args[1:])
         raise
@@ -208,5 +227,12 @@ def probe(data: Data) -> Header:
         The header is damaged, or truncated.
     UnsupportedFormat
         This is not an image that fastdecode or Pillow knows.
+
+    Examples
+    --------
+    >>> from fastdecode import probe
+    >>> header = probe(data)
+    >>> header.format, header.width, header.height, header.bits
+    ('jpeg', 640, 480, 8)
     """
     return _headers.probe(data if type(data) is bytes else as_buffer(data))

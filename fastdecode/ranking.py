@@ -193,6 +193,15 @@ class Ranking(_Saved):
     ------
     ValueError, TypeError
         If a key is no cell, or an order is no sequence of names.
+
+    Examples
+    --------
+    >>> from fastdecode import Ranking, decode, use
+    >>> ranking = Ranking({("jpeg", 1): ("opencv", "pillow")})
+    >>> ranking.order("jpeg", 1)
+    ('opencv', 'pillow')
+    >>> with use(ranking):
+    ...     image = decode(data)
     """
 
     orders: Mapping[Any, Sequence[str]] = field(default_factory=dict)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import importlib
 import importlib.util
 import io
 import os
@@ -38,6 +39,7 @@ __all__ = [
     "paragraph",
     "positive",
     "progress",
+    "quality",
     "say",
     "seconds",
     "width",
@@ -85,6 +87,13 @@ class Parser(argparse.ArgumentParser):
         self.complain(problem)
         self.exit(2)
 
+    def need(self, library: str, option: str, extra: str) -> None:
+        """End with status 2, and the line that installs it, if a library cannot be imported."""
+        try:
+            importlib.import_module(library)
+        except ImportError as error:
+            self.error(f"{option} needs {library} ({error}): pip install '{extra}'")
+
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         """End the command, with a message on standard error."""
         super().exit(status, message and _plain(message))
@@ -107,6 +116,14 @@ def positive(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and int(text) > 0):
         raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
     return int(text)
+
+
+def quality(text: str) -> int:
+    """Read the quality of a JPEG, 1 to 100."""
+    number = positive(text)
+    if number > 100:
+        raise argparse.ArgumentTypeError(f"{text} is beyond 100, the best quality of a JPEG")
+    return number
 
 
 def counts(text: str) -> tuple[int, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypedDict, get_args
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -16,11 +16,13 @@ __all__ = [
     "REDUCES",
     "SIZE_CLASSES",
     "BackendInfo",
+    "BatchOptions",
     "Box",
     "Buffer",
     "Coding",
     "Color",
     "Context",
+    "DecodeOptions",
     "Format",
     "Header",
     "Image",
@@ -77,6 +79,24 @@ Image: TypeAlias = "NDArray[Any]"
 """Decoded pixels: (H, W) or (H, W, C), row by row."""
 
 
+class DecodeOptions(TypedDict, total=False):
+    """What `decode` takes by name besides `reduce` and `out`: it says what each is."""
+
+    min_size: int | tuple[int, int] | None
+    mode: Mode
+    region: Box | None
+    orient: bool
+    strict: bool
+    max_pixels: int | None
+    backend: str | None
+
+
+class BatchOptions(DecodeOptions, total=False):
+    """How `decode_batch` decodes each image."""
+
+    reduce: int
+
+
 @dataclass(frozen=True)
 class BackendInfo:
     """What is known of a backend here.
@@ -102,6 +122,13 @@ class BackendInfo:
     devices : tuple of str
         Types of device, as PyTorch names them, on which its batch form decodes; empty if it has
         none. Whether such a device is here, and the library is made for it, is another question.
+
+    Examples
+    --------
+    >>> from fastdecode import backends
+    >>> pillow = backends()[0]
+    >>> pillow.name, pillow.usable, pillow.reduces
+    ('pillow', True, (1, 2, 4, 8))
     """
 
     name: str
@@ -149,6 +176,13 @@ class Header(NamedTuple):
         More than one frame (`decode` gives the first).
     scan_offset : int
         JPEG: where the first scan's data starts, in bytes; 0 for every other format.
+
+    Examples
+    --------
+    >>> from fastdecode import probe
+    >>> header = probe(data)
+    >>> header.color, header.subsampling, header.coding
+    ('ycc', '4:2:0', 'baseline')
     """
 
     format: Format

@@ -9,25 +9,24 @@ from array import array
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
 
-import fastdecode
 from fastdecode._files import open_regular, read_regular
 from fastdecode.api import probe
 from fastdecode.errors import DecodeError, StoreError, UnsupportedFormat, without_advice
 from fastdecode.measure import result
 from fastdecode.measure._text import visible
+from fastdecode.samples import photo
 from fastdecode.stores import Store, kind_of, open_store
 from fastdecode.stores._scan import can_be_read
 from fastdecode.stores.folder import EXTENSIONS
 from fastdecode.types import Buffer, Header
 
-SAMPLES = Path(fastdecode.__file__).parent / "samples"
-"""The photos that the package carries."""
+SAMPLES = photo.parent
+"""Where the photos are that the package carries."""
 
 USUAL_LIMIT = 200
 """Images of a run, unless another number is asked for: a data set has millions."""
@@ -220,13 +219,3 @@ def _load_item(store: Store, index: int, name: str) -> Photo:
     """Read the header of one image in a store."""
     data = store.read(index)
     return Photo(name, Path(store.location), probe(data), len(data), store, index)
-
-
-@contextmanager
-def naming(place: str | Path) -> Iterator[None]:
-    """Have errors name the file that cannot be written: that of a full disk has no name in it."""
-    try:
-        yield
-    except OSError as error:
-        why = error.strerror or error
-        raise OSError(f"{visible(str(place))} cannot be written: {why}") from error

@@ -15,7 +15,7 @@ from fastdecode.ray._rows import OnError, Options, Portion, or_empty, portions, 
 
 if TYPE_CHECKING:
     from fastdecode.ray.skipped import Skipped
-    from fastdecode.types import Box, Mode, Reduce
+    from fastdecode.types import Box, Mode
 
 __all__ = ["decode_images"]
 
@@ -28,7 +28,7 @@ def decode_images(
     name: str | None = None,
     keep_bytes: bool = False,
     size: int | tuple[int, int] | None = None,
-    reduce: Reduce = 1,
+    reduce: int = 1,
     min_size: int | tuple[int, int] | None = None,
     region: Box | None = None,
     mode: Mode = "RGB",
@@ -76,8 +76,11 @@ def decode_images(
 
     Examples
     --------
-    >>> rows = ray.data.read_parquet("s3://bucket/table")  # doctest: +SKIP
-    >>> dataset = decode_images(rows, "jpeg", size=224, name="url")  # doctest: +SKIP
+    >>> import ray
+    >>> from fastdecode.ray import decode_images
+    >>> rows = ray.data.from_items([{"jpeg": data, "label": 0}])
+    >>> decode_images(rows, "jpeg", size=224).take(1)[0]["image"].shape
+    (224, 224, 3)
     """
     options = Options.checked(
         size,

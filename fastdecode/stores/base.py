@@ -54,6 +54,15 @@ class Store(ABC):
         Names of the classes, if targets are class indices; else empty.
     folder : str
         The local folder that the images are files in; else empty.
+
+    Examples
+    --------
+    >>> from fastdecode.stores import open_store
+    >>> store = open_store("train.tar")
+    >>> len(store), store.key(3), store.target(3)
+    (6, 'place/casa-mila.jpg', 1)
+    >>> len(store.read(3)) > 10_000
+    True
     """
 
     kind: ClassVar[str] = ""
@@ -262,6 +271,14 @@ class Writer(ABC):
         Local path of the store to make.
     classes : sequence of str
         Names of the classes, if targets are class indices.
+
+    Examples
+    --------
+    >>> from fastdecode.stores import create_store, open_store
+    >>> with open_store("train") as source:
+    ...     with create_store("train.rec", classes=source.classes) as writer:
+    ...         for index in range(len(source)):
+    ...             writer.add(source.key(index), source.read(index), source.target(index))
     """
 
     kind: ClassVar[str] = ""

@@ -42,6 +42,14 @@ class Failure(NamedTuple):
     path : str
         Of its file; empty where the dataset reads bytes.
     reason : str
+
+    Examples
+    --------
+    >>> from fastdecode.torch import ImageList
+    >>> dataset = ImageList(["cat.jpg", "missing.jpg"], on_error="replace")
+    >>> image = dataset[1]  # cat.jpg in its place
+    >>> dataset.errors[0].path, dataset.errors[0].reason
+    ('missing.jpg', 'No such file or directory')
     """
 
     index: int  # type: ignore[assignment]  # it hides tuple.index, which nobody needs here
@@ -173,7 +181,10 @@ class TolerantDataset(Dataset[Any]):
         super().__setattr__(name, value)
 
     def __len__(self) -> int:
-        raise NotImplementedError(f"{type(self).__name__} must say how many samples it has")
+        raise NotImplementedError(
+            f"{type(self).__name__} has no length: write `def __len__(self)`, which returns how "
+            "many samples there are"
+        )
 
     def load(
         self,

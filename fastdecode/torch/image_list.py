@@ -53,8 +53,14 @@ class ImageList(DecodeDataset):
 
     Examples
     --------
-    >>> dataset = ImageList(["a.jpg", "b.jpg"], [0, 1], root="photos")  # doctest: +SKIP
-    >>> dataset = ImageList.from_csv("train.csv", min_size=256)  # doctest: +SKIP
+    >>> from fastdecode.torch import ImageList
+    >>> names = ["canyon-wren.jpg", "perched-osprey.jpg"]
+    >>> dataset = ImageList(names, [0, 1], root="train/bird")
+    >>> dataset[1]
+    (<PIL.Image.Image image mode=RGB size=375x500 ...>, 1)
+    >>> dataset = ImageList.from_csv("train.csv")
+    >>> len(dataset), dataset.classes
+    (6, ['bird', 'place'])
     """
 
     def __init__(

@@ -149,8 +149,14 @@ class Loader:
 
     Examples
     --------
-    >>> for images, labels in Loader(dataset, 64, shuffle=True):  # doctest: +SKIP
-    ...     train(images, labels)
+    >>> from fastdecode.torch import ImageFolder, Loader
+    >>> from fastdecode.torch.transforms import RandomResizedCropFlipNormalize
+    >>> dataset = ImageFolder("train", transform=RandomResizedCropFlipNormalize(224))
+    >>> for images, labels in Loader(dataset, 2, shuffle=True):
+    ...     print(images.shape, images.dtype)
+    torch.Size([2, 3, 224, 224]) torch.float32
+    torch.Size([2, 3, 224, 224]) torch.float32
+    torch.Size([2, 3, 224, 224]) torch.float32
     """
 
     def __init__(

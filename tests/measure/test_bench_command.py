@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import signal
@@ -29,6 +30,7 @@ from fastdecode import cli
 from fastdecode.measure.result import from_json, to_json
 
 ONE = ("--backend", "pillow")
+_WRITTEN = {"json": "result.json", "html": "result.html", "card": "result.svg"}
 needs_core = pytest.mark.skipif(
     "native" not in usable_backends(), reason="the native core has not been built"
 )
@@ -59,7 +61,7 @@ def short(
     """Run the command for the answer alone, in no time, and with few backends; no PyTorch."""
     pytest.importorskip("jinja2")
     place = tmp_path_factory.mktemp("short")
-    files = ("--json", place / "result.json", "--html", place / "result.html")
+    files = [f"--{kind}={place / name}" for kind, name in _WRITTEN.items()]
     quick = ("--seconds", 0, "--backend", "pillow,native")
     done = bench(fill(place), *quick, *files, PYTHONPATH=no_torch)
     assert done.returncode == 0, done.stderr
@@ -95,7 +97,7 @@ def test_what_needs_pytorch_is_left_out(
 
 @needs_core
 def test_files_are_written(short: tuple[subprocess.CompletedProcess[str], Path]) -> None:
-    """``--json`` and ``--html`` write the same result; the JSON reads back as it was."""
+    """``--json``, ``--html`` and ``--card`` write one result; the JSON reads back as it was."""
     place = short[1]
     result = from_json((place / "result.json").read_text(encoding="utf-8"))
     page = Page((place / "result.html").read_text(encoding="utf-8"))
@@ -104,10 +106,12 @@ def test_files_are_written(short: tuple[subprocess.CompletedProcess[str], Path])
     assert from_json(to_json(result)) == result
     assert result.settings["reduces"] == [1]
     assert {"html", "svg", "table"} <= set(page.tags)
+    assert "as fast as Pillow" in (place / "result.svg").read_text(encoding="utf-8")
     assert sorted(path.name for path in place.iterdir()) == [
         "photos",
         "result.html",
         "result.json",
+        "result.svg",
     ]
 
 
@@ -149,16 +153,21 @@ def test_empty_folder(tmp_path: Path) -> None:
     assert not done.stdout
 
 
+@pytest.mark.parametrize("option", ["html", "card"])
 def test_a_page_needs_another_file_and_a_library(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """``--html`` to the file of ``--json`` is refused, as it is without Jinja2, which is named."""
-    for missing, words in (("", "same file"), ("jinja2", "pip install 'fastdecode[bench]'")):
-        monkeypatch.setattr("fastdecode.measure._command._has", lambda name, no=missing: name != no)
-
+    if importlib.util.find_spec("jinja2"):
         with pytest.raises(SystemExit, match=str(WRONG_ARGUMENT)):
-            cli.main(["bench", "--json", "x", "--html", "x"])
-        assert words in capsys.readouterr().err
+            cli.main(["bench", "--json", "x", f"--{option}", "x"])
+        assert f"--json and --{option} are the same file" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+
+    for command in (["bench"], *([["compare", "a.json", "b.json"]] if option == "html" else [])):
+        with pytest.raises(SystemExit, match=str(WRONG_ARGUMENT)):
+            cli.main([*command, f"--{option}", "x"])
+        assert "pip install 'fastdecode[bench]'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

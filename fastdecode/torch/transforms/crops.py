@@ -21,7 +21,7 @@ from fastdecode.torch.transforms._random_crop import (
     draw_flip,
     resized,
 )
-from fastdecode.torch.transforms.base import Crop, Quality, is_number
+from fastdecode.torch.transforms.base import AnyInterpolation, Crop, Quality, is_number
 from fastdecode.torch.transforms.normalize import IMAGENET_MEAN, IMAGENET_STD
 
 if TYPE_CHECKING:
@@ -98,6 +98,14 @@ class RandomResizedCrop(Crop):
     -----
     The boxes and flips are those of torchvision's RandomResizedCrop and RandomHorizontalFlip for
     the same state of a generator. In a `Loader` they follow from the loader's own seed.
+
+    Examples
+    --------
+    >>> from fastdecode.torch.transforms import RandomResizedCrop
+    >>> transform = RandomResizedCrop(224, scale=(0.2, 1.0), flip=0.5)
+    >>> pixels = transform(data)
+    >>> pixels.shape, pixels.dtype
+    (torch.Size([3, 224, 224]), torch.uint8)
     """
 
     def __init__(
@@ -105,7 +113,7 @@ class RandomResizedCrop(Crop):
         size: _Size,
         scale: Sequence[float] = (0.08, 1.0),
         ratio: Sequence[float] = (3 / 4, 4 / 3),
-        interpolation: Any = "bilinear",
+        interpolation: AnyInterpolation = "bilinear",
         antialias: bool = True,
         **options: Unpack[CropOptions],
     ) -> None:
@@ -158,7 +166,7 @@ class RandomResizedCropAndInterpolation(RandomResizedCrop):
         scale: Sequence[float] = (0.08, 1.0),
         ratio: Sequence[float] = (3 / 4, 4 / 3),
         interpolation: Any = "bilinear",
-        **options: Any,
+        **options: Unpack[CropOptions],
     ) -> None:
         either = interpolation == "random"
         super().__init__(size, scale, ratio, "bicubic" if either else interpolation, **options)
@@ -188,6 +196,13 @@ class RandomResizedCropFlipNormalize(RandomResizedCrop):
         On a scale of 0 to 1.
     quality, headroom
         As for `RandomResizedCrop`.
+
+    Examples
+    --------
+    >>> from fastdecode.torch.transforms import RandomResizedCropFlipNormalize
+    >>> image = RandomResizedCropFlipNormalize(224)(data)
+    >>> image.shape, image.dtype
+    (torch.Size([3, 224, 224]), torch.float32)
     """
 
     def __init__(
@@ -195,7 +210,7 @@ class RandomResizedCropFlipNormalize(RandomResizedCrop):
         size: _Size,
         scale: Sequence[float] = (0.08, 1.0),
         ratio: Sequence[float] = (3 / 4, 4 / 3),
-        interpolation: Any = "bilinear",
+        interpolation: AnyInterpolation = "bilinear",
         antialias: bool = True,
         *,
         flip: float = 0.5,
@@ -232,13 +247,19 @@ class ResizeCenterCrop(Crop):
     Notes
     -----
     Sides and margins are rounded as by torchvision's Resize and CenterCrop.
+
+    Examples
+    --------
+    >>> from fastdecode.torch.transforms import ResizeCenterCrop
+    >>> ResizeCenterCrop(256, 224)(data).shape
+    torch.Size([3, 224, 224])
     """
 
     def __init__(
         self,
         resize: _Size,
         size: _Size,
-        interpolation: Any = "bilinear",
+        interpolation: AnyInterpolation = "bilinear",
         antialias: bool = True,
         **options: Unpack[CropOptions],
     ) -> None:
@@ -277,13 +298,19 @@ class ResizeCenterCropNormalize(ResizeCenterCrop):
         As for `ResizeCenterCrop`.
     mean, std : sequence of 3 floats
         On a scale of 0 to 1.
+
+    Examples
+    --------
+    >>> from fastdecode.torch.transforms import ResizeCenterCropNormalize
+    >>> ResizeCenterCropNormalize(256, 224)(data).dtype
+    torch.float32
     """
 
     def __init__(
         self,
         resize: _Size,
         size: _Size,
-        interpolation: Any = "bilinear",
+        interpolation: AnyInterpolation = "bilinear",
         antialias: bool = True,
         *,
         flip: float = 0.0,
@@ -322,12 +349,18 @@ class Resize(Crop):
     Notes
     -----
     Sides are rounded as by torchvision's Resize.
+
+    Examples
+    --------
+    >>> from fastdecode.torch.transforms import Resize
+    >>> Resize(240)(data).shape  # the shorter side
+    torch.Size([3, 240, 320])
     """
 
     def __init__(
         self,
         size: _Size | None,
-        interpolation: Any = "bilinear",
+        interpolation: AnyInterpolation = "bilinear",
         max_size: int | None = None,
         antialias: bool = True,
         **options: Unpack[CropOptions],
