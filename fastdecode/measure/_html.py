@@ -236,13 +236,8 @@ def headlines(result: Result) -> list[Headline]:
     return found or _without_pillow(result)
 
 
-def _beside(
-    quotient: Spread,
-    what: str,
-    base: tuple[str, str, Measurement],
-    own: tuple[str, str, Measurement],
-) -> Headline:
-    """Say how many times as fast one is as another; each has a name and a CSS class."""
+def _beside(quotient: Spread, what: str, base: _Named, own: _Named) -> Headline:
+    """Say how many times as fast one is as another."""
     drawn = Spread(1.0, 1.0, 1.0), quotient
     lower, upper = (
         Bar(name, look, length, "", number(one.images_per_s.median))
