@@ -177,7 +177,7 @@ VS_BEST = Figure(
 VS_PILLOW = Figure(
     "vs Pillow",
     lambda one: _ratio(one) if one.ratio.median else _NONE,
-    "how many times as fast as Pillow, whose own row is 1.00",
+    "speed over Pillow's, paired within blocks",
     told=True,
 )
 SPEED = (
