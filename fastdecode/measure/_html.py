@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from markupsafe import Markup, escape
 
@@ -68,7 +68,7 @@ from fastdecode.measure._text import (
     title,
     visible,
 )
-from fastdecode.measure.result import AUTOMATIC, CPU, NOTHING
+from fastdecode.measure.result import AUTOMATIC, CPU, Spread
 
 if TYPE_CHECKING:
     from fastdecode.measure._compare import Comparison, Pair
@@ -86,6 +86,10 @@ _WORKS = {
     "train": "at training batches",
 }
 _MARKS = re.compile(r"([\\`*_\[\]<>|#&~])")  # what Markdown takes for more than text
+
+
+_Named: TypeAlias = "tuple[str, str, Measurement]"
+"""What a bar is called, its CSS class, and what it shows."""
 
 
 class Sheet(NamedTuple):
@@ -226,27 +230,32 @@ def headlines(result: Result) -> list[Headline]:
     """Put what was gained into one or two figures."""
     found = []
     for gain in gains(result):
-        rows = [
-            Bar(name, look, one.images_per_s, "", number(one.images_per_s.median))
-            for one, name, look in (
-                (gain.pillow, "Pillow", "bar"),
-                (gain.own, "fastdecode", "auto"),
-            )
-        ]
         what = f"as fast as Pillow {_WORKS[gain.own.protocol]}"
-        detail = f"{rows[1].speed} images/s; Pillow {rows[0].speed}"
-        found.append(Headline(times(gain.times.median), what, detail, rows))
+        pair = ("Pillow", "bar", gain.pillow), ("fastdecode", "auto", gain.own)
+        found.append(_beside(gain.times, what, *pair))
     return found or _without_pillow(result)
+
+
+def _beside(quotient: Spread, what: str, base: _Named, own: _Named) -> Headline:
+    """Say how many times as fast one is as another."""
+    drawn = Spread(1.0, 1.0, 1.0), quotient
+    lower, upper = (
+        Bar(name, look, length, "", number(one.images_per_s.median))
+        for (name, look, one), length in zip((base, own), drawn, strict=True)
+    )
+    detail = f"{upper.speed} images/s; {lower.name} {lower.speed}"
+    return Headline(times(quotient.median), what, detail, (lower, upper))
 
 
 def _without_pillow(result: Result) -> list[Headline]:
     """Say how fast a device is beside the CPU, else how fast `decode` is, if that was measured."""
     most = max((one.batch for one in result.on_device), default=0)
-    own = [one for one in result.on_device if one.batch == most and one.backend != CPU]
-    best = max(own, key=lambda one: one.ratio.median, default=None)
-    if best and best.ratio.median and result.device:
-        what = f"as fast onto {result.device.device} by {best.backend} as by the CPU"
-        return [Headline(times(best.ratio.median), what)]
+    own = {one.backend: one for one in result.on_device if one.batch == most}
+    cpu = own.pop(CPU, None)
+    best = max(own.values(), key=lambda one: one.ratio.median, default=None)
+    if cpu and best and best.ratio.median and result.device:
+        what = f"as fast onto {result.device.device} as by the CPU"
+        return [_beside(best.ratio, what, ("CPU", "auto", cpu), (best.backend, "bar", best))]
     group = main_group(groups(result), commonest(result))
     if group is None:
         return []
@@ -300,19 +309,12 @@ def _facts(result: Result) -> str:
 
 def _sheet(result: Result, figures: Sequence[Figure], own: Sequence[Group]) -> Sheet:
     """Lay a table out; its ratios are to Pillow, where the figures say so."""
-    shown = [_beside_pillow(group) for group in own] if VS_PILLOW in figures else own
+    shown = [group.to_pillow() for group in own] if VS_PILLOW in figures else own
     parts = [
         (said, [(row_kind(one), [figure.text(one) for figure in figures]) for one in members])
         for said, members in sections(shown)
     ]
     return Sheet(title(own[0].one, result.device), figures, parts)
-
-
-def _beside_pillow(group: Group) -> Group:
-    beside = (group.beside_pillow(one) or NOTHING for one in group.members)
-    return Group(
-        tuple(replace(one, ratio=own) for one, own in zip(group.members, beside, strict=True))
-    )
 
 
 def _figures(own: Sequence[Group]) -> tuple[Figure, ...]:
@@ -382,7 +384,7 @@ def _machine(result: Result) -> dict[str, str]:
     return {
         "Processor": here.cpu,
         "Cores usable": str(here.cores),
-        "Load": busy(here).removeprefix("Load before the run: "),
+        "Load": busy(here).removeprefix("Load before the run: ").removesuffix("."),
         "System": here.system,
         "Python": f"{here.python}, NumPy {here.numpy}",
         **device_facts(result),

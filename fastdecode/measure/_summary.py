@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from fastdecode.measure._text import (
@@ -16,7 +16,7 @@ from fastdecode.measure._text import (
     setting,
     size,
 )
-from fastdecode.measure.result import AUTOMATIC, CPU, PILLOW, PROTOCOLS, Spread
+from fastdecode.measure.result import AUTOMATIC, CPU, NOTHING, PILLOW, PROTOCOLS, Spread
 
 if TYPE_CHECKING:
     from fastdecode.measure.result import Machine, Measurement, Pipeline, Protocol, Result
@@ -82,6 +82,13 @@ class Group:
         if one.protocol == "device":
             return one.ratio if one.ratio.median else None
         return self.beside_pillow(one)
+
+    def to_pillow(self) -> Group:
+        """Return the same with all ratios to Pillow's speed; 0 where that is not known."""
+        beside = (self.beside_pillow(one) or NOTHING for one in self.members)
+        return Group(
+            tuple(replace(one, ratio=own) for one, own in zip(self.members, beside, strict=True))
+        )
 
     @property
     def right(self) -> tuple[Measurement, ...]:
