@@ -77,6 +77,22 @@ def test_the_answer_comes_last(capsys: pytest.CaptureFixture[str]) -> None:
     assert says(text, "JPEG, from memory, one thread: speed", "Forty-two.")
 
 
+def test_a_short_run_is_one_table(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Decoding and training batches stand below each other, beside Pillow, within the width."""
+    monkeypatch.setenv("COLUMNS", str(WIDE))
+    report.show_result(results.result(*results.jpeg()[:7], *results.training()), brief=True)
+    text = capsys.readouterr().out
+
+    assert text.count("vs Pillow") == 1
+    assert row(text, "simplejpeg")[:4] == ["simplejpeg", "200", "3%", "1.7x"]
+    assert "\nJPEG, training batches of 64, 4 threads or workers, 40 files\n" in text
+    assert row(text, "fastdecode Loader")[:4] == ["fastdecode Loader", "520", "3%", "4.0x"]
+    assert row(text, "Pillow + DataLoader")[3] == "1.00x"
+    assert max(len(line) for line in text.splitlines()) <= WIDE
+
+
 def test_every_column_has_its_figure(capsys: pytest.CaptureFixture[str]) -> None:
     """Both tables show the figures of the measurement, each under its title."""
     one = automatic(
