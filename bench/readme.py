@@ -139,7 +139,6 @@ _PARTS: dict[Path, dict[str, Callable[[], str]]] = {
         "training": tables.training_picture,
         "gains": tables.gain_figures,
     },
-    _DOCS / "index.md": {"claim": tables.claim_figures},
     _DOCS / "backends.md": {"matrix": matrix},
     _DOCS / "benchmarks.md": {
         "pipeline": tables.pipeline_figures,

@@ -22,6 +22,8 @@ from pathlib import Path
 from secrets import token_hex
 from typing import TypeVar
 
+from fastdecode.errors import visible
+
 _NONBLOCK = getattr(os, "O_NONBLOCK", 0)
 _NOCTTY = getattr(os, "O_NOCTTY", 0)
 _KINDS = {
@@ -143,6 +145,16 @@ def write_bytes(
         if isinstance(error, OSError):
             raise _naming(error, path) from error
         raise
+
+
+@contextmanager
+def naming(place: str | os.PathLike[str]) -> Iterator[None]:
+    """Have errors name the file that cannot be written, in words for who called a command."""
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror or error
+        raise OSError(f"{visible(os.fspath(place))} cannot be written: {why}") from error
 
 
 def _naming(error: OSError, path: str | os.PathLike[str]) -> OSError:

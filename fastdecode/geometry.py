@@ -10,7 +10,7 @@ import numpy as np
 from fastdecode import _pixels
 
 if TYPE_CHECKING:
-    from fastdecode.types import Box, Header, Reduce
+    from fastdecode.types import Box, Header
 
 __all__ = ["Geometry"]
 
@@ -45,7 +45,7 @@ class Geometry:
 
     @classmethod
     def of_decode(
-        cls, header: Header, reduce: Reduce = 1, *, region: Box | None = None, orient: bool = False
+        cls, header: Header, reduce: int = 1, *, region: Box | None = None, orient: bool = False
     ) -> Geometry:
         """Describe what ``decode(data, reduce, region=region, orient=orient)`` returns.
 
@@ -175,7 +175,7 @@ class Geometry:
         return picked.flip(-1) if hasattr(picked, "flip") else np.ascontiguousarray(picked[:, ::-1])
 
 
-def _first_block(header: Header, reduce: Reduce, applied: int) -> tuple[int, int]:
+def _first_block(header: Header, reduce: int, applied: int) -> tuple[int, int]:
     """Where the first block of the image as seen begins: (left, top), each 0 or negative."""
     width, height = header.width, header.height
     blocks = (0, 0, -(-width // reduce) * reduce, -(-height // reduce) * reduce)

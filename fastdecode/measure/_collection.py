@@ -9,7 +9,6 @@ from array import array
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
@@ -213,13 +212,3 @@ def _load_item(store: Store, index: int, name: str) -> Photo:
     """Read the header of one image in a store."""
     data = store.read(index)
     return Photo(name, Path(store.location), probe(data), len(data), store, index)
-
-
-@contextmanager
-def naming(place: str | Path) -> Iterator[None]:
-    """Have errors name the file that cannot be written: that of a full disk has no name in it."""
-    try:
-        yield
-    except OSError as error:
-        why = error.strerror or error
-        raise OSError(f"{visible(str(place))} cannot be written: {why}") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import itertools
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
@@ -18,7 +19,7 @@ from fastdecode.measure import _report as report
 from fastdecode.measure import _run as measuring
 from fastdecode.measure import _summary as summary
 from fastdecode.measure._calibrate import BATCHES, place_of
-from fastdecode.measure._collection import USUAL_LIMIT, naming
+from fastdecode.measure._collection import USUAL_LIMIT
 from fastdecode.measure._kept import merged, ranking_of
 from fastdecode.measure._run import Plan, counts_up_to_cores
 from fastdecode.measure._text import count, visible
@@ -65,7 +66,6 @@ exit status: 0; 1 if no file could be decoded; 2 for a wrong argument or no
 images; 130 after Ctrl-C, with what was measured so far"""
 
 _PYTORCH = "pip install 'fastdecode[torch]'"
-_JINJA = "pip install 'fastdecode[bench]'"
 
 
 def add_arguments(parser: Parser) -> None:
@@ -163,6 +163,9 @@ def _add_where(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("what becomes of it")
     group.add_argument("--json", metavar="FILE", help="write the result; - for standard output")
     group.add_argument("--html", metavar="FILE", help="write a page with charts")
+    group.add_argument(
+        "--card", metavar="FILE", help="write the gain as a small SVG for a README or an issue"
+    )
     group.add_argument(
         "--save", action="store_true", help="let decode() choose by this result from now on"
     )
@@ -326,15 +329,18 @@ def _check_arguments(parser: Parser, options: argparse.Namespace) -> None:
     for flag, given in unlike_decode.items():
         if options.save and given:
             parser.error(f"--save keeps what decode() goes by: not with {flag}")
-    if options.html and not _has("jinja2"):
-        parser.error(f"--html needs Jinja2, which is not installed: {_JINJA}")
-    if options.json and options.json == options.html:
-        parser.error("--json and --html are the same file")
-    written = (None if options.json == "-" else options.json, options.html)
-    places = [path for path in written if path is not None]
+    for flag in ("html", "card"):
+        if getattr(options, flag):
+            parser.need("jinja2", f"--{flag}", "fastdecode[bench]")
+    flags = ("json", "html", "card")
+    written = {flag: path for flag in flags if (path := getattr(options, flag)) not in (None, "-")}
+    for flag, other in itertools.combinations(written, 2):
+        if written[flag] == written[other]:
+            parser.error(f"--{flag} and --{other} are the same file")
+    places = list(written.values())
     try:
         for place in (*places, *([ranking_path()] if options.save else [])):
-            with naming(place):
+            with _files.naming(place):
                 _files.check_writable(place, parents=place not in places)
     except OSError as error:
         parser.error(str(error))
@@ -408,7 +414,7 @@ def _save(ranking: Ranking) -> None:
     if not ranking.orders:
         print("Nothing to save: no two backends were compared in memory.", file=sys.stderr)
         return
-    with naming(ranking_path()):
+    with _files.naming(ranking_path()):
         place = merged(ranking).save()
     print(f"decode() chooses by this result from now on: {place}", file=sys.stderr)
 
@@ -417,13 +423,15 @@ def _keep(parser: Parser, options: argparse.Namespace, result: Result) -> None:
     """Write the files and the ranking that were asked for; end with status 2 if that fails."""
     try:
         if options.json not in (None, "-"):
-            with naming(options.json):
+            with _files.naming(options.json):
                 _files.write_text(options.json, to_json(result))
-        if options.html:
-            from fastdecode.measure._html import page
+        if options.html or options.card:
+            from fastdecode.measure import _html
 
-            with naming(options.html):
-                _files.write_text(options.html, page(result))
+            for place, draw in ((options.html, _html.page), (options.card, _html.card)):
+                if place:
+                    with _files.naming(place):
+                        _files.write_text(place, draw(result))
         if options.save and result.interrupted:
             print("The ranking is not saved: it would be of half a run.", file=sys.stderr)
         elif options.save:

@@ -76,7 +76,7 @@ class Resize(NamedTuple):
     flipped from left to right if `flip`.
     """
 
-    reduce: Reduce
+    reduce: int
     left: float
     top: float
     right: float

@@ -28,14 +28,14 @@ from fastdecode.ray._rows import (
     rows_at_once,
     with_images,
 )
-from fastdecode.stores import KINDS, open_store
+from fastdecode.stores import KINDS, StoreOptions, open_store
 from fastdecode.stores._scan import can_be_read, matching
 from fastdecode.stores.base import Store
 from fastdecode.stores.concat import Concatenated
 
 if TYPE_CHECKING:
     from fastdecode.ray.skipped import Skipped
-    from fastdecode.types import Box, Mode, Reduce
+    from fastdecode.types import Box, Mode
 
 __all__ = ["read_images"]
 
@@ -52,11 +52,17 @@ _FEW_TASKS, _MANY_PER_CORE, _MOST_TASKS = 1000, 20, 10_000
 _REMOTE_THREADS, _ASKED = 16, 16
 
 
+class ReadOptions(StoreOptions, total=False):
+    """What `open_store` is told of the source."""
+
+    kind: str | None
+
+
 def read_images(
     source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Store,
     *,
     size: int | tuple[int, int] | None = None,
-    reduce: Reduce = 1,
+    reduce: int = 1,
     min_size: int | tuple[int, int] | None = None,
     region: Box | None = None,
     mode: Mode = "RGB",
@@ -67,7 +73,7 @@ def read_images(
     skipped: Skipped | None = None,
     include_paths: bool = True,
     include_labels: bool | None = None,
-    store_options: Mapping[str, Any] | None = None,
+    store_options: ReadOptions | None = None,
     num_cpus: int = 1,
     read_threads: int | None = None,
     concurrency: int | None = None,

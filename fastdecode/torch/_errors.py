@@ -181,7 +181,10 @@ class TolerantDataset(Dataset[Any]):
         super().__setattr__(name, value)
 
     def __len__(self) -> int:
-        raise NotImplementedError(f"{type(self).__name__} must say how many samples it has")
+        raise NotImplementedError(
+            f"{type(self).__name__} has no length: write `def __len__(self)`, which returns how "
+            "many samples there are"
+        )
 
     def load(
         self,

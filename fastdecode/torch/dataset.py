@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import torch
 
+from fastdecode._buffers import as_buffer
 from fastdecode.native import _library
 from fastdecode.native._batch import Pool
 from fastdecode.outages import ITEM_ERRORS, is_the_items
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from fastdecode.geometry import Geometry
     from fastdecode.torch._errors import OnError
     from fastdecode.torch.transforms.base import Quality
-    from fastdecode.types import Mode, Output, Reduce
+    from fastdecode.types import Mode, Output
 
 __all__ = ["DecodeDataset"]
 
@@ -35,10 +37,13 @@ _OF_DATASET = ("__getitem__", "fetch", "load", "_encoded", "_image", "_made")
 _OF_CROP = ("__call__", "with_geometry", "reduce_for", "_checked", "_pixels", "core_resize")
 
 
+_PAIR = "return a pair, the encoded image (bytes or a path) and its target (None if it has none)"
+
+
 class DatasetOptions(TypedDict, total=False):
     """What every dataset of the package takes by name; `DecodeDataset` says what each is."""
 
-    reduce: Reduce
+    reduce: int
     min_size: int | tuple[int, int] | None
     mode: Mode
     orient: bool
@@ -53,7 +58,7 @@ class DatasetOptions(TypedDict, total=False):
 class _Signature:
     """What `help` and editors show of a class: its own constructor, not the `__new__` before it."""
 
-    def __get__(self, _: object, kind: type) -> inspect.Signature:
+    def __get__(self, _: object, kind: Any) -> inspect.Signature:
         arguments = list(inspect.signature(kind.__init__).parameters.values())
         return inspect.Signature(arguments[1:])
 
@@ -172,7 +177,10 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
         source : bytes-like or path
         target : object
         """
-        raise NotImplementedError(f"{type(self).__name__} must say where sample {index} is")
+        name = type(self).__name__
+        raise NotImplementedError(
+            f"{name} has no `read` for sample {index}: write `def read(self, index)`; {_PAIR}"
+        )
 
     def _together(self, indices: Sequence[int]) -> AbstractContextManager[object]:  # noqa: ARG002
         """Read the items of a batch, which is fetched within: for a subclass that had to wait."""
@@ -240,7 +248,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
         """
         source = None
         try:
-            source, target = self.read(index)
+            source, target = pair_of(self, index, self.read(index))
             image, geometry = self._image(source, generator, out)
             return image, finished(self, target, geometry)
         except ITEM_ERRORS as error:
@@ -372,6 +380,27 @@ def _join_torchvision(kind: type[DecodeDataset]) -> None:
 def overridden(kind: type, base: type, names: Sequence[str]) -> str:
     """Name the first of these methods that a class has made its own."""
     return next((name for name in names if getattr(kind, name) is not getattr(base, name)), "")
+
+
+def pair_of(dataset: Any, index: int, found: Any) -> tuple[Any, Any]:
+    """Return what a dataset's ``read`` has given; refuse what is not a source and a target."""
+    called = f"{type(dataset).__name__}.read({index}) returned"
+    if not isinstance(found, (tuple, list)) or len(found) != 2:
+        several = isinstance(found, (tuple, list))
+        what = f"a {_kind(found)} of {len(found)}" if several else _kind(found)
+        raise TypeError(f"{called} {what}: {_PAIR}")
+    source, target = found
+    known = isinstance(source, (bytes, str, memoryview, os.PathLike))
+    if not known and getattr(dataset, "_loader", None) is None:  # which takes anything
+        try:
+            as_buffer(source)
+        except TypeError as error:
+            raise TypeError(f"{called} {_kind(source)} as the image: {_PAIR} ({error})") from None
+    return source, target
+
+
+def _kind(value: object) -> str:
+    return "None" if value is None else type(value).__name__
 
 
 class EncodedSample(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,8 @@ from fastdecode.torch.dataset import DatasetOptions, DecodeDataset
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+    from fastdecode.stores import StoreOptions
 
 __all__ = ["StoreDataset"]
 
@@ -88,7 +90,7 @@ class StoreDataset(DecodeDataset):
         target_transform: Callable[..., Any] | None = None,
         *,
         kind: str | None = None,
-        store_options: Mapping[str, Any] | None = None,
+        store_options: StoreOptions | None = None,
         has_targets: bool | None = None,
         **options: Unpack[DatasetOptions],
     ) -> None:
@@ -97,7 +99,9 @@ class StoreDataset(DecodeDataset):
             raise ValueError(
                 "kind and store_options say how to open a location, but this store is open already"
             )
-        made = store if isinstance(store, Store) else open_store(store, kind, **store_options or {})
+        made = (
+            store if isinstance(store, Store) else open_store(store, kind, **(store_options or {}))
+        )
         self.store = made
         self.classes = list(self.store.classes)
         self.class_to_idx = {name: index for index, name in enumerate(self.classes)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import signal
@@ -47,10 +48,10 @@ def test_the_answer_comes_first(folder: Path) -> None:
 
 
 def test_files_are_written(folder: Path, tmp_path: Path) -> None:
-    """``--json`` and ``--html`` write the same result; the JSON reads back as it was."""
+    """``--json``, ``--html`` and ``--card`` write one result; the JSON reads back as it was."""
     pytest.importorskip("jinja2")
-    json, html = tmp_path / "result.json", tmp_path / "result.html"
-    done = bench(folder, *DECODE, *ONE, "--json", json, "--html", html)
+    json, html, card = (tmp_path / f"result.{kind}" for kind in ("json", "html", "svg"))
+    done = bench(folder, *DECODE, *ONE, "--json", json, "--html", html, "--card", card)
     result = from_json(json.read_text(encoding="utf-8"))
     page = Page(html.read_text(encoding="utf-8"))
 
@@ -59,10 +60,12 @@ def test_files_are_written(folder: Path, tmp_path: Path) -> None:
     assert from_json(to_json(result)) == result
     assert result.settings["reduces"] == [1]
     assert {"html", "svg", "table"} <= set(page.tags)
+    assert "as fast as Pillow" in card.read_text(encoding="utf-8")
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "photos",
         "result.html",
         "result.json",
+        "result.svg",
     ]
 
 
@@ -106,16 +109,21 @@ def test_empty_folder(tmp_path: Path) -> None:
     assert not done.stdout
 
 
+@pytest.mark.parametrize("option", ["html", "card"])
 def test_a_page_needs_another_file_and_a_library(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """``--html`` to the file of ``--json`` is refused, as it is without Jinja2, which is named."""
-    for missing, words in (("", "same file"), ("jinja2", "pip install 'fastdecode[bench]'")):
-        monkeypatch.setattr("fastdecode.measure._command._has", lambda name, no=missing: name != no)
-
+    if importlib.util.find_spec("jinja2"):
         with pytest.raises(SystemExit, match=str(WRONG_ARGUMENT)):
-            cli.main(["bench", "--json", "x", "--html", "x"])
-        assert words in capsys.readouterr().err
+            cli.main(["bench", "--json", "x", f"--{option}", "x"])
+        assert f"--json and --{option} are the same file" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+
+    for command in (["bench"], *([["compare", "a.json", "b.json"]] if option == "html" else [])):
+        with pytest.raises(SystemExit, match=str(WRONG_ARGUMENT)):
+            cli.main([*command, f"--{option}", "x"])
+        assert "pip install 'fastdecode[bench]'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
