@@ -5,4 +5,4 @@ step "a fresh environment, with the CPU build of PyTorch"
 rm -rf .venv
 python3 -m venv .venv
 .venv/bin/pip install -q torch==2.13.0
-FASTDECODE_NATIVE=require .venv/bin/pip install -q -e '.[all,test,dev,ray,interop,nvimgcodec,dali]'
+FASTDECODE_NATIVE=require .venv/bin/pip install -q -e '.[all,test,dev,docs,ray,interop,nvimgcodec,dali]'

@@ -1,6 +1,6 @@
 """Write the tables of the documents anew: what the backends declare, and what was measured.
 
-    python bench/readme.py           rewrite the marked parts of README.md and docs/, and the chart
+    python bench/readme.py           rewrite the marked parts of README.md and docs/, and the charts
     python bench/readme.py --check   change nothing; exit status 1 if one of them is out of date
 
 The declarations are read from the adapters' source, not from the classes, so that the tables are
@@ -135,9 +135,14 @@ def renewed(path: Path) -> str:
 _DOCS = _ROOT / "docs"
 _PARTS: dict[Path, dict[str, Callable[[], str]]] = {
     _ROOT / "README.md": {
-        "matrix": matrix,
-        "figures": tables.decode_figures,
+        "claim": tables.claim_figures,
+        "training": tables.training_picture,
+        "gains": tables.gain_figures,
+    },
+    _DOCS / "backends.md": {"matrix": matrix},
+    _DOCS / "benchmarks.md": {
         "pipeline": tables.pipeline_figures,
+        "figures": tables.decode_figures,
     },
     _DOCS / "pytorch.md": {
         "costs": tables.cost_figures,
@@ -166,6 +171,8 @@ def main() -> int:
     options = parser.parse_args()
     files = {path: renewed(path) for path in _PARTS}
     files[RESULTS / "photos.svg"] = tables.chart()
+    files[RESULTS / "training.svg"] = tables.training_chart(dark=False)
+    files[RESULTS / "training-dark.svg"] = tables.training_chart(dark=True)
     late = [
         path
         for path, text in files.items()

@@ -11,7 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fastdecode._batch import decode_batch
+    from fastdecode._batch import decode_batch, decode_iter
     from fastdecode._selection import use
     from fastdecode._stats import Stats, stats
     from fastdecode.adapters.base import Backend, Support
@@ -39,7 +39,7 @@ __version__ = "0.1.0"
 # Public names by module. They are imported on first use (PEP 562), so that ``import fastdecode``
 # costs nothing: no NumPy, Pillow, OpenCV or PyTorch before they are needed.
 _NAMES = {
-    "_batch": "decode_batch",
+    "_batch": "decode_batch decode_iter",
     "_selection": "use",
     "_stats": "Stats stats",
     "adapters.base": "Backend Support",
@@ -80,6 +80,7 @@ __all__ = [
     "decode",
     "decode_batch",
     "decode_file",
+    "decode_iter",
     "probe",
     "reduce_for",
     "register",

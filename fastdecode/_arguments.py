@@ -99,11 +99,22 @@ def check_out(out: Image, data: Buffer, mode: Mode, sides: tuple[int, int]) -> N
     out = np.asarray(out)  # what a subclass says of itself may be wrong: backends trust it
     if type(data) is not bytes and np.may_share_memory(out, np.frombuffer(data, np.uint8)):
         raise ValueError("out must not lie in the memory of the data that is decoded into it")
+    if mode == "stored":
+        _check_memory(out)
+        return  # only the file knows its shape and type: `deliver` checks
+    check_room(out, sides if mode == "L" else (*sides, 3 if mode == "RGB" else 4))
+
+
+def _check_memory(out: Image) -> None:
     if not (out.flags.c_contiguous and out.flags.writeable):
         raise ValueError("out must be C-contiguous and writable")
-    if mode == "stored":
-        return  # only the file knows its shape and type: `deliver` checks
-    shape = sides if mode == "L" else (*sides, 3 if mode == "RGB" else 4)
+
+
+def check_room(out: Image, shape: tuple[int, ...]) -> None:
+    """Refuse an array that results of this shape cannot go into."""
+    if not isinstance(out, np.ndarray):
+        raise TypeError(f"out must be a NumPy array, not {type(out).__name__}")
+    _check_memory(out)
     if out.shape != shape or out.dtype != np.uint8:
         raise ValueError(
             f"out must have shape {shape} and dtype uint8, not {out.shape} and {out.dtype}"

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
@@ -22,17 +23,23 @@ from fastdecode._selection import Want
 from fastdecode.api import decode, decode_file, read_file
 from fastdecode.errors import FastDecodeError
 from fastdecode.native import _library
-from fastdecode.native._batch import Items, Pool
+from fastdecode.native._batch import Headers, Items, Pool
 from fastdecode.outages import is_the_items
 from fastdecode.plan import plan_options
+from fastdecode.resizing import core_may_decode, core_takes, resized
+from fastdecode.types import Header
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from fastdecode.types import Buffer, Image
 
 _T = TypeVar("_T")
 _S = TypeVar("_S")
 _pools: dict[int, ThreadPoolExecutor] = {}
 _pools_lock = threading.Lock()
+_AHEAD = 4
+"""Results that may wait for a slow one before them, for each thread, where they are small."""
 
 
 def decode_arrays(
@@ -41,32 +48,109 @@ def decode_arrays(
     threads: int,
     *,
     on_error: Literal["raise", "return", "return all"] = "raise",
-    targets: Sequence[Any] | None = None,
+    targets: Sequence[Any] | NDArray[Any] | None = None,
+    size: tuple[int, int] | None = None,
 ) -> list[Any]:
     """Decode many images, in order: arrays, or errors that are returned.
 
-    `options` are arguments of `decode`, checked, and `targets` the `out` of each. ``"return all"``
-    returns also what is not an item's fault. An error that is returned does not say which item it
-    is of.
+    `options` are arguments of `decode`, checked, and `targets` the `out` of each. With `size` each
+    is resized to it, and `targets` is one array of all. ``"return all"`` returns also what is not
+    an item's fault. An error that is returned does not say which item it is of.
     """
-    outs = [None] * len(work) if targets is None else targets
+    outs: Any = [None] * len(work) if targets is None else targets
+    make = _Maker(options, size, on_error)
 
     def one(index: int) -> Any:
-        try:
-            return _decode_item(work[index], {**options, "out": outs[index]})
-        except (FastDecodeError, OSError, TypeError, ValueError) as error:
-            if on_error == "return all" or (on_error == "return" and is_the_items(error)):
-                return _without_frames(error)
-            named(error, index)
-            raise
+        return make(index, work[index], outs[index])
 
     if threads == 1 or len(work) <= 1:
         return [one(index) for index in range(len(work))]
-    results = _by_core(work, outs, options, threads)
+    results = _by_core(work, outs, options, threads, size)
     left = [index for index, result in enumerate(results) if result is None]
     for index, result in zip(left, in_threads(threads, one, left), strict=True):
         results[index] = result
     return results
+
+
+def decode_each(
+    items: Iterable[Any],
+    options: dict[str, Any],
+    threads: int,
+    *,
+    ahead: int,
+    on_error: Literal["raise", "return"],
+    size: tuple[int, int] | None,
+) -> Generator[Any, None, None]:
+    """Yield what `decode_arrays` returns, for items that are taken as the results are wanted."""
+    make = _Maker(options, size, on_error)
+    return in_order(lambda numbered: make(*numbered), enumerate(items), threads, ahead)
+
+
+class _Maker(NamedTuple):
+    """Makes one image, in any thread."""
+
+    options: dict[str, Any]
+    size: tuple[int, int] | None
+    on_error: Literal["raise", "return", "return all"]
+
+    def __call__(self, place: int, item: Any, out: Any = None) -> Any:
+        """Return an item's image, or its error."""
+        try:
+            if self.size is None:
+                return _decode_item(item, {**self.options, "out": out})
+            image = resized(_decode_item(item, self.options), self.size)
+        except (FastDecodeError, OSError, TypeError, ValueError) as error:
+            if self.on_error == "return all" or (self.on_error == "return" and is_the_items(error)):
+                return _without_frames(error)
+            named(error, place)
+            raise
+        if out is None:
+            return image
+        out[...] = image
+        return out
+
+
+def in_order(
+    make: Callable[[_S], _T], things: Iterable[_S], threads: int, ahead: int | None = None
+) -> Generator[_T, None, None]:
+    """Yield what is made of each thing, in order; the things are taken as results are wanted.
+
+    So many as `ahead` (by default four for each thread) are in the making, or made, beside the one
+    that was yielded last. An error comes in its turn, also one of `things` itself. Nothing is in
+    the making any more once the generator is closed. 1 is the calling thread, which makes nothing
+    ahead.
+    """
+    if threads == 1:
+        yield from map(make, things)
+        return
+    source, most = iter(things), ahead or _AHEAD * threads
+    waiting: deque[tuple[_S, Future[_T]]] = deque()
+    failed: Exception | None = None
+    process, more = os.getpid(), True
+    try:
+        while True:
+            if os.getpid() != process:  # forked: the threads that were to make them are not here
+                process = os.getpid()
+                waiting = deque((one, _pool(threads).submit(make, one)) for one, _ in waiting)
+            while more and len(waiting) < most:
+                try:
+                    thing = next(source)
+                except StopIteration:
+                    more = False
+                except Exception as error:
+                    failed, more = error, False
+                else:
+                    waiting.append((thing, _pool(threads).submit(make, thing)))
+                    del thing
+            if not waiting:
+                break
+            yield waiting.popleft()[1].result()
+        if failed is not None:
+            raise failed
+    finally:
+        failed = None  # its traceback leads here
+        if os.getpid() == process:
+            _drop([future for _, future in waiting])
 
 
 def in_threads(threads: int, make: Callable[[_S], _T], things: Iterable[_S]) -> list[_T]:
@@ -84,12 +168,16 @@ def named(error: Exception, place: int) -> Exception:
 
 
 def _by_core(
-    work: list[Any], targets: Sequence[Any], options: dict[str, Any], count: int
+    work: list[Any],
+    targets: Sequence[Any],
+    options: dict[str, Any],
+    count: int,
+    size: tuple[int, int] | None,
 ) -> list[Any]:
     """Let the native core decode what it is best at; None for all others, and for what is wrong."""
     if not _core_serves(options):
         return [None] * len(work)
-    some = _CoreArrays(options, count)
+    some = _CoreArrays(options, count) if size is None else _CoreResizes(options, count, size)
     if not some.suits(work[0]):
         return [None] * len(work)
     chunks = [slice(at, at + some.chunk) for at in range(0, len(work), some.chunk)]
@@ -117,10 +205,15 @@ def _in_order(futures: list[Future[_T]]) -> list[_T]:
     try:
         return [future.result() for future in futures]
     except BaseException:
-        for future in futures:
-            future.cancel()
-        wait(futures)  # nothing may write to `out` once the call is over
+        _drop(futures)
         raise
+
+
+def _drop(futures: list[Future[_T]]) -> None:
+    """Cancel what has not begun, and wait for the rest: nothing may write to `out` after it."""
+    for future in futures:
+        future.cancel()
+    wait(futures)
 
 
 def _pool(threads: int) -> ThreadPoolExecutor:
@@ -198,19 +291,25 @@ class _CoreArrays:
         made: list[Image | None] = [None] * len(sources)
         try:
             headers = items.read(self._pool, [_as_source(source) for source in sources])
-            parts: dict[int, _Part] = {}
-            for at in np.flatnonzero(headers.readable & (headers.ended == 1)).tolist():
-                part = self._part(items.data(at), targets[at])
-                if part is not None:
-                    parts[at] = part
-            if parts:
-                numbers, outs = zip(*parts.values(), strict=True)
-                done = items.decode(self._pool, list(parts), numbers, outs)
-                for at, out, whole in zip(parts, outs, done, strict=True):
-                    made[at] = out if whole else None
+            self._fill(items, headers, targets, made)
         finally:
             items.clear()
         return made
+
+    def _fill(
+        self, items: Items, headers: Headers, targets: Sequence[Any], made: list[Image | None]
+    ) -> None:
+        """Decode what was read and is for the core."""
+        parts: dict[int, _Part] = {}
+        for at in np.flatnonzero(headers.readable & (headers.ended == 1)).tolist():
+            part = self._part(items.data(at), targets[at])
+            if part is not None:
+                parts[at] = part
+        if parts:
+            numbers, outs = zip(*parts.values(), strict=True)
+            done = items.decode(self._pool, list(parts), numbers, outs)
+            for at, out, whole in zip(parts, outs, done, strict=True):
+                made[at] = out if whole else None
 
     def _part(self, data: Buffer, out: Any) -> _Part | None:
         """Do what `decode` does before it decodes; errors are left to it, too."""
@@ -237,6 +336,52 @@ class _CoreArrays:
             out = np.empty((*sides, *channels), np.uint8)
         window = window or (0, 0, sides[1], sides[0])
         return _Part((*window, reduce, _library.LAYOUTS[mode]), out)
+
+
+class _CoreResizes(_CoreArrays):
+    """Decodes and resizes lists of files in the core, into parts of one array of their results."""
+
+    def __init__(self, options: dict[str, Any], threads: int, size: tuple[int, int]) -> None:
+        super().__init__(options, threads)
+        self._size = size
+
+    def suits(self, source: Any) -> bool:  # noqa: ARG002 - no other is faster, or gives others
+        """Whether the core is not left out, nor another backend asked for."""
+        return self._options.get("mode", "RGB") == "RGB" and core_may_decode(
+            self._options.get("backend")
+        )
+
+    def _fill(self, items: Items, headers: Headers, targets: Any, made: list[Image | None]) -> None:
+        resizes: dict[int, _library.Resize] = {}
+        eligible = headers.readable & core_takes(headers, None)
+        for at in np.flatnonzero(eligible).tolist():
+            resize = self._resize(int(headers.width[at]), int(headers.height[at]))
+            if resize is not None:
+                resizes[at] = resize
+        if resizes:
+            pixels, place = _library.stored(None, channels_first=False), targets.ctypes.data
+            wanted, plans = list(resizes), list(resizes.values())
+            done = items.resize(self._pool, wanted, plans, pixels, place, targets.strides[0])
+            for at, whole in zip(wanted, done, strict=True):
+                made[at] = targets[at] if whole else None
+
+    def _resize(self, width: int, height: int) -> _library.Resize | None:
+        """Plan for a JPEG of that size; errors are left to `decode`."""
+        header = Header("jpeg", width, height)
+        try:
+            plan = plan_options(header, self._options)
+        except (FastDecodeError, ValueError):
+            return None
+        rows, columns = plan.shape(header)
+        left, top, right, bottom = box = plan.window or (0, 0, columns, rows)
+        down, across = self._size
+        if max(self._size) > _library.LARGEST_SIDE:
+            return None
+        # fmt: off
+        return _library.Resize(
+            plan.reduce, left, top, right, bottom, *box, across, down, 0, 0, across, down, False,
+        )
+        # fmt: on
 
 
 def _as_source(source: Any) -> Any:

@@ -78,7 +78,7 @@ def gather() -> Facts:
         problem=problem,
         backends=infos,
         choices=choices,
-        faster=faster(infos, choices.get("jpeg", [])),
+        faster=ranking.faster(infos, next(iter(choices.get("jpeg", [])), "")),
         devices=inventory(),
     )
 
@@ -90,14 +90,6 @@ def _choices(kind: Format) -> list[str]:
         header = header._replace(color="ycc", coding="baseline", subsampling="4:2:0")
     want = _selection.Want("RGB", 1, strict=False, complete=True)
     return [choice.name for choice in _selection.candidates(None, header, want)]
-
-
-def faster(infos: Sequence[BackendInfo], chosen: Sequence[str]) -> dict[str, str]:
-    """Return the install lines of missing backends faster for JPEG than the first one chosen."""
-    missing = {info.name: info.install for info in infos if not info.usable}
-    order = ranking.DEFAULT.order("jpeg", 1)
-    best = order.index(chosen[0]) if chosen and chosen[0] in order else len(order)
-    return {name: missing[name] for name in order[:best] if name in missing}
 
 
 def _report(facts: Facts) -> Iterator[str]:

@@ -71,8 +71,9 @@ class use:  # noqa: N801 - to its users it is a function
 
     Examples
     --------
+    >>> from fastdecode import decode, use
     >>> with use("pillow"):
-    ...     image = decode(data)  # doctest: +SKIP
+    ...     image = decode(data)
     """
 
     def __init__(self, preference: str | Ranking | None) -> None:

@@ -37,6 +37,9 @@ COMMANDS = {
     "pack": Command(
         "fastdecode.packing._pack_command", "put images into tar, LMDB, HDF5 or RecordIO"
     ),
+    "thumbs": Command(
+        "fastdecode.packing._thumbs_command", "make thumbnails of a folder, or of a store"
+    ),
     "index": Command("fastdecode.packing._index_command", "make the index of tar shards"),
 }
 

@@ -60,7 +60,20 @@ def without_advice(error: BaseException) -> str:
 
 
 class FastDecodeError(Exception):
-    """Base class: ``except FastDecodeError`` skips a bad image and nothing else."""
+    """Base class: ``except FastDecodeError`` skips a bad image and nothing else.
+
+    Examples
+    --------
+    >>> from fastdecode import FastDecodeError, decode
+    >>> for file in (data, data[:5000], b"a text"):
+    ...     try:
+    ...         print(decode(file).shape)
+    ...     except FastDecodeError as error:
+    ...         print(type(error).__name__)
+    (480, 640, 3)
+    DecodeError
+    UnsupportedFormat
+    """
 
 
 class DecodeError(FastDecodeError, ValueError):
@@ -72,6 +85,14 @@ class DecodeError(FastDecodeError, ValueError):
         The backend that said so; None when the header alone already shows it, or when several did.
     errors : Mapping[str, str]
         What each backend that was tried answered, by name, in the order they were tried.
+
+    Examples
+    --------
+    >>> from fastdecode import decode
+    >>> decode(data[:5000])
+    Traceback (most recent call last):
+    ...
+    fastdecode.errors.DecodeError: ...
     """
 
     def __init__(
@@ -93,27 +114,83 @@ def _rebuild(
 
 
 class UnsupportedFormat(FastDecodeError, ValueError):
-    """No usable backend reads these bytes; the message says which would, if installed."""
+    """No usable backend reads these bytes; the message says which would, if installed.
+
+    Examples
+    --------
+    >>> from fastdecode import decode
+    >>> decode(b"a text")
+    Traceback (most recent call last):
+    ...
+    fastdecode.errors.UnsupportedFormat: ...
+    """
 
 
 class ImageTooLarge(FastDecodeError, ValueError):
-    """The header promises more pixels than ``max_pixels``; nothing was allocated."""
+    """The header promises more pixels than ``max_pixels``; nothing was allocated.
+
+    Examples
+    --------
+    >>> from fastdecode import decode
+    >>> decode(data, max_pixels=1000)
+    Traceback (most recent call last):
+    ...
+    fastdecode.errors.ImageTooLarge: the jpeg header promises 640 x 480 = 307,200 pixels, ...
+    """
 
 
 class StoreError(FastDecodeError, ValueError):
-    """A store or its index is damaged, or truncated; the message names the store and the item."""
+    """A store or its index is damaged, or truncated; the message names the store and the item.
+
+    Examples
+    --------
+    >>> from fastdecode.stores import open_store
+    >>> with open("half.tar", "wb") as file:
+    ...     size = file.write(open("train.tar", "rb").read()[:20_000])
+    >>> open_store("half.tar")
+    Traceback (most recent call last):
+    ...
+    fastdecode.errors.StoreError: half.tar...
+    """
 
 
 class UnknownBackend(FastDecodeError, LookupError):
-    """No backend has that name; the message lists the known ones."""
+    """No backend has that name; the message lists the known ones.
+
+    Examples
+    --------
+    >>> from fastdecode import decode
+    >>> decode(data, backend="pilow")
+    Traceback (most recent call last):
+    ...
+    fastdecode.errors.UnknownBackend: no backend is called 'pilow'; there are: pillow, ...
+    """
 
 
 class BackendUnavailable(FastDecodeError, ImportError):
     """The backend is known but cannot run here; the message has the reason and the install line.
 
     So it is for PyTorch, Ray and the other libraries that a part of this package is made for.
+
+    Examples
+    --------
+    >>> from fastdecode import decode, register
+    >>> register("mine", "no_such_package:Backend")
+    >>> decode(data, backend="mine")
+    Traceback (most recent call last):
+    ...
+    fastdecode.errors.BackendUnavailable: the backend 'mine' is not usable: ...
     """
 
 
 class DeviceUnavailable(FastDecodeError, RuntimeError):
-    """The device cannot be used; the message says what is missing."""
+    """The device cannot be used; the message says what is missing.
+
+    Examples
+    --------
+    >>> from fastdecode import decode_batch
+    >>> decode_batch([data], device="cuda:99")
+    Traceback (most recent call last):
+    ...
+    fastdecode.errors.DeviceUnavailable: ...
+    """

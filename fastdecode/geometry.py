@@ -34,6 +34,7 @@ class Geometry:
 
     Examples
     --------
+    >>> from fastdecode import Geometry
     >>> Geometry((0, 0, 640, 480), (120, 160)).boxes([[64, 48, 128, 96]])
     array([[16., 12., 32., 24.]])
     """

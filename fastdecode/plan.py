@@ -121,6 +121,12 @@ def reduce_for(
     TypeError, ValueError
         If `header` is none, `min_size` is not one or two positive integers, or `region` lies
         outside.
+
+    Examples
+    --------
+    >>> from fastdecode import probe, reduce_for
+    >>> reduce_for(probe(data), min_size=224)  # 640 x 480 pixels become 320 x 240
+    2
     """
     if not isinstance(header, Header):
         raise TypeError(f"header must be what probe() returns, not {type(header).__name__}")

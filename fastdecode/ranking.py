@@ -37,6 +37,8 @@ from fastdecode.types import (
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from fastdecode.types import BackendInfo
+
 __all__ = [
     "CPU",
     "DEFAULT",
@@ -49,6 +51,7 @@ __all__ = [
     "Ranking",
     "Speed",
     "Spread",
+    "faster",
     "known_order",
     "look_up",
     "reordered",
@@ -77,6 +80,15 @@ class Spread:
     median: float
     low: float
     high: float
+
+    def over(self, base: Spread) -> Spread:
+        """Divide by another, so that the bounds hold whichever way both were off.
+
+        They are the lower quartile over the upper one of the base, and the upper one over the lower
+        one.
+        """
+        high = self.high / base.low if base.low > 0 else float("inf")
+        return Spread(self.median / base.median, self.low / max(base.high, base.median), high)
 
 
 NOTHING = Spread(0.0, 0.0, 0.0)
@@ -181,6 +193,15 @@ class Ranking(_Saved):
     ------
     ValueError, TypeError
         If a key is no cell, or an order is no sequence of names.
+
+    Examples
+    --------
+    >>> from fastdecode import Ranking, decode, use
+    >>> ranking = Ranking({("jpeg", 1): ("opencv", "pillow")})
+    >>> ranking.order("jpeg", 1)
+    ('opencv', 'pillow')
+    >>> with use(ranking):
+    ...     image = decode(data)
     """
 
     orders: Mapping[Any, Sequence[str]] = field(default_factory=dict)
@@ -317,6 +338,14 @@ def known_order(names: Iterable[str], format: Format, reduce: Reduce) -> list[st
     """Put backends into the default order, those that are not in it last."""
     known = DEFAULT.order(format, reduce)
     return sorted(names, key=lambda name: known.index(name) if name in known else len(known))
+
+
+def faster(infos: Sequence[BackendInfo], chosen: str, format: Format = "jpeg") -> dict[str, str]:
+    """Return the install lines of missing backends that come before one in the default order."""
+    missing = {info.name: info.install for info in infos if not info.usable}
+    order = DEFAULT.order(format, 1)
+    best = order.index(chosen) if chosen in order else len(order)
+    return {name: missing[name] for name in order[:best] if name in missing}
 
 
 def reordered(known: Sequence[str], is_faster: Callable[[str, str], bool]) -> list[str]:

@@ -136,6 +136,13 @@ def register(
     ------
     TypeError, ValueError
         If the name is no identifier, or is taken and `replace` is not set, or `backend` is neither.
+
+    Examples
+    --------
+    >>> from fastdecode import backends, register
+    >>> register("mine", "mypackage.mine:Mine", distribution="mypackage")
+    >>> backends()[-1].install
+    'pip install mypackage'
     """
     if not isinstance(name, str):
         raise TypeError(f"a backend's name must be text, not {name!r}")
@@ -202,6 +209,13 @@ def backends() -> list[BackendInfo]:
     -------
     list of BackendInfo
         Built-in ones first, in the order of the documentation.
+
+    Examples
+    --------
+    >>> from fastdecode import backends
+    >>> for backend in backends():
+    ...     print(backend.name, backend.version or backend.install)
+    pillow ...
     """
     return [_info(name) for name in names()]
 

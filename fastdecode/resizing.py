@@ -25,6 +25,7 @@ __all__ = [
     "core_is_on",
     "core_may_decode",
     "core_takes",
+    "resized",
 ]
 
 Interpolation: TypeAlias = Literal["bilinear", "bicubic"]
@@ -114,6 +115,22 @@ def core_takes(header: Any, max_pixels: int | None = DEFAULT_MAX_PIXELS) -> Any:
         return taken
     # No side is over 65535, but their product need not fit 32 bits.
     return taken & (header.width * 1.0 * header.height <= max_pixels)
+
+
+def resized(image: Image, size: tuple[int, int], box: FloatBox | None = None) -> Image:
+    """Resize uint8 (H, W[, C]), or a box of it, to (height, width): antialiased, bilinear.
+
+    By the core where it is on, else by Pillow. What has that size already is returned as it is.
+    """
+    whole = (0, 0, image.shape[1], image.shape[0])
+    canvas = (0, 0, size[1], size[0])
+    box = whole if box is None else box
+    if box == whole == canvas:
+        return image
+    made = None
+    if core_is_on() and image.ndim == 3 and image.shape[2] == 3:
+        made = by_core(image, box, size, canvas)
+    return by_pillow(image, box, size, canvas) if made is None else made
 
 
 def by_core(image: Image, box: FloatBox, canvas: tuple[int, int], window: Box) -> Image | None:

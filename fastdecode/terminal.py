@@ -38,6 +38,7 @@ __all__ = [
     "paragraph",
     "positive",
     "progress",
+    "quality",
     "say",
     "seconds",
     "width",
@@ -107,6 +108,14 @@ def positive(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and int(text) > 0):
         raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
     return int(text)
+
+
+def quality(text: str) -> int:
+    """Read the quality of a JPEG, 1 to 100."""
+    number = positive(text)
+    if number > 100:
+        raise argparse.ArgumentTypeError(f"{text} is beyond 100, the best quality of a JPEG")
+    return number
 
 
 def counts(text: str) -> tuple[int, ...]:

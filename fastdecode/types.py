@@ -122,6 +122,13 @@ class BackendInfo:
     devices : tuple of str
         Types of device, as PyTorch names them, on which its batch form decodes; empty if it has
         none. Whether such a device is here, and the library is made for it, is another question.
+
+    Examples
+    --------
+    >>> from fastdecode import backends
+    >>> pillow = backends()[0]
+    >>> pillow.name, pillow.usable, pillow.reduces
+    ('pillow', True, (1, 2, 4, 8))
     """
 
     name: str
@@ -169,6 +176,13 @@ class Header(NamedTuple):
         More than one frame (`decode` gives the first).
     scan_offset : int
         JPEG: where the first scan's data starts, in bytes; 0 for every other format.
+
+    Examples
+    --------
+    >>> from fastdecode import probe
+    >>> header = probe(data)
+    >>> header.color, header.subsampling, header.coding
+    ('ycc', '4:2:0', 'baseline')
     """
 
     format: Format

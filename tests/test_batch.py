@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 from doubles import double, flat, own_registry  # noqa: F401
+from PIL import Image as PillowImage
+from processes import answers
 
 from fastdecode import (
     BackendUnavailable,
@@ -21,6 +23,7 @@ from fastdecode import (
     decode_batch,
     register,
 )
+from fastdecode.samples import photo, photos
 from fastdecode.testing import drawing, encode
 
 SIZES = tuple((20 + 3 * i, 40 - 2 * i) for i in range(12))
@@ -135,6 +138,8 @@ WRONG: dict[str, tuple[type[Exception], str, dict[str, Any]]] = {
     "unknown option": (TypeError, "resize", {"resize": 224}),
     "data": (TypeError, "data", {"data": ALIKE[0]}),
     "mode": (ValueError, "mode", {"mode": "BGR"}),
+    "size": (ValueError, "size", {"size": (4, 0)}),
+    "size of alpha": (ValueError, "size needs mode", {"size": 4, "mode": "RGBA"}),
     "reduce": (ValueError, "reduce", {"reduce": 3}),
     "min_size": (ValueError, "min_size", {"min_size": 0}),
     "region": (ValueError, "region", {"region": (1, 2, 3)}),
@@ -256,6 +261,121 @@ def test_forked_child_decodes_too() -> None:
 
     assert received == expected
     assert [one for one in threading.enumerate() if one.name.startswith("fastdecode")]
+
+
+# ---- one size for all ----
+
+SIZED = [*ITEMS, encode(drawing(30, 20).convert("L")), photo, str(photos[-1])]
+
+
+@THREADS
+@pytest.mark.parametrize("size", [16, (12, 20), 1, (1, 7), (700, 90)], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"mode": "L"},
+        {"region": (3, 1, 17, 12)},
+        {"min_size": 6},
+        {"reduce": 2},
+        {"strict": True},
+    ],
+    ids=str,
+)
+def test_size_gives_one_array(threads: int | None, size: Any, options: dict[str, Any]) -> None:
+    """With `size` the batch is one array, near Pillow's antialiased resize of each image."""
+    height, width = (size, size) if isinstance(size, int) else size
+
+    batch = decode_batch(SIZED, threads=threads, size=size, **options)
+
+    channels = () if options.get("mode") == "L" else (3,)
+    assert batch.shape == (len(SIZED), height, width, *channels)
+    assert batch.dtype == np.uint8
+    assert batch.flags.c_contiguous
+    for image, one in zip(batch, decode_batch(SIZED, **options), strict=True):
+        whole = PillowImage.fromarray(one)
+        expected = np.asarray(whole.resize((width, height), PillowImage.Resampling.BILINEAR))
+        assert np.abs(image.astype(int) - expected).max() <= 1
+
+
+@pytest.mark.parametrize("options", [{}, {"mode": "L"}, {"region": (3, 1, 17, 12)}], ids=str)
+def test_size_is_that_of_the_cpu_as_a_device(options: dict[str, Any]) -> None:
+    """Without PyTorch the pixels are within one level of those that a device="cpu" gives."""
+    pytest.importorskip("torch")
+
+    batch = decode_batch(SIZED, size=(12, 20), **options)
+    other = decode_batch(SIZED, size=(12, 20), device="cpu", **options)
+
+    expected = other.permute(0, 2, 3, 1).numpy().reshape(batch.shape)
+    assert np.abs(batch.astype(int) - expected).max() <= 1
+
+
+def test_size_needs_no_torch() -> None:
+    """Nothing imports PyTorch for it."""
+    given = answers(
+        f"""
+from fastdecode import decode_batch
+answers["shape"] = decode_batch([{str(photo)!r}] * 3, size=8).shape
+answers["torch"] = "torch" in sys.modules
+"""
+    )
+
+    assert given == {"shape": [3, 8, 8, 3], "torch": False}
+
+
+@THREADS
+def test_size_with_errors_is_a_list(threads: int | None, tmp_path: Path) -> None:
+    """With on_error="return" a list is returned, whose images have the size."""
+    items = [ITEMS[0], CUT, photo, tmp_path / "missing.jpg"]
+
+    found = decode_batch(items, threads=threads, size=16, on_error="return")
+
+    assert isinstance(found[1], DecodeError)
+    assert isinstance(found[3], FileNotFoundError)
+    assert [found[at].shape for at in (0, 2)] == [(16, 16, 3)] * 2
+    np.testing.assert_array_equal(found[2], decode_batch([photo], size=16)[0])
+
+
+def test_size_raises_the_first_error_with_its_number() -> None:
+    """As without a size."""
+    with pytest.raises(DecodeError, match=r"^item 1: "):
+        decode_batch([photo, CUT, b""], size=16)
+    with pytest.raises(ValueError, match=r"^item 1: region"):
+        decode_batch([photo, ITEMS[0]], size=16, region=(0, 0, 200, 100))
+
+
+def test_no_items_of_a_size_are_an_empty_array() -> None:
+    """Its shape says the size all the same."""
+    assert decode_batch([], size=(4, 6)).shape == (0, 4, 6, 3)
+    assert decode_batch([], size=4, mode="L").shape == (0, 4, 4)
+    assert decode_batch([], size=4, on_error="return") == []
+
+
+@THREADS
+def test_size_fills_an_array_of_the_caller(threads: int | None) -> None:
+    """`out` is what is returned, and has to be of the whole result's shape."""
+    out = np.zeros((len(SIZED), 12, 20, 3), np.uint8)
+
+    batch = decode_batch(SIZED, threads=threads, size=(12, 20), out=out)
+
+    assert batch is out
+    np.testing.assert_array_equal(out, decode_batch(SIZED, size=(12, 20)))
+    for wrong, said in (
+        (out[:, :11], "C-contiguous"),
+        (out[:-1], "room"),
+        (np.zeros((len(SIZED), 12, 20), np.uint8), "shape"),
+        (out.astype(np.float32), "uint8"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            decode_batch(SIZED, size=(12, 20), out=wrong)
+    with pytest.raises(TypeError, match="NumPy array"):
+        decode_batch(SIZED, size=(12, 20), out=list(out))
+
+
+def test_who_decodes_on_a_device_needs_one() -> None:
+    """decode="gpu" without a device is a mistake, which says so."""
+    with pytest.raises(ValueError, match="decode needs a device"):
+        decode_batch(ALIKE, decode="gpu")
 
 
 # ---- what ends a batch, and what is left behind ----

@@ -14,7 +14,7 @@ from corpus import NO_RANKING
 from doubles import forget_what_is_registered
 
 import fastdecode
-from fastdecode import Ranking
+from fastdecode import Ranking, ranking
 from fastdecode import _info_command as command
 from fastdecode.cli import BENCH, COMMANDS, main
 from fastdecode.errors import BackendUnavailable
@@ -62,7 +62,10 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["chek", "a"], "there is no command 'chek'; did you mean check?"),
         (["--what"], "unrecognized arguments: --what"),
-        (["photos/"], "the commands are info, bench, compare, calibrate, check, pack, index"),
+        (
+            ["photos/"],
+            "the commands are info, bench, compare, calibrate, check, pack, thumbs, index",
+        ),
         (["pack", "a", "b", "--skipbad"], "unrecognized arguments: --skipbad; did you mean --skip"),
         (["bench", "--hmtl=x"], "did you mean --html?"),
         (["check", "a", "--xyz"], "unrecognized arguments: --xyz\n"),
@@ -84,7 +87,7 @@ def test_slips_of_the_finger(
     assert said in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["check", "pack", "bench", "calibrate"])
+@pytest.mark.parametrize("name", ["check", "pack", "thumbs", "bench", "calibrate"])
 def test_no_advice_that_a_command_cannot_take(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -95,14 +98,15 @@ def test_no_advice_that_a_command_cannot_take(
     (shards / "a.tar").write_bytes(b"none")
     (tmp_path / "strange.xyz").write_bytes(b"none")
 
+    writing = [str(tmp_path / "o.tar")] if name in ("pack", "thumbs") else []
     for source in ("both", "strange.xyz"):
         with pytest.raises(ValueError, match="kind="):
             open_store(tmp_path / source)
         with contextlib.suppress(SystemExit):
-            main([name, str(tmp_path / source), *([str(tmp_path / "o.tar")] * (name == "pack"))])
+            main([name, str(tmp_path / source), *writing])
         said = capsys.readouterr().err
         assert "kind=" not in said
-        assert source in said or name == "bench"
+        assert source in said or name in ("bench", "thumbs")
 
 
 def test_how_it_was_called(capsys: pytest.CaptureFixture[str]) -> None:
@@ -241,9 +245,9 @@ def test_what_would_be_faster() -> None:
         for name in ("simplejpeg", "kornia_rs")
     ]
 
-    assert command.faster(missing, ["opencv", "pillow"]) == {"simplejpeg": "pip install simplejpeg"}
-    assert command.faster(missing, ["simplejpeg"]) == {}
-    assert list(command.faster(missing, [])) == ["simplejpeg", "kornia_rs"]
+    assert ranking.faster(missing, "opencv") == {"simplejpeg": "pip install simplejpeg"}
+    assert ranking.faster(missing, "simplejpeg") == {}
+    assert list(ranking.faster(missing, "")) == ["simplejpeg", "kornia_rs"]
 
 
 def test_it_says_what_was_measured(shown: str, tmp_path: Path) -> None:

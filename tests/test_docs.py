@@ -1,27 +1,43 @@
-"""The pages under docs/, and the links of the README, say what the package does today."""
+"""The README and the pages under docs/ say what the package does today."""
 
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
-from typing import Any
 
+import pages
 import pytest
 from corpus import TESTS
 
 _ROOT = TESTS.parent
-_SAMPLES = sorted((_ROOT / "fastdecode" / "samples").glob("*.jpg"))
-_PAGES = [_ROOT / "README.md", *sorted((_ROOT / "docs").glob("*.md"))]
+_PAGES = [_ROOT / "README.md", *sorted((_ROOT / "docs").rglob("*.md"))]
+_PROGRAMS = [page for page in _PAGES if any(block.runs for block in pages.blocks(page))]
+_HERE = "https://github.com/fastdecode/fastdecode/blob/main/"
+_RAW = "https://raw.githubusercontent.com/fastdecode/fastdecode/main/"
 
 
-@pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.name)
+def _name(page: Path) -> str:
+    return page.relative_to(_ROOT).as_posix()
+
+
+@pytest.mark.parametrize("page", _PAGES, ids=_name)
 def test_links_of_a_page_lead_somewhere(page: Path) -> None:
-    """Every relative link names a file, and every mark a heading of it, or of the page."""
+    """Every link to a file of the repository names one, and every mark a heading of it."""
     text = page.read_text(encoding="utf-8")
+    links = re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r' src(?:set)?="([^"]+)"', text)
 
-    for target in re.findall(r"\]\((?!https?:)([^)]+)\)", text):
-        name, _, mark = target.partition("#")
-        there = page.parent / name if name else page
+    for target in links:
+        if target.startswith((_HERE, _RAW)):
+            name, _, mark = target.removeprefix(_HERE).removeprefix(_RAW).partition("#")
+            there = _ROOT / name
+        elif target.startswith(("http:", "https:")):
+            continue
+        else:
+            name, _, mark = target.partition("#")
+            there = page.parent / name if name else page
         assert there.exists(), target
         assert not mark or mark in _marks(there), target
 
@@ -31,26 +47,33 @@ def _marks(page: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
 
 
-def test_examples_for_pytorch_run() -> None:
-    """The page's examples, one after the other, define a dataset that a Loader reads."""
-    torch = pytest.importorskip("torch")
-    from fastdecode.torch import Loader
+@pytest.mark.parametrize("page", _PAGES, ids=_name)
+def test_a_block_that_is_not_run_says_why(page: Path) -> None:
+    """A block is of a language that runs or is only shown; a reason not to run one is known."""
+    for block in pages.blocks(page):
+        assert block.language in pages.RUN + pages.SHOWN or block.language[0] == "{", block
+        kind, _, reason = block.mark.partition(": ")
+        if block.language in pages.RUN and kind == "not run":
+            assert reason in pages.REASONS, block
+        assert not block.runs or block.language != "sh" or block.is_ours, block
 
-    text = (_ROOT / "docs" / "pytorch.md").read_text(encoding="utf-8")
-    names: dict[str, Any] = {"data": _SAMPLES[0].read_bytes(), "__name__": "docs"}
 
-    for block in re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
-        exec(compile(block, "pytorch.md", "exec"), names)
+@pytest.mark.parametrize("page", _PROGRAMS, ids=_name)
+def test_a_page_runs_as_pasted(page: Path, tmp_path: Path) -> None:
+    """The blocks of a page run one after the other, in a folder with the photos that it names."""
+    if shutil.which("bash") is None and any(b.language == "sh" for b in pages.blocks(page)):
+        pytest.skip("its commands are lines for bash")
+    environment = pages.furnish(tmp_path)
 
-    class Row:
-        def __init__(self, number: int) -> None:
-            self.path = _SAMPLES[number]
-            self.label = {"boxes": torch.tensor([[0.0, 0, 9, 9]]), "mask": torch.ones(900, 900)}
+    done = subprocess.run(
+        [sys.executable, pages.__file__, str(page)],
+        capture_output=True,
+        check=False,
+        cwd=tmp_path,
+        env=environment,
+        text=True,
+    )
 
-    dataset = names["Objects"](names["test"])
-    dataset.rows = [Row(number) for number in range(4)]
-    batches = list(Loader(dataset, 2, threads=1))
-
-    assert names["image"].shape == (3, 224, 224)
-    assert [images.shape for images, _ in batches] == [(2, 3, 224, 224)] * 2
-    assert all(target["mask"].shape == (2, 224, 224) for _, target in batches)
+    if done.returncode == pages.MISSING:
+        pytest.skip(done.stderr.splitlines()[-1])
+    assert done.returncode == 0, done.stderr + done.stdout

@@ -33,7 +33,7 @@ _LIBRARIES = {
 """What files and folders whose names begin so need."""
 
 _LAYERS = (
-    ("errors", "types"),
+    ("errors", "types", "samples"),
     ("outages",),
     ("_headers", "_buffers"),
     (

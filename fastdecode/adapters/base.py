@@ -69,6 +69,15 @@ class Support:
         Reads files with several frames, and gives the first one whole.
     partial_scans : bool
         Shows a progressive JPEG whose last scans are missing as libjpeg-turbo 3 does.
+
+    Examples
+    --------
+    >>> from fastdecode import Support, probe
+    >>> colour = Support(layouts=frozenset({"RGB", "L"}), colors=frozenset({"ycc", "gray"}))
+    >>> colour.refusal(probe(data))
+    ''
+    >>> Support(bits=frozenset({16})).refusal(probe(data))
+    '8 bits a sample'
     """
 
     layouts: frozenset[PixelLayout] = frozenset({"RGB"})
@@ -154,6 +163,21 @@ class Backend(ABC):
         It works in a child forked after it was used in the parent.
     distribution : str
         Name under which pip knows the library.
+
+    Examples
+    --------
+    >>> import io
+    >>> import numpy as np
+    >>> from PIL import Image
+    >>> from fastdecode import Backend, Support, decode, register
+    >>> class Mine(Backend):
+    ...     supports = {"jpeg": (Support(layouts=frozenset({"RGB", "L"})),)}
+    ...
+    ...     def decode(self, data, header, *, reduce, layout, window, out, strict):
+    ...         return np.array(Image.open(io.BytesIO(data)).convert(layout))
+    >>> register("mine", Mine)
+    >>> decode(data, backend="mine", mode="L").shape
+    (480, 640)
     """
 
     supports: Mapping[Format, tuple[Support, ...]]

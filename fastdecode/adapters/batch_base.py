@@ -55,6 +55,12 @@ class BatchItem(NamedTuple):
     window : (left, top, right, bottom) or None
         Decode only this part, in stored pixels; None for all, and always None unless
         `Support.region`.
+
+    Examples
+    --------
+    >>> from fastdecode import BatchItem, probe
+    >>> BatchItem(data, probe(data), window=None).shape("RGB")
+    (3, 480, 640)
     """
 
     data: Buffer
@@ -104,6 +110,22 @@ class BatchBackend(ABC):
         photo; it means something where it is not exact.
     distribution : str
         Name under which pip knows the library.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fastdecode import BatchBackend, Support, decode
+    >>> class Mine(BatchBackend):
+    ...     supports = {"jpeg": (Support(layouts=frozenset({"RGB", "L"})),)}
+    ...     devices = frozenset({"cpu"})
+    ...
+    ...     def __init__(self, device, threads):
+    ...         self.threads = threads
+    ...
+    ...     def decode(self, items, layout):
+    ...         images = [decode(item.data, mode=layout) for item in items]
+    ...         return [torch.from_numpy(image).view(*image.shape[:2], -1).permute(2, 0, 1)
+    ...                 for image in images]
     """
 
     supports: Mapping[Format, tuple[Support, ...]]

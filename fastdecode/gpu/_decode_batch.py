@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
-from PIL import Image as PillowImage
 
 from fastdecode import _headers
 from fastdecode._arrays import decode_arrays, in_threads, named
@@ -30,6 +29,7 @@ from fastdecode.gpu._policy import Decode, choose
 from fastdecode.gpu._resize import resize_into
 from fastdecode.outages import is_the_items
 from fastdecode.ranking import CPU
+from fastdecode.resizing import resized
 
 if TYPE_CHECKING:
     from fastdecode.gpu._backends import Loaded
@@ -258,6 +258,5 @@ def _on_host(image: Any, size: tuple[int, int] | None) -> Any:
     if size is not None:
         last = array.transpose(1, 2, 0)
         flat = np.ascontiguousarray(last if len(array) > 1 else last[:, :, 0])
-        small = PillowImage.fromarray(flat).resize(size[::-1], PillowImage.Resampling.BILINEAR)
-        array = np.asarray(small).reshape(*size, -1).transpose(2, 0, 1)
+        array = resized(flat, size).reshape(*size, -1).transpose(2, 0, 1)
     return torch.from_numpy(np.array(array, order="C"))

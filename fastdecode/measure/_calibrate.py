@@ -146,6 +146,13 @@ def calibrate(
     For a device each has a process of its own, too. All decode the same batches in rounds of random
     order, after a warm-up; a batch is done when the device is. One that crashes leaves, and stands
     in `lost`, as does one whose pixels are not even near those of `decode`.
+
+    Examples
+    --------
+    >>> from fastdecode import calibrate, decode, use
+    >>> ranking = calibrate(["cat.jpg"], contexts=["one"], seconds=0.5)
+    >>> with use(ranking):  # `ranking.save()` is for every later process
+    ...     image = decode(data)
     """
     _check(samples, seconds)
     if device is None:

@@ -15,19 +15,19 @@ from functools import partial
 from itertools import accumulate
 from pathlib import Path
 
-import fastdecode
 from fastdecode._files import open_regular, read_regular
 from fastdecode.api import probe
 from fastdecode.errors import DecodeError, StoreError, UnsupportedFormat, without_advice
 from fastdecode.measure import result
 from fastdecode.measure._text import visible
+from fastdecode.samples import photo
 from fastdecode.stores import Store, kind_of, open_store
 from fastdecode.stores._scan import can_be_read
 from fastdecode.stores.folder import EXTENSIONS
 from fastdecode.types import Buffer, Header
 
-SAMPLES = Path(fastdecode.__file__).parent / "samples"
-"""The photos that the package carries."""
+SAMPLES = photo.parent
+"""Where the photos are that the package carries."""
 
 USUAL_LIMIT = 200
 """Images of a run, unless another number is asked for: a data set has millions."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from fastdecode._files import read_regular
 from fastdecode.measure._tables import Column, Table, show
 from fastdecode.measure._text import (
+    backend,
     backend_versions,
     began,
     device_facts,
@@ -19,11 +20,11 @@ from fastdecode.measure._text import (
     title,
     visible,
 )
-from fastdecode.measure.result import Spread, from_json
+from fastdecode.measure.result import from_json
 from fastdecode.terminal import Parser, paragraph
 
 if TYPE_CHECKING:
-    from fastdecode.measure.result import Measurement, Result
+    from fastdecode.measure.result import Measurement, Result, Spread
 
 _ABOUT = """\
 Compare two results that `python -m fastdecode bench --json FILE` wrote.
@@ -68,16 +69,6 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
         print(paragraph(f"{name}: {visible(str(path))}, {_about(one)}"))
     _print(*results)
     return 0
-
-
-def ratio(a: Spread, b: Spread) -> Spread:
-    """Divide two spreads, so that the bounds hold whichever way both were off.
-
-    The bounds are the lower quartile of b over the upper one of a, and the upper one over the lower
-    one.
-    """
-    high = b.high / a.low if a.low > 0 else float("inf")
-    return Spread(b.median / a.median, b.low / max(a.high, a.median), high)
 
 
 def verdict(quotient: Spread) -> str:
@@ -133,9 +124,9 @@ def _tables(a: Result, both: Sequence[tuple[Measurement, Measurement]]) -> list[
 
 
 def _row(one: Measurement, other: Measurement) -> tuple[str, ...]:
-    quotient = ratio(one.images_per_s, other.images_per_s)
+    quotient = other.images_per_s.over(one.images_per_s)
     return (
-        visible(one.backend),
+        visible(backend(one)),
         number(one.images_per_s.median),
         number(other.images_per_s.median),
         *(f"{value:.2f}" for value in (quotient.median, quotient.low, quotient.high)),
@@ -144,7 +135,7 @@ def _row(one: Measurement, other: Measurement) -> tuple[str, ...]:
 
 
 def _name(one: Measurement, where: Result) -> str:
-    return visible(", ".join((one.backend, title(one, where.device), setting(one))))
+    return visible(", ".join((backend(one), title(one, where.device), setting(one))))
 
 
 def _warnings(a: Result, b: Result) -> list[str]:

@@ -83,7 +83,8 @@ def _charts(result: Result, every: Sequence[Group]) -> dict[str, object]:
     timed = [group for group in first if any(one.latency_ms for one in group.timed)]
     formats: dict[str, list[Measurement]] = {group.one.format: [] for group in groups(result)}
     for one in result.measurements:
-        formats[one.format].append(one)
+        if one.protocol != "train":  # whose pixels are resized
+            formats[one.format].append(one)
     return {
         "words": words,
         "how": protocol(first[0].one) if first else "",

@@ -1,4 +1,4 @@
-"""Printing a result: the answer first, then the tables, then what went wrong."""
+"""Printing a result: the tables, then what went wrong, and in the end the answer."""
 
 from __future__ import annotations
 
@@ -64,12 +64,9 @@ def heading(result: Result) -> None:
 
 
 def show_result(result: Result) -> None:
-    """Print the answer, the tables, and the files that went wrong."""
+    """Print the tables, the files that went wrong, and the answer."""
     if result.interrupted:
         print("\nInterrupted: this is what was measured so far.")
-    print()
-    for line in result.answer or sentences(result):
-        print(paragraph(line))
     drawn = tables(result)
     for table in drawn:
         print()
@@ -91,6 +88,9 @@ def show_result(result: Result) -> None:
     if remarks:
         print()
         print("\n".join(remarks))
+    print()
+    for line in result.answer or sentences(result):
+        print(paragraph(line))
 
 
 def tables(result: Result) -> list[Table]:

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from io import BytesIO
 from itertools import product
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from PIL import Image as PillowImage
@@ -14,8 +13,9 @@ from PIL import Image as PillowImage
 from fastdecode._buffers import as_buffer
 from fastdecode.api import read_file
 from fastdecode.errors import FastDecodeError
-from fastdecode.measure._collection import SAMPLES, Photo
+from fastdecode.measure._collection import Photo
 from fastdecode.ranking import size_class
+from fastdecode.samples import photos
 
 if TYPE_CHECKING:
     from fastdecode.types import Format, SizeClass
@@ -54,26 +54,23 @@ def built_in(wanted: Iterable[tuple[Format, SizeClass]]) -> list[Sample]:
     Large images are mosaics, not enlargements: an enlarged photo has less detail for its size
     than a large one, and is decoded faster.
     """
-    photos = [PillowImage.open(path).convert("RGB") for path in _photos()]
+    # Colour photos only: grey ones have a third of the work.
+    colours = [path for path in photos if not path.stem.endswith("_gray")]
+    opened = [PillowImage.open(path).convert("RGB") for path in colours]
     made = []
     for format, size in wanted:
         width, height = _SIZES[size]
         if size == "large" and format != "jpeg":
             width, height = _SLOW_TO_ENCODE
         if size in ("small", "medium"):
-            few = photos if format == "jpeg" else photos[:_FEW]
+            few = opened if format == "jpeg" else opened[:_FEW]
             images = [photo.resize((width, height)) for photo in few]
         else:
-            images = [_mosaic(photos, width, height)]
+            images = [_mosaic(opened, width, height)]
         made.append(
             Sample(format, size, tuple(Photo.of(_encode(image, format)) for image in images))
         )
     return made
-
-
-def _photos() -> list[Path]:
-    """Colour photos only: grey ones have a third of the work."""
-    return sorted(path for path in SAMPLES.glob("*.jpg") if not path.stem.endswith("_gray"))
 
 
 def _mosaic(photos: list[PillowImage.Image], width: int, height: int) -> PillowImage.Image:

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from fastdecode.measure._text import count, device_missing, number, percent, series, setting, size
-from fastdecode.measure.result import AUTOMATIC, CPU, PROTOCOLS
+from fastdecode.measure.result import AUTOMATIC, CPU, PILLOW, PROTOCOLS
 
 if TYPE_CHECKING:
-    from fastdecode.measure.result import Machine, Measurement, Result
+    from fastdecode.measure.result import Machine, Measurement, Pipeline, Result, Spread
 
+_LOADER: Pipeline = "loader"
 
 _NEAR = 0.97  # of the best: closer than what repeated runs differ by
 _DEVICE_NEAR = 0.05  # of the CPU's speed: closer than what repeated runs differ by
@@ -45,6 +46,24 @@ class Group:
     def automatic(self) -> Measurement | None:
         """The automatic choice, if it was timed."""
         return next((one for one in self.timed if one.backend == AUTOMATIC), None)
+
+    @property
+    def pillow(self) -> Measurement | None:
+        """Pillow, if it was timed: what all are held against."""
+        return next((one for one in self.timed if one.backend == PILLOW), None)
+
+    @property
+    def own(self) -> Measurement | None:
+        """What a user of this package has: the automatic choice, or `Loader`."""
+        names = (AUTOMATIC, _LOADER) if self.one.protocol == "train" else (AUTOMATIC,)
+        return next((one for one in self.timed if one.backend in names), None)
+
+    def beside_pillow(self, one: Measurement) -> Spread | None:
+        """Return how many times as fast as Pillow one is, by way of ratios paired within rounds."""
+        base = self.pillow
+        if base is None or one.images_per_s.median <= 0:
+            return None
+        return Spread(1.0, 1.0, 1.0) if one is base else one.ratio.over(base.ratio)
 
     @property
     def right(self) -> tuple[Measurement, ...]:
@@ -113,7 +132,7 @@ def _by_frequency(result: Result) -> list[str]:
 
 
 def _speed(one: Measurement) -> tuple[float, float]:
-    if one.batch:  # not all have a ratio: of the CPU's path there may be no figures
+    if one.protocol == "device":  # not all have a ratio: of the CPU's path there may be no figures
         return one.images_per_s.median, 0.0
     return one.ratio.median if one.images_per_s.median else -1.0, one.images_per_s.median
 
@@ -123,12 +142,70 @@ def _place(one: Measurement, formats: Sequence[str]) -> tuple[object, ...]:
     return protocol, formats.index(one.format), one.threads, one.workers, one.reduce, one.key[6:]
 
 
+class Gain(NamedTuple):
+    """How much faster than Pillow this package does the same."""
+
+    own: Measurement  # the automatic choice, or `Loader`
+    pillow: Measurement
+    times: Spread  # speed over Pillow's
+
+    @property
+    def clear(self) -> bool:
+        """Whether the difference is larger than the spread of both."""
+        return self.times.low > 1 or self.times.high < 1
+
+
+def gains(result: Result) -> list[Gain]:
+    """Compare this package with Pillow: decoding first, then training batches, if measured."""
+    every, kind = groups(result), commonest(result)
+    trained = [group for group in every if group.one.protocol == "train"]
+    found = []
+    for group in (main_group(every, kind), *trained[:1]):
+        own, pillow = (group.own, group.pillow) if group else (None, None)
+        if group and own and pillow and (times := group.beside_pillow(own)):
+            found.append(Gain(own, pillow, times))
+    return found
+
+
+class Improvement(NamedTuple):
+    """What would make decoding faster here."""
+
+    what: str
+    how: str  # a line for a shell, or an option of this command
+    gain: float | None  # as a share of the speed now; None where it was not measured
+
+
+def improvements(result: Result) -> list[Improvement]:
+    """List what would make `decode` faster, the most promising first."""
+    found = [
+        Improvement(f"{name}, which is usually faster, is missing here", line, None)
+        for name, line in result.faster.items()
+    ]
+    group = main_group(groups(result), commonest(result))
+    automatic = group.automatic if group else None
+    if group is None or automatic is None:
+        return found
+    best = group.right[0]
+    chosen = next((one for one in group.right if one.backend == automatic.chosen), best)
+    gain = best.ratio.median / automatic.ratio.median - 1
+    if gain > 1 - _NEAR and best.ratio.low > chosen.ratio.high and best.protocol != "file":
+        what = f"{best.backend} is faster here than {chosen.backend}, which decode() chooses"
+        found.insert(0, Improvement(what, "--save", gain))
+    return found
+
+
+def times(quotient: float) -> str:
+    """Write how many times as fast something is, as exactly as that is worth."""
+    return f"{quotient:.{2 if quotient < 1.2 else 1 if quotient < 9.95 else 0}f}x"
+
+
 def sentences(result: Result) -> tuple[str, ...]:
     """Say in plain words what was found; what was not measured is passed over."""
     every = groups(result)
     kind = commonest(result)
     group = main_group(every, kind)
-    found = [_fastest(group, several=len(_formats(every)) > 1)] if group else []
+    found = _gained(result)
+    found += [_fastest(group, several=len(_formats(every)) > 1)] if group else []
     found += _only_automatic(every, kind) if group is None else []
     found += _counts([one for one in every if one.one.format == kind])
     found += device_answer(result)
@@ -136,7 +213,53 @@ def sentences(result: Result) -> tuple[str, ...]:
     wrong = list(dict.fromkeys(one.backend for one in result.measurements if one.differing))
     if wrong:
         found.append(f"The pixels DIFFER from the reference: {', '.join(wrong)}.")
+    for one in improvements(result)[:1]:
+        gain = f" (+{percent(one.gain)})" if one.gain else ""
+        found.append(f"Faster still: {one.what}: {one.how}{gain}")
     return tuple(found) or ("Nothing was measured.",)
+
+
+def _gained(result: Result) -> list[str]:
+    """Say in one sentence how much is gained over Pillow, on which files, and how sure that is."""
+    said: list[str] = []
+    found = gains(result)
+    for gain in found:
+        own = gain.own
+        what = f"decodes{_BY.get(own.protocol, '')}"
+        if own.protocol == "train":
+            what = f"{'and its' if said else 'with its'} Loader makes training batches"
+        speed = "as fast as" if _is_near(gain) else f"{times(gain.times.median)} as fast as"
+        base = "Pillow in PyTorch's DataLoader" if own.protocol == "train" else "Pillow"
+        few = f" (on {own.files:,} of them)" if own.files != found[0].own.files else ""
+        doubt = "" if gain.clear or _is_near(gain) else ", which is within the spread"
+        said.append(f"{what} {speed} {base}{few}{doubt}")
+    if not said:
+        return []
+    remark = disturbed(result.machine)
+    text = f"{_where(result, found[0].own)} fastdecode {', '.join(said)}"
+    return [f"{text} ({remark})." if remark else f"{text}."]
+
+
+def _is_near(gain: Gain) -> bool:
+    return _NEAR <= gain.times.median <= 1 / _NEAR
+
+
+def _where(result: Result, one: Measurement) -> str:
+    """Say on which files: "On your 100 photos", or on how many of them."""
+    alone = len(result.collection.formats) == 1
+    noun = "photo" if alone and one.format == "jpeg" else f"{one.format.upper()} image"
+    every = result.collection.formats.get(one.format, one.files)
+    whose = "the package's" if result.collection.samples else "your"
+    some = f"{one.files:,} of " if one.files != every else ""
+    return f"On {some}{whose} {count(every, noun)}"
+
+
+def disturbed(here: Machine) -> str:
+    """Say that the machine was too busy for figures to be trusted; empty if it was not."""
+    if here.load is None or here.load <= here.cores / 2:
+        return ""
+    cores = count(here.cores, "core")
+    return f"the machine was busy, load {number(here.load)} on {cores}: figures may be disturbed"
 
 
 def enough(speeds: dict[int, float]) -> int:
@@ -167,7 +290,7 @@ def _fastest(group: Group, *, several: bool) -> str:
     chosen = "it too" if automatic.chosen == best.backend else automatic.chosen or "nothing"
     share = _share(automatic, best)
     # More than the fastest is noise: the automatic choice has only more to do.
-    close = f"at {percent(share)} of that speed" if share < 0.995 else "just as fast"
+    close = "within 3% of that" if share >= _NEAR else f"at {percent(share)} of that speed"
     return f"{text}; decode() chooses {chosen}, {close}."
 
 
@@ -302,10 +425,8 @@ def busy(here: Machine) -> str:
     """Say how busy the machine was before the run, and whether that may have done harm."""
     if here.load is None:
         return ""
-    text = f"Load before the run: {number(here.load)}"
-    if here.load > here.cores / 2:
-        text += f". More than half of {count(here.cores, 'core')}: the figures may be disturbed"
-    return f"{text}."
+    remark = disturbed(here)
+    return f"Load before the run: {number(here.load)}{'; ' if remark else ''}{remark}."
 
 
 def listings(result: Result) -> list[Listing]:

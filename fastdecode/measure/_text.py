@@ -21,9 +21,18 @@ if TYPE_CHECKING:
 
 _PROTOCOLS = {
     "decode": "from memory, one thread",
+    "train": "training batches",
     "threads": "from memory, a pool of threads",
     "loader": "PyTorch DataLoader",
     "file": "read and decoded, one thread",
+}
+
+_PIPELINES = {
+    "loader": "fastdecode Loader",
+    "dataset": "fastdecode + DataLoader",
+    "pillow": "Pillow + DataLoader",
+    "torchvision": "torchvision + DataLoader",
+    "dali": "DALI",
 }
 
 _NONE = "-"
@@ -61,10 +70,17 @@ def series(names: list[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
 
 
+def backend(one: Measurement) -> str:
+    """Name a backend, or a pipeline by what it consists of."""
+    return _PIPELINES.get(one.backend, one.backend) if one.protocol == "train" else one.backend
+
+
 def protocol(one: Measurement) -> str:
     """Say what was timed, apart from the format, the reduction and the counts."""
     words = _PROTOCOLS[one.protocol]
-    if one.size:
+    if one.protocol == "train":
+        words += f": random crops of {one.size} px, flipped and normalised"
+    elif one.size:
         words += f", resized to {one.size} px and normalised"
     elif one.output != "array":
         words += f", as {'a PIL image' if one.output == 'pil' else 'a tensor'}"
@@ -73,8 +89,11 @@ def protocol(one: Measurement) -> str:
 
 def setting(one: Measurement) -> str:
     """Say which reduction it was, and how many threads or workers, or images of a batch."""
-    if one.batch:
+    if one.protocol == "device":
         return f"batches of {one.batch}"
+    if one.protocol == "train":
+        workers = "worker" if one.workers == 1 else "workers"
+        return f"batches of {one.batch}, {count(one.threads, 'thread')} or {workers}"
     counts = {"threads": count(one.threads, "thread"), "loader": count(one.workers, "worker")}
     return ", ".join(word for word in (size(one.reduce), counts.get(one.protocol, "")) if word)
 
@@ -142,7 +161,7 @@ def _ratio(one: Measurement) -> str:
     return f"{one.ratio.median:.2f} ±{(one.ratio.high - one.ratio.low) / 2:.2f}"
 
 
-_BACKEND = Figure("backend", lambda one: one.backend, "decode() is the automatic choice", False)
+_BACKEND = Figure("backend", backend, "decode() is the automatic choice", False)
 
 SPEED = (
     _BACKEND,
@@ -168,6 +187,12 @@ SPEED = (
 )
 """How fast."""
 
+_CPU = Figure(
+    "CPU s/1000",
+    lambda one: number(one.cpu_s_per_1000) if one.cpu_s_per_1000 else _NONE,
+    "processor seconds for 1000 images, all cores added up",
+    told=True,
+)
 COST = (
     _BACKEND,
     Figure(
@@ -179,12 +204,7 @@ COST = (
         "pixels of the full-size images, in millions, a second",
         told=True,
     ),
-    Figure(
-        "CPU s/1000",
-        _timed(lambda one: number(one.cpu_s_per_1000)),
-        "processor seconds for 1000 images, all cores added up",
-        told=True,
-    ),
+    _CPU,
     Figure(
         "peak MB",
         lambda one: f"{one.peak_mb:,.0f}" if one.peak_mb else _NONE,
@@ -304,7 +324,7 @@ def device_facts(result: Result) -> dict[str, str]:
 
 def title(one: Measurement, device: Device | None) -> str:
     """Say what is the same for all of a table: the format, and how it was done."""
-    if not one.batch:
+    if one.protocol != "device":
         return f"{one.format.upper()}, {protocol(one)}"
     size = f", resized to {one.size} px there" if one.size else ""
     return f"{one.format.upper()} onto {device.device if device else 'the device'}{size}"

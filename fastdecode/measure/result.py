@@ -29,6 +29,8 @@ __all__ = [
     "AUTOMATIC",
     "CPU",
     "NOTHING",
+    "PILLOW",
+    "PIPELINES",
     "PROTOCOLS",
     "SCHEMA",
     "Backend",
@@ -36,6 +38,7 @@ __all__ = [
     "Device",
     "Machine",
     "Measurement",
+    "Pipeline",
     "Protocol",
     "Result",
     "Spread",
@@ -50,13 +53,23 @@ SCHEMA = 1
 AUTOMATIC = "decode()"
 """Stands among the backends for the automatic choice."""
 
-Protocol: TypeAlias = Literal["decode", "threads", "loader", "file", "device"]
-"""``decode``: from memory, one thread. ``threads``: a pool in one process. ``loader``: a PyTorch
-DataLoader with worker processes. ``file``: reading included, one thread. ``device``: batches onto a
-device, by a batch backend there, or by the CPU and a copy."""
+Protocol: TypeAlias = Literal["decode", "train", "threads", "loader", "file", "device"]
+"""``decode``: from memory, one thread. ``train``: from files to training batches, by whole
+pipelines. ``threads``: a pool in one process. ``loader``: a PyTorch DataLoader with worker
+processes. ``file``: reading included, one thread. ``device``: batches onto a device, by a batch
+backend there, or by the CPU and a copy."""
 
-PROTOCOLS: tuple[Protocol, ...] = ("decode", "threads", "loader", "file")
+PROTOCOLS: tuple[Protocol, ...] = ("decode", "train", "threads", "loader", "file")
 """Those of the CPU."""
+
+Pipeline: TypeAlias = Literal["loader", "dataset", "pillow", "torchvision", "dali"]
+"""What stands in the place of a backend in the protocol ``train``: this package's `Loader` with its
+dataset; that dataset, Pillow, or torchvision's transforms v2 in PyTorch's DataLoader; DALI on the
+CPU."""
+
+PIPELINES: tuple[Pipeline, ...] = ("loader", "dataset", "pillow", "torchvision", "dali")
+PILLOW = "pillow"
+"""The backend, and the pipeline, that everything is held against."""
 
 
 def _read(kind: Any, value: Any, where: str) -> Any:
@@ -156,6 +169,7 @@ class Collection:
     unreadable: dict[str, str] = field(default_factory=dict)
     not_images: int = 0
     left_out: int = 0
+    samples: bool = False  # these are the photos that the package carries, and not the user's
 
 
 @dataclass(frozen=True)
@@ -165,20 +179,27 @@ class Measurement:
     protocol: Protocol
     format: str
     reduce: int
-    backend: str = ""  # a backend's name, `AUTOMATIC`, or `CPU`; empty while it stands for all
-    threads: int = 1  # threads, workers: 1 and 0 where the protocol has none
+    # a backend's name, `AUTOMATIC`, `CPU`, or a `Pipeline`; empty while it stands for all
+    backend: str = ""
+    # threads, workers: 1 and 0 where the protocol has none; in "train" the same number, of which a
+    # pipeline uses threads or worker processes, whichever it has
+    threads: int = 1
     workers: int = 0
     output: str = "array"  # or "tensor", "pil"
     size: int = 0  # side in pixels that images were resized to; 0 if they were not
-    batch: int = 0  # images of a batch on a device; fewer than were asked for if they are large
+    # images of a batch in "train" and on a device, where it is fewer than were asked for if they
+    # are large
+    batch: int = 0
     files: int = 0  # that were timed: those that all the backends of the group read
-    images_per_s: Spread = NOTHING  # over the blocks; 0 where the pixels were only checked
+    # over the blocks, or the epochs of "train"; 0 where the pixels were only checked
+    images_per_s: Spread = NOTHING
     mb_per_s: float = 0.0  # encoded
     megapixels_per_s: float = 0.0  # decoded, full-size
     # 101 percentiles, 0 to 100, of the time one image took; of the call alone, not its waiting.
-    # Empty where nothing was timed.
+    # Empty where nothing was timed, and in "train".
     latency_ms: tuple[float, ...] = ()
-    cpu_s_per_1000: float = 0.0  # processor time for 1000 images, workers included
+    # processor time for 1000 images, workers included; 0 where the system does not say
+    cpu_s_per_1000: float = 0.0
     peak_mb: float = 0.0  # memory at its highest, libraries and workers included; 0 if unknown
     # speed over that of the fastest right backend with the same settings, paired within blocks; on
     # a device over that of the CPU path
@@ -224,8 +245,11 @@ class Result:
     collection: Collection
     settings: dict[str, Any] = field(default_factory=dict)  # seconds, seed, what was asked for
     measurements: tuple[Measurement, ...] = ()
-    answer: tuple[str, ...] = ()  # the sentences that stand on top
+    answer: tuple[str, ...] = ()  # what was found, in sentences
     notes: tuple[str, ...] = ()
+    # the lines that install backends which are missing here and, in the default order, come before
+    # the one that `decode` chose, by name
+    faster: dict[str, str] = field(default_factory=dict)
     interrupted: bool = False  # before everything was measured
     device: Device | None = None  # that images were brought onto; None if that was not measured
     on_device: tuple[Measurement, ...] = ()

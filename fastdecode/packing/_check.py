@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
+from fastdecode._arrays import in_order
 from fastdecode._headers import jpeg_stream
 from fastdecode.api import decode, probe
 from fastdecode.errors import DecodeError, FastDecodeError, UnsupportedFormat
 from fastdecode.outages import ITEM_ERRORS, is_the_items
-from fastdecode.packing._verify import in_order, plain, reason, verify
+from fastdecode.packing._verify import plain, reason, verify
 
 if TYPE_CHECKING:
     from fastdecode.stores import Store
@@ -64,6 +65,14 @@ class Finding(NamedTuple):
     width, height : int
         In pixels, as stored.
     bytes : int
+
+    Examples
+    --------
+    >>> from fastdecode.packing import survey
+    >>> from fastdecode.stores import open_store
+    >>> finding = next(survey(open_store("train"), threads=1))
+    >>> finding.key, finding.format, finding.width, finding.height
+    ('bird/1.jpg', 'jpeg', 500, 333)
     """
 
     key: str
@@ -85,6 +94,13 @@ class Limits:
         Of the larger side, and of all, in pixels.
     strict : bool
         What decodes only with a warning of the codec counts as damaged, not as odd.
+
+    Examples
+    --------
+    >>> from fastdecode.packing import Limits, survey
+    >>> from fastdecode.stores import open_store
+    >>> [finding.status for finding in survey(open_store("train"), 1, Limits(max_side=600))]
+    ['good', 'good', 'oversized', 'good']
     """
 
     max_side: int | None = None
@@ -112,6 +128,18 @@ def survey(
     ------
     OSError, StoreError
         If the store cannot be reached, or is damaged as a whole: nothing is said of the rest.
+
+    Examples
+    --------
+    >>> from fastdecode.packing import survey
+    >>> from fastdecode.stores import open_store
+    >>> with open_store("train") as store:
+    ...     for finding in survey(store, threads=2):
+    ...         print(finding.key, finding.status)
+    bird/1.jpg good
+    bird/2.jpg good
+    place/1.jpg good
+    place/2.jpg good
     """
     look = _Look(store, limits or Limits())
     seen: dict[bytes, int] = {}

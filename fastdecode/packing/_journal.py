@@ -80,6 +80,13 @@ class Packed:
         Classes of the source of which no image is left.
     manifest : str
         Path of the manifest.
+
+    Examples
+    --------
+    >>> from fastdecode.packing import pack
+    >>> packed = pack("train", "packed.tar")
+    >>> packed.kind, packed.items, packed.bad, packed.manifest
+    ('tar', 4, [], 'packed.tar.json')
     """
 
     location: str
@@ -101,6 +108,21 @@ class BadItems(StoreError):
     ----------
     packed : Packed or None
         What was found.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from fastdecode.packing import BadItems, pack
+    >>> Path("mixed").mkdir()
+    >>> sizes = [Path("mixed", name).write_bytes(data[:end])
+    ...          for name, end in {"good.jpg": None, "half.jpg": 9000}.items()]
+    >>> try:
+    ...     packed = pack("mixed", "mixed.tar")
+    ... except BadItems as error:
+    ...     print([key for key, reason in error.packed.bad])
+    ['half.jpg']
+    >>> pack("mixed", "mixed.tar", skip_bad=True).items
+    1
     """
 
     packed: Packed | None = None

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import PIL
 
 import fastdecode
+from fastdecode._arrays import in_order
 from fastdecode._selection import disabled
 from fastdecode._system import usable_cores
 from fastdecode.errors import BackendUnavailable, StoreError
@@ -30,7 +31,7 @@ from fastdecode.packing._lock import Refused, locked
 from fastdecode.packing._output import Place, make, write_bad
 from fastdecode.packing._rewrite import Names, Work, size_and_time, stamp
 from fastdecode.packing._spool import Spool
-from fastdecode.packing._verify import in_order, plain
+from fastdecode.packing._verify import plain
 from fastdecode.stores import kind_for, open_store
 from fastdecode.stores.locations import shard_locations
 
@@ -112,6 +113,13 @@ def pack(
     ValueError
         If an argument is wrong; if another process packs to the same place; or if an earlier pack
         that is to go on was begun with other options or another source.
+
+    Examples
+    --------
+    >>> from fastdecode.packing import pack
+    >>> packed = pack("train", "small.tar", max_side=256)
+    >>> packed.items, packed.notes["shrunk"], packed.bytes_out < packed.bytes_in
+    (4, 4, True)
     """
     source, target = os.fspath(src), os.fspath(dst)
     if not source:

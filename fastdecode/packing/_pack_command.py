@@ -13,7 +13,7 @@ from fastdecode.packing._journal import BadItems, Packed
 from fastdecode.packing._pack import pack
 from fastdecode.packing._verify import reason
 from fastdecode.stores import KINDS
-from fastdecode.terminal import INTERRUPTED, Parser, brief, positive, progress, say
+from fastdecode.terminal import INTERRUPTED, Parser, brief, positive, progress, quality, say
 
 _EXAMPLES = """\
 examples:
@@ -130,7 +130,7 @@ def add_arguments(parser: Parser) -> None:
     )
     add(
         "--quality",
-        type=_quality,
+        type=quality,
         default=90,
         metavar="Q",
         help="of the JPEGs encoded anew, 1 to 100 (default: %(default)s)",
@@ -164,10 +164,3 @@ def as_bytes(text: str) -> int:
     if round(size) < 1:
         raise argparse.ArgumentTypeError("a shard has at least 1 byte")
     return round(size)
-
-
-def _quality(text: str) -> int:
-    quality = positive(text)
-    if quality > 100:
-        raise argparse.ArgumentTypeError(f"{text} is beyond 100, the best quality of a JPEG")
-    return quality

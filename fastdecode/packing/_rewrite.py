@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from PIL import Image as PillowImage
+from PIL.PngImagePlugin import PngInfo
 
+from fastdecode._pixels import seen_size
 from fastdecode.api import decode, probe
 from fastdecode.errors import FastDecodeError
 from fastdecode.native import add_restart_markers
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 
     from fastdecode.packing._pack import Options
     from fastdecode.stores import Store
-    from fastdecode.types import Buffer, Header, Image
+    from fastdecode.types import Buffer, Header, Image, Mode
 
 _SAME = {".jpg": (".jpg", ".jpeg", ".jpe", ".jfif"), ".png": (".png",)}
 """How names of one format end, in lower case."""
@@ -205,14 +207,41 @@ def shrink(data: Buffer, header: Header, max_side: int, quality: int) -> Shrunk:
     image = _smaller(_pixels(data, header, size), size)
     as_png = header.format != "jpeg" and _needs_png(image, header)
     if image.mode == "RGBA":
-        # Grey stays grey: its profile, if it has one, is not one of colours.
-        mode = "L" if header.color == "gray" else "RGB"
-        image = image.convert(mode if _opaque(image) else f"{mode}A")
+        image = _without_alpha_if_opaque(image, header)
     if as_png:
         return Shrunk(_encoded(image, "png", **_said(data, header)), ".png")
     sampling = {"subsampling": "4:2:0"} if image.mode == "RGB" else {}
     options = {"quality": quality, "optimize": True, **sampling, **_said(data, header)}
     return Shrunk(_encoded(image, "jpeg", **options), ".jpg")
+
+
+def thumbnail(data: Buffer, side: int, quality: int, comment: str) -> Shrunk:
+    """Make an image of at most so many pixels a side, upright, to be looked at.
+
+    A JPEG is reduced in the DCT as far as that leaves enough pixels, and Pillow's Lanczos filter
+    does the rest. The result is a JPEG, or a PNG where there is transparency. It keeps the colour
+    profile, and no other metadata: where a photo was taken is nobody's business who sees this.
+    """
+    header = probe(data)
+    width, height = seen_size(header.width, header.height, header.orientation)
+    size = (width, height)
+    if max(size) > side:
+        size = smaller_size(width, height, side)
+    if header.format == "jpeg":
+        mode: Mode = "L" if header.color == "gray" else "RGB"
+        pixels = decode(data, min_size=(size[1], size[0]), mode=mode, orient=True)
+    else:
+        pixels = decode(data, mode="RGBA", orient=True)
+    image = PillowImage.fromarray(pixels).resize(size, _LANCZOS)
+    profile: dict[str, Any] = _profile(_info(data), header)
+    clear = image.mode == "RGBA" and not _opaque(image)
+    if image.mode == "RGBA":
+        image = _without_alpha_if_opaque(image, header)
+    if clear:
+        about = PngInfo()
+        about.add_text("Comment", comment)
+        return Shrunk(_encoded(image, "png", pnginfo=about, **profile), ".png")
+    return Shrunk(_encoded(image, "jpeg", quality=quality, comment=comment, **profile), ".jpg")
 
 
 def _pixels(data: Buffer, header: Header, size: tuple[int, int]) -> Image:
@@ -251,6 +280,12 @@ def _encoded(image: PillowImage.Image, format: str, **options: Any) -> bytes:
     return file.getvalue()
 
 
+def _without_alpha_if_opaque(image: PillowImage.Image, header: Header) -> PillowImage.Image:
+    """Drop what alpha does not need; grey stays grey: its profile is not one of colours."""
+    mode = "L" if header.color == "gray" else "RGB"
+    return image.convert(mode if _opaque(image) else f"{mode}A")
+
+
 def _opaque(image: PillowImage.Image) -> bool:
     least, _ = image.getchannel("A").getextrema()
     return least == 255
@@ -258,15 +293,24 @@ def _opaque(image: PillowImage.Image) -> bool:
 
 def _said(data: Buffer, header: Header) -> dict[str, bytes]:
     """Return what the file says beside its pixels, as Pillow's encoders take it."""
+    info = _info(data)
+    said = {"exif": _exif(info.get("exif", b""), header.orientation), **_profile(info, header)}
+    return {name: value for name, value in said.items() if value}
+
+
+def _info(data: Buffer) -> dict[Any, Any]:
     try:
         with PillowImage.open(io.BytesIO(data)) as image:
-            info = image.info
+            found: dict[Any, Any] = image.info
     except OSError:  # a format that Pillow does not read, but another backend does
-        info = {}
-    said = {"exif": _exif(info.get("exif", b""), header.orientation)}
-    if header.color != "cmyk":
-        said["icc_profile"] = info.get("icc_profile") or b""
-    return {name: value for name, value in said.items() if value}
+        return {}
+    return found
+
+
+def _profile(info: dict[Any, Any], header: Header) -> dict[str, bytes]:
+    """Return the colour profile; none of CMYK, for it is one of inks."""
+    profile = info.get("icc_profile") if header.color != "cmyk" else None
+    return {"icc_profile": profile} if profile else {}
 
 
 def _exif(given: bytes, orientation: int) -> bytes:

@@ -33,13 +33,10 @@ from fastdecode.native._batch import Items, Pool
 from fastdecode.outages import is_the_items
 from fastdecode.plan import DEFAULT_MAX_PIXELS, plan_options, reduce_for, reduce_for_box
 from fastdecode.resizing import (
-    FloatBox,
     ResizePlan,
-    by_core,
-    by_pillow,
-    core_is_on,
     core_may_decode,
     core_takes,
+    resized,
 )
 
 if TYPE_CHECKING:
@@ -47,7 +44,7 @@ if TYPE_CHECKING:
 
     from fastdecode.native._batch import Headers
     from fastdecode.ray.skipped import Skipped
-    from fastdecode.types import Box, Buffer, Header, Image, Mode
+    from fastdecode.types import Box, Buffer, Header, Mode
 
 OnError: TypeAlias = Literal["raise", "skip", "return"]
 """What becomes of a row whose image is damaged, or cannot be read."""
@@ -361,17 +358,5 @@ def _one(source: str | Buffer, out: NDArray[np.uint8], options: Options) -> Exce
     # The outermost pixels of what was decoded may reach further than what is wanted.
     shown = Geometry.of_decode(header, reduce, region=region, orient=orient)
     left, top, right, bottom = shown.boxes(wanted).tolist()
-    _resize(image, (left, top, right, bottom), out)
+    out[...] = resized(image, (out.shape[0], out.shape[1]), (left, top, right, bottom))
     return None
-
-
-def _resize(image: Image, box: FloatBox, out: NDArray[np.uint8]) -> None:
-    canvas = out.shape[:2]
-    whole = (0, 0, canvas[1], canvas[0])
-    if box == whole == (0, 0, image.shape[1], image.shape[0]):
-        out[...] = image
-        return
-    resized = None
-    if core_is_on() and image.ndim == 3 and image.shape[2] == 3:
-        resized = by_core(image, box, canvas, whole)
-    out[...] = by_pillow(image, box, canvas, whole) if resized is None else resized

@@ -76,8 +76,11 @@ def decode_images(
 
     Examples
     --------
-    >>> rows = ray.data.read_parquet("s3://bucket/table")  # doctest: +SKIP
-    >>> dataset = decode_images(rows, "jpeg", size=224, name="url")  # doctest: +SKIP
+    >>> import ray
+    >>> from fastdecode.ray import decode_images
+    >>> rows = ray.data.from_items([{"jpeg": data, "label": 0}])
+    >>> decode_images(rows, "jpeg", size=224).take(1)[0]["image"].shape
+    (224, 224, 3)
     """
     options = Options.checked(
         size,

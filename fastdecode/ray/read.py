@@ -28,9 +28,9 @@ from fastdecode.ray._rows import (
     rows_at_once,
     with_images,
 )
-from fastdecode.stores import KINDS, StoreOptions, open_store
+from fastdecode.stores import KINDS, open_store
 from fastdecode.stores._scan import can_be_read, matching
-from fastdecode.stores.base import Store
+from fastdecode.stores.base import Store, StoreOptions
 from fastdecode.stores.concat import Concatenated
 
 if TYPE_CHECKING:
@@ -151,11 +151,10 @@ def read_images(
     Examples
     --------
     >>> import fastdecode.ray
-    >>> dataset = fastdecode.ray.read_images(
-    ...     "s3://bucket/train", size=224, include_paths=False
-    ... )  # doctest: +SKIP
-    >>> for batch in dataset.iter_torch_batches(batch_size=64):  # doctest: +SKIP
-    ...     train(batch["image"], batch["label"])
+    >>> dataset = fastdecode.ray.read_images("train", size=224, include_paths=False)
+    >>> for batch in dataset.iter_torch_batches(batch_size=4):
+    ...     print(batch["image"].shape, batch["label"].tolist())
+    torch.Size([4, 224, 224, 3]) [0, 0, 1, 1]
     """
     options = Options.checked(
         size,

@@ -32,13 +32,13 @@ class Skipped:
 
     Examples
     --------
-    >>> skipped = Skipped()  # doctest: +SKIP
-    >>> dataset = read_images(
-    ...     "photos", size=224, on_error="skip", skipped=skipped
-    ... )  # doctest: +SKIP
-    >>> for batch in dataset.iter_torch_batches(): ...  # doctest: +SKIP
-    >>> skipped.count()  # doctest: +SKIP
-    3
+    >>> from fastdecode.ray import Skipped, read_images
+    >>> skipped = Skipped()
+    >>> dataset = read_images("train", size=224, on_error="skip", skipped=skipped)
+    >>> for batch in dataset.iter_batches():
+    ...     pass
+    >>> skipped.count()
+    0
     """
 
     def __init__(self, most: int = _MOST) -> None:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from fastdecode.errors import BackendUnavailable, StoreError, advised
 from fastdecode.stores.base import Store, Writer
@@ -17,11 +17,12 @@ from fastdecode.stores.base import Store, Writer
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from fastdecode.stores.base import StoreOptions
+
 __all__ = [
     "KINDS",
     "Store",
     "StoreError",
-    "StoreOptions",
     "Writer",
     "create_store",
     "kind_of",
@@ -66,24 +67,6 @@ KINDS: dict[str, Kind] = {
 """Every kind of store by its name. To add one: one file, and one line here."""
 
 
-class StoreOptions(TypedDict, total=False):
-    """What `open_store` takes by name: it says which kind of store each is for."""
-
-    targets: bool | str | None
-    extensions: Sequence[str]
-    path_column: int | str
-    target_column: int | str | None
-    header: bool | None
-    delimiter: str | None
-    root: str | None
-    index: str | os.PathLike[str] | None
-    image: str | Sequence[str] | None
-    target: str | None
-    images: str | None
-    keys: str | None
-    storage_options: Mapping[str, Any] | None
-
-
 def open_store(
     location: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     kind: str | None = None,
@@ -126,8 +109,12 @@ def open_store(
 
     Examples
     --------
-    >>> with open_store("train.tar") as store:  # doctest: +SKIP
+    >>> from fastdecode import decode
+    >>> from fastdecode.stores import open_store
+    >>> with open_store("train") as store:  # or train.tar, train.lmdb, s3://bucket/train.tar
     ...     image = decode(store.read(0))
+    ...     print(store, store.key(0), store.classes[store.target(0)])
+    <folder store of 4 at train> bird/1.jpg bird
     """
     where: str | list[str]
     if location is None or (isinstance(location, str) and not location):
@@ -172,8 +159,11 @@ def create_store(
 
     Examples
     --------
-    >>> with create_store("cats.tar", classes=["cat"]) as writer:  # doctest: +SKIP
+    >>> from fastdecode.stores import create_store, open_store
+    >>> with create_store("cats.tar", classes=["cat"]) as writer:
     ...     writer.add("cat/1.jpg", data, 0)
+    >>> open_store("cats.tar").key(0)
+    'cat/1.jpg'
     """
     where = os.fspath(location)
     if not where:
@@ -187,7 +177,14 @@ def create_store(
 
 
 def kind_of(location: str) -> str:
-    """Return the kind of the store at a location, by its suffix or by what is there."""
+    """Return the kind of the store at a location, by its suffix or by what is there.
+
+    Examples
+    --------
+    >>> from fastdecode.stores import kind_of
+    >>> kind_of("train-{000..146}.tar")
+    'tar'
+    """
     kind = _by_suffix(location)
     if kind is not None:
         return kind

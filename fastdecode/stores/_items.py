@@ -53,6 +53,15 @@ def is_file_name(name: str) -> bool:
     return name not in ("", ".", "..") and not any(sign in name for sign in "/\\\0")
 
 
+def is_below(name: str) -> bool:
+    """Whether a relative path leads to something below where it begins."""
+    if "\0" in name or not name or os.path.isabs(name) or os.path.splitdrive(name)[0]:  # noqa: PTH117
+        return False
+    if os.name == "nt":
+        name = name.replace("\\", "/")
+    return not name.startswith("/") and (".." not in name or ".." not in name.split("/"))
+
+
 class Keys:
     """The keys in a store; with `files`, each becomes a file's name, and `reserved` is none."""
 

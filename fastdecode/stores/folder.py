@@ -13,7 +13,7 @@ from fastdecode._files import NotRegular, read_regular
 from fastdecode.errors import advised
 from fastdecode.outages import holds_anything, of_the_whole, told_if_vanished, tried_again
 from fastdecode.stores._index import Index, IndexBuilder, IndexedStore
-from fastdecode.stores._items import Keys, is_file_name, plain, relative
+from fastdecode.stores._items import Keys, is_below, is_file_name, plain, relative
 from fastdecode.stores._mmap import is_uri, local_path
 from fastdecode.stores._scan import IMG_EXTENSIONS, found
 from fastdecode.stores.base import Writer
@@ -220,7 +220,7 @@ class FileStore(IndexedStore):
         name: str = self._contents.key(index)
         if self.kind == "list":  # which may name any file
             return local_path(name)
-        if not _is_below(name):
+        if not is_below(name):
             raise self._damaged(
                 index,
                 f"its index names {name!r}, which does not lie in the folder",
@@ -257,15 +257,6 @@ class FileStore(IndexedStore):
                 raise
         data: Buffer = opened.read(f"{opened.path.rstrip('/')}/{name}")
         return data
-
-
-def _is_below(name: str) -> bool:
-    """Whether a relative path leads to something below where it begins."""
-    if "\0" in name or not name or os.path.isabs(name) or os.path.splitdrive(name)[0]:  # noqa: PTH117
-        return False
-    if os.name == "nt":
-        name = name.replace("\\", "/")
-    return not name.startswith("/") and (".." not in name or ".." not in name.split("/"))
 
 
 def _on_disk(name: str) -> str:

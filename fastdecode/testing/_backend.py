@@ -33,6 +33,12 @@ class BackendContract:
     ----------
     name : str
         The backend's registered name.
+
+    Examples
+    --------
+    >>> from fastdecode.testing import BackendContract
+    >>> class TestPillow(BackendContract):
+    ...     name = "pillow"
     """
 
     name: ClassVar[str]

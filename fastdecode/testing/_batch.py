@@ -44,6 +44,13 @@ class BatchBackendContract:
         The backend's registered name.
     device : str
         Type of the device, ``"cpu"`` or ``"cuda"``. Without a GPU the tests for the latter skip.
+
+    Examples
+    --------
+    >>> from fastdecode.testing import BatchBackendContract
+    >>> class TestDaliOnCuda(BatchBackendContract):
+    ...     name = "dali"
+    ...     device = "cuda"
     """
 
     name: ClassVar[str]

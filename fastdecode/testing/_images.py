@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image as PillowImage
 
+from fastdecode import samples
 from fastdecode.types import Format
-
-_PHOTO = Path(__file__).parents[1] / "samples" / "casa-mila.jpg"
 
 SIZES = ((1, 1), (3, 5), (7, 13), (16, 16), (101, 67))
 """(width, height) in pixels: smaller than a block, odd, and larger than a few blocks."""
@@ -40,6 +38,12 @@ def drawing(width: int, height: int, mode: str = "RGB") -> PillowImage.Image:
         In pixels.
     mode : str
         Of Pillow: ``"RGB"``, ``"L"``, ``"RGBA"``, ``"CMYK"``, ``"P"`` …
+
+    Examples
+    --------
+    >>> from fastdecode.testing import drawing
+    >>> drawing(64, 48)
+    <PIL.Image.Image image mode=RGB size=64x48 ...>
     """
     noise = np.random.default_rng(width * 10_007 + height).integers(0, 64, (height, width, 3))
     y, x = np.mgrid[:height, :width]
@@ -58,14 +62,28 @@ def photo(width: int, height: int, mode: str = "RGB") -> PillowImage.Image:
         In pixels.
     mode : str
         Of Pillow.
+
+    Examples
+    --------
+    >>> from fastdecode.testing import photo
+    >>> photo(64, 48, "L").size
+    (64, 48)
     """
-    with PillowImage.open(_PHOTO) as image:
+    with PillowImage.open(samples.photo) as image:
         resized: PillowImage.Image = image.convert(mode).resize((width, height))
     return resized
 
 
 def encode(image: PillowImage.Image, format: str = "jpeg", **options: Any) -> bytes:
-    """Write an image with Pillow; a JPEG with quality 90 unless told otherwise."""
+    """Write an image with Pillow; a JPEG with quality 90 unless told otherwise.
+
+    Examples
+    --------
+    >>> from fastdecode import decode
+    >>> from fastdecode.testing import drawing, encode
+    >>> decode(encode(drawing(64, 48), "png")).shape
+    (48, 64, 3)
+    """
     stream = io.BytesIO()
     if format == "jpeg":
         options = {"quality": 90, **options}

@@ -51,6 +51,14 @@ class Failure(NamedTuple):
     path : str
         Of its file; empty where the dataset reads bytes.
     reason : str
+
+    Examples
+    --------
+    >>> from fastdecode.torch import ImageList
+    >>> dataset = ImageList(["cat.jpg", "missing.jpg"], on_error="replace")
+    >>> image = dataset[1]  # cat.jpg in its place
+    >>> dataset.errors[0].path, dataset.errors[0].reason
+    ('missing.jpg', 'No such file or directory')
     """
 
     index: int  # type: ignore[assignment]  # it hides tuple.index, which nobody needs here

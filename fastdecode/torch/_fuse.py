@@ -56,6 +56,14 @@ class Fused(EncodedTransform):
         Pillow image.
     isolated : bool
         False with a rest: its random draws come from global generators.
+
+    Examples
+    --------
+    >>> from fastdecode.torch import Fused
+    >>> from fastdecode.torch.transforms import RandomResizedCrop
+    >>> transform = Fused(RandomResizedCrop(224), [lambda pixels: pixels.float() / 255])
+    >>> transform(data).shape
+    torch.Size([3, 224, 224])
     """
 
     def __init__(
@@ -182,7 +190,9 @@ def fuse(transform: _T, *, quality: Quality = "fast", headroom: float = 1.0) -> 
 
     Examples
     --------
-    >>> fuse(v2.Compose([v2.RandomResizedCrop(224), v2.ToImage()]))  # doctest: +SKIP
+    >>> from torchvision.transforms import v2
+    >>> from fastdecode.torch import fuse
+    >>> fuse(v2.Compose([v2.RandomResizedCrop(224), v2.ToImage()]))
     Fused(
       fused: RandomResizedCrop, ToImage
       decoded by: RandomResizedCrop(size=(224, 224), ...)

@@ -26,6 +26,12 @@ def limit_threads() -> None:
     As many workers as cores, each with as many threads, get in each other's way. PyTorch limits
     itself in its own workers; OpenCV must be told, and its pool does not survive a fork. OpenCV is
     only told if it is loaded already: nothing here loads it.
+
+    Examples
+    --------
+    >>> from torch.utils.data import DataLoader
+    >>> from fastdecode.torch import limit_threads
+    >>> loader = DataLoader(range(8), num_workers=2, worker_init_fn=lambda _: limit_threads())
     """
     torch.set_num_threads(1)
     opencv = sys.modules.get("cv2")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -57,6 +58,14 @@ class DatasetOptions(TypedDict, total=False):
     headroom: float
 
 
+class _Signature:
+    """What `help` and editors show of a class: its own constructor, not the `__new__` before it."""
+
+    def __get__(self, _: object, kind: Any) -> inspect.Signature:
+        arguments = list(inspect.signature(kind.__init__).parameters.values())
+        return inspect.Signature(arguments[1:])
+
+
 class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
     """A dataset that gets decoding, transforms, error policy and whole batches for nothing.
 
@@ -107,12 +116,17 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
 
     Examples
     --------
+    >>> from fastdecode.torch import DecodeDataset
     >>> class Photos(DecodeDataset):
+    ...     rows = [("cat.jpg", 1)]
+    ...
     ...     def __len__(self):
     ...         return len(self.rows)
     ...
     ...     def read(self, index):
-    ...         return self.rows[index].path, self.rows[index].label  # doctest: +SKIP
+    ...         return self.rows[index]  # path, or the file's bytes, and target
+    >>> Photos(reduce=2)[0]
+    (<PIL.Image.Image image mode=RGB size=320x240 ...>, 1)
     """
 
     transform: Callable[..., Any] | None = None
@@ -125,6 +139,8 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
     _of_torchvision = "VisionDataset"
     """The class there that this one stands for."""
     _made_when_needed = (*DecodeMixin._made_when_needed, "_native_batches")
+
+    __signature__ = _Signature()
 
     def __new__(cls, *_args: Any, **_options: Any) -> Self:
         """Make an instance, which is one of torchvision's class, too, if that is there."""

@@ -68,8 +68,12 @@ class ImageFolder(DecodeDataset["tuple[Any, Target]"]):
 
     Examples
     --------
-    >>> dataset = ImageFolder("train", transform=v2.Compose([...]))  # doctest: +SKIP
-    >>> image, target = dataset[0]  # doctest: +SKIP
+    >>> from fastdecode.torch import ImageFolder
+    >>> from fastdecode.torch.transforms import ResizeCenterCropNormalize
+    >>> dataset = ImageFolder("train", transform=ResizeCenterCropNormalize(256, 224))
+    >>> image, target = dataset[0]
+    >>> image.shape, dataset.classes[target]
+    (torch.Size([3, 224, 224]), 'bird')
     """
 
     _loader: Callable[[str], Any] | None = None

@@ -54,8 +54,13 @@ class ImageList(DecodeDataset[Sample_co]):
 
     Examples
     --------
-    >>> dataset = ImageList(["a.jpg", "b.jpg"], [0, 1], root="photos")  # doctest: +SKIP
-    >>> dataset = ImageList.from_csv("train.csv", min_size=256)  # doctest: +SKIP
+    >>> from fastdecode.torch import ImageList
+    >>> dataset = ImageList(["1.jpg", "2.jpg"], [0, 1], root="train/bird")
+    >>> dataset[1]
+    (<PIL.Image.Image image mode=RGB size=375x500 ...>, 1)
+    >>> dataset = ImageList.from_csv("train.csv")
+    >>> len(dataset), dataset.classes
+    (4, ['bird', 'place'])
     """
 
     def __init__(

@@ -165,8 +165,13 @@ class Loader(Generic[Batch]):
 
     Examples
     --------
-    >>> for images, labels in Loader(dataset, 64, shuffle=True):  # doctest: +SKIP
-    ...     train(images, labels)
+    >>> from fastdecode.torch import ImageFolder, Loader
+    >>> from fastdecode.torch.transforms import RandomResizedCropFlipNormalize
+    >>> dataset = ImageFolder("train", transform=RandomResizedCropFlipNormalize(224))
+    >>> for images, labels in Loader(dataset, 2, shuffle=True):
+    ...     print(images.shape, images.dtype)
+    torch.Size([2, 3, 224, 224]) torch.float32
+    torch.Size([2, 3, 224, 224]) torch.float32
     """
 
     # With a collate_fn a batch is what that returns. Of other datasets that say what their samples

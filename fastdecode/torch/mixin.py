@@ -79,11 +79,16 @@ class DecodeMixin:
 
     Examples
     --------
+    >>> import torch
+    >>> from fastdecode.torch import DecodeMixin
     >>> class Photos(DecodeMixin, torch.utils.data.Dataset):
     ...     min_size = 256
+    ...     paths = ["cat.jpg"]
     ...
     ...     def __getitem__(self, index):
-    ...         return self.transformed(self.paths[index])  # doctest: +SKIP
+    ...         return self.decode(self.paths[index])
+    >>> Photos()[0].shape
+    (480, 640, 3)
     """
 
     reduce: int = 1

@@ -87,9 +87,15 @@ class DevicePrefetcher(Generic[Batch]):
 
     Examples
     --------
-    >>> with DevicePrefetcher(loader, "cuda") as batches:  # doctest: +SKIP
-    ...     for images, labels in batches:
-    ...         train(images, labels)
+    >>> import torch
+    >>> from torch.utils.data import DataLoader
+    >>> from fastdecode.torch import DevicePrefetcher
+    >>> device = "cuda" if torch.cuda.is_available() else "cpu"
+    >>> with DevicePrefetcher(DataLoader(torch.arange(6), 3), device) as batches:
+    ...     for batch in batches:
+    ...         print(batch.tolist())
+    [0, 1, 2]
+    [3, 4, 5]
     """
 
     def __init__(

@@ -18,7 +18,7 @@ from fastdecode.torch.dataset import DatasetOptions, DecodeDataset
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from fastdecode.stores import StoreOptions
+    from fastdecode.stores.base import StoreOptions
     from fastdecode.torch.dataset import Source
 
 __all__ = ["StoreDataset"]
@@ -70,8 +70,12 @@ class StoreDataset(DecodeDataset[Sample_co]):
 
     Examples
     --------
-    >>> dataset = StoreDataset("train-{000..146}.tar", transform=compose)  # doctest: +SKIP
-    >>> image, target = dataset[0]  # doctest: +SKIP
+    >>> from fastdecode.torch import StoreDataset
+    >>> from fastdecode.torch.transforms import ResizeCenterCropNormalize
+    >>> dataset = StoreDataset("train.tar", transform=ResizeCenterCropNormalize(256, 224))
+    >>> image, target = dataset[3]
+    >>> image.shape, target
+    (torch.Size([3, 224, 224]), 1)
     """
 
     _readers: ThreadPool | None = None

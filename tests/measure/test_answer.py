@@ -1,4 +1,4 @@
-"""The answer on top of a report: which facts it gives, in whatever words."""
+"""The answer that ends a report: which facts it gives, in whatever words."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Ask: TypeAlias = "Callable[..., str]"
 
 @pytest.fixture
 def answer(capsys: pytest.CaptureFixture[str]) -> Ask:
-    """Print the report of a result, or of measurements, and return what is above the tables."""
+    """Print the report of a result, or of measurements, and return what ends it."""
 
     def ask(*given: Any) -> str:
         one = given[0] if isinstance(given[0], Result) else results.result(*given)
         report.show_result(one)
-        return " ".join(capsys.readouterr().out.strip().partition("\n\n")[0].split())
+        return " ".join(capsys.readouterr().out.strip().rpartition("\n\n")[2].split())
 
     return ask
 
@@ -32,12 +32,56 @@ def test_the_answer_of_a_whole_run(answer: Ask) -> None:
     """It names the fastest, the choice of decode(), the counts, the bottleneck and wrong pixels."""
     text = answer(results.full())
 
-    assert says(text, "JPEG", "full size", "simplejpeg", "200 images/s", "turbojpeg", "3%", "99%")
+    assert says(text, "JPEG", "full size", "simplejpeg", "200 images/s", "turbojpeg", "3%", "3%")
     assert says(text, "4 threads", "enough", "653 images/s", "5%")
     assert says(text, "4 DataLoader workers", "enough", "653 images/s", "5%")
     assert says(text, "Reading", "cache", "4%", "decoding is the bottleneck")
     assert says(text, "DIFFER", "swapped")
     assert text.index("simplejpeg") < text.index("4 threads") < text.index("Reading")
+
+
+def test_the_gain_over_pillow_comes_first(answer: Ask) -> None:
+    """It says how many times as fast as Pillow the user's files are decoded and become batches."""
+    text = answer(results.full())
+
+    assert text.startswith("On your 40 JPEG images")
+    assert says(text, "decodes", "1.7x", "Pillow", "training batches", "4.0x", "DataLoader")
+    assert says(text, "Faster still", "native", "apt-get install gcc && pip install fastdecode")
+
+
+def test_the_gain_is_of_what_was_measured(answer: Ask) -> None:
+    """Without Pillow there is none; of half of the sample photos, or of batches alone, it says."""
+    collection = replace(results.result().collection, formats={"jpeg": 80}, samples=True)
+    trained = results.training()
+
+    assert "Pillow" not in answer(measurement("opencv", 100.0), automatic(98.0, best=100.0))
+    assert "batches" not in answer(measurement(), automatic(300.0), trained[0], *trained[3:])
+    assert answer(results.result(*trained, collection=collection)).startswith(
+        "On 40 of the package's 80 photos fastdecode with its Loader makes training batches 4.0x as"
+    )
+
+
+def test_doubt_stands_beside_the_gain(answer: Ask) -> None:
+    """A busy machine, and a difference within the spread, are told in the same sentence."""
+    found = [measurement("pillow", 100.0, best=109.0), automatic(109.0)]
+    wide = [replace(one, ratio=results.spread(one.ratio.median, 0.2)) for one in found]
+    machine = replace(results.MACHINE, load=9.0)
+
+    assert says(answer(*found), "1.09x", "as fast as Pillow.")
+    assert says(answer(*wide), "1.09x", "as fast as Pillow, which is within the spread.")
+    assert (
+        "(the machine was busy, load 9.00 on 4 cores"
+        in answer(results.result(*found, machine=machine)).partition(".\n")[0]
+    )
+    assert says(answer(found[0], automatic(101.0, best=109.0)), "decodes as fast as Pillow")
+
+
+def test_a_faster_choice_is_told_with_its_measured_gain(answer: Ask) -> None:
+    """Where decode() leaves speed behind beyond doubt, the option that mends it is named."""
+    slow = measurement("pillow", 80.0, best=100.0)
+    text = answer(measurement("opencv", 100.0), slow, automatic(80.0, best=100.0, chosen="pillow"))
+
+    assert says(text, "Faster still", "opencv", "pillow", "--save", "+25%")
 
 
 def test_wrong_pixels_are_never_the_fastest(answer: Ask) -> None:
@@ -74,7 +118,7 @@ def test_shares_are_of_the_fastest(answer: Ask) -> None:
 
     assert says(text, "simplejpeg", "103 images/s", "turbojpeg", "3%", "decode()", "92%")
     assert "opencv" not in text
-    assert says(same, "decode()", "just as fast")
+    assert says(same, "decode()", "within 3%")
     assert "101%" not in same
 
 

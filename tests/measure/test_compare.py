@@ -36,7 +36,7 @@ def rows(text: str, name: str) -> list[list[str]]:
 
 def test_the_bounds_hold_whichever_way_both_were_off() -> None:
     """The ratio is of the medians; its bounds are of the opposite quartiles."""
-    quotient = compare.ratio(Spread(100.0, 80.0, 125.0), Spread(200.0, 150.0, 240.0))
+    quotient = Spread(200.0, 150.0, 240.0).over(Spread(100.0, 80.0, 125.0))
 
     assert quotient == Spread(2.0, 150 / 125, 240 / 80)
 

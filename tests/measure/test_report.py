@@ -64,17 +64,17 @@ def test_a_busy_machine_is_warned_of(
     report.heading(results.result(machine=replace(results.MACHINE, load=load)))
     text = " ".join(capsys.readouterr().out.split())
 
-    assert says(text, "half of 4 cores", "disturbed") is disturbed
+    assert says(text, "busy", "4 cores", "disturbed") is disturbed
     assert ("disturbed" in text) is disturbed
     assert ("Load" in text) is (load is not None)
 
 
-def test_the_answer_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
-    """The sentences stand above all tables; those that the result holds are taken as they are."""
+def test_the_answer_comes_last(capsys: pytest.CaptureFixture[str]) -> None:
+    """The sentences stand below all tables; those that the result holds are taken as they are."""
     text = printed(capsys, results.result(measurement(), answer=("Forty-two.",)))
 
-    assert text.strip().startswith("Forty-two.")
-    assert says(text, "Forty-two.", "JPEG, from memory, one thread: speed")
+    assert text.endswith("\n\nForty-two.\n")
+    assert says(text, "JPEG, from memory, one thread: speed", "Forty-two.")
 
 
 def test_every_column_has_its_figure(capsys: pytest.CaptureFixture[str]) -> None:

@@ -57,6 +57,36 @@ def one_by_one(items: Any, **options: Any) -> list[Any]:
     return found
 
 
+@pytest.mark.parametrize("threads", [2, 5])
+@pytest.mark.parametrize(
+    "options", [{}, {"reduce": 2}, {"min_size": 90}, {"region": (7, 11, 90, 120)}], ids=str
+)
+def test_one_size_is_made_by_the_core(
+    options: dict[str, Any], threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """JPEGs are resized while they are decoded, bit-identical with one by one."""
+    noted: list[bool] = []
+    resize = Items.resize
+
+    def watched(self: Items, *arguments: Any) -> list[bool]:
+        done = resize(self, *arguments)
+        noted.extend(done)
+        return done
+
+    monkeypatch.setattr(Items, "resize", watched)
+    items: list[Any] = [*PHOTOS, PLAIN, memoryview(PLAIN)] * 7
+
+    batch = decode_batch(items, threads=threads, size=(60, 44), **options)
+
+    assert noted == [True] * len(items)
+    alone = decode_batch(items, threads=1, size=(60, 44), **options)
+    np.testing.assert_array_equal(batch, alone)
+    monkeypatch.setenv("FASTDECODE_DISABLE", "native")
+    without = decode_batch(items, threads=threads, size=(60, 44), **options)
+    assert noted == [True] * len(items)
+    assert np.abs(batch.astype(int) - without).max() <= 1
+
+
 def encoded_png() -> bytes:
     stream = io.BytesIO()
     Image.new("RGB", (8, 8)).save(stream, "PNG")

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from fastdecode._arrays import in_order
 from fastdecode.packing._journal import Journal
 from fastdecode.packing._lock import Locked, locked
 from fastdecode.packing._spool import Spool, part
-from fastdecode.packing._verify import in_order
 from fastdecode.stores import open_store
 from fastdecode.testing import drawing, encode
 

@@ -29,6 +29,15 @@ MACHINE = Machine(
 SPEEDS = {"simplejpeg": 200.0, "turbojpeg": 196.0, "opencv": 180.0, "pillow": 120.0}
 """Images a second of JPEG at full size, from memory."""
 
+PIPELINES = {
+    "loader": 520.0,
+    "dataset": 390.0,
+    "pillow": 130.0,
+    "torchvision": 210.0,
+    "dali": 450.0,
+}
+"""Training images a second on four cores."""
+
 COUNTS = (1, 2, 4, 8)
 _GAINS = {1: 1.0, 2: 1.9, 4: 3.3, 8: 3.35}
 _EVIL = "<script>alert(1)</script>&\"'\x1b[31m.jpg"
@@ -96,6 +105,15 @@ def png() -> list[Measurement]:
     ]
 
 
+def training() -> list[Measurement]:
+    """Make training batches by every pipeline; no single image has a time of its own."""
+    options: dict[str, Any] = {
+        "protocol": "train", "threads": 4, "workers": 4, "output": "tensor", "size": 224,
+        "batch": 64, "latency_ms": (), "best": PIPELINES["loader"],
+    }  # fmt: skip
+    return [measurement(name, speed, **options) for name, speed in PIPELINES.items()]
+
+
 def scaling(protocol: Protocol) -> list[Measurement]:
     """Use 1 to 8 threads or workers: four bring nearly all there is to gain."""
     found = []
@@ -148,5 +166,6 @@ def full() -> Result:
         not_images=3,
         left_out=12,
     )
-    every = [*jpeg(), *png(), *scaling("threads"), *scaling("loader"), *reading()]
-    return result(*every, collection=collection, notes=("A note <of> the run.",))
+    every = [*jpeg(), *png(), *training(), *scaling("threads"), *scaling("loader"), *reading()]
+    faster = {"native": "apt-get install gcc && pip install fastdecode"}
+    return result(*every, collection=collection, notes=("A note <of> the run.",), faster=faster)

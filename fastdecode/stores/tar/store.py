@@ -406,7 +406,8 @@ def index_tar(
 
     Examples
     --------
-    >>> index_tar("train-00000.tar")  # doctest: +SKIP
+    >>> from fastdecode.stores.tar import index_tar
+    >>> index = index_tar("train.tar")  # writes train.tar.fdx
     """
     where = os.fspath(location)
     if index is None and is_uri(where):
@@ -530,8 +531,14 @@ def stream_tar(
 
     Examples
     --------
-    >>> for key, data, target in stream_tar("train-00000.tar"):  # doctest: +SKIP
-    ...     image = decode(data)
+    >>> from fastdecode import probe
+    >>> from fastdecode.stores.tar import stream_tar
+    >>> for key, image, target in stream_tar("train.tar"):
+    ...     print(key, probe(image).width, target)
+    bird/1.jpg 500 0
+    bird/2.jpg 375 0
+    place/1.jpg 640 1
+    place/2.jpg 512 1
     """
     wanted = wanted_members(image, target)
     with ExitStack() as own:

@@ -110,10 +110,16 @@ class ShardStream(IterableDataset[Any]):
 
     Examples
     --------
-    >>> stream = ShardStream("train-{000..146}.tar", compose, shuffle=True)  # doctest: +SKIP
-    >>> for epoch in range(90):  # doctest: +SKIP
+    >>> from torch.utils.data import DataLoader
+    >>> from fastdecode.torch import ShardStream
+    >>> from fastdecode.torch.transforms import RandomResizedCropFlipNormalize
+    >>> stream = ShardStream("train.tar", RandomResizedCropFlipNormalize(224), shuffle=True)
+    >>> for epoch in range(2):
     ...     stream.set_epoch(epoch)
-    ...     for images, labels in DataLoader(stream, 64, num_workers=4): ...
+    ...     for images, labels in DataLoader(stream, 4):
+    ...         print(images.shape)
+    torch.Size([4, 3, 224, 224])
+    torch.Size([4, 3, 224, 224])
     """
 
     def __init__(

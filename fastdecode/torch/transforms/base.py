@@ -79,6 +79,14 @@ class EncodedTransform(ABC):
     isolated : bool
         All its random draws come from `generator`, none from a global one: it gives the same
         results in any number of threads.
+
+    Examples
+    --------
+    >>> from fastdecode.torch.transforms import EncodedTransform, Resize
+    >>> isinstance(Resize(256), EncodedTransform)
+    True
+    >>> Resize((192, 256)).shape  # of every result
+    (3, 192, 256)
     """
 
     shape: tuple[int, int, int] | None = None

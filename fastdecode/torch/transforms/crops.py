@@ -98,6 +98,14 @@ class RandomResizedCrop(Crop):
     -----
     The boxes and flips are those of torchvision's RandomResizedCrop and RandomHorizontalFlip for
     the same state of a generator. In a `Loader` they follow from the loader's own seed.
+
+    Examples
+    --------
+    >>> from fastdecode.torch.transforms import RandomResizedCrop
+    >>> transform = RandomResizedCrop(224, scale=(0.2, 1.0), flip=0.5)
+    >>> pixels = transform(data)
+    >>> pixels.shape, pixels.dtype
+    (torch.Size([3, 224, 224]), torch.uint8)
     """
 
     def __init__(
@@ -188,6 +196,13 @@ class RandomResizedCropFlipNormalize(RandomResizedCrop):
         On a scale of 0 to 1.
     quality, headroom
         As for `RandomResizedCrop`.
+
+    Examples
+    --------
+    >>> from fastdecode.torch.transforms import RandomResizedCropFlipNormalize
+    >>> image = RandomResizedCropFlipNormalize(224)(data)
+    >>> image.shape, image.dtype
+    (torch.Size([3, 224, 224]), torch.float32)
     """
 
     def __init__(
@@ -232,6 +247,12 @@ class ResizeCenterCrop(Crop):
     Notes
     -----
     Sides and margins are rounded as by torchvision's Resize and CenterCrop.
+
+    Examples
+    --------
+    >>> from fastdecode.torch.transforms import ResizeCenterCrop
+    >>> ResizeCenterCrop(256, 224)(data).shape
+    torch.Size([3, 224, 224])
     """
 
     def __init__(
@@ -277,6 +298,12 @@ class ResizeCenterCropNormalize(ResizeCenterCrop):
         As for `ResizeCenterCrop`.
     mean, std : sequence of 3 floats
         On a scale of 0 to 1.
+
+    Examples
+    --------
+    >>> from fastdecode.torch.transforms import ResizeCenterCropNormalize
+    >>> ResizeCenterCropNormalize(256, 224)(data).dtype
+    torch.float32
     """
 
     def __init__(
@@ -322,6 +349,12 @@ class Resize(Crop):
     Notes
     -----
     Sides are rounded as by torchvision's Resize.
+
+    Examples
+    --------
+    >>> from fastdecode.torch.transforms import Resize
+    >>> Resize(240)(data).shape  # the shorter side
+    torch.Size([3, 240, 320])
     """
 
     def __init__(

@@ -42,6 +42,14 @@ class Normalize:
     Of uint8 pixels it makes what torchvision's ``ToDtype(float32, scale=True)`` and ``Normalize``
     make, in one multiplication and one addition, each rounded to float32: the same bits on any
     device.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fastdecode.torch.transforms import Normalize
+    >>> pixels = torch.full((1, 3, 2, 2), 255, dtype=torch.uint8)
+    >>> Normalize()(pixels)[0, :, 0, 0]
+    tensor([2.2489, 2.4286, 2.6400])
     """
 
     def __init__(

@@ -1,0 +1,166 @@
+"""Pages of the documents as programs: their code blocks, one after the other.
+
+    python pages.py PAGE
+
+It runs all blocks of a page that are Python, lines of a diff that are left, or commands, in one
+namespace and in the current folder, which `furnish` has filled. A block with a comment such as
+``<!-- not run: needs a GPU -->`` before it is left out; a page ends early, with the exit status
+`MISSING`, where a library is not installed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import fastdecode
+from fastdecode.samples import photo, photos
+
+MISSING = 77
+"""The exit status of a page that needs a library which is not installed."""
+
+REASONS = (
+    "installs",
+    "needs a GPU",
+    "needs a bucket",
+    "needs a cluster",
+    "measures for minutes",
+    "clones the repository",
+)
+"""Why a block may be left out."""
+
+RUN = ("python", "diff", "sh")
+"""Languages of blocks that run."""
+
+_COMMANDS = ("fastdecode", "python -m fastdecode")
+
+SHOWN = ("text", "toml", "json", "bibtex")
+"""Languages of blocks that are only looked at."""
+
+_BLOCK = re.compile(
+    r"(?:^<!-- (?P<mark>[^\n]*?) -->\n)?^```(?P<language>[^\n]*)\n(?P<code>.*?)^```$",
+    re.DOTALL | re.MULTILINE,
+)
+
+_MYLIB = """
+import io
+import numpy
+import PIL.Image
+
+def read(data, gray):
+    return numpy.array(PIL.Image.open(io.BytesIO(data)).convert("L" if gray else "RGB"))
+"""
+
+# Measuring all would be minutes for a page: the options leave the least of it.
+_COMMAND = """#!/bin/sh
+case $1 in
+bench) set -- "$@" --seconds 0.02 --backend pillow --protocol decode --reduce 1 ;;
+calibrate) set -- "$@" --quick ;;
+esac
+exec {python} -m fastdecode "$@"
+"""
+
+
+class Block(NamedTuple):
+    """A block of code: where it begins, and the words of the comment before it."""
+
+    line: int
+    language: str
+    code: str
+    mark: str
+
+    @property
+    def runs(self) -> bool:
+        return self.language in RUN and not self.mark
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether all commands are this package's."""
+        lines = (line.partition("#")[0].strip() for line in self.code.splitlines())
+        return all(line.startswith(_COMMANDS) for line in lines if line)
+
+
+def blocks(page: Path) -> list[Block]:
+    """Return all blocks of a page that are fenced."""
+    text = page.read_text(encoding="utf-8")
+    return [
+        Block(
+            text[: found.start("code")].count("\n"),
+            found["language"],
+            found["code"],
+            found["mark"] or "",
+        )
+        for found in _BLOCK.finditer(text)
+    ]
+
+
+def furnish(folder: Path) -> dict[str, str]:
+    """Put the files that pages name into a folder; return the environment to run them in."""
+    for name in ("photos", "train/bird", "train/place", "bin"):
+        (folder / name).mkdir(parents=True)
+    for number, path in enumerate(photos):
+        shutil.copy(path, folder / "photos")
+        shutil.copy(path, folder / "train" / ("bird", "place")[number % 2])
+    shutil.copy(photo, folder / "cat.jpg")
+    (folder / "mylib.py").write_text(_MYLIB, encoding="utf-8")
+    command = folder / "bin" / "fastdecode"
+    command.write_text(_COMMAND.format(python=sys.executable), encoding="utf-8")
+    command.chmod(0o755)
+    places = (str(folder), str(Path(fastdecode.__file__).parents[1]), os.environ.get("PYTHONPATH"))
+    return {
+        **os.environ,
+        "PATH": os.pathsep.join((str(folder / "bin"), os.environ["PATH"])),
+        "PYTHONPATH": os.pathsep.join(filter(None, places)),
+    }
+
+
+def _left(diff: str) -> str:
+    """Return what a diff leaves, with an empty line for each one that goes."""
+    return "".join(
+        "\n" if line.startswith("-") else line[1:] or "\n" for line in diff.splitlines(True)
+    )
+
+
+def _run(block: Block, page: str, names: dict[str, Any]) -> None:
+    if block.language == "sh":
+        if "--html" in block.code and importlib.util.find_spec("jinja2") is None:
+            raise ModuleNotFoundError("No module named 'jinja2', which --html needs", name="jinja2")
+        subprocess.run(["bash", "-euo", "pipefail", "-c", block.code], check=True)
+        return
+    code = _left(block.code) if block.language == "diff" else block.code
+    if block.language == "diff" and "transform" not in names:
+        from fastdecode.torch.transforms import RandomResizedCropFlipNormalize
+
+        names["transform"] = RandomResizedCropFlipNormalize(224)
+    exec(compile("\n" * block.line + code, page, "exec"), names)
+
+
+def main() -> int:
+    """Run a page."""
+    page = Path(sys.argv[1])
+    names: dict[str, Any] = {
+        "__name__": "page",
+        "data": photo.read_bytes(),
+        "paths": list(photos),
+    }
+    for block in blocks(page):
+        try:
+            if block.runs:
+                _run(block, str(page), names)
+        except ImportError as error:
+            # A library that is not here; a name that the package lacks is a mistake of the page.
+            if type(error) is ImportError or (error.name or "").startswith("fastdecode"):
+                raise
+            sys.stderr.write(f"line {block.line}: {error}\n")
+            return MISSING
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
