@@ -30,6 +30,7 @@ from fastdecode.measure._charts import (
 from fastdecode.measure._charts import card as drawn_card
 from fastdecode.measure._summary import (
     Group,
+    Sheet,
     busy,
     by_protocol,
     commonest,
@@ -42,8 +43,8 @@ from fastdecode.measure._summary import (
     listings,
     main_group,
     notes,
-    sections,
     sentences,
+    sheet,
     times,
     ways,
 )
@@ -53,8 +54,6 @@ from fastdecode.measure._text import (
     DEVICE_MORE,
     READING,
     SPEED,
-    VS_BEST,
-    VS_PILLOW,
     Figure,
     backend,
     backend_versions,
@@ -92,7 +91,7 @@ _Named: TypeAlias = "tuple[str, str, Measurement]"
 """What a bar is called, its CSS class, and what it shows."""
 
 
-class Sheet(NamedTuple):
+class Drawn(NamedTuple):
     """A table of a page: its rows, each with a CSS class, in sections."""
 
     name: str
@@ -106,6 +105,8 @@ def page(result: Result) -> str:
     every = [group for group in groups(result) if group.timed]
     on_device = device_groups(result)
     figures = (*DEVICE_COLUMNS, *DEVICE_MORE)
+    place = title(on_device[0].one, result.device) if on_device else ""
+    sheets = [_sheet(result, own) for own in by_protocol(every)]
     return rendered(
         "page.html",
         title=f"fastdecode {here.fastdecode} benchmark",
@@ -116,9 +117,9 @@ def page(result: Result) -> str:
         answer=sentences(result, advise=False),
         improvements=[*improvements(result), *ways(result)],
         markdown=markdown(result),
-        device_tables=[_sheet(result, figures, on_device)] if on_device else [],
-        tables=[_sheet(result, _figures(own), own) for own in by_protocol(every)],
-        all_figures=_figures(every),
+        device_tables=[_drawn(sheet(place, figures, on_device))] if on_device else [],
+        tables=[_drawn(own) for own in sheets],
+        all_figures=list(dict.fromkeys(figure for own in sheets for figure in own.figures)),
         notes=notes(result),
         listings=listings(result),
         most=_MOST,
@@ -178,7 +179,7 @@ def comparison(found: Comparison) -> str:
         answer=answer if found.pairs else ["Nothing was measured in both."],
         markdown="\n\n".join(parts) + "\n",
         charts_drawn=_quotients(found.pairs),
-        tables=[_compared_sheet(table) for table in found.tables],
+        tables=[_drawn_pairs(table) for table in found.tables],
         alone={f"Only in {name}": own for name, own in found.alone.items() if own},
     )
 
@@ -208,9 +209,9 @@ def _quotients(pairs: Sequence[Pair]) -> list[str]:
     return [throughput(f"chart-{place}", one) for place, one in enumerate(every)]
 
 
-def _compared_sheet(table: Table) -> Sheet:
+def _drawn_pairs(table: Table) -> Drawn:
     parts = [(said, [(row[-1], row) for row in rows]) for said, rows in table.sections]
-    return Sheet(table.title, table.columns, parts)
+    return Drawn(table.title, table.columns, parts)
 
 
 def card(result: Result) -> str:
@@ -307,23 +308,18 @@ def _facts(result: Result) -> str:
     return f"{began(result)} · {here.cpu}, {cores} · {measured_files(result.collection)}"
 
 
-def _sheet(result: Result, figures: Sequence[Figure], own: Sequence[Group]) -> Sheet:
-    """Lay a table out; its ratios are to Pillow, where the figures say so."""
-    shown = [group.to_pillow() for group in own] if VS_PILLOW in figures else own
+def _sheet(result: Result, own: Sequence[Group]) -> Sheet:
+    """Choose one table, of speed and cost, for a protocol and format."""
+    reading = (READING,) if own[0].one.protocol == "file" else ()
+    return sheet(title(own[0].one, result.device), (*SPEED, *COST[1:], *reading), own)
+
+
+def _drawn(own: Sheet) -> Drawn:
     parts = [
-        (said, [(row_kind(one), [figure.text(one) for figure in figures]) for one in members])
-        for said, members in sections(shown)
+        (said, [(row_kind(one), [figure.text(one) for figure in own.figures]) for one in members])
+        for said, members in own.sections
     ]
-    return Sheet(title(own[0].one, result.device), figures, parts)
-
-
-def _figures(own: Sequence[Group]) -> tuple[Figure, ...]:
-    """Choose the columns: speeds are held against Pillow, if that was timed at all."""
-    reading = any(group.one.protocol == "file" for group in own)
-    found = (*SPEED, *COST[1:], *((READING,) if reading else ()))
-    if not any(group.pillow for group in own):
-        return found
-    return tuple(VS_PILLOW if figure is VS_BEST else figure for figure in found)
+    return Drawn(own.title, own.figures, parts)
 
 
 def _charts(

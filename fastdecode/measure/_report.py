@@ -9,22 +9,21 @@ from typing import TYPE_CHECKING
 
 from fastdecode.measure._summary import (
     Group,
+    Sheet,
     busy,
     by_protocol,
     device_groups,
     groups,
     listings,
     notes,
-    sections,
     sentences,
+    sheet,
     times,
 )
 from fastdecode.measure._tables import Column, Table, plain, show
 from fastdecode.measure._text import (
     BRIEF,
-    COST,
     DEVICE_COLUMNS,
-    READING,
     SPEED,
     Figure,
     backend_versions,
@@ -72,7 +71,8 @@ def show_result(result: Result, *, brief: bool = False) -> None:
     """Print the tables, or a single one, the files that went wrong, and the answer."""
     if result.interrupted:
         print("\nInterrupted: this is what was measured so far.")
-    drawn = [short_table(result)] if brief else tables(result)
+    sheets = [] if brief else sheets_of(result)
+    drawn = [short_table(result)] if brief else [_table(own) for own in sheets]
     drawn = [table for table in drawn if table.sections]
     for table in drawn:
         print()
@@ -82,13 +82,12 @@ def show_result(result: Result, *, brief: bool = False) -> None:
         for name, text in device_facts(result).items():
             print(paragraph(f"{name}: {text}", indent="  ", first=""))
         print()
-        show(
-            _table(title(result.on_device[0], result.device), DEVICE_COLUMNS, device_groups(result))
-        )
-    shown = [*DEVICE_COLUMNS] if result.on_device else []
-    if drawn:
-        reading = any(one.protocol == "file" for one in result.measurements)
-        shown += BRIEF if brief else [*SPEED, *COST, *([READING] if reading else [])]
+        name = title(result.on_device[0], result.device)
+        sheets.insert(0, sheet(name, DEVICE_COLUMNS, device_groups(result)))
+        show(_table(sheets[0]))
+    shown = dict.fromkeys(figure for own in sheets for figure in own.figures)
+    if brief and drawn:
+        shown |= dict.fromkeys(BRIEF)
     remarks = [paragraph(line, indent="  ", first="") for line in (*legend(shown), *notes(result))]
     remarks += [listing(*one) for one in listings(result)]
     if remarks:
@@ -99,15 +98,20 @@ def show_result(result: Result, *, brief: bool = False) -> None:
         print(paragraph(line))
 
 
-def tables(result: Result) -> list[Table]:
-    """Make two tables, of speed and of cost, for each protocol and format."""
+def sheets_of(result: Result) -> list[Sheet]:
+    """Choose two tables, of speed and of cost, for each protocol and format."""
     found = []
     for own in by_protocol(group for group in groups(result) if group.timed):
         one = own[0].one
         name = title(one, result.device)
-        found.append(_table(f"{name}: speed", SPEED, own))
-        found.append(_table(f"{name}: cost", costs(one.protocol), own))
+        found.append(sheet(f"{name}: speed", SPEED, own))
+        found.append(sheet(f"{name}: cost", costs(one.protocol), own))
     return found
+
+
+def tables(result: Result) -> list[Table]:
+    """Lay out all tables of a result."""
+    return [_table(own) for own in sheets_of(result)]
 
 
 def short_table(result: Result) -> Table:
@@ -136,10 +140,10 @@ def _heading(group: Group) -> str:
     return f"{one.format.upper()}, {what}{size}, {count(one.files, 'file')}"
 
 
-def _table(name: str, figures: Sequence[Figure], own: Sequence[Group]) -> Table:
-    table = Table(name, _columns(figures, _BACKEND))
-    for said, members in sections(own):
-        rows = [tuple(figure.text(one) for figure in figures) for one in members]
+def _table(own: Sheet) -> Table:
+    table = Table(own.title, _columns(own.figures, _BACKEND))
+    for said, members in own.sections:
+        rows = [tuple(figure.text(one) for figure in own.figures) for one in members]
         table.sections.append((said, rows))
     return table
 

@@ -84,6 +84,12 @@ class StoreOptions(TypedDict, total=False):
     storage_options: Mapping[str, Any] | None
 
 
+def __getattr__(name: str) -> Any:
+    if name != "tar":
+        raise AttributeError(f"module 'fastdecode.stores' has no attribute {name!r}")
+    return importlib.import_module("fastdecode.stores.tar")  # which sets the attribute
+
+
 def open_store(
     location: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     kind: str | None = None,
