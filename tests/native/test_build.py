@@ -223,7 +223,7 @@ def test_the_description_has_no_relative_link(source: Path) -> None:
 
 
 def test_every_file_that_names_the_version_has_the_same() -> None:
-    """The citation, the conda recipe and the changelog's newest release are those of the package."""
+    """The citation, the conda recipe and the changelog name the version of the package."""
     for name, form in (
         ("CITATION.cff", r"^version: (.+)$"),
         ("conda/recipe.yaml", r'^  version: "(.+)"$'),
