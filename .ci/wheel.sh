@@ -16,7 +16,7 @@ FASTDECODE_NATIVE=0 .venv-wheel/bin/pip wheel -q --no-deps -w "$made/pure" "$mad
 .venv-wheel/bin/twine check --strict "$made"/*.* "$made"/*/*.whl
 
 # The source has every document, test and benchmark of this tree, and nothing else of these folders.
-folders='bench|docs|examples|tests'
+folders='bench|conda|docs|examples|tests'
 diff <(find . -type f | sed 's#^\./##' | grep -E "^($folders)/" | grep -vE '\.py[cod]$|/\.' | sort) \
     <(tar -tzf "$made"/*.tar.gz | sed 's#^[^/]*/##' | grep -E "^($folders)/.*[^/]$" | sort)
 

@@ -7,6 +7,8 @@ import importlib.util
 import os
 import signal
 import sys
+from collections import Counter
+from typing import Any
 
 import pytest
 from corpus import LIBRARIES, NO_RANKING, REQUIRED, usable_backends
@@ -33,6 +35,18 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     for name in filter(None, os.environ.get(LIBRARIES, "").split(",")):
         if importlib.util.find_spec(name) is None:
             pytest.exit(f"{LIBRARIES} lists {name}, which is not installed", 3)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say at the end how many tests were skipped for which reason, the commonest first."""
+    reasons: Counter[str] = Counter()
+    for report in terminalreporter.stats.get("skipped", ()):
+        place = report.longrepr if isinstance(report.longrepr, tuple) else ("", 0, report.longrepr)
+        reasons[str(place[2]).removeprefix("Skipped: ")] += 1
+    if reasons:
+        terminalreporter.section("reasons of skips")
+    for reason, times in reasons.most_common():
+        terminalreporter.line(f"{times:6,}  {reason.splitlines()[0]}")
 
 
 @pytest.fixture(autouse=True)

@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from corpus import TESTS
 
+import fastdecode
+
 ROOT = TESTS.parent
 REASON = "fastdecode/native/_missing.txt"
 _TAKEN = ("setup.py", "setup.cfg", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE")
@@ -218,3 +220,15 @@ def test_the_description_has_no_relative_link(source: Path) -> None:
     targets = {markdown or html for markdown, html in links}
     assert targets
     assert not [one for one in targets if not one.startswith(("https://", "#"))]
+
+
+def test_every_file_that_names_the_version_has_the_same() -> None:
+    """The citation, the conda recipe and the changelog name the version of the package."""
+    for name, form in (
+        ("CITATION.cff", r"^version: (.+)$"),
+        ("conda/recipe.yaml", r'^  version: "(.+)"$'),
+        ("CHANGELOG.md", r"^## \[(\d.*)\]"),
+    ):
+        found = re.search(form, (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE)
+        assert found, name
+        assert found[1] == fastdecode.__version__, name
