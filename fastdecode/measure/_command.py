@@ -62,7 +62,7 @@ All but decode measure the commonest format, at the largest size.
 
 Without --verbose, --protocol, --save and --device, decode and train are
 measured at full size, and one table shows them. Without --seconds, too, that
-takes a minute at most: it is of the commonest format, and some of many or
+takes about a minute at most: it is of the commonest format, and some of many or
 large images are left out. The answer ends the output.
 
 With --device only that is measured, unless --protocol names others too: the
