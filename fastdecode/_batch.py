@@ -334,7 +334,7 @@ def decode_iter(
     """
     how: dict[str, Any] = dict(options)
     sides = _checked("decode_iter", items, size, threads, on_error, how)
-    if how.get("out") is not None:
+    if how.pop("out", None) is not None:
         raise ValueError("decode_iter() has no out: each image is an array of its own")
     if ahead is not None and not (is_int(ahead) and ahead >= 1):
         raise ValueError(f"ahead must be a positive integer, not {ahead!r}")
@@ -351,12 +351,12 @@ def decode_iter(
     )
 
 
-def _room(shape: tuple[int, ...], out: Any) -> NDArray[Any]:
+def _room(shape: tuple[int, ...], out: Any) -> Image:
     """Return an array for all results: the caller's, if it is right."""
     if out is None:
         return np.empty(shape, np.uint8)
     check_room(out, shape)
-    return cast("NDArray[Any]", out)
+    return cast("Image", out)
 
 
 def _checked(

@@ -67,6 +67,12 @@ KINDS: dict[str, Kind] = {
 """Every kind of store by its name. To add one: one file, and one line here."""
 
 
+def __getattr__(name: str) -> Any:
+    if name != "tar":
+        raise AttributeError(f"module 'fastdecode.stores' has no attribute {name!r}")
+    return importlib.import_module("fastdecode.stores.tar")  # which sets the attribute
+
+
 def open_store(
     location: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     kind: str | None = None,
@@ -114,7 +120,7 @@ def open_store(
     >>> with open_store("train") as store:  # or train.tar, train.lmdb, s3://bucket/train.tar
     ...     image = decode(store.read(0))
     ...     print(store, store.key(0), store.classes[store.target(0)])
-    <folder store of 4 at train> bird/1.jpg bird
+    <folder store of 6 at train> bird/canyon-wren.jpg bird
     """
     where: str | list[str]
     if location is None or (isinstance(location, str) and not location):

@@ -78,7 +78,7 @@ class Store(ABC):
     >>> from fastdecode.stores import open_store
     >>> store = open_store("train.tar")
     >>> len(store), store.key(3), store.target(3)
-    (4, 'place/2.jpg', 1)
+    (6, 'place/casa-mila.jpg', 1)
     >>> len(store.read(3)) > 10_000
     True
     """

@@ -55,12 +55,13 @@ class ImageList(DecodeDataset[Sample_co]):
     Examples
     --------
     >>> from fastdecode.torch import ImageList
-    >>> dataset = ImageList(["1.jpg", "2.jpg"], [0, 1], root="train/bird")
+    >>> names = ["canyon-wren.jpg", "perched-osprey.jpg"]
+    >>> dataset = ImageList(names, [0, 1], root="train/bird")
     >>> dataset[1]
     (<PIL.Image.Image image mode=RGB size=375x500 ...>, 1)
     >>> dataset = ImageList.from_csv("train.csv")
     >>> len(dataset), dataset.classes
-    (4, ['bird', 'place'])
+    (6, ['bird', 'place'])
     """
 
     def __init__(

@@ -172,6 +172,7 @@ class Loader(Generic[Batch]):
     ...     print(images.shape, images.dtype)
     torch.Size([2, 3, 224, 224]) torch.float32
     torch.Size([2, 3, 224, 224]) torch.float32
+    torch.Size([2, 3, 224, 224]) torch.float32
     """
 
     # With a collate_fn a batch is what that returns. Of other datasets that say what their samples
