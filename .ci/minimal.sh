@@ -1,16 +1,19 @@
 #!/usr/bin/env bash
 # The package with its hard dependencies only, as a user installs it, on the oldest CPython that is
 # here: its commands, and the tests, of which most need no more. On the newest one a few of them.
+# One wheel serves both: that of wheel.sh.
 . "$(dirname "$0")/common.sh"
+wheels=(build/published/*.whl)
+[ -e "${wheels[0]}" ] || .ci/wheel.sh
 # From an empty folder, so that the tests' own processes import the installed package, too, and take
 # no folder of tests for a library that is missing.
 check() {
     local python=$1 tree=$PWD
     shift
     step "hard dependencies only, $("$python" --version)"
-    rm -rf .venv-minimal build
+    rm -rf .venv-minimal
     "$python" -m venv .venv-minimal
-    FASTDECODE_NATIVE=require .venv-minimal/bin/pip install -q . pytest pytest-xdist hypothesis
+    .venv-minimal/bin/pip install -q build/published/*.whl pytest pytest-xdist hypothesis
     (
         bin=$tree/.venv-minimal/bin
         cd "$(mktemp -d)"

@@ -251,8 +251,8 @@ def gain_figures() -> str:
     """Say in five points what is gained, each with its figure."""
     runs = {name: _lanes(name, "train") for name in ("px500", "mp12plus")}
     small, large = ({key: _gain(lanes, key) for key in _BARS} for lanes in runs.values())
-    speeds = {
-        one.backend: one.images_per_s.median
+    shares = {
+        one.backend: one.ratio.median
         for one in _photos().measurements
         if (one.protocol, one.format, one.reduce) == ("decode", "jpeg", 1)
     }
@@ -260,7 +260,7 @@ def gain_figures() -> str:
     return _GAINS.format(
         small=small,
         large=large,
-        decode={name: speeds["decode()"] / speed for name, speed in speeds.items()},
+        decode={name: shares["decode()"] / share for name, share in shares.items()},
         backends=len(BUILTIN),
         level=load("quality")["result"]["train"]["all"]["exact"]["largest_difference"],
         region=ways["native: region"]["to_fastest_other"],

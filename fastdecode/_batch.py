@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Generator, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 import numpy as np
 
@@ -25,12 +25,100 @@ from fastdecode.errors import BackendUnavailable
 if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
+    from typing_extensions import Unpack
 
     from fastdecode.api import Data
+    from fastdecode.errors import FastDecodeError
+    from fastdecode.gpu._policy import Decode
+    from fastdecode.types import BatchOptions, Image
 
 _SIGNATURE = inspect.signature(_decode)
 _AHEAD = 2
 """Images that may wait for a slow one before them, or for the caller, for each thread."""
+
+
+@overload
+def decode_batch(
+    items: Iterable[Data | str | os.PathLike[str]],
+    *,
+    device: None = None,
+    size: None = None,
+    decode: Decode = "auto",
+    threads: int | None = None,
+    on_error: Literal["raise"] = "raise",
+    out: Sequence[Image | None] | Image | None = None,
+    **options: Unpack[BatchOptions],
+) -> list[Image]: ...
+
+
+@overload
+def decode_batch(
+    items: Iterable[Data | str | os.PathLike[str]],
+    *,
+    device: None = None,
+    size: int | tuple[int, int] | None = None,
+    decode: Decode = "auto",
+    threads: int | None = None,
+    on_error: Literal["return"],
+    out: Sequence[Image | None] | Image | None = None,
+    **options: Unpack[BatchOptions],
+) -> list[Image | FastDecodeError | OSError]: ...
+
+
+@overload
+def decode_batch(
+    items: Iterable[Data | str | os.PathLike[str]],
+    *,
+    device: None = None,
+    size: int | tuple[int, int],
+    decode: Decode = "auto",
+    threads: int | None = None,
+    on_error: Literal["raise"] = "raise",
+    out: NDArray[np.uint8] | None = None,
+    **options: Unpack[BatchOptions],
+) -> NDArray[np.uint8]: ...
+
+
+@overload
+def decode_batch(
+    items: Iterable[Data | str | os.PathLike[str]],
+    *,
+    device: str | int | torch.device,
+    size: None = None,
+    decode: Decode = "auto",
+    threads: int | None = None,
+    on_error: Literal["raise"] = "raise",
+    out: None = None,
+    **options: Unpack[BatchOptions],
+) -> list[torch.Tensor]: ...
+
+
+@overload
+def decode_batch(
+    items: Iterable[Data | str | os.PathLike[str]],
+    *,
+    device: str | int | torch.device,
+    size: int | tuple[int, int],
+    decode: Decode = "auto",
+    threads: int | None = None,
+    on_error: Literal["raise"] = "raise",
+    out: None = None,
+    **options: Unpack[BatchOptions],
+) -> torch.Tensor: ...
+
+
+@overload
+def decode_batch(
+    items: Iterable[Data | str | os.PathLike[str]],
+    *,
+    device: str | int | torch.device,
+    size: int | tuple[int, int] | None = None,
+    decode: Decode = "auto",
+    threads: int | None = None,
+    on_error: Literal["return"],
+    out: None = None,
+    **options: Unpack[BatchOptions],
+) -> list[torch.Tensor | FastDecodeError | OSError]: ...
 
 
 def decode_batch(
@@ -38,11 +126,11 @@ def decode_batch(
     *,
     device: str | int | torch.device | None = None,
     size: int | tuple[int, int] | None = None,
-    decode: Literal["auto", "cpu", "gpu"] = "auto",
+    decode: Decode = "auto",
     threads: int | None = None,
     on_error: Literal["raise", "return"] = "raise",
-    out: Sequence[Any] | NDArray[Any] | None = None,
-    **options: Any,
+    out: Sequence[Image | None] | Image | None = None,
+    **options: Unpack[BatchOptions],
 ) -> Any:
     """Decode many images at once, in order.
 
@@ -75,7 +163,8 @@ def decode_batch(
         ``out[i]`` receives item i, as `decode`'s `out`. No two may overlap in memory. With `size`
         it is one array of the whole result. Not with a device.
     **options
-        As for `decode`. With a device, `backend` may also name a batch backend.
+        reduce, min_size, mode, region, orient, strict, max_pixels, backend: all as for `decode`.
+        With a device, `backend` may also name a batch backend.
 
     Returns
     -------
@@ -123,7 +212,8 @@ def decode_batch(
     >>> decode_batch(photos, device="cpu", size=224).shape
     torch.Size([6, 3, 224, 224])
     """
-    sides = _checked("decode_batch", items, size, threads, on_error, options)
+    how: dict[str, Any] = dict(options)
+    sides = _checked("decode_batch", items, size, threads, on_error, how)
     count = threads or usable_cores()
     if device is not None:
         if out is not None:
@@ -132,7 +222,7 @@ def decode_batch(
         return decode_on(
             device,
             items,
-            options,
+            how,
             size=sides,
             decode=decode,
             threads=count,
@@ -140,18 +230,42 @@ def decode_batch(
         )
     if decode != "auto":
         raise ValueError("decode needs a device, such as device='cpu' or 'cuda'")
-    if options.get("backend") is not None:
-        load_named(options["backend"])
+    if how.get("backend") is not None:
+        load_named(how["backend"])
     work = list(items)
     if out is not None and len(out) != len(work):
         raise ValueError(f"out has room for {len(out)} images, but there are {len(work)} items")
     if sides is not None:
-        room = _room((len(work), *sides, *(() if options.get("mode") == "L" else (3,))), out)
-        made = decode_arrays(work, options, count, on_error=on_error, targets=room, size=sides)
+        room = _room((len(work), *sides, *(() if how.get("mode") == "L" else (3,))), out)
+        made = decode_arrays(work, how, count, on_error=on_error, targets=room, size=sides)
         return room if on_error == "raise" else made
     targets = [None if out is None else out[index] for index in range(len(work))]
     check_disjoint(targets)
-    return decode_arrays(work, options, count, on_error=on_error, targets=targets)
+    return decode_arrays(work, how, count, on_error=on_error, targets=targets)
+
+
+@overload
+def decode_iter(
+    items: Iterable[Data | str | os.PathLike[str]],
+    *,
+    size: int | tuple[int, int] | None = None,
+    threads: int | None = None,
+    ahead: int | None = None,
+    on_error: Literal["raise"] = "raise",
+    **options: Unpack[BatchOptions],
+) -> Generator[Image, None, None]: ...
+
+
+@overload
+def decode_iter(
+    items: Iterable[Data | str | os.PathLike[str]],
+    *,
+    size: int | tuple[int, int] | None = None,
+    threads: int | None = None,
+    ahead: int | None = None,
+    on_error: Literal["return"],
+    **options: Unpack[BatchOptions],
+) -> Generator[Image | FastDecodeError | OSError, None, None]: ...
 
 
 def decode_iter(
@@ -161,7 +275,7 @@ def decode_iter(
     threads: int | None = None,
     ahead: int | None = None,
     on_error: Literal["raise", "return"] = "raise",
-    **options: Any,
+    **options: Unpack[BatchOptions],
 ) -> Generator[Any, None, None]:
     """Decode any number of images, in order, of which only a few are in memory at once.
 
@@ -185,7 +299,7 @@ def decode_iter(
         it stands in the place of its image. An exception of `items` itself is raised after the
         images of the items before it.
     **options
-        As for `decode`, but for `out`.
+        reduce, min_size, mode, region, orient, strict, max_pixels, backend: all as for `decode`.
 
     Returns
     -------
@@ -218,17 +332,18 @@ def decode_iter(
     (167, 250, 3)
     (192, 256, 3)
     """
-    sides = _checked("decode_iter", items, size, threads, on_error, options)
-    if options.get("out") is not None:
+    how: dict[str, Any] = dict(options)
+    sides = _checked("decode_iter", items, size, threads, on_error, how)
+    if how.pop("out", None) is not None:
         raise ValueError("decode_iter() has no out: each image is an array of its own")
     if ahead is not None and not (is_int(ahead) and ahead >= 1):
         raise ValueError(f"ahead must be a positive integer, not {ahead!r}")
-    if options.get("backend") is not None:
-        load_named(options["backend"])
+    if how.get("backend") is not None:
+        load_named(how["backend"])
     count = threads or usable_cores()
     return decode_each(
         items,
-        options,
+        how,
         count,
         ahead=ahead or _AHEAD * count,
         on_error=on_error,
@@ -236,12 +351,12 @@ def decode_iter(
     )
 
 
-def _room(shape: tuple[int, ...], out: Any) -> NDArray[Any]:
+def _room(shape: tuple[int, ...], out: Any) -> Image:
     """Return an array for all results: the caller's, if it is right."""
     if out is None:
         return np.empty(shape, np.uint8)
     check_room(out, shape)
-    return cast("NDArray[Any]", out)
+    return cast("Image", out)
 
 
 def _checked(

@@ -22,6 +22,8 @@ from pathlib import Path
 from secrets import token_hex
 from typing import TypeVar
 
+from fastdecode.errors import visible
+
 _NONBLOCK = getattr(os, "O_NONBLOCK", 0)
 _NOCTTY = getattr(os, "O_NOCTTY", 0)
 _KINDS = {
@@ -32,6 +34,7 @@ _KINDS = {
 }
 WAY_OUT = "save what it gives to a file, and name that"
 _MOST_LINKS = 40
+_SOME_BYTES = 1 << 16
 _MOST_BYTES = 64 << 20
 """No result is so large; reading more would only fill the memory."""
 
@@ -102,8 +105,9 @@ def check_writable(path: str | os.PathLike[str], *, parents: bool = False) -> No
         raise IsADirectoryError("it is a folder")
     if parents:
         target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryFile(dir=place.parent):
-        pass
+    with tempfile.TemporaryFile(dir=place.parent) as file:
+        file.write(bytes(_SOME_BYTES))  # a full disk still makes files of nothing
+        file.flush()
 
 
 def write_text(path: str | os.PathLike[str], text: str, *, follow: bool = True) -> None:
@@ -143,6 +147,16 @@ def write_bytes(
         if isinstance(error, OSError):
             raise _naming(error, path) from error
         raise
+
+
+@contextmanager
+def naming(place: str | os.PathLike[str]) -> Iterator[None]:
+    """Have errors name the file that cannot be written, in words for who called a command."""
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror or error
+        raise OSError(f"{visible(os.fspath(place))} cannot be written: {why}") from error
 
 
 def _naming(error: OSError, path: str | os.PathLike[str]) -> OSError:

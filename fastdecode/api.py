@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
     from numpy.typing import NDArray
+    from typing_extensions import Unpack
 
-    from fastdecode.types import Box, Buffer, Header, Image, Mode, Reduce
+    from fastdecode.types import Box, Buffer, DecodeOptions, Header, Image, Mode, Reduce
 
     Data = bytes | bytearray | memoryview | mmap.mmap | NDArray[np.uint8] | torch.Tensor
 
@@ -32,7 +33,7 @@ __all__ = ["decode", "decode_file", "decode_part", "probe", "read_file"]
 
 def decode(
     data: Data,
-    reduce: Reduce = 1,
+    reduce: int = 1,
     *,
     min_size: int | tuple[int, int] | None = None,
     mode: Mode = "RGB",
@@ -122,7 +123,7 @@ def decode(
         or region is not None
     ):
         check_options(mode, reduce, min_size, region, max_pixels, backend)
-        reduce = int(reduce)  # type: ignore[assignment]  # of NumPy
+        reduce = int(reduce)  # of NumPy
     header = _headers.probe(data)
     plan = plan_decode(
         header, reduce, min_size=min_size, region=region, orient=orient, max_pixels=max_pixels
@@ -157,15 +158,22 @@ def decode_part(
     return run(Request(data, header, want, window, applied, None, backend, borrow=True))
 
 
-def decode_file(path: str | os.PathLike[str], reduce: Reduce = 1, **options: Any) -> NDArray[Any]:
+def decode_file(
+    path: str | os.PathLike[str],
+    reduce: int = 1,
+    *,
+    out: Image | None = None,
+    **options: Unpack[DecodeOptions],
+) -> NDArray[Any]:
     """Read a file and decode it.
 
     Parameters
     ----------
     path : str or PathLike
     reduce : {1, 2, 4, 8}
+    out : ndarray, optional
     **options
-        As for `decode`.
+        min_size, mode, region, orient, strict, max_pixels, backend: all as for `decode`.
 
     Returns
     -------
@@ -188,7 +196,7 @@ def decode_file(path: str | os.PathLike[str], reduce: Reduce = 1, **options: Any
     """
     data = read_file(os.fspath(path))  # which refuses file descriptors
     try:
-        return decode(data, reduce, **options)
+        return decode(data, reduce, out=out, **options)
     except FastDecodeError as error:
         error.args = (f"{os.fspath(path)}: {error.args[0]}", *error.args[1:])
         raise

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import fastdecode
-from fastdecode.terminal import Parser, ending_at_once, guarded, near_miss
+from fastdecode.terminal import Parser, ending_at_once, guarded, near_miss, say
 
 __all__ = ["BENCH", "COMMANDS", "Command", "main", "run"]
 
@@ -65,9 +65,22 @@ def main(arguments: Sequence[str], prog: str = "fastdecode") -> int:
         _overview(prog).error(f"there is no command {name!r}{way_out}")
     with ending_at_once():
         command = importlib.import_module(COMMANDS[name].module)
+        if prog.startswith("python -m"):
+            _tell_which_copy()
     parser = _parser(prog if (prog, name) == (BENCH, "bench") else f"{prog} {name}")
     command.add_arguments(parser)
     return int(command.run(parser.parse_args(words), parser))
+
+
+def _tell_which_copy() -> None:
+    """Say so where a folder of sources without a core hides an installed copy that has one.
+
+    `python -m` looks in the current folder first: in a clone, it finds the sources.
+    """
+    from fastdecode.native._library import hidden_copy, problem
+
+    if hidden_copy() is not None:
+        say(f"{problem()}.", error=True)
 
 
 def _overview(prog: str) -> Parser:

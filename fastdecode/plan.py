@@ -52,7 +52,7 @@ class DecodePlan(NamedTuple):
 
 def plan_decode(
     header: Header,
-    reduce: Reduce = 1,
+    reduce: int = 1,
     *,
     min_size: int | tuple[int, int] | None = None,
     region: Box | None = None,

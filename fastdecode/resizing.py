@@ -14,7 +14,7 @@ from fastdecode.native import _library
 from fastdecode.plan import DEFAULT_MAX_PIXELS
 
 if TYPE_CHECKING:
-    from fastdecode.types import Box, Image, Reduce
+    from fastdecode.types import Box, Image
 
 __all__ = [
     "FloatBox",
@@ -55,7 +55,7 @@ class ResizePlan(NamedTuple):
         size = (resize.height, resize.width)
         return cls((left, top, right, bottom), canvas, resize.y, resize.x, size, bool(resize.flip))
 
-    def for_core(self, width: int, height: int, reduce: Reduce) -> _library.Resize | None:
+    def for_core(self, width: int, height: int, reduce: int) -> _library.Resize | None:
         """Return the plan for an image of that size, reduced so, in the core's terms.
 
         None where it is not for the core: bicubic, padded, out of the image, or a giant.

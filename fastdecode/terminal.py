@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import importlib
 import importlib.util
 import io
 import os
@@ -85,6 +86,13 @@ class Parser(argparse.ArgumentParser):
         """End the command with exit status 2, and say why."""
         self.complain(problem)
         self.exit(2)
+
+    def need(self, library: str, option: str, extra: str) -> None:
+        """End with status 2, and the line that installs it, if a library cannot be imported."""
+        try:
+            importlib.import_module(library)
+        except ImportError as error:
+            self.error(f"{option} needs {library} ({error}): pip install '{extra}'")
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         """End the command, with a message on standard error."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypedDict, get_args
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -16,11 +16,13 @@ __all__ = [
     "REDUCES",
     "SIZE_CLASSES",
     "BackendInfo",
+    "BatchOptions",
     "Box",
     "Buffer",
     "Coding",
     "Color",
     "Context",
+    "DecodeOptions",
     "Format",
     "Header",
     "Image",
@@ -75,6 +77,24 @@ Box: TypeAlias = "tuple[int, int, int, int]"
 
 Image: TypeAlias = "NDArray[Any]"
 """Decoded pixels: (H, W) or (H, W, C), row by row."""
+
+
+class DecodeOptions(TypedDict, total=False):
+    """What `decode` takes by name besides `reduce` and `out`: it says what each is."""
+
+    min_size: int | tuple[int, int] | None
+    mode: Mode
+    region: Box | None
+    orient: bool
+    strict: bool
+    max_pixels: int | None
+    backend: str | None
+
+
+class BatchOptions(DecodeOptions, total=False):
+    """How `decode_batch` decodes each image."""
+
+    reduce: int
 
 
 @dataclass(frozen=True)

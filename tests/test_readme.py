@@ -34,7 +34,7 @@ def test_the_tables_are_those_of_the_declarations_and_results() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "ending"), [("bench", "-m fastdecode.bench"), ("test", "-m pytest -n 2")]
+    ("name", "ending"), [("bench", ".venv/bin/fastdecode bench"), ("test", "-m pytest -n 2")]
 )
 def test_each_command_stands_alone_behind_its_mark(name: str, ending: str) -> None:
     """Each of the two commands is one line of shell that begins with its own environment."""

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import importlib
-import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import examples
+import pages
 import pytest
 from corpus import TESTS, native_core
 
-import fastdecode
+from fastdecode.stores import create_store, open_store
 
 _ROOT = TESTS.parent
 _PAGES = sorted((_ROOT / "docs" / "reference").glob("*.md"))
 _NEEDED = {
     "fastdecode": "torch",
-    "fastdecode.torch": "torchvision",
+    "fastdecode.torch": "torch",
     "fastdecode.torch.transforms": "torch",
     "fastdecode.stores": "",
     "fastdecode.packing": "",
@@ -30,13 +29,6 @@ _NEEDED = {
     "fastdecode.testing": "",
 }
 """What users import from, and which library the examples need."""
-
-_PLACES = {
-    "bird/1.jpg": "canyon-wren.jpg",
-    "bird/2.jpg": "perched-osprey.jpg",
-    "place/1.jpg": "casa-mila.jpg",
-    "place/2.jpg": "tea-gardens_progressive.jpg",
-}
 
 
 def _described() -> dict[str, str]:
@@ -79,43 +71,34 @@ def _elsewhere(name: str, described: dict[str, str]) -> bool:
     )
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Make the folder that the examples begin in."""
-    samples = _ROOT / "fastdecode" / "samples"
-    for name, sample in _PLACES.items():
-        path = tmp_path / "train" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(samples / sample, path)
-    shutil.copy(samples / "casa-mila.jpg", tmp_path / "cat.jpg")
-    rows = [f"train/{name},{name.partition('/')[0]}\n" for name in _PLACES]
-    (tmp_path / "train.csv").write_text("path,label\n" + "".join(rows), encoding="utf-8")
-    with (
-        fastdecode.stores.open_store(tmp_path / "train") as source,
-        fastdecode.stores.create_store(tmp_path / "train.tar", classes=source.classes) as writer,
-    ):
-        for index in range(len(source)):
-            writer.add(source.key(index), source.read(index), source.target(index))
-    return tmp_path
+def _furnish(folder: Path) -> dict[str, str]:
+    """Make what the examples begin with: the photos of the documents, listed and packed, too."""
+    environment = pages.furnish(folder)
+    with open_store(folder / "train") as source:
+        with create_store(folder / "train.tar", classes=source.classes) as writer:
+            for index in range(len(source)):
+                writer.add(source.key(index), source.read(index), source.target(index))
+        rows = [f"train/{key},{key.partition('/')[0]}\n" for key in map(source.key, range(6))]
+    (folder / "train.csv").write_text("path,label\n" + "".join(rows), encoding="utf-8")
+    return environment
 
 
 @pytest.mark.parametrize("module", _NEEDED)
-def test_the_examples_run(module: str, folder: Path) -> None:
+def test_the_examples_run(module: str, tmp_path: Path) -> None:
     """Every example gives what its docstring, or the reference, says that it gives."""
     pytest.importorskip(_NEEDED[module] or "fastdecode")
     if module == "fastdecode.native":
         native_core()
     own = f".. currentmodule:: {module}\n"
-    pages = [page for page in _PAGES if own in page.read_text(encoding="utf-8")]
-    path = [str(_ROOT), str(TESTS / "support"), os.environ.get("PYTHONPATH", "")]
+    described = [page for page in _PAGES if own in page.read_text(encoding="utf-8")]
 
     done = subprocess.run(
-        [sys.executable, examples.__file__, module, *map(str, pages)],
+        [sys.executable, examples.__file__, module, *map(str, described)],
         capture_output=True,
         check=False,
+        cwd=tmp_path,
+        env=_furnish(tmp_path),
         text=True,
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))},
     )
 
     assert done.returncode == 0, done.stdout + done.stderr

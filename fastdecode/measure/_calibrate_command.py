@@ -22,7 +22,7 @@ from fastdecode.measure._calibrate import (
     calibrate,
     place_of,
 )
-from fastdecode.measure._collection import USUAL_LIMIT, naming
+from fastdecode.measure._collection import USUAL_LIMIT
 from fastdecode.terminal import INTERRUPTED, Parser, counts, paragraph, progress, seconds, width
 from fastdecode.types import CONTEXTS
 
@@ -71,7 +71,7 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
         options.device = None if options.device is None else place_of(options.device)
         place = None if options.no_save else options.to or _usual_place(options.device)
         if place:
-            with naming(place):
+            with _files.naming(place):
                 _files.check_writable(place, parents=True)
         found, text = _for_decode(options) if options.device is None else _for_device(options)
         # Before anything is printed, because the reader may be gone.
@@ -104,7 +104,7 @@ def _usual_place(device: torch.device | None) -> Path:
 def _keep(found: Ranking | DeviceRanking, place: Path) -> str:
     """Save what was measured; say why that cannot be done, so that it is printed at least."""
     try:
-        with naming(place):
+        with _files.naming(place):
             found.save(place)
     except OSError as error:
         return str(error)

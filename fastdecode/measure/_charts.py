@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jinja2
 
-from fastdecode.measure._summary import by_count, commonest, groups
+from fastdecode.measure._summary import by_count, commonest, groups, times
 from fastdecode.measure._text import (
+    backend,
     count,
     number,
     percent,
@@ -22,14 +23,16 @@ from fastdecode.measure._text import (
     size,
     visible,
 )
-from fastdecode.measure.result import AUTOMATIC, CPU
+from fastdecode.measure.result import AUTOMATIC, CPU, PILLOW
 
 if TYPE_CHECKING:
     from fastdecode.measure._summary import Group
-    from fastdecode.measure.result import Measurement, Result
+    from fastdecode.measure.result import Measurement, Result, Spread
 
 _LEFT = 104  # where names end
 _RIGHT = 234  # where figures begin
+_BARS_END = 256
+_WIDEST_NAME = 168
 _LEAST_MS = 0.001  # of a logarithmic axis: the clock tells no less apart
 
 
@@ -74,12 +77,9 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 def row_kind(one: Measurement) -> str:
     """Return the CSS class of what is not just one backend; empty for all others."""
+    if one.protocol == "train":
+        return "auto" if one.backend == "loader" else ""
     return "wrong" if one.differing else "auto" if one.backend in (AUTOMATIC, CPU) else ""
-
-
-def _speeds(group: Group) -> str:
-    told = (f"{one.backend} {number(one.images_per_s.median)}" for one in group.timed)
-    return f"{'; '.join(told)}."
 
 
 def _latencies(shown: Sequence[Measurement]) -> str:
@@ -101,19 +101,21 @@ def _agreements(verdicts: dict[str, dict[int, str]]) -> str:
 
 ENVIRONMENT.filters |= {
     "cut": lambda text, most: text if len(text) <= most else f"{text[: most - 1]}…",
+    "gained": lambda share: f"+{percent(share)}" if share < 1 else f"{times(1 + share)} as fast",
+    "sentence": lambda text: f"{text[:1].upper()}{text[1:]}",
     "g": lambda value: f"{value:g}",
     "g5": lambda value: f"{value:.5g}",
+    "whole": lambda value: f"{value:,.3g}" if value < 1000 else f"{value:,.0f}",
 }
 ENVIRONMENT.globals |= {
     "agreements": _agreements,
+    "backend": backend,
     "count": count,
     "kind": row_kind,
     "latencies": _latencies,
     "number": number,
-    "percent": percent,
     "setting": setting,
     "size": size,
-    "speeds": _speeds,
 }
 
 
@@ -122,9 +124,62 @@ def _draw(macro: str, *values: Any) -> str:
     return drawn  # as markup, which a page takes as it is
 
 
-def throughput(key: str, group: Group) -> str:
+class Bar(NamedTuple):
+    """One row of a bar chart."""
+
+    name: str
+    look: str  # its CSS class
+    drawn: Spread  # in multiples of the base, or in images a second where there is none
+    times: str  # the same in words; empty where there is no base
+    speed: str
+
+
+@dataclass
+class Bars:
+    """A bar chart: in multiples of what is called its base, or in images a second without one."""
+
+    title: str
+    base: str
+    rows: Sequence[Bar]
+    most: float = 0.0  # where the longest bar ends; for `alike` to raise
+
+    def __post_init__(self) -> None:
+        longest = max(len(row.name) for row in self.rows)
+        self.left = min(max(_LEFT, 6.4 * longest + 8), _WIDEST_NAME)
+        self.most = self.most or max(row.drawn.high for row in self.rows)
+        told = (f"{row.name} {row.speed}{f' ({row.times})' * bool(row.times)}" for row in self.rows)
+        self.said = f"{'; '.join(told)}."
+
+    @property
+    def scale(self) -> float:
+        return (_BARS_END - self.left) / (self.most or 1.0)
+
+
+def bars(group: Group, *, alone: bool = False) -> Bars:
+    """Lay out the backends at one setting; `alone` if the title need not name the format."""
+    base = "CPU" if group.one.protocol == "device" else "Pillow"
+    beside = {one.backend: group.beside_base(one) for one in group.timed}
+    rows = []
+    for one in group.timed:
+        own, look = beside[one.backend], row_kind(one) or "bar"
+        speed = number(one.images_per_s.median)
+        said = times(own.median) if own else ""
+        rows.append(Bar(backend(one), look, own or one.images_per_s, said, speed))
+    name = setting(group.one) if alone else f"{group.one.format.upper()}, {setting(group.one)}"
+    return Bars(name, base if all(beside.values()) else "", rows)
+
+
+def alike(every: Sequence[Bars]) -> Sequence[Bars]:
+    """Give charts with the same base one scale, so that as long is as many times as fast."""
+    for one in every:
+        if one.base:
+            one.most = max(other.most for other in every if other.base == one.base)
+    return every
+
+
+def throughput(key: str, drawn: Bars) -> str:
     """Draw the speed of every backend at one setting; `key` is the chart's own on its page."""
-    return _draw("throughput", key, group)
+    return _draw("throughput", key, drawn)
 
 
 def latency(key: str, group: Group) -> str:
@@ -182,7 +237,22 @@ def readme_chart(result: Result) -> str:
         for group in drawn
     )
     title = f"Images per second: {kind.upper()}, {protocol(drawn[0].one)}"
-    return _draw("readme", title, drawn, f"Fastest at {fastest}.", words)
+    panels = alike([bars(group, alone=True) for group in drawn])
+    return _draw("readme", title, panels, f"Fastest at {fastest}.", words)
+
+
+class Headline(NamedTuple):
+    """A figure in large type, what it says, and the speeds that it is made of."""
+
+    figure: str
+    what: str
+    detail: str = ""
+    bars: Sequence[Bar] = ()  # of the card
+
+
+def card(headlines: Sequence[Headline], facts: Sequence[str], doubt: str) -> str:
+    """Draw the gain as a file of its own, for a README or an issue."""
+    return _draw("card", headlines, facts, doubt)
 
 
 def scaling(key: str, every: Sequence[Group], cores: int) -> str:
@@ -196,7 +266,7 @@ class _Plot:
 
     every: Sequence[Group]
     cores: int
-    left, right, top, bottom = 48, 344, 34, 210
+    left, right, top, bottom = 48, 324, 34, 210
 
     def __post_init__(self) -> None:
         one = self.every[0].one
@@ -207,6 +277,8 @@ class _Plot:
         self._highest = max(max(curve.values()) for curve in self.curves.values()) * 1.08
         fastest = max(self.curves, key=lambda name: max(self.curves[name]))
         self._main = AUTOMATIC if AUTOMATIC in self.curves else fastest
+        # Pillow at the least count that it was measured with, in images a second; 0 if it was not
+        self.base = min(self.curves.get(PILLOW, {}).items(), default=(0, 0.0))[1]
         told = sorted(self.curves[self._main].items())
         said = "; ".join(f"{count(n, self.noun)} {number(speed)}" for n, speed in told)
         self.said = f"{self._main}: {said}."
@@ -216,7 +288,8 @@ class _Plot:
         return x, self.bottom - (self.bottom - self.top) * speed / self._highest
 
     def ticks(self) -> list[float]:
-        return ticks(self._highest)
+        unit = self.base or 1.0
+        return [value * unit for value in ticks(self._highest / unit)]
 
     def numbers(self) -> list[int]:
         """Choose the counts that are written: the largest always, its neighbours if they fit."""
@@ -257,8 +330,10 @@ class _Plot:
         told["line ideal"] = "ideal"
         if len(self._scaled) > 1:
             told["line other"] = "others"
+        if self.base:
+            told["base"] = "Pillow"
         found, x = [], 0
         for kind, name in told.items():
             found.append((float(x), kind, name))
-            x += 42 + 6 * min(len(name), 15)
+            x += 26 + 6 * min(len(name), 13)
         return found

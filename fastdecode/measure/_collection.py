@@ -9,7 +9,6 @@ from array import array
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
@@ -57,6 +56,11 @@ class Photo:
         """Stored ones, full size."""
         return self.header.width * self.header.height
 
+    @property
+    def source(self) -> str | Photo:
+        """Where who reads by itself finds it: the path of a file; else this, which is read."""
+        return str(self.path) if self.store is None and self.data is None else self
+
     def read(self) -> Buffer:
         """Read it: of a store whatever that gives, which need not be in memory yet."""
         if self.data is not None:
@@ -73,6 +77,7 @@ class Collection:
     unreadable: dict[str, str] = field(default_factory=dict)
     not_images: int = 0  # files passed over because they are something else
     left_out: int = 0  # files not looked at because `limit` images were reached
+    samples: bool = False  # these are the photos that the package carries
 
     def summary(self) -> result.Collection:
         """Count it, as it stands in results."""
@@ -84,6 +89,7 @@ class Collection:
             unreadable=dict(self.unreadable),
             not_images=self.not_images,
             left_out=self.left_out,
+            samples=self.samples,
         )
 
 
@@ -213,13 +219,3 @@ def _load_item(store: Store, index: int, name: str) -> Photo:
     """Read the header of one image in a store."""
     data = store.read(index)
     return Photo(name, Path(store.location), probe(data), len(data), store, index)
-
-
-@contextmanager
-def naming(place: str | Path) -> Iterator[None]:
-    """Have errors name the file that cannot be written: that of a full disk has no name in it."""
-    try:
-        yield
-    except OSError as error:
-        why = error.strerror or error
-        raise OSError(f"{visible(str(place))} cannot be written: {why}") from error

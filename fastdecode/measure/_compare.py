@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from fastdecode._files import read_regular
+from fastdecode._files import check_writable, naming, read_regular, write_text
 from fastdecode.measure._tables import Column, Table, show
 from fastdecode.measure._text import (
     backend,
@@ -53,10 +53,18 @@ def add_arguments(parser: Parser) -> None:
     parser.description = _ABOUT
     parser.add_argument("a", type=Path, metavar="A.json", help="the result to compare with")
     parser.add_argument("b", type=Path, metavar="B.json", help="the result that is compared")
+    parser.add_argument("--html", metavar="FILE", help="write a page with charts, too")
 
 
 def run(options: argparse.Namespace, parser: Parser) -> int:
     """Compare two results and print the ratios; return the exit status."""
+    if options.html:
+        parser.need("jinja2", "--html", "fastdecode[bench]")
+        try:
+            with naming(options.html):
+                check_writable(options.html)
+        except OSError as error:
+            parser.fail(error)
     results = []
     for path in (options.a, options.b):
         try:
@@ -65,10 +73,67 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
             parser.fail(f"{path}: {error.strerror or error}")
         except ValueError as error:
             parser.fail(f"{path}: {error}")
-    for name, path, one in zip("ab", (options.a, options.b), results, strict=True):
-        print(paragraph(f"{name}: {visible(str(path))}, {_about(one)}"))
-    _print(*results)
+    found = compare(results[0], results[1], (str(options.a), str(options.b)))
+    _print(found)
+    if options.html:
+        from fastdecode.measure._html import comparison
+
+        try:
+            with naming(options.html):
+                write_text(options.html, comparison(found))
+        except OSError as error:
+            parser.fail(error)
     return 0
+
+
+class Pair(NamedTuple):
+    """The same, measured twice."""
+
+    a: Measurement
+    b: Measurement
+    quotient: Spread  # speed of b over that of a
+
+    @property
+    def verdict(self) -> str:
+        return verdict(self.quotient)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two results beside each other."""
+
+    names: dict[str, str]  # by "a" and "b": the file, when it was measured, and on what
+    warnings: list[str]  # what differs besides speeds
+    pairs: list[Pair]
+    tables: list[Table]
+    alone: dict[str, list[str]]  # what was measured in one of them only
+    wrong: dict[str, list[str]]  # backends whose pixels are not those of the reference
+
+
+def compare(a: Result, b: Result, files: tuple[str, str]) -> Comparison:
+    """Put two results beside each other."""
+    timed = {"a": _timed(a), "b": _timed(b)}
+    results = {"a": a, "b": b}
+    pairs = [
+        Pair(one, other, other.images_per_s.over(one.images_per_s))
+        for key, one in timed["a"].items()
+        if (other := timed["b"].get(key))
+    ]
+    alone = {
+        name: list(
+            dict.fromkeys(_name(own[key], results[name]) for key in own if key not in timed[other])
+        )
+        for (name, own), other in zip(timed.items(), "ba", strict=True)
+    }
+    wrong = {
+        name: list(dict.fromkeys(one.backend for one in own.measurements if one.differing))
+        for name, own in results.items()
+    }
+    names = {
+        name: visible(f"{file}, {_about(own)}")
+        for (name, own), file in zip(results.items(), files, strict=True)
+    }
+    return Comparison(names, _warnings(a, b), pairs, _tables(a, pairs), alone, wrong)
 
 
 def verdict(quotient: Spread) -> str:
@@ -83,27 +148,24 @@ def _about(result: Result) -> str:
     return visible(f"{began(result)}, {result.machine.cpu}{stopped}")
 
 
-def _print(a: Result, b: Result) -> None:
-    warnings = _warnings(a, b)
-    for line in warnings:
+def _print(found: Comparison) -> None:
+    for name, text in found.names.items():
+        print(paragraph(f"{name}: {text}"))
+    for line in found.warnings:
         print(paragraph(f"Warning: {line}", indent="  ", first=""))
-    timed_a, timed_b = _timed(a), _timed(b)
-    both = [key for key in timed_a if key in timed_b]
-    for table in _tables(a, [(timed_a[key], timed_b[key]) for key in both]):
+    for table in found.tables:
         print()
         show(table)
-    if not both:
-        print("\nNothing was measured in both.")
-    else:
+    if found.pairs:
         print()
         print("b/a: images/s of b over that of a, by their medians.")
         print("from, to: lower quartile of b over upper one of a, and the other way round.")
-    for name, result, own, other in (("a", a, timed_a, timed_b), ("b", b, timed_b, timed_a)):
-        alone = dict.fromkeys(_name(own[key], result) for key in own if key not in other)
+    else:
+        print("\nNothing was measured in both.")
+    for name, alone in found.alone.items():
         if alone:
             print("\n".join([f"Only in {name} ({len(alone)}):", *(f"  {one}" for one in alone)]))
-    for name, result in (("a", a), ("b", b)):
-        wrong = dict.fromkeys(one.backend for one in result.measurements if one.differing)
+    for name, wrong in found.wrong.items():
         if wrong:
             names = visible(", ".join(wrong))
             print(paragraph(f"Pixels DIFFER from the reference in {name}: {names}"))
@@ -114,23 +176,22 @@ def _timed(result: Result) -> dict[tuple[object, ...], Measurement]:
     return {one.key: one for one in every if one.images_per_s.median > 0}
 
 
-def _tables(a: Result, both: Sequence[tuple[Measurement, Measurement]]) -> list[Table]:
+def _tables(a: Result, pairs: Sequence[Pair]) -> list[Table]:
     """Make a table for each protocol and format, a section for each setting."""
     found: dict[str, dict[str, list[tuple[str, ...]]]] = {}
-    for one, other in both:
-        sections = found.setdefault(title(one, a.device), {})
-        sections.setdefault(setting(one), []).append(_row(one, other))
+    for one in pairs:
+        sections = found.setdefault(title(one.a, a.device), {})
+        sections.setdefault(setting(one.a), []).append(_row(one))
     return [Table(name, _COLUMNS, list(own.items())) for name, own in found.items()]
 
 
-def _row(one: Measurement, other: Measurement) -> tuple[str, ...]:
-    quotient = other.images_per_s.over(one.images_per_s)
+def _row(one: Pair) -> tuple[str, ...]:
     return (
-        visible(backend(one)),
-        number(one.images_per_s.median),
-        number(other.images_per_s.median),
-        *(f"{value:.2f}" for value in (quotient.median, quotient.low, quotient.high)),
-        verdict(quotient),
+        visible(backend(one.a)),
+        number(one.a.images_per_s.median),
+        number(one.b.images_per_s.median),
+        *(f"{value:.2f}" for value in (one.quotient.median, one.quotient.low, one.quotient.high)),
+        one.verdict,
     )
 
 

@@ -1,23 +1,52 @@
-"""The result as one page: no scripts, nothing from elsewhere, light and dark."""
+"""Results as pages and as a card: nothing from elsewhere, light and dark."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import itertools
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from fastdecode.measure._charts import ENVIRONMENT, agreement, latency, scaling, throughput
+from markupsafe import Markup, escape
+
+from fastdecode.measure._charts import (
+    ENVIRONMENT,
+    Bar,
+    Bars,
+    Headline,
+    agreement,
+    alike,
+    bars,
+    latency,
+    row_kind,
+    scaling,
+    throughput,
+)
+from fastdecode.measure._charts import card as drawn_card
 from fastdecode.measure._summary import (
     Group,
+    Sheet,
     busy,
     by_protocol,
+    commonest,
     counts,
     device_groups,
+    doubts,
+    gains,
     groups,
+    improvements,
     listings,
+    main_group,
     notes,
-    sections,
     sentences,
+    sheet,
+    times,
+    ways,
 )
 from fastdecode.measure._text import (
     COST,
@@ -26,60 +55,285 @@ from fastdecode.measure._text import (
     READING,
     SPEED,
     Figure,
+    backend,
     backend_versions,
     began,
     count,
     device_facts,
     measured_files,
+    number,
     protocol,
+    setting,
     title,
+    visible,
 )
+from fastdecode.measure.result import AUTOMATIC, CPU, Spread
 
 if TYPE_CHECKING:
+    from fastdecode.measure._compare import Comparison, Pair
+    from fastdecode.measure._tables import Column, Table
     from fastdecode.measure.result import Measurement, Result
 
 _MOST = 200  # names of files in a list: a page of thousands would not open on a phone
+_QUARTILES = "The thin line reaches from the lower to the upper quartile."
+_PILLOW_IS_ONE = f"Pillow is 1x, the dotted line. {_QUARTILES}"
+_WORKS = {
+    "decode": "at decoding",
+    "file": "at reading and decoding",
+    "threads": "at decoding in threads",
+    "loader": "in a DataLoader",
+    "train": "at training batches",
+}
+_MARKS = re.compile(r"([\\`*_\[\]<>|#&~])")  # what Markdown takes for more than text
+
+
+_Named: TypeAlias = "tuple[str, str, Measurement]"
+"""What a bar is called, its CSS class, and what it shows."""
+
+
+class Drawn(NamedTuple):
+    """A table of a page: its rows, each with a CSS class, in sections."""
+
+    name: str
+    columns: Sequence[Figure | Column]
+    sections: Sequence[tuple[str, Sequence[tuple[str, Sequence[str]]]]]
 
 
 def page(result: Result) -> str:
     """Write the result as one self-contained HTML file."""
     here = result.machine
     every = [group for group in groups(result) if group.timed]
-    cores = count(here.cores, "core")
-    text: str = ENVIRONMENT.get_template("page.html").render(
+    on_device = device_groups(result)
+    figures = (*DEVICE_COLUMNS, *DEVICE_MORE)
+    place = title(on_device[0].one, result.device) if on_device else ""
+    sheets = [_sheet(result, own) for own in by_protocol(every)]
+    return rendered(
+        "page.html",
         title=f"fastdecode {here.fastdecode} benchmark",
-        facts=f"{began(result)} · {here.cpu}, {cores} · {measured_files(result.collection)}",
+        facts=_facts(result),
         result=result,
-        answer=result.answer or sentences(result),
-        device_groups=device_groups(result),
-        device_figures=(*DEVICE_COLUMNS, *DEVICE_MORE),
-        protocols=by_protocol(every),
-        all_figures=(*SPEED, *COST[1:], READING),
-        page_figures=_figures,
+        headlines=headlines(result),
+        doubts=doubts(result),
+        answer=sentences(result, advise=False),
+        improvements=[*improvements(result), *ways(result)],
+        markdown=markdown(result),
+        device_tables=[_drawn(sheet(place, figures, on_device))] if on_device else [],
+        tables=[_drawn(own) for own in sheets],
+        all_figures=list(dict.fromkeys(figure for own in sheets for figure in own.figures)),
         notes=notes(result),
         listings=listings(result),
         most=_MOST,
         machine=_machine(result),
-        sections=sections,
-        table_title=title,
-        throughput=throughput,
-        **_charts(result, every),
+        **_charts(result, every, on_device),
+    )
+
+
+def rendered(template: str, *, markdown: str, **values: Any) -> str:
+    """Fill a page in; the only script that a browser runs there is the one with this hash."""
+    script = ENVIRONMENT.get_template("page.js").render()
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    text: str = ENVIRONMENT.get_template(template).render(
+        values,
+        script=Markup(script),  # noqa: S704 - it is a file of this package
+        script_hash=f"sha256-{digest}",
+        markdown=escape(markdown),  # here, because it has lines, which names of others must not
     )
     return text
 
 
-def _figures(protocol: str) -> tuple[Figure, ...]:
-    return (*SPEED, *COST[1:], *((READING,) if protocol == "file" else ()))
+def comparison(found: Comparison) -> str:
+    """Write how two results differ as one self-contained HTML file."""
+    own = _compared(found.pairs)
+    verdicts = Counter(one.verdict for one in found.pairs)
+    settings = count(len(found.pairs), "setting")
+    counted = f"b is faster in {verdicts['faster']} of {settings}, slower in {verdicts['slower']}"
+    answer = [f"{counted}; of the others the difference is within the spread."]
+    answer += [
+        f"The pixels DIFFER from the reference in {name}: {', '.join(wrong)}."
+        for name, wrong in found.wrong.items()
+        if wrong
+    ]
+    figures = [
+        Headline(
+            times(one.quotient.median),
+            f"as fast in b as in a: {backend(one.b)}",
+            f"{number(one.b.images_per_s.median)} images/s; a {number(one.a.images_per_s.median)}; "
+            f"{one.verdict}",
+        )
+        for one in own
+    ]
+    parts = [f"**{plain(one.figure)}** {plain(one.what)} ({plain(one.detail)})" for one in figures]
+    parts += [plain(line) for line in answer]
+    for table in found.tables:
+        parts.append(plain(f"{table.title}:"))
+        head = ["setting", *(column.title for column in table.columns)]
+        rows = [(said, *row) for said, own_rows in table.sections for row in own_rows]
+        parts.append(markdown_table(head, rows))
+    parts += [plain(f"{name}: {text}") for name, text in found.names.items()]
+    return rendered(
+        "compare.html",
+        title="fastdecode comparison",
+        names=found.names,
+        headlines=figures,
+        doubts=found.warnings,
+        answer=answer if found.pairs else ["Nothing was measured in both."],
+        markdown="\n\n".join(parts) + "\n",
+        charts_drawn=_quotients(found.pairs),
+        tables=[_drawn_pairs(table) for table in found.tables],
+        alone={f"Only in {name}": own for name, own in found.alone.items() if own},
+    )
 
 
-def _charts(result: Result, every: Sequence[Group]) -> dict[str, object]:
+def _compared(pairs: Sequence[Pair]) -> list[Pair]:
+    """Choose what speaks for a comparison: `decode`, else what comes first; and `Loader`."""
+    trained = [one for one in pairs if one.b.protocol == "train"]
+    others = [one for one in pairs if one.b.protocol != "train"]
+    chosen = [one for one in others if one.b.backend == AUTOMATIC] or others
+    return [*chosen[:1], *[one for one in trained if one.b.backend == "loader"][:1]]
+
+
+def _quotients(pairs: Sequence[Pair]) -> list[str]:
+    """Draw how many times as fast b is as a: decoding in one thread, training, on a device."""
+    found: dict[str, list[Bar]] = {}
+    for one in pairs:
+        if one.b.protocol not in ("decode", "train", "device"):
+            continue  # they have their tables
+        drawn = one.quotient
+        if not math.isfinite(drawn.high):
+            drawn = replace(drawn, high=drawn.median)
+        speed = number(one.b.images_per_s.median)
+        row = Bar(backend(one.b), row_kind(one.b) or "bar", drawn, times(drawn.median), speed)
+        name = "Training" if one.b.protocol == "train" else one.b.format.upper()
+        found.setdefault(f"{name}, {setting(one.b)}", []).append(row)
+    every = alike([Bars(name, "a", rows) for name, rows in found.items()])
+    return [throughput(f"chart-{place}", one) for place, one in enumerate(every)]
+
+
+def _drawn_pairs(table: Table) -> Drawn:
+    parts = [(said, [(row[-1], row) for row in rows]) for said, rows in table.sections]
+    return Drawn(table.title, table.columns, parts)
+
+
+def card(result: Result) -> str:
+    """Draw the gain as one SVG file, for a README or an issue."""
+    here = result.machine
+    files = result.collection
+    formats = ", ".join(f"{amount:,} {name.upper()}" for name, amount in files.formats.items())
+    each = f", {number(files.bytes / files.images / 1000)} KB on average" if files.images else ""
+    facts = [
+        f"{formats or 'no images'}{each} · measured {began(result)[:10]}",
+        f"{here.cpu}, {count(here.cores, 'core')} · fastdecode {here.fastdecode}",
+    ]
+    return drawn_card(headlines(result), facts, "".join(doubts(result)[:1]))
+
+
+def headlines(result: Result) -> list[Headline]:
+    """Put what was gained into one or two figures."""
+    found = []
+    for gain in gains(result):
+        what = f"as fast as Pillow {_WORKS[gain.own.protocol]}"
+        pair = ("Pillow", "bar", gain.pillow), ("fastdecode", "auto", gain.own)
+        found.append(_beside(gain.times, what, *pair))
+    return found or _without_pillow(result)
+
+
+def _beside(quotient: Spread, what: str, base: _Named, own: _Named) -> Headline:
+    """Say how many times as fast one is as another."""
+    drawn = Spread(1.0, 1.0, 1.0), quotient
+    lower, upper = (
+        Bar(name, look, length, "", number(one.images_per_s.median))
+        for (name, look, one), length in zip((base, own), drawn, strict=True)
+    )
+    detail = f"{upper.speed} images/s; {lower.name} {lower.speed}"
+    return Headline(times(quotient.median), what, detail, (lower, upper))
+
+
+def _without_pillow(result: Result) -> list[Headline]:
+    """Say how fast a device is beside the CPU, else how fast `decode` is, if that was measured."""
+    most = max((one.batch for one in result.on_device), default=0)
+    own = {one.backend: one for one in result.on_device if one.batch == most}
+    cpu = own.pop(CPU, None)
+    best = max(own.values(), key=lambda one: one.ratio.median, default=None)
+    if cpu and best and best.ratio.median and result.device:
+        what = f"as fast onto {result.device.device} as by the CPU"
+        return [_beside(best.ratio, what, ("CPU", "auto", cpu), (best.backend, "bar", best))]
+    group = main_group(groups(result), commonest(result))
+    if group is None:
+        return []
+    one = group.automatic or group.right[0]
+    what = f"images/s by {one.backend} {_WORKS[one.protocol]}"
+    return [Headline(number(one.images_per_s.median), what)]
+
+
+def markdown(result: Result) -> str:
+    """Say the same in Markdown, for an issue or a README: the gain, two tables, the machine."""
+    every = groups(result)
+    said = [f"{one.figure} {one.what}" for one in headlines(result)]
+    parts = [f"**{plain('; '.join(said))}**"] if said else []
+    parts += [plain(line) for line in result.answer or sentences(result)]
+    main = main_group(every, commonest(result))
+    trained = [group for group in every if group.one.protocol == "train"]
+    for group in (*([main] if main else []), *trained[:1]):
+        rows = [
+            (
+                backend(one),
+                times(beside.median) if (beside := group.beside_pillow(one)) else "-",
+                number(one.images_per_s.median),
+            )
+            for one in group.timed
+        ]
+        parts.append(plain(f"{title(group.one, None)}, {setting(group.one)}:"))
+        parts.append(markdown_table(("backend", "vs Pillow", "images/s"), rows))
+    parts += [plain(line) for line in doubts(result)]
+    version = f"fastdecode {result.machine.fastdecode}, {result.machine.python}"
+    parts.append(plain(f"{version} · {_facts(result)}"))
+    return "\n\n".join(parts) + "\n"
+
+
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Write a table in Markdown, numbers to the right."""
+    lines = [head, ["---", *["---:"] * (len(head) - 1)]]
+    lines += [[plain(cell) for cell in row] for row in rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def plain(text: str) -> str:
+    """Escape what Markdown, or HTML in it, would take for more than text."""
+    return _MARKS.sub(r"\\\1", visible(text))
+
+
+def _facts(result: Result) -> str:
+    here = result.machine
+    cores = count(here.cores, "core")
+    return f"{began(result)} · {here.cpu}, {cores} · {measured_files(result.collection)}"
+
+
+def _sheet(result: Result, own: Sequence[Group]) -> Sheet:
+    """Choose one table, of speed and cost, for a protocol and format."""
+    reading = (READING,) if own[0].one.protocol == "file" else ()
+    return sheet(title(own[0].one, result.device), (*SPEED, *COST[1:], *reading), own)
+
+
+def _drawn(own: Sheet) -> Drawn:
+    parts = [
+        (said, [(row_kind(one), [figure.text(one) for figure in own.figures]) for one in members])
+        for said, members in own.sections
+    ]
+    return Drawn(own.title, own.figures, parts)
+
+
+def _charts(
+    result: Result, every: Sequence[Group], on_device: Sequence[Group]
+) -> dict[str, object]:
     """Draw the charts, and say what stands beside them; of a kind there may be none."""
     keys = (f"chart-{number}" for number in itertools.count())
     words = {"": "one backend", "auto": "decode(), which chooses one by itself"}
     if any(one.differing for group in every for one in group.timed):
         words["wrong"] = "its pixels differ from the reference"
+    trained = [group for group in every if group.one.protocol == "train"]
+    others = [group for group in every if group.one.protocol != "train"]
     # One thread from memory says most about a decoder; the others have their tables.
-    first = [group for group in every if group.one.protocol == every[0].one.protocol]
+    first = [group for group in others if group.one.protocol == others[0].one.protocol]
     timed = [group for group in first if any(one.latency_ms for one in group.timed)]
     formats: dict[str, list[Measurement]] = {group.one.format: [] for group in groups(result)}
     for one in result.measurements:
@@ -88,11 +342,18 @@ def _charts(result: Result, every: Sequence[Group]) -> dict[str, object]:
     return {
         "words": words,
         "how": protocol(first[0].one) if first else "",
-        "throughputs": [throughput(next(keys), group) for group in first],
+        "how_drawn": _PILLOW_IS_ONE if any(group.pillow for group in every) else _QUARTILES,
+        "device_charts": _throughputs(keys, [group for group in on_device if group.timed]),
+        "trainings": _throughputs(keys, trained),
+        "throughputs": _throughputs(keys, first),
         "latencies": [latency(next(keys), group) for group in _smallest(timed)],
         "scalings": [scaling(next(keys), own, result.machine.cores) for own in _scaled(every)],
-        "agreements": [agreement(next(keys), name, own) for name, own in formats.items()],
+        "agreements": [agreement(next(keys), name, own) for name, own in formats.items() if own],
     }
+
+
+def _throughputs(keys: Iterator[str], every: Iterable[Group]) -> list[str]:
+    return [throughput(next(keys), one) for one in alike([bars(group) for group in every])]
 
 
 def _smallest(every: Sequence[Group]) -> list[Group]:
@@ -119,7 +380,7 @@ def _machine(result: Result) -> dict[str, str]:
     return {
         "Processor": here.cpu,
         "Cores usable": str(here.cores),
-        "Load": busy(here).removeprefix("Load before the run: "),
+        "Load": busy(here).removeprefix("Load before the run: ").removesuffix("."),
         "System": here.system,
         "Python": f"{here.python}, NumPy {here.numpy}",
         **device_facts(result),

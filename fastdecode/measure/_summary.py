@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from fastdecode.measure._text import count, device_missing, number, percent, series, setting, size
-from fastdecode.measure.result import AUTOMATIC, CPU, PILLOW, PROTOCOLS
+from fastdecode.measure._text import (
+    VS_BEST,
+    VS_PILLOW,
+    count,
+    device_missing,
+    half_range,
+    number,
+    percent,
+    series,
+    setting,
+    size,
+)
+from fastdecode.measure.result import AUTOMATIC, CPU, NOTHING, PILLOW, PROTOCOLS, Spread
 
 if TYPE_CHECKING:
-    from fastdecode.measure.result import Machine, Measurement, Pipeline, Result, Spread
+    from fastdecode.measure._text import Figure
+    from fastdecode.measure.result import Machine, Measurement, Pipeline, Protocol, Result
 
 _LOADER: Pipeline = "loader"
 
@@ -18,6 +30,9 @@ _NEAR = 0.97  # of the best: closer than what repeated runs differ by
 _DEVICE_NEAR = 0.05  # of the CPU's speed: closer than what repeated runs differ by
 _SPARES = 0.5  # of the CPU's processor time: less than that is worth a word
 _ENOUGH = 0.95  # of the best count: more threads or workers are not worth it
+_SLOW = 0.25  # of the time, for reading: so much is worth a word about packing
+_WIDE = 0.1  # half of what lies between the quartiles, as a share of the gain
+_MANY = 20  # images: fewer say little of others
 _HARDLY = 0.1  # of the time: reading less than this is not worth a word about both
 _BY = {
     "file": " with reading",
@@ -65,6 +80,19 @@ class Group:
             return None
         return Spread(1.0, 1.0, 1.0) if one is base else one.ratio.over(base.ratio)
 
+    def beside_base(self, one: Measurement) -> Spread | None:
+        """Return how many times as fast as Pillow one is; on a device, as the CPU path."""
+        if one.protocol == "device":
+            return one.ratio if one.ratio.median else None
+        return self.beside_pillow(one)
+
+    def to_pillow(self) -> Group:
+        """Return the same with all ratios to Pillow's speed; 0 where that is not known."""
+        beside = (self.beside_pillow(one) or NOTHING for one in self.members)
+        return Group(
+            tuple(replace(one, ratio=own) for one, own in zip(self.members, beside, strict=True))
+        )
+
     @property
     def right(self) -> tuple[Measurement, ...]:
         """Backends that were timed and whose pixels agree, without the automatic choice."""
@@ -98,12 +126,24 @@ def by_protocol(every: Iterable[Group]) -> list[list[Group]]:
     return list(found.values())
 
 
-def sections(every: Iterable[Group]) -> list[tuple[str, tuple[Measurement, ...]]]:
-    """Say what is the same for all rows of each section of a table, and give the rows."""
-    return [
-        (f"{setting(group.one)}, {count(group.one.files, 'file')}", group.members)
-        for group in every
+class Sheet(NamedTuple):
+    """A table before it is laid out."""
+
+    title: str
+    figures: Sequence[Figure]
+    # what is the same for the rows of a section, and what each row shows
+    sections: Sequence[tuple[str, tuple[Measurement, ...]]]
+
+
+def sheet(title: str, figures: Sequence[Figure], own: Sequence[Group]) -> Sheet:
+    """Choose what a table shows; speeds are held against Pillow's, if that was timed."""
+    if VS_BEST in figures and any(group.pillow for group in own):
+        figures = [VS_PILLOW if figure is VS_BEST else figure for figure in figures]
+        own = [group.to_pillow() for group in own]
+    parts = [
+        (f"{setting(group.one)}, {count(group.one.files, 'file')}", group.members) for group in own
     ]
+    return Sheet(title, figures, parts)
 
 
 def commonest(result: Result) -> str:
@@ -194,12 +234,65 @@ def improvements(result: Result) -> list[Improvement]:
     return found
 
 
+def ways(result: Result) -> list[Improvement]:
+    """List what else would save time here, by what was measured: other calls, or other files."""
+    every, kind = groups(result), commonest(result)
+    own = [group for group in every if group.one.format == kind]
+    crowds: tuple[tuple[Protocol, str, str], ...] = (
+        ("threads", "{} threads instead of {}", "decode_batch(paths, threads={})"),
+        (
+            "loader",
+            "{} workers of a DataLoader instead of {}",
+            "DataLoader(dataset, num_workers={})",
+        ),
+    )
+    found = []
+    for protocol, what, how in crowds:
+        speeds = _scaling([group for group in own if group.one.protocol == protocol])
+        least = enough(speeds) if speeds else 1
+        if least > min(speeds, default=1):
+            gain = speeds[least] / speeds[min(speeds)] - 1
+            more = what.format(least, min(speeds))
+            found.append(Improvement(more, how.format(least), gain))
+    sizes = {group.one.reduce: group for group in own if group.one.protocol == "decode"}
+    whole = sizes.get(1, Group(())).automatic if 1 in sizes else None
+    small = max(sizes, default=1)
+    part = sizes[small].automatic if sizes else None
+    if whole and part and part.images_per_s.median > whole.images_per_s.median / _ENOUGH:
+        gain = part.images_per_s.median / whole.images_per_s.median - 1
+        what = f"reducing to {size(small)} inside the decoder, where that is enough"
+        found.append(Improvement(what, "decode(data, min_size=224)", gain))
+    files = [group.automatic for group in own if group.one.protocol == "file" and group.automatic]
+    if files and files[0].read_share >= _SLOW:
+        what = f"reading takes {percent(files[0].read_share)} of the time: one file instead of many"
+        found.append(Improvement(what, "fastdecode pack FOLDER train.tar", None))
+    return found
+
+
+def doubts(result: Result) -> list[str]:
+    """Say what speaks against taking the gain for certain."""
+    found = [f"{text[0].upper()}{text[1:]}." for text in [disturbed(result.machine)] if text]
+    compared = gains(result)
+    for gain in compared:
+        what = "Training" if gain.own.protocol == "train" else "Decoding"
+        low, high = times(gain.times.low), times(gain.times.high)
+        if not gain.clear:
+            found.append(f"{what}: {low} to {high}, so that the difference may be chance.")
+        elif half_range(gain.times) > _WIDE:
+            found.append(f"{what}: {low} to {high}, by the quartiles of the rounds.")
+    if result.collection.samples:
+        found.append("These are the package's own photos; yours may differ.")
+    elif compared and compared[0].own.files < _MANY:
+        found.append(f"Only {count(compared[0].own.files, 'image')}: others may differ.")
+    return found
+
+
 def times(quotient: float) -> str:
     """Write how many times as fast something is, as exactly as that is worth."""
     return f"{quotient:.{2 if quotient < 1.2 else 1 if quotient < 9.95 else 0}f}x"
 
 
-def sentences(result: Result) -> tuple[str, ...]:
+def sentences(result: Result, *, advise: bool = True) -> tuple[str, ...]:
     """Say in plain words what was found; what was not measured is passed over."""
     every = groups(result)
     kind = commonest(result)
@@ -213,7 +306,7 @@ def sentences(result: Result) -> tuple[str, ...]:
     wrong = list(dict.fromkeys(one.backend for one in result.measurements if one.differing))
     if wrong:
         found.append(f"The pixels DIFFER from the reference: {', '.join(wrong)}.")
-    for one in improvements(result)[:1]:
+    for one in improvements(result)[:1] if advise else ():
         gain = f" (+{percent(one.gain)})" if one.gain else ""
         found.append(f"Faster still: {one.what}: {one.how}{gain}")
     return tuple(found) or ("Nothing was measured.",)

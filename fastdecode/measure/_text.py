@@ -70,9 +70,14 @@ def series(names: list[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
 
 
+def pipeline(name: str) -> str:
+    """Name a pipeline by what it consists of."""
+    return _PIPELINES.get(name, name)
+
+
 def backend(one: Measurement) -> str:
     """Name a backend, or a pipeline by what it consists of."""
-    return _PIPELINES.get(one.backend, one.backend) if one.protocol == "train" else one.backend
+    return pipeline(one.backend) if one.protocol == "train" else one.backend
 
 
 def protocol(one: Measurement) -> str:
@@ -163,6 +168,18 @@ def _ratio(one: Measurement) -> str:
 
 _BACKEND = Figure("backend", backend, "decode() is the automatic choice", False)
 
+VS_BEST = Figure(
+    "vs best",
+    _timed(_ratio),
+    "speed over that of the fastest backend with right pixels, paired within blocks",
+    told=True,
+)
+VS_PILLOW = Figure(
+    "vs Pillow",
+    lambda one: _ratio(one) if one.ratio.median else _NONE,
+    "speed over Pillow's, paired within blocks",
+    told=True,
+)
 SPEED = (
     _BACKEND,
     Figure(
@@ -174,12 +191,7 @@ SPEED = (
         "half the distance of its quartiles",
         told=True,
     ),
-    Figure(
-        "vs best",
-        _timed(_ratio),
-        "speed over that of the fastest backend with right pixels, paired within blocks",
-        told=True,
-    ),
+    VS_BEST,
     Figure("p50 ms", _latency(50), "half of the images took no longer"),
     Figure("p95 ms", _latency(95), "95 of 100 took no longer", told=True),
     Figure("p99 ms", _latency(99), "99 of 100 took no longer"),
@@ -225,6 +237,9 @@ COST = (
     ),
 )
 """At what cost."""
+
+BRIEF = (*SPEED[:3], _CPU, SPEED[-1])
+"""In the one table of a short run."""
 
 READING = Figure(
     "reading",

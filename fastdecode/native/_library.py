@@ -76,7 +76,7 @@ class Resize(NamedTuple):
     flipped from left to right if `flip`.
     """
 
-    reduce: Reduce
+    reduce: int
     left: float
     top: float
     right: float
@@ -262,11 +262,34 @@ def _reason() -> str:
         return "the Python package 'cffi' is not installed"
     if not isinstance(_broken, ModuleNotFoundError):
         return f"the compiled core cannot be loaded: {_broken}"
+    if (other := hidden_copy()) is not None:
+        return (
+            f"Python runs fastdecode from {other.here}, where the native core has not been "
+            f"compiled, and not from {other.there}, where it has: use the command `fastdecode`, "
+            "or start Python in another folder"
+        )
     try:
         kept = _MISSING_FILE.read_text(encoding="utf-8").strip()
     except OSError:
         return "the native core has not been compiled"
     return f"the native core was left out when fastdecode was built: {kept}"
+
+
+class _Copies(NamedTuple):
+    here: Path
+    there: Path
+
+
+def hidden_copy() -> _Copies | None:
+    """Return this package's folder without a core, and that of an installed copy with one."""
+    if not isinstance(_broken, ModuleNotFoundError) or _lacks_cffi():
+        return None
+    here = Path(__file__).resolve().parents[1]
+    for entry in sys.path:
+        there = Path(entry, here.name).resolve()
+        if there != here and any((there / "native").glob("_core.*")):
+            return _Copies(here.parent, there.parent)
+    return None
 
 
 def _system_packages(reason: str) -> list[str]:

@@ -72,7 +72,7 @@ class Finding(NamedTuple):
     >>> from fastdecode.stores import open_store
     >>> finding = next(survey(open_store("train"), threads=1))
     >>> finding.key, finding.format, finding.width, finding.height
-    ('bird/1.jpg', 'jpeg', 500, 333)
+    ('bird/canyon-wren.jpg', 'jpeg', 500, 333)
     """
 
     key: str
@@ -100,7 +100,7 @@ class Limits:
     >>> from fastdecode.packing import Limits, survey
     >>> from fastdecode.stores import open_store
     >>> [finding.status for finding in survey(open_store("train"), 1, Limits(max_side=600))]
-    ['good', 'good', 'oversized', 'good']
+    ['good', 'good', 'good', 'oversized', 'good', 'good']
     """
 
     max_side: int | None = None
@@ -136,10 +136,12 @@ def survey(
     >>> with open_store("train") as store:
     ...     for finding in survey(store, threads=2):
     ...         print(finding.key, finding.status)
-    bird/1.jpg good
-    bird/2.jpg good
-    place/1.jpg good
-    place/2.jpg good
+    bird/canyon-wren.jpg good
+    bird/perched-osprey.jpg good
+    bird/roman-colosseum_422.jpg good
+    place/casa-mila.jpg good
+    place/piazza-gae-aulenti_gray.jpg good
+    place/tea-gardens_progressive.jpg good
     """
     look = _Look(store, limits or Limits())
     seen: dict[bytes, int] = {}

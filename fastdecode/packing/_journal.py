@@ -86,7 +86,7 @@ class Packed:
     >>> from fastdecode.packing import pack
     >>> packed = pack("train", "packed.tar")
     >>> packed.kind, packed.items, packed.bad, packed.manifest
-    ('tar', 4, [], 'packed.tar.json')
+    ('tar', 6, [], 'packed.tar.json')
     """
 
     location: str

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from fastdecode.native._batch import Headers
     from fastdecode.ray.skipped import Skipped
-    from fastdecode.types import Box, Buffer, Header, Mode, Reduce
+    from fastdecode.types import Box, Buffer, Header, Mode
 
 OnError: TypeAlias = Literal["raise", "skip", "return"]
 """What becomes of a row whose image is damaged, or cannot be read."""
@@ -64,7 +64,7 @@ class Options:
     """How a job decodes, sent to every task; `read_images` says what each option means."""
 
     size: tuple[int, int] | None = None
-    reduce: Reduce = 1
+    reduce: int = 1
     min_size: int | tuple[int, int] | None = None
     region: Box | None = None
     mode: Mode = "RGB"
@@ -343,7 +343,7 @@ def _one(source: str | Buffer, out: NDArray[np.uint8], options: Options) -> Exce
     try:
         data = read_file(source) if isinstance(source, str) else source
         header = _headers.probe(data)
-        reduce: Reduce = 1
+        reduce = 1
         if header.format == "jpeg":
             reduce = options.reduce
             if reduce == 1:

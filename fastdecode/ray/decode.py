@@ -15,7 +15,7 @@ from fastdecode.ray._rows import OnError, Options, Portion, or_empty, portions, 
 
 if TYPE_CHECKING:
     from fastdecode.ray.skipped import Skipped
-    from fastdecode.types import Box, Mode, Reduce
+    from fastdecode.types import Box, Mode
 
 __all__ = ["decode_images"]
 
@@ -28,7 +28,7 @@ def decode_images(
     name: str | None = None,
     keep_bytes: bool = False,
     size: int | tuple[int, int] | None = None,
-    reduce: Reduce = 1,
+    reduce: int = 1,
     min_size: int | tuple[int, int] | None = None,
     region: Box | None = None,
     mode: Mode = "RGB",

@@ -30,12 +30,12 @@ from fastdecode.ray._rows import (
 )
 from fastdecode.stores import KINDS, open_store
 from fastdecode.stores._scan import can_be_read, matching
-from fastdecode.stores.base import Store
+from fastdecode.stores.base import Store, StoreOptions
 from fastdecode.stores.concat import Concatenated
 
 if TYPE_CHECKING:
     from fastdecode.ray.skipped import Skipped
-    from fastdecode.types import Box, Mode, Reduce
+    from fastdecode.types import Box, Mode
 
 __all__ = ["read_images"]
 
@@ -52,11 +52,17 @@ _FEW_TASKS, _MANY_PER_CORE, _MOST_TASKS = 1000, 20, 10_000
 _REMOTE_THREADS, _ASKED = 16, 16
 
 
+class ReadOptions(StoreOptions, total=False):
+    """What `open_store` is told of the source."""
+
+    kind: str | None
+
+
 def read_images(
     source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Store,
     *,
     size: int | tuple[int, int] | None = None,
-    reduce: Reduce = 1,
+    reduce: int = 1,
     min_size: int | tuple[int, int] | None = None,
     region: Box | None = None,
     mode: Mode = "RGB",
@@ -67,7 +73,7 @@ def read_images(
     skipped: Skipped | None = None,
     include_paths: bool = True,
     include_labels: bool | None = None,
-    store_options: Mapping[str, Any] | None = None,
+    store_options: ReadOptions | None = None,
     num_cpus: int = 1,
     read_threads: int | None = None,
     concurrency: int | None = None,
@@ -146,9 +152,9 @@ def read_images(
     --------
     >>> import fastdecode.ray
     >>> dataset = fastdecode.ray.read_images("train", size=224, include_paths=False)
-    >>> for batch in dataset.iter_torch_batches(batch_size=4):
+    >>> for batch in dataset.iter_torch_batches(batch_size=6):
     ...     print(batch["image"].shape, batch["label"].tolist())
-    torch.Size([4, 224, 224, 3]) [0, 0, 1, 1]
+    torch.Size([6, 224, 224, 3]) [0, 0, 0, 1, 1, 1]
     """
     options = Options.checked(
         size,

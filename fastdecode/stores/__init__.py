@@ -9,12 +9,25 @@ import importlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from fastdecode.errors import BackendUnavailable, StoreError, advised
 from fastdecode.stores.base import Store, Writer
 
-__all__ = ["KINDS", "Store", "StoreError", "Writer", "create_store", "kind_of", "open_store"]
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from fastdecode.stores.base import StoreOptions
+
+__all__ = [
+    "KINDS",
+    "Store",
+    "StoreError",
+    "Writer",
+    "create_store",
+    "kind_of",
+    "open_store",
+]
 
 _COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 
@@ -54,10 +67,16 @@ KINDS: dict[str, Kind] = {
 """Every kind of store by its name. To add one: one file, and one line here."""
 
 
+def __getattr__(name: str) -> Any:
+    if name != "tar":
+        raise AttributeError(f"module 'fastdecode.stores' has no attribute {name!r}")
+    return importlib.import_module("fastdecode.stores.tar")  # which sets the attribute
+
+
 def open_store(
     location: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     kind: str | None = None,
-    **options: Any,
+    **options: Unpack[StoreOptions],
 ) -> Store:
     """Open a store for reading.
 
@@ -71,7 +90,10 @@ def open_store(
     kind : str, optional
         A name in `KINDS`; by default what the location's suffix, or what is there, says.
     **options
-        Of the kind: see the class that it names.
+        Of a folder: targets, extensions. Of a list: path_column, target_column, header, delimiter,
+        root. Of tar shards: index, image, target. Of HDF5: images, targets, keys. Of RecordIO:
+        index. Of all but LMDB: storage_options, for the file system of URIs. The reader of each
+        kind, named in `KINDS`, says what they are.
 
     Returns
     -------
@@ -98,7 +120,7 @@ def open_store(
     >>> with open_store("train") as store:  # or train.tar, train.lmdb, s3://bucket/train.tar
     ...     image = decode(store.read(0))
     ...     print(store, store.key(0), store.classes[store.target(0)])
-    <folder store of 4 at train> bird/1.jpg bird
+    <folder store of 6 at train> bird/canyon-wren.jpg bird
     """
     where: str | list[str]
     if location is None or (isinstance(location, str) and not location):
@@ -117,7 +139,6 @@ def create_store(
     kind: str | None = None,
     *,
     classes: Sequence[str] = (),
-    **options: Any,
 ) -> Writer:
     """Begin a store.
 
@@ -129,8 +150,6 @@ def create_store(
         A name in `KINDS`; by default what the suffix says, and a folder where there is none.
     classes : sequence of str
         Names of the classes, if targets are class indices.
-    **options
-        Of the kind.
 
     Returns
     -------
@@ -160,7 +179,7 @@ def create_store(
     chosen = kind_for(where) if kind is None else kind
     if os.path.lexists(where):
         raise FileExistsError(f"{where} is there already: remove it, or choose another place")
-    return cast("Writer", _named(chosen, "writer")(where, classes=classes, **options))
+    return cast("Writer", _named(chosen, "writer")(where, classes=classes))
 
 
 def kind_of(location: str) -> str:

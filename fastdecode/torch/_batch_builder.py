@@ -15,7 +15,7 @@ from fastdecode.torch._memory import BatchMemory
 from fastdecode.torch._native_batches import FALLBACK
 from fastdecode.torch._order import Item
 from fastdecode.torch._samples import SampleMaker, Source
-from fastdecode.torch.dataset import EncodedSample
+from fastdecode.torch.dataset import EncodedSample, pair_of
 
 if TYPE_CHECKING:
     from fastdecode.gpu._backends import Loaded
@@ -154,7 +154,9 @@ class BatchBuilder:
         if self._reads is None:
             return None
         try:
-            source, target = self._reads[at].result()
+            dataset, index = self._config.source.ours, self._items[at].index
+            place = self._config.source.place(index)
+            source, target = pair_of(dataset, place, self._reads[at].result())
         except Exception as error:  # of whatever kind: it comes again where the policy is applied
             return EncodedSample(None, None, None, error=error)
         return EncodedSample(source, source, target)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import torch
 from PIL import Image as PillowImage
@@ -14,7 +14,14 @@ from fastdecode.torch import _recognise
 from fastdecode.torch.transforms import EncodedTransform, Normalize, crops
 from fastdecode.torch.transforms.base import Crop, Layout, Quality, check_quality
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from fastdecode.api import Data
+    from fastdecode.torch.transforms.base import TransformOptions
+
 _C = TypeVar("_C", bound=Crop)
+_T = TypeVar("_T")
 
 # The package's own: of them it is known what they do.
 _OWN = {kind for kind in vars(crops).values() if isinstance(kind, type) and issubclass(kind, Crop)}
@@ -81,11 +88,13 @@ class Fused(EncodedTransform):
         self.dtype = head.dtype
         self.isolated = head.isolated and not self.rest
 
-    def __call__(self, data: Any, **options: Any) -> Any:
+    def __call__(self, data: Data, **options: Unpack[TransformOptions]) -> Any:
         """Decode and transform: as any `EncodedTransform`, to whatever the last part returns."""
         return self._run(data, **options)[0]
 
-    def with_geometry(self, data: Any, **options: Any) -> tuple[Any, Geometry]:
+    def with_geometry(
+        self, data: Data, **options: Unpack[TransformOptions]
+    ) -> tuple[Any, Geometry]:
         """Do the same, and tell where the result lies in the image.
 
         Raises
@@ -103,15 +112,20 @@ class Fused(EncodedTransform):
 
     def _run(
         self,
-        data: Any,
+        data: Data,
         *,
         generator: torch.Generator | None = None,
         out: torch.Tensor | None = None,
-        **how: Any,
+        backend: str | None = None,
+        orient: bool = False,
     ) -> tuple[Any, Geometry]:
         direct = not self.rest and self.form == "tensor"
         result, geometry = self.head.with_geometry(
-            data, generator=generator, out=out if direct else None, **how
+            data,
+            generator=generator,
+            out=out if direct else None,
+            backend=backend,
+            orient=orient,
         )
         for _ in range(self.draws):
             torch.rand(1, generator=generator, device="cpu")
@@ -136,7 +150,7 @@ class Fused(EncodedTransform):
         return "\n".join([*lines, ")"])
 
 
-def fuse(transform: Any, *, quality: Quality = "fast", headroom: float = 1.0) -> Any:
+def fuse(transform: _T, *, quality: Quality = "fast", headroom: float = 1.0) -> Fused | _T:
     """Make a pipeline of torchvision's or timm's transforms decode only what it will look at.
 
     Parameters

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -10,10 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import torch
 
+from fastdecode._buffers import as_buffer
 from fastdecode.native import _library
 from fastdecode.native._batch import Pool
 from fastdecode.outages import ITEM_ERRORS, is_the_items
-from fastdecode.torch._errors import TolerantDataset
+from fastdecode.torch._errors import Sample_co, TolerantDataset
 from fastdecode.torch._fuse import Fused, put, why_not
 from fastdecode.torch._native_batches import EligibleCrop, NativeBatchMaker, fetch_in_order
 from fastdecode.torch.mixin import DecodeMixin
@@ -23,10 +25,13 @@ from fastdecode.torch.transforms.base import Crop
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
+    from fastdecode.api import Data
     from fastdecode.geometry import Geometry
     from fastdecode.torch._errors import OnError
     from fastdecode.torch.transforms.base import Quality
-    from fastdecode.types import Mode, Output, Reduce
+    from fastdecode.types import Mode, Output
+
+    Source = Data | str | os.PathLike[str]
 
 __all__ = ["DecodeDataset"]
 
@@ -35,10 +40,13 @@ _OF_DATASET = ("__getitem__", "fetch", "load", "_encoded", "_image", "_made")
 _OF_CROP = ("__call__", "with_geometry", "reduce_for", "_checked", "_pixels", "core_resize")
 
 
+_PAIR = "return a pair, the encoded image (bytes or a path) and its target (None if it has none)"
+
+
 class DatasetOptions(TypedDict, total=False):
     """What every dataset of the package takes by name; `DecodeDataset` says what each is."""
 
-    reduce: Reduce
+    reduce: int
     min_size: int | tuple[int, int] | None
     mode: Mode
     orient: bool
@@ -53,16 +61,17 @@ class DatasetOptions(TypedDict, total=False):
 class _Signature:
     """What `help` and editors show of a class: its own constructor, not the `__new__` before it."""
 
-    def __get__(self, _: object, kind: type) -> inspect.Signature:
+    def __get__(self, _: object, kind: Any) -> inspect.Signature:
         arguments = list(inspect.signature(kind.__init__).parameters.values())
         return inspect.Signature(arguments[1:])
 
 
-class DecodeDataset(DecodeMixin, TolerantDataset):
+class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
     """A dataset that gets decoding, transforms, error policy and whole batches for nothing.
 
     A subclass writes ``__len__`` and `read`. Options are attributes of the class, or of an
-    instance, or arguments of the constructor.
+    instance, or arguments of the constructor. For type checkers it may say what ``dataset[index]``
+    is, ``DecodeDataset[tuple[torch.Tensor, int]]``: a `Loader` then knows its batches.
 
     Parameters
     ----------
@@ -160,7 +169,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
             setattr(self, name, value)
         self._resolved_transform()  # which says at once what does not go together
 
-    def read(self, index: int) -> tuple[Any, Any]:
+    def read(self, index: int) -> tuple[Source, Any]:
         """Return the encoded image of a sample and its target: for a subclass to write.
 
         Parameters
@@ -172,7 +181,10 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
         source : bytes-like or path
         target : object
         """
-        raise NotImplementedError(f"{type(self).__name__} must say where sample {index} is")
+        name = type(self).__name__
+        raise NotImplementedError(
+            f"{name} has no `read` for sample {index}: write `def read(self, index)`; {_PAIR}"
+        )
 
     def _together(self, indices: Sequence[int]) -> AbstractContextManager[object]:  # noqa: ARG002
         """Read the items of a batch, which is fetched within: for a subclass that had to wait."""
@@ -240,7 +252,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
         """
         source = None
         try:
-            source, target = self.read(index)
+            source, target = pair_of(self, index, self.read(index))
             image, geometry = self._image(source, generator, out)
             return image, finished(self, target, geometry)
         except ITEM_ERRORS as error:
@@ -372,6 +384,27 @@ def _join_torchvision(kind: type[DecodeDataset]) -> None:
 def overridden(kind: type, base: type, names: Sequence[str]) -> str:
     """Name the first of these methods that a class has made its own."""
     return next((name for name in names if getattr(kind, name) is not getattr(base, name)), "")
+
+
+def pair_of(dataset: Any, index: int, found: Any) -> tuple[Any, Any]:
+    """Return what a dataset's ``read`` has given; refuse what is not a source and a target."""
+    called = f"{type(dataset).__name__}.read({index}) returned"
+    if not isinstance(found, (tuple, list)) or len(found) != 2:
+        several = isinstance(found, (tuple, list))
+        what = f"a {_kind(found)} of {len(found)}" if several else _kind(found)
+        raise TypeError(f"{called} {what}: {_PAIR}")
+    source, target = found
+    known = isinstance(source, (bytes, str, memoryview, os.PathLike))
+    if not known and getattr(dataset, "_loader", None) is None:  # which takes anything
+        try:
+            as_buffer(source)
+        except TypeError as error:
+            raise TypeError(f"{called} {_kind(source)} as the image: {_PAIR} ({error})") from None
+    return source, target
+
+
+def _kind(value: object) -> str:
+    return "None" if value is None else type(value).__name__
 
 
 class EncodedSample(NamedTuple):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import torch
 
     from fastdecode.torch.transforms.base import Quality
-    from fastdecode.types import Mode, Output, Reduce
+    from fastdecode.types import Mode, Output
 
 __all__ = ["DecodeMixin"]
 
@@ -91,7 +91,7 @@ class DecodeMixin:
     (480, 640, 3)
     """
 
-    reduce: Reduce = 1
+    reduce: int = 1
     min_size: int | tuple[int, int] | None = None
     mode: Mode = "RGB"
     orient: bool = False

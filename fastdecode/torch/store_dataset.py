@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from fastdecode.outages import ITEM_ERRORS, is_the_items, told_if_vanished
 from fastdecode.stores import Store, open_store
-from fastdecode.torch._errors import naming
+from fastdecode.torch._errors import Sample_co, naming
 from fastdecode.torch._read_ahead import READ_THREADS, Read, begin_reads
 from fastdecode.torch._threads import ThreadPool
 from fastdecode.torch.dataset import DatasetOptions, DecodeDataset
@@ -18,13 +18,16 @@ from fastdecode.torch.dataset import DatasetOptions, DecodeDataset
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from fastdecode.stores.base import StoreOptions
+    from fastdecode.torch.dataset import Source
+
 __all__ = ["StoreDataset"]
 
 _LOOKED_AT = 64
 """Items that are asked for a target, to find out whether the store has any."""
 
 
-class StoreDataset(DecodeDataset):
+class StoreDataset(DecodeDataset[Sample_co]):
     """Images of a store: a folder, tar shards, LMDB, HDF5 or RecordIO, with a target each or not.
 
     Parameters
@@ -88,7 +91,7 @@ class StoreDataset(DecodeDataset):
         target_transform: Callable[..., Any] | None = None,
         *,
         kind: str | None = None,
-        store_options: Mapping[str, Any] | None = None,
+        store_options: StoreOptions | None = None,
         has_targets: bool | None = None,
         **options: Unpack[DatasetOptions],
     ) -> None:
@@ -97,7 +100,9 @@ class StoreDataset(DecodeDataset):
             raise ValueError(
                 "kind and store_options say how to open a location, but this store is open already"
             )
-        made = store if isinstance(store, Store) else open_store(store, kind, **store_options or {})
+        made = (
+            store if isinstance(store, Store) else open_store(store, kind, **(store_options or {}))
+        )
         self.store = made
         self.classes = list(self.store.classes)
         self.class_to_idx = {name: index for index, name in enumerate(self.classes)}
@@ -106,7 +111,7 @@ class StoreDataset(DecodeDataset):
     def __len__(self) -> int:
         return len(self.store)
 
-    def read(self, index: int) -> tuple[Any, Any]:
+    def read(self, index: int) -> tuple[Source, Any]:
         """Return the path or the bytes of an image, and its target."""
         place = self._place(index)
         begun = self._begun.pop(place, None) if self._begun else None

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import results
+from benches import Page
 from results import measurement, says
 
 from fastdecode.cli import main
@@ -19,11 +20,11 @@ from fastdecode.measure.result import Result, Spread, to_json
 def shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     """Compare two results through files, and return what was printed."""
 
-    def run(a: Result, b: Result) -> str:
+    def run(a: Result, b: Result, *options: str) -> str:
         paths = [tmp_path / "a.json", tmp_path / "b.json"]
         for path, one in zip(paths, (a, b), strict=True):
             path.write_text(to_json(one), encoding="utf-8")
-        assert main(["compare", *(str(path) for path in paths)]) == 0
+        assert main(["compare", *(str(path) for path in paths), *options]) == 0
         return capsys.readouterr().out
 
     return run
@@ -125,6 +126,42 @@ def test_other_circumstances_are_warned_of(shown) -> None:
     assert says(warned[2], "versions", "simplejpeg", "1.2.3", "9.9")
     assert says(text, "Another CPU, interrupted")
     assert says(text, "DIFFER", "in b", "swapped")
+
+
+def test_the_comparison_as_a_page(tmp_path: Path, shown) -> None:
+    """``--html`` writes a page with the same rows, charts, warnings and what is in one alone."""
+    pytest.importorskip("jinja2", reason="the extra `bench` brings it")
+    name = '<b onclick="x">'
+    a = results.full()
+    b = results.result(
+        *(
+            replace(one, images_per_s=results.spread(2 * one.images_per_s.median))
+            for one in a.measurements
+            if one.images_per_s.median and one.protocol != "loader"
+        ),
+        machine=replace(a.machine, cpu=name),
+    )
+    place = tmp_path / "compare.html"
+    text = shown(a, b, "--html", str(place))
+    page = Page(place.read_text(encoding="utf-8"))
+
+    assert page.open == []
+    assert page.strong[:2] == ["2.0x", "2.0x"]
+    assert "b" not in page.tags
+    assert name in "".join(page.texts)
+    assert page.tags["svg"] == 7
+    rows = [row for row in page.rows if row[-1] == "faster"]
+    assert len(rows) == text.count("  faster\n") > 30
+    assert "Only in a" in "".join(page.texts)
+
+
+def test_a_page_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its file is named, with the reason, before anything is compared."""
+    pytest.importorskip("jinja2", reason="the extra `bench` brings it")
+    with pytest.raises(SystemExit, match="2"):
+        main(["compare", "a.json", "b.json", "--html", str(tmp_path / "none" / "x.html")])
+
+    assert "x.html cannot be written" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -204,3 +205,16 @@ def test_a_wish_that_means_nothing_is_refused(source: Path) -> None:
 
     assert done.returncode != 0
     assert "FASTDECODE_NATIVE must be 0, 1 or require, not 'no'" in done.stderr
+
+
+def test_the_description_has_no_relative_link(source: Path) -> None:
+    """What a package index shows of the README leads to addresses: it has no files beside it."""
+    done = _setup(source, "egg_info", "-e", ".", FASTDECODE_NATIVE="0")
+    assert done.returncode == 0, done.stderr
+    text = (source / "fastdecode.egg-info" / "PKG-INFO").read_text(encoding="utf-8")
+
+    prose = re.sub(r"^```.*?^```$", "", text.partition("\n\n")[2], flags=re.DOTALL | re.MULTILINE)
+    links = re.findall(r'\]\(([^)\s]+)|\b(?:href|src|srcset)="([^"]+)', prose)
+    targets = {markdown or html for markdown, html in links}
+    assert targets
+    assert not [one for one in targets if not one.startswith(("https://", "#"))]

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +20,7 @@ from fastdecode import DecodeError, ImageTooLarge, UnsupportedFormat, decode, re
 from fastdecode.errors import BackendUnavailable
 from fastdecode.testing import drawing, encode
 
+PACKAGE = Path(fastdecode.__file__).parent
 DECODED = """
 from fastdecode import stats
 answers["pixels"] = said(decode, encode(drawing(61, 43)), backend="native")
@@ -180,3 +186,28 @@ answers["compiled"] = [
 """)
 
     assert found["compiled"] == []
+
+
+def test_a_clone_that_hides_an_installed_core_is_named(native: Any, tmp_path: Path) -> None:
+    """`python -m` among the sources says that the installed copy has a core, and how to run it."""
+    built = Path(native._core.__file__).name
+    for name, left_out in (("clone", built), ("installed", "")):
+        ignored = shutil.ignore_patterns("__pycache__", left_out)
+        shutil.copytree(PACKAGE, tmp_path / name / PACKAGE.name, ignore=ignored)
+
+    def told(module: str, *words: str, folder: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", module, *words],
+            cwd=tmp_path / folder,
+            capture_output=True,
+            check=True,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(tmp_path / "installed"), "COLUMNS": "80"},
+        )
+        return " ".join(done.stderr.split())
+
+    for command in (("fastdecode",), ("fastdecode.bench", "--list")):
+        said = told(*command, folder="clone")
+        assert f"from {tmp_path / 'clone'}, where the native core has not been compiled" in said
+        assert f"not from {tmp_path / 'installed'}, where it has: use the command" in said
+        assert told(*command, folder=".") == ""

@@ -80,6 +80,7 @@ class Page(HTMLParser):
         self.attributes: list[tuple[str, str, str]] = []
         self.texts: list[str] = []
         self.rows: list[list[str]] = []
+        self.strong: list[str] = []
         self.feed(text)
         self.close()
 
@@ -100,6 +101,8 @@ class Page(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self.texts.append(data)
+        if self.open[-1:] == ["strong"]:
+            self.strong.append(data)
         if "table" in self.open and data.strip():
             self.rows[-1].append(data)
 

@@ -101,7 +101,10 @@ def blocks(page: Path) -> list[Block]:
 
 
 def furnish(folder: Path) -> dict[str, str]:
-    """Put the files that pages name into a folder; return the environment to run them in."""
+    """Put the files that pages name into a folder; return the environment to run them in.
+
+    What they measure is kept in that folder, and no one else's ranking.
+    """
     for name in ("photos", "train/bird", "train/place", "bin"):
         (folder / name).mkdir(parents=True)
     for number, path in enumerate(photos):
@@ -115,8 +118,10 @@ def furnish(folder: Path) -> dict[str, str]:
     places = (str(folder), str(Path(fastdecode.__file__).parents[1]), os.environ.get("PYTHONPATH"))
     return {
         **os.environ,
+        "FASTDECODE_RANKING": str(folder / "ranking-of-this-machine.json"),
         "PATH": os.pathsep.join((str(folder / "bin"), os.environ["PATH"])),
         "PYTHONPATH": os.pathsep.join(filter(None, places)),
+        "RAY_ADDRESS": "local",  # and not a cluster of somebody else's on this machine
     }
 
 
@@ -131,7 +136,7 @@ def _run(block: Block, page: str, names: dict[str, Any]) -> None:
     if block.language == "sh":
         if "--html" in block.code and importlib.util.find_spec("jinja2") is None:
             raise ModuleNotFoundError("No module named 'jinja2', which --html needs", name="jinja2")
-        subprocess.run(["bash", "-euo", "pipefail", "-c", block.code], check=True)
+        subprocess.run(["sh", "-eu", "-c", block.code], check=True)
         return
     code = _left(block.code) if block.language == "diff" else block.code
     if block.language == "diff" and "transform" not in names:
@@ -157,7 +162,7 @@ def main() -> int:
             # A library that is not here; a name that the package lacks is a mistake of the page.
             if type(error) is ImportError or (error.name or "").startswith("fastdecode"):
                 raise
-            sys.stderr.write(f"line {block.line}: {error}\n")
+            sys.stderr.write(f"line {block.line}: {str(error).splitlines()[0]}\n")
             return MISSING
     return 0
 

@@ -23,6 +23,7 @@ from torchvision_doubles import TENSOR, center, compose, crop, flip, resize  # n
 
 from fastdecode.torch._fuse import fuse  # noqa: E402
 from fastdecode.torch.dataset import DecodeDataset  # noqa: E402
+from fastdecode.torch.loader import Loader  # noqa: E402
 from fastdecode.torch.transforms import (  # noqa: E402
     RandomResizedCrop,
     RandomResizedCropFlipNormalize,
@@ -255,10 +256,50 @@ def test_unknown_option_is_refused() -> None:
 
 def test_base_class_says_what_a_subclass_must_write() -> None:
     """Without `__len__` or `read` the error names them in words."""
-    with pytest.raises(NotImplementedError, match="how many samples"):
+    with pytest.raises(NotImplementedError, match=r"DecodeDataset .*`def __len__\(self\)`"):
         len(DecodeDataset())
-    with pytest.raises(NotImplementedError, match="where sample 3 is"):
+    with pytest.raises(
+        NotImplementedError, match=r"DecodeDataset has no `read` for sample 3: .*a pair"
+    ):
         DecodeDataset()[3]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (PHOTOS[0].read_bytes(), "returned bytes"),
+        (PHOTOS[0], "returned PosixPath|returned WindowsPath"),
+        ("ab", "returned str"),
+        (None, "returned None"),
+        ({"image": b"", "target": 1}, "returned dict"),
+        ((PHOTOS[0], 1, 2), "returned a tuple of 3"),
+        ((None, 1), "returned None as the image"),
+        ((1, PHOTOS[0]), "returned int as the image"),
+        ((np.zeros((4, 4, 3), np.uint8), 1), "returned ndarray as the image"),
+    ],
+    ids=lambda value: value if isinstance(value, str) and value.startswith("ret") else "",
+)
+@pytest.mark.parametrize("transform", [None, RandomResizedCrop(8)], ids=["whole", "crop"])
+@pytest.mark.parametrize("read_threads", [0, 1])
+def test_errors_of_read_say_what_to_return(
+    given: Any, said: str, transform: Any, read_threads: int
+) -> None:
+    """A `read` that returns no pair is named with its class, and told what a pair is."""
+
+    class Wrong(Photos):
+        def read(self, index: int) -> tuple[Any, Any]:
+            assert index in range(len(self))
+            return given  # type: ignore[no-any-return]
+
+    dataset = Wrong(transform)
+    expected = rf"Wrong\.read\(0\) ({said}).*a pair, the encoded image \(bytes or a path\)"
+    for use in (
+        lambda: dataset[0],
+        lambda: dataset.__getitems__([0, 1]),
+        lambda: next(iter(Loader(dataset, 2, threads=1, read_threads=read_threads))),
+    ):
+        with pytest.raises(TypeError, match=expected):
+            use()
 
 
 def test_repr_says_how_images_are_decoded() -> None:

@@ -535,10 +535,12 @@ def stream_tar(
     >>> from fastdecode.stores.tar import stream_tar
     >>> for key, image, target in stream_tar("train.tar"):
     ...     print(key, probe(image).width, target)
-    bird/1.jpg 500 0
-    bird/2.jpg 375 0
-    place/1.jpg 640 1
-    place/2.jpg 512 1
+    bird/canyon-wren.jpg 500 0
+    bird/perched-osprey.jpg 375 0
+    bird/roman-colosseum_422.jpg 500 0
+    place/casa-mila.jpg 640 1
+    place/piazza-gae-aulenti_gray.jpg 375 1
+    place/tea-gardens_progressive.jpg 512 1
     """
     wanted = wanted_members(image, target)
     with ExitStack() as own:

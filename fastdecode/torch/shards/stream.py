@@ -116,10 +116,10 @@ class ShardStream(IterableDataset[Any]):
     >>> stream = ShardStream("train.tar", RandomResizedCropFlipNormalize(224), shuffle=True)
     >>> for epoch in range(2):
     ...     stream.set_epoch(epoch)
-    ...     for images, labels in DataLoader(stream, 4):
+    ...     for images, labels in DataLoader(stream, 6):
     ...         print(images.shape)
-    torch.Size([4, 3, 224, 224])
-    torch.Size([4, 3, 224, 224])
+    torch.Size([6, 3, 224, 224])
+    torch.Size([6, 3, 224, 224])
     """
 
     def __init__(

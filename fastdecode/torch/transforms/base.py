@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from enum import Enum
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypedDict
 
 import numpy as np
 import torch
@@ -33,14 +34,17 @@ from fastdecode.torch.transforms.normalize import Normalize
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from fastdecode.api import Data
     from fastdecode.native._library import Resize
     from fastdecode.types import Box, Buffer, Header, Image, Reduce
 
 __all__ = [
+    "AnyInterpolation",
     "Crop",
     "EncodedTransform",
     "Layout",
     "Quality",
+    "TransformOptions",
     "check_quality",
     "geometry_of",
     "interpolation_name",
@@ -49,6 +53,9 @@ __all__ = [
 ]
 
 Quality = Literal["fast", "exact"]
+AnyInterpolation: TypeAlias = Interpolation | int | Enum
+"""As a word, as Pillow's constant, or as torchvision's enumeration."""
+
 _LARGEST_CANVAS = 16
 """How many times the window's size a canvas may have that is made as a whole."""
 
@@ -88,7 +95,7 @@ class EncodedTransform(ABC):
 
     def __call__(
         self,
-        data: Any,
+        data: Data,
         *,
         generator: torch.Generator | None = None,
         out: torch.Tensor | None = None,
@@ -119,7 +126,7 @@ class EncodedTransform(ABC):
     @abstractmethod
     def with_geometry(
         self,
-        data: Any,
+        data: Data,
         *,
         generator: torch.Generator | None = None,
         out: torch.Tensor | None = None,
@@ -133,6 +140,15 @@ class EncodedTransform(ABC):
         tuple of tensor and Geometry
             The geometry maps boxes, points and masks of the full image.
         """
+
+
+class TransformOptions(TypedDict, total=False):
+    """What an `EncodedTransform` is called with besides the file's bytes."""
+
+    generator: torch.Generator | None
+    out: torch.Tensor | None
+    backend: str | None
+    orient: bool
 
 
 class Layout(NamedTuple):
@@ -169,7 +185,7 @@ class Crop(EncodedTransform):
 
     def __init__(
         self,
-        interpolation: Any,
+        interpolation: AnyInterpolation,
         antialias: object,
         *,
         flip: float = 0.0,
@@ -219,7 +235,7 @@ class Crop(EncodedTransform):
 
     def with_geometry(
         self,
-        data: Any,
+        data: Data,
         *,
         generator: torch.Generator | None = None,
         out: torch.Tensor | None = None,

@@ -21,7 +21,7 @@ from fastdecode.torch.transforms._random_crop import (
     draw_flip,
     resized,
 )
-from fastdecode.torch.transforms.base import Crop, Quality, is_number
+from fastdecode.torch.transforms.base import AnyInterpolation, Crop, Quality, is_number
 from fastdecode.torch.transforms.normalize import IMAGENET_MEAN, IMAGENET_STD
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class RandomResizedCrop(Crop):
         size: _Size,
         scale: Sequence[float] = (0.08, 1.0),
         ratio: Sequence[float] = (3 / 4, 4 / 3),
-        interpolation: Any = "bilinear",
+        interpolation: AnyInterpolation = "bilinear",
         antialias: bool = True,
         **options: Unpack[CropOptions],
     ) -> None:
@@ -166,7 +166,7 @@ class RandomResizedCropAndInterpolation(RandomResizedCrop):
         scale: Sequence[float] = (0.08, 1.0),
         ratio: Sequence[float] = (3 / 4, 4 / 3),
         interpolation: Any = "bilinear",
-        **options: Any,
+        **options: Unpack[CropOptions],
     ) -> None:
         either = interpolation == "random"
         super().__init__(size, scale, ratio, "bicubic" if either else interpolation, **options)
@@ -210,7 +210,7 @@ class RandomResizedCropFlipNormalize(RandomResizedCrop):
         size: _Size,
         scale: Sequence[float] = (0.08, 1.0),
         ratio: Sequence[float] = (3 / 4, 4 / 3),
-        interpolation: Any = "bilinear",
+        interpolation: AnyInterpolation = "bilinear",
         antialias: bool = True,
         *,
         flip: float = 0.5,
@@ -259,7 +259,7 @@ class ResizeCenterCrop(Crop):
         self,
         resize: _Size,
         size: _Size,
-        interpolation: Any = "bilinear",
+        interpolation: AnyInterpolation = "bilinear",
         antialias: bool = True,
         **options: Unpack[CropOptions],
     ) -> None:
@@ -310,7 +310,7 @@ class ResizeCenterCropNormalize(ResizeCenterCrop):
         self,
         resize: _Size,
         size: _Size,
-        interpolation: Any = "bilinear",
+        interpolation: AnyInterpolation = "bilinear",
         antialias: bool = True,
         *,
         flip: float = 0.0,
@@ -360,7 +360,7 @@ class Resize(Crop):
     def __init__(
         self,
         size: _Size | None,
-        interpolation: Any = "bilinear",
+        interpolation: AnyInterpolation = "bilinear",
         max_size: int | None = None,
         antialias: bool = True,
         **options: Unpack[CropOptions],
