@@ -25,7 +25,7 @@ from PIL import Image
 
 import fastdecode
 from fastdecode import _files
-from fastdecode.measure._timing import no_garbage_collection
+from fastdecode.measure._timing import family, no_garbage_collection
 from fastdecode.measure.result import machine
 from fastdecode.testing import encode
 
@@ -283,25 +283,6 @@ class Peak(NamedTuple):
 
     rss_mb: float
     pss_mb: float
-
-
-def family(pid: int) -> Iterator[int]:
-    """Yield a process and all that it has started, which live."""
-    yield pid
-    for task in (_PROC / str(pid) / "task").glob("*"):
-        with suppress(OSError):  # the thread has ended meanwhile
-            for child in (task / "children").read_text().split():
-                yield from family(int(child))
-
-
-def cpu_seconds(pid: int) -> float:
-    """Return the processor time of a process and its children, dead ones included."""
-    ticks = 0
-    for member in family(pid):
-        with suppress(OSError):
-            fields = (_PROC / str(member) / "stat").read_text().rpartition(")")[2].split()
-            ticks += sum(int(field) for field in fields[11:15])  # own and waited-for children's
-    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def resident(pid: int) -> int:

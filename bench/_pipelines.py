@@ -15,11 +15,9 @@ lies and in which order random numbers are drawn is taken from torchvision's sou
 
 from __future__ import annotations
 
-import math
 import os
 import time
-import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 from os import getpid
 from pathlib import Path
@@ -27,16 +25,25 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from _common import cpu_seconds, photos_in
+from _common import photos_in
 from PIL import Image
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
-MEAN = (0.485, 0.456, 0.406)
-STD = (0.229, 0.224, 0.225)
+from fastdecode.measure._pipelines import (
+    MEAN,
+    STD,
+    Dali,
+    by_torchvision,
+    normalised,
+    open_rgb,
+    pillow_crop,
+    random_box,
+    stock_loader,
+    torchvision_v2,
+)
+from fastdecode.measure._timing import cpu_seconds
+
 RESIZE, SIZE = 256, 224
-SCALE = (0.08, 1.0)
-RATIO = (3 / 4, 4 / 3)
-PREFETCH = 2  # batches, for each worker: DataLoader's default, and DALI's
 
 
 # The reference
@@ -64,28 +71,6 @@ def evaluation(image: torch.Tensor) -> torch.Tensor:
     return _resized(image, height, width)[:, top : top + SIZE, left : left + SIZE]
 
 
-def random_box(
-    height: int, width: int, generator: torch.Generator | None = None
-) -> tuple[int, int, int, int]:
-    """Draw RandomResizedCrop's box: left, top, right, bottom in pixels."""
-    low, high = torch.log(torch.tensor(RATIO)).tolist()
-    for _ in range(10):
-        area = height * width * torch.empty(1).uniform_(*SCALE, generator=generator).item()
-        ratio = torch.empty(1).uniform_(low, high, generator=generator).exp().item()
-        columns, rows = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
-        if 0 < columns <= width and 0 < rows <= height:
-            top = int(torch.randint(0, height - rows + 1, (1,), generator=generator))
-            left = int(torch.randint(0, width - columns + 1, (1,), generator=generator))
-            return left, top, left + columns, top + rows
-    columns, rows = width, height
-    if width / height < RATIO[0]:
-        rows = round(width / RATIO[0])
-    elif width / height > RATIO[1]:
-        columns = round(height * RATIO[1])
-    left, top = (width - columns) // 2, (height - rows) // 2
-    return left, top, left + columns, top + rows
-
-
 def training(image: torch.Tensor, seed: int) -> torch.Tensor:
     """Do RandomResizedCrop(224) and RandomHorizontalFlip()."""
     generator = torch.Generator().manual_seed(seed)
@@ -105,9 +90,15 @@ class Setup(NamedTuple):
     batch: int
     workers: int
 
+    size = SIZE
+
     @property
     def train(self) -> bool:
         return self.kind == "train"
+
+    @property
+    def samples(self) -> list[tuple[str, int]]:
+        return labelled(self.folder)
 
 
 class PillowFolder(Dataset[tuple[torch.Tensor, int]]):
@@ -116,33 +107,22 @@ class PillowFolder(Dataset[tuple[torch.Tensor, int]]):
     def __init__(self, folder: str, *, train: bool) -> None:
         self._samples = labelled(folder)
         self._train = train
-        self._mean = torch.tensor(MEAN).view(3, 1, 1)
-        self._std = torch.tensor(STD).view(3, 1, 1)
 
     def __len__(self) -> int:
         return len(self._samples)
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
         path, label = self._samples[index]
-        with Image.open(path) as file:
-            image = file.convert("RGB")
-        image = self._training(image) if self._train else self._evaluation(image)
-        values = torch.from_numpy(np.array(image)).permute(2, 0, 1).float().div(255)
-        return (values - self._mean) / self._std, label
+        image = open_rgb(path)
+        return normalised(pillow_crop(image, SIZE) if self._train else _evaluated(image)), label
 
-    def _training(self, image: Image.Image) -> Image.Image:
-        box = random_box(image.height, image.width)
-        image = image.resize((SIZE, SIZE), Image.Resampling.BILINEAR, box=box)
-        if torch.rand(1) < 0.5:
-            image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-        return image
 
-    def _evaluation(self, image: Image.Image) -> Image.Image:
-        short = min(image.size)
-        width, height = (int(RESIZE * side / short) for side in image.size)
-        image = image.resize((width, height), Image.Resampling.BILINEAR)
-        left, top = round((width - SIZE) / 2), round((height - SIZE) / 2)
-        return image.crop((left, top, left + SIZE, top + SIZE))
+def _evaluated(image: Image.Image) -> Image.Image:
+    short = min(image.size)
+    width, height = (int(RESIZE * side / short) for side in image.size)
+    image = image.resize((width, height), Image.Resampling.BILINEAR)
+    left, top = round((width - SIZE) / 2), round((height - SIZE) / 2)
+    return image.crop((left, top, left + SIZE, top + SIZE))
 
 
 def labelled(folder: str) -> list[tuple[str, int]]:
@@ -182,19 +162,6 @@ def without_core(setup: Setup) -> Any:
     return own_loader(setup)
 
 
-def stock_loader(setup: Setup, dataset: Dataset[Any], **options: Any) -> Any:
-    """Make PyTorch's DataLoader, whose workers live as long as it does."""
-    return DataLoader(
-        dataset,
-        batch_size=setup.batch,
-        shuffle=setup.train,
-        num_workers=setup.workers,
-        prefetch_factor=PREFETCH,
-        persistent_workers=True,
-        **options,
-    )
-
-
 def stock(setup: Setup, transform: Callable[..., Any], **options: Any) -> Any:
     """Take torchvision's ImageFolder and PyTorch's DataLoader."""
     from torchvision import datasets
@@ -216,97 +183,11 @@ def torchvision_v1(train: bool) -> Any:
     return v1.Compose([*_crops(v1, train), v1.ToTensor(), v1.Normalize(MEAN, STD)])
 
 
-def torchvision_v2(train: bool) -> Any:
+def torchvision_second(train: bool) -> Any:
     """Make those of the second version, on tensors from torchvision's own decoder."""
     from torchvision.transforms import v2
 
-    to_float = v2.ToDtype(torch.float32, scale=True)
-    return v2.Compose([*_crops(v2, train, antialias=True), to_float, v2.Normalize(MEAN, STD)])
-
-
-def by_torchvision(path: str) -> torch.Tensor:
-    """Read a file; (3, H, W) uint8."""
-    from torchvision.io import ImageReadMode, decode_image
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # there is another library for it now
-        return decode_image(path, ImageReadMode.RGB)
-
-
-class Dali:
-    """DALI's pipeline on the CPU, its batches made tensors as its plugin for PyTorch makes them."""
-
-    def __init__(self, setup: Setup) -> None:
-        samples = labelled(setup.folder)
-        self._count = -(-len(samples) // setup.batch)
-        self._ahead = min(PREFETCH, self._count)
-        reader = {"shuffle_after_epoch": setup.train}
-        self._pipeline = dali_pipeline(setup, samples, reader, ahead=self._ahead)
-        self._pipeline.build()
-        self._begun = False
-
-    def __iter__(self) -> Iterator[Any]:
-        # Left to itself it would work ahead into the next epoch, before the clock is started.
-        pipeline = self._pipeline
-        for _ in range(self._ahead if self._begun else 1):  # the very first fills the queue
-            pipeline.schedule_run()
-        self._begun = True
-        for number in range(self._count):
-            images, labels = pipeline.share_outputs()
-            batch = torch.from_dlpack(images.as_tensor())
-            pipeline.release_outputs()
-            if number + self._ahead < self._count:
-                pipeline.schedule_run()
-            yield batch, labels
-
-
-def dali_pipeline(
-    setup: Setup,
-    samples: list[tuple[str, int]],
-    reader: dict[str, Any],
-    *,
-    ahead: int = PREFETCH,
-    device: int | None = None,
-    layout: str = "CHW",
-) -> Any:
-    """Define DALI's operations, on the CPU or, from decoding on, on the device of a number."""
-    from nvidia.dali import fn, pipeline_def, types
-
-    on_gpu = device is not None
-    place, decoder = ("gpu", "mixed") if on_gpu else ("cpu", "cpu")
-
-    def graph() -> Any:
-        paths, labels = map(list, zip(*samples, strict=True))
-        files, label = fn.readers.file(files=paths, labels=labels, name="files", **reader)
-        how = {"device": decoder, "adjust_orientation": False}
-        if setup.train:
-            images = fn.decoders.image_random_crop(
-                files, random_area=SCALE, random_aspect_ratio=RATIO, **how
-            )
-            images = fn.resize(images, device=place, size=(SIZE, SIZE))
-        else:
-            images = fn.decoders.image(files, **how)
-            images = fn.resize(images, device=place, resize_shorter=RESIZE)
-        images = fn.crop_mirror_normalize(
-            images,
-            device=place,
-            crop=(SIZE, SIZE),
-            dtype=types.FLOAT,
-            output_layout=layout,
-            mean=[255 * value for value in MEAN],
-            std=[255 * value for value in STD],
-            mirror=fn.random.coin_flip() if setup.train else 0,
-        )
-        return images, label.gpu() if on_gpu else label
-
-    return pipeline_def(
-        graph,
-        batch_size=setup.batch,
-        num_threads=setup.workers,
-        device_id=device,
-        prefetch_queue_depth=ahead,
-        seed=0,
-    )()
+    return torchvision_v2(*_crops(v2, train, antialias=True))
 
 
 # What makes the loader of each pipeline, whose iterators are epochs.
@@ -317,7 +198,7 @@ PEERS: dict[str, Callable[[Setup], Iterable[Any]]] = {
     "imagefolder": lambda setup: stock_loader(setup, own_folder(setup)),
     "pillow": lambda setup: stock_loader(setup, PillowFolder(setup.folder, train=setup.train)),
     "torchvision-v1": partial(stock, transform=torchvision_v1),
-    "torchvision-v2": partial(stock, transform=torchvision_v2, loader=by_torchvision),
+    "torchvision-v2": partial(stock, transform=torchvision_second, loader=by_torchvision),
     "dali": Dali,
 }
 

@@ -32,7 +32,6 @@ import torch
 from _common import (
     RESULTS,
     Rounds,
-    cpu_seconds,
     each,
     keep,
     linked,
@@ -44,11 +43,13 @@ from _common import (
     take_turns,
     versions,
 )
-from _pipelines import SIZE, PillowFolder, Setup, dali_pipeline, labelled, stock_loader
+from _pipelines import SIZE, PillowFolder, Setup, labelled
 from torch import Tensor, nn
 
 from fastdecode._system import usable_cores
 from fastdecode.gpu._devices import device_of
+from fastdecode.measure._pipelines import dali_pipeline, stock_loader
+from fastdecode.measure._timing import cpu_seconds
 
 _BASE, _LOADER = "random", "loader-"
 _CLASSES = 1000
@@ -186,7 +187,7 @@ class Dali:
 
         number = (device.index or 0) if device.type == "cuda" else None
         reader = {"random_shuffle": True}
-        pipeline = dali_pipeline(setup, labelled(setup.folder), reader, device=number, layout="HWC")
+        pipeline = dali_pipeline(setup, reader, device=number, layout="HWC")
         self._iterator = DALIClassificationIterator(
             pipeline, reader_name="files", last_batch_policy=LastBatchPolicy.DROP, auto_reset=True
         )

@@ -28,7 +28,6 @@ from typing import Any, NamedTuple
 
 from _common import (
     Rounds,
-    cpu_seconds,
     each,
     judge,
     keep,
@@ -46,6 +45,7 @@ from _ray import ray
 from ray.cluster_utils import Cluster
 
 import fastdecode.ray
+from fastdecode.measure._timing import cpu_seconds
 
 _AIM = 1.5
 _BASELINE = "ray"

@@ -1,16 +1,32 @@
 """One call turns image bytes into pixels by the fastest decoder on this machine.
 
->>> from fastdecode import decode
->>> image = decode(data)  # (H, W, 3) uint8 RGB  # doctest: +SKIP
->>> image = decode(data, reduce=4)  # quarter size, inside the DCT  # doctest: +SKIP
+>>> from fastdecode import decode_file
+>>> from fastdecode.samples import photo
+>>> decode_file(photo).shape  # (height, width, 3), RGB
+(480, 640, 3)
+>>> decode_file(photo, reduce=4).shape  # a quarter of each side, inside the JPEG decoder
+(120, 160, 3)
+
+Datasets and loaders are in `fastdecode.torch`, tar, LMDB and others in `fastdecode.stores`. Modules
+are imported when they are first used.
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fastdecode import errors as errors
+    from fastdecode import native as native
+    from fastdecode import packing as packing
+    from fastdecode import ray as ray
+    from fastdecode import samples as samples
+    from fastdecode import stores as stores
+    from fastdecode import testing as testing
+    from fastdecode import torch as torch
+    from fastdecode import types as types
     from fastdecode._batch import decode_batch, decode_iter
     from fastdecode._selection import use
     from fastdecode._stats import Stats, stats
@@ -56,6 +72,20 @@ _NAMES = {
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
+# Modules that users name, and the libraries that one is made for: without these `dir` leaves it
+# out, because whoever goes through `dir` expects every name of it to be there.
+_MODULES = {
+    "errors": (),
+    "native": (),
+    "packing": (),
+    "ray": ("ray", "pyarrow"),
+    "samples": (),
+    "stores": (),
+    "testing": (),
+    "torch": ("torch",),
+    "types": (),
+}
+
 __all__ = [
     "DEFAULT_MAX_PIXELS",
     "Backend",
@@ -90,6 +120,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"fastdecode.{name}")  # which sets the attribute
     if name not in _HOMES:
         raise AttributeError(f"module 'fastdecode' has no attribute {name!r}")
     value = getattr(importlib.import_module(f"fastdecode.{_HOMES[name]}"), name)
@@ -98,4 +130,9 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return __all__
+    there = {
+        name
+        for name, libraries in _MODULES.items()
+        if all(importlib.util.find_spec(library) for library in libraries)
+    }
+    return sorted({*__all__, *there})

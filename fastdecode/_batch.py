@@ -24,6 +24,7 @@ from fastdecode.errors import BackendUnavailable
 
 if TYPE_CHECKING:
     import torch
+    from numpy.typing import NDArray
     from typing_extensions import Unpack
 
     from fastdecode.api import Data
@@ -55,20 +56,6 @@ def decode_batch(
     items: Iterable[Data | str | os.PathLike[str]],
     *,
     device: None = None,
-    size: int | tuple[int, int],
-    decode: Decode = "auto",
-    threads: int | None = None,
-    on_error: Literal["raise"] = "raise",
-    out: Image | None = None,
-    **options: Unpack[BatchOptions],
-) -> Image: ...
-
-
-@overload
-def decode_batch(
-    items: Iterable[Data | str | os.PathLike[str]],
-    *,
-    device: None = None,
     size: int | tuple[int, int] | None = None,
     decode: Decode = "auto",
     threads: int | None = None,
@@ -76,6 +63,20 @@ def decode_batch(
     out: Sequence[Image | None] | Image | None = None,
     **options: Unpack[BatchOptions],
 ) -> list[Image | FastDecodeError | OSError]: ...
+
+
+@overload
+def decode_batch(
+    items: Iterable[Data | str | os.PathLike[str]],
+    *,
+    device: None = None,
+    size: int | tuple[int, int],
+    decode: Decode = "auto",
+    threads: int | None = None,
+    on_error: Literal["raise"] = "raise",
+    out: NDArray[np.uint8] | None = None,
+    **options: Unpack[BatchOptions],
+) -> NDArray[np.uint8]: ...
 
 
 @overload

@@ -34,6 +34,7 @@ _KINDS = {
 }
 WAY_OUT = "save what it gives to a file, and name that"
 _MOST_LINKS = 40
+_SOME_BYTES = 1 << 16
 _MOST_BYTES = 64 << 20
 """No result is so large; reading more would only fill the memory."""
 
@@ -104,8 +105,9 @@ def check_writable(path: str | os.PathLike[str], *, parents: bool = False) -> No
         raise IsADirectoryError("it is a folder")
     if parents:
         target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryFile(dir=place.parent):
-        pass
+    with tempfile.TemporaryFile(dir=place.parent) as file:
+        file.write(bytes(_SOME_BYTES))  # a full disk still makes files of nothing
+        file.flush()
 
 
 def write_text(path: str | os.PathLike[str], text: str, *, follow: bool = True) -> None:

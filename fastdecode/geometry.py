@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
@@ -120,7 +120,13 @@ class Geometry:
             mapped[..., 0] = self.size[1] - mapped[..., 0]
         return mapped
 
-    def boxes(self, boxes: Any, *, clip: bool = True) -> Any:
+    @overload
+    def boxes(self, boxes: Any, *, clip: bool = True, keep: Literal[False] = False) -> Any: ...
+
+    @overload
+    def boxes(self, boxes: Any, *, clip: bool = True, keep: Literal[True]) -> tuple[Any, Any]: ...
+
+    def boxes(self, boxes: Any, *, clip: bool = True, keep: bool = False) -> Any:
         """Map boxes of the full-size image into the result.
 
         Parameters
@@ -131,20 +137,40 @@ class Geometry:
             Cut them at the edges of the result. A box that lies outside is then empty: its right
             is not beyond its left, or its bottom not beyond its top.
 
+        keep : bool
+            Also return which boxes are left: those of which the result shows any area. All boxes
+            are still in the first answer, so that the same mask picks boxes and labels.
+
         Returns
         -------
         ndarray or tensor of floats, (..., 4)
+            With `keep` a tuple of this, and of the mask, an ndarray or tensor of bool, (...).
+
+        Examples
+        --------
+        Crop the left half, and drop what lies in the other with its label:
+
+        >>> import numpy as np
+        >>> from fastdecode import Geometry
+        >>> half = Geometry((0, 0, 320, 480), (120, 80))
+        >>> boxes, left = half.boxes([[64, 48, 128, 96], [400, 48, 500, 96]], keep=True)
+        >>> boxes[left]
+        array([[16., 12., 32., 24.]])
+        >>> np.array([3, 7])[left]
+        array([3])
         """
         mapped = _as_floats(boxes, 4)
         corners = self.points(mapped.reshape(*mapped.shape[:-1], 2, 2))
         mapped[..., :2], mapped[..., 2:] = corners[..., 0, :], corners[..., 1, :]
         if self.flipped:
             mapped[..., 0], mapped[..., 2] = corners[..., 1, 0], corners[..., 0, 0]
+        height, width = self.size
+        across, down = mapped[..., 0::2].clip(0, width), mapped[..., 1::2].clip(0, height)
         if clip:
-            height, width = self.size
-            mapped[..., 0::2] = mapped[..., 0::2].clip(0, width)
-            mapped[..., 1::2] = mapped[..., 1::2].clip(0, height)
-        return mapped
+            mapped[..., 0::2], mapped[..., 1::2] = across, down
+        if not keep:
+            return mapped
+        return mapped, (across[..., 1] > across[..., 0]) & (down[..., 1] > down[..., 0])
 
     def mask(self, mask: Any, *, fill: int = 0) -> Any:
         """Crop, shrink and flip a mask as the image was.

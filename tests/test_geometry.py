@@ -74,6 +74,48 @@ def test_any_number_of_boxes_is_mapped(shape: tuple[int, ...]) -> None:
     np.testing.assert_array_equal(boxes, np.broadcast_to([110, 60, 130, 100], shape))
 
 
+@pytest.mark.parametrize("flipped", [False, True])
+@pytest.mark.parametrize("clip", [True, False])
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_boxes_that_are_left(library: str, clip: bool, flipped: bool) -> None:
+    """`keep` tells which boxes show any area: not those outside, at an edge, empty or unknown."""
+    geometry = Geometry(CROP.box, CROP.size, flipped=flipped)
+    given: Any = np.array(
+        [
+            [110, 60, 130, 100],  # inside
+            [0, 0, 101, 51],  # one pixel reaches in
+            [0, 0, 100, 300],  # ends at the left edge
+            [310, 100, 320, 120],  # to the right
+            [100, 250, 200, 300],  # begins at the lower edge
+            [120, 80, 120, 90],  # empty
+            [np.nan, 60, 130, 100],
+        ],
+        np.float32,
+    )
+    labels: Any = np.arange(len(given))
+    if library == "torch":
+        torch = pytest.importorskip("torch")
+        given, labels = torch.from_numpy(given), torch.from_numpy(labels)
+
+    mapped, left = geometry.boxes(given, clip=clip, keep=True)
+
+    assert left.tolist() == [True, True, False, False, False, False, False]
+    assert type(left) is type(mapped) is type(given)
+    assert str(left.dtype).endswith("bool")
+    np.testing.assert_array_equal(mapped, geometry.boxes(given, clip=clip))
+    assert mapped[left].shape == (2, 4)
+    assert labels[left].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("shape", [(4,), (0, 4), (2, 3, 4)])
+def test_the_mask_has_the_shape_of_the_boxes(shape: tuple[int, ...]) -> None:
+    """One answer for each box, also for a box alone and for none."""
+    _, left = CROP.boxes(np.broadcast_to([110, 60, 130, 100], shape), keep=True)
+
+    assert left.shape == shape[:-1]
+    assert left.all()
+
+
 def test_an_empty_list_is_no_boxes() -> None:
     """An image without objects needs no case of its own."""
     assert CROP.boxes([]).shape == (0, 4)

@@ -61,7 +61,7 @@ def calibrate(
     contexts: Sequence[Context] = CONTEXTS,
     outputs: Sequence[Output] = _OUTPUTS,
     seconds: float | None = None,
-    notify: Callable[[float], object] = ...,
+    notify: Callable[[float], object] | None = None,
 ) -> Ranking: ...
 
 
@@ -72,7 +72,7 @@ def calibrate(
     device: str | int | torch.device,
     batches: Sequence[int] = BATCHES,
     seconds: float | None = None,
-    notify: Callable[[float], object] = ...,
+    notify: Callable[[float], object] | None = None,
 ) -> DeviceRanking: ...
 
 
@@ -84,7 +84,7 @@ def calibrate(
     contexts: Sequence[Context] = CONTEXTS,
     outputs: Sequence[Output] = _OUTPUTS,
     seconds: float | None = None,
-    notify: Callable[[float], object] = lambda _share: None,
+    notify: Callable[[float], object] | None = None,
 ) -> Ranking | DeviceRanking:
     """Measure which backend is fastest here, for every kind of work, or what is for a device.
 
@@ -155,6 +155,7 @@ def calibrate(
     ...     image = decode(data)
     """
     _check(samples, seconds)
+    notify = notify or (lambda _share: None)
     if device is None:
         if batches is not BATCHES:
             raise ValueError("batches are for a device: give device, such as 'cuda', too")

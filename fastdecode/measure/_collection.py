@@ -56,6 +56,11 @@ class Photo:
         """Stored ones, full size."""
         return self.header.width * self.header.height
 
+    @property
+    def source(self) -> str | Photo:
+        """Where who reads by itself finds it: the path of a file; else this, which is read."""
+        return str(self.path) if self.store is None and self.data is None else self
+
     def read(self) -> Buffer:
         """Read it: of a store whatever that gives, which need not be in memory yet."""
         if self.data is not None:
@@ -72,6 +77,7 @@ class Collection:
     unreadable: dict[str, str] = field(default_factory=dict)
     not_images: int = 0  # files passed over because they are something else
     left_out: int = 0  # files not looked at because `limit` images were reached
+    samples: bool = False  # these are the photos that the package carries
 
     def summary(self) -> result.Collection:
         """Count it, as it stands in results."""
@@ -83,6 +89,7 @@ class Collection:
             unreadable=dict(self.unreadable),
             not_images=self.not_images,
             left_out=self.left_out,
+            samples=self.samples,
         )
 
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fastdecode import _files, _selection
 from fastdecode._system import ranking_path
@@ -22,15 +22,16 @@ from fastdecode.measure._calibrate import BATCHES, place_of
 from fastdecode.measure._collection import USUAL_LIMIT
 from fastdecode.measure._kept import merged, ranking_of
 from fastdecode.measure._run import Plan, counts_up_to_cores
-from fastdecode.measure._text import count, visible
+from fastdecode.measure._text import count, pipeline, visible
 from fastdecode.measure._timing import now
-from fastdecode.measure.result import PROTOCOLS, Backend, Result, machine, to_json
-from fastdecode.registry import backends
-from fastdecode.terminal import INTERRUPTED, Parser, counts, positive, progress, seconds
+from fastdecode.measure.result import PIPELINES, PROTOCOLS, Backend, Result, machine, to_json
+from fastdecode.ranking import faster
+from fastdecode.registry import backends, install_line
+from fastdecode.terminal import INTERRUPTED, Parser, counts, positive, progress, say, seconds
 from fastdecode.types import OUTPUTS, REDUCES
 
 if TYPE_CHECKING:
-    from fastdecode.measure.result import Protocol
+    from fastdecode.measure.result import Pipeline, Protocol
     from fastdecode.ranking import Ranking
     from fastdecode.types import BackendInfo, Reduce
 
@@ -39,8 +40,9 @@ _MOST_AT_ONCE = 1024  # threads or workers: what is more is a slip of the finger
 _EXAMPLES = """\
 examples:
   %(prog)s                      the six photos of the package
-  %(prog)s photos/              every image under a folder
-  %(prog)s photos/ --limit 200 --reduce 1,8
+  %(prog)s photos/              every image under a folder, in a minute
+  %(prog)s photos/ --verbose --html report.html
+  %(prog)s photos/ --reduce 1,8 --seconds 1
   %(prog)s train.tar            what fastdecode.stores reads
   %(prog)s a.jpg b.png --backend pillow,opencv --seconds 3
   %(prog)s photos/ --protocol loader --workers 2,4 --size 224
@@ -49,22 +51,37 @@ examples:
 
 protocols:
   decode   from memory, one thread; every format and every --reduce
+  train    training batches of files (random crops of 224 pixels, flipped and
+           normalised, float32) on all cores: by this package's Loader, its
+           dataset in PyTorch's DataLoader, Pillow and torchvision there, and
+           DALI on the CPU; those that are installed
   threads  from memory, a pool of threads in one process
   loader   a PyTorch DataLoader with worker processes, which read and decode
   file     reading the file (of a store: the item) and decoding it, one thread
-The last three measure the commonest format at the largest size.
+All but decode measure the commonest format, at the largest size.
+
+Without --verbose, --protocol, --save and --device, decode and train are
+measured at full size, and one table shows them. Without --seconds, too, that
+takes less than a minute: it is of the commonest format, and some of many or
+large images are left out. The answer ends the output.
 
 With --device only that is measured, unless --protocol names others too: the
 commonest format, decoded onto the device in batches by each batch backend, or
 by all cores of the CPU and copied.
 
-Each backend has a process of its own. All of them decode the same files, in
-rounds of random order; "vs best" compares speeds within each round and takes
-the median over them. The pixels are compared with Pillow's.
+Each backend or pipeline has a process of its own. All of them work on the same
+files, in rounds of random order; "vs best" and "vs Pillow" compare speeds
+within each round and take the median over them. The pixels are compared with
+Pillow's.
 
 exit status: 0; 1 if no file could be decoded; 2 for a wrong argument or no
 images; 130 after Ctrl-C, with what was measured so far"""
 
+_SHORT: tuple[Protocol, ...] = ("decode", "train")
+_OF_PYTORCH = ("train", "loader")
+_LIBRARIES: dict[Pipeline, str] = {"torchvision": "torchvision", "dali": "nvidia.dali"}
+_WITHIN = 45.0  # seconds: processes take their time to start and to end
+_SECONDS = 0.5
 _PYTORCH = "pip install 'fastdecode[torch]'"
 
 
@@ -89,9 +106,8 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--reduce",
         type=_reduces,
-        default=REDUCES,
         metavar="N,...",
-        help="divide each side by 1, 2, 4 or 8 (default: 1,2,4,8)",
+        help="divide each side by 1, 2, 4 or 8 (default: 1 in a short run, else 1,2,4,8)",
     )
     group.add_argument(
         "--backend", type=_names, metavar="NAME,...", help="only these (default: all usable ones)"
@@ -123,12 +139,12 @@ def _add_how(parser: argparse.ArgumentParser) -> None:
         "--protocol",
         type=_protocols,
         metavar="NAME,...",
-        help="decode, threads, loader, file (default: all, but none with --device; see below)",
+        help="decode, train, threads, loader, file (default: decode, train; all with --verbose, "
+        "none with --device; see below)",
     )
     group.add_argument(
         "--seconds",
         type=seconds,
-        default=0.5,
         metavar="S",
         help="time each backend for at least S seconds in each table (default: 0.5)",
     )
@@ -161,6 +177,13 @@ def _add_device(parser: argparse.ArgumentParser) -> None:
 
 def _add_where(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("what becomes of it")
+    group.add_argument(
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="measure all protocols, formats and sizes, however long that takes, and show all "
+        "figures",
+    )
     group.add_argument("--json", metavar="FILE", help="write the result; - for standard output")
     group.add_argument("--html", metavar="FILE", help="write a page with charts")
     group.add_argument(
@@ -220,6 +243,7 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
             options.limit = USUAL_LIMIT
         collection = files.collect(options.paths or [files.SAMPLES], limit=options.limit or None)
         if not options.paths:
+            collection.samples = True
             collection.not_images = 0  # the licence of the samples lies beside them
         if not collection.photos:
             _fail_without_images(parser, options, collection)
@@ -235,10 +259,11 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
     if options.json == "-":  # nothing else may stand on standard output then
         with redirect_stdout(sys.stderr):
             result = _measure(options, infos, collection)
+            _keep(parser, options, result)
         print(to_json(result))
     else:
         result = _measure(options, infos, collection)
-    _keep(parser, options, result)
+        _keep(parser, options, result)
     if result.interrupted:
         return INTERRUPTED
     timed = [one.files for one in result.measurements] + [one.files for one in result.on_device]
@@ -274,23 +299,38 @@ def _measure(
         device=found.device,
         on_device=found.on_device(),
     )
+    result = replace(result, faster=_faster(result))
     result = replace(result, answer=tuple(summary.sentences(result)))
-    report.show_result(result)
+    report.show_result(result, brief=_is_short(options))
     return result
+
+
+def _faster(result: Result) -> dict[str, str]:
+    """List how to install what usually decodes these files faster than what decode() chose."""
+    group = summary.main_group(summary.groups(result), summary.commonest(result))
+    if group is None or group.automatic is None:
+        return {}
+    kind: Any = group.one.format
+    return faster(backends(), group.automatic.chosen, kind)
 
 
 def _plan(
     options: argparse.Namespace, infos: Sequence[BackendInfo], found: measuring.Found
 ) -> Plan:
     """Put together what is to be measured; what cannot be is noted."""
-    protocols = options.protocol or (() if options.device else PROTOCOLS)
-    if "loader" in protocols and options.workers and not _has("torch"):
-        found.notes.append(f"The loader protocol needs PyTorch, which is not installed: {_PYTORCH}")
-        protocols = tuple(name for name in protocols if name != "loader")
+    short = _is_short(options)
+    usual: tuple[Protocol, ...] = () if options.device else PROTOCOLS
+    protocols: tuple[Protocol, ...] = _SHORT if short else options.protocol or usual
+    for name in _OF_PYTORCH:
+        if name in protocols and (name != "loader" or options.workers) and not _has("torch"):
+            found.notes.append(
+                f"The {name} protocol needs PyTorch, which is not installed: {_PYTORCH}"
+            )
+            protocols = tuple(other for other in protocols if other != name)
     return Plan(
         backends=tuple(info.name for info in infos),
-        reduces=options.reduce,
-        seconds=options.seconds,
+        reduces=options.reduce or ((1,) if short else REDUCES),
+        seconds=_SECONDS if options.seconds is None else options.seconds,
         protocols=protocols,
         threads=options.threads,
         workers=options.workers,
@@ -299,7 +339,23 @@ def _plan(
         device=options.device,
         batches=options.batch,
         batch_backends=options.backend,
+        pipelines=_pipelines(found) if "train" in protocols else (),
+        within=_WITHIN if short and options.seconds is None else None,
     )
+
+
+def _is_short(options: argparse.Namespace) -> bool:
+    """Whether nothing was asked for but the answer: one table, and under a minute."""
+    return not (options.verbose or options.protocol or options.save or options.device)
+
+
+def _pipelines(found: measuring.Found) -> tuple[Pipeline, ...]:
+    """Name those whose libraries are here; the others are noted."""
+    missing = [name for name, library in _LIBRARIES.items() if not _has(library)]
+    for name in missing:
+        line = install_line(name)
+        found.notes.append(f"Not measured: {pipeline(name)}, which is not installed: {line}")
+    return tuple(name for name in PIPELINES if name not in missing)
 
 
 def _settings(plan: Plan, options: argparse.Namespace) -> dict[str, object]:
@@ -370,7 +426,10 @@ def _check_device(parser: Parser, options: argparse.Namespace) -> None:
 
 
 def _has(library: str) -> bool:
-    return importlib.util.find_spec(library) is not None
+    try:
+        return importlib.util.find_spec(library) is not None
+    except ModuleNotFoundError:  # not even the package that it is in
+        return False
 
 
 def _fail_without_images(
@@ -432,6 +491,10 @@ def _keep(parser: Parser, options: argparse.Namespace, result: Result) -> None:
                 if place:
                     with _files.naming(place):
                         _files.write_text(place, draw(result))
+        if options.html:
+            say(f"Report: {options.html}")
+        elif not result.interrupted:
+            say("For a page with charts: --html report.html")
         if options.save and result.interrupted:
             print("The ranking is not saved: it would be of half a run.", file=sys.stderr)
         elif options.save:

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from markupsafe import Markup, escape
 
@@ -30,6 +30,7 @@ from fastdecode.measure._charts import (
 from fastdecode.measure._charts import card as drawn_card
 from fastdecode.measure._summary import (
     Group,
+    Sheet,
     busy,
     by_protocol,
     commonest,
@@ -42,8 +43,8 @@ from fastdecode.measure._summary import (
     listings,
     main_group,
     notes,
-    sections,
     sentences,
+    sheet,
     times,
     ways,
 )
@@ -53,8 +54,6 @@ from fastdecode.measure._text import (
     DEVICE_MORE,
     READING,
     SPEED,
-    VS_BEST,
-    VS_PILLOW,
     Figure,
     backend,
     backend_versions,
@@ -68,7 +67,7 @@ from fastdecode.measure._text import (
     title,
     visible,
 )
-from fastdecode.measure.result import AUTOMATIC, CPU, NOTHING
+from fastdecode.measure.result import AUTOMATIC, CPU, Spread
 
 if TYPE_CHECKING:
     from fastdecode.measure._compare import Comparison, Pair
@@ -88,7 +87,11 @@ _WORKS = {
 _MARKS = re.compile(r"([\\`*_\[\]<>|#&~])")  # what Markdown takes for more than text
 
 
-class Sheet(NamedTuple):
+_Named: TypeAlias = "tuple[str, str, Measurement]"
+"""What a bar is called, its CSS class, and what it shows."""
+
+
+class Drawn(NamedTuple):
     """A table of a page: its rows, each with a CSS class, in sections."""
 
     name: str
@@ -102,6 +105,8 @@ def page(result: Result) -> str:
     every = [group for group in groups(result) if group.timed]
     on_device = device_groups(result)
     figures = (*DEVICE_COLUMNS, *DEVICE_MORE)
+    place = title(on_device[0].one, result.device) if on_device else ""
+    sheets = [_sheet(result, own) for own in by_protocol(every)]
     return rendered(
         "page.html",
         title=f"fastdecode {here.fastdecode} benchmark",
@@ -112,9 +117,9 @@ def page(result: Result) -> str:
         answer=sentences(result, advise=False),
         improvements=[*improvements(result), *ways(result)],
         markdown=markdown(result),
-        device_tables=[_sheet(result, figures, on_device)] if on_device else [],
-        tables=[_sheet(result, _figures(own), own) for own in by_protocol(every)],
-        all_figures=_figures(every),
+        device_tables=[_drawn(sheet(place, figures, on_device))] if on_device else [],
+        tables=[_drawn(own) for own in sheets],
+        all_figures=list(dict.fromkeys(figure for own in sheets for figure in own.figures)),
         notes=notes(result),
         listings=listings(result),
         most=_MOST,
@@ -174,7 +179,7 @@ def comparison(found: Comparison) -> str:
         answer=answer if found.pairs else ["Nothing was measured in both."],
         markdown="\n\n".join(parts) + "\n",
         charts_drawn=_quotients(found.pairs),
-        tables=[_compared_sheet(table) for table in found.tables],
+        tables=[_drawn_pairs(table) for table in found.tables],
         alone={f"Only in {name}": own for name, own in found.alone.items() if own},
     )
 
@@ -204,9 +209,9 @@ def _quotients(pairs: Sequence[Pair]) -> list[str]:
     return [throughput(f"chart-{place}", one) for place, one in enumerate(every)]
 
 
-def _compared_sheet(table: Table) -> Sheet:
+def _drawn_pairs(table: Table) -> Drawn:
     parts = [(said, [(row[-1], row) for row in rows]) for said, rows in table.sections]
-    return Sheet(table.title, table.columns, parts)
+    return Drawn(table.title, table.columns, parts)
 
 
 def card(result: Result) -> str:
@@ -226,27 +231,32 @@ def headlines(result: Result) -> list[Headline]:
     """Put what was gained into one or two figures."""
     found = []
     for gain in gains(result):
-        rows = [
-            Bar(name, look, one.images_per_s, "", number(one.images_per_s.median))
-            for one, name, look in (
-                (gain.pillow, "Pillow", "bar"),
-                (gain.own, "fastdecode", "auto"),
-            )
-        ]
         what = f"as fast as Pillow {_WORKS[gain.own.protocol]}"
-        detail = f"{rows[1].speed} images/s; Pillow {rows[0].speed}"
-        found.append(Headline(times(gain.times.median), what, detail, rows))
+        pair = ("Pillow", "bar", gain.pillow), ("fastdecode", "auto", gain.own)
+        found.append(_beside(gain.times, what, *pair))
     return found or _without_pillow(result)
+
+
+def _beside(quotient: Spread, what: str, base: _Named, own: _Named) -> Headline:
+    """Say how many times as fast one is as another."""
+    drawn = Spread(1.0, 1.0, 1.0), quotient
+    lower, upper = (
+        Bar(name, look, length, "", number(one.images_per_s.median))
+        for (name, look, one), length in zip((base, own), drawn, strict=True)
+    )
+    detail = f"{upper.speed} images/s; {lower.name} {lower.speed}"
+    return Headline(times(quotient.median), what, detail, (lower, upper))
 
 
 def _without_pillow(result: Result) -> list[Headline]:
     """Say how fast a device is beside the CPU, else how fast `decode` is, if that was measured."""
     most = max((one.batch for one in result.on_device), default=0)
-    own = [one for one in result.on_device if one.batch == most and one.backend != CPU]
-    best = max(own, key=lambda one: one.ratio.median, default=None)
-    if best and best.ratio.median and result.device:
-        what = f"as fast onto {result.device.device} by {best.backend} as by the CPU"
-        return [Headline(times(best.ratio.median), what)]
+    own = {one.backend: one for one in result.on_device if one.batch == most}
+    cpu = own.pop(CPU, None)
+    best = max(own.values(), key=lambda one: one.ratio.median, default=None)
+    if cpu and best and best.ratio.median and result.device:
+        what = f"as fast onto {result.device.device} as by the CPU"
+        return [_beside(best.ratio, what, ("CPU", "auto", cpu), (best.backend, "bar", best))]
     group = main_group(groups(result), commonest(result))
     if group is None:
         return []
@@ -298,30 +308,18 @@ def _facts(result: Result) -> str:
     return f"{began(result)} · {here.cpu}, {cores} · {measured_files(result.collection)}"
 
 
-def _sheet(result: Result, figures: Sequence[Figure], own: Sequence[Group]) -> Sheet:
-    """Lay a table out; its ratios are to Pillow, where the figures say so."""
-    shown = [_beside_pillow(group) for group in own] if VS_PILLOW in figures else own
+def _sheet(result: Result, own: Sequence[Group]) -> Sheet:
+    """Choose one table, of speed and cost, for a protocol and format."""
+    reading = (READING,) if own[0].one.protocol == "file" else ()
+    return sheet(title(own[0].one, result.device), (*SPEED, *COST[1:], *reading), own)
+
+
+def _drawn(own: Sheet) -> Drawn:
     parts = [
-        (said, [(row_kind(one), [figure.text(one) for figure in figures]) for one in members])
-        for said, members in sections(shown)
+        (said, [(row_kind(one), [figure.text(one) for figure in own.figures]) for one in members])
+        for said, members in own.sections
     ]
-    return Sheet(title(own[0].one, result.device), figures, parts)
-
-
-def _beside_pillow(group: Group) -> Group:
-    beside = (group.beside_pillow(one) or NOTHING for one in group.members)
-    return Group(
-        tuple(replace(one, ratio=own) for one, own in zip(group.members, beside, strict=True))
-    )
-
-
-def _figures(own: Sequence[Group]) -> tuple[Figure, ...]:
-    """Choose the columns: speeds are held against Pillow, if that was timed at all."""
-    reading = any(group.one.protocol == "file" for group in own)
-    found = (*SPEED, *COST[1:], *((READING,) if reading else ()))
-    if not any(group.pillow for group in own):
-        return found
-    return tuple(VS_PILLOW if figure is VS_BEST else figure for figure in found)
+    return Drawn(own.title, own.figures, parts)
 
 
 def _charts(
@@ -382,7 +380,7 @@ def _machine(result: Result) -> dict[str, str]:
     return {
         "Processor": here.cpu,
         "Cores usable": str(here.cores),
-        "Load": busy(here).removeprefix("Load before the run: "),
+        "Load": busy(here).removeprefix("Load before the run: ").removesuffix("."),
         "System": here.system,
         "Python": f"{here.python}, NumPy {here.numpy}",
         **device_facts(result),

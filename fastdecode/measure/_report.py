@@ -9,20 +9,21 @@ from typing import TYPE_CHECKING
 
 from fastdecode.measure._summary import (
     Group,
+    Sheet,
     busy,
     by_protocol,
     device_groups,
     groups,
     listings,
     notes,
-    sections,
     sentences,
+    sheet,
+    times,
 )
 from fastdecode.measure._tables import Column, Table, plain, show
 from fastdecode.measure._text import (
-    COST,
+    BRIEF,
     DEVICE_COLUMNS,
-    READING,
     SPEED,
     Figure,
     backend_versions,
@@ -34,6 +35,8 @@ from fastdecode.measure._text import (
     machine_line,
     measured_files,
     percent,
+    protocol,
+    setting,
     title,
     visible,
 )
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
 _FEW = 3  # names of files that a list shows before it says how many more there are
 _REASON = 150  # characters of what a decoder says: about two lines
 _BACKEND = 16  # characters of a backend's name; those of other packages may have more
+_PIPELINE = 24
 
 
 def heading(result: Result) -> None:
@@ -63,11 +67,13 @@ def heading(result: Result) -> None:
     print(paragraph(measured_files(result.collection)))
 
 
-def show_result(result: Result) -> None:
-    """Print the tables, the files that went wrong, and the answer."""
+def show_result(result: Result, *, brief: bool = False) -> None:
+    """Print the tables, or a single one, the files that went wrong, and the answer."""
     if result.interrupted:
         print("\nInterrupted: this is what was measured so far.")
-    drawn = tables(result)
+    sheets = [] if brief else sheets_of(result)
+    drawn = [short_table(result)] if brief else [_table(own) for own in sheets]
+    drawn = [table for table in drawn if table.sections]
     for table in drawn:
         print()
         show(table)
@@ -76,13 +82,12 @@ def show_result(result: Result) -> None:
         for name, text in device_facts(result).items():
             print(paragraph(f"{name}: {text}", indent="  ", first=""))
         print()
-        show(
-            _table(title(result.on_device[0], result.device), DEVICE_COLUMNS, device_groups(result))
-        )
-    shown = [*DEVICE_COLUMNS] if result.on_device else []
-    if drawn:
-        reading = any(one.protocol == "file" for one in result.measurements)
-        shown += [*SPEED, *COST, *([READING] if reading else [])]
+        name = title(result.on_device[0], result.device)
+        sheets.insert(0, sheet(name, DEVICE_COLUMNS, device_groups(result)))
+        show(_table(sheets[0]))
+    shown = dict.fromkeys(figure for own in sheets for figure in own.figures)
+    if brief and drawn:
+        shown |= dict.fromkeys(BRIEF)
     remarks = [paragraph(line, indent="  ", first="") for line in (*legend(shown), *notes(result))]
     remarks += [listing(*one) for one in listings(result)]
     if remarks:
@@ -93,29 +98,61 @@ def show_result(result: Result) -> None:
         print(paragraph(line))
 
 
-def tables(result: Result) -> list[Table]:
-    """Make two tables, of speed and of cost, for each protocol and format."""
+def sheets_of(result: Result) -> list[Sheet]:
+    """Choose two tables, of speed and of cost, for each protocol and format."""
     found = []
     for own in by_protocol(group for group in groups(result) if group.timed):
         one = own[0].one
         name = title(one, result.device)
-        found.append(_table(f"{name}: speed", SPEED, own))
-        found.append(_table(f"{name}: cost", costs(one.protocol), own))
+        found.append(sheet(f"{name}: speed", SPEED, own))
+        found.append(sheet(f"{name}: cost", costs(one.protocol), own))
     return found
 
 
-def _table(name: str, figures: Sequence[Figure], own: Sequence[Group]) -> Table:
-    table = Table(name, _columns(figures))
-    for said, members in sections(own):
-        rows = [tuple(figure.text(one) for figure in figures) for one in members]
+def tables(result: Result) -> list[Table]:
+    """Lay out all tables of a result."""
+    return [_table(own) for own in sheets_of(result)]
+
+
+def short_table(result: Result) -> Table:
+    """Make one table of everything: how fast, beside Pillow, and at what cost."""
+    first, speed, spread, *others = BRIEF
+    columns = [*_columns([first, speed, spread], _PIPELINE), Column("vs Pillow", right=True)]
+    table = Table("", [*columns, *_columns(others)])
+    for group in groups(result):
+        if not group.timed:
+            continue
+        rows = []
+        for one in group.members:
+            gain = group.beside_pillow(one)
+            told = times(gain.median) if gain else "-"
+            before, after = ([figure.text(one) for figure in part] for part in (BRIEF[:3], others))
+            rows.append((*before, told, *after))
+        table.sections.append((_heading(group), rows))
+    return table
+
+
+def _heading(group: Group) -> str:
+    """Say what is the same for the rows of a section in the one table, within a line."""
+    one = group.one
+    what = f"training {setting(one)}" if one.protocol == "train" else protocol(one)
+    size = "" if one.protocol == "train" else f", {setting(one)}"
+    return f"{one.format.upper()}, {what}{size}, {count(one.files, 'file')}"
+
+
+def _table(own: Sheet) -> Table:
+    table = Table(own.title, _columns(own.figures, _BACKEND))
+    for said, members in own.sections:
+        rows = [tuple(figure.text(one) for figure in own.figures) for one in members]
         table.sections.append((said, rows))
     return table
 
 
-def _columns(figures: Sequence[Figure]) -> list[Column]:
+def _columns(figures: Sequence[Figure], widest: int = 0) -> list[Column]:
+    """Make columns, of which the first is wrapped where it is wider than this many characters."""
     return [
-        Column(figure.title, figure.right, 0 if number else _BACKEND)
-        for number, figure in enumerate(figures)
+        Column(figure.title, figure.right, widest if figure is figures[0] else 0)
+        for figure in figures
     ]
 
 

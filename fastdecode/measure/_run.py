@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,9 +16,10 @@ from fastdecode._system import usable_cores
 from fastdecode.measure._check import Check, reason
 from fastdecode.measure._samples import comparable
 from fastdecode.measure._stats import measurements
-from fastdecode.measure._text import count, size
+from fastdecode.measure._text import count, pipeline, setting, size
+from fastdecode.measure._timing import Budget
 from fastdecode.measure._workers import WORKER, Members
-from fastdecode.measure.result import AUTOMATIC, Measurement
+from fastdecode.measure.result import AUTOMATIC, PILLOW, Measurement
 
 if TYPE_CHECKING:
     import torch
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from fastdecode.measure._collection import Photo
     from fastdecode.measure._device import Heat
     from fastdecode.measure._workers import Timed
-    from fastdecode.measure.result import Device, Protocol
+    from fastdecode.measure.result import Device, Pipeline, Protocol
     from fastdecode.types import Format, Output, Reduce
 
 
@@ -40,6 +42,19 @@ _MOST_WORKERS = 8
 
 _VISITS = 3  # to each file at least: the median of three passes over one interruption
 _WARM_UP = 32  # images for each thread or worker
+
+_CROP = 224  # pixels: side of what a pipeline makes
+_BATCH = 64  # images of 500 x 375 pixels; fewer of larger ones
+_FEWEST = 4
+_USUAL_AREA = 500 * 375
+_BATCHES = 3  # of an epoch, for each thread or worker: how it begins and ends counts for little
+
+# Of a run that is to be over in time: the part of a case that goes into checking its files, and
+# what is done however late it is.
+_CHECKING = 0.4
+_LEAST_FILES = 8
+_LEAST_ROUNDS = 3
+_WEIGHTS: dict[Protocol, float] = {"train": 1.5}  # five processes that import PyTorch
 
 Notify = Callable[[str, float], object]
 """Told what is being done, in words, and what share of the whole run is behind."""
@@ -62,6 +77,10 @@ class Plan:
     device: torch.device | None = None  # to bring images onto, too
     batches: tuple[int, ...] = ()  # images of a batch there
     batch_backends: tuple[str, ...] | None = None  # only these; None for all of the device
+    pipelines: tuple[Pipeline, ...] = ()  # those whose libraries are here
+    # seconds that all of it may take, about, which leaves out all formats but the commonest; None
+    # for as long as it takes
+    within: float | None = None
 
 
 @dataclass(frozen=True)
@@ -83,12 +102,18 @@ class Case:
     compared: tuple[str, ...] = ()  # backends that are timed
     common: tuple[int, ...] = ()  # files that all of these read, by index: only they are timed
     rounds: list[Round] = field(default_factory=list)  # complete rounds only
+    failed: dict[str, str] = field(default_factory=dict)  # pipelines that are left out, and why
 
     def lose(self, name: str, error: Exception) -> None:
         """Leave a backend out, and what was measured of it: its process has failed."""
-        refused, why = self.checks[name].refused, reason(error)
-        every = range(len(self.photos))
-        self.checks[name] = Check(refused={index: refused.get(index, why) for index in every})
+        why = reason(error)
+        if self.usual.protocol == "train":  # which refuses no single file
+            self.failed[name] = why
+            del self.checks[name]
+        else:
+            refused = self.checks[name].refused
+            every = range(len(self.photos))
+            self.checks[name] = Check(refused={index: refused.get(index, why) for index in every})
         self.compared = tuple(other for other in self.compared if other != name)
         for one in self.rounds:
             one.times.pop(name, None)
@@ -117,12 +142,15 @@ def cases(plan: Plan, photos: Sequence[Photo], reads: Mapping[str, Sequence[Form
 
     all_at = max((n for n in plan.workers if n <= _MOST_WORKERS), default=0)
     if "decode" in plan.protocols:
-        for kind in formats:
+        for kind in formats if plan.within is None else formats[:1]:
             for reduce in plan.reduces:
                 add("decode", kind, reduce)
     if not formats:
         return found
     usual, largest = formats[0], min(plan.reduces)
+    if "train" in plan.protocols and plan.pipelines:
+        own = [photo for photo in photos if photo.header.format == usual]
+        found.append(Case(_training(usual, own), own, {name: Check() for name in plan.pipelines}))
     for threads in plan.threads if "threads" in plan.protocols else ():
         add("threads", usual, largest, threads=threads)
     for workers in plan.workers if "loader" in plan.protocols else ():
@@ -130,6 +158,15 @@ def cases(plan: Plan, photos: Sequence[Photo], reads: Mapping[str, Sequence[Form
     if "file" in plan.protocols:
         add("file", usual, largest)
     return found
+
+
+def _training(kind: Format, photos: Sequence[Photo]) -> Measurement:
+    """Say how batches are made: with all cores, smaller ones of large images."""
+    cores = usable_cores()
+    area = sum(photo.pixels for photo in photos) / len(photos)
+    fitting = _BATCH * math.sqrt(_USUAL_AREA / max(area, _USUAL_AREA))
+    batch = max(_FEWEST, 1 << int(math.log2(fitting)))
+    return Measurement("train", kind, 1, "", cores, cores, output="tensor", size=_CROP, batch=batch)
 
 
 def counts_up_to_cores() -> tuple[int, ...]:
@@ -147,6 +184,9 @@ def blocks(
     and several threads or workers share them.
     """
     order = chance.sample(list(sizes), len(sizes))
+    if usual.protocol == "train":  # one epoch, of the same files in every round
+        needed = usual.batch * usual.workers * _BATCHES
+        return [tuple((order * -(-needed // len(order)))[:needed])]
     if usual.protocol in _EACH:
         mean = max(1, sum(sizes.values()) / len(sizes))
         each = min(_MOST_EACH, max(_EACH[usual.protocol], int(_BLOCK_BYTES / mean)))
@@ -204,7 +244,7 @@ def measure(
     What is `found` is filled as results come, so that it is there if this is interrupted.
     """
     run = _Run(photos, plan, found)
-    if any(case.usual.protocol in ("file", "loader") for case in run.cases):
+    if any(case.usual.protocol in ("file", "loader", "train") for case in run.cases):
         found.notes.append(
             "Reading is measured on files that were read before: from the memory that the system "
             "keeps them in, as far as they fit."
@@ -227,10 +267,13 @@ class _Run:
     def __init__(self, photos: Sequence[Photo], plan: Plan, found: Found) -> None:
         self._plan = plan
         self._found = found
+        self._budget = None if plan.within is None else Budget(plan.within)
         reads = {name: tuple(registry.load(name).supports) for name in plan.backends}
-        self._checks: dict[tuple[str, int], dict[str, Check]] = {}
+        self._checks: dict[object, dict[str, Check]] = {}  # by `Measurement.key`
         self.cases = cases(plan, photos, reads)
         checked = replace(plan, protocols=("decode",), reduces=(min(plan.reduces),))
+        if set(plan.protocols) == {"train"}:  # whose files two decoders are enough to check
+            checked = replace(checked, backends=tuple({PILLOW} & {*plan.backends}))
         # To check without timing: in processes of their own, without a pool or workers.
         self._apart = {case.usual.format: case for case in cases(checked, photos, reads)}
 
@@ -239,27 +282,48 @@ class _Run:
         self._found.cases.append(case)
         usual = case.usual
         if usual.protocol != "decode":
-            if (usual.format, usual.reduce) not in self._checks:
-                apart = self._apart[usual.format]
+            apart = self._apart[usual.format]
+            if apart.usual.key not in self._checks:
                 with self._members(apart) as members:
                     self._check(members, apart, step)
-            self._adopt(case)
+            self._adopt(case, apart.usual)
             if not case.common:
                 return
+        step("starting", 0.3 * (usual.protocol != "decode"))
         with self._members(case) as members:
             if usual.protocol == "decode":
                 self._check(members, case, step)
             if case.common:
                 self._time(members, case, step)
+        self._found.notes += [
+            f"Not measured: {pipeline(name)}: {why}" for name, why in case.failed.items()
+        ]
+
+    def _over(self, case: Case, part: float = 1.0) -> bool:
+        """Whether so large a part of the time for a case is over, in a run that has to end."""
+        if self._budget is None:
+            return False
+        weights = [_WEIGHTS.get(one.usual.protocol, 1.0) for one in self.cases]
+        place = self.cases.index(case)
+        until = sum(weights[:place]) + part * weights[place]
+        return self._budget.share() >= until / sum(weights)
 
     def _members(self, case: Case) -> Members:
         """Start a process for each backend of a case; one that fails leaves, others go on."""
         own = {name: _arguments(case, name) for name in case.compared or case.checks}
         return Members(WORKER, own, case.lose)
 
-    def _adopt(self, case: Case) -> None:
+    def _adopt(self, case: Case, checked: Measurement) -> None:
         """Take over what was found out by an earlier check of the same files."""
-        checks = copy.deepcopy(self._checks[case.usual.format, case.usual.reduce])
+        checks = copy.deepcopy(self._checks[checked.key])
+        if case.usual.protocol == "train":
+            # What these two decoders read every pipeline reads.
+            read = {name: checks[name].read for name in (PILLOW, AUTOMATIC) if name in checks}
+            _, case.common = comparable(read)
+            refused = checks[AUTOMATIC].refused
+            case.checks = {name: Check(refused=refused) for name in case.checks}
+            case.compared = tuple(case.checks)
+            return
         able, case.common = comparable({name: check.read for name, check in checks.items()})
         case.checks = {name: checks[name] for name in case.checks}
         case.compared = tuple(name for name in case.checks if name in able)
@@ -275,14 +339,22 @@ class _Run:
 
         step("checking", 0)
         with Members(WORKER, {AUTOMATIC: _arguments(case, AUTOMATIC)}, crashed) as reference:
-            for index in range(len(case.photos)):
+            every = range(len(case.photos))
+            order = random.Random(self._plan.seed).sample(every, len(every))
+            for done, index in enumerate(order):
+                if done >= _LEAST_FILES and self._over(case, _CHECKING):
+                    self._found.notes.append(
+                        f"{count(len(order) - done, 'file')} of {len(order):,} were left out, so "
+                        "that the run ends within a minute; --verbose takes all of them."
+                    )
+                    break
                 right = reference.ask(AUTOMATIC, "digest", index)
                 if not reference.names:
                     reference.start(AUTOMATIC)
                 for names in _portions(members.names, usable_cores()):
                     for name, finding in members.ask_all(names, "examine", index, right).items():
                         case.checks[name].add(index, finding)
-                step("checking", 0.3 * (index + 1) / len(case.photos))
+                step("checking", 0.3 * (done + 1) / len(order))
         if crashes:
             self._found.notes.append(
                 f"The reference decoder crashed on {len(crashes)} {case.usual.format} files at "
@@ -290,7 +362,7 @@ class _Run:
             )
         read = {name: check.read for name, check in case.checks.items()}
         case.compared, case.common = comparable(read)
-        self._checks[case.usual.format, case.usual.reduce] = copy.deepcopy(case.checks)
+        self._checks[case.usual.key] = copy.deepcopy(case.checks)
 
     def _time(self, members: Members, case: Case, step: Notify) -> None:
         """Time rounds until every backend was measured long enough and every file often enough."""
@@ -300,11 +372,13 @@ class _Run:
         busy = max(case.usual.threads, case.usual.workers)
         for names in _portions(case.compared, max(1, usable_cores() // busy)):
             step("warming up", 0.3)
-            first = dealt[0][: _WARM_UP * busy]
+            first = dealt[0] if case.usual.protocol == "train" else dealt[0][: _WARM_UP * busy]
             case.chosen = members.ask_all(names, "warm_up", first).get(AUTOMATIC, case.chosen)
         spent = 0.0
         needed = _VISITS * len(dealt)
         while case.compared and (len(case.rounds) < needed or spent < self._plan.seconds):
+            if len(case.rounds) >= _LEAST_ROUNDS and self._over(case):
+                return
             block = dealt[len(case.rounds) % len(dealt)]
             times = members.ask_in_turn(case.compared, chance, "time", block)
             left = {name: times[name] for name in case.compared}  # without those that failed
@@ -329,6 +403,8 @@ def _portions(names: Sequence[str], size: int) -> Iterator[Sequence[str]]:
 
 def _said(one: Measurement) -> str:
     """Name a setting in words."""
+    if one.protocol == "train":
+        return f"training, {setting(one)}"
     how = {
         "file": ", reading included",
         "threads": f", {count(one.threads, 'thread')}",

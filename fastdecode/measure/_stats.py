@@ -152,6 +152,7 @@ def _timed(checked: Measurement, case: Case, times: Sequence[Timed], ratio: Spre
     seconds = len(visits) / speed.median
     calls = [call for timed in times for call in timed.calls]
     wall = sum(timed.wall for timed in times)
+    images = sum(len(one.block) for one in case.rounds)
     return replace(
         checked,
         files=len(set(visits)),
@@ -159,7 +160,7 @@ def _timed(checked: Measurement, case: Case, times: Sequence[Timed], ratio: Spre
         mb_per_s=sum(photo.size for photo in photos) / _MEGA / seconds,
         megapixels_per_s=sum(photo.pixels for photo in photos) / _MEGA / seconds,
         latency_ms=tuple(round(1000 * value, 4) for value in percentiles(calls)),
-        cpu_s_per_1000=1000 * sum(timed.cpu for timed in times) / len(calls),
+        cpu_s_per_1000=1000 * sum(timed.cpu for timed in times) / images,
         peak_mb=max(timed.peak_mb for timed in times),
         read_share=sum(timed.reading for timed in times) / wall,
         ratio=ratio,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from fastdecode.measure._text import (
+    VS_BEST,
+    VS_PILLOW,
     count,
     device_missing,
     half_range,
@@ -16,9 +18,10 @@ from fastdecode.measure._text import (
     setting,
     size,
 )
-from fastdecode.measure.result import AUTOMATIC, CPU, PILLOW, PROTOCOLS, Spread
+from fastdecode.measure.result import AUTOMATIC, CPU, NOTHING, PILLOW, PROTOCOLS, Spread
 
 if TYPE_CHECKING:
+    from fastdecode.measure._text import Figure
     from fastdecode.measure.result import Machine, Measurement, Pipeline, Protocol, Result
 
 _LOADER: Pipeline = "loader"
@@ -83,6 +86,13 @@ class Group:
             return one.ratio if one.ratio.median else None
         return self.beside_pillow(one)
 
+    def to_pillow(self) -> Group:
+        """Return the same with all ratios to Pillow's speed; 0 where that is not known."""
+        beside = (self.beside_pillow(one) or NOTHING for one in self.members)
+        return Group(
+            tuple(replace(one, ratio=own) for one, own in zip(self.members, beside, strict=True))
+        )
+
     @property
     def right(self) -> tuple[Measurement, ...]:
         """Backends that were timed and whose pixels agree, without the automatic choice."""
@@ -116,12 +126,24 @@ def by_protocol(every: Iterable[Group]) -> list[list[Group]]:
     return list(found.values())
 
 
-def sections(every: Iterable[Group]) -> list[tuple[str, tuple[Measurement, ...]]]:
-    """Say what is the same for all rows of each section of a table, and give the rows."""
-    return [
-        (f"{setting(group.one)}, {count(group.one.files, 'file')}", group.members)
-        for group in every
+class Sheet(NamedTuple):
+    """A table before it is laid out."""
+
+    title: str
+    figures: Sequence[Figure]
+    # what is the same for the rows of a section, and what each row shows
+    sections: Sequence[tuple[str, tuple[Measurement, ...]]]
+
+
+def sheet(title: str, figures: Sequence[Figure], own: Sequence[Group]) -> Sheet:
+    """Choose what a table shows; speeds are held against Pillow's, if that was timed."""
+    if VS_BEST in figures and any(group.pillow for group in own):
+        figures = [VS_PILLOW if figure is VS_BEST else figure for figure in figures]
+        own = [group.to_pillow() for group in own]
+    parts = [
+        (f"{setting(group.one)}, {count(group.one.files, 'file')}", group.members) for group in own
     ]
+    return Sheet(title, figures, parts)
 
 
 def commonest(result: Result) -> str:

@@ -70,9 +70,14 @@ def series(names: list[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
 
 
+def pipeline(name: str) -> str:
+    """Name a pipeline by what it consists of."""
+    return _PIPELINES.get(name, name)
+
+
 def backend(one: Measurement) -> str:
     """Name a backend, or a pipeline by what it consists of."""
-    return _PIPELINES.get(one.backend, one.backend) if one.protocol == "train" else one.backend
+    return pipeline(one.backend) if one.protocol == "train" else one.backend
 
 
 def protocol(one: Measurement) -> str:
@@ -172,7 +177,7 @@ VS_BEST = Figure(
 VS_PILLOW = Figure(
     "vs Pillow",
     lambda one: _ratio(one) if one.ratio.median else _NONE,
-    "how many times as fast as Pillow, whose own row is 1.00",
+    "speed over Pillow's, paired within blocks",
     told=True,
 )
 SPEED = (
@@ -232,6 +237,9 @@ COST = (
     ),
 )
 """At what cost."""
+
+BRIEF = (*SPEED[:3], _CPU, SPEED[-1])
+"""In the one table of a short run."""
 
 READING = Figure(
     "reading",

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import datetime as dt
 import gc
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fastdecode.ranking import Spread
+
+_PROC = Path("/proc")
 
 
 class Budget:
@@ -63,6 +67,25 @@ def drain(todo: deque[bytes], work: Callable[[bytes], Any]) -> list[float]:
         start = clock()
         work(item)
         calls.append(clock() - start)
+
+
+def family(pid: int) -> Iterator[int]:
+    """Yield a process and all that it has started, which live; that alone where no /proc is."""
+    yield pid
+    for task in (_PROC / str(pid) / "task").glob("*"):
+        with suppress(OSError):  # the thread has ended meanwhile
+            for child in (task / "children").read_text().split():
+                yield from family(int(child))
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the processor time of a process and its children, dead ones included; 0 if unknown."""
+    ticks = 0
+    for member in family(pid):
+        with suppress(OSError):
+            fields = (_PROC / str(member) / "stat").read_text().rpartition(")")[2].split()
+            ticks += sum(int(field) for field in fields[11:15])  # own and waited-for children's
+    return ticks / os.sysconf("SC_CLK_TCK") if ticks else 0.0
 
 
 def spread(values: Sequence[float]) -> Spread:

@@ -22,7 +22,7 @@ from fastdecode.api import decode
 from fastdecode.errors import BackendUnavailable, FastDecodeError, StoreError
 from fastdecode.measure import _check
 from fastdecode.measure._check import named
-from fastdecode.measure._timing import drain, no_garbage_collection
+from fastdecode.measure._timing import cpu_seconds, drain, family, no_garbage_collection
 from fastdecode.measure.result import AUTOMATIC
 
 if TYPE_CHECKING:
@@ -35,11 +35,7 @@ if TYPE_CHECKING:
     from fastdecode.measure.result import Measurement
     from fastdecode.types import Buffer, Format, Image, Reduce
 
-# Of ImageNet's images, channel by channel: what images are normalised with almost everywhere.
-_MEAN = (0.485, 0.456, 0.406)
-_DEVIATION = (0.229, 0.224, 0.225)
-
-_STATUS = Path("/proc/self/status")
+_STATUS = "/proc/{}/status"
 _LARGE = 1_000_000  # pixels: a decode that long needs no warm-up
 
 WORKER = f"{__name__}:Worker"
@@ -195,8 +191,10 @@ def _finisher(task: Measurement) -> Callable[[Image], Any]:
         return converter(output)
     import torch
 
-    mean = torch.tensor(_MEAN).view(3, 1, 1)
-    deviation = torch.tensor(_DEVIATION).view(3, 1, 1)
+    from fastdecode.measure._pipelines import MEAN, STD
+
+    mean = torch.tensor(MEAN).view(3, 1, 1)
+    deviation = torch.tensor(STD).view(3, 1, 1)
 
     def prepare(image: Image) -> Any:
         pixels = torch.from_numpy(image).permute(2, 0, 1)[None]
@@ -208,16 +206,16 @@ def _finisher(task: Measurement) -> Callable[[Image], Any]:
     return prepare
 
 
-def peak_mb() -> float:
-    """Return the resident memory of this process at its highest, in 10^6 bytes; 0 if unknown.
+def peak_mb(pid: int | None = None) -> float:
+    """Return a process's resident memory at its highest, in 10^6 bytes; 0 if unknown.
 
     Linux is not asked by ``getrusage``: its value is never below what the parent had when it
     started this process. Windows has neither way.
     """
     try:
-        lines = _STATUS.read_text().splitlines()
+        lines = Path(_STATUS.format(pid or "self")).read_text().splitlines()
     except OSError:
-        return _from_usage()
+        return 0.0 if pid else _from_usage()
     kib = next((line.split()[1] for line in lines if line.startswith("VmHWM:")), "0")
     return int(kib) * 1024 / 1e6
 
@@ -234,7 +232,8 @@ def _from_usage() -> float:
 class Timed(NamedTuple):
     """What one block took."""
 
-    # seconds of each image; in the order of the block where there is one thread
+    # seconds of each image; in the order of the block where there is one thread. Of a pipeline
+    # none: nobody sees its images one by one
     calls: tuple[float, ...]
     # wall, cpu: seconds of the whole block, by the clock on the wall and by the processors
     wall: float
@@ -414,6 +413,45 @@ def _allow_open_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
+class Epochs:
+    """A pipeline of the protocol ``train``, which lives as long as this does."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._block: Sequence[int] = ()
+        self._loader: Iterable[Any] = ()
+        importlib.import_module("fastdecode.measure._pipelines")  # while the others do, too
+        _allow_open_files()
+
+    def choices(self) -> list[str]:
+        """Name nothing: a pipeline is itself what is chosen."""
+        return []
+
+    def time(self, block: Sequence[int]) -> Timed:
+        """Time an epoch of a block, from asking for the first batch to having the last."""
+        if block != self._block:
+            self._block, self._loader = block, self._made(block)
+        images, this = 0, os.getpid()
+        with no_garbage_collection():
+            cpu, start = cpu_seconds(this), time.perf_counter()
+            for batch, _ in self._loader:
+                images += len(batch)
+            wall = time.perf_counter() - start
+            cpu = cpu_seconds(this) - cpu
+        if images != len(block):
+            raise RuntimeError(f"{images} of {len(block)} images came")
+        peaks = [peak_mb(pid) for pid in family(this) if pid != this]
+        return Timed((), wall, cpu, peak_mb=peak_mb() + sum(peaks))
+
+    def _made(self, block: Sequence[int]) -> Iterable[Any]:
+        from fastdecode.measure._pipelines import MAKERS, Setup
+
+        task, photos = self._work.task, self._work.photos
+        samples = [(photos[index].source, index) for index in block]
+        name: Any = task.backend
+        return MAKERS[name](Setup(samples, task.batch, task.workers, task.size))
+
+
 class Worker:
     """One configuration, or several that are named with each call, and what is decoded."""
 
@@ -426,7 +464,7 @@ class Worker:
         _register(registered)
         self._registered = registered
         self._task: Any = task
-        self._timers: dict[object, Here | Loader] = {}
+        self._timers: dict[object, Here | Loader | Epochs] = {}
         self.take(photos)
         if task is not None:
             self._timer(task)
@@ -487,10 +525,11 @@ class Worker:
         except FastDecodeError:
             return None
 
-    def _timer(self, task: Measurement) -> Here | Loader:
+    def _timer(self, task: Measurement) -> Here | Loader | Epochs:
         if task.key not in self._timers:
+            kinds: dict[str, type[Here | Loader | Epochs]] = {"loader": Loader, "train": Epochs}
             work = Work(task, self._photos, self._registered)
-            self._timers[task.key] = Loader(work) if task.protocol == "loader" else Here(work)
+            self._timers[task.key] = kinds.get(task.protocol, Here)(work)
         return self._timers[task.key]
 
 

@@ -199,7 +199,7 @@ def _wanted(store: Store, to: Path) -> array[int]:
     """List the images: of a folder without what is hidden, and without the thumbnails."""
     if store.kind != "folder" or not store.folder:
         return array("q", range(len(store)))
-    source, target = os.path.realpath(store.folder), os.path.realpath(to)
+    source, target = _real(store.folder), _real(to)
     if source == target or _lies_in(source, target):
         raise ValueError(
             f"{to} is the folder of the images, or holds it: thumbnails need a place of their own"
@@ -209,12 +209,17 @@ def _wanted(store: Store, to: Path) -> array[int]:
     for index in range(len(store)):
         folder, _, name = store.key(index).rpartition("/")
         if folder not in known:
-            there = os.path.realpath(os.path.join(source, folder))  # noqa: PTH118
+            there = _real(os.path.join(source, folder))  # noqa: PTH118
             hidden = any(part.startswith(".") for part in folder.split("/"))
             known[folder] = not hidden and there != target and not _lies_in(there, target)
         if known[folder] and not name.startswith("."):
             found.append(index)
     return found
+
+
+def _real(path: str | Path) -> str:
+    """Return where something is, through all links, as this system compares paths."""
+    return os.path.normcase(os.path.realpath(path))
 
 
 def _lies_in(path: str, folder: str) -> bool:

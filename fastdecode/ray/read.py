@@ -28,9 +28,9 @@ from fastdecode.ray._rows import (
     rows_at_once,
     with_images,
 )
-from fastdecode.stores import KINDS, StoreOptions, open_store
+from fastdecode.stores import KINDS, open_store
 from fastdecode.stores._scan import can_be_read, matching
-from fastdecode.stores.base import Store
+from fastdecode.stores.base import Store, StoreOptions
 from fastdecode.stores.concat import Concatenated
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from fastdecode.errors import BackendUnavailable, StoreError, advised
 from fastdecode.stores.base import Store, Writer
@@ -17,11 +17,12 @@ from fastdecode.stores.base import Store, Writer
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from fastdecode.stores.base import StoreOptions
+
 __all__ = [
     "KINDS",
     "Store",
     "StoreError",
-    "StoreOptions",
     "Writer",
     "create_store",
     "kind_of",
@@ -66,22 +67,10 @@ KINDS: dict[str, Kind] = {
 """Every kind of store by its name. To add one: one file, and one line here."""
 
 
-class StoreOptions(TypedDict, total=False):
-    """What `open_store` takes by name: it says which kind of store each is for."""
-
-    targets: bool | str | None
-    extensions: Sequence[str]
-    path_column: int | str
-    target_column: int | str | None
-    header: bool | None
-    delimiter: str | None
-    root: str | None
-    index: str | os.PathLike[str] | None
-    image: str | Sequence[str] | None
-    target: str | None
-    images: str | None
-    keys: str | None
-    storage_options: Mapping[str, Any] | None
+def __getattr__(name: str) -> Any:
+    if name != "tar":
+        raise AttributeError(f"module 'fastdecode.stores' has no attribute {name!r}")
+    return importlib.import_module("fastdecode.stores.tar")  # which sets the attribute
 
 
 def open_store(

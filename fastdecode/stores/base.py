@@ -7,11 +7,11 @@ import os
 import shutil
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
 from fastdecode._files import flush, flush_folder
 from fastdecode.errors import StoreError
@@ -24,12 +24,30 @@ if TYPE_CHECKING:
 
     from fastdecode.types import Buffer
 
-__all__ = ["Store", "Writer", "in_order_of", "reserve"]
+__all__ = ["Store", "StoreOptions", "Writer", "in_order_of", "reserve"]
 
 _NOT_THERE = tuple(
     getattr(errno, name) for name in ("EINVAL", "ENOSYS", "EOPNOTSUPP") if hasattr(errno, name)
 )
 """What systems say where room cannot be set aside."""
+
+
+class StoreOptions(TypedDict, total=False):
+    """What `open_store` takes by name: it says which kind of store each is for."""
+
+    targets: bool | str | None
+    extensions: Sequence[str]
+    path_column: int | str
+    target_column: int | str | None
+    header: bool | None
+    delimiter: str | None
+    root: str | None
+    index: str | os.PathLike[str] | None
+    image: str | Sequence[str] | None
+    target: str | None
+    images: str | None
+    keys: str | None
+    storage_options: Mapping[str, Any] | None
 
 
 class Store(ABC):

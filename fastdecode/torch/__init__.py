@@ -1,9 +1,12 @@
 """For PyTorch: datasets to swap in, transforms that decode only what is seen, loaders.
 
->>> from fastdecode.torch import ImageFolder, Loader  # doctest: +SKIP
->>> dataset = ImageFolder("train", transform=compose)  # torchvision's own  # doctest: +SKIP
->>> for images, labels in Loader(dataset, 64, shuffle=True):  # doctest: +SKIP
-...     ...
+::
+
+    from fastdecode.torch import ImageFolder, Loader
+
+    dataset = ImageFolder("train", transform=compose)  # torchvision's own
+    for images, labels in Loader(dataset, 64, shuffle=True):
+        ...
 """
 
 from __future__ import annotations

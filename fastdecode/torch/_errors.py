@@ -8,6 +8,7 @@ import random
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
+from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import torch
@@ -18,7 +19,15 @@ from fastdecode.errors import DecodeError
 from fastdecode.outages import ITEM_ERRORS, is_the_items, told_if_vanished
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
     from fastdecode.torch.dataset import EncodedSample
+
+    Sample_co = TypeVar("Sample_co", covariant=True, default=Any)
+else:
+    from typing import TypeVar
+
+    Sample_co = TypeVar("Sample_co", covariant=True)
 
 OnError: TypeAlias = "Literal['raise', 'skip', 'replace'] | Callable[[int, Exception], Any]"
 """What to do about a damaged sample."""
@@ -165,8 +174,12 @@ def several(failures: Iterable[Failure]) -> str:
     return "; ".join(named[:5]) + (f"; and {rest} more" if rest > 0 else "")
 
 
-class TolerantDataset(Dataset[Any]):
+class TolerantDataset(Dataset[Sample_co]):
     """The error policy of `DecodeDataset`, which says what the attributes mean."""
+
+    if not TYPE_CHECKING:
+        # `typing.Generic` would be a base behind which none of torchvision's can come.
+        __class_getitem__ = classmethod(GenericAlias)
 
     on_error: OnError = "raise"
     has_targets: bool = True
@@ -250,9 +263,9 @@ class TolerantDataset(Dataset[Any]):
                 raise
             return sample
 
-    def __getitem__(self, index: int) -> Any:
+    def __getitem__(self, index: int) -> Sample_co:
         try:
-            sample = self.load(index)
+            sample: Any = self.load(index)
         except ITEM_ERRORS as error:
             sample = self._instead(index, error)
             if sample is SKIPPED:  # nothing can stand for a single one
@@ -260,9 +273,9 @@ class TolerantDataset(Dataset[Any]):
                 raise
             if sample is _RAISE:
                 raise
-        return sample if self.has_targets else sample[0]
+        return sample if self.has_targets else sample[0]  # type: ignore[no-any-return]
 
-    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+    def __getitems__(self, indices: Sequence[int]) -> list[Sample_co]:
         """Return a whole batch as a list of samples: what PyTorch's DataLoader calls.
 
         Parameters

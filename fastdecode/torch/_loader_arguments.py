@@ -6,7 +6,7 @@ import multiprocessing
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from multiprocessing.context import BaseContext
-from typing import Any, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
 import torch
 
@@ -14,6 +14,9 @@ from fastdecode._arguments import is_int
 from fastdecode._system import usable_cores
 from fastdecode.torch._read_ahead import READ_THREADS
 from fastdecode.torch._samples import Source
+
+if TYPE_CHECKING:
+    from fastdecode.torch._decoding import NormalizeOn
 
 Threads: TypeAlias = "int | Literal['auto']"
 
@@ -33,6 +36,24 @@ class DataLoaderOptions(TypedDict, total=False):
     persistent_workers: bool
     pin_memory_device: str
     in_order: bool
+
+
+class LoaderOptions(DataLoaderOptions, total=False):
+    """All that `Loader` takes by name alone, but `collate_fn`: for its overloads."""
+
+    threads: Threads
+    workers: int
+    prefetch: int
+    read_threads: int | None
+    seed: int
+    device: str | int | torch.device | None
+    decode: str
+    normalize_on: NormalizeOn
+    channels_last: bool
+    rank: int | None
+    world_size: int | None
+    timeout: float | None
+    progress: bool
 
 
 _LEAST = {"batch_size": 1, "threads": 0, "workers": 0, "prefetch": 1, "seed": None}

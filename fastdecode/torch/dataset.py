@@ -15,7 +15,7 @@ from fastdecode._buffers import as_buffer
 from fastdecode.native import _library
 from fastdecode.native._batch import Pool
 from fastdecode.outages import ITEM_ERRORS, is_the_items
-from fastdecode.torch._errors import TolerantDataset
+from fastdecode.torch._errors import Sample_co, TolerantDataset
 from fastdecode.torch._fuse import Fused, put, why_not
 from fastdecode.torch._native_batches import EligibleCrop, NativeBatchMaker, fetch_in_order
 from fastdecode.torch.mixin import DecodeMixin
@@ -25,10 +25,13 @@ from fastdecode.torch.transforms.base import Crop
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
+    from fastdecode.api import Data
     from fastdecode.geometry import Geometry
     from fastdecode.torch._errors import OnError
     from fastdecode.torch.transforms.base import Quality
     from fastdecode.types import Mode, Output
+
+    Source = Data | str | os.PathLike[str]
 
 __all__ = ["DecodeDataset"]
 
@@ -63,11 +66,12 @@ class _Signature:
         return inspect.Signature(arguments[1:])
 
 
-class DecodeDataset(DecodeMixin, TolerantDataset):
+class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
     """A dataset that gets decoding, transforms, error policy and whole batches for nothing.
 
     A subclass writes ``__len__`` and `read`. Options are attributes of the class, or of an
-    instance, or arguments of the constructor.
+    instance, or arguments of the constructor. For type checkers it may say what ``dataset[index]``
+    is, ``DecodeDataset[tuple[torch.Tensor, int]]``: a `Loader` then knows its batches.
 
     Parameters
     ----------
@@ -165,7 +169,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset):
             setattr(self, name, value)
         self._resolved_transform()  # which says at once what does not go together
 
-    def read(self, index: int) -> tuple[Any, Any]:
+    def read(self, index: int) -> tuple[Source, Any]:
         """Return the encoded image of a sample and its target: for a subclass to write.
 
         Parameters

@@ -12,14 +12,20 @@ from fastdecode.stores._scan import IMG_EXTENSIONS
 from fastdecode.torch.dataset import DatasetOptions, DecodeDataset, standard_transform
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing_extensions import TypeVar, Unpack
 
     from fastdecode.geometry import Geometry
+
+    Target = TypeVar("Target", default=int)
+else:
+    from typing import TypeVar
+
+    Target = TypeVar("Target")
 
 __all__ = ["ImageFolder"]
 
 
-class ImageFolder(DecodeDataset):
+class ImageFolder(DecodeDataset["tuple[Any, Target]"]):
     """Images in one folder a class, as torchvision's class of that name.
 
     Parameters
@@ -77,7 +83,7 @@ class ImageFolder(DecodeDataset):
         self,
         root: str | os.PathLike[str],
         transform: Callable[..., Any] | None = None,
-        target_transform: Callable[..., Any] | None = None,
+        target_transform: Callable[[int], Target] | None = None,
         loader: Callable[[str], Any] | None = None,
         is_valid_file: Callable[[str], bool] | None = None,
         allow_empty: bool = False,
@@ -134,7 +140,7 @@ class ImageFolder(DecodeDataset):
     def __len__(self) -> int:
         return len(self.samples)
 
-    def read(self, index: int) -> tuple[Any, Any]:
+    def read(self, index: int) -> tuple[str, Any]:
         """Return the path of a sample and its class index."""
         return self.samples[index]
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fastdecode.stores.file_list import Table, as_targets, read_table
+from fastdecode.torch._errors import Sample_co
 from fastdecode.torch.dataset import DatasetOptions, DecodeDataset
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["ImageList"]
 
 
-class ImageList(DecodeDataset):
+class ImageList(DecodeDataset[Sample_co]):
     """Images by their paths, with a target each or without.
 
     Parameters
@@ -154,7 +155,7 @@ class ImageList(DecodeDataset):
     def __len__(self) -> int:
         return len(self.samples)
 
-    def read(self, index: int) -> tuple[Any, Any]:
+    def read(self, index: int) -> tuple[str, Any]:
         """Return the path of a sample and its target."""
         return self.samples[index]
 

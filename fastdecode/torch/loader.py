@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sized
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, overload
 
 import torch
 from torch.utils.data import (
@@ -18,7 +18,7 @@ from torch.utils.data import (
 from fastdecode._arguments import is_int
 from fastdecode.errors import BackendUnavailable
 from fastdecode.torch._batch_builder import EpochConfig
-from fastdecode.torch._collate import Ready, handed_out
+from fastdecode.torch._collate import Batch, Ready, handed_out
 from fastdecode.torch._decoding import NormalizeOn, Plan, plan_of, settle
 from fastdecode.torch._loader_arguments import (
     DataLoaderOptions,
@@ -35,14 +35,30 @@ from fastdecode.torch._state import CallersSampler, Position
 from fastdecode.torch._workers import Workers
 
 if TYPE_CHECKING:
+    from typing import Protocol
+
+    from torch.utils.data import Dataset
     from typing_extensions import Unpack
 
     from fastdecode.torch._delivery import Delivery
+    from fastdecode.torch._loader_arguments import LoaderOptions
+
+    class MapStyle(Protocol):
+        """Any dataset with a length and items by their indices."""
+
+        def __len__(self) -> int: ...
+        def __getitem__(self, index: int, /) -> Any: ...
+
+    class Unstated:
+        """What nothing is but Any: a dataset that does not say what its samples are."""
+
+    Untyped = Dataset[Unstated] | Dataset[tuple[Any, Unstated]]
+    Numbered = Dataset[tuple[torch.Tensor, torch.Tensor | float]]
 
 __all__ = ["Loader"]
 
 
-class Loader:
+class Loader(Generic[Batch]):
     """Batches of a dataset, decoded by a pool of threads straight into the batch's memory.
 
     What a batch holds depends on `seed`, the epoch and the items alone: not on how many threads or
@@ -158,6 +174,73 @@ class Loader:
     torch.Size([2, 3, 224, 224]) torch.float32
     torch.Size([2, 3, 224, 224]) torch.float32
     """
+
+    # With a collate_fn a batch is what that returns. Of other datasets that say what their samples
+    # are, images and numbers are tensors.
+    @overload
+    def __init__(
+        self: Loader[Batch],
+        dataset: Dataset[Any] | MapStyle,
+        batch_size: int = 1,
+        shuffle: bool = False,
+        sampler: Iterable[Any] | None = None,
+        drop_last: bool = False,
+        *,
+        collate_fn: Callable[[list[Any]], Batch],
+        **options: Unpack[LoaderOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Loader[Any],
+        dataset: Untyped,
+        batch_size: int = 1,
+        shuffle: bool = False,
+        sampler: Iterable[Any] | None = None,
+        drop_last: bool = False,
+        *,
+        collate_fn: None = None,
+        **options: Unpack[LoaderOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Loader[list[torch.Tensor]],
+        dataset: Numbered,
+        batch_size: int = 1,
+        shuffle: bool = False,
+        sampler: Iterable[Any] | None = None,
+        drop_last: bool = False,
+        *,
+        collate_fn: None = None,
+        **options: Unpack[LoaderOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Loader[torch.Tensor],
+        dataset: Dataset[torch.Tensor],
+        batch_size: int = 1,
+        shuffle: bool = False,
+        sampler: Iterable[Any] | None = None,
+        drop_last: bool = False,
+        *,
+        collate_fn: None = None,
+        **options: Unpack[LoaderOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Loader[Any],
+        dataset: Dataset[Any] | MapStyle,
+        batch_size: int = 1,
+        shuffle: bool = False,
+        sampler: Iterable[Any] | None = None,
+        drop_last: bool = False,
+        *,
+        collate_fn: None = None,
+        **options: Unpack[LoaderOptions],
+    ) -> None: ...
 
     def __init__(
         self,
@@ -321,7 +404,7 @@ class Loader:
         told = self._given.told()
         return self._position if told is None else self._position.moved_to(told)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Batch]:
         """Begin an epoch: the next one, or where `set_epoch` or `load_state_dict` said."""
         made = _Epoch(self)
         if not self.progress:
@@ -416,7 +499,7 @@ class Loader:
             self._delivery.close()
         self._workers.close()
 
-    def __enter__(self) -> Loader:  # noqa: PYI034 - Self needs Python 3.11
+    def __enter__(self) -> Loader[Batch]:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -438,7 +521,7 @@ class Loader:
 class _Epoch:
     """What a consumer iterates over."""
 
-    def __init__(self, loader: Loader) -> None:
+    def __init__(self, loader: Loader[Any]) -> None:
         self._loader = loader
         self._ended = False
         self._source: Iterator[Any]
@@ -516,7 +599,7 @@ class _Own(Sampler[int]):
 
     generator = None
 
-    def __init__(self, loader: Loader) -> None:
+    def __init__(self, loader: Loader[Any]) -> None:
         self._loader = loader
         self.data_source = loader.dataset
 

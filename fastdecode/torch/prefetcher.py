@@ -11,12 +11,13 @@ import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 import torch
 
 from fastdecode._arguments import is_int
 from fastdecode.gpu._devices import parse_device
+from fastdecode.torch._collate import Batch
 from fastdecode.torch._transfer import Transfer, transfer_to
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ _READ = (
 """What training libraries read of a loader."""
 
 
-class DevicePrefetcher:
+class DevicePrefetcher(Generic[Batch]):
     """Wraps a loader: the next batches are made, pinned and copied while the last is in use.
 
     Parameters
@@ -98,7 +99,7 @@ class DevicePrefetcher:
     """
 
     def __init__(
-        self, loader: Iterable[Any], device: str | int | torch.device, *, depth: int = 2
+        self, loader: Iterable[Batch], device: str | int | torch.device, *, depth: int = 2
     ) -> None:
         if not is_int(depth) or depth < 1:
             raise ValueError(f"depth must be a positive integer, not {depth!r}")
@@ -121,7 +122,7 @@ class DevicePrefetcher:
         """Return the loader's own length."""
         return len(self.loader)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Batch]:
         """Begin an epoch of the loader; one that is under way ends."""
         self._end(patience=None)
         batches = iter(self.loader)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastdecode.outages import ITEM_ERRORS, is_the_items, told_if_vanished
 from fastdecode.stores import Store, open_store
-from fastdecode.torch._errors import naming
+from fastdecode.torch._errors import Sample_co, naming
 from fastdecode.torch._read_ahead import READ_THREADS, Read, begin_reads
 from fastdecode.torch._threads import ThreadPool
 from fastdecode.torch.dataset import DatasetOptions, DecodeDataset
@@ -18,7 +18,8 @@ from fastdecode.torch.dataset import DatasetOptions, DecodeDataset
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from fastdecode.stores import StoreOptions
+    from fastdecode.stores.base import StoreOptions
+    from fastdecode.torch.dataset import Source
 
 __all__ = ["StoreDataset"]
 
@@ -26,7 +27,7 @@ _LOOKED_AT = 64
 """Items that are asked for a target, to find out whether the store has any."""
 
 
-class StoreDataset(DecodeDataset):
+class StoreDataset(DecodeDataset[Sample_co]):
     """Images of a store: a folder, tar shards, LMDB, HDF5 or RecordIO, with a target each or not.
 
     Parameters
@@ -110,7 +111,7 @@ class StoreDataset(DecodeDataset):
     def __len__(self) -> int:
         return len(self.store)
 
-    def read(self, index: int) -> tuple[Any, Any]:
+    def read(self, index: int) -> tuple[Source, Any]:
         """Return the path or the bytes of an image, and its target."""
         place = self._place(index)
         begun = self._begun.pop(place, None) if self._begun else None

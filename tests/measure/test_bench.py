@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,10 +9,13 @@ import pytest
 from benches import DECODE, QUICK, bench, fill, measured, photo
 
 import fastdecode
+from fastdecode._system import usable_cores
+from fastdecode.measure._collection import collect
+from fastdecode.measure._run import Found, Plan, measure
 from fastdecode.measure.result import AUTOMATIC
 
 if TYPE_CHECKING:
-    from fastdecode.measure.result import Measurement
+    from fastdecode.measure.result import Measurement, Result
 
 ONE = ("--backend", "pillow")
 
@@ -24,105 +26,128 @@ def folder(tmp_path: Path) -> Path:
     return fill(tmp_path)
 
 
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    """One run of all protocols, over three JPEG files, a PNG, and two that are damaged."""
+    folder = fill(tmp_path_factory.mktemp("everything"))
+    (folder / "a.png").write_bytes(photo(kind="PNG"))
+    (folder / "empty.jpg").write_bytes(b"")
+    (folder / "half.jpg").write_bytes(photo(400, 300)[:2000])
+    return measured(folder, "--verbose", *QUICK, *ONE, "--threads", "1,3", "--workers", "1,2")
+
+
+def of(result: Result, protocol: str, format: str = "jpeg") -> list[Measurement]:
+    """Return the measurements of a protocol and a format."""
+    return [one for one in result.measurements if (one.protocol, one.format) == (protocol, format)]
+
+
 def assert_complete(one: Measurement, files: int) -> None:
     """All figures of a configuration are there, and possible."""
     assert one.files == files
     assert 0 < one.images_per_s.low <= one.images_per_s.median <= one.images_per_s.high
     assert one.mb_per_s > 0
     assert one.megapixels_per_s > 0
-    assert len(one.latency_ms) == 101
+    assert len(one.latency_ms) == (0 if one.protocol == "train" else 101)
     assert list(one.latency_ms) == sorted(one.latency_ms)
-    assert one.cpu_s_per_1000 > 0
+    assert one.cpu_s_per_1000 > 0 or (one.protocol == "train" and not Path("/proc").exists())
     assert one.ratio.median > 0
-    assert not one.refused
     assert not one.differing
 
 
 def test_a_folder_is_measured(folder: Path) -> None:
-    """By default every usable backend decodes every image at every size."""
-    result = measured(folder, "--seconds", 0, "--protocol", "decode")
+    """Every usable backend decodes every image, and the fastest stands first."""
+    result = measured(folder, "--seconds", 0, "--protocol", "decode", "--reduce", 2)
 
     assert result.collection.images == 3
     assert result.collection.formats == {"jpeg": 3}
     assert result.collection.not_images == 1
     assert result.collection.pixels == 3 * 40 * 30
-    for reduce in (1, 2, 4, 8):
-        names = [one.backend for one in result.measurements if one.reduce == reduce]
-        readers = [i.name for i in fastdecode.backends() if i.usable and "jpeg" in i.formats]
-        assert sorted(names) == sorted([*readers, AUTOMATIC])
-        assert names[-1] == AUTOMATIC
+    names = [one.backend for one in result.measurements]
+    readers = [i.name for i in fastdecode.backends() if i.usable and "jpeg" in i.formats]
+    assert sorted(names) == sorted([*readers, AUTOMATIC])
+    assert names[-1] == AUTOMATIC
     for one in result.measurements:
         assert_complete(one, 3)
+        assert not one.refused
         assert (one.protocol, one.threads, one.workers) == ("decode", 1, 0)
         assert bool(one.chosen) == (one.backend == AUTOMATIC)
     assert result.answer
     assert not result.interrupted
 
 
-def test_threads(folder: Path) -> None:
+def test_threads(everything: Result) -> None:
     """A pool of each size is measured with every backend."""
-    result = measured(folder, *QUICK, *ONE, "--protocol", "threads", "--threads", "1,3")
+    found = of(everything, "threads")
 
-    assert [(one.threads, one.backend) for one in result.measurements] == [
+    assert [(one.threads, one.backend) for one in found] == [
         (count, name) for count in (1, 3) for name in ("pillow", AUTOMATIC)
     ]
-    for one in result.measurements:
+    for one in found:
         assert_complete(one, 3)
 
 
-def test_file(folder: Path) -> None:
+def test_file(everything: Result) -> None:
     """Reading is part of the time, and its share is told."""
-    result = measured(folder, *QUICK, *ONE, "--protocol", "file")
+    found = of(everything, "file")
 
-    assert {one.backend for one in result.measurements} == {"pillow", AUTOMATIC}
-    for one in result.measurements:
+    assert {one.backend for one in found} == {"pillow", AUTOMATIC}
+    for one in found:
         assert_complete(one, 3)
         assert 0 < one.read_share < 1
-    assert any("read before" in note for note in result.notes)
+    assert any("read before" in note for note in everything.notes)
+
+
+def test_train(everything: Result) -> None:
+    """Training batches are made by every pipeline whose library is here; the others are named."""
+    pytest.importorskip("torch", reason="batches are PyTorch's")
+    found = of(everything, "train")
+    names = {one.backend for one in found}
+    notes = " ".join(everything.notes)
+
+    assert {"loader", "dataset", "pillow"} <= names
+    for name, word in (("torchvision", "torchvision + DataLoader"), ("dali", "DALI")):
+        assert (name in names) != (f"Not measured: {word}" in notes)
+    for one in found:
+        assert_complete(one, 3)
+        assert list(one.refused) == ["half.jpg"]
+        assert (one.threads, one.workers) == (usable_cores(), usable_cores())
+        assert (one.output, one.size, one.batch) == ("tensor", 224, 64)
+    assert "training batches" in everything.answer[0]
+
+
+def test_loader(everything: Result) -> None:
+    """A DataLoader is measured: all backends with the most workers, decode() with fewer too."""
+    pytest.importorskip("torch", reason="the DataLoader is PyTorch's")
+    found = of(everything, "loader")
+
+    assert [(one.workers, one.backend) for one in found] == [
+        (1, AUTOMATIC),
+        (2, "pillow"),
+        (2, AUTOMATIC),
+    ]
+    for one in found:
+        assert_complete(one, 3)
+        assert (one.output, one.size) == ("array", 0)
+    assert found[-1].chosen
 
 
 @pytest.mark.parametrize(
-    ("workers", "asked", "output"),
+    ("asked", "output"),
     [
-        ("1,2", (), "array"),
-        ("1", ("--output", "pil"), "pil"),
-        ("1", ("--output", "tensor"), "tensor"),
-        ("1", ("--size", "16"), "tensor"),
+        ("--output=pil", "pil"),
+        ("--output=tensor", "tensor"),
+        ("--size=16", "tensor"),
     ],
 )
-def test_loader(folder: Path, workers: str, asked: tuple[str, ...], output: str) -> None:
-    """A DataLoader is measured: all backends with the most workers, decode() with fewer too."""
+def test_loader_makes_what_is_asked_for(folder: Path, asked: str, output: str) -> None:
+    """Its workers make Pillow images, or tensors, which may be resized."""
     pytest.importorskip("torch", reason="the DataLoader is PyTorch's")
-    result = measured(folder, *QUICK, *ONE, "--protocol", "loader", "--workers", workers, *asked)
+    result = measured(folder, *QUICK, *ONE, "--protocol", "loader", "--workers", "1", asked)
 
-    *fewer, most = map(int, workers.split(","))
-    assert [(one.workers, one.backend) for one in result.measurements] == [
-        *((count, AUTOMATIC) for count in fewer),
-        (most, "pillow"),
-        (most, AUTOMATIC),
-    ]
     for one in result.measurements:
         assert_complete(one, 3)
         assert one.output == output
-        assert one.size == (16 if "--size" in asked else 0)
-    assert result.measurements[-1].chosen
-
-
-def test_loader_without_pytorch(folder: Path, tmp_path: Path) -> None:
-    """Without PyTorch the protocol is left out, and a note says what installs it."""
-    (tmp_path / "sitecustomize.py").write_text(
-        "import importlib.util as u\n"
-        "find = u.find_spec\n"
-        "u.find_spec = lambda name, *rest: None if name == 'torch' else find(name, *rest)\n"
-    )
-    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    result = measured(folder, *QUICK, *ONE, "--protocol", "decode,loader", PYTHONPATH=path)
-
-    assert {one.protocol for one in result.measurements} == {"decode"}
-    assert any("pip install 'fastdecode[torch]'" in note for note in result.notes)
-    done = bench(folder, "--size", 8, PYTHONPATH=path)
-    assert done.returncode == 2
-    assert "pip install 'fastdecode[torch]'" in done.stderr
+        assert one.size == (16 if asked == "--size=16" else 0)
 
 
 def test_every_output(folder: Path) -> None:
@@ -158,26 +183,19 @@ def test_disabled_backends_are_left_out(folder: Path) -> None:
     assert [one.chosen for one in result.measurements] == ["", "pillow"]
 
 
-def test_formats_are_measured_apart(folder: Path) -> None:
+def test_formats_are_measured_apart(everything: Result) -> None:
     """Each format is a comparison of its own; the other protocols take the commonest."""
-    (folder / "a.png").write_bytes(photo(kind="PNG"))
-    result = measured(folder, *QUICK, *ONE, "--protocol", "decode,file")
-
-    assert {(one.protocol, one.format, one.files) for one in result.measurements} == {
-        ("decode", "jpeg", 3),
-        ("decode", "png", 1),
-        ("file", "jpeg", 3),
-    }
+    assert [one.files for one in of(everything, "decode", "png")] == [1, 1]
+    assert [one.protocol for one in everything.measurements if one.format == "png"] == [
+        "decode",
+        "decode",
+    ]
 
 
-def test_damaged_files_are_listed(folder: Path) -> None:
+def test_damaged_files_are_listed(everything: Result) -> None:
     """A file without a header, and one that ends too soon, are named; the others are measured."""
-    (folder / "empty.jpg").write_bytes(b"")
-    (folder / "half.jpg").write_bytes(photo(400, 300)[:2000])
-    result = measured(folder, *DECODE, *ONE)
-
-    assert list(result.collection.unreadable) == ["empty.jpg"]
-    for one in result.measurements:
+    assert list(everything.collection.unreadable) == ["empty.jpg"]
+    for one in of(everything, "decode"):
         assert one.files == 3
         assert list(one.refused) == ["half.jpg"]
         assert one.refused["half.jpg"]
@@ -187,10 +205,27 @@ def test_nothing_decodes(folder: Path) -> None:
     """If no file at all can be decoded the status is 1, and the files are named."""
     half = folder / "half.jpg"
     half.write_bytes(photo(400, 300)[:2000])
-    done = bench(half, "--reduce", 1)
+    done = bench(half, *DECODE, *ONE)
 
     assert done.returncode == 1
     assert "half.jpg" in done.stdout
+
+
+def test_a_run_that_has_to_end_leaves_files_out(tmp_path: Path) -> None:
+    """When the time is up a few files have been compared in a few rounds, and a note says it."""
+    for number in range(20):
+        (tmp_path / f"{number}.jpg").write_bytes(photo(40 + number))
+    (tmp_path / "a.png").write_bytes(photo(kind="PNG"))
+    found = Found()
+    measure(collect([tmp_path]).photos, Plan(("pillow",), within=0.001), found)
+
+    assert [(one.format, one.backend) for one in found.measurements()] == [
+        ("jpeg", "pillow"),
+        ("jpeg", AUTOMATIC),
+    ]
+    assert {one.files for one in found.measurements()} == {8}
+    assert len(found.cases[0].rounds) == 3
+    assert "12 files of 20 were left out" in found.notes[0]
 
 
 def test_samples_are_the_default() -> None:
@@ -198,4 +233,5 @@ def test_samples_are_the_default() -> None:
     result = measured(*ONE, "--reduce", 8, "--seconds", 0, "--protocol", "decode")
 
     assert result.collection.images == 6
+    assert result.collection.samples
     assert result.collection.not_images == 0

@@ -30,6 +30,10 @@ from fastdecode import cli
 from fastdecode.measure.result import from_json, to_json
 
 ONE = ("--backend", "pillow")
+_WRITTEN = {"json": "result.json", "html": "result.html", "card": "result.svg"}
+needs_core = pytest.mark.skipif(
+    "native" not in usable_backends(), reason="the native core has not been built"
+)
 
 
 @pytest.fixture
@@ -38,30 +42,72 @@ def folder(tmp_path: Path) -> Path:
     return fill(tmp_path)
 
 
-def test_the_answer_comes_first(folder: Path) -> None:
-    """What was found stands above the tables, and what was measured above that."""
-    done = bench(folder, *DECODE, *ONE)
+@pytest.fixture(scope="module")
+def no_torch(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return a path for Python's modules from which PyTorch is not found."""
+    place = tmp_path_factory.mktemp("path")
+    (place / "sitecustomize.py").write_text(
+        "import importlib.util as u\n"
+        "find = u.find_spec\n"
+        "u.find_spec = lambda name, *rest: None if name == 'torch' else find(name, *rest)\n"
+    )
+    return os.pathsep.join([str(place), os.environ.get("PYTHONPATH", "")])
 
-    assert done.returncode == 0, done.stderr
-    text = done.stdout
-    assert text.index("3 images") < text.index("Fastest here") < text.index("images/s")
 
-
-def test_files_are_written(folder: Path, tmp_path: Path) -> None:
-    """``--json``, ``--html`` and ``--card`` write one result; the JSON reads back as it was."""
+@pytest.fixture(scope="module")
+def short(
+    no_torch: str, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[subprocess.CompletedProcess[str], Path]:
+    """Run the command for the answer alone, in no time, and with few backends; no PyTorch."""
     pytest.importorskip("jinja2")
-    json, html, card = (tmp_path / f"result.{kind}" for kind in ("json", "html", "svg"))
-    done = bench(folder, *DECODE, *ONE, "--json", json, "--html", html, "--card", card)
-    result = from_json(json.read_text(encoding="utf-8"))
-    page = Page(html.read_text(encoding="utf-8"))
-
+    place = tmp_path_factory.mktemp("short")
+    files = [f"--{kind}={place / name}" for kind, name in _WRITTEN.items()]
+    quick = ("--seconds", 0, "--backend", "pillow,native")
+    done = bench(fill(place), *quick, *files, PYTHONPATH=no_torch)
     assert done.returncode == 0, done.stderr
+    return done, place
+
+
+@needs_core
+def test_the_answer_comes_last(short: tuple[subprocess.CompletedProcess[str], Path]) -> None:
+    """A run without options prints what is measured, one table, and the answer with the page."""
+    text = short[0].stdout
+
+    assert text.index("3 images") < text.index("images/s") < text.index("On your 3 photos")
+    assert text.count("vs Pillow") == 1
+    assert "vs best" not in text
+    last = text.strip().rpartition("\n\n")[2]
+    assert last.startswith("On your 3 photos fastdecode decodes ")
+    assert last.splitlines()[-1].endswith("result.html")
+
+
+@needs_core
+def test_what_needs_pytorch_is_left_out(
+    short: tuple[subprocess.CompletedProcess[str], Path], no_torch: str
+) -> None:
+    """Without PyTorch no batches are made: a note says what installs it; --size is refused."""
+    result = from_json((short[1] / "result.json").read_text(encoding="utf-8"))
+
+    assert {one.protocol for one in result.measurements} == {"decode"}
+    assert any("train" in note and "fastdecode[torch]" in note for note in result.notes)
+    done = bench("--size", 8, PYTHONPATH=no_torch)
+    assert done.returncode == WRONG_ARGUMENT
+    assert "pip install 'fastdecode[torch]'" in done.stderr
+
+
+@needs_core
+def test_files_are_written(short: tuple[subprocess.CompletedProcess[str], Path]) -> None:
+    """``--json``, ``--html`` and ``--card`` write one result; the JSON reads back as it was."""
+    place = short[1]
+    result = from_json((place / "result.json").read_text(encoding="utf-8"))
+    page = Page((place / "result.html").read_text(encoding="utf-8"))
+
     assert result.collection.images == 3
     assert from_json(to_json(result)) == result
     assert result.settings["reduces"] == [1]
     assert {"html", "svg", "table"} <= set(page.tags)
-    assert "as fast as Pillow" in card.read_text(encoding="utf-8")
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
+    assert "as fast as Pillow" in (place / "result.svg").read_text(encoding="utf-8")
+    assert sorted(path.name for path in place.iterdir()) == [
         "photos",
         "result.html",
         "result.json",
@@ -69,12 +115,10 @@ def test_files_are_written(folder: Path, tmp_path: Path) -> None:
     ]
 
 
-def test_results_are_compared(folder: Path, tmp_path: Path) -> None:
+@needs_core
+def test_results_are_compared(short: tuple[subprocess.CompletedProcess[str], Path]) -> None:
     """``compare`` as the first word reads two results."""
-    names = [tmp_path / "a.json", tmp_path / "b.json"]
-    for name in names:
-        bench(folder, *DECODE, *ONE, "--json", name)
-    done = bench("compare", *names)
+    done = bench("compare", *[short[1] / "result.json"] * 2)
 
     assert done.returncode == 0, done.stderr
     assert "pillow" in done.stdout
@@ -138,7 +182,7 @@ def test_a_page_needs_another_file_and_a_library(
         (["--seconds", "nan"], "seconds"),
         (["--threads", "1,0"], "positive"),
         (["--workers", "many"], "positive"),
-        (["--protocol", "decode,what"], "decode, threads, loader, file"),
+        (["--protocol", "decode,what"], "decode, train, threads"),
         (["--output", "gif"], "invalid choice"),
         (["--size", "-3"], "positive"),
         (["--size", "8", "--output", "pil"], "--size gives tensors"),

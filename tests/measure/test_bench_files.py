@@ -199,3 +199,19 @@ def test_what_cannot_be_written_is_found_out(tmp_path: Path) -> None:
         _files.check_writable(tmp_path)
     with pytest.raises(FileNotFoundError):
         _files.check_writable(tmp_path / "nowhere" / "file")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limits on files")
+def test_a_full_disk_is_found_beforehand(tmp_path: Path) -> None:
+    """Where no byte can be written, it is said before anything is measured, and nothing is left."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            _files.check_writable(tmp_path / "x.html")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    assert list(tmp_path.iterdir()) == []

@@ -112,20 +112,27 @@ def test_an_empty_store_has_no_images(tmp_path: Path) -> None:
 
 
 def test_all_protocols_read_a_store(tar: Path) -> None:
-    """Items are decoded from memory, read and decoded, and read by worker processes."""
-    result = measured(tar, *QUICK, "--threads", 1, "--workers", 0, "--backend", "pillow")
+    """Items are decoded from memory, and read and decoded."""
+    protocols = ("--protocol", "decode,threads,file", "--threads", 1)
+    result = measured(tar, *QUICK, *protocols, "--backend", "pillow")
 
     assert result.collection.images == COUNT
     assert {one.protocol for one in result.measurements} == {"decode", "threads", "file"}
     assert {one.files for one in result.measurements} == {COUNT}
 
 
-def test_worker_processes_read_a_store(tar: Path) -> None:
-    """PyTorch's DataLoader gets the items in its workers."""
+def test_pytorch_reads_a_store(tar: Path) -> None:
+    """Pipelines, but for DALI's, and PyTorch's DataLoader get the items in threads and workers."""
     pytest.importorskip("torch")
-    result = measured(tar, *QUICK, "--protocol", "loader", "--workers", 1, "--backend", "pillow")
+    protocols = ("--protocol", "train,loader", "--workers", 1)
+    result = measured(tar, *QUICK, *protocols, "--backend", "pillow")
+    names = {one.backend for one in result.measurements if one.protocol == "train"}
 
-    assert {(one.protocol, one.files) for one in result.measurements} == {("loader", COUNT)}
+    assert {one.protocol for one in result.measurements} == {"train", "loader"}
+    assert {one.files for one in result.measurements} == {COUNT}
+    assert {"loader", "dataset", "pillow"} <= names
+    assert "dali" not in names
+    assert any("Not measured: DALI" in note for note in result.notes)
 
 
 @pytest.mark.skipif(

@@ -77,6 +77,22 @@ def test_the_answer_comes_last(capsys: pytest.CaptureFixture[str]) -> None:
     assert says(text, "JPEG, from memory, one thread: speed", "Forty-two.")
 
 
+def test_a_short_run_is_one_table(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Decoding and training batches stand below each other, beside Pillow, within the width."""
+    monkeypatch.setenv("COLUMNS", str(WIDE))
+    report.show_result(results.result(*results.jpeg()[:7], *results.training()), brief=True)
+    text = capsys.readouterr().out
+
+    assert text.count("vs Pillow") == 1
+    assert row(text, "simplejpeg")[:4] == ["simplejpeg", "200", "3%", "1.7x"]
+    assert "\nJPEG, training batches of 64, 4 threads or workers, 40 files\n" in text
+    assert row(text, "fastdecode Loader")[:4] == ["fastdecode Loader", "520", "3%", "4.0x"]
+    assert row(text, "Pillow + DataLoader")[3] == "1.00x"
+    assert max(len(line) for line in text.splitlines()) <= WIDE
+
+
 def test_every_column_has_its_figure(capsys: pytest.CaptureFixture[str]) -> None:
     """Both tables show the figures of the measurement, each under its title."""
     one = automatic(
@@ -193,7 +209,7 @@ def test_rich_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
     cells = [line.split() for line in lines]
 
     assert "JPEG, from memory, one thread: speed, full size, 40 files" in map(str.strip, lines)
-    assert ["pillow", "120", "3%", "0.60", "±0.01", "8.37", "17.6", "20.1", "agree"] in cells
+    assert ["pillow", "120", "3%", "1.00", "±0.00", "8.37", "17.6", "20.1", "agree"] in cells
     assert max(map(len, lines)) <= WIDE
 
 

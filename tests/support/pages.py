@@ -162,7 +162,7 @@ def main() -> int:
             # A library that is not here; a name that the package lacks is a mistake of the page.
             if type(error) is ImportError or (error.name or "").startswith("fastdecode"):
                 raise
-            sys.stderr.write(f"line {block.line}: {error}\n")
+            sys.stderr.write(f"line {block.line}: {str(error).splitlines()[0]}\n")
             return MISSING
     return 0
 

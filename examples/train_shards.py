@@ -1,0 +1,71 @@
+"""Pack a folder into tar shards, train from them, stop anywhere, and go on there.
+
+    python train_shards.py train/ shards/train.tar
+
+The first run packs: every image is decoded once to see that it can be, and what cannot is left out
+and listed in train.tar.bad.csv. Ctrl-C, or `--steps 100`, stops in the middle of an epoch and saves
+model, optimizer and the loader's place; the same command goes on with exactly the batches that were
+left. Only Ctrl-C between a batch and its step loses that batch. The shards are WebDataset's:
+`ShardStream` reads them from object storage.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from fastdecode.packing import pack
+from fastdecode.torch import Loader, StoreDataset
+from fastdecode.torch.transforms import RandomResizedCropFlipNormalize
+
+
+def main() -> None:
+    """Pack if there are no shards, and train from where the checkpoint is."""
+    parser = argparse.ArgumentParser(description="Pack a folder and train from its shards.")
+    parser.add_argument("folder", type=Path, help="a folder that has a folder for each class")
+    parser.add_argument("tar", type=Path, help="the shards' name: train.tar, for train-00000.tar")
+    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--steps", type=int, default=10**9, help="stop after so many")
+    parser.add_argument("--shard-size", type=int, default=10**9, help="bytes")
+    options = parser.parse_args()
+    if not options.tar.with_name(f"{options.tar.name}.json").exists():  # what pack writes last
+        packed = pack(options.folder, options.tar, shard_size=options.shard_size, skip_bad=True)
+        print(f"packed {packed.items} images, left out {len(packed.bad)}")
+
+    shards = sorted(options.tar.parent.glob(f"{options.tar.stem}-*.tar"))
+    dataset = StoreDataset([str(shard) for shard in shards], RandomResizedCropFlipNormalize(64))
+    loader = Loader(dataset, batch_size=2, shuffle=True)
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(3 * 64 * 64, len(dataset.classes)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+    parts = {"model": model, "optimizer": optimizer, "loader": loader}
+    checkpoint, step = options.tar.with_suffix(".pt"), 0
+    if checkpoint.exists():
+        for name, state in torch.load(checkpoint).items():
+            parts[name].load_state_dict(state)
+        print(f"going on in epoch {loader.epoch}")
+    try:
+        while loader.epoch < options.epochs and step < options.steps:
+            for images, labels in loader:
+                loss = nn.functional.cross_entropy(model(images), labels)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                step += 1
+                print(f"epoch {loader.epoch}, step {step}: loss {loss.item():.3f}", flush=True)
+                if step == options.steps:
+                    break
+        print(f"{loader.epoch} of {options.epochs} epochs done")
+    finally:  # of Ctrl-C, too
+        torch.save({name: part.state_dict() for name, part in parts.items()}, checkpoint)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit("stopped; the same command goes on")
+    except (OSError, ValueError) as error:
+        sys.exit(f"error: {error}")

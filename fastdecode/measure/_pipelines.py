@@ -1,0 +1,279 @@
+"""From encoded images to training batches: the pipelines that the protocol ``train`` compares.
+
+All give batches of (images, labels), images as float32 (N, 3, size, size): a random crop that is
+resized, flipped or not, and normalised by ImageNet's mean and standard deviation. Each is written
+as its own documentation says, and reads the files or items itself. None applies the EXIF
+orientation; DALI would by default, and is told not to. They need PyTorch.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader, Dataset
+
+from fastdecode.torch import DecodeDataset
+from fastdecode.torch import Loader as OwnLoader
+from fastdecode.torch.transforms import RandomResizedCropFlipNormalize
+
+if TYPE_CHECKING:
+    from fastdecode.measure._collection import Photo
+    from fastdecode.measure.result import Pipeline
+
+MEAN = (0.485, 0.456, 0.406)
+STD = (0.229, 0.224, 0.225)
+SCALE = (0.08, 1.0)
+RATIO = (3 / 4, 4 / 3)
+_MEAN, _STD = (torch.tensor(values).view(3, 1, 1) for values in (MEAN, STD))
+PREFETCH = 2  # batches, for each worker: DataLoader's default, and DALI's
+
+Source: TypeAlias = "str | Photo"
+"""A file's path, or an item of a store."""
+
+
+class Setup(NamedTuple):
+    """What to make batches of, by so many processes or threads."""
+
+    samples: Sequence[tuple[Source, int]]  # with their labels
+    batch: int
+    workers: int
+    size: int  # side in pixels
+    train: bool = True  # random crops in random order; else what evaluation does, in this order
+
+
+def _data(source: Source) -> Any:
+    """Return what a decoder is given: a path, or bytes."""
+    return source if isinstance(source, str) else source.read()
+
+
+class OwnDataset(DecodeDataset):
+    """A dataset as a user of this package writes one."""
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(RandomResizedCropFlipNormalize(setup.size))
+        self.samples = setup.samples
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def read(self, index: int) -> tuple[Any, Any]:
+        """Return the encoded image of a sample and its label."""
+        source, label = self.samples[index]
+        return _data(source), label
+
+
+class Decoded(Dataset[tuple[torch.Tensor, int]]):
+    """A plain dataset, which has a function make a tensor of each source."""
+
+    def __init__(self, setup: Setup, make: Callable[[Any], torch.Tensor]) -> None:
+        self._samples, self._make = setup.samples, make
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        source, label = self._samples[index]
+        return self._make(_data(source)), label
+
+
+def random_box(
+    height: int, width: int, generator: torch.Generator | None = None
+) -> tuple[int, int, int, int]:
+    """Draw RandomResizedCrop's box: left, top, right, bottom in pixels.
+
+    As torchvision's ``RandomResizedCrop.get_params`` draws it.
+    """
+    low, high = torch.log(torch.tensor(RATIO)).tolist()
+    for _ in range(10):
+        area = height * width * torch.empty(1).uniform_(*SCALE, generator=generator).item()
+        ratio = torch.empty(1).uniform_(low, high, generator=generator).exp().item()
+        columns, rows = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+        if 0 < columns <= width and 0 < rows <= height:
+            top = int(torch.randint(0, height - rows + 1, (1,), generator=generator))
+            left = int(torch.randint(0, width - columns + 1, (1,), generator=generator))
+            return left, top, left + columns, top + rows
+    columns, rows = width, height
+    if width / height < RATIO[0]:
+        rows = round(width / RATIO[0])
+    elif width / height > RATIO[1]:
+        columns = round(height * RATIO[1])
+    left, top = (width - columns) // 2, (height - rows) // 2
+    return left, top, left + columns, top + rows
+
+
+def open_rgb(data: Any) -> Image.Image:
+    """Decode a path or bytes by Pillow."""
+    with Image.open(data if isinstance(data, str) else BytesIO(data)) as file:
+        image: Image.Image = file.convert("RGB")
+    return image
+
+
+def pillow_crop(image: Image.Image, size: int) -> Image.Image:
+    """Crop at random, resize, and flip every other time."""
+    box = random_box(image.height, image.width)
+    image = image.resize((size, size), Image.Resampling.BILINEAR, box=box)
+    if torch.rand(1) < 0.5:
+        image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+    return image
+
+
+def normalised(image: Image.Image) -> torch.Tensor:
+    """Make float32 (3, H, W) of an image."""
+    values = torch.from_numpy(np.array(image)).permute(2, 0, 1).float().div(255)
+    return (values - _MEAN) / _STD
+
+
+class Pillow:
+    """Decode an image whole, and do the rest by Pillow: the baseline, written out plainly."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def __call__(self, data: Any) -> torch.Tensor:
+        return normalised(pillow_crop(open_rgb(data), self._size))
+
+
+class Torchvision:
+    """torchvision's second transforms, on tensors from its own decoder."""
+
+    def __init__(self, size: int) -> None:
+        from torchvision.transforms import v2
+
+        self._transform = torchvision_v2(
+            v2.RandomResizedCrop(size, antialias=True), v2.RandomHorizontalFlip()
+        )
+
+    def __call__(self, data: Any) -> torch.Tensor:
+        result: torch.Tensor = self._transform(by_torchvision(data))
+        return result
+
+
+def torchvision_v2(*crops: Any) -> Any:
+    """Make a pipeline of crops and what makes floats of bytes."""
+    from torchvision.transforms import v2
+
+    return v2.Compose([*crops, v2.ToDtype(torch.float32, scale=True), v2.Normalize(MEAN, STD)])
+
+
+def by_torchvision(data: Any) -> torch.Tensor:
+    """Decode a path or bytes by torchvision; (3, H, W) uint8."""
+    from torchvision.io import ImageReadMode, decode_image
+
+    if not isinstance(data, str):
+        data = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # there is another library for it now
+        image: torch.Tensor = decode_image(data, ImageReadMode.RGB)
+    return image
+
+
+def stock_loader(setup: Setup, dataset: Dataset[Any], **options: Any) -> Any:
+    """Make PyTorch's DataLoader, whose workers live as long as it does."""
+    return DataLoader(
+        dataset,
+        batch_size=setup.batch,
+        shuffle=setup.train,
+        num_workers=setup.workers,
+        prefetch_factor=PREFETCH,
+        persistent_workers=True,
+        **options,
+    )
+
+
+class Dali:
+    """DALI's pipeline on the CPU, its batches made tensors as its plugin for PyTorch makes them."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._count = -(-len(setup.samples) // setup.batch)
+        self._ahead = min(PREFETCH, self._count)
+        reader = {"shuffle_after_epoch": setup.train}
+        self._pipeline = dali_pipeline(setup, reader, ahead=self._ahead)
+        self._pipeline.build()
+        self._begun = False
+
+    def __iter__(self) -> Iterator[Any]:
+        # Left to itself it would work ahead into the next epoch, before the clock is started.
+        pipeline = self._pipeline
+        for _ in range(self._ahead if self._begun else 1):  # the very first fills the queue
+            pipeline.schedule_run()
+        self._begun = True
+        for number in range(self._count):
+            images, labels = pipeline.share_outputs()
+            batch = torch.utils.dlpack.from_dlpack(images.as_tensor())
+            pipeline.release_outputs()
+            if number + self._ahead < self._count:
+                pipeline.schedule_run()
+            yield batch, labels
+
+
+def dali_pipeline(
+    setup: Setup,
+    reader: dict[str, Any],
+    *,
+    ahead: int = PREFETCH,
+    device: int | None = None,
+    layout: str = "CHW",
+) -> Any:
+    """Define DALI's operations, on the CPU or, from decoding on, on the device of a number."""
+    dali: Any = importlib.import_module("nvidia.dali")
+    fn: Any = importlib.import_module("nvidia.dali.fn")
+
+    paths, labels = map(list, zip(*setup.samples, strict=True))
+    if not all(isinstance(path, str) for path in paths):
+        raise ValueError("its reader takes files, and these images are in a store")
+    on_gpu = device is not None
+    place, decoder = ("gpu", "mixed") if on_gpu else ("cpu", "cpu")
+
+    def graph() -> Any:
+        files, label = fn.readers.file(files=paths, labels=labels, name="files", **reader)
+        how = {"device": decoder, "adjust_orientation": False}
+        if setup.train:
+            images = fn.decoders.image_random_crop(
+                files, random_area=SCALE, random_aspect_ratio=RATIO, **how
+            )
+            images = fn.resize(images, device=place, size=(setup.size, setup.size))
+        else:
+            images = fn.decoders.image(files, **how)
+            images = fn.resize(images, device=place, resize_shorter=round(setup.size * 8 / 7))
+        images = fn.crop_mirror_normalize(
+            images,
+            device=place,
+            crop=(setup.size, setup.size),
+            dtype=dali.types.FLOAT,
+            output_layout=layout,
+            mean=[255 * value for value in MEAN],
+            std=[255 * value for value in STD],
+            mirror=fn.random.coin_flip() if setup.train else 0,
+        )
+        return images, label.gpu() if on_gpu else label
+
+    return dali.pipeline_def(
+        graph,
+        batch_size=setup.batch,
+        num_threads=setup.workers,
+        device_id=device,
+        prefetch_queue_depth=ahead,
+        seed=0,
+    )()
+
+
+def _own(setup: Setup) -> Any:
+    return OwnLoader(OwnDataset(setup), setup.batch, shuffle=True, threads=setup.workers)
+
+
+MAKERS: dict[Pipeline, Callable[[Setup], Iterable[Any]]] = {
+    "loader": _own,
+    "dataset": lambda setup: stock_loader(setup, OwnDataset(setup)),
+    "pillow": lambda setup: stock_loader(setup, Decoded(setup, Pillow(setup.size))),
+    "torchvision": lambda setup: stock_loader(setup, Decoded(setup, Torchvision(setup.size))),
+    "dali": Dali,
+}
+"""What makes the loader of each pipeline, whose iterators are epochs."""

@@ -1,0 +1,187 @@
+"""The programs of `examples/`, each run as a user runs it: copied elsewhere, on a few photos."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from fastdecode.samples import photos
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+PROGRAMS = sorted(EXAMPLES.glob("*.py"))
+ENDS_S = 120
+TRAINING = ("train_folder", "train_shards", "train_lightning")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Make a folder of two classes, with three small photos each and a damaged one."""
+    for number, photo in enumerate(photos):
+        place = tmp_path / "photos" / ("cat", "dog")[number % 2] / photo.name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with Image.open(photo) as image:
+            image.resize((96 + 8 * number, 120)).convert("RGB").save(place)
+    (tmp_path / "photos/dog/half.jpg").write_bytes(place.read_bytes()[:1000])
+    return tmp_path / "photos"
+
+
+def started(program: str, *arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run a copy of a program outside the repository; skip where a library of it is missing."""
+    for library in {"thumbnails": (), "own_dataset_lmdb": ("torch", "lmdb")}.get(
+        program, ("torch",)
+    ):
+        pytest.importorskip(library)
+    if program == "train_lightning":
+        pytest.importorskip("lightning", exc_type=ImportError)
+    copy = shutil.copy(EXAMPLES / f"{program}.py", cwd)
+    return subprocess.run(
+        [sys.executable, copy, *map(str, arguments)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=ENDS_S,
+        check=False,
+    )
+
+
+def output(program: str, *arguments: object, cwd: Path) -> tuple[str, str]:
+    """Return what a program prints, and what it complains of; it has to end well."""
+    ended = started(program, *arguments, cwd=cwd)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout, ended.stderr
+
+
+def test_thumbnails_are_made_of_all_but_the_damaged(folder: Path, tmp_path: Path) -> None:
+    """Each photo gets a thumbnail of the size that was asked for, and the damaged one is named."""
+    said, complained = output("thumbnails", folder, "thumbs", "--size", 48, cwd=tmp_path)
+
+    thumbs = sorted((tmp_path / "thumbs").rglob("*.jpg"))
+    assert "6 thumbnails in thumbs" in said
+    assert complained.count("\n") == 1
+    assert "half.jpg: " in complained
+    assert len(thumbs) == 6
+    for thumb in thumbs:
+        with Image.open(thumb) as image:
+            assert max(image.size) == 48
+
+
+def test_training_from_a_folder_tells_loss_and_speed(folder: Path, tmp_path: Path) -> None:
+    """Both epochs have a loss and images/s, and the damaged file is named."""
+    arguments = ("--epochs", 2, "--batch-size", 4, "--size", 64)
+    said, complained = output("train_folder", folder, *arguments, cwd=tmp_path)
+
+    lines = re.findall(r"^epoch (\d): loss [\d.]+, \d+ images/s$", said, re.MULTILINE)
+    assert lines == ["0", "1"]
+    assert "half.jpg" in complained
+
+
+def test_a_dataset_of_ones_own_reads_lmdb(folder: Path, tmp_path: Path) -> None:
+    """The second run reads the file that the first one has written."""
+    first = output("own_dataset_lmdb", folder, "photos.lmdb", cwd=tmp_path)
+    written = (tmp_path / "photos.lmdb").read_bytes()
+    again = output("own_dataset_lmdb", folder, "photos.lmdb", cwd=tmp_path)
+
+    for said, complained in (first, again):
+        assert said.startswith("6 photos, 3 of them upright, ")
+        assert complained.startswith("skipped: dog/half.jpg: ")
+    assert (tmp_path / "photos.lmdb").read_bytes() == written
+
+
+def test_training_from_shards_goes_on_in_the_middle_of_an_epoch(
+    folder: Path, tmp_path: Path
+) -> None:
+    """Two steps and the four that are left have the losses of six steps at once."""
+    shards = "--shard-size", 8000, "--epochs", 2
+
+    def losses(name: str, *options: object) -> list[str]:
+        said, _ = output(
+            "train_shards", folder, f"{name}/train.tar", *shards, *options, cwd=tmp_path
+        )
+        return re.findall(r"^epoch \d, step \d+: loss ([\d.]+)$", said, re.MULTILINE)
+
+    whole = losses("one")
+    parts = losses("two", "--steps", 2), losses("two")
+
+    assert len(list((tmp_path / "one").glob("train-*.tar"))) > 1
+    assert list(map(len, (whole, *parts))) == [6, 2, 4]
+    assert [*parts[0], *parts[1]] == whole
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Ctrl-C reaches a process otherwise there")
+def test_ctrl_c_ends_training_and_it_goes_on_later(folder: Path, tmp_path: Path) -> None:
+    """It ends in a line, and the same command goes on from the checkpoint."""
+    pytest.importorskip("torch")
+    copy = shutil.copy(EXAMPLES / "train_shards.py", tmp_path)
+    training = subprocess.Popen(
+        [sys.executable, copy, folder, "shards/train.tar", "--epochs", "1000000"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with training:
+        assert training.stdout
+        assert any(": loss " in line for line in training.stdout)  # it trains
+        training.send_signal(signal.SIGINT)
+        _, complained = training.communicate(timeout=ENDS_S)
+    again, _ = output("train_shards", folder, "shards/train.tar", "--steps", 1, cwd=tmp_path)
+
+    assert training.returncode == 1
+    assert complained == "stopped; the same command goes on\n"
+    assert again.startswith("going on in epoch ")
+
+
+def test_boxes_lose_what_the_crop_does_not_show(folder: Path, tmp_path: Path) -> None:
+    """A box of the whole image is always seen, and an empty one never."""
+    boxes = {"boxes": [[0, 0, 300, 300], [5, 5, 5, 5]], "labels": [1, 2]}
+    names = [path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*.jpg"))]
+    (tmp_path / "boxes.json").write_text(json.dumps(dict.fromkeys(names, boxes)))
+    for name in names[::2]:
+        place = (tmp_path / "masks" / name).with_suffix(".png")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.ones((120, 200), np.uint8)).save(place)
+    said, complained = output("boxes", folder, "boxes.json", "--masks", "masks", cwd=tmp_path)
+
+    assert said.startswith("7 images, 7 of 14 boxes seen in the crops, ")
+    assert "half.jpg" in complained
+
+
+def test_lightning_trains(folder: Path, tmp_path: Path) -> None:
+    """Lightning's trainer takes a Loader, and the program tells the loss."""
+    said, _ = output("train_lightning", folder, "--epochs", 1, "--batch-size", 4, cwd=tmp_path)
+
+    assert re.search(r"^loss \d", said, re.MULTILINE)
+
+
+@pytest.mark.parametrize("program", ["thumbnails", "own_dataset_lmdb", *TRAINING])
+def test_an_empty_folder_is_told_in_a_line(program: str, tmp_path: Path) -> None:
+    """The exit status is 1, and the one line names the folder."""
+    (tmp_path / "nothing").mkdir()
+    place = {"train_shards": ["out.tar"], "own_dataset_lmdb": ["out.lmdb"], "thumbnails": ["out"]}
+    ended = started(program, "nothing", *place.get(program, []), cwd=tmp_path)
+
+    assert ended.returncode == 1
+    assert ended.stderr.count("\n") == 1
+    assert "nothing" in ended.stderr
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
+def test_a_program_is_short_and_begins_with_how_to_run_it(path: Path) -> None:
+    """It has a docstring with its own command line, and few lines of code; the table names it."""
+    text = path.read_text(encoding="utf-8")
+    doc = ast.get_docstring(ast.parse(text)) or ""
+    code = [line for line in text.split('"""', 2)[2].splitlines() if line.strip()]
+
+    assert f"python {path.name} " in doc
+    assert len(code) <= 70
+    assert f"]({path.name})" in (EXAMPLES / "README.md").read_text(encoding="utf-8")
