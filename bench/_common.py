@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 Rounds: TypeAlias = dict[str, dict[int, _T]]
-"""What each lane did, by the number of the round."""
+"""What each competitor did, by the number of the round."""
 
 RESULTS = Path(__file__).parent / "results"
 _PHOTOS = (".bmp", ".jpeg", ".jpg", ".png", ".webp")
@@ -138,24 +138,24 @@ def epoch_length(photos: Sequence[Path], batch: int, workers: int, limit: int | 
 
 
 def take_turns(
-    lanes: Mapping[str, Callable[[], Any]],
+    competitors: Mapping[str, Callable[[], Any]],
     rounds: int,
     *,
     left_out: dict[str, str] | None = None,
     warm_up: bool = True,
 ) -> Rounds[Any]:
-    """Let lanes take turns, in an order drawn anew in each round; return what each gave.
+    """Let competitors take turns, in an order drawn anew in each round; return what each gave.
 
     In the first round, which is the warm-up and does not count, they come in the order of the
     mapping. With `left_out`, it gets the names of those that fail, and why, and the others go on;
     without, an error is the end.
     """
     turns: Rounds[Any] = {}
-    running = list(lanes)
+    running = list(competitors)
     for number in range(0 if warm_up else 1, rounds + 1):
         for name in random.sample(running, len(running)) if number else list(running):
             try:
-                one = lanes[name]()
+                one = competitors[name]()
             except Exception as error:  # its library is not there, or fails
                 if left_out is None:
                     raise
@@ -164,32 +164,33 @@ def take_turns(
                 continue
             if number:
                 turns.setdefault(name, {})[number] = one
-    return {name: turns[name] for name in lanes if name in turns}
+    return {name: turns[name] for name in competitors if name in turns}
 
 
 def time_each(
     items: Callable[[int], Sequence[_T]],
-    lanes: Mapping[str, Callable[[_T], Any]],
+    competitors: Mapping[str, Callable[[_T], Any]],
     rounds: int,
     *,
     before: Callable[[str], Any] = str,
     check: Callable[[list[Any]], Any] = len,
 ) -> Rounds[float]:
-    """Let lanes take turns at each item of a round, in an order drawn anew; seconds of the rounds.
+    """Let competitors take turns at each item of a round, in an order drawn anew.
 
-    Round 0 is the warm-up and does not count. `before` a lane works it is called with its name, and
-    `check` gets what all have made of an item; neither is timed.
+    Returns the seconds of the rounds, of which round 0 is the warm-up and does not count. `before`
+    is called with the name of the competitor whose turn it is, and `check` gets what all have made
+    of an item; neither is timed.
     """
-    found: Rounds[float] = {name: {} for name in lanes}
+    found: Rounds[float] = {name: {} for name in competitors}
     with no_garbage_collection():
         for number in range(rounds + 1):
-            spent = dict.fromkeys(lanes, 0.0)
+            spent = dict.fromkeys(competitors, 0.0)
             for item in items(number):
                 made = []
-                for name in random.sample(list(lanes), len(lanes)):
+                for name in random.sample(list(competitors), len(competitors)):
                     before(name)
                     start = perf_counter()
-                    made.append(lanes[name](item))
+                    made.append(competitors[name](item))
                     spent[name] += perf_counter() - start
                 check(made)
             for name, seconds in spent.items() if number else ():
@@ -222,7 +223,7 @@ def ratio(own: Mapping[int, float], base: Mapping[int, float], digits: int = 3) 
 
 
 def rates(speeds: Rounds[float], *, digits: int = 1, **bases: str) -> dict[str, dict[str, Any]]:
-    """Sum up images/s: the median, all rounds, and ratios to the lanes that `bases` names."""
+    """Sum up images/s: the median, all rounds, and ratios to the competitors that `bases` names."""
     return {
         name: {
             "images_per_s": middle(own, digits),

@@ -6,7 +6,7 @@ PHOTOS holds JPEG photos. One thread, bytes in memory, three questions:
   `decode_mcu` (`decoder_stages.c`, compiled with the flags of the core).
 - Calls: ``decode(data, reduce=...)`` beside every other backend that decodes JPEG, by name, and
   beside the core when it leaves all files to libjpeg-turbo. Photos of 4:4:4 are made of the others
-  by Pillow, at quality 90, because few cameras write them.
+  by Pillow, at quality 90, because few cameras write them; and those of 4:2:0, if there are none.
 - Left: the same photos as kinds of file that the decoder leaves to libjpeg-turbo (progressive,
   CMYK), with the decoder switched on and off.
 
@@ -79,13 +79,15 @@ def _again(photo: bytes, **options: Any) -> bytes:
 
 
 def by_sampling(files: Sequence[bytes]) -> dict[str, list[bytes]]:
-    """Group photos by how their chroma is sampled."""
+    """Group photos by how their chroma is sampled; make those of which there are too few."""
     found: dict[str, list[bytes]] = {}
     for data in files:
         found.setdefault(simplejpeg.decode_jpeg_header(data)[3], []).append(data)
-    if len(found.get("444", ())) < len(found["420"]):
-        found["444"] = [_again(data, quality=90, subsampling=0) for data in found["420"]]
-    return {name: found[name] for name in ("444", "420")}
+    photos = found.get("420") or [_again(data, quality=90, subsampling=2) for data in files]
+    full = found.get("444", [])
+    if len(full) < len(photos):
+        full = [_again(data, quality=90, subsampling=0) for data in photos]
+    return {"444": full, "420": photos}
 
 
 Call = Callable[[bytes], object]

@@ -48,7 +48,7 @@ def main() -> None:
     ):
         timed = [row for row in rows if row.files]
         title = f"{format} 1/{reduce}"
-        lanes = {
+        figures = {
             row.backend: {
                 "images_per_s": round(row.images_per_s.median, 1),
                 "ratio_to_best": round(row.ratio.median, 3),
@@ -56,8 +56,8 @@ def main() -> None:
             }
             for row in timed
         }
-        result[title] = {"files": max(row.files for row in timed), **lanes}
-        show(title, lanes)
+        result[title] = {"files": max(row.files for row in timed), **figures}
+        show(title, figures)
     keep(options, result, seconds_each=options.seconds)
 
 

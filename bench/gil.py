@@ -189,8 +189,8 @@ def main() -> None:
     with linked(photos, options.photos, images) as folder:
         for threads in sorted({*options.threads}):
             setup = Setup(folder, "train", options.batch, threads)
-            lanes = situations(setup, processor, options.seconds)
-            found = result[str(threads)] = summary(take_turns(lanes, options.rounds))
+            competitors = situations(setup, processor, options.seconds)
+            found = result[str(threads)] = summary(take_turns(competitors, options.rounds))
             show(f"threads: {threads}", {name: found[name] for name in _BESIDE})
             print(f"lost: {found['lost_speed']:.1%} by speed, {found['lost_waiting']:.1%} waiting")
             judge("lost to the GIL", found["lost_to_gil"], _AIM, at_most=True)

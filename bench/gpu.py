@@ -328,8 +328,8 @@ def main() -> None:
         setup = Setup(folder, "train", options.batch, options.workers)
         # Pillow first: its workers are forked before there are threads of anybody else's.
         names = sorted(options.feeds, key=lambda name: name != "pillow")
-        lanes = {name: partial(turn, name, setup) for name in names}
-        turns = take_turns(lanes, options.rounds, left_out=left_out)
+        competitors = {name: partial(turn, name, setup) for name in names}
+        turns = take_turns(competitors, options.rounds, left_out=left_out)
         chosen = {name: repr(feed) for name, feed in made.items() if name.startswith(_LOADER)}
         for feed in made.values():
             getattr(feed, "close", str)()

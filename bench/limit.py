@@ -56,7 +56,7 @@ _AIMS = (("loader", "core", 0.9, 0.9), ("core", "regions", 1.5, 1.5))
 _AIMS += (("core", "core-libjpeg", 1.65, 1.6),)  # with one thread, with more
 
 
-class SimplejpegLane:
+class SimplejpegThreads:
     """simplejpeg, whose calls let other threads run."""
 
     def __init__(self, images: Sequence[EpochImage], threads: int) -> None:
@@ -77,7 +77,7 @@ class SimplejpegLane:
         simplejpeg.decode_jpeg(data, buffer=self._own.buffer)
 
 
-def lanes_of(setup: Setup) -> dict[str, Callable[[], float]]:
+def competitors_of(setup: Setup) -> dict[str, Callable[[], float]]:
     """Make all of them, for one number of threads; the core's results are those of the Loader."""
     own = Pipeline("loader", setup)
     images, threads = images_of(own.loader), setup.workers
@@ -95,20 +95,20 @@ def lanes_of(setup: Setup) -> dict[str, Callable[[], float]]:
         "regions": Work(images, "regions", threads, decoder="libjpeg").run,
         "whole-own": Work(images, "whole", threads).run,
         "whole": Work(images, "whole", threads, decoder="libjpeg").run,
-        "simplejpeg": SimplejpegLane(images, threads).run,
+        "simplejpeg": SimplejpegThreads(images, threads).run,
     }
 
 
 class Turn(NamedTuple):
-    """What one lane did in one round: images/s, and the processor's seconds of all threads."""
+    """What a competitor did in one round: images/s, and the processor's seconds of all threads."""
 
     speed: float
     cpu: float
 
 
-def turn_of(lane: Callable[[], float]) -> Turn:
+def turn_of(competitor: Callable[[], float]) -> Turn:
     cpu = process_time()
-    speed = lane()
+    speed = competitor()
     return Turn(speed, process_time() - cpu)
 
 
@@ -153,12 +153,14 @@ def main() -> None:
     result = {}
     with linked(photos, options.photos, images) as folder:
         for kind in options.kind:
-            lanes = {
-                f"{name}, {count}": partial(turn_of, lane)
+            competitors = {
+                f"{name}, {count}": partial(turn_of, competitor)
                 for count in threads
-                for name, lane in lanes_of(Setup(folder, kind, options.batch, count)).items()
+                for name, competitor in competitors_of(
+                    Setup(folder, kind, options.batch, count)
+                ).items()
             }
-            result[kind] = summary(take_turns(lanes, options.rounds), threads, images)
+            result[kind] = summary(take_turns(competitors, options.rounds), threads, images)
             for count, found in result[kind].items():
                 rows = {name: one for name, one in found.items() if name != "aims"}
                 show(f"{kind}, threads: {count}", rows)

@@ -116,14 +116,14 @@ def summary(turns: Rounds[Turn], fewest: dict[str, Any]) -> dict[str, Any]:
     costs = each(turns, lambda turn: turn.cpu_s_per_1000)
     base = speeds.get(_BASELINE, {})
     result: dict[str, Any] = rates(speeds, to_ray=_BASELINE)
-    for job, lane in result.items():
-        lane["rows_per_s"] = lane.pop("images_per_s")
-        first = fewest.get(job, lane)["rows_per_s"]
-        lane["to_fewest_workers"] = round(lane["rows_per_s"] / first, 3)
-        lane["cpu_s_per_1000"] = middle(costs[job])
-        lane["cpu_s_per_1000_rounds"] = [round(cost, 3) for cost in costs[job].values()]
-        lane["to_ray_rounds"] = [round(one, 3) for one in ratios(speeds[job], base)]
-        lane["cpu_to_ray"] = ratio(costs.get(_BASELINE, {}), costs[job])
+    for job, row in result.items():
+        row["rows_per_s"] = row.pop("images_per_s")
+        first = fewest.get(job, row)["rows_per_s"]
+        row["to_fewest_workers"] = round(row["rows_per_s"] / first, 3)
+        row["cpu_s_per_1000"] = middle(costs[job])
+        row["cpu_s_per_1000_rounds"] = [round(cost, 3) for cost in costs[job].values()]
+        row["to_ray_rounds"] = [round(one, 3) for one in ratios(speeds[job], base)]
+        row["cpu_to_ray"] = ratio(costs.get(_BASELINE, {}), costs[job])
     return result
 
 
@@ -143,7 +143,7 @@ def main() -> None:
         linked(photos, options.photos, options.images, flat=True) as everything,
         linked(photos, options.photos, few, flat=True) as beginning,
     ):
-        lanes = {
+        competitors = {
             job: partial(turn, job, everything, options.size, options.images)
             for job in options.only
         }
@@ -151,7 +151,7 @@ def main() -> None:
             with cluster(workers):
                 for job in options.only:  # the warm-up
                     turn(job, beginning, options.size, few)
-                turns = take_turns(lanes, options.rounds, warm_up=False)
+                turns = take_turns(competitors, options.rounds, warm_up=False)
             found = summary(turns, next(iter(result.values()), {}))
             result[str(workers)] = found
             show(f"{workers} workers", found)

@@ -58,13 +58,13 @@ def measure(options: Any, where: str, storage: dict[str, Any]) -> dict[str, Any]
     for shard in range(options.shards):  # each is open before the time is taken
         store.read(shard * options.images // options.shards)
     epoch = partial(train, store, options.threads)
-    lanes = {
+    competitors = {
         _BEFORE: partial(epoch, read_threads=0),
         "32 threads read ahead": epoch,
         "in order, read ahead": partial(epoch, shuffle=False),
         "stream": partial(stream, where, options.images, options.threads, storage),
     }
-    turns = take_turns(lanes, options.rounds, warm_up=False)
+    turns = take_turns(competitors, options.rounds, warm_up=False)
     return rates(each(turns, lambda seconds: options.images / seconds), to_before=_BEFORE)
 
 

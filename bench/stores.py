@@ -152,7 +152,7 @@ def measure(places: dict[str, Path], threads: int, rounds: int) -> Rounds[Turn]:
         "train": partial(train, threads=threads),
         "stream": lambda _: stream(places["tar"]),
     }
-    lanes = {
+    competitors = {
         f"{name}, {'cold' if cold else 'warm'}/{kind}": partial(
             turn, path, kind, threads, job, cold
         )
@@ -161,7 +161,7 @@ def measure(places: dict[str, Path], threads: int, rounds: int) -> Rounds[Turn]:
         if name != "stream" or kind == "tar"
         for cold in (True, False)
     }
-    return take_turns(lanes, rounds, warm_up=False)
+    return take_turns(competitors, rounds, warm_up=False)
 
 
 def summary(turns: Rounds[Turn], images: int, size: int) -> dict[str, Any]:

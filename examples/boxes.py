@@ -43,8 +43,7 @@ class Objects(DecodeDataset):
 
     def map_target(self, target: dict[str, Any], geometry: Geometry) -> dict[str, torch.Tensor]:
         """Move boxes and mask to where the sample shows them."""
-        boxes = geometry.boxes(torch.tensor(target["boxes"]))  # outside the crop they are empty
-        kept = (boxes[:, 2] > boxes[:, 0]) & (boxes[:, 3] > boxes[:, 1])
+        boxes, kept = geometry.boxes(torch.tensor(target["boxes"]), keep=True)
         labels = torch.tensor(target["labels"], dtype=torch.long)
         mapped = {"boxes": boxes[kept], "labels": labels[kept]}
         if target["mask"]:

@@ -43,7 +43,7 @@ class Photos(DecodeDataset):
     def __len__(self) -> int:
         return len(self.store)
 
-    def read(self, index: int) -> tuple[memoryview, int]:
+    def read(self, index: int) -> tuple[bytes | memoryview, int]:
         """Return the encoded bytes, or a path, and the target."""
         return self.store.read(index), int(self.store.target(index) == "upright")
 

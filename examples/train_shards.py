@@ -12,6 +12,7 @@ left. Only Ctrl-C between a batch and its step loses that batch. The shards are 
 import argparse
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -34,13 +35,13 @@ def main() -> None:
         packed = pack(options.folder, options.tar, shard_size=options.shard_size, skip_bad=True)
         print(f"packed {packed.items} images, left out {len(packed.bad)}")
 
-    shards = sorted(options.tar.parent.glob(f"{options.tar.stem}-*.tar"))
-    dataset = StoreDataset([str(shard) for shard in shards], RandomResizedCropFlipNormalize(64))
+    shards = f"{options.tar.with_suffix('')}-*.tar"
+    dataset = StoreDataset(shards, RandomResizedCropFlipNormalize(64))
     loader = Loader(dataset, batch_size=2, shuffle=True)
     torch.manual_seed(0)
     model = nn.Sequential(nn.Flatten(), nn.Linear(3 * 64 * 64, len(dataset.classes)))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
-    parts = {"model": model, "optimizer": optimizer, "loader": loader}
+    parts: dict[str, Any] = {"model": model, "optimizer": optimizer, "loader": loader}
     checkpoint, step = options.tar.with_suffix(".pt"), 0
     if checkpoint.exists():
         for name, state in torch.load(checkpoint).items():

@@ -8,11 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import docstrings
 import pages
 import pytest
 from corpus import TESTS, native_core
 
-import examples
 from fastdecode.stores import create_store, open_store
 
 _ROOT = TESTS.parent
@@ -50,7 +50,7 @@ def _described() -> dict[str, str]:
 def test_every_public_name_is_in_the_reference(module: str) -> None:
     """Whatever a public module offers is on a page of the reference, with an example."""
     pytest.importorskip(_NEEDED[module] or "fastdecode")
-    described, documented = _described(), examples.documented(module)
+    described, documented = _described(), docstrings.documented(module)
 
     for name in importlib.import_module(module).__all__:
         full = f"{module}.{name}"
@@ -93,7 +93,7 @@ def test_the_examples_run(module: str, tmp_path: Path) -> None:
     described = [page for page in _PAGES if own in page.read_text(encoding="utf-8")]
 
     done = subprocess.run(
-        [sys.executable, examples.__file__, module, *map(str, described)],
+        [sys.executable, docstrings.__file__, module, *map(str, described)],
         capture_output=True,
         check=False,
         cwd=tmp_path,

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _LEFT = 104  # where names end
 _RIGHT = 234  # where figures begin
 _BARS_END = 256
-_WIDEST_NAME = 168
+_WIDEST_NAME = 176
 _LEAST_MS = 0.001  # of a logarithmic axis: the clock tells no less apart
 
 
@@ -145,7 +145,7 @@ class Bars:
 
     def __post_init__(self) -> None:
         longest = max(len(row.name) for row in self.rows)
-        self.left = min(max(_LEFT, 6.4 * longest + 8), _WIDEST_NAME)
+        self.left = min(max(_LEFT, 7 * longest + 8), _WIDEST_NAME)
         self.most = self.most or max(row.drawn.high for row in self.rows)
         told = (f"{row.name} {row.speed}{f' ({row.times})' * bool(row.times)}" for row in self.rows)
         self.said = f"{'; '.join(told)}."

@@ -40,7 +40,7 @@ _MOST_AT_ONCE = 1024  # threads or workers: what is more is a slip of the finger
 _EXAMPLES = """\
 examples:
   %(prog)s                      the six photos of the package
-  %(prog)s photos/              every image under a folder, in a minute
+  %(prog)s photos/              every image under a folder
   %(prog)s photos/ --verbose --html report.html
   %(prog)s photos/ --reduce 1,8 --seconds 1
   %(prog)s train.tar            what fastdecode.stores reads
@@ -62,7 +62,7 @@ All but decode measure the commonest format, at the largest size.
 
 Without --verbose, --protocol, --save and --device, decode and train are
 measured at full size, and one table shows them. Without --seconds, too, that
-takes less than a minute: it is of the commonest format, and some of many or
+takes about a minute at most: it is of the commonest format, and some of many or
 large images are left out. The answer ends the output.
 
 With --device only that is measured, unless --protocol names others too: the

@@ -32,7 +32,7 @@ class StoreDataset(DecodeDataset[Sample_co]):
 
     Parameters
     ----------
-    store : Store, path or URI
+    store : Store, path or URI, or several of these
         Anything but a `Store` is opened by `fastdecode.stores.open_store`.
     transform, target_transform : callable, optional
         As for `DecodeDataset`.
@@ -86,7 +86,7 @@ class StoreDataset(DecodeDataset[Sample_co]):
 
     def __init__(
         self,
-        store: Store | str | os.PathLike[str],
+        store: Store | str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
         transform: Callable[..., Any] | None = None,
         target_transform: Callable[..., Any] | None = None,
         *,

@@ -156,11 +156,12 @@ def test_the_page_has_charts_and_all_figures() -> None:
     assert page.open == []
     for batch in (64, 256):
         assert f"JPEG, batches of {batch}" in page.texts
-    assert "nvimgcodec 21,300; cpu 2,500." in text
+    assert "nvimgcodec 21,300 (8.5x); cpu 2,500 (1.00x)." in text
     for column in (*DEVICE_COLUMNS, *DEVICE_MORE):
         assert column.title in page.texts
     assert "cuda:0: Example GPU 9000 with a name that is long, driver 580.65.06" in text
-    assert "<script" not in text
+    assert page.tags["script"] == 1
+    assert "&lt;script&gt;alert(1)" in text
     assert not re.search(r'"(?:nan|inf)"', text)
     assert "On a device" not in html.page(result(measurement()))
 

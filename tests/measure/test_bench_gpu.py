@@ -108,7 +108,7 @@ def test_the_network_is_a_resnet_50() -> None:
 
 
 @pytest.mark.usefixtures("scripts")
-def test_a_lane_that_fails_is_left_out(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_competitor_that_fails_is_left_out(capfd: pytest.CaptureFixture[str]) -> None:
     """The others go on; the reason is kept, and shown with where it happened."""
     from _common import take_turns
 

@@ -1,6 +1,6 @@
 """Run the examples of docstrings, and those of a page of the reference, in a process of their own.
 
-    python examples.py MODULE [PAGE]
+    python docstrings.py MODULE [PAGE]
 
 They begin in the current folder, with what docs/reference/index.md names.
 """

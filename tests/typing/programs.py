@@ -1,0 +1,218 @@
+"""Programs as users write them: no checker may complain, and each knows the types said here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image as PillowImage
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, Subset
+from typing_extensions import assert_type
+
+import fastdecode
+from fastdecode import (
+    BackendInfo,
+    DecodeError,
+    FastDecodeError,
+    Geometry,
+    Header,
+    decode,
+    decode_batch,
+    decode_file,
+    decode_iter,
+    probe,
+    reduce_for,
+)
+from fastdecode.stores import create_store, open_store
+from fastdecode.torch import (
+    SKIPPED,
+    DecodeDataset,
+    DecodeMixin,
+    DevicePrefetcher,
+    ImageFolder,
+    ImageList,
+    Loader,
+    ShardStream,
+    StoreDataset,
+    fuse,
+)
+from fastdecode.torch.transforms import RandomResizedCropFlipNormalize, ResizeCenterCropNormalize
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Failed = FastDecodeError | OSError
+
+
+def one_image(data: bytes, path: Path, reduce: int) -> None:
+    assert_type(decode(data), NDArray[Any])
+    decode(memoryview(data), reduce, mode="L", region=(0, 0, 8, 8), out=np.empty((8, 8), np.uint8))
+    assert_type(decode_file(path, reduce, min_size=(256, 256), backend="pillow"), NDArray[Any])
+    decode_file("cat.jpg", out=np.empty((480, 640, 3), np.uint8), max_pixels=None)
+    header = probe(data)
+    assert_type(header, Header)
+    decode(data, reduce_for(header, 256))
+    assert_type(fastdecode.backends(), list[BackendInfo])
+    boxes = Geometry.of_decode(header, reduce).boxes([[0, 0, 8, 8]])
+    print(boxes.shape, fastdecode.stats().fallbacks)
+
+
+def many_images(paths: list[Path], files: list[bytes], device: str | None) -> None:
+    assert_type(decode_batch(paths, reduce=4, threads=2), list[NDArray[Any]])
+    assert_type(decode_batch(files, on_error="return"), list[NDArray[Any] | Failed])
+    assert_type(decode_batch(files, size=224), NDArray[np.uint8])
+    assert_type(decode_batch(files, size=224, on_error="return"), list[NDArray[Any] | Failed])
+    assert_type(decode_batch(files, device="cuda", decode="gpu"), list[Tensor])
+    assert_type(decode_batch(files, device="cuda", size=(224, 224)), Tensor)
+    assert_type(decode_batch(files, device=0, on_error="return"), list[Tensor | Failed])
+    for image in decode_batch(files, device=device):
+        print(image.shape)
+    for found in decode_batch(paths, on_error="return"):
+        if isinstance(found, Exception):
+            print(found)
+        else:
+            print(found.shape, found.dtype)
+    for thumbnail in decode_iter(paths, size=256, ahead=8, mode="RGB"):
+        assert_type(thumbnail, NDArray[Any])
+        PillowImage.fromarray(thumbnail).save("thumbnail.jpg")
+    for one in decode_iter(paths, on_error="return"):
+        assert_type(one, NDArray[Any] | Failed)
+
+
+def folder(network: torch.nn.Module) -> None:
+    train = ImageFolder("train", RandomResizedCropFlipNormalize(224), on_error="skip", min_size=256)
+    image, label = train[0]
+    assert_type(label, int)
+    print(image.shape, train.classes[label], train.errors)
+    with Loader(train, 64, shuffle=True, num_workers=8, pin_memory=True, seed=1) as loader:
+        for images, labels in loader:
+            assert_type(images, Tensor)
+            torch.nn.functional.cross_entropy(network(images), labels).backward()
+        loader.load_state_dict(loader.state_dict())
+    for images, labels in Loader(Subset(train, range(8)), 4):
+        print(images.shape, labels.tolist())
+    for images, labels in DevicePrefetcher(Loader(train, 64), "cuda"):
+        assert_type((images, labels), tuple[Tensor, Tensor])
+    for images, labels in DataLoader(train, batch_size=64, num_workers=8):
+        network(images).sum(labels)
+
+
+def with_names(label: int) -> str:
+    return f"class {label}"
+
+
+def other_targets() -> None:
+    named = ImageFolder("train", target_transform=with_names)
+    assert_type(named[0], tuple[Any, str])
+    for batch in Loader(named, 8):
+        assert_type(batch, Any)
+
+
+def collated(samples: list[Any]) -> dict[str, Tensor]:
+    return {"images": torch.stack([image for image, _ in samples])}
+
+
+def collate_fn(dataset: ImageFolder) -> None:
+    for batch in Loader(dataset, 8, collate_fn=collated, worker_init_fn=None, prefetch_factor=4):
+        assert_type(batch, dict[str, Tensor])
+
+
+class Photos(DecodeDataset):
+    """A dataset that does not say what its samples are."""
+
+    min_size = 256
+    rows: list[tuple[Path, dict[str, list[float]]]]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def read(self, index: int) -> tuple[Path, dict[str, list[float]]]:
+        return self.rows[index]
+
+    def map_target(self, target: dict[str, Any], geometry: Geometry) -> dict[str, Any]:
+        return {"boxes": geometry.boxes(target["boxes"])}
+
+
+class Numbered(DecodeDataset[tuple[Tensor, int]]):
+    """A dataset that says so."""
+
+    def __len__(self) -> int:
+        return 10
+
+    def read(self, index: int) -> tuple[bytes, int]:
+        return Path(f"{index}.jpg").read_bytes(), index
+
+
+class Unlabelled(DecodeDataset[Tensor]):
+    """A dataset without targets."""
+
+    has_targets = False
+
+    def __len__(self) -> int:
+        return 10
+
+    def read(self, index: int) -> tuple[str, None]:
+        return f"{index}.jpg", None
+
+
+class Mixed(DecodeMixin, Dataset[Tensor]):
+    """A dataset of the user's own, which only decodes with the package."""
+
+    output = "tensor"
+    reduce = 2
+
+    def __init__(self, paths: list[str]) -> None:
+        self.paths = paths
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> Tensor:
+        image = self.transformed(self.paths[index])
+        assert isinstance(image, Tensor)
+        return image
+
+
+def own_datasets() -> None:
+    for images, targets in Loader(Photos(ResizeCenterCropNormalize(256, 224)), 16, threads=4):
+        print(images.shape, targets["boxes"])
+    image, number = Numbered()[0]
+    assert_type((image, number), tuple[Tensor, int])
+    for images, numbers in Loader(Numbered(), 16, workers=2, device="cuda", decode="auto"):
+        assert_type((images, numbers), tuple[Tensor, Tensor])
+    for images in Loader(Unlabelled(), 16):
+        assert_type(images, Tensor)
+    for images in Loader(Mixed(["a.jpg"]), 16):
+        assert_type(images, Tensor)
+    for batch in Loader([(torch.zeros(3), 1)], 16):
+        assert_type(batch, Any)
+
+
+def lists_and_stores(paths: list[str], reduce: int) -> None:
+    listed = ImageList(paths, [1, 2], root="photos", reduce=reduce, mode="RGB")
+    table = ImageList.from_csv("train.csv", "path", "label", header=True, orient=True)
+    stored = StoreDataset("train.tar", kind="tar", store_options={"image": "png"}, fuse=False)
+    for dataset in (listed, table, stored):
+        image, target = dataset[0]
+        print(image, target)
+        for images, labels in Loader(dataset, 8, drop_last=True, channels_last=True):
+            print(images.shape, labels)
+        if dataset.fetch(0) is SKIPPED:
+            print(dataset.errors[0].reason)
+    with create_store("cats.tar", classes=["cat"]) as writer:
+        writer.add("cat/1.jpg", Path("1.jpg").read_bytes(), 0)
+    with open_store("cats.csv", path_column="path", target_column=None) as store:
+        print(decode(store.read(0)).shape, store.key(0))
+    for sample in ShardStream("train-{000..146}.tar", fuse(torch.nn.Identity()), shuffle=True):
+        print(sample)
+
+
+def errors(data: bytes) -> Iterator[str]:
+    try:
+        decode(data, strict=True)
+    except DecodeError as error:
+        yield str(error)
