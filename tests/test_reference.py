@@ -8,11 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import examples
 import pages
 import pytest
 from corpus import TESTS, native_core
 
+import examples
 from fastdecode.stores import create_store, open_store
 
 _ROOT = TESTS.parent
