@@ -282,8 +282,8 @@ class _Copies(NamedTuple):
 
 def hidden_copy() -> _Copies | None:
     """Return this package's folder without a core, and that of an installed copy with one."""
-    if not isinstance(_broken, ModuleNotFoundError) or _lacks_cffi():
-        return None
+    if not isinstance(_broken, ModuleNotFoundError) or _lacks_cffi() or _MISSING_FILE.exists():
+        return None  # it is there, or a build has kept why it is not
     here = Path(__file__).resolve().parents[1]
     for entry in sys.path:
         there = Path(entry, here.name).resolve()
