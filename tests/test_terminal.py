@@ -14,6 +14,7 @@ import pytest
 from corpus import NO_RANKING, TESTS
 from packed import make_source
 
+import fastdecode
 from fastdecode.terminal import brief, csv_text, say
 
 if os.name != "posix":
@@ -39,7 +40,9 @@ def started(
     words: list[str], folder: Path, out: int = subprocess.PIPE, **variables: str
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a program to its end."""
-    environment = {"FASTDECODE_RANKING": NO_RANKING, "PYTHONPATH": str(HERE.parent), **variables}
+    # The package that is tested: the tree has no compiled core when the installed one is.
+    package = str(Path(fastdecode.__file__).parents[1])
+    environment = {"FASTDECODE_RANKING": NO_RANKING, "PYTHONPATH": package, **variables}
     return subprocess.run(
         words,
         stdout=out,
