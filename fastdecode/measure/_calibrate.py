@@ -366,8 +366,12 @@ class _Bench(Members):
 
 
 def _names() -> list[str]:
-    """Name the backends that may take part."""
+    """Name the backends that may take part: other processes can load no class of the caller's."""
     off = set(_selection.disabled())
     if "torch" not in sys.modules:
         off.update(_NEED_PYTORCH)
-    return [name for name in registry.names() if name not in off]
+    return [
+        name
+        for name in registry.names()
+        if name not in off and isinstance(registry.entry(name).target, str)
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -137,10 +138,11 @@ def test_outputs_and_contexts_can_be_left_out() -> None:
 @needs_two_jpeg_backends
 @pytest.mark.usefixtures("_own_backends")
 def test_backends_of_others_take_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that was registered as a module's class is measured; one whose pixels differ is not."""
+    """A backend by its module's name is measured; a class, or one whose pixels differ, is not."""
     monkeypatch.syspath_prepend(str(HERE / "plugin"))
     register("extra", "calibration_backends:Slow")
     register("inexact", "calibration_backends:Inexact")
+    register("by_class", import_module("calibration_backends").Slow)
 
     ranking = patiently(
         lambda found: any(cell.format == "png" for cell in found.orders),
@@ -151,7 +153,7 @@ def test_backends_of_others_take_part(monkeypatch: pytest.MonkeyPatch) -> None:
 
     order = ranking.order("png", 1, "small")
     assert "extra" in order
-    assert "inexact" not in order
+    assert not {"inexact", "by_class"}.intersection(order)
 
 
 @pytest.mark.usefixtures("_own_backends")
