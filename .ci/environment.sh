@@ -6,4 +6,5 @@ rm -rf .venv
 python3 -m venv .venv
 # Compiling all 200 MB of Python takes a minute; what is imported is compiled then.
 .venv/bin/pip install -q --no-compile torch==2.13.0
-FASTDECODE_NATIVE=require .venv/bin/pip install -q --no-compile -e '.[all,test,dev,docs,ray,interop,nvimgcodec,dali]'
+FASTDECODE_NATIVE=require .venv/bin/pip install -q --no-compile -e '.[all,test,dev,docs,ray,interop,nvimgcodec,dali]' cffi setuptools
+touch .venv/complete

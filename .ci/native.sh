@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# The native core under sanitizers, and a minute of fuzzing.
+# The native core under sanitizers, and a minute of fuzzing: half for each of two fuzzers.
 . "$(dirname "$0")/common.sh"
 step "the native core under sanitizers, and a minute of fuzzing"
-.venv/bin/pip install -q cffi setuptools
-PYTHON=.venv/bin/python tests/native/check.sh --fuzz-seconds 60 \
+PYTHON=${PYTHON:-.venv/bin/python} tests/native/check.sh --fuzz-seconds 30 \
     ${corpus:+--corpus "$corpus"}

@@ -22,7 +22,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { THREADS = 4, CALLERS = 6, ROUNDS = 12, SIDE = 40, SEEDS = 3, MOST_PIXELS = 1 << 20 };
+enum { THREADS = 4, CALLERS = 6, ROUNDS = 6, SIDE = 40, SEEDS = 3, MOST_PIXELS = 1 << 20 };
 
 /* What an image must come to, each in three ways: whole, cut in half, resized. */
 typedef struct {
