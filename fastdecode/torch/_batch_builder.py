@@ -48,6 +48,8 @@ class EpochConfig:
     """How whole batches are decoded; None where images are decoded one by one, or by the core."""
     worker_init_fn: Callable[[int], Any] | None = None
     multiprocessing_context: Any = None
+    seed_all: bool = False
+    """Whether batches made in the calling thread seed what the user's own code draws from."""
 
 
 class BatchBuilder:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -167,8 +167,8 @@ class SampleMaker:
     """Makes samples: a batch by the native core where it is eligible, the others one by one.
 
     Any number of threads may use it at once. `pool` is of the native core; None makes all samples
-    one by one. `alone` is for a worker process, in which the user's own code has random numbers of
-    the sample's, too.
+    one by one. `alone` is for a process that does nothing else meanwhile: the user's own code has
+    random numbers of the sample's, too.
     """
 
     def __init__(self, source: Source, pool: Pool | None, *, alone: bool = False) -> None:
@@ -210,6 +210,18 @@ class SampleMaker:
         if self._seed_all is not None:
             self._seed_all(item.seed)
         return self.source.fetch(item.index, generator_of(item.seed), out, encoded)
+
+
+@contextmanager
+def draws_left_alone() -> Iterator[None]:
+    """Put back what `SampleMaker` seeds for the user's own code: training draws from the same."""
+    states = torch.default_generator.get_state(), random.getstate(), np.random.get_state()  # noqa: NPY002
+    try:
+        yield
+    finally:
+        torch.default_generator.set_state(states[0])
+        random.setstate(states[1])
+        np.random.set_state(states[2])  # noqa: NPY002
 
 
 def _seed_all(seed: int) -> None:

@@ -9,7 +9,7 @@ import os
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from typing import Any
 
@@ -28,7 +28,7 @@ from fastdecode.torch._collate import Ready, collate
 from fastdecode.torch._errors import take_along
 from fastdecode.torch._order import Item, Order
 from fastdecode.torch._read_ahead import ReadAhead
-from fastdecode.torch._samples import SampleMaker
+from fastdecode.torch._samples import SampleMaker, draws_left_alone
 from fastdecode.torch._threads import ThreadPool, limit_threads
 
 _LARGEST_PART = 4
@@ -133,7 +133,10 @@ class _ThreadEpoch:
         shares = 1 if pool is None else pool.count * _PARTS_A_THREAD
         self._part = max(1, min(_LARGEST_PART, order.batch_size // shares))
         native = None if pool is None or config.at_once is not None else pool.native
-        self._maker = SampleMaker(config.source, native)
+        alone = pool is None and config.seed_all
+        self._maker = SampleMaker(config.source, native, alone=alone)
+        self._kept: Callable[[], AbstractContextManager[None]]
+        self._kept = draws_left_alone if alone else nullcontext
         self._latest: weakref.ref[BatchBuilder] | None = None
         self._fill()
 
@@ -174,8 +177,9 @@ class _ThreadEpoch:
         builder = self._awaited = self._pending.popleft()
         self._latest = weakref.ref(builder)
         if self._pool is None:
-            for part in builder.parts:
-                builder.make(part)
+            with self._kept():
+                for part in builder.parts:
+                    builder.make(part)
         self._fill()
         try:
             return builder.result(self._timeout)

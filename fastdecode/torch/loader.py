@@ -83,7 +83,8 @@ class Loader(Generic[Batch]):
         many, for a dataset that threads cannot help: one whose random draws are not its own to
         control, such as a transform of the user's, or a backend that holds the GIL. 0 makes each
         batch in the calling thread or, on its way to a device, in the one that prefetches. If you
-        ask for threads in spite of that, such draws are no more than the global generators give.
+        ask for threads in spite of that, or for 0 on the way to a device, such draws come from the
+        generators that the whole process shares: they do not follow from `seed`.
     workers : int
         Make batches in so many processes instead, for datasets whose own Python is slow. They are
         started at each epoch, with the dataset as it is then.
@@ -436,6 +437,8 @@ class Loader(Generic[Batch]):
             at_once=None if delivery is None else delivery.at_once(plan.eligible),
             worker_init_fn=self.worker_init_fn,
             multiprocessing_context=self.multiprocessing_context,
+            # A background thread would disturb what training draws.
+            seed_all=delivery is None and not plan.source.isolated,
         )
         self._count = order.count
         made = self._workers.epoch(config, order, position.batch)

@@ -9,6 +9,7 @@ import pickle
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -85,6 +86,18 @@ def test_num_workers_are_processes_where_the_dataset_needs_them() -> None:
 
     assert (zero.threads, zero.workers) == (0, 0)
     assert [batch.tolist() for batch in zero] == [[0, 1], [2, 3], [4, 5]]
+
+
+def test_without_workers_it_draws_as_with_them() -> None:
+    """What a user's transform draws follows from the seed; what training draws stays its own."""
+    expected = copies(Loader(Images(drawing, count=6), 2, num_workers=1, seed=5))
+    before = torch.get_rng_state(), random.getstate(), str(np.random.get_state())  # noqa: NPY002
+
+    found = copies(Loader(Images(drawing, count=6), 2, num_workers=0, seed=5))
+
+    assert same(found, expected)
+    after = torch.get_rng_state(), random.getstate(), str(np.random.get_state())  # noqa: NPY002
+    assert same(after, before)
 
 
 def test_that_they_are_threads_is_said_once() -> None:
