@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import TYPE_CHECKING, Any, Generic, overload
@@ -527,6 +528,8 @@ class _Epoch:
     def __init__(self, loader: Loader[Any]) -> None:
         self._loader = loader
         self._ended = False
+        self._left_out = 0
+        self._gave_some = False
         self._source: Iterator[Any]
         self._position: Position
         self._take(None)
@@ -556,11 +559,25 @@ class _Epoch:
                 if not self._ended:  # it may be asked again
                     self._ended = True
                     self._position.end()
+                    self._warn_of_nothing()
                 raise
             batch = handed_out(ready)
             self._loader._handed(self._position, ready)
+            self._left_out += ready.skipped
             if batch is not None:  # else every item of it was left out
+                self._gave_some = True
                 return batch
+
+    def _warn_of_nothing(self) -> None:
+        """Tell of an epoch of nothing but damaged files: a wrong path looks like that."""
+        errors = self._loader._source.errors
+        if self._left_out and not self._gave_some:
+            warnings.warn(
+                f"there was no batch: all {self._left_out} samples were skipped"
+                + (f", such as {errors[0]}" if errors else ""),
+                RuntimeWarning,
+                stacklevel=3,
+            )
 
 
 class _Shown:

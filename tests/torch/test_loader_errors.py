@@ -150,9 +150,10 @@ def test_skip_leaves_damaged_samples_out(threads: int) -> None:
 
 
 def test_epoch_of_damaged_files_alone_is_empty() -> None:
-    """It ends, and says how many were left out."""
+    """It ends, warns, and says how many were left out: a wrong path looks like that."""
     with Loader(Images(damaged=(0, 1, 2), count=3, on_error="skip"), 2, threads=2) as loader:
-        assert list(loader) == []
+        with pytest.warns(RuntimeWarning, match="all 3 samples were skipped, such as item 0"):
+            assert list(loader) == []
         assert loader.skipped == 3
         assert loader.epoch == 1
 
