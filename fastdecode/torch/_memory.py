@@ -19,6 +19,17 @@ class _Lease:
 
     def __init__(self, block: NDArray[np.uint8]) -> None:
         self.__array_interface__ = block.__array_interface__
+        self.loan: _Loan
+
+
+class _Loan(weakref.ref[_Lease]):
+    """Knows the block of a lease, which keeps it, and tells when that has ended.
+
+    It tells by a method in C: what is raised in Python code there, as by Ctrl-C, would be lost.
+    """
+
+    __slots__ = ("block",)
+    block: NDArray[np.uint8]
 
 
 def _viewed(block: NDArray[np.uint8], dtype: torch.dtype, shape: tuple[int, ...]) -> Any:
@@ -43,7 +54,7 @@ class BatchMemory:
     """
 
     def __init__(self, most: int, *, pinned: bool = False) -> None:
-        self._free: deque[NDArray[np.uint8]] = deque(maxlen=most)
+        self._free: deque[_Loan] = deque(maxlen=most)
         self._pinned = pinned
 
     def take(self, shape: tuple[int, ...], dtype: torch.dtype, *, channels_last: bool) -> Any:
@@ -67,14 +78,15 @@ class BatchMemory:
     def _lease(self, size: int) -> _Lease:
         block = self._fitting(size)
         lease = _Lease(block)
-        weakref.finalize(lease, self._free.append, block).atexit = False
+        lease.loan = _Loan(lease, self._free.append)
+        lease.loan.block = block
         return lease
 
     def _fitting(self, size: int) -> NDArray[np.uint8]:
         """Take a free block that is large enough, as for a last batch; release smaller ones."""
         while self._free:
             try:
-                block = self._free.popleft()
+                block = self._free.popleft().block
             except IndexError:  # another thread was faster
                 break
             if block.size >= size:
