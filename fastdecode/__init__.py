@@ -81,7 +81,7 @@ _MODULES = {
     "ray": ("ray", "pyarrow"),
     "samples": (),
     "stores": (),
-    "testing": (),
+    "testing": ("pytest",),
     "torch": ("torch",),
     "types": (),
 }

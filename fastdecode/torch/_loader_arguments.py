@@ -200,9 +200,9 @@ def _say_once(num_workers: int) -> None:
     if not _said:
         _said = True
         warnings.warn(
-            f"num_workers={num_workers} asks Loader for as many threads of this process, for this "
-            "dataset needs no worker processes; a worker_init_fn is then not called. threads= says "
-            "the same, and workers= asks for processes (said once)",
+            f"num_workers={num_workers}: Loader makes batches of this dataset in {num_workers} "
+            "threads instead of worker processes, and calls no worker_init_fn. Write "
+            f"threads={num_workers} to silence this, or workers={num_workers} for processes",
             UserWarning,
             stacklevel=4,
         )
