@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import csv
 import os
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
-from fastdecode import registry
-from fastdecode.errors import BackendUnavailable
+from fastdecode import decode, registry
+from fastdecode.errors import BackendUnavailable, UnsupportedFormat
 
 TESTS = Path(__file__).parents[1]
 DATA = TESTS / "data"
@@ -67,6 +68,15 @@ def jpeg_readers(declared: str = "") -> list[str]:
     """Name those of them that read JPEG, and declare a thing of it, such as "warnings"."""
     kinds = {name: registry.load(name).supports.get("jpeg", ()) for name in usable_backends()}
     return [n for n, kind in kinds.items() if kind and getattr(kind[0], declared or "bits")]
+
+
+def answers_of_all(data: bytes, **options: Any) -> dict[str, Any]:
+    """Decode by each backend that takes the file on, and by the automatic choice ("auto")."""
+    answers = {}
+    for name in (None, *usable_backends()):
+        with suppress(UnsupportedFormat):
+            answers[name or "auto"] = decode(data, backend=name, **options)
+    return answers
 
 
 def native_core() -> ModuleType:
