@@ -1,9 +1,8 @@
-"""Every backend keeps its contract, on each device, and a few things that only many files show."""
+"""Every registered backend keeps the contract, and a few things that only many files show."""
 
 from __future__ import annotations
 
 import contextlib
-import pkgutil
 
 import numpy as np
 import pytest
@@ -12,19 +11,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fastdecode import decode, probe, registry
-from fastdecode.errors import BackendUnavailable, DecodeError, UnsupportedFormat
-from fastdecode.gpu import _backends
-from fastdecode.testing import BackendContract, BatchBackendContract, drawing, encode
+from fastdecode.errors import DecodeError, UnsupportedFormat
+from fastdecode.testing import BackendContract, drawing, encode
 from fastdecode.types import REDUCES, Reduce
 
-_DECLARED = [(name, d) for name, it in registry.BUILTIN.items() for d in it.devices.split()]
-
-# One class a backend, and one a device of it, so that a newcomer is tested by being in the table.
+# One class a backend, so that a newcomer is tested by being registered.
 for _name in registry.BUILTIN:
     globals()[f"Test_{_name}"] = type(f"Test_{_name}", (BackendContract,), {"name": _name})
-for _name, _device in _DECLARED:
-    _class, _attributes = f"Test_{_name}_on_{_device}", {"name": _name, "device": _device}
-    globals()[_class] = type(_class, (BatchBackendContract,), _attributes)
 
 _KINDS = [
     sample for sample in samples("jpeg_kinds") if "gen_" in sample.name and sample.decodes_in_pillow
@@ -142,34 +135,3 @@ def test_a_region_is_a_slice_of_the_whole(data: st.DataObject) -> None:
     rows = slice(top // reduce, -(-bottom // reduce))
     columns = slice(left // reduce, -(-right // reduce))
     np.testing.assert_array_equal(part, whole[rows, columns])
-
-
-@pytest.mark.parametrize("name", sorted({name for name, _ in _DECLARED}))
-def test_devices_are_those_of_the_table(name: str) -> None:
-    """The table of built-in backends names the devices that the batch backend declares."""
-    pytest.importorskip("torch")
-    target = registry.BUILTIN[name].batch
-    assert isinstance(target, str)
-    try:
-        registry.load(name)
-    except BackendUnavailable as error:
-        pytest.skip(str(error))
-
-    kind = pkgutil.resolve_name(target)
-
-    assert sorted(kind.devices) == sorted(registry.BUILTIN[name].devices.split())
-
-
-@pytest.mark.parametrize("name", [name for name, device in _DECLARED if device == "cuda"])
-def test_a_missing_device_is_named(name: str) -> None:
-    """Without a GPU the error says what is missing, not what the library made of it."""
-    torch = pytest.importorskip("torch")
-    if torch.cuda.is_available():
-        pytest.skip("there is a CUDA device")
-    try:
-        registry.load(name)
-    except BackendUnavailable as error:
-        pytest.skip(str(error))
-
-    with pytest.raises(BackendUnavailable, match="no CUDA device"):
-        _backends.load(name, torch.device("cuda", 0))
