@@ -9,10 +9,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
 from fastdecode import decode, registry
-from fastdecode.errors import BackendUnavailable, UnsupportedFormat
+from fastdecode.errors import BackendUnavailable, FastDecodeError, UnsupportedFormat
+from fastdecode.types import Image, Reduce
 
 TESTS = Path(__file__).parents[1]
 DATA = TESTS / "data"
@@ -77,6 +79,18 @@ def answers_of_all(data: bytes, **options: Any) -> dict[str, Any]:
         with suppress(UnsupportedFormat):
             answers[name or "auto"] = decode(data, backend=name, **options)
     return answers
+
+
+def outcome(
+    data: bytes, whole: bytes | Image, backend: str | None = None, reduce: Reduce = 1
+) -> str:
+    """Say what becomes of damaged data: an error, the whole image (or file), or another one."""
+    try:
+        image = decode(data, reduce, backend=backend)
+    except FastDecodeError:
+        return "error"
+    expected = decode(whole, reduce, backend=backend) if isinstance(whole, bytes) else whole
+    return "whole" if np.array_equal(image, expected) else "other pixels"
 
 
 def native_core() -> ModuleType:
