@@ -1,10 +1,16 @@
-"""`decode_batch`: many images at once."""
+"""`decode_batch` and `decode_iter`: many images at once, or in order, a few at a time."""
 
 from __future__ import annotations
 
+import gc
 import mmap
 import multiprocessing
+import os
+import signal
+import subprocess
+import sys
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +27,7 @@ from fastdecode import (
     UnknownBackend,
     decode,
     decode_batch,
+    decode_iter,
     register,
 )
 from fastdecode.samples import photo, photos
@@ -30,10 +37,10 @@ SIZES = tuple((20 + 3 * i, 40 - 2 * i) for i in range(12))
 ITEMS = [encode(drawing(*size), "png" if i % 3 == 0 else "jpeg") for i, size in enumerate(SIZES)]
 ALIKE = [encode(drawing(24, 16).rotate(90 * i, expand=False)) for i in range(5)]
 CUT = ITEMS[1][:-60]
-
 JPEG = encode(drawing(24, 16))
 SHAPE = (16, 24, 3)
 THREADS = pytest.mark.parametrize("threads", [1, 2, 5, None])
+BOTH = pytest.mark.parametrize("function", [decode_batch, decode_iter])
 
 
 @THREADS
@@ -94,17 +101,23 @@ def test_first_error_is_raised_with_its_number(threads: int | None, tmp_path: Pa
 
 
 @THREADS
-def test_error_can_stand_in_its_place(threads: int | None, tmp_path: Path) -> None:
+@BOTH
+@pytest.mark.parametrize("options", [{}, {"size": 8}], ids=str)
+def test_error_can_stand_in_its_place(
+    function: Any, threads: int | None, options: dict[str, Any], tmp_path: Path
+) -> None:
     """With on_error="return" an error stands where its image would, and the others decode."""
     items = [ITEMS[0], CUT, ITEMS[1], b"no image at all", tmp_path / "missing.jpg", ITEMS[2]]
 
-    results = decode_batch(items, threads=threads, on_error="return")
+    results = function(items, threads=threads, on_error="return", **options)
 
+    assert isinstance(results, list) == (function is decode_batch)
+    results = list(results)
     assert [type(result).__name__ for result in results] == [
         "ndarray", "DecodeError", "ndarray", "UnsupportedFormat", "FileNotFoundError", "ndarray",
     ]  # fmt: skip
     for i, item in ((0, 0), (2, 1), (5, 2)):
-        np.testing.assert_array_equal(results[i], decode(ITEMS[item]))
+        np.testing.assert_array_equal(results[i], decode_batch([ITEMS[item]], **options)[0])
 
 
 @THREADS
@@ -147,21 +160,35 @@ WRONG: dict[str, tuple[type[Exception], str, dict[str, Any]]] = {
     "backend": (TypeError, "backend", {"backend": 5}),
     "nobody": (UnknownBackend, "nobody", {"backend": "nobody"}),
 }
+WRONG_FOR_ITER: dict[str, tuple[type[Exception], str, dict[str, Any]]] = {
+    **WRONG,
+    "ahead": (ValueError, "ahead", {"ahead": 0}),
+    "half ahead": (ValueError, "ahead", {"ahead": 1.5}),
+    "out": (ValueError, "no out", {"out": np.zeros((1, 8, 8, 3), np.uint8)}),
+    "device": (TypeError, "device", {"device": "cpu"}),
+}
 
 
-@pytest.mark.parametrize(("kind", "words", "options"), WRONG.values(), ids=WRONG)
+@pytest.mark.parametrize(
+    ("function", "wrong"),
+    [
+        *((decode_batch, wrong) for wrong in WRONG.values()),
+        *((decode_iter, wrong) for wrong in WRONG_FOR_ITER.values()),
+    ],
+    ids=[*WRONG, *(f"{name} for decode_iter" for name in WRONG_FOR_ITER)],
+)
 @pytest.mark.parametrize(
     "items", [[], [b"damaged"], ["missing.jpg"], ALIKE], ids=["none", "bad", "missing", "good"]
 )
 @pytest.mark.parametrize("on_error", ["raise", "return"])
 def test_a_wrong_option_is_raised_before_any_work(
-    kind, words: str, options, items, on_error: str
+    function: Any, wrong: tuple[Any, str, dict[str, Any]], items: list[Any], on_error: str
 ) -> None:
-    """A wrong option is reported whatever the items are, and however many: even for none."""
-    unread = iter(items)
+    """A wrong option is reported at the call whatever the items are: even for none."""
+    unread, (kind, words, options) = iter(items), wrong
 
     with pytest.raises(kind, match=words) as caught:
-        decode_batch(unread, **{"on_error": on_error, **options})
+        function(unread, **{"on_error": on_error, **options})
 
     assert caught.type is kind
     assert list(unread) == items
@@ -200,11 +227,14 @@ SINGLE = {
 }
 
 
+@BOTH
 @pytest.mark.parametrize("one", SINGLE.values(), ids=SINGLE)
-def test_one_image_is_no_batch(one) -> None:
-    """Who passes one image instead of several is told of the functions for one."""
+def test_one_image_is_no_batch(function: Any, one: Any) -> None:
+    """Who passes one image instead of several is told of the functions for one, at the call."""
     with pytest.raises(TypeError, match=r"use decode\(\) or decode_file\(\)"):
-        decode_batch(one)
+        function(one)
+    with pytest.raises(TypeError, match="not iterable"):
+        function(5)
 
 
 def test_no_error_prefix_grows() -> None:
@@ -237,8 +267,18 @@ def test_many_batches_at_once() -> None:
             np.testing.assert_array_equal(image, decode(item))
 
 
-def decode_in_child(queue: Any) -> None:
-    queue.put([image.tobytes() for image in decode_batch(ITEMS, threads=3)])
+def in_a_fork(make: Callable[[], Any]) -> list[bytes]:
+    """Return the images that a forked child makes, as bytes."""
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    child = context.Process(target=lambda: queue.put([image.tobytes() for image in make()]))
+    child.start()
+    try:
+        received: list[bytes] = queue.get(timeout=60)
+    finally:
+        child.join(timeout=10)
+        child.kill()
+    return received
 
 
 @pytest.mark.skipif(
@@ -246,21 +286,15 @@ def decode_in_child(queue: Any) -> None:
 )
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_forked_child_decodes_too() -> None:
-    """A child forked after the parent used its threads, which it lacks, starts its own."""
+    """A child forked after the parent used its threads, or in the middle of a loop, has its own."""
     expected = [image.tobytes() for image in decode_batch(ITEMS, threads=3)]
-    context = multiprocessing.get_context("fork")
-    queue = context.Queue()
-    child = context.Process(target=decode_in_child, args=(queue,))
+    images = decode_iter(ITEMS, threads=3)
+    first = [next(images).tobytes() for _ in range(4)]
 
-    child.start()
-    try:
-        received = queue.get(timeout=60)
-    finally:
-        child.join(timeout=10)
-        child.kill()
-
-    assert received == expected
+    assert in_a_fork(lambda: decode_batch(ITEMS, threads=3)) == expected
     assert [one for one in threading.enumerate() if one.name.startswith("fastdecode")]
+    assert first + in_a_fork(lambda: images) == expected
+    assert [image.tobytes() for image in images] == expected[4:]
 
 
 # ---- one size for all ----
@@ -321,19 +355,6 @@ answers["torch"] = "torch" in sys.modules
     )
 
     assert given == {"shape": [3, 8, 8, 3], "torch": False}
-
-
-@THREADS
-def test_size_with_errors_is_a_list(threads: int | None, tmp_path: Path) -> None:
-    """With on_error="return" a list is returned, whose images have the size."""
-    items = [ITEMS[0], CUT, photo, tmp_path / "missing.jpg"]
-
-    found = decode_batch(items, threads=threads, size=16, on_error="return")
-
-    assert isinstance(found[1], DecodeError)
-    assert isinstance(found[3], FileNotFoundError)
-    assert [found[at].shape for at in (0, 2)] == [(16, 16, 3)] * 2
-    np.testing.assert_array_equal(found[2], decode_batch([photo], size=16)[0])
 
 
 def test_size_raises_the_first_error_with_its_number() -> None:
@@ -432,12 +453,13 @@ def test_region_outside_of_an_item_is_raised_with_its_number() -> None:
 
 
 @pytest.mark.usefixtures("own_registry")
-def test_backend_that_cannot_be_used_is_raised_for_no_items() -> None:
-    """A named backend whose library is missing is reported even for an empty batch."""
+@BOTH
+def test_backend_that_cannot_be_used_is_raised_for_no_items(function: Any) -> None:
+    """A named backend whose library is missing is reported at the call, even for an empty batch."""
     register("absent", "no_such_module:Thing")
 
     with pytest.raises(BackendUnavailable, match="no_such_module"):
-        decode_batch([], backend="absent", on_error="return")
+        function([], backend="absent", on_error="return")
 
 
 def overlapping() -> dict[str, list[np.ndarray]]:
@@ -465,3 +487,137 @@ def test_outs_may_be_neighbours_in_any_order() -> None:
     decode_batch([JPEG] * 3, out=memory[::-1])
 
     np.testing.assert_array_equal(memory, np.stack([decode(JPEG)] * 3))
+
+
+# ---- a few at a time ----
+
+
+class Counted:
+    """Gives the same item for ever, and counts how often it was asked."""
+
+    def __init__(self, item: Any = ITEMS[1]) -> None:
+        self.item = item
+        self.asked = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        while True:
+            self.asked += 1
+            yield self.item
+
+
+@THREADS
+@pytest.mark.parametrize("options", [{}, {"reduce": 2, "mode": "L"}, {"size": (9, 7)}], ids=str)
+def test_images_come_in_order(threads: int | None, options: dict[str, Any]) -> None:
+    """Image i is that of item i, bit-identical with that of `decode_batch`, with every option."""
+    expected = decode_batch(ITEMS, threads=1, **options)
+
+    found = list(decode_iter(iter(ITEMS), threads=threads, **options))
+
+    assert len(found) == len(ITEMS)
+    for image, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(image, other)
+
+
+@THREADS
+def test_items_are_taken_as_images_are_wanted(threads: int | None) -> None:
+    """Of an endless generator no more is read than so many ahead of the loop."""
+    items = Counted()
+    images = decode_iter(items, threads=threads, ahead=3)
+
+    before = items.asked
+    for _ in range(10):
+        next(images)
+    images.close()
+
+    assert before == 0
+    assert 10 <= items.asked <= 13
+
+
+@pytest.mark.usefixtures("own_registry")
+@pytest.mark.parametrize("end", ["close", "collect", "error in the loop"])
+def test_nothing_goes_on_once_the_loop_is_left(end: str) -> None:
+    """Leaving the loop waits for what has begun, and nothing else begins."""
+    lock, made = threading.Lock(), [0, 0]
+
+    def answer(data: Any, header: Any, **asked: Any) -> Any:
+        with lock:
+            made[0] += 1
+        threading.Event().wait(0.01)
+        image = flat(5)(data, header, **asked)
+        with lock:
+            made[1] += 1
+        return image
+
+    register("slow", double(answer))
+
+    def loop() -> None:
+        for _ in decode_iter(Counted(), threads=2, ahead=8, backend="slow"):
+            if end == "error in the loop":
+                raise RuntimeError("the caller's own")
+            if end == "collect":
+                return
+            break
+
+    if end == "error in the loop":
+        with pytest.raises(RuntimeError, match="own"):
+            loop()
+    else:
+        loop()
+    gc.collect()
+
+    begun, finished = made
+    assert begun == finished
+    threading.Event().wait(0.1)
+    assert made == [begun, finished]
+
+
+@THREADS
+def test_an_error_comes_in_its_turn(threads: int | None, tmp_path: Path) -> None:
+    """The images before it come first; it says which item it is, as that of `decode_batch`."""
+    path = tmp_path / "cut.jpg"
+    path.write_bytes(CUT)
+    images = decode_iter([*ITEMS[:3], path, b"", *ITEMS], threads=threads)
+
+    assert [next(images).shape for _ in range(3)] == [(h, w, 3) for w, h in SIZES[:3]]
+    with pytest.raises(DecodeError, match=r"^item 3: .*cut\.jpg: "):
+        next(images)
+    assert list(images) == []
+
+
+@THREADS
+def test_an_error_of_the_items_comes_after_the_images_before_it(threads: int | None) -> None:
+    """What the caller's own generator raises arrives unchanged, when its turn comes."""
+
+    def items() -> Iterator[bytes]:
+        yield from ITEMS[:5]
+        raise ConnectionError("the list ends here")
+
+    images = decode_iter(items(), threads=threads)
+
+    assert len([next(images) for _ in range(5)]) == 5
+    with pytest.raises(ConnectionError, match="the list ends here"):
+        next(images)
+    assert list(images) == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals are sent otherwise there")
+def test_ctrl_c_ends_the_loop() -> None:
+    """An interrupt arrives in the loop at once, although items without end are left."""
+    script = f"""
+import itertools
+from fastdecode import decode_iter
+for number, image in enumerate(decode_iter(itertools.repeat({str(photo)!r}))):
+    if number == 5:
+        print("running", flush=True)
+"""
+    run = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert run.stdout is not None
+    assert run.stdout.readline() == "running\n"
+
+    run.send_signal(signal.SIGINT)
+
+    _, errors = run.communicate(timeout=60)
+    assert "KeyboardInterrupt" in errors
+    assert run.returncode in (1, 130, -signal.SIGINT)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuts import outcome
+from corpus import outcome
 from encoded import (
     ASCII,
     LONG,

@@ -6,8 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from corpus import CORPUS, DATA, jpeg_readers, native_core
-from cuts import outcome
+from corpus import CORPUS, DATA, jpeg_readers, native_core, outcome
 from PIL import Image
 
 from fastdecode import DecodeError, decode, decode_batch, probe

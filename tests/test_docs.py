@@ -1,22 +1,53 @@
-"""The README and the pages under docs/ say what the package does today."""
+"""The README, the pages under docs/ and the reference say what the package does today."""
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import docstrings
 import pages
 import pytest
-from corpus import TESTS
+from corpus import TESTS, native_core
+
+from fastdecode.stores import create_store, open_store
 
 _ROOT = TESTS.parent
 _PAGES = [_ROOT / "README.md", *sorted((_ROOT / "docs").rglob("*.md"))]
 _PROGRAMS = [page for page in _PAGES if any(block.runs for block in pages.blocks(page))]
 _HERE = "https://github.com/fastdecode/fastdecode/blob/main/"
 _RAW = "https://raw.githubusercontent.com/fastdecode/fastdecode/main/"
+_README = (_ROOT / "README.md").read_text(encoding="utf-8")
+_REFERENCE = sorted((_ROOT / "docs" / "reference").glob("*.md"))
+_NEEDED = {
+    "fastdecode": "torch",
+    "fastdecode.torch": "torch",
+    "fastdecode.torch.transforms": "torch",
+    "fastdecode.stores": "",
+    "fastdecode.packing": "",
+    "fastdecode.ray": "ray.data",
+    "fastdecode.native": "",
+    "fastdecode.samples": "",
+    "fastdecode.testing": "",
+}
+"""What users import from, and which library the examples need."""
+
+
+def _run(folder: Path, environment: dict[str, str], *words: object) -> tuple[int, str]:
+    """Run a program of Python in a folder; return its exit status, and what it says."""
+    done = subprocess.run(
+        [sys.executable, *map(str, words)],
+        capture_output=True,
+        check=False,
+        cwd=folder,
+        env=environment,
+        text=True,
+    )
+    return done.returncode, done.stdout + done.stderr
 
 
 def _name(page: Path) -> str:
@@ -63,17 +94,102 @@ def test_a_page_runs_as_pasted(page: Path, tmp_path: Path) -> None:
     """The blocks of a page run one after the other, in a folder with the photos that it names."""
     if os.name == "nt" and any(block.language == "sh" for block in pages.blocks(page)):
         pytest.skip("its commands are for a POSIX shell")
-    environment = pages.furnish(tmp_path)
+    status, said = _run(tmp_path, pages.furnish(tmp_path), pages.__file__, page)
 
-    done = subprocess.run(
-        [sys.executable, pages.__file__, str(page)],
-        capture_output=True,
-        check=False,
-        cwd=tmp_path,
-        env=environment,
-        text=True,
+    if status == pages.MISSING:
+        pytest.skip(said.splitlines()[-1])
+    assert status == 0, said
+
+
+def _described() -> dict[str, str]:
+    """Return what the reference says of each name itself, beside its docstring."""
+    found = {}
+    for page in _REFERENCE:
+        module = ""
+        for part in re.split(r"^\.\. ", page.read_text(encoding="utf-8"), flags=re.MULTILINE):
+            directive, _, rest = part.partition(":: ")
+            name = rest.split("\n")[0]
+            if directive == "currentmodule":
+                module = name
+            elif directive.startswith(("auto", "py:")):
+                found[f"{module}.{name}"] = rest
+    return found
+
+
+@pytest.mark.parametrize("module", _NEEDED)
+def test_every_public_name_is_in_the_reference(module: str) -> None:
+    """Whatever a public module offers is on a page of the reference, with an example."""
+    pytest.importorskip(_NEEDED[module] or "fastdecode")
+    described, documented = _described(), docstrings.documented(module)
+
+    for name in importlib.import_module(module).__all__:
+        full = f"{module}.{name}"
+        other = documented.get(full, "")
+        assert full in described or _elsewhere(full, described), full
+        assert ">>> " in described.get(full, "") + other, full
+
+
+def _elsewhere(name: str, described: dict[str, str]) -> bool:
+    """Whether the reference has the same object under the path of another module."""
+    module, _, last = name.rpartition(".")
+    thing = getattr(importlib.import_module(module), last)
+    return any(
+        each.rpartition(".")[2] == last
+        and getattr(importlib.import_module(each.rpartition(".")[0]), last) is thing
+        for each in described
+        if each.rpartition(".")[2] == last
     )
 
-    if done.returncode == pages.MISSING:
-        pytest.skip(done.stderr.splitlines()[-1])
-    assert done.returncode == 0, done.stderr + done.stdout
+
+def _furnish(folder: Path) -> dict[str, str]:
+    """Make what the examples begin with: the photos of the documents, listed and packed, too."""
+    environment = pages.furnish(folder)
+    with open_store(folder / "train") as source:
+        with create_store(folder / "train.tar", classes=source.classes) as writer:
+            for index in range(len(source)):
+                writer.add(source.key(index), source.read(index), source.target(index))
+        rows = [f"train/{key},{key.partition('/')[0]}\n" for key in map(source.key, range(6))]
+    (folder / "train.csv").write_text("path,label\n" + "".join(rows), encoding="utf-8")
+    return environment
+
+
+@pytest.mark.parametrize("module", _NEEDED)
+def test_the_examples_run(module: str, tmp_path: Path) -> None:
+    """Every example gives what its docstring, or the reference, says that it gives."""
+    pytest.importorskip(_NEEDED[module] or "fastdecode")
+    if module == "fastdecode.native":
+        native_core()
+    own = f".. currentmodule:: {module}\n"
+    described = [page for page in _REFERENCE if own in page.read_text(encoding="utf-8")]
+
+    status, said = _run(tmp_path, _furnish(tmp_path), docstrings.__file__, module, *described)
+
+    assert status == 0, said
+
+
+def test_the_tables_are_those_of_the_declarations_and_results() -> None:
+    """The tables and charts are what bench/readme.py would write now."""
+    pytest.importorskip("jinja2", reason="it draws a chart")
+    paths = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
+    script = _ROOT / "bench" / "readme.py"
+
+    status, said = _run(Path.cwd(), {**os.environ, "PYTHONPATH": paths}, script, "--check")
+
+    assert status == 0, said
+
+
+@pytest.mark.parametrize(
+    ("name", "ending"), [("bench", ".venv/bin/fastdecode bench"), ("test", "-m pytest -n 2")]
+)
+def test_each_command_of_the_readme_stands_alone_behind_its_mark(name: str, ending: str) -> None:
+    """Each of the two commands is one line of shell that begins with its own environment."""
+    found = re.findall(rf"^<!-- command: {name} -->\n```sh\n(.*?)\n```$", _README, re.MULTILINE)
+
+    assert len(found) == 1
+    assert found[0].startswith("python3 -m venv ")
+    assert found[0].endswith(ending)
+
+
+def test_the_readme_fits_on_a_few_screens() -> None:
+    """The README has at most 150 lines: the rest is in docs/."""
+    assert len(_README.splitlines()) <= 150

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 import warnings
@@ -27,7 +28,7 @@ CHOSEN = """
 import warnings
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 import multiprocessing
-from chooser import chosen
+from chooser import Chosen, chosen
 
 def children(method):
     with ProcessPoolExecutor(1, multiprocessing.get_context(method)) as pool:
@@ -41,6 +42,14 @@ with warnings.catch_warnings(record=True) as caught:
 with ThreadPoolExecutor(1) as pool:
     answers["thread"] = pool.submit(chosen).result()
 answers.update((method, children(method)) for method in METHODS)
+try:
+    from torch.utils.data import DataLoader
+except ImportError:
+    pass
+else:
+    for method in METHODS:
+        options = {"batch_size": None, "num_workers": 1, "multiprocessing_context": method}
+        answers[method + " of torch"] = list(DataLoader(Chosen(), **options))
 """
 CHOOSER = """
 from fastdecode import probe
@@ -50,6 +59,13 @@ from fastdecode.testing import drawing, encode
 def chosen():
     header = probe(encode(drawing(80, 64)))
     return first(None, header, Want("RGB", 1, strict=False, complete=True)).name
+
+class Chosen:
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        return chosen()
 """
 EXACT_JPEG = ("pillow", "opencv", "simplejpeg", "turbojpeg")
 METHODS = ["fork", "spawn"] if sys.platform == "linux" else ["spawn"]
@@ -152,7 +168,7 @@ def test_what_is_no_good_is_ignored_with_one_warning(
 def test_each_context_has_its_own_order(place: Path, tmp_path: Path) -> None:
     """The main thread, other threads and worker processes go by their own measurements.
 
-    Forked or spawned, a worker goes by the ranking that its parent goes by.
+    Forked or spawned, a worker, of PyTorch's DataLoader as well, goes by its parent's ranking.
     """
     (tmp_path / "chooser.py").write_text(CHOOSER)
     names = ["pillow", "simplejpeg", "opencv"]
@@ -170,35 +186,11 @@ def test_each_context_has_its_own_order(place: Path, tmp_path: Path) -> None:
 
     assert (found["here"], found["thread"]) == ("pillow", "simplejpeg")
     assert [found[method] for method in METHODS] == ["opencv"] * len(METHODS)
+    if importlib.util.find_spec("torch"):
+        assert [found[f"{method} of torch"] for method in METHODS] == [["opencv"] * 4] * len(
+            METHODS
+        )
     assert found["warnings"] == []
-
-
-def test_a_data_loaders_workers_go_by_it(place: Path, tmp_path: Path) -> None:
-    """PyTorch's worker processes use what their parent would, and measure nothing."""
-    pytest.importorskip("torch")
-    (tmp_path / "chooser.py").write_text(
-        CHOOSER
-        + """
-class Chosen:
-    def __len__(self):
-        return 4
-
-    def __getitem__(self, index):
-        return chosen()
-"""
-    )
-    fitting({("jpeg", 1, "small", "array", "processes"): ("pillow",)}).save()
-    code = f"""
-from torch.utils.data import DataLoader
-from chooser import Chosen
-for method in {METHODS}:
-    loader = DataLoader(Chosen(), batch_size=None, num_workers=1, multiprocessing_context=method)
-    answers[method] = list(loader)
-"""
-
-    found = answers(code, tmp_path, FASTDECODE_RANKING=str(place))
-
-    assert found == {method: ["pillow"] * 4 for method in METHODS}
 
 
 @pytest.mark.skipif(

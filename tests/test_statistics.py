@@ -24,34 +24,30 @@ def first_refuses(*errors: Exception) -> None:
     register(names[len(errors)], double(flat(3)))
 
 
-def test_nothing_unusual_counts_nothing() -> None:
-    """An image that the first backend decodes leaves no trace."""
-    register("first", double(flat()))
+@pytest.mark.parametrize(
+    ("errors", "fallbacks", "said"),
+    [
+        ((), {}, ()),
+        ((ValueError("no"),), {("first", "second"): 2}, ("first: ValueError: no",)),
+        (
+            (ValueError("no"), KeyError("neither")),
+            {("first", "third"): 2, ("second", "third"): 2},
+            ("first: ValueError: no", "second: KeyError: 'neither'"),
+        ),
+    ],
+    ids=["none", "one", "two"],
+)
+def test_every_refusal_is_counted(
+    errors: tuple[Exception, ...], fallbacks: dict[tuple[str, str], int], said: tuple[str, ...]
+) -> None:
+    """Who refused, who decoded instead, how often, and in which words; of no refusal, nothing."""
+    first_refuses(*errors)
+    decode(PNG)
     decode(PNG)
 
-    assert stats().fallbacks == {}
+    assert stats().fallbacks == fallbacks
     assert stats().failures == {}
-    assert stats().recent == ()
-
-
-def test_fallback_is_counted_with_its_reason() -> None:
-    """Who refused, who decoded instead, how often, and in which words."""
-    first_refuses(ValueError("not today"))
-    decode(PNG)
-    decode(PNG)
-
-    assert stats().fallbacks == {("first", "second"): 2}
-    assert stats().failures == {}
-    assert stats().recent == ("first: ValueError: not today",) * 2
-
-
-def test_every_refusal_is_counted() -> None:
-    """Where two refused, both are counted against the one that decoded."""
-    first_refuses(ValueError("no"), KeyError("neither"))
-    decode(PNG)
-
-    assert stats().fallbacks == {("first", "third"): 1, ("second", "third"): 1}
-    assert stats().recent == ("first: ValueError: no", "second: KeyError: 'neither'")
+    assert stats().recent == said * 2
 
 
 @pytest.mark.parametrize("backend", [None, "first"])

@@ -97,9 +97,10 @@ def test_what_cannot_be_read_does_not_touch_the_others(pool: Pool, tmp_path: Pat
 
 def test_a_batch_is_what_single_images_are(pool: Pool) -> None:
     """An image has the same pixels by itself, and in batches of any size one after another."""
+    every: list[Any] = [*map(str, FILES), encode(drawing(61, 43), progressive=True)]
     expected = []
-    for path in FILES:
-        data = path.read_bytes()
+    for source in every:
+        data = source if isinstance(source, bytes) else Path(source).read_bytes()
         header = _library.probe(data)
         resize = resize_of(header.width, header.height)
         out = np.zeros((SIDE, SIDE, 3), np.uint8)
@@ -108,13 +109,12 @@ def test_a_batch_is_what_single_images_are(pool: Pool) -> None:
     items = Items()
 
     for count in (1, 6, 40, 3):
-        sources = [str(FILES[at % len(FILES)]) for at in range(count)]
-        done, out = made(pool, items, sources)
+        done, out = made(pool, items, [every[at % len(every)] for at in range(count)])
         items.clear()
 
         assert done == [True] * count
         for at in range(count):
-            np.testing.assert_array_equal(out[at], expected[at % len(FILES)])
+            np.testing.assert_array_equal(out[at], expected[at % len(every)])
 
 
 def test_only_what_is_wanted_is_decoded(pool: Pool) -> None:
@@ -132,16 +132,6 @@ def test_only_what_is_wanted_is_decoded(pool: Pool) -> None:
     assert len(np.unique(out[2])) > 7
     out[2] = 7
     assert (out == 7).all()
-
-
-def test_damage_costs_only_the_item(pool: Pool) -> None:
-    """A file that ends early is not made; a warning of the codec counts as such, too."""
-    data = FILES[0].read_bytes()
-    torn = data[: len(data) // 2] + b"\xff\xd9"
-
-    done, _ = made(pool, Items(), [data, torn, data])
-
-    assert done == [True, False, True]
 
 
 def test_what_can_be_planned_is_made_in_one_call(pool: Pool, tmp_path: Path) -> None:
@@ -229,17 +219,18 @@ for size in (40 << 20, 65 << 20):
 def test_the_core_is_as_strict_and_as_limited_as_decode(
     most: int, pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It makes nothing of a file of which the codec warns once, or that has too many scans."""
+    """It makes nothing of a torn file, one of which the codec warns, or one of too many scans."""
     monkeypatch.setattr(jpeg_stream, "MAX_SCANS", most)
     plain = encode(drawing(32, 32))
     odd = plain[:-2] + b"\x11" * 40 + plain[-2:]
-    sources = [plain, odd, encode(drawing(32, 32), progressive=True)]  # in ten scans
-    expected = [True, False, most > 10]
+    torn = plain[: len(plain) // 2] + b"\xff\xd9"
+    progressive = encode(drawing(32, 32), progressive=True)  # in ten scans
+    sources, expected = [plain, torn, odd, progressive], [True, False, False, most > 10]
     items, outs = Items(), [np.zeros((32, 32, 3), np.uint8) for _ in sources]
     items.read(pool, sources)
     part = (0, 0, 32, 32, 1, _library.LAYOUTS["RGB"])
 
-    assert items.decode(pool, range(3), [part] * 3, outs) == expected
+    assert items.decode(pool, range(4), [part] * 4, outs) == expected
     assert made(pool, Items(), sources)[0] == expected
 
 

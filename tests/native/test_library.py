@@ -192,7 +192,7 @@ def test_a_clone_that_hides_an_installed_core_is_named(native: Any, tmp_path: Pa
     """`python -m` among the sources says that the installed copy has a core, and how to run it."""
     built = Path(native._core.__file__).name
     for name, left_out in (("clone", built), ("installed", "")):
-        ignored = shutil.ignore_patterns("__pycache__", left_out)
+        ignored = shutil.ignore_patterns(left_out)
         shutil.copytree(PACKAGE, tmp_path / name / PACKAGE.name, ignore=ignored)
 
     def told(module: str, *words: str, folder: str) -> str:
@@ -206,7 +206,7 @@ def test_a_clone_that_hides_an_installed_core_is_named(native: Any, tmp_path: Pa
         )
         return "".join(done.stderr.split())  # a long path is cut at the end of a line
 
-    for command in (("fastdecode",), ("fastdecode.bench", "--list")):
+    for command in (("fastdecode", "info", "--help"), ("fastdecode.bench", "--help")):
         said = told(*command, folder="clone")
         assert f"from{tmp_path / 'clone'},wherethenativecorehasnotbeencompiled" in said
         assert f"notfrom{tmp_path / 'installed'},whereithas:usethecommand`fastdecode`" in said

@@ -54,14 +54,13 @@ class Items:
         lib.fd_pool_open(pool, self.array, len(sources))
         return self.statuses(len(sources))
 
-    def decode(self, pool: Any, count: int, *, resized: bool = False) -> list[int]:
+    def decode(self, pool: Any, count: int) -> list[int]:
         for number in range(count):
             item = self.array[number]
             item.wanted = item.status == lib.FD_OK
             if item.wanted:
-                self.outs[number] = ask(item, resized=resized)
-        pixels = ffi.new("fd_pixels *", {"dtype": lib.FD_UINT8})
-        lib.fd_pool_decode(pool, self.array, count, pixels if resized else ffi.NULL)
+                self.outs[number] = ask(item, resized=False)
+        lib.fd_pool_decode(pool, self.array, count, ffi.NULL)
         return self.statuses(count)
 
     def statuses(self, count: int) -> list[int]:
@@ -175,30 +174,6 @@ def test_wrong_items_are_refused(pool: Make, items: Make) -> None:
     lib.fd_pool_decode(ours, made.array, 4, ffi.NULL)
 
     assert made.statuses(4) == [lib.FD_OK, *[lib.FD_ARGUMENT] * 3]
-
-
-def test_resized_items_equal_the_single_call(pool: Make, items: Make) -> None:
-    """A batch gives what `fd_decode_resized` gives for one image."""
-    made, ours = items(len(SMALL)), pool(3)
-    made.open(ours, SMALL)
-    assert made.decode(ours, len(SMALL), resized=True) == [lib.FD_OK] * len(SMALL)
-    decoder = ffi.gc(lib.fd_decoder_create(), lib.fd_decoder_destroy)
-    pixels = ffi.new("fd_pixels *", {"dtype": lib.FD_UINT8})
-    for number, data in enumerate(SMALL):
-        item, alone = made.array[number], np.zeros((SIDE, SIDE, 3), np.uint8)
-
-        status = lib.fd_decode_resized(
-            decoder,
-            data,
-            len(data),
-            ffi.addressof(item, "request"),
-            ffi.addressof(item, "resize"),
-            pixels,
-            ffi.from_buffer(alone),
-        )
-
-        assert status == lib.FD_OK
-        np.testing.assert_array_equal(made.outs[number], alone)
 
 
 def test_buffers_are_kept_and_let_go(tmp_path: Path, pool: Make, items: Make) -> None:

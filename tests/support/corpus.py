@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import csv
 import os
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
-from fastdecode import registry
-from fastdecode.errors import BackendUnavailable
+from fastdecode import decode, registry
+from fastdecode.errors import BackendUnavailable, FastDecodeError, UnsupportedFormat
+from fastdecode.types import Image, Reduce
 
 TESTS = Path(__file__).parents[1]
 DATA = TESTS / "data"
@@ -67,6 +70,27 @@ def jpeg_readers(declared: str = "") -> list[str]:
     """Name those of them that read JPEG, and declare a thing of it, such as "warnings"."""
     kinds = {name: registry.load(name).supports.get("jpeg", ()) for name in usable_backends()}
     return [n for n, kind in kinds.items() if kind and getattr(kind[0], declared or "bits")]
+
+
+def answers_of_all(data: bytes, **options: Any) -> dict[str, Any]:
+    """Decode by each backend that takes the file on, and by the automatic choice ("auto")."""
+    answers = {}
+    for name in (None, *usable_backends()):
+        with suppress(UnsupportedFormat):
+            answers[name or "auto"] = decode(data, backend=name, **options)
+    return answers
+
+
+def outcome(
+    data: bytes, whole: bytes | Image, backend: str | None = None, reduce: Reduce = 1
+) -> str:
+    """Say what becomes of damaged data: an error, the whole image (or file), or another one."""
+    try:
+        image = decode(data, reduce, backend=backend)
+    except FastDecodeError:
+        return "error"
+    expected = decode(whole, reduce, backend=backend) if isinstance(whole, bytes) else whole
+    return "whole" if np.array_equal(image, expected) else "other pixels"
 
 
 def native_core() -> ModuleType:

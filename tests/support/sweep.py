@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
+import re
 import sys
 import tempfile
 import time
@@ -29,15 +30,24 @@ from deep import FILES as DEEP
 from PIL import Image
 
 import fastdecode
-from fastdecode import FastDecodeError, decode, decode_batch, decode_file, probe
+from fastdecode import (
+    DecodeError,
+    FastDecodeError,
+    decode,
+    decode_batch,
+    decode_file,
+    probe,
+    registry,
+)
 from fastdecode._process import Child, ChildDied
 from fastdecode.packing import pack
 from fastdecode.packing._check import survey
 from fastdecode.stores import open_store
 from fastdecode.testing import drawing
 from fastdecode.types import Box, Header
+from fastdecode.types import Image as Pixels
 
-__all__ = ["Case", "Report", "Sweeper", "cases", "main", "sweep"]
+__all__ = ["Case", "Report", "Sweeper", "cases", "judged", "main", "sweep"]
 
 PIXELS = 4_000_000
 """What a damaged header may promise: more is refused, so that the sweep ends some day."""
@@ -46,7 +56,9 @@ LONGEST = 60_000
 PATIENCE_S = 120
 """For one group of files, after which the process is hung."""
 _TOGETHER = 40
-_EVERY = tuple(range(14))
+_BACKENDS = (None, *registry.BUILTIN)
+_SETTINGS = {"each": range(14), "together": range(0), "agree": range(len(_BACKENDS))}
+"""What there is to ask of a child, and the numbers of the settings of that."""
 _ODD_BYTES = (0, 1, 2, 3, 5, 7, 8, 9, 16, 17, 32, 64, 127, 128, 254, 255)
 
 
@@ -185,7 +197,7 @@ class Sweeper:
         self._names = usable_backends()
         self._folder = tempfile.TemporaryDirectory()
 
-    def each(self, group: Sequence[Case], settings: Sequence[int] = _EVERY) -> Report:
+    def each(self, group: Sequence[Case], settings: Sequence[int]) -> Report:
         """Decode each case in the settings, by the automatic choice and by one backend by name."""
         report = Report(Counter(), [])
         with _patience():
@@ -195,10 +207,30 @@ class Sweeper:
                     options = self._options(setting, data, case)
                     shown = {k: "an array" if k == "out" else v for k, v in options.items()}
                     with _noted(report, f"{case}, {shown}"):
-                        report.answers[_judged(data, case, options)] += 1
+                        report.answers[_named(judged(data, options))] += 1
         return report
 
-    def together(self, group: Sequence[Case], settings: Sequence[int] = ()) -> Report:
+    def agree(self, group: Sequence[Case], settings: Sequence[int]) -> Report:
+        """Decode each case by every backend; of a JPEG none may show what another one does not."""
+        report = Report(Counter(), [])
+        plain: tuple[dict[str, Any], ...] = (
+            {"reduce": 4, "mode": "L"}, {"mode": "stored", "strict": True}, {},
+        )  # fmt: skip
+        for case in group:
+            data, found = case.read(), {}
+            with _patience():
+                for name in [_BACKENDS[setting] for setting in settings]:
+                    for options in plain if name in (None, *self._names) else ():
+                        with _noted(report, f"{case}, {name}, {options}"):
+                            found[name] = judged(data, {"backend": name, **options})
+                            report.answers[_named(found[name])] += 1
+            header = _probed(data)
+            if header and header.format == "jpeg":
+                with _noted(report, str(case)):
+                    _compare(found, 1 if header.color == "cmyk" else 0)
+        return report
+
+    def together(self, group: Sequence[Case], settings: Sequence[int]) -> Report:
         """Let `decode_batch`, `Loader`, `check` and `pack` have all of them."""
         del settings
         report = Report(Counter(), [])
@@ -264,29 +296,44 @@ def _noted(report: Report, what: str) -> Iterator[None]:
         report.faults.append(f"{what}: {type(error).__name__}: {error} ({where})")
 
 
-def _judged(data: bytes, case: Case, options: dict[str, Any]) -> str:
-    """Decode, and say in a word what came of it; what should not be is raised."""
+def judged(data: bytes, options: dict[str, Any]) -> Pixels | ValueError:
+    """Decode to pixels or an error that may be; what should not be is raised."""
     try:
         image = decode(data, **options)
     except FastDecodeError as error:
         culprit = _our_own(error)
         if culprit:
             raise AssertionError(f"the edge hid a fault of ours: {culprit}") from error
-        return type(error).__name__
+        return error
     except ValueError as error:
         if ("region" in options and "outside" in str(error)) or "out must have" in str(error):
-            return "wrong argument"
+            return error
         raise
     if not (image.flags.c_contiguous and image.flags.writeable and image.dtype.kind in "buif"):
         raise AssertionError(f"an array with {image.flags}, {image.dtype}")
     if options.get("mode") != "stored" and image.dtype != np.uint8:
         raise AssertionError(f"{image.dtype} for {options.get('mode', 'RGB')}")
     header = probe(data)
-    reduce = options.get("reduce", 1)
-    sides = {-(-header.height // reduce), -(-header.width // reduce)}
-    if not {"region", "min_size", "out"} & {*options} and set(image.shape[:2]) != sides:
+    sides = [-(-side // options.get("reduce", 1)) for side in (header.height, header.width)]
+    if options.get("orient") and header.orientation > 4:
+        sides.reverse()
+    if not {"region", "min_size", "out"} & {*options} and list(image.shape[:2]) != sides:
         raise AssertionError(f"an array {image.shape}, where the header promises {sides}")
-    return "pixels"
+    return image
+
+
+def _compare(found: dict[str | None, Pixels | ValueError], limit: int) -> None:
+    """See that exact backends show the same of a JPEG, and none shows it if one misses pixels."""
+    images = {name: one for name, one in found.items() if isinstance(one, np.ndarray)}
+    said = {name: str(one) for name, one in found.items() if isinstance(one, DecodeError)}
+    missing = [name for name in said if re.search("missing|remature end", said[name])]
+    if images and missing:
+        raise AssertionError(f"{missing} miss pixels that {[*images]} show")
+    exact = {name: one for name, one in images.items() if not name or registry.load(name).exact}
+    for name, image in exact.items():
+        first = next(iter(exact.values()))
+        if np.abs(image.astype(int) - first).max() > limit:
+            raise AssertionError(f"{name} shows other pixels than {next(iter(exact))}")
 
 
 def _our_own(error: BaseException) -> str:
@@ -342,6 +389,10 @@ def _batch(paths: Sequence[Path], source: Path) -> Counter[str]:
 
 def _kind(one: Any) -> str:
     return type(one).__name__
+
+
+def _named(found: Pixels | ValueError) -> str:
+    return {"ndarray": "pixels", "ValueError": "wrong argument"}.get(_kind(found), _kind(found))
 
 
 def _loader(paths: Sequence[Path], source: Path) -> Counter[str]:
@@ -408,8 +459,8 @@ class _Process:
             return answer
         except ChildDied as died:
             self.close()
-            if len(group) == 1 and (len(settings) == 1 or method == "together"):
-                which = f" setting {settings[0]}" if method == "each" else ""
+            if len(group) == 1 and len(settings) < 2:
+                which = f" setting {settings[0]}" if settings else ""
                 return Report(Counter(), [f"{group[0]},{which} {method}: {died}"])
             parts = [((case,), settings) for case in group]
             if len(group) == 1:
@@ -431,8 +482,9 @@ def sweep(
     todo: Sequence[Case],
     say: Callable[[str], object] | None = None,
     target: str = "sweep:Sweeper",
+    methods: Sequence[str] = ("each", "together"),
 ) -> Report:
-    """Take all cases through everything, in children that are of the class `target`.
+    """Take all cases through all methods, in children that are of the class `target`.
 
     `say` is told how far it is, and each fault; there is none if all is well.
     """
@@ -440,8 +492,8 @@ def sweep(
     try:
         for at in range(0, len(todo), _TOGETHER):
             group = todo[at : at + _TOGETHER]
-            for method in ("each", "together"):
-                answer = process.ask(method, group, _EVERY)
+            for method in methods:
+                answer = process.ask(method, group, _SETTINGS[method])
                 if method == "together" and answer.faults and len(group) > 1:
                     for case in group:
                         answer.faults.extend(process.ask(method, (case,), ()).faults)
