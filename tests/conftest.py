@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,6 +36,16 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     for name in filter(None, os.environ.get(LIBRARIES, "").split(",")):
         if importlib.util.find_spec(name) is None:
             pytest.exit(f"{LIBRARIES} lists {name}, which is not installed", 3)
+
+
+_NEEDS = {"torch": "torch", "gpu": "torch", "ray": "ray.data"}
+"""Which library all tests of a folder need."""
+
+
+def pytest_pycollect_makemodule(module_path: Path) -> None:
+    """Skip the folders whose library is missing, before their modules import it."""
+    if module_path.parent.name in _NEEDS:
+        pytest.importorskip(_NEEDS[module_path.parent.name])
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

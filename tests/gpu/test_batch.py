@@ -10,12 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image as PillowImage
-
-torch = pytest.importorskip("torch")
-
-from corpus import CORPUS  # noqa: E402
-from device_doubles import (  # noqa: E402, F401
+import torch
+from corpus import CORPUS
+from device_doubles import (  # noqa: F401
     CUT,
     MIXED,
     NO_END,
@@ -33,15 +30,16 @@ from device_doubles import (  # noqa: E402, F401
     tensor_of,
     with_the_others,
 )
+from PIL import Image as PillowImage
 
-from fastdecode import (  # noqa: E402
+from fastdecode import (
     DecodeError,
     UnsupportedFormat,
     decode,
     decode_batch,
     stats,
 )
-from fastdecode.testing import drawing, encode  # noqa: E402
+from fastdecode.testing import drawing, encode
 
 pytestmark = pytest.mark.usefixtures("with_the_others")
 

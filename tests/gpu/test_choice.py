@@ -8,22 +8,20 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
-from device_doubles import (  # noqa: E402, F401
+import torch
+from device_doubles import (  # noqa: F401
     NoSingle,
     batch_double,
     own_registry,
     with_the_others,
 )
 
-from fastdecode import DeviceUnavailable, decode_batch, register, use  # noqa: E402
-from fastdecode.errors import BackendUnavailable, UnknownBackend  # noqa: E402
-from fastdecode.gpu import _backends  # noqa: E402
-from fastdecode.gpu._devices import device_of  # noqa: E402
-from fastdecode.gpu._policy import DeviceChoice, choose  # noqa: E402
-from fastdecode.testing import drawing, encode  # noqa: E402
+from fastdecode import DeviceUnavailable, decode_batch, register, use
+from fastdecode.errors import BackendUnavailable, UnknownBackend
+from fastdecode.gpu import _backends
+from fastdecode.gpu._devices import device_of
+from fastdecode.gpu._policy import DeviceChoice, choose
+from fastdecode.testing import drawing, encode
 
 PHOTO = encode(drawing(40, 30))
 CPU = torch.device("cpu")

@@ -6,11 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image as PillowImage
-
-torch = pytest.importorskip("torch")
-
-from device_doubles import (  # noqa: E402, F401
+import torch
+from device_doubles import (  # noqa: F401
     CUT,
     MIXED,
     NO_END,
@@ -24,11 +21,12 @@ from device_doubles import (  # noqa: E402, F401
     register_double,
     with_the_others,
 )
+from PIL import Image as PillowImage
 
-from fastdecode import DecodeError, decode, decode_batch, probe  # noqa: E402
-from fastdecode.errors import ImageTooLarge  # noqa: E402
-from fastdecode.gpu._batch import request_of  # noqa: E402
-from fastdecode.testing import drawing, encode  # noqa: E402
+from fastdecode import DecodeError, decode, decode_batch, probe
+from fastdecode.errors import ImageTooLarge
+from fastdecode.gpu._batch import request_of
+from fastdecode.testing import drawing, encode
 
 pytestmark = pytest.mark.usefixtures("with_the_others")
 

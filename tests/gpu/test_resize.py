@@ -6,15 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-torch = pytest.importorskip("torch")
-
-from fastdecode.gpu._resize import resize_into  # noqa: E402 - it needs torch
-from fastdecode.testing import encode  # noqa: E402
-from fastdecode.torch.transforms import RandomResizedCrop, ResizeCenterCrop  # noqa: E402
+from fastdecode.gpu._resize import resize_into
+from fastdecode.testing import encode
+from fastdecode.torch.transforms import RandomResizedCrop, ResizeCenterCrop
 
 NEEDS_CUDA = pytest.mark.skipif(
     not torch.cuda.is_available(),

@@ -6,13 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+import torch_reference as reference
+from encoded import with_orientation
 from PIL import Image
-
-torch = pytest.importorskip("torch")
-
-import torch_reference as reference  # noqa: E402 - they need torch
-from encoded import with_orientation  # noqa: E402
-from torch_reference import (  # noqa: E402
+from torch_reference import (
     PHOTOS,
     center_crop,
     crop_params,
@@ -24,8 +22,8 @@ from torch_reference import (  # noqa: E402
     seeded,
 )
 
-from fastdecode import _pixels, probe  # noqa: E402
-from fastdecode.torch.transforms import (  # noqa: E402
+from fastdecode import _pixels, probe
+from fastdecode.torch.transforms import (
     RandomResizedCrop,
     RandomResizedCropFlipNormalize,
     Resize,
@@ -33,8 +31,8 @@ from fastdecode.torch.transforms import (  # noqa: E402
     ResizeCenterCropNormalize,
     base,
 )
-from fastdecode.torch.transforms._random_crop import center_crop as place  # noqa: E402
-from fastdecode.torch.transforms._random_crop import draw_box, draw_flip, resized  # noqa: E402
+from fastdecode.torch.transforms._random_crop import center_crop as place
+from fastdecode.torch.transforms._random_crop import draw_box, draw_flip, resized
 
 USUAL = ((0.08, 1.0), (3 / 4, 4 / 3))
 PHOTO = PHOTOS[0].read_bytes()

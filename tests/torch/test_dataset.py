@@ -10,21 +10,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from corpus import TESTS
 from doubles import double, flat, own_registry  # noqa: F401
 from PIL import Image as PillowImage
+from torchvision_doubles import TENSOR, center, compose, crop, flip, resize
 
 import fastdecode
 from fastdecode import decode, probe, register
-
-torch = pytest.importorskip("torch")
-
-from torchvision_doubles import TENSOR, center, compose, crop, flip, resize  # noqa: E402
-
-from fastdecode.torch._fuse import fuse  # noqa: E402
-from fastdecode.torch.dataset import DecodeDataset  # noqa: E402
-from fastdecode.torch.loader import Loader  # noqa: E402
-from fastdecode.torch.transforms import (  # noqa: E402
+from fastdecode.torch._fuse import fuse
+from fastdecode.torch.dataset import DecodeDataset
+from fastdecode.torch.loader import Loader
+from fastdecode.torch.transforms import (
     RandomResizedCrop,
     RandomResizedCropFlipNormalize,
     ResizeCenterCrop,

@@ -7,16 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from fifos import fed
+from loading import PROCESSES
 
 from fastdecode.testing import drawing, encode
-
-torch = pytest.importorskip("torch")
-
-from loading import PROCESSES  # noqa: E402
-
-from fastdecode.torch import ImageFolder, ImageList, Loader, ShardStream  # noqa: E402
-from fastdecode.torch.transforms import RandomResizedCrop  # noqa: E402
+from fastdecode.torch import ImageFolder, ImageList, Loader, ShardStream
+from fastdecode.torch.transforms import RandomResizedCrop
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no FIFOs here"),

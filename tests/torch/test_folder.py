@@ -9,18 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from class_tree import PHOTOS, make_tree
 from corpus import TESTS
 from PIL import Image as PillowImage
+from torchvision_doubles import TENSOR, compose, resize
 
 from fastdecode import DecodeError, decode, decode_file, probe
-
-torch = pytest.importorskip("torch")
-
-from torchvision_doubles import TENSOR, compose, resize  # noqa: E402
-
-from fastdecode.torch.folder import ImageFolder  # noqa: E402
-from fastdecode.torch.transforms import ResizeCenterCropNormalize  # noqa: E402
+from fastdecode.torch.folder import ImageFolder
+from fastdecode.torch.transforms import ResizeCenterCropNormalize
 
 CUT = TESTS / "data" / "malformed" / "gen_jpg_cut667.jpg"
 

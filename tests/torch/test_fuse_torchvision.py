@@ -8,21 +8,21 @@ import warnings
 from pathlib import Path
 
 import pytest
+import torch
 from encoded import saved
 from PIL import Image as PillowImage
 
 import fastdecode
 
-torch = pytest.importorskip("torch")
 pytest.importorskip("torchvision")
 
-from torchvision import tv_tensors  # noqa: E402
-from torchvision.transforms import _presets, v2  # noqa: E402
-from torchvision.transforms import transforms as v1  # noqa: E402
+from torchvision import tv_tensors
+from torchvision.transforms import _presets, v2
+from torchvision.transforms import transforms as v1
 
-from fastdecode.torch import ImageList  # noqa: E402
-from fastdecode.torch._fuse import Fused, fuse  # noqa: E402
-from fastdecode.torch._recognise import flatten  # noqa: E402
+from fastdecode.torch import ImageList
+from fastdecode.torch._fuse import Fused, fuse
+from fastdecode.torch._recognise import flatten
 
 PHOTOS = sorted((Path(fastdecode.__file__).parent / "samples").glob("*.jpg"))
 PHOTO = PHOTOS[0].read_bytes()

@@ -8,16 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from corpus import TESTS
 from PIL import Image as PillowImage
 
 import fastdecode
 from fastdecode import DecodeError, decode
-
-torch = pytest.importorskip("torch")
-
-from fastdecode.torch.image_list import ImageList  # noqa: E402
-from fastdecode.torch.transforms import ResizeCenterCropNormalize  # noqa: E402
+from fastdecode.torch.image_list import ImageList
+from fastdecode.torch.transforms import ResizeCenterCropNormalize
 
 FOLDER = Path(fastdecode.__file__).parent / "samples"
 NAMES = ["casa-mila.jpg", "canyon-wren.jpg", "perched-osprey.jpg"]

@@ -6,16 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from loading import PROCESSES
 from PIL import Image
+from torch_reference import PHOTOS, encoded, seeded
 
-torch = pytest.importorskip("torch")
-
-from loading import PROCESSES  # noqa: E402
-from torch_reference import PHOTOS, encoded, seeded  # noqa: E402
-
-from fastdecode import DEFAULT_MAX_PIXELS, ImageTooLarge, probe  # noqa: E402
-from fastdecode.torch import ImageList, Loader, StoreDataset  # noqa: E402
-from fastdecode.torch.transforms import (  # noqa: E402
+from fastdecode import DEFAULT_MAX_PIXELS, ImageTooLarge, probe
+from fastdecode.torch import ImageList, Loader, StoreDataset
+from fastdecode.torch.transforms import (
     RandomResizedCrop,
     RandomResizedCropFlipNormalize,
     Resize,

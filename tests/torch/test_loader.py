@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
-
-from loading import (  # noqa: E402
+import torch
+from loading import (
     COUNT,
     Images,
     Plain,
@@ -23,18 +21,18 @@ from loading import (  # noqa: E402
     same,
     targets,
 )
-from torch.utils.data import DataLoader, Subset, TensorDataset, WeightedRandomSampler  # noqa: E402
+from torch.utils.data import DataLoader, Subset, TensorDataset, WeightedRandomSampler
 
-from fastdecode import FastDecodeError  # noqa: E402
-from fastdecode.torch import DevicePrefetcher  # noqa: E402
-from fastdecode.torch._order import sample_seed  # noqa: E402
-from fastdecode.torch.loader import Loader  # noqa: E402
-from fastdecode.torch.transforms import (  # noqa: E402
+from fastdecode import FastDecodeError
+from fastdecode.torch import DevicePrefetcher
+from fastdecode.torch._order import sample_seed
+from fastdecode.torch.loader import Loader
+from fastdecode.torch.transforms import (
     RandomResizedCrop,
     Resize,
     ResizeCenterCropNormalize,
 )
-from fastdecode.torch.transforms._random_crop import generator_of  # noqa: E402
+from fastdecode.torch.transforms._random_crop import generator_of
 
 
 def test_batches_are_those_of_torchs_loader() -> None:

@@ -10,10 +10,8 @@ import random
 from typing import Any
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
-from loading import (  # noqa: E402
+import torch
+from loading import (
     PROCESSES,
     Images,
     Plain,
@@ -24,7 +22,7 @@ from loading import (  # noqa: E402
     script,
     targets,
 )
-from torch.utils.data import (  # noqa: E402
+from torch.utils.data import (
     BatchSampler,
     DataLoader,
     DistributedSampler,
@@ -34,8 +32,8 @@ from torch.utils.data import (  # noqa: E402
     get_worker_info,
 )
 
-from fastdecode.torch import DevicePrefetcher  # noqa: E402
-from fastdecode.torch.loader import Loader  # noqa: E402
+from fastdecode.torch import DevicePrefetcher
+from fastdecode.torch.loader import Loader
 
 pytestmark = pytest.mark.filterwarnings("ignore:num_workers=", *(f"{w}" for w in PROCESSES))
 

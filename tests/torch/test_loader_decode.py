@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
-from device_doubles import (  # noqa: E402, F401
+import torch
+from device_doubles import (  # noqa: F401
     CMYK,
     CUT,
     NO_END,
@@ -25,13 +23,13 @@ from device_doubles import (  # noqa: E402, F401
     register_double,
     with_the_others,
 )
-from loader_cases import EXACT, Files, epochs, near  # noqa: E402
-from loading import Images, copies, indices, same  # noqa: E402
-from torch.utils.data import Subset  # noqa: E402
+from loader_cases import EXACT, Files, epochs, near
+from loading import Images, copies, indices, same
+from torch.utils.data import Subset
 
-from fastdecode import DecodeError, stats  # noqa: E402
-from fastdecode.torch.loader import Loader  # noqa: E402
-from fastdecode.torch.transforms import (  # noqa: E402
+from fastdecode import DecodeError, stats
+from fastdecode.torch.loader import Loader
+from fastdecode.torch.transforms import (
     Normalize,
     RandomResizedCropFlipNormalize,
     Resize,

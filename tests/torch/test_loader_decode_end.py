@@ -6,10 +6,8 @@ import threading
 from typing import Any
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
-from device_doubles import (  # noqa: E402, F401
+import torch
+from device_doubles import (  # noqa: F401
     CMYK,
     CUT,
     NO_END,
@@ -23,13 +21,13 @@ from device_doubles import (  # noqa: E402, F401
     register_double,
     with_the_others,
 )
-from loading import Images, copies, drawing, eventually, pool_threads, same, targets  # noqa: E402
+from loading import Images, copies, drawing, eventually, pool_threads, same, targets
 
-from fastdecode import DecodeError, UnknownBackend, register  # noqa: E402
-from fastdecode.gpu import _devices  # noqa: E402
-from fastdecode.torch import _delivery  # noqa: E402
-from fastdecode.torch.loader import Loader  # noqa: E402
-from fastdecode.torch.transforms import RandomResizedCrop, RandomResizedCropFlipNormalize, Resize  # noqa: E402
+from fastdecode import DecodeError, UnknownBackend, register
+from fastdecode.gpu import _devices
+from fastdecode.torch import _delivery
+from fastdecode.torch.loader import Loader
+from fastdecode.torch.transforms import RandomResizedCrop, RandomResizedCropFlipNormalize, Resize
 
 pytestmark = pytest.mark.usefixtures("with_the_others")
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
+from loading import PROCESSES, Images, Plain, copies, drawing, epoch, same, targets
+from torch.utils.data import Subset
 
-torch = pytest.importorskip("torch")
-
-from loading import PROCESSES, Images, Plain, copies, drawing, epoch, same, targets  # noqa: E402
-from torch.utils.data import Subset  # noqa: E402
-
-from fastdecode.torch import Fused  # noqa: E402
-from fastdecode.torch._transfer import Transfer  # noqa: E402
-from fastdecode.torch.loader import Loader  # noqa: E402
-from fastdecode.torch.transforms import (  # noqa: E402
+from fastdecode.torch import Fused
+from fastdecode.torch._transfer import Transfer
+from fastdecode.torch.loader import Loader
+from fastdecode.torch.transforms import (
     IMAGENET_MEAN,
     IMAGENET_STD,
     RandomResizedCrop,

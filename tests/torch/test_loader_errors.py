@@ -13,10 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
-from loading import (  # noqa: E402
+import torch
+from loading import (
     Images,
     Plain,
     copies,
@@ -30,10 +28,10 @@ from loading import (  # noqa: E402
     targets,
 )
 
-from fastdecode import DecodeError  # noqa: E402
-from fastdecode.torch.image_list import ImageList  # noqa: E402
-from fastdecode.torch.loader import Loader  # noqa: E402
-from fastdecode.torch.transforms import RandomResizedCrop  # noqa: E402
+from fastdecode import DecodeError
+from fastdecode.torch.image_list import ImageList
+from fastdecode.torch.loader import Loader
+from fastdecode.torch.transforms import RandomResizedCrop
 
 
 def taken(loader: Any) -> list[Any]:

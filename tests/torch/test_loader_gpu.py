@@ -10,23 +10,22 @@ from functools import cache
 from typing import Any
 
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
 
 if not torch.cuda.is_available():
     pytest.skip(
         "needs a CUDA device, and a PyTorch that is built with CUDA", allow_module_level=True
     )
 
-from loader_cases import Files, psnr  # noqa: E402
+from loader_cases import Files, psnr
 
-from fastdecode.errors import BackendUnavailable  # noqa: E402
-from fastdecode.gpu._devices import device_of  # noqa: E402
-from fastdecode.gpu._policy import choose  # noqa: E402
-from fastdecode.testing import encode, photo  # noqa: E402
-from fastdecode.torch._transfer import CudaTransfer  # noqa: E402
-from fastdecode.torch.loader import Loader  # noqa: E402
-from fastdecode.torch.transforms import RandomResizedCrop  # noqa: E402
+from fastdecode.errors import BackendUnavailable
+from fastdecode.gpu._devices import device_of
+from fastdecode.gpu._policy import choose
+from fastdecode.testing import encode, photo
+from fastdecode.torch._transfer import CudaTransfer
+from fastdecode.torch.loader import Loader
+from fastdecode.torch.transforms import RandomResizedCrop
 
 LATE = 20_000_000
 """Clock cycles: some 10 milliseconds."""

@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
 pytest.importorskip("nvidia.nvimgcodec")
 
-from corpus import samples  # noqa: E402
-from loader_cases import Files, psnr  # noqa: E402
-from loading import copies  # noqa: E402
+from corpus import samples
+from loader_cases import Files, psnr
+from loading import copies
 
-from fastdecode.errors import BackendUnavailable  # noqa: E402
-from fastdecode.gpu import _backends  # noqa: E402
-from fastdecode.testing import drawing, encode  # noqa: E402
-from fastdecode.torch.loader import Loader  # noqa: E402
-from fastdecode.torch.transforms import RandomResizedCrop, ResizeCenterCrop  # noqa: E402
+from fastdecode.errors import BackendUnavailable
+from fastdecode.gpu import _backends
+from fastdecode.testing import drawing, encode
+from fastdecode.torch.loader import Loader
+from fastdecode.torch.transforms import RandomResizedCrop, ResizeCenterCrop
 
 try:
     _backends.load("nvimgcodec", torch.device("cpu"))

@@ -6,14 +6,12 @@ import json
 from typing import Any
 
 import pytest
+import torch
+from loading import Images, copies, indices, same
+from torch.utils.data import RandomSampler, SequentialSampler
+from torch.utils.data.distributed import DistributedSampler
 
-torch = pytest.importorskip("torch")
-
-from loading import Images, copies, indices, same  # noqa: E402
-from torch.utils.data import RandomSampler, SequentialSampler  # noqa: E402
-from torch.utils.data.distributed import DistributedSampler  # noqa: E402
-
-from fastdecode.torch.loader import Loader  # noqa: E402
+from fastdecode.torch.loader import Loader
 
 
 class Turned:

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 pytest.importorskip("fastdecode.native._core")
-torch = pytest.importorskip("torch")
-
-from loading import PROCESSES, copies, epoch, eventually, pool_threads, same  # noqa: E402
-from native_samples import (  # noqa: E402
+import torch
+from loading import PROCESSES, copies, epoch, eventually, pool_threads, same
+from native_samples import (
     CROP,
     CUT,
     PHOTOS,
@@ -29,13 +28,13 @@ from native_samples import (  # noqa: E402
     mapped,
     mixed,
 )
-from torch.utils.data import DataLoader, Subset, default_collate  # noqa: E402
+from torch.utils.data import DataLoader, Subset, default_collate
 
-from fastdecode import DecodeError, use  # noqa: E402
-from fastdecode.torch._fuse import Fused  # noqa: E402
-from fastdecode.torch._order import sample_seed  # noqa: E402
-from fastdecode.torch.loader import Loader  # noqa: E402
-from fastdecode.torch.transforms import (  # noqa: E402
+from fastdecode import DecodeError, use
+from fastdecode.torch._fuse import Fused
+from fastdecode.torch._order import sample_seed
+from fastdecode.torch.loader import Loader
+from fastdecode.torch.transforms import (
     IMAGENET_MEAN,
     IMAGENET_STD,
     RandomResizedCrop,
@@ -44,7 +43,7 @@ from fastdecode.torch.transforms import (  # noqa: E402
     ResizeCenterCrop,
     ResizeCenterCropNormalize,
 )
-from fastdecode.torch.transforms._random_crop import generator_of  # noqa: E402
+from fastdecode.torch.transforms._random_crop import generator_of
 
 pytestmark = [pytest.mark.filterwarnings(warning) for warning in PROCESSES]
 COUNT = len(SOURCES)

@@ -9,24 +9,23 @@ from typing import Any
 import pytest
 
 pytest.importorskip("fastdecode.native._core")
-torch = pytest.importorskip("torch")
+import numpy as np
+import torch
+from encoded import with_orientation
+from loading import epoch, same
+from native_samples import CUT, PLAIN, SOURCES, TORN, Boxes, Sources, encoded, mixed
+from PIL import Image as PillowImage
+from torch_reference import encoded as saved
 
-import numpy as np  # noqa: E402
-from encoded import with_orientation  # noqa: E402
-from loading import epoch, same  # noqa: E402
-from native_samples import CUT, PLAIN, SOURCES, TORN, Boxes, Sources, encoded, mixed  # noqa: E402
-from PIL import Image as PillowImage  # noqa: E402
-from torch_reference import encoded as saved  # noqa: E402
-
-from fastdecode.torch._order import sample_seed  # noqa: E402
-from fastdecode.torch.transforms import (  # noqa: E402
+from fastdecode.torch._order import sample_seed
+from fastdecode.torch.transforms import (
     RandomResizedCrop,
     RandomResizedCropFlipNormalize,
     Resize,
     ResizeCenterCrop,
     ResizeCenterCropNormalize,
 )
-from fastdecode.torch.transforms._random_crop import generator_of  # noqa: E402
+from fastdecode.torch.transforms._random_crop import generator_of
 
 SIDES = [(500, 375), (1, 1), (1, 900), (900, 1), (300, 301), (33, 1000), (1000, 33)]
 

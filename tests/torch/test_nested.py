@@ -8,10 +8,9 @@ import types
 from typing import Any, NamedTuple
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-from fastdecode.torch._transfer import map_leaves, moved  # noqa: E402 - it needs torch
+from fastdecode.torch._transfer import map_leaves, moved
 
 
 class Pair(NamedTuple):

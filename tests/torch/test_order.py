@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from loading import GLOO, Images, indices, script
 
-torch = pytest.importorskip("torch")
-
-from loading import GLOO, Images, indices, script  # noqa: E402
-
-from fastdecode.torch._order import Sharding, sample_seed, world  # noqa: E402
-from fastdecode.torch.loader import Loader  # noqa: E402
+from fastdecode.torch._order import Sharding, sample_seed, world
+from fastdecode.torch.loader import Loader
 
 
 def shares(sharding: Sharding, ranks: int, epoch: int = 0) -> list[list[list[int]]]:

@@ -11,15 +11,14 @@ import pytest
 from fastdecode.errors import StoreError
 from fastdecode.stores import create_store, open_store
 
-torch = pytest.importorskip("torch")
 pytest.importorskip("fsspec")
 
-from damaged import CUT, PHOTO, SMALL, Listed  # noqa: E402
-from faults import Fault, faulty_s3, put_shard, quick_retries  # noqa: E402, F401 - a fixture
-from loading import PROCESSES, encoded  # noqa: E402
-from torch.utils.data import DataLoader  # noqa: E402
+from damaged import CUT, PHOTO, SMALL, Listed
+from faults import Fault, faulty_s3, put_shard, quick_retries  # noqa: F401 - a fixture
+from loading import PROCESSES, encoded
+from torch.utils.data import DataLoader
 
-from fastdecode.torch import (  # noqa: E402
+from fastdecode.torch import (
     ImageFolder,
     ImageList,
     Loader,

@@ -17,10 +17,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
-from prefetching import (  # noqa: E402, F401 - it needs torch
+import torch
+from prefetching import (  # noqa: F401
     Closable,
     Numbers,
     Watched,
@@ -30,10 +28,10 @@ from prefetching import (  # noqa: E402, F401 - it needs torch
     threads,
     values,
 )
-from torch.utils.data import DataLoader, Dataset, IterableDataset  # noqa: E402 - it is torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from fastdecode.torch import prefetcher  # noqa: E402
-from fastdecode.torch.prefetcher import DevicePrefetcher  # noqa: E402
+from fastdecode.torch import prefetcher
+from fastdecode.torch.prefetcher import DevicePrefetcher
 
 
 class Failing(Watched):

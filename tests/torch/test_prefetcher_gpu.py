@@ -10,18 +10,17 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
 
 if not torch.cuda.is_available():
     pytest.skip(
         "needs a CUDA device, and a PyTorch that is built with CUDA", allow_module_level=True
     )
 
-from prefetching import eventually  # noqa: E402 - it needs torch
-from torch.utils.data import DataLoader, TensorDataset  # noqa: E402 - it is torch
+from prefetching import eventually
+from torch.utils.data import DataLoader, TensorDataset
 
-from fastdecode.torch.prefetcher import DevicePrefetcher  # noqa: E402
+from fastdecode.torch.prefetcher import DevicePrefetcher
 
 LATE = 20_000_000
 """Clock cycles: some 10 milliseconds."""

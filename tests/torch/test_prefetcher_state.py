@@ -9,10 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
-from prefetching import (  # noqa: E402, F401 - it needs torch
+import torch
+from prefetching import (  # noqa: F401
     Numbers,
     eventually,
     no_thread_is_left,
@@ -20,11 +18,11 @@ from prefetching import (  # noqa: E402, F401 - it needs torch
     threads,
     values,
 )
-from torch.utils.data import DataLoader, Dataset  # noqa: E402 - it is torch
+from torch.utils.data import DataLoader, Dataset
 
-import fastdecode  # noqa: E402
-from fastdecode.torch._transfer import _dense  # noqa: E402
-from fastdecode.torch.prefetcher import DevicePrefetcher  # noqa: E402
+import fastdecode
+from fastdecode.torch._transfer import _dense
+from fastdecode.torch.prefetcher import DevicePrefetcher
 
 SAMPLES = sorted((Path(fastdecode.__file__).parent / "samples").glob("*.jpg"))
 # Other tests leave threads behind, which Python 3.12 dislikes in a process that forks.

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from fastdecode.stores import create_store, open_store
 
-torch = pytest.importorskip("torch")
 fsspec = pytest.importorskip("fsspec")
 
 from loading import COUNT, PROCESSES, Images, copies, encoded, same  # noqa: E402

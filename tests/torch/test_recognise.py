@@ -11,14 +11,10 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import torch
 from PIL import Image as PillowImage
-
-import fastdecode
-
-torch = pytest.importorskip("torch")
-
-from torch_reference import PHOTOS, pixels  # noqa: E402
-from torchvision_doubles import (  # noqa: E402
+from torch_reference import PHOTOS, pixels
+from torchvision_doubles import (
     BICUBIC,
     BILINEAR,
     FLOAT,
@@ -38,16 +34,17 @@ from torchvision_doubles import (  # noqa: E402
     v2,
 )
 
-from fastdecode.torch import Fused, ImageList, fuse  # noqa: E402
-from fastdecode.torch._recognise import flatten  # noqa: E402
-from fastdecode.torch.transforms import (  # noqa: E402
+import fastdecode
+from fastdecode.torch import Fused, ImageList, fuse
+from fastdecode.torch._recognise import flatten
+from fastdecode.torch.transforms import (
     Normalize,
     RandomResizedCrop,
     RandomResizedCropFlipNormalize,
     Resize,
     ResizeCenterCrop,
 )
-from fastdecode.torch.transforms.crops import RandomResizedCropAndInterpolation  # noqa: E402
+from fastdecode.torch.transforms.crops import RandomResizedCropAndInterpolation
 
 PHOTO = (Path(fastdecode.__file__).parent / "samples" / "canyon-wren.jpg").read_bytes()
 BYTES: dict[str, Any] = {"mean": None, "dtype": torch.uint8}

@@ -9,10 +9,9 @@ import threading
 from typing import Any
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-from fastdecode.torch.transforms._random_crop import (  # noqa: E402
+from fastdecode.torch.transforms._random_crop import (
     SampleGenerator,
     draw_box,
     draw_flip,

@@ -8,16 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from loading import PROCESSES, same
+from shards import numbers, write_shards
+from torch.utils.data import DataLoader
 
-torch = pytest.importorskip("torch")
-
-from loading import PROCESSES, same  # noqa: E402
-from shards import numbers, write_shards  # noqa: E402
-from torch.utils.data import DataLoader  # noqa: E402
-
-from fastdecode.torch import ShardStream  # noqa: E402
-from fastdecode.torch.shards._state import StreamState, after_batches  # noqa: E402
-from fastdecode.torch.transforms import RandomResizedCropFlipNormalize  # noqa: E402
+from fastdecode.torch import ShardStream
+from fastdecode.torch.shards._state import StreamState, after_batches
+from fastdecode.torch.transforms import RandomResizedCropFlipNormalize
 
 SIZES = [9, 31, 0, 24, 16]
 TOTAL = sum(SIZES)

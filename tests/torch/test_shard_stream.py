@@ -10,18 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from loading import COUNT, GLOO, PROCESSES, encoded, same, script
+from shards import add, numbers, write_shards
+from torch.utils.data import DataLoader
 
-torch = pytest.importorskip("torch")
-
-from loading import COUNT, GLOO, PROCESSES, encoded, same, script  # noqa: E402
-from shards import add, numbers, write_shards  # noqa: E402
-from torch.utils.data import DataLoader  # noqa: E402
-
-from fastdecode import DecodeError  # noqa: E402
-from fastdecode.errors import StoreError  # noqa: E402
-from fastdecode.stores.tar import index_tar  # noqa: E402
-from fastdecode.torch import DevicePrefetcher, ShardStream, StoreDataset  # noqa: E402
-from fastdecode.torch.transforms import (  # noqa: E402
+from fastdecode import DecodeError
+from fastdecode.errors import StoreError
+from fastdecode.stores.tar import index_tar
+from fastdecode.torch import DevicePrefetcher, ShardStream, StoreDataset
+from fastdecode.torch.transforms import (
     RandomResizedCropFlipNormalize,
     ResizeCenterCropNormalize,
 )

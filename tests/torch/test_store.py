@@ -9,19 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from loading import COUNT, PROCESSES, copies, encoded, epoch, same
+from torch.utils.data import DataLoader
 
 from fastdecode import DecodeError
 from fastdecode.errors import StoreError
 from fastdecode.stores import Store, create_store, open_store
-
-torch = pytest.importorskip("torch")
-
-from loading import COUNT, PROCESSES, copies, encoded, epoch, same  # noqa: E402
-from torch.utils.data import DataLoader  # noqa: E402
-
-from fastdecode.torch import ImageFolder, Loader, StoreDataset  # noqa: E402
-from fastdecode.torch._errors import Failure  # noqa: E402
-from fastdecode.torch.transforms import (  # noqa: E402
+from fastdecode.torch import ImageFolder, Loader, StoreDataset
+from fastdecode.torch._errors import Failure
+from fastdecode.torch.transforms import (
     RandomResizedCropFlipNormalize,
     ResizeCenterCropNormalize,
 )

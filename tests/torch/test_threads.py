@@ -11,13 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
+from loading import PROCESSES, Images, Plain, copies, eventually, pool_threads, same, script
 
-torch = pytest.importorskip("torch")
-
-from loading import PROCESSES, Images, Plain, copies, eventually, pool_threads, same, script  # noqa: E402
-
-from fastdecode.torch._threads import ThreadPool, limit_threads, single_thread_here  # noqa: E402
-from fastdecode.torch.loader import Loader  # noqa: E402
+from fastdecode.torch._threads import ThreadPool, limit_threads, single_thread_here
+from fastdecode.torch.loader import Loader
 
 
 def in_new_thread(function: Callable[[], Any]) -> Any:

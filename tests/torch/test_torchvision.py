@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from class_tree import make_tree
 from PIL import Image as PillowImage
 
-torch = pytest.importorskip("torch")
 torchvision = pytest.importorskip("torchvision", exc_type=ImportError)
 
 from torch_reference import PHOTOS, levels, pixels, seeded  # noqa: E402

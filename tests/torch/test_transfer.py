@@ -12,13 +12,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
+from loading import PROCESSES, Plain
 
-torch = pytest.importorskip("torch")
-
-from loading import PROCESSES, Plain  # noqa: E402
-
-from fastdecode.torch import _transfer, prefetcher  # noqa: E402
-from fastdecode.torch.loader import Loader  # noqa: E402
+from fastdecode.torch import _transfer, prefetcher
+from fastdecode.torch.loader import Loader
 
 pytestmark = pytest.mark.filterwarnings(*PROCESSES)
 

@@ -11,17 +11,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+import torch_reference as reference
 from corpus import CORPUS, usable_backends
 from encoded import with_orientation
 from PIL import Image
+from torch_reference import PHOTOS, center_crop, encoded, levels, pixels, resize, seeded
 
-torch = pytest.importorskip("torch")
-
-import torch_reference as reference  # noqa: E402 - they need torch
-from torch_reference import PHOTOS, center_crop, encoded, levels, pixels, resize, seeded  # noqa: E402
-
-from fastdecode import DecodeError, UnknownBackend, UnsupportedFormat, probe  # noqa: E402
-from fastdecode.torch.transforms import (  # noqa: E402
+from fastdecode import DecodeError, UnknownBackend, UnsupportedFormat, probe
+from fastdecode.torch.transforms import (
     EncodedTransform,
     RandomResizedCrop,
     RandomResizedCropFlipNormalize,

@@ -9,10 +9,8 @@ import time
 from typing import Any
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
-from loading import (  # noqa: E402
+import torch
+from loading import (
     PROCESSES,
     Images,
     Plain,
@@ -26,9 +24,9 @@ from loading import (  # noqa: E402
     targets,
 )
 
-from fastdecode import DecodeError  # noqa: E402
-from fastdecode.torch.loader import Loader  # noqa: E402
-from fastdecode.torch.transforms import Resize  # noqa: E402
+from fastdecode import DecodeError
+from fastdecode.torch.loader import Loader
+from fastdecode.torch.transforms import Resize
 
 pytestmark = [pytest.mark.filterwarnings(warning) for warning in PROCESSES]
 
