@@ -143,6 +143,25 @@ def epochs(count: int, dataset: Any, batch_size: int = 4, **options: Any) -> lis
         return [copies(loader) for _ in range(count)]
 
 
+def later(dataset: Any, batch_size: int = 4, shuffle: bool = False, **options: Any) -> Loader:
+    """Make floats later, on a device for which the CPU stands; for itself it makes them at once."""
+    loader = Loader(dataset, batch_size, shuffle, device="meta", normalize_on="device", **options)
+    loader._delivery = None
+    return loader
+
+
+def taken(loader: Any) -> list[Any]:
+    """Draw to the end; errors are in the places of their batches."""
+    batches, seen = iter(loader), []
+    while True:
+        try:
+            seen.append(next(batches)[1].tolist())
+        except StopIteration:
+            return seen
+        except Exception as error:
+            seen.append(error)
+
+
 def pool_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith("fastdecode-")]
 

@@ -21,7 +21,7 @@ from loading import (
     same,
     targets,
 )
-from torch.utils.data import DataLoader, Subset, TensorDataset, WeightedRandomSampler
+from torch.utils.data import DataLoader, Subset, TensorDataset
 
 from fastdecode import FastDecodeError
 from fastdecode.torch import DevicePrefetcher
@@ -155,16 +155,6 @@ def test_collate_fn_is_given_the_samples() -> None:
         return torch.stack([image for image, _ in samples]), torch.tensor([t for _, t in samples])
 
     assert same(epoch(Images(), 5, threads=3, collate_fn=collate), crops)
-
-
-def test_dataset_without_targets_gives_images_alone() -> None:
-    """A batch is then the tensor itself."""
-    dataset = Images()
-    dataset.has_targets = False
-
-    assert same(
-        list(Loader(dataset, 4, threads=2)), [images for images, _ in epoch(Images(), threads=2)]
-    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.uint8])
@@ -325,17 +315,6 @@ def test_replacement_of_a_subset_is_of_the_subset() -> None:
     assert set(targets.tolist()) == {1, 3, 5}
 
 
-def test_item_that_is_sampled_twice_is_drawn_for_twice() -> None:
-    """A sampler with replacement gives different crops of the same image."""
-    sampler = WeightedRandomSampler([0, 0, 1, 0], 4)
-
-    with Loader(Images(count=4), 4, sampler=sampler, threads=2) as loader:
-        ((images, targets),) = loader
-
-    assert targets.tolist() == [2] * 4
-    assert len({image.numpy().tobytes() for image in images}) == 4
-
-
 def test_device_that_is_missing_is_told_of_at_once() -> None:
     """A Loader for a device that cannot be used says so when it is made."""
     if torch.cuda.is_available():
@@ -366,15 +345,6 @@ def test_loader_can_be_pickled() -> None:
             assert same(list(copied), list(original))
 
 
-def test_batches_in_inference_mode_are_plain_tensors() -> None:
-    """The loop may stand in a block without gradients; the batches may be used after it."""
-    with torch.inference_mode(), Loader(Images(count=4), 2, threads=2) as loader:
-        batches = list(loader)
-
-    assert len(batches) == 2
-    assert not any(images.is_inference() for images, _ in batches)
-
-
 def test_default_device_does_not_matter() -> None:
     """Batches are made on the host, whatever device new tensors are put on by default."""
     with Loader(Images(count=6), 3, shuffle=True, threads=2) as loader:
@@ -387,13 +357,3 @@ def test_default_device_does_not_matter() -> None:
             torch.set_default_device(None)
 
     assert same([batch[0] for batch in found], [batch[0] for batch in expected])
-
-
-def test_dataset_may_grow_between_epochs() -> None:
-    """Each epoch deals out the dataset as long as it is then."""
-    photos = Images(count=4)
-    with Loader(photos, 2, threads=1) as loader:
-        first = len(list(loader))
-        photos.count = 8
-
-        assert (first, len(loader), len(list(loader))) == (2, 4, 4)

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from loading import PROCESSES, Images, Plain, copies, drawing, epoch, same, targets
-from torch.utils.data import Subset
+from loading import PROCESSES, Images, Plain, copies, drawing, epoch, later, same, targets
 
 from fastdecode.torch import Fused
 from fastdecode.torch._transfer import Transfer
@@ -32,13 +31,6 @@ TRANSFORMS = [
 ]
 
 
-def later(dataset: Any, batch_size: int = 4, shuffle: bool = False, **options: Any) -> Loader:
-    """Make floats later, on a device for which the CPU stands; for itself it makes them at once."""
-    loader = Loader(dataset, batch_size, shuffle, device="meta", normalize_on="device", **options)
-    loader._delivery = None
-    return loader
-
-
 def epoch_later(dataset: Any, batch_size: int = 4, **options: Any) -> list[Any]:
     with later(dataset, batch_size, **options) as loader:
         return copies(loader)
@@ -59,23 +51,16 @@ def test_floats_are_those_of_the_host(transform: Any, options: dict[str, Any]) -
         assert images.stride() == expected.stride()
 
 
-def test_the_same_without_the_native_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Samples that are made one by one go as bytes, too."""
-    monkeypatch.setenv("FASTDECODE_DISABLE", "native")
-
-    assert same(epoch_later(Images(), threads=2), epoch(Images(), threads=2))
-
-
 @pytest.mark.parametrize("disabled", ["", "native"])
-@pytest.mark.filterwarnings(PROCESSES[0])
-@pytest.mark.filterwarnings(PROCESSES[1])
-def test_processes_make_bytes_too(monkeypatch: pytest.MonkeyPatch, disabled: str) -> None:
-    """Batches of worker processes are as small, and give the same floats."""
+@pytest.mark.parametrize("how", [{"threads": 2}, {"workers": 2}], ids=str)
+@pytest.mark.filterwarnings(*PROCESSES)
+def test_bytes_travel_from_anywhere(
+    monkeypatch: pytest.MonkeyPatch, disabled: str, how: dict[str, int]
+) -> None:
+    """Samples that are made one by one, or by worker processes, go as bytes, too."""
     monkeypatch.setenv("FASTDECODE_DISABLE", disabled)
 
-    ours = epoch_later(Images(), workers=2)
-
-    assert same(ours, epoch(Images(), threads=2))
+    assert same(epoch_later(Images(), **how), epoch(Images(), threads=2))
 
 
 @pytest.mark.parametrize("normalize_on", ["host", "device"])
@@ -94,23 +79,6 @@ def test_what_is_copied(monkeypatch: pytest.MonkeyPatch, normalize_on: Any) -> N
             assert (images.dtype, images.device.type) == (torch.float32, "meta")
 
     assert set(staged) == {torch.uint8 if normalize_on == "device" else torch.float32}
-
-
-@pytest.mark.parametrize("on_error", ["skip", "replace"])
-@pytest.mark.parametrize("threads", [0, 2])
-def test_damaged_samples_are_dealt_with_as_ever(on_error: Any, threads: int) -> None:
-    """What is left out, and what stands in for it, is the same; a whole batch may be left out."""
-    damaged = (0, 1, 2, 3, 9)
-
-    def run(kind: Any) -> Any:
-        dataset = Images(damaged=damaged, on_error=on_error)
-        with kind(dataset, 4, threads=threads) as loader:
-            return copies(loader), loader.skipped, [one.index for one in dataset.errors]
-
-    ours, theirs = run(later), run(Loader)
-    assert same(ours[0], theirs[0])
-    assert ours[1] == theirs[1]
-    assert sorted(ours[2]) == sorted(theirs[2])
 
 
 @pytest.mark.parametrize("transform", TRANSFORMS, ids=lambda one: type(one).__name__)
@@ -134,40 +102,6 @@ def test_without_a_device_it_is_as_on_the_host() -> None:
     with Loader(Images(), 4, threads=2, normalize_on="device") as loader:
         assert loader._plan().normalize is None
         assert same(copies(loader), epoch(Images(), threads=2))
-
-
-def test_resumes_in_the_middle() -> None:
-    """A state goes from one way to the other, because the batches are the same."""
-    with later(Images(), 4, True, threads=2) as first:
-        batches = iter(first)
-        copies([next(batches), next(batches)])
-        state = first.state_dict()
-        expected = copies(batches)
-    with Loader(Images(), 4, True, threads=2) as second:
-        second.load_state_dict(state)
-
-        assert same(copies(second), expected)
-
-
-def test_images_without_targets_and_of_a_subset() -> None:
-    """A batch may be the images alone."""
-
-    def run(kind: Any) -> Any:
-        photos = Images()
-        photos.has_targets = False
-        with kind(Subset(photos, [5, 3, 8, 1, 1]), 2, threads=2) as loader:
-            return [batch.clone() for batch in loader]
-
-    assert same(run(later), run(Loader))
-
-
-def test_in_a_block_for_inference() -> None:
-    """What was made in such a block may be trained with after it."""
-    with later(Images(), 4, threads=1) as loader:
-        with torch.inference_mode():
-            images, _ = next(iter(loader))
-
-        (images * torch.ones(1, requires_grad=True)).sum().backward()
 
 
 class Own(Images):

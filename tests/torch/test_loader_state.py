@@ -216,25 +216,6 @@ def test_wrong_epochs_are_refused(epoch: Any) -> None:
         loader().set_epoch(epoch)
 
 
-def test_state_follows_what_the_consumer_has_got_through_a_device() -> None:
-    """With a device, batches are ahead of the consumer: the state speaks of what it was given."""
-    with loader(device="meta") as batches:
-        epoch = iter(batches)
-        images, _ = next(epoch)
-        next(epoch)
-        state = batches.state_dict()
-        rest = len(list(epoch))
-
-        assert images.device.type == "meta"
-        assert state["batch"] == 2
-        assert rest == 4
-        assert batches.epoch == 1
-    with loader() as again:
-        again.load_state_dict(state)
-
-        assert len(list(again)) == 4
-
-
 @pytest.mark.parametrize(
     "wrong", [{"batch": -1}, {"batch": 99}, {"epoch": "x"}, {"settings": None}]
 )

@@ -28,7 +28,7 @@ from native_samples import (
     mapped,
     mixed,
 )
-from torch.utils.data import DataLoader, Subset, default_collate
+from torch.utils.data import DataLoader, default_collate
 
 from fastdecode import DecodeError, use
 from fastdecode.torch._fuse import Fused
@@ -179,22 +179,6 @@ def test_samples_for_a_collate_fn_are_whole(made: Made) -> None:
         without = [batch.clone() for batch in loader]
     assert same(without, [batch[0] for batch in epoch(mixed(), 7, threads=0)])
     assert made.total == 3 * FOR_CORE
-
-
-def test_subsets_and_resumed_epochs(made: Made) -> None:
-    """A Subset's items are its own, and an epoch is taken up in the middle."""
-    subset = Subset(mixed(), list(range(COUNT - 1, 2, -1)))
-    with Loader(subset, 4, True, threads=2) as loader:
-        expected = copies(loader)
-    with Loader(subset, 4, True, threads=2) as loader:
-        batches = iter(loader)
-        copies([next(batches)])
-        state = loader.state_dict()
-    with Loader(subset, 4, True, threads=2) as loader:
-        loader.load_state_dict(state)
-        assert same(copies(loader), expected[1:])
-    assert same(epoch(subset, 4, shuffle=True, threads=0), expected)
-    assert made.total > FOR_CORE
 
 
 @pytest.mark.parametrize("floats", [False, True])
