@@ -54,7 +54,9 @@ def test_photos_are_near_those_of_the_cpu(transform: Any) -> None:
 
 def test_every_kind_of_file_joins_in_order() -> None:
     """Of all kinds of JPEG, other formats and damaged files, the same are shown and skipped."""
-    rows = samples("jpeg_kinds", "formats", "malformed")
+    others = {row.format: row for row in samples("formats")}  # which the CPU decodes either way
+    rows = [*samples("jpeg_kinds"), *others.values(), *samples("malformed")]
+    rows = [row for row in rows if "500scans" not in row.name]  # which takes seconds
     files = [row.path.read_bytes() for row in rows]
     exact = RandomResizedCrop(24, quality="exact", dtype=torch.uint8, flip=0.5)
 
