@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,8 +22,6 @@ from loading import (
 )
 from torch.utils.data import DataLoader, Subset, TensorDataset
 
-from fastdecode import FastDecodeError
-from fastdecode.torch import DevicePrefetcher
 from fastdecode.torch._order import sample_seed
 from fastdecode.torch.loader import Loader
 from fastdecode.torch.transforms import (
@@ -313,26 +310,6 @@ def test_replacement_of_a_subset_is_of_the_subset() -> None:
         ((_, targets),) = loader
 
     assert set(targets.tolist()) == {1, 3, 5}
-
-
-def test_device_that_is_missing_is_told_of_at_once() -> None:
-    """A Loader for a device that cannot be used says so when it is made."""
-    if torch.cuda.is_available():
-        pytest.skip("there is a CUDA device")
-    with pytest.raises(RuntimeError, match="cannot be used"):
-        Loader(Images(), 4, device="cuda")
-    for make in (partial(Loader, Images()), partial(DevicePrefetcher, [])):
-        with pytest.raises(FastDecodeError, match="'cuda' cannot be used: PyTorch"):
-            make(device="cuda")
-
-
-def test_what_is_no_device_is_a_wrong_argument() -> None:
-    """A name that PyTorch does not know is a ValueError, and a number of nothing a TypeError."""
-    for make in (partial(Loader, Images()), partial(DevicePrefetcher, [])):
-        with pytest.raises(ValueError, match="there is no device 'gpu'"):
-            make(device="gpu")
-        with pytest.raises(TypeError, match="device must be a name"):
-            make(device=1.5)
 
 
 def test_loader_can_be_pickled() -> None:

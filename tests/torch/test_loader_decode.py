@@ -320,16 +320,6 @@ def test_a_word_is_wanted() -> None:
         Loader(Images(), decode=1)
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
-@pytest.mark.parametrize("decode", ["gpu", "auto", "double"])
-def test_a_missing_gpu_is_told(decode: str) -> None:
-    """Whoever is to decode, a device that is not there is an error that says what is missing."""
-    register_double(honest)
-
-    with pytest.raises(RuntimeError, match="device 'cuda' cannot be used: PyTorch"):
-        Loader(Images(), device="cuda", decode=decode)
-
-
 def test_a_collate_fn_that_is_set_later_is_not_passed_over() -> None:
     """It wants samples, which a batch that is decoded at once has none of."""
     register_double(honest)

@@ -17,7 +17,7 @@ if not torch.cuda.is_available():
         "needs a CUDA device, and a PyTorch that is built with CUDA", allow_module_level=True
     )
 
-from prefetching import eventually
+from loading import eventually
 from torch.utils.data import DataLoader, TensorDataset
 
 from fastdecode.torch.prefetcher import DevicePrefetcher
