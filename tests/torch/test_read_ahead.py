@@ -58,8 +58,7 @@ def opened(shards: str, server: Server, **options: Any) -> StoreDataset:
     )
 
 
-@pytest.mark.parametrize("threads", [0, 1, 3])
-@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize(("threads", "shuffle"), [(0, True), (1, False), (3, True)])
 def test_batches_are_the_same(shards: str, server: Server, threads: int, shuffle: bool) -> None:
     """Whoever reads, and however many, a batch has the same images in the same order."""
     options = {"shuffle": shuffle, "seed": 3, "threads": threads}
