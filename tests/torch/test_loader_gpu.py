@@ -11,12 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-
-if not torch.cuda.is_available():
-    pytest.skip(
-        "needs a CUDA device, and a PyTorch that is built with CUDA", allow_module_level=True
-    )
-
+from gpus import LATE, NEEDS_CUDA, consumer  # noqa: F401 - a fixture
 from loader_cases import Files, psnr
 
 from fastdecode.errors import BackendUnavailable
@@ -27,9 +22,7 @@ from fastdecode.torch._transfer import CudaTransfer
 from fastdecode.torch.loader import Loader
 from fastdecode.torch.transforms import RandomResizedCrop
 
-LATE = 20_000_000
-"""Clock cycles: some 10 milliseconds."""
-
+pytestmark = NEEDS_CUDA
 SEGMENT = 20 << 20
 """Bytes by which PyTorch's allocator grows for tensors like ours, at least."""
 
@@ -43,18 +36,6 @@ def decode(request: pytest.FixtureRequest) -> str:
         except BackendUnavailable as error:
             pytest.skip(str(error))
     return str(request.param)
-
-
-@pytest.fixture(params=["default stream", "own stream"])
-def consumer(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Let the test consume on the default stream, and on another."""
-    if request.param == "default stream":
-        yield
-        return
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        yield
-    stream.synchronize()
 
 
 def nearly(sums: list[float]) -> Any:
