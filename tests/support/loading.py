@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import io
 import random
 import subprocess
 import sys
@@ -20,9 +19,10 @@ import torch
 from PIL import Image as PillowImage
 
 import fastdecode
+from fastdecode.testing import encode
 from fastdecode.torch.dataset import DecodeDataset
 from fastdecode.torch.loader import Loader
-from fastdecode.torch.transforms import RandomResizedCropFlipNormalize
+from fastdecode.torch.transforms import IMAGENET_STD, RandomResizedCropFlipNormalize
 
 COUNT = 23
 """How many images there are: a prime number, so that no batch size fits."""
@@ -44,13 +44,30 @@ def encoded() -> tuple[bytes, ...]:
     photo = Path(fastdecode.__file__).parent / "samples" / "casa-mila.jpg"
     with PillowImage.open(photo) as image:
         image.thumbnail((400, 400))
-        return tuple(_encode(image.crop((n, 2 * n, n + 64, 2 * n + 48))) for n in range(COUNT))
+        return tuple(encode(image.crop((n, 2 * n, n + 64, 2 * n + 48))) for n in range(COUNT))
 
 
-def _encode(image: PillowImage.Image) -> bytes:
-    stream = io.BytesIO()
-    image.save(stream, "JPEG", quality=90)
-    return stream.getvalue()
+CROP = RandomResizedCropFlipNormalize(40)
+EXACT = RandomResizedCropFlipNormalize(24, quality="exact")
+
+LEVEL = 1.01 / (255 * min(IMAGENET_STD))
+"""How far floats may be apart where bytes are 1 apart: two ways of rounding a resize."""
+
+
+class Sources(DecodeDataset):
+    """Encoded images of any kind or their paths, with their numbers as targets; lists its reads."""
+
+    def __init__(self, *sources: Any, transform: Any = CROP, **options: Any) -> None:
+        super().__init__(transform, **options)
+        self.sources = sources
+        self.reads: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    def read(self, index: int) -> tuple[Any, Any]:
+        self.reads.append(index)
+        return self.sources[index], index
 
 
 class Images(DecodeDataset):
@@ -109,6 +126,17 @@ def same(first: Any, second: Any) -> bool:
     if isinstance(first, (list, tuple)):
         return len(first) == len(second) and all(map(same, first, second))
     return bool(first == second)
+
+
+def near(first: list[Any], second: list[Any]) -> bool:
+    """Whether images are at most a level apart, and all else is the same."""
+    return len(first) == len(second) and all(
+        one[0].shape == two[0].shape
+        and one[0].dtype == two[0].dtype
+        and float((one[0] - two[0]).abs().max()) <= LEVEL
+        and same(one[1:], two[1:])
+        for one, two in zip(first, second, strict=True)
+    )
 
 
 def copies(batches: Any) -> list[Any]:

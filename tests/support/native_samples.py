@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import mmap
 from pathlib import Path
 from typing import Any
@@ -11,22 +10,19 @@ import numpy as np
 import pytest
 import torch
 from encoded import with_orientation
+from loading import CROP, Sources  # noqa: F401 - which tests take from here
 from PIL import Image
 
 import fastdecode
 from fastdecode.native._batch import Items
-from fastdecode.torch.dataset import DecodeDataset
-from fastdecode.torch.transforms import RandomResizedCropFlipNormalize
+from fastdecode.testing import encode
 
 PHOTOS = sorted((Path(fastdecode.__file__).parent / "samples").glob("*.jpg"))
-CROP = RandomResizedCropFlipNormalize(40)
 
 
-def encoded(kind: str = "JPEG", mode: str = "RGB", **options: Any) -> bytes:
-    stream = io.BytesIO()
+def encoded(kind: str = "jpeg", mode: str = "RGB", **options: Any) -> bytes:
     with Image.open(PHOTOS[0]) as image:
-        image.convert(mode).save(stream, kind, **options)
-    return stream.getvalue()
+        return encode(image.convert(mode), kind, **options)
 
 
 PLAIN = PHOTOS[0].read_bytes()
@@ -51,20 +47,6 @@ SOURCES: list[tuple[Any, bool]] = [
     (encoded(progressive=True), True),
     (encoded(exif=with_orientation(1)), True),
 ]
-
-
-class Sources(DecodeDataset):
-    """Encoded images or their paths, with their numbers as targets."""
-
-    def __init__(self, *sources: Any, transform: Any = CROP, **options: Any) -> None:
-        super().__init__(transform, **options)
-        self.sources = sources
-
-    def __len__(self) -> int:
-        return len(self.sources)
-
-    def read(self, index: int) -> tuple[Any, Any]:
-        return self.sources[index], index
 
 
 class Boxes(Sources):

@@ -15,7 +15,6 @@ from torch_reference import (
     center_crop,
     crop_params,
     decibels,
-    encoded,
     levels,
     pixels,
     resize,
@@ -23,6 +22,7 @@ from torch_reference import (
 )
 
 from fastdecode import _pixels, probe
+from fastdecode.testing import encode
 from fastdecode.torch.transforms import (
     RandomResizedCrop,
     RandomResizedCropFlipNormalize,
@@ -240,7 +240,7 @@ def test_only_the_box_is_decoded(asked: list[Any]) -> None:
 @pytest.mark.parametrize("kind", ["PNG", "WEBP", "BMP"])
 def test_only_a_jpeg_is_reduced(asked: list[Any], kind: str) -> None:
     """Reducing any other format saves no work, so that its pixels are the exact ones."""
-    data = encoded(Image.open(PHOTOS[0]), kind)
+    data = encode(Image.open(PHOTOS[0]), kind)
 
     result = Resize(30, **BYTES)(data)
 
@@ -289,7 +289,7 @@ def test_a_turned_image_is_as_good(value: int) -> None:
     photo = Image.open(PHOTOS[1]).convert("RGB").resize((627, 469))
     tags = Image.Exif()
     tags[0x0112] = value
-    data = encoded(photo, quality=95, exif=tags)
+    data = encode(photo, quality=95, exif=tags)
     transform = Resize((50, 60), **BYTES)
 
     result = transform(data, orient=True)
@@ -312,7 +312,7 @@ def drawing(value: int = 1) -> bytes:
     """Draw a white mark on black, to be seen so once turned upright."""
     seen = np.repeat(mask()[:, :, None] * np.uint8(255), 3, axis=2)
     stored = np.ascontiguousarray(_pixels.undo_orientation(seen, value))
-    return encoded(stored, quality=95, exif=with_orientation(value))
+    return encode(Image.fromarray(stored), quality=95, exif=with_orientation(value))
 
 
 def check(result: Any, geometry: Any) -> None:

@@ -24,8 +24,20 @@ from device_doubles import (  # noqa: F401
     register_double,
     with_the_others,
 )
-from loader_cases import EXACT, Files, epochs, near
-from loading import Images, copies, drawing, eventually, indices, pool_threads, same
+from loading import (
+    EXACT,
+    Images,
+    Sources,
+    copies,
+    drawing,
+    epoch,
+    epochs,
+    eventually,
+    indices,
+    near,
+    pool_threads,
+    same,
+)
 
 from fastdecode import DecodeError, UnknownBackend, register, stats
 from fastdecode.gpu import _devices
@@ -58,10 +70,10 @@ def test_the_same_crops_of_the_same_items(transform: Any, regions: bool) -> None
     """Order, labels, boxes and flips of two shuffled epochs, also of the last, short batch."""
     double = register_double(honest, regions=regions)
 
-    ours = epochs(Images(transform), 5, count=2, shuffle=True, decode="double")
-    theirs = epochs(Images(transform), 5, count=2, shuffle=True)
+    ours = epochs(2, Images(transform), 5, shuffle=True, decode="double")
+    theirs = epochs(2, Images(transform), 5, shuffle=True)
 
-    assert near(ours, theirs)
+    assert all(map(near, ours, theirs))
     assert double.asked == [5, 5, 5, 5, 3] * 2
 
 
@@ -71,9 +83,9 @@ def test_neither_threads_nor_layout_change_pixels(threads: int, options: Any) ->
     """The bits are those of any other number of threads; the strides are as asked for."""
     register_double(honest)
 
-    ours = epochs(Images(), threads=threads, decode="double", **options)
+    ours = epoch(Images(), threads=threads, decode="double", **options)
 
-    assert same(ours, epochs(Images(), decode="double"))
+    assert same(ours, epoch(Images(), decode="double"))
     layout = torch.channels_last if "channels_last" in options else torch.contiguous_format
     assert all(images.is_contiguous(memory_format=layout) for images, _ in ours)
 
@@ -86,10 +98,10 @@ def test_what_is_refused_is_the_cpus_sample(how: Any, threads: int, channels_las
     odd = {id(PHOTOS[at]) for at in (1, 3, 5, 7)}
     register_double(how(lambda item: id(item.data.obj) in odd, honest))
     options = {"threads": threads, "channels_last": channels_last}
-    files = Files(PHOTOS)
+    files = Sources(*PHOTOS, transform=EXACT)
 
-    ours = epochs(files, decode="double", **options)
-    theirs = epochs(files, **options)
+    ours = epoch(files, decode="double", **options)
+    theirs = epoch(files, **options)
 
     assert near(ours, theirs)
     assert stats().fallbacks[("double", "cpu")] == 4
@@ -102,7 +114,7 @@ def test_all_is_refused() -> None:
     """Then the batches are, bit for bit, those of the CPU."""
     register_double(refusing(lambda _: True, honest))
 
-    assert same(epochs(Images(), decode="double"), epochs(Images()))
+    assert same(epoch(Images(), decode="double"), epoch(Images()))
 
 
 def test_odd_and_damaged_files_join_in_order() -> None:
@@ -111,7 +123,7 @@ def test_odd_and_damaged_files_join_in_order() -> None:
     files = [CUT, PHOTOS[0], PROGRESSIVE, CMYK, PHOTOS[1], PNG, b"", NO_END, PHOTOS[2], b"no"]
 
     def run(**options: Any) -> Any:
-        dataset = Files(files, on_error="skip")
+        dataset = Sources(*files, transform=EXACT, on_error="skip")
         with Loader(dataset, 4, threads=2, **options) as loader:
             made = copies(loader)
             return made, loader.skipped, sorted(one.index for one in dataset.errors)
@@ -123,19 +135,20 @@ def test_odd_and_damaged_files_join_in_order() -> None:
     assert sum(double.asked) == 3
 
 
-class Counted(Files):
-    """Counts how often each file is read, and each target transformed; some have paths."""
+class Counted(Sources):
+    """Counts how often each target is transformed, and reads no file where there is None."""
 
-    def __init__(self, files: Any, **options: Any) -> None:
-        super().__init__(files, target_transform=self.transformed, **options)
-        self.reads: Counter[int] = Counter()
+    def __init__(self, files: Any) -> None:
+        super().__init__(
+            *files, transform=EXACT, target_transform=self.transformed, on_error="skip"
+        )
         self.transforms: Counter[int] = Counter()
 
     def read(self, index: int) -> tuple[Any, Any]:
-        self.reads[index] += 1
-        if self.files[index] is None:
+        data, target = super().read(index)
+        if data is None:
             raise FileNotFoundError("none")
-        return super().read(index)
+        return data, target
 
     def transformed(self, target: int) -> int:
         self.transforms[target] += 1
@@ -147,13 +160,13 @@ def test_files_are_read_once(threads: int) -> None:
     """Whoever decodes them in the end; only what cannot be read is asked for again."""
     register_double(refusing(lambda item: id(item.data.obj) == id(PHOTOS[3]), honest))
     files = [PHOTOS[0], PROGRESSIVE, CMYK, PHOTOS[3], CUT, None, PNG, PHOTOS[4]]
-    dataset = Counted(files, on_error="skip")
+    dataset = Counted(files)
 
-    ours = epochs(dataset, decode="double", threads=threads)
+    ours = epoch(dataset, decode="double", threads=threads)
 
-    assert near(ours, epochs(Counted(files, on_error="skip"), threads=threads))
+    assert near(ours, epoch(Counted(files), threads=threads))
     assert indices(ours) == [0, -1, -2, -3, -6, -7]
-    assert dataset.reads == {at: 2 if at == 5 else 1 for at in range(8)}
+    assert Counter(dataset.reads) == {at: 2 if at == 5 else 1 for at in range(8)}
     assert dataset.transforms == dict.fromkeys((0, 1, 2, 3, 6, 7), 1)
 
 
@@ -165,7 +178,7 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     messages = []
     for options in ({}, {"decode": "double"}):
         with pytest.raises(DecodeError, match=r"cut\.jpg \(item 1\): ") as told:
-            epochs(Files([PHOTOS[0], path]), **options)
+            epoch(Sources(PHOTOS[0], path, transform=EXACT), **options)
         messages.append(str(told.value))
 
     assert messages[0] == messages[1]
@@ -177,9 +190,9 @@ def test_a_stand_in_may_be_floats() -> None:
     pixels = torch.arange(3 * 24 * 24).remainder(256).byte().view(3, 24, 24)
     floats = Normalize()(pixels)
     for stand_in in (floats, pixels):
-        dataset = Files([PHOTOS[0], CUT], on_error=lambda *_, it=stand_in: (it, 7))
+        dataset = Sources(PHOTOS[0], CUT, transform=EXACT, on_error=lambda *_, it=stand_in: (it, 7))
 
-        ((images, numbers),) = epochs(dataset, decode="double")
+        ((images, numbers),) = epoch(dataset, decode="double")
 
         assert numbers.tolist() == [0, 7]
         assert torch.equal(images[1], floats)

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import torch
 from gpus import LATE, NEEDS_CUDA, consumer  # noqa: F401 - a fixture
-from loader_cases import Files, psnr
+from loading import Sources
+from torch_reference import decibels
 
 from fastdecode.errors import BackendUnavailable
 from fastdecode.gpu._devices import device_of
@@ -56,7 +57,8 @@ def photos() -> list[bytes]:
 
 def loader(decode: str, size: int = 64, **options: Any) -> Loader:
     dtype = options.pop("dtype", torch.float32)
-    dataset = Files(photos(), RandomResizedCrop(size, dtype=dtype, quality="exact", flip=0.5))
+    crop = RandomResizedCrop(size, dtype=dtype, quality="exact", flip=0.5)
+    dataset = Sources(*photos(), transform=crop)
     return Loader(dataset, 8, True, seed=1, threads=4, device="cuda", decode=decode, **options)
 
 
@@ -84,7 +86,7 @@ def test_images_are_near_those_of_the_cpu(decode: str, channels_last: bool) -> N
             assert images.device.type == "cuda"
             assert images.is_contiguous(memory_format=layout)
             assert torch.equal(labels, wanted)
-            worst = min(worst, *map(psnr, images, expected))
+            worst = min(worst, *map(decibels, images, expected))
 
     assert worst >= 30, f"{worst:.1f} dB"
 
@@ -224,7 +226,7 @@ def test_loaders_decode_on_one_stream(decode: str) -> None:
 
 def test_pin_memory_pins_batches_that_stay_on_the_host() -> None:
     """Images and labels are page-locked, in threads and for samples of any kind, and as before."""
-    files = Files([encode(photo(300, 400))] * 6, RandomResizedCrop(64))
+    files = Sources(*[encode(photo(300, 400))] * 6, transform=RandomResizedCrop(64))
     with Loader(files, 4, threads=2) as loader:
         expected = [[part.clone() for part in batch] for batch in loader]
     with Loader(files, 4, threads=2, pin_memory=True) as loader:

@@ -10,8 +10,8 @@ import torch
 pytest.importorskip("nvidia.nvimgcodec")
 
 from corpus import samples
-from loader_cases import Files, psnr
-from loading import copies
+from loading import Sources, copies
+from torch_reference import decibels
 
 from fastdecode.errors import BackendUnavailable
 from fastdecode.gpu import _backends
@@ -32,7 +32,7 @@ TRANSFORMS = [
 
 def run(files: list[bytes], transform: Any, **options: Any) -> Any:
     """Return an epoch's batches, and which were left out."""
-    dataset = Files(files, transform, on_error="skip")
+    dataset = Sources(*files, transform=transform, on_error="skip")
     with Loader(dataset, 16, True, threads=2, **options) as loader:
         made = copies(loader)
 
@@ -49,7 +49,7 @@ def test_photos_are_near_those_of_the_cpu(transform: Any) -> None:
 
     for (images, labels), (expected, wanted) in zip(ours, theirs, strict=True):
         assert torch.equal(labels, wanted)
-        assert min(map(psnr, images, expected)) >= 30
+        assert min(map(decibels, images, expected)) >= 30
 
 
 def test_every_kind_of_file_joins_in_order() -> None:
@@ -67,7 +67,7 @@ def test_every_kind_of_file_joins_in_order() -> None:
     assert list(shown) == list(expected)
     assert ours[1] == theirs[1]
     for label, image in expected.items():
-        assert psnr(shown[label], image) >= 30, rows[label].name
+        assert decibels(shown[label], image) >= 30, rows[label].name
 
 
 def by_label(batch: Any) -> Any:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 from device_doubles import honest, own_registry, register_double, with_the_others  # noqa: F401
-from loader_cases import EXACT, near
 from loading import (
+    EXACT,
     PROCESSES,
     Images,
     Plain,
@@ -19,6 +19,7 @@ from loading import (
     generators,
     indices,
     later,
+    near,
     same,
     taken,
     targets,

@@ -15,8 +15,8 @@ from encoded import with_orientation
 from loading import epoch, same
 from native_samples import CUT, PLAIN, SOURCES, TORN, Boxes, Sources, encoded, mixed
 from PIL import Image as PillowImage
-from torch_reference import encoded as saved
 
+from fastdecode.testing import encode
 from fastdecode.torch._order import sample_seed
 from fastdecode.torch.transforms import (
     RandomResizedCrop,
@@ -67,7 +67,7 @@ def files(some: random.Random, count: int) -> list[bytes]:
         across = np.linspace(0, 255, width, dtype=np.uint8)[None, :].repeat(height, 0)
         down = np.linspace(0, 255, height, dtype=np.uint8)[:, None].repeat(width, 1)
         image = np.stack([across, down, np.full_like(down, 99)], axis=-1)
-        made.append(saved(PillowImage.fromarray(image), quality=90))
+        made.append(encode(PillowImage.fromarray(image)))
     return made
 
 

@@ -14,10 +14,11 @@ from fifos import fed
 from loading import PROCESSES
 from PIL import Image
 from torch.utils.data import DataLoader
-from torch_reference import PHOTOS, encoded, seeded
+from torch_reference import PHOTOS, seeded
 
 from fastdecode import DEFAULT_MAX_PIXELS, ImageTooLarge, probe
 from fastdecode.stores import Store, open_store
+from fastdecode.testing import encode
 from fastdecode.torch import ImageList, Loader, ShardStream, StoreDataset
 from fastdecode.torch.transforms import (
     RandomResizedCrop,
@@ -48,7 +49,7 @@ class Refused(NamedTuple):
 def giant() -> bytes:
     """Make a whole grey JPEG, small as a file, of a few pixels over the limit."""
     width = 65_500
-    data = encoded(Image.new("L", (width, DEFAULT_MAX_PIXELS // width + 1)), quality=1)
+    data = encode(Image.new("L", (width, DEFAULT_MAX_PIXELS // width + 1)), quality=1)
     header = probe(data)
     assert header.width * header.height > DEFAULT_MAX_PIXELS
     return data
