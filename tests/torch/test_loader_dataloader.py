@@ -113,30 +113,6 @@ def test_batches_of_a_batch_sampler() -> None:
         assert not torch.equal(first, second)  # drawn for twice
 
 
-def test_batch_sampler_is_resumed_in_the_middle() -> None:
-    """The state holds the batches that a random batch sampler gave."""
-
-    def loader() -> Loader:
-        batches = BatchSampler(RandomSampler(Images()), 4, drop_last=False)
-        return Loader(Images(), batch_sampler=batches, threads=1)
-
-    with loader() as first:
-        epoch = iter(first)
-        given = copies([next(epoch), next(epoch)])
-        state = first.state_dict()
-        rest = copies(epoch)
-    with loader() as second:
-        second.load_state_dict(state)
-
-        assert same(copies(second), rest)
-    assert sorted(indices(given + rest)) == list(range(23))
-    with (
-        Loader(Images(), 4, sampler=range(23), threads=1) as other,
-        pytest.raises(ValueError, match="sampler"),
-    ):
-        other.load_state_dict(state)
-
-
 def test_empty_batch_of_a_sampler_is_refused() -> None:
     """It is an error that names the batch, and not a wait without end."""
     with (

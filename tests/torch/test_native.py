@@ -53,7 +53,8 @@ TRANSFORMS = [
     RandomResizedCrop((24, 40), (0.5, 1), (1, 2), flip=0.2, dtype=torch.uint8, headroom=2),
     RandomResizedCrop(33, quality="exact", dtype=torch.float32, flip=0.5),
     ResizeCenterCropNormalize(44, 40, flip=0.5),
-    Resize((33, 40), dtype=torch.uint8),
+    RandomResizedCropFlipNormalize(30, (1.0, 1.0), (5.0, 6.0)),
+    Resize((33, 40), flip=0.5, dtype=torch.uint8),
 ]
 
 
@@ -248,12 +249,14 @@ def test_a_plan_of_ones_own_is_kept_to(made: Made) -> None:
     assert made.total == FOR_CORE
 
 
-def test_giants_are_left_to_others(made: Made) -> None:
+@pytest.mark.parametrize(
+    "transform",
+    [ResizeCenterCrop(100_000, 40, dtype=torch.uint8), ResizeCenterCropNormalize(30, 40)],
+    ids=["giant", "padded"],
+)
+def test_giants_and_padding_are_left_to_others(transform: Any, made: Made) -> None:
     """Of an image blown up beyond all measure the middle is shown, as without the core."""
-    transform = ResizeCenterCrop(100_000, 40, dtype=torch.uint8)
-    dataset = Sources(PLAIN, PLAIN, transform=transform)
-
-    assert same_by_threads(dataset, 2)
+    assert same_by_threads(mixed(transform=transform), 20)
     assert made.given == 0
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from encoded import with_orientation
 from loading import epoch, same
-from native_samples import CUT, PLAIN, SOURCES, TORN, Boxes, Sources, encoded, mixed
+from native_samples import PLAIN, Boxes, Sources, encoded, mixed
 from PIL import Image as PillowImage
 
 from fastdecode.testing import encode
@@ -191,35 +191,6 @@ def test_a_transform_that_was_changed_is_described_anew() -> None:
     for threads in (0, 2):
         with pytest.raises(ValueError, match="out must be"):
             epoch(dataset, 4, threads=threads)
-
-
-@pytest.mark.parametrize(
-    "transform",
-    [
-        RandomResizedCropFlipNormalize(40),
-        RandomResizedCrop((24, 40), (0.5, 1), (1, 2), flip=0.2, dtype=torch.uint8, headroom=2),
-        RandomResizedCrop(33, quality="exact", dtype=torch.float32, flip=0.5),
-        RandomResizedCropFlipNormalize(30, (1.0, 1.0), (5.0, 6.0)),
-        ResizeCenterCropNormalize(44, 40, flip=0.5),
-        ResizeCenterCropNormalize(30, 40),
-        Resize((33, 40), flip=0.5, dtype=torch.uint8),
-    ],
-    ids=repr,
-)
-@pytest.mark.parametrize("orient", [False, True])
-def test_an_epoch_is_that_of_pythons_draws(transform: Any, orient: bool) -> None:
-    """Files of all kinds, good, damaged, missing: batches are alike, and so is what is listed."""
-    extra = [TORN, "no such file", CUT, b"", encoded(quality=1), PLAIN]
-    sources = [*(source for source, _ in SOURCES), *extra] * 2
-    options: dict[str, Any] = {"orient": orient, "on_error": "replace"}
-    batches, errors = [], []
-    for one in (transform, by_python(transform)):
-        dataset = Sources(*sources, transform=one, **options)
-        batches.append(epoch(dataset, 9, shuffle=True, seed=3, threads=2))
-        errors.append(sorted((error.index, error.path) for error in dataset.errors))
-
-    assert same(*batches)
-    assert errors[0] == errors[1]
 
 
 def test_targets_come_in_the_order_of_the_batch() -> None:

@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 from fastdecode import DecodeError
 from fastdecode.errors import StoreError
 from fastdecode.stores.tar import index_tar
-from fastdecode.torch import DevicePrefetcher, ShardStream, StoreDataset
+from fastdecode.torch import ShardStream, StoreDataset
 from fastdecode.torch.transforms import (
     RandomResizedCropFlipNormalize,
     ResizeCenterCropNormalize,
@@ -75,13 +75,6 @@ def test_workers_share_the_samples(shards: Path, workers: int, even: Any) -> Non
 
     assert sorted(images) == list(range(TOTAL))
     assert all(torch.equal(images[number], alone[number]) for number in alone)
-
-
-def test_more_workers_than_shards_share_them(shards: Path) -> None:
-    """Four workers read one shard between them, each a fourth of it."""
-    one = ShardStream(shards / "part-001.tar", SMALL)
-
-    assert sorted(numbers(DataLoader(one, 2, num_workers=4))) == list(range(5, 16))
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 8])
@@ -194,12 +187,6 @@ def test_transforms_of_decoded_images_work_too(shards: Path) -> None:
     assert next(iter(plain))[0].size == (64, 48)
     image, target = next(iter(arrays))
     assert (image.shape, target) == ((24, 32, 3), "0")
-
-
-def test_prefetching_a_stream(shards: Path) -> None:
-    """`DevicePrefetcher` takes a DataLoader over a stream."""
-    with DevicePrefetcher(DataLoader(stream(shards), 4), "cpu") as batches:
-        assert numbers(batches) == list(range(TOTAL))
 
 
 def test_two_iterators_do_not_disturb_each_other(shards: Path) -> None:
