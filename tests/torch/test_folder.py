@@ -116,21 +116,6 @@ def test_missing_files_and_classes_are_told(root: Path) -> None:
     assert ImageFolder(root, allow_empty=True).classes[2:4] == ["b", "none"]
 
 
-def test_samples_are_rgb_pillow_images(root: Path) -> None:
-    """Without a transform each sample is what Pillow itself would give, grey files included."""
-    dataset = ImageFolder(root)
-
-    for (path, target), (image, told) in zip(dataset.samples, dataset, strict=True):
-        assert image.mode == "RGB"
-        assert np.array_equal(image, _opened(path))
-        assert told == target
-
-
-def _opened(path: str) -> PillowImage.Image:
-    with PillowImage.open(path) as image:
-        return image.convert("RGB")
-
-
 def test_default_loader_decodes(root: Path) -> None:
     """``dataset.loader(path)`` is there for code that calls it, and obeys the options."""
     dataset = ImageFolder(root, reduce=2)

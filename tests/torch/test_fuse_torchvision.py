@@ -557,13 +557,3 @@ def test_it_is_pickled_with_the_class_of_its_tensors() -> None:
     assert torch.equal(first, second)
     (batch,) = torch.utils.data.DataLoader([first, second], batch_size=2)
     assert batch.shape == (2, 3, 112, 112)
-
-
-def test_geometry_is_told_only_where_it_is_known() -> None:
-    """Erasing moves no pixel, a rotation may."""
-    data = PHOTOS[0].read_bytes()
-
-    _, geometry = fuse(RESTS["normalised"]()).with_geometry(data)
-    assert geometry.size == (112, 112)
-    with pytest.raises(ValueError, match="RandomRotation"):
-        fuse(RESTS["pil"]()).with_geometry(data)

@@ -328,12 +328,12 @@ def test_normalising_twice_is_refused() -> None:
         assert len(fused.rest) == 2
 
 
-def test_what_takes_pillow_images_is_refused_after_our_own() -> None:
-    """The message says what to leave out."""
-    with pytest.raises(
-        ValueError, match=r"leave ToTensor out; dtype=torch\.float32 makes values of 0"
-    ):
-        fuse(compose(RandomResizedCrop(64), TENSOR))
+@pytest.mark.parametrize("part", [TENSOR, v1("PILToTensor"), v2("PILToTensor")], ids="123")
+def test_what_takes_pillow_images_is_refused_after_our_own(part: Any) -> None:
+    """The message says what to leave out, when the dataset is made."""
+    name = type(part).__name__
+    with pytest.raises(ValueError, match=f"{name} takes Pillow images.*leave {name} out; dtype="):
+        ImageList(PHOTOS, transform=compose(RandomResizedCrop(64), part))
 
 
 WHY = {
