@@ -10,12 +10,12 @@ import pytest
 import torch
 from loading import (
     COUNT,
+    PROCESSES,
     Images,
     Plain,
     copies,
     epoch,
     epochs,
-    generators,
     indices,
     same,
     targets,
@@ -25,7 +25,6 @@ from torch.utils.data import DataLoader, Subset, TensorDataset
 from fastdecode.torch._order import sample_seed
 from fastdecode.torch.loader import Loader
 from fastdecode.torch.transforms import (
-    RandomResizedCrop,
     Resize,
     ResizeCenterCropNormalize,
 )
@@ -78,16 +77,6 @@ def test_seed_and_epoch_change_order_and_draws() -> None:
     unshuffled = [epoch(Images(), threads=1, seed=seed) for seed in (1, 2)]
     assert targets(unshuffled[0]) == targets(unshuffled[1])
     assert not same(*unshuffled)
-
-
-def test_global_generators_stay_as_they_are() -> None:
-    """An epoch draws nothing from, and seeds nothing in, the training process."""
-    before = generators()
-
-    for threads in (0, 2):
-        epoch(Images(), threads=threads, shuffle=True)
-
-    assert same(generators(), before)
 
 
 def test_length_and_drop_last() -> None:
@@ -154,24 +143,14 @@ def test_collate_fn_is_given_the_samples() -> None:
     assert same(epoch(Images(), 5, threads=3, collate_fn=collate), crops)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.uint8])
-def test_channels_last_is_a_matter_of_strides(dtype: torch.dtype) -> None:
-    """Values and shape are the same; the memory is laid out as torch.channels_last."""
-    dataset = Images(RandomResizedCrop(24, dtype=dtype, flip=0.5))
-    with Loader(dataset, 4, threads=2, channels_last=True) as loader:
-        batches = list(loader)
-
-    assert same(batches, epoch(dataset, threads=2))
-    for images, _ in batches:
-        assert images.dtype == dtype
-        assert images.is_contiguous(memory_format=torch.channels_last)
-        assert not images.is_contiguous()
-
-
-def test_channels_last_without_a_known_shape() -> None:
+@pytest.mark.filterwarnings(*PROCESSES)
+@pytest.mark.parametrize("how", [{"threads": 2}, {"workers": 1}], ids=str)
+def test_channels_last_without_a_known_shape(how: dict[str, int]) -> None:
     """Images that are collated are laid out alike, with targets or without."""
     for dataset in (Images(Resize(20)), Plain(lambda index: torch.full((3, 4, 5), index))):
-        for batch in Loader(dataset, 4, threads=2, channels_last=True):
+        made = list(Loader(dataset, 4, channels_last=True, **how))
+        assert same(made, list(Loader(dataset, 4, threads=1)))
+        for batch in made:
             images = batch[0] if isinstance(batch, list) else batch
 
             assert images.is_contiguous(memory_format=torch.channels_last)
@@ -252,12 +231,17 @@ def test_chooses_processes_where_threads_cannot_help(monkeypatch: pytest.MonkeyP
         ({"timeout": "a"}, "timeout"),
         ({"shuffle": True, "sampler": [1]}, "shuffle or a sampler"),
         ({"threads": 1, "workers": 1}, "threads or workers"),
-        ({"rank": 1}, "both rank and world_size"),
-        ({"rank": 2, "world_size": 2}, "rank must be from 0"),
+        *(({name: 1}, "both rank and world_size") for name in ("rank", "world_size")),
+        *(({"rank": rank, "world_size": 2}, "rank must be from 0") for rank in (2, -1)),
+        ({"rank": 0, "world_size": 0}, "rank"),
         ({"rank": "0", "world_size": 2}, "rank must be from 0"),
         *(
             ({"read_threads": wrong}, "read_threads must be an integer of at least 0")
             for wrong in (-1, 1.5, "2")
+        ),
+        *(
+            ({"normalize_on": wrong}, "normalize_on must be 'host' or 'device', not")
+            for wrong in ("gpu", None, True)
         ),
         # torch's
         ({"in_order": False}, "in_order=False has no meaning here"),

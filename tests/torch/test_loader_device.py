@@ -135,13 +135,6 @@ def test_what_does_not_allow_it_is_told(dataset: Any, options: Any, why: str) ->
     assert "normalize_on='host'" in str(told.value)
 
 
-@pytest.mark.parametrize("wrong", ["gpu", None, True])
-def test_a_wrong_word_is_told(wrong: Any) -> None:
-    """Only two words are known."""
-    with pytest.raises(ValueError, match="normalize_on must be 'host' or 'device', not"):
-        Loader(Images(), normalize_on=wrong)
-
-
 def test_a_transform_that_does_not_go_is_an_error_of_its_epoch() -> None:
     """One that comes later is looked at when an epoch begins; that epoch is not lost."""
     dataset = Images()

@@ -86,6 +86,8 @@ def test_batches_are_what_samples_are(transform: Any, channels_last: bool, made:
 
         assert same([list(batch) for batch in batches], [list(batch) for batch in expected])
         assert (made.given, made.total) == (FOR_CORE, FOR_CORE)
+        layout = torch.channels_last if channels_last else torch.contiguous_format
+        assert all(images.is_contiguous(memory_format=layout) for images, _ in batches)
     assert same(epoch(dataset, 7, threads=0, channels_last=channels_last), batches)
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
 from loading import Images, indices
 
-from fastdecode.torch._order import Sharding, sample_seed, world
+from fastdecode.torch._order import Sharding, sample_seed
 from fastdecode.torch.loader import Loader
 
 
@@ -146,10 +145,3 @@ def test_draws_do_not_depend_on_the_rank() -> None:
     for images, numbers in Loader(Images(), 3, True, rank=1, world_size=2, threads=1):
         for image, index in zip(images, numbers, strict=True):
             assert torch.equal(image, alone[int(index)])
-
-
-@pytest.mark.parametrize(("rank", "world_size"), [(None, 2), (1, None), (2, 2), (-1, 2), (0, 0)])
-def test_wrong_ranks_are_refused(rank: Any, world_size: Any) -> None:
-    """Both or neither, and the rank below the number of ranks."""
-    with pytest.raises(ValueError, match="rank"):
-        world(rank, world_size)

@@ -24,7 +24,6 @@ from loading import (
 )
 
 from fastdecode.torch.loader import Loader
-from fastdecode.torch.transforms import Resize
 
 pytestmark = [pytest.mark.filterwarnings(warning) for warning in PROCESSES]
 
@@ -81,16 +80,11 @@ def test_spawned_workers_give_the_same() -> None:
     assert [failure.index for failure in dataset.errors] == [3]
 
 
-def test_layout_and_collate_fn_hold_in_workers() -> None:
-    """Batches are laid out and collated as in threads, with targets or without."""
-    dataset = Images(Resize((24, 20)))
-    dataset.has_targets = False
-    for options in ({"channels_last": True}, {"collate_fn": len}):
-        made = list(Loader(dataset, 4, workers=1, **options))
+def test_collate_fn_holds_in_workers() -> None:
+    """Samples are whole there, and collated as in threads."""
+    made = list(Loader(Images(), 4, workers=1, collate_fn=list))
 
-        assert same(made, list(Loader(dataset, 4, threads=1, **options)))
-        if "channels_last" in options:
-            assert made[0].is_contiguous(memory_format=torch.channels_last)
+    assert same(made, list(Loader(Images(), 4, threads=1, collate_fn=list)))
 
 
 def test_workers_use_one_thread_each() -> None:
