@@ -14,6 +14,7 @@ from loading import (
     Images,
     Plain,
     copies,
+    drawing,
     epoch,
     epochs,
     indices,
@@ -201,6 +202,7 @@ def test_so_many_batches_are_made_ahead(prefetch: int) -> None:
         assert read[ahead : ahead + 2] == [0, 1]  # of the other one
 
 
+@pytest.mark.filterwarnings("ignore:num_workers=")
 def test_chooses_processes_where_threads_cannot_help(monkeypatch: pytest.MonkeyPatch) -> None:
     """By itself it takes threads, but processes for draws that it does not control, or the GIL."""
     monkeypatch.setattr("fastdecode.torch._loader_arguments.usable_cores", lambda: 3)
@@ -215,6 +217,9 @@ def test_chooses_processes_where_threads_cannot_help(monkeypatch: pytest.MonkeyP
     assert chosen(Images(lambda image: image)) == (0, 3)
     assert chosen(Plain(str), threads=2) == (2, 0)
     assert chosen(Images(), workers=1) == (0, 1)
+    assert chosen(Images(), num_workers=2) == (2, 0)
+    assert chosen(Plain(str), num_workers=2) == chosen(Images(drawing), num_workers=2) == (0, 2)
+    assert chosen(Plain(str), num_workers=0) == (0, 0)
 
 
 @pytest.mark.parametrize(

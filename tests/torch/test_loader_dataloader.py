@@ -15,7 +15,6 @@ from loading import (
     Images,
     Plain,
     copies,
-    drawing,
     indices,
     same,
     script,
@@ -49,10 +48,6 @@ READ = (
 )
 
 
-def own(index: int) -> Any:
-    return torch.tensor(index)
-
-
 def shuffled(epoch: int, count: int = 23) -> list[int]:
     """Return the order of torch's sampler in an epoch."""
     sampler = DistributedSampler(range(count), 1, 0)
@@ -70,18 +65,6 @@ def test_the_line_that_people_type_works() -> None:
         found = copies(loader)
     with Loader(Images(), 4, shuffle=True, threads=1) as loader:
         assert same(found, copies(loader))
-
-
-def test_num_workers_are_processes_where_the_dataset_needs_them() -> None:
-    """For draws that are not its own to control, or samples of any kind, they stay processes."""
-    for dataset in (Plain(own, 6), Images(drawing, count=6)):
-        loader = Loader(dataset, 2, num_workers=2)
-
-        assert (loader.threads, loader.workers) == (0, 2)
-    zero = Loader(Plain(own, 6), 2, num_workers=0)
-
-    assert (zero.threads, zero.workers) == (0, 0)
-    assert [batch.tolist() for batch in zero] == [[0, 1], [2, 3], [4, 5]]
 
 
 def test_that_they_are_threads_is_said_once() -> None:
