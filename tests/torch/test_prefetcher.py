@@ -124,7 +124,6 @@ def threads() -> int:
 def no_thread_is_left() -> Iterator[None]:
     """After each test the threads are gone."""
     yield
-    gc.collect()
     eventually(lambda: threads() == 0)
 
 
