@@ -275,3 +275,15 @@ def test_a_new_iterator_ends_the_one_before(way: str, said: str) -> None:
     with plain(Images(EXACT), 4, True) as expected:
         expected.set_epoch(1)
         assert alike(way, given, copies(expected))
+
+
+def test_a_state_speaks_of_what_a_device_was_given() -> None:
+    """Batches that were copied there ahead of the consumer are not counted."""
+    with plain(Images(), device="meta") as batches:
+        epoch = iter(batches)
+        assert [next(epoch)[0].device.type for _ in range(2)] == ["meta"] * 2
+        state = batches.state_dict()
+        assert (state["batch"], len(list(epoch)), batches.epoch) == (2, 4, 1)
+    with plain(Images()) as again:
+        again.load_state_dict(state)
+        assert len(list(again)) == 4
