@@ -8,10 +8,14 @@ import os
 import signal
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from corpus import LIBRARIES, NO_RANKING, REQUIRED, usable_backends
+
+from fastdecode import registry
 
 
 def pytest_configure() -> None:
@@ -37,6 +41,16 @@ def pytest_sessionstart(session: pytest.Session) -> None:
             pytest.exit(f"{LIBRARIES} lists {name}, which is not installed", 3)
 
 
+_NEEDS = {"torch": "torch", "gpu": "torch", "ray": "ray.data"}
+"""Which library all tests of a folder need."""
+
+
+def pytest_pycollect_makemodule(module_path: Path) -> None:
+    """Skip the folders whose library is missing, before their modules import it."""
+    if module_path.parent.name in _NEEDS:
+        pytest.importorskip(_NEEDS[module_path.parent.name])
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Say at the end how many tests were skipped for which reason, the commonest first."""
     reasons: Counter[str] = Counter()
@@ -50,11 +64,15 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the caller's own settings out of the tests."""
-    for name in ("FASTDECODE_BACKEND", "FASTDECODE_DISABLE"):
+def _environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Keep the caller's own settings out of the tests, and those of a test out of the next."""
+    names = {"FASTDECODE_BACKEND", "FASTDECODE_DISABLE"}
+    for name in names:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("FASTDECODE_RANKING", NO_RANKING)
+    yield
+    if names & os.environ.keys():
+        registry.generation += 1  # for what was chosen by them is remembered
 
 
 @pytest.fixture(autouse=True)

@@ -5,25 +5,25 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
-from device_doubles import (  # noqa: E402, F401
+import torch
+from device_doubles import (  # noqa: F401
     NoSingle,
     batch_double,
     own_registry,
     with_the_others,
 )
 
-from fastdecode import DeviceUnavailable, decode_batch, register, use  # noqa: E402
-from fastdecode.errors import BackendUnavailable, UnknownBackend  # noqa: E402
-from fastdecode.gpu import _backends  # noqa: E402
-from fastdecode.gpu._devices import device_of  # noqa: E402
-from fastdecode.gpu._policy import DeviceChoice, choose  # noqa: E402
-from fastdecode.testing import drawing, encode  # noqa: E402
+from fastdecode import DeviceUnavailable, decode_batch, register, use
+from fastdecode.errors import BackendUnavailable, UnknownBackend
+from fastdecode.gpu import _backends
+from fastdecode.gpu._devices import device_of
+from fastdecode.gpu._policy import DeviceChoice, choose
+from fastdecode.testing import drawing, encode
+from fastdecode.torch import DevicePrefetcher, Loader
 
 PHOTO = encode(drawing(40, 30))
 CPU = torch.device("cpu")
@@ -32,22 +32,39 @@ NOT_HERE = r"'cuda.*cannot be used: .*(without CUDA|no driver)"
 OTHER = "xpu" if torch.backends.mps.is_available() else "mps"
 
 
+def _loader(decode: str, device: Any) -> Loader:
+    return Loader([PHOTO], device=device, decode=decode, threads=1)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda device: decode_batch([PHOTO], device=device),
+        lambda device: DevicePrefetcher([], device),
+        *(partial(_loader, decode) for decode in ("cpu", "gpu", "auto", "nvimgcodec")),
+    ],
+    ids=["decode_batch", "prefetcher", "loader", "loader, gpu", "loader, auto", "loader, a name"],
+)
 @pytest.mark.parametrize(
     ("device", "error", "words"),
     [
         *[(device, DeviceUnavailable, NOT_HERE) for device in ("cuda", "cuda:0", 0, CUDA)],
+        *[(device, DeviceUnavailable, NOT_HERE) for device in ("cuda:99", 99)],
         (OTHER, DeviceUnavailable, f"'{OTHER}' cannot be used"),
-        *[(device, TypeError, "device") for device in (True, 1.5)],
-        *[(device, ValueError, "device") for device in ("gpu", "")],
+        *[(device, TypeError, "device must be a name") for device in (True, 1.5)],
+        *[(device, ValueError, f"there is no device '{device}'") for device in ("gpu", "")],
     ],
     ids=str,
 )
-def test_a_device_that_cannot_be_used(device: Any, error: type[Exception], words: str) -> None:
-    """The error says what is missing, in PyTorch or a driver, or shows what is no device."""
+def test_a_device_that_cannot_be_used(
+    ask: Any, device: Any, error: type[Exception], words: str
+) -> None:
+    """The error says at once what PyTorch or a driver lacks, or shows what is no device."""
     if words == NOT_HERE and torch.cuda.is_available():
         pytest.skip("there is a CUDA device")
-    with pytest.raises(error, match=words):
-        decode_batch([PHOTO], device=device)
+    with pytest.raises(error, match=words) as caught:
+        ask(device)
+    assert isinstance(caught.value, (RuntimeError, TypeError, ValueError))
 
 
 def unread() -> Iterator[bytes]:

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from corpus import TESTS
 
-torch = pytest.importorskip("torch")
-
-from fastdecode import BackendUnavailable  # noqa: E402 - it needs torch
-from fastdecode.gpu import _backends  # noqa: E402 - it needs torch
+from fastdecode import BackendUnavailable
+from fastdecode.gpu import _backends
 
 _ROOT = TESTS.parent
 _SAMPLES = sorted((_ROOT / "fastdecode" / "samples").glob("*.jpg"))

@@ -6,24 +6,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from gpus import LATE, NEEDS_CUDA
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-torch = pytest.importorskip("torch")
+from fastdecode.gpu._resize import resize_into
+from fastdecode.testing import encode
+from fastdecode.torch.transforms import RandomResizedCrop, ResizeCenterCrop
 
-from fastdecode.gpu._resize import resize_into  # noqa: E402 - it needs torch
-from fastdecode.testing import encode  # noqa: E402
-from fastdecode.torch.transforms import RandomResizedCrop, ResizeCenterCrop  # noqa: E402
-
-NEEDS_CUDA = pytest.mark.skipif(
-    not torch.cuda.is_available(),
-    reason="needs a CUDA device, and a PyTorch that is built with CUDA",
-)
 EXTREMES = "1x1>1x1 1x1>300x200 1x500>224x224 500x1>224x1 65500x2>1x1 2x65500>3x2 3x2>9000x1"
 SIDES = ((1, 1), (375, 500), (97, 3), (64, 1031))
-LATE = 20_000_000
-"""Clock cycles: some 10 milliseconds."""
 
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=NEEDS_CUDA)])

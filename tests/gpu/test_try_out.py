@@ -6,21 +6,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from device_doubles import batch_double, honest, refusing, tensor_of
 
-torch = pytest.importorskip("torch")
-
-from device_doubles import batch_double, honest, refusing, tensor_of  # noqa: E402
-
-from fastdecode import probe  # noqa: E402
-from fastdecode.adapters.batch_base import (  # noqa: E402
+from fastdecode import probe
+from fastdecode.adapters.batch_base import (
     BatchBackend,
     BatchItem,
     narrowed,
     try_out,
     widened,
 )
-from fastdecode.errors import BackendUnavailable  # noqa: E402
-from fastdecode.testing import drawing, encode  # noqa: E402
+from fastdecode.errors import BackendUnavailable
+from fastdecode.testing import drawing, encode
 
 
 def double(answer: Any) -> BatchBackend:

@@ -12,15 +12,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+import ray.data
+from faults import faulty_s3
+from ray_cluster import CUT, PHOTO, Gated, Mixed, two_nodes
+from s3_server import BUCKET, s3_server
 
 from fastdecode import decode
 from fastdecode.errors import DecodeError
+from fastdecode.ray import Skipped, decode_images, read_images
 from fastdecode.stores import create_store, open_store
 from fastdecode.stores.tar import index_tar
 from fastdecode.testing import drawing, encode
 
-ray = pytest.importorskip("ray")
-pytest.importorskip("ray.data")
 pytestmark = [
     pytest.mark.usefixtures("cluster"),
     # Ray's own settings, which it sets itself.
@@ -28,12 +31,6 @@ pytestmark = [
     # Which Ray means to keep quiet, but by `catch_warnings` in several threads at once.
     pytest.mark.filterwarnings("ignore:The given NumPy array is not writable:UserWarning"),
 ]
-
-from faults import faulty_s3  # noqa: E402
-from ray_cluster import CUT, PHOTO, Gated, Mixed, two_nodes  # noqa: E402
-from s3_server import BUCKET, s3_server  # noqa: E402
-
-from fastdecode.ray import Skipped, decode_images, read_images  # noqa: E402
 
 CLASSES = {"ant": 3, "bee": 2, "cat": 4}
 

@@ -12,12 +12,8 @@ from corpus import CORPUS
 from PIL import Image
 
 from fastdecode import decode
-from fastdecode.testing import drawing, encode
-
-pytest.importorskip("ray.data")
-
-
 from fastdecode.ray import _rows
+from fastdecode.testing import drawing, encode
 
 Y, X = np.mgrid[:200, :320]
 SMOOTH = np.stack([X * 0.7, Y + 20 * np.sin(X / 9), 127 + 99 * np.cos(Y / 11)], 2).astype(np.uint8)

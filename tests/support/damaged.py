@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from loading import Sources
+
 import fastdecode
-from fastdecode.torch.dataset import DecodeDataset
 from fastdecode.torch.transforms import ResizeCenterCropNormalize
 
 PHOTO = Path(fastdecode.__file__).parent / "samples" / "canyon-wren.jpg"
@@ -16,17 +17,6 @@ GONE = FILES / "there-is-no-such.jpg"
 SMALL = ResizeCenterCropNormalize(32, 24)
 
 
-class Listed(DecodeDataset):
-    """Files or bytes, with their numbers as targets."""
-
+class Listed(Sources):
     def __init__(self, *sources: Any, transform: Any = SMALL, **options: Any) -> None:
-        super().__init__(transform, **options)
-        self.sources = sources
-        self.reads: list[int] = []
-
-    def __len__(self) -> int:
-        return len(self.sources)
-
-    def read(self, index: int) -> tuple[Any, Any]:
-        self.reads.append(index)
-        return self.sources[index], index
+        super().__init__(*sources, transform=transform, **options)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import io
 import random
 import subprocess
 import sys
@@ -20,9 +19,10 @@ import torch
 from PIL import Image as PillowImage
 
 import fastdecode
+from fastdecode.testing import encode
 from fastdecode.torch.dataset import DecodeDataset
 from fastdecode.torch.loader import Loader
-from fastdecode.torch.transforms import RandomResizedCropFlipNormalize
+from fastdecode.torch.transforms import IMAGENET_STD, RandomResizedCropFlipNormalize
 
 COUNT = 23
 """How many images there are: a prime number, so that no batch size fits."""
@@ -44,13 +44,30 @@ def encoded() -> tuple[bytes, ...]:
     photo = Path(fastdecode.__file__).parent / "samples" / "casa-mila.jpg"
     with PillowImage.open(photo) as image:
         image.thumbnail((400, 400))
-        return tuple(_encode(image.crop((n, 2 * n, n + 64, 2 * n + 48))) for n in range(COUNT))
+        return tuple(encode(image.crop((n, 2 * n, n + 64, 2 * n + 48))) for n in range(COUNT))
 
 
-def _encode(image: PillowImage.Image) -> bytes:
-    stream = io.BytesIO()
-    image.save(stream, "JPEG", quality=90)
-    return stream.getvalue()
+CROP = RandomResizedCropFlipNormalize(40)
+EXACT = RandomResizedCropFlipNormalize(24, quality="exact")
+
+LEVEL = 1.01 / (255 * min(IMAGENET_STD))
+"""How far floats may be apart where bytes are 1 apart: two ways of rounding a resize."""
+
+
+class Sources(DecodeDataset):
+    """Encoded images of any kind or their paths, with their numbers as targets; lists its reads."""
+
+    def __init__(self, *sources: Any, transform: Any = CROP, **options: Any) -> None:
+        super().__init__(transform, **options)
+        self.sources = sources
+        self.reads: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    def read(self, index: int) -> tuple[Any, Any]:
+        self.reads.append(index)
+        return self.sources[index], index
 
 
 class Images(DecodeDataset):
@@ -111,6 +128,17 @@ def same(first: Any, second: Any) -> bool:
     return bool(first == second)
 
 
+def near(first: list[Any], second: list[Any]) -> bool:
+    """Whether images are at most a level apart, and all else is the same."""
+    return len(first) == len(second) and all(
+        one[0].shape == two[0].shape
+        and one[0].dtype == two[0].dtype
+        and float((one[0] - two[0]).abs().max()) <= LEVEL
+        and same(one[1:], two[1:])
+        for one, two in zip(first, second, strict=True)
+    )
+
+
 def copies(batches: Any) -> list[Any]:
     """Keep the values of batches, whatever becomes of their memory."""
     return [[part.clone() for part in batch] for batch in batches]
@@ -143,6 +171,25 @@ def epochs(count: int, dataset: Any, batch_size: int = 4, **options: Any) -> lis
         return [copies(loader) for _ in range(count)]
 
 
+def later(dataset: Any, batch_size: int = 4, shuffle: bool = False, **options: Any) -> Loader:
+    """Make floats later, on a device for which the CPU stands; for itself it makes them at once."""
+    loader = Loader(dataset, batch_size, shuffle, device="meta", normalize_on="device", **options)
+    loader._delivery = None
+    return loader
+
+
+def taken(loader: Any) -> list[Any]:
+    """Draw to the end; errors are in the places of their batches."""
+    batches, seen = iter(loader), []
+    while True:
+        try:
+            seen.append(next(batches)[1].tolist())
+        except StopIteration:
+            return seen
+        except Exception as error:
+            seen.append(error)
+
+
 def pool_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith("fastdecode-")]
 
@@ -152,7 +199,8 @@ def eventually(condition: Callable[[], bool], seconds: float = 30) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
-        gc.collect()
+        if gc.isenabled():
+            gc.collect()
         time.sleep(0.005)
 
 

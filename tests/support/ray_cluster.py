@@ -25,6 +25,8 @@ _ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "FASTDECODE_DISABLE": "",
 }
+_SOON = {"health_check_period_ms": 500, "health_check_initial_delay_ms": 1000}
+"""A node that was killed is missed after five checks, of which there is one in 3 s by default."""
 PHOTO = encode(drawing(120, 90))
 CUT = PHOTO[: len(PHOTO) // 2]
 
@@ -37,7 +39,12 @@ def two_nodes() -> Iterator[Any]:
         for name, value in _ENVIRONMENT.items():
             patch.setenv(name, value)
         patch.setenv("PYTHONPATH", os.pathsep.join([root, os.environ.get("PYTHONPATH", "")]))
-        head = {"num_cpus": 0, "object_store_memory": _MEMORY, "include_dashboard": False}
+        head = {
+            "num_cpus": 0,
+            "object_store_memory": _MEMORY,
+            "include_dashboard": False,
+            "_system_config": _SOON,
+        }
         cluster = Cluster(initialize_head=True, head_node_args=head)
         try:
             for _ in range(2):

@@ -126,11 +126,3 @@ def decibels(result: torch.Tensor, expected: torch.Tensor) -> float:
     """Peak signal-to-noise ratio of two uint8 tensors; infinite if they are the same."""
     square = (result.double() - expected.double()).square().mean().item()
     return 10 * math.log10(255**2 / square) if square else math.inf
-
-
-def encoded(image: Any, kind: str = "JPEG", **options: Any) -> bytes:
-    """Encode a Pillow image, or an array of one."""
-    stream = io.BytesIO()
-    drawing = image if isinstance(image, Image.Image) else Image.fromarray(image)
-    drawing.save(stream, kind, **options)
-    return stream.getvalue()

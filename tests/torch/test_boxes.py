@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+import random
+import threading
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
+import torch_reference as reference
+from encoded import with_orientation
 from PIL import Image
-
-torch = pytest.importorskip("torch")
-
-import torch_reference as reference  # noqa: E402 - they need torch
-from encoded import with_orientation  # noqa: E402
-from torch_reference import (  # noqa: E402
+from torch_reference import (
     PHOTOS,
     center_crop,
     crop_params,
     decibels,
-    encoded,
     levels,
     pixels,
     resize,
     seeded,
 )
 
-from fastdecode import _pixels, probe  # noqa: E402
-from fastdecode.torch.transforms import (  # noqa: E402
+from fastdecode import _pixels, probe
+from fastdecode.testing import encode
+from fastdecode.torch.transforms import (
     RandomResizedCrop,
     RandomResizedCropFlipNormalize,
     Resize,
@@ -33,8 +35,14 @@ from fastdecode.torch.transforms import (  # noqa: E402
     ResizeCenterCropNormalize,
     base,
 )
-from fastdecode.torch.transforms._random_crop import center_crop as place  # noqa: E402
-from fastdecode.torch.transforms._random_crop import draw_box, draw_flip, resized  # noqa: E402
+from fastdecode.torch.transforms._random_crop import (
+    SampleGenerator,
+    draw_box,
+    draw_flip,
+    generator_of,
+    resized,
+)
+from fastdecode.torch.transforms._random_crop import center_crop as place
 
 USUAL = ((0.08, 1.0), (3 / 4, 4 / 3))
 PHOTO = PHOTOS[0].read_bytes()
@@ -76,16 +84,6 @@ def test_boxes_by_the_global_generator_are_the_same() -> None:
 
     assert boxes == [draw_box(500, 375, *USUAL, generator) for _ in range(20)]
     assert len(set(boxes)) == 20
-
-
-@pytest.mark.parametrize("ratio", [(30.0, 40.0), (0.02, 0.03)])
-def test_a_box_holds_at_least_one_pixel(ratio: tuple[float, float]) -> None:
-    """Where rounding would leave no row or column, one is kept, and the image is decoded."""
-    for seed in range(50):
-        left, top, right, bottom = draw_box(3, 3, (0.01, 0.02), ratio, seeded(seed))
-
-        assert 0 <= left < right <= 3
-        assert 0 <= top < bottom <= 3
 
 
 def test_the_box_of_a_transform_is_the_one_drawn() -> None:
@@ -242,7 +240,7 @@ def test_only_the_box_is_decoded(asked: list[Any]) -> None:
 @pytest.mark.parametrize("kind", ["PNG", "WEBP", "BMP"])
 def test_only_a_jpeg_is_reduced(asked: list[Any], kind: str) -> None:
     """Reducing any other format saves no work, so that its pixels are the exact ones."""
-    data = encoded(Image.open(PHOTOS[0]), kind)
+    data = encode(Image.open(PHOTOS[0]), kind)
 
     result = Resize(30, **BYTES)(data)
 
@@ -291,7 +289,7 @@ def test_a_turned_image_is_as_good(value: int) -> None:
     photo = Image.open(PHOTOS[1]).convert("RGB").resize((627, 469))
     tags = Image.Exif()
     tags[0x0112] = value
-    data = encoded(photo, quality=95, exif=tags)
+    data = encode(photo, quality=95, exif=tags)
     transform = Resize((50, 60), **BYTES)
 
     result = transform(data, orient=True)
@@ -314,7 +312,7 @@ def drawing(value: int = 1) -> bytes:
     """Draw a white mark on black, to be seen so once turned upright."""
     seen = np.repeat(mask()[:, :, None] * np.uint8(255), 3, axis=2)
     stored = np.ascontiguousarray(_pixels.undo_orientation(seen, value))
-    return encoded(stored, quality=95, exif=with_orientation(value))
+    return encode(Image.fromarray(stored), quality=95, exif=with_orientation(value))
 
 
 def check(result: Any, geometry: Any) -> None:
@@ -412,3 +410,104 @@ def test_padding_is_outside_the_mask() -> None:
     assert (len(rows), len(columns)) == canvas
     assert (rows[0], columns[0]) == ((131 - canvas[0]) // 2, (150 - canvas[1]) // 2)
     assert set(np.unique(mapped)) == {1, 255}
+
+
+# `SampleGenerator`: the random numbers of a Loader's samples
+
+ALL_SIDES = [(500, 375), (1, 1), (1, 900), (4000, 3000), (65500, 3), (300, 301), (3, 3)]
+
+
+def test_numbers_are_those_of_splitmix64() -> None:
+    """They are what Vigna's splitmix64.c gives for the seed 1234567, and begin anew with it."""
+    expected = [
+        6457827717110365317,
+        3203168211198807973,
+        9817491932198370423,
+        4593380528125082431,
+        16408922859458223821,
+    ]
+    generator = SampleGenerator("cpu")
+    for _ in range(2):
+        generator.manual_seed(1234567)
+
+        assert [generator.draw() for _ in range(5)] == expected
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [
+        SampleGenerator.clone_state,
+        copy.deepcopy,
+        lambda generator: pickle.loads(pickle.dumps(generator)),
+        lambda generator: SampleGenerator().set_state(generator.get_state()),
+    ],
+    ids=["clone_state", "deepcopy", "pickle", "set_state"],
+)
+def test_a_state_that_was_kept_draws_the_same_again(copied: Any) -> None:
+    """A transform that crops an image and its mask alike may copy the generator, or its state."""
+    generator = generator_of(5)
+    generator.draw()
+    other = copied(generator)
+
+    assert [other.draw(), other.uniform(0, 1)] == [generator.draw(), generator.uniform(0, 1)]
+    assert torch.equal(torch.rand(3, generator=other), torch.rand(3, generator=generator))
+
+
+@pytest.mark.parametrize("make", [generator_of, seeded])
+@pytest.mark.parametrize("scale", [(0.08, 1.0), (1.0, 1.0), (0.01, 0.02), (0.08, 3.0)])
+@pytest.mark.parametrize("ratio", [(3 / 4, 4 / 3), (1.0, 1.0), (0.01, 100.0), (3.0, 4.0)])
+def test_every_box_is_within_the_image(scale: Any, ratio: Any, make: Any) -> None:
+    """Whatever is asked for, of any seed, a box has at least a pixel, and none outside."""
+    some = random.Random(str((scale, ratio)))
+    for _ in range(200):
+        width, height = some.choice(ALL_SIDES)
+        left, top, right, bottom = draw_box(width, height, scale, ratio, make(some.getrandbits(63)))
+
+        assert 0 <= left < right <= width
+        assert 0 <= top < bottom <= height
+
+
+def test_draws_are_evenly_spread() -> None:
+    """Areas, logarithms of ratios, places and flips have the means that they should."""
+    boxes, flips = [], []
+    for seed in range(4000):
+        generator = generator_of(seed)
+        boxes.append(draw_box(10_000, 10_000, (0.1, 0.3), (0.5, 2.0), generator))
+        flips.append(draw_flip(0.3, generator))
+    left, top, right, bottom = torch.tensor(boxes, dtype=torch.float64).T
+    across, down = right - left, bottom - top
+
+    assert (across * down / 1e8).mean().item() == pytest.approx(0.2, abs=0.005)
+    assert torch.log(across / down).mean().item() == pytest.approx(0, abs=0.03)
+    for begin, size in ((left, across), (top, down)):
+        assert (begin / (10_000 - size)).mean().item() == pytest.approx(0.5, abs=0.02)
+    assert sum(flips) / len(flips) == pytest.approx(0.3, abs=0.03)
+
+
+def test_a_flip_is_drawn_below_its_probability() -> None:
+    """It is certain with 1, never with 0, and not where the very number is the probability."""
+    for seed in range(50):
+        drawn = generator_of(seed).uniform(0, 1)
+
+        assert draw_flip(1.0, generator_of(seed))
+        assert not draw_flip(0.0, generator_of(seed))
+        assert not draw_flip(drawn, generator_of(seed))
+        assert draw_flip(drawn + 1e-9, generator_of(seed))
+
+
+def test_users_find_a_generator_of_torchs() -> None:
+    """What is drawn from it by torch is what a generator of torch's with that seed gives."""
+    expected = torch.rand(3, generator=torch.Generator().manual_seed(2**63 - 1))
+
+    assert torch.equal(torch.rand(3, generator=generator_of(2**63 - 1)), expected)
+
+
+def test_each_thread_has_its_own() -> None:
+    """A generator that another thread takes begins nothing anew here."""
+    generator = generator_of(5)
+    first = generator.draw()
+    thread = threading.Thread(target=generator_of, args=(5,))
+    thread.start()
+    thread.join()
+
+    assert generator.draw() != first

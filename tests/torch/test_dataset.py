@@ -1,30 +1,30 @@
-"""`DecodeDataset`: what a subclass gets for its `__len__` and `read`, fused or not."""
+"""What all datasets have in common, and what a subclass of `DecodeDataset` gets, fused or not."""
 
 from __future__ import annotations
 
 import pickle
+import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from corpus import TESTS
 from doubles import double, flat, own_registry  # noqa: F401
 from PIL import Image as PillowImage
+from torchvision_doubles import TENSOR, center, compose, crop, flip, resize
 
 import fastdecode
 from fastdecode import decode, probe, register
-
-torch = pytest.importorskip("torch")
-
-from torchvision_doubles import TENSOR, center, compose, crop, flip, resize  # noqa: E402
-
-from fastdecode.torch._fuse import fuse  # noqa: E402
-from fastdecode.torch.dataset import DecodeDataset  # noqa: E402
-from fastdecode.torch.loader import Loader  # noqa: E402
-from fastdecode.torch.transforms import (  # noqa: E402
+from fastdecode.torch import ImageFolder, ImageList, StoreDataset
+from fastdecode.torch._fuse import fuse
+from fastdecode.torch.dataset import DecodeDataset
+from fastdecode.torch.loader import Loader
+from fastdecode.torch.transforms import (
     RandomResizedCrop,
     RandomResizedCropFlipNormalize,
     ResizeCenterCrop,
@@ -78,49 +78,101 @@ def test_what_was_not_imported_yet_is_there() -> None:
         fastdecode.torch.nosuch  # noqa: B018
 
 
-def test_samples_are_pillow_images_unless_told_otherwise() -> None:
-    """Without a transform a sample is the Pillow image and the target that belong to it."""
-    dataset = Photos()
+# What holds for every kind of dataset
 
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make a folder in which each photo is a class."""
+    folder = tmp_path_factory.mktemp("photos")
+    for number, photo in enumerate(PHOTOS):
+        (folder / f"{number}").mkdir()
+        shutil.copy(photo, folder / f"{number}" / photo.name)
+    return folder
+
+
+@pytest.fixture(params=["subclass", "list", "folder", "store"])
+def make(request: pytest.FixtureRequest, root: Path) -> Any:
+    """Return what makes a dataset of the photos, with tens, or their numbers, as targets."""
+    return {
+        "subclass": Photos,
+        "list": partial(ImageList, PHOTOS, [10 * at for at in range(len(PHOTOS))]),
+        "folder": partial(ImageFolder, root),
+        "store": partial(StoreDataset, root),
+    }[request.param]
+
+
+def target_of(make: Any, index: int) -> int:
+    return index if make != Photos and make.func in (ImageFolder, StoreDataset) else 10 * index
+
+
+def test_samples_are_pillow_images_unless_told_otherwise(make: Any) -> None:
+    """Without a transform a sample is the Pillow image and the target that belong to it."""
+    dataset = make()
+
+    assert len(dataset) == len(PHOTOS)
     for index, path in enumerate(PHOTOS):
         image, target = dataset[index]
 
         assert isinstance(image, PillowImage.Image)
         assert image.mode == "RGB"
         assert np.array_equal(np.asarray(image), decode(path.read_bytes()))
-        assert target == index * 10
+        assert target == target_of(make, index)
 
 
-def test_options_of_decoding_are_obeyed() -> None:
-    """Reduction, mode and the form of the output come from attributes or the constructor."""
+def test_options_of_decoding_are_obeyed(make: Any) -> None:
+    """Reduction, mode and the form of the output; transforms of images and of targets."""
+    options: dict[str, Any] = {"reduce": 8, "mode": "L", "backend": "pillow"}
+    image, target = make(small, str)[3]
+    assert (image.size, target) == ((8, 6), str(target_of(make, 3)))
 
-    class Small(Photos):
-        reduce = 4
-        output = "array"
-
-    grey = Photos(reduce=8, mode="L", output="tensor", backend="pillow")
-
-    assert np.array_equal(Small()[0][0], decode(PHOTOS[0].read_bytes(), 4))
-    assert torch.equal(
-        grey[1][0], torch.from_numpy(decode(PHOTOS[1].read_bytes(), 8, mode="L", backend="pillow"))
-    )
+    expected = decode(PHOTOS[1].read_bytes(), **options)
+    assert torch.equal(make(output="tensor", **options)[1][0], torch.from_numpy(expected))
+    assert np.array_equal(make(output="array", **options)[1][0], expected)
+    with pytest.raises(TypeError, match=r"has no option .reduced"):
+        make(reduced=2)
 
 
-def test_transforms_of_images_and_of_targets_are_called() -> None:
-    """An unknown transform is given the decoded image, `target_transform` the target."""
-    image, target = Photos(small, str)[3]
+def test_an_encoded_transform_is_given_the_bytes(make: Any) -> None:
+    """It decodes by itself; torch's DataLoader gets whole batches, of a Subset, too."""
+    transform = ResizeCenterCropNormalize(32, 24)
+    subset = torch.utils.data.Subset(make(transform), [4, 1, 0])
+    ((images, targets),) = torch.utils.data.DataLoader(subset, batch_size=3)
 
-    assert image.size == (8, 6)
-    assert target == "30"
+    assert targets.tolist() == [target_of(make, index) for index in (4, 1, 0)]
+    for image, index in zip(images, (4, 1, 0), strict=True):
+        assert torch.equal(image, transform(PHOTOS[index].read_bytes()))
 
 
-def test_encoded_transform_is_given_the_bytes() -> None:
-    """A transform of the package's own decodes by itself, from a path or from bytes."""
-    transform = ResizeCenterCropNormalize(64, 48)
-    dataset = Photos(transform)
+def test_draws_come_from_the_generator_and_go_into_the_slot(make: Any) -> None:
+    """`load` hands on `generator` and `out`: the same seed fills a slot of a batch alike."""
+    dataset = make(RandomResizedCropFlipNormalize(32))
+    batch = torch.zeros(2, 3, 32, 32).contiguous(memory_format=torch.channels_last)
 
-    for index in (0, 1):
-        assert torch.equal(dataset[index][0], transform(PHOTOS[index].read_bytes()))
+    image, target = dataset.load(2, generator=torch.Generator().manual_seed(7), out=batch[1])
+    again, _ = dataset.fetch(2, generator=torch.Generator().manual_seed(7))
+    other, _ = dataset.fetch(2, generator=torch.Generator().manual_seed(8))
+
+    assert target == target_of(make, 2)
+    assert image.data_ptr() == batch[1].data_ptr()
+    assert torch.equal(batch[1], again)
+    assert not torch.equal(again, other)
+    assert not batch[0].any()
+
+
+def test_a_pickled_dataset_gives_the_same_samples(make: Any) -> None:
+    """A used dataset can be pickled, without what it can work out again, and goes on as before."""
+    dataset = make(ResizeCenterCropNormalize(64, 48), reduce=1, on_error="skip")
+    before = dataset[1]
+    pickled = pickle.dumps(dataset)
+    again = pickle.loads(pickled)
+
+    assert b"_resolved" not in pickled
+    assert torch.equal(again[1][0], before[0])
+    assert again.on_error == "skip"
+
+
+# What a subclass gets for its `__len__` and `read`
 
 
 @pytest.mark.usefixtures("own_registry")
@@ -139,22 +191,6 @@ def test_backend_and_orientation_reach_an_encoded_transform() -> None:
     assert torch.equal(image, transform(turned.read_bytes(), orient=True, backend="pillow"))
     assert not torch.equal(image, transform(turned.read_bytes(), backend="pillow"))
     assert (Turned(transform, backend="flat")[0][0] == 9).all()
-
-
-def test_draws_come_from_the_generator_and_go_into_the_slot() -> None:
-    """`load` hands on `generator` and `out`: the same seed fills a slot of a batch alike."""
-    dataset = Photos(RandomResizedCropFlipNormalize(32))
-    batch = torch.zeros(2, 3, 32, 32).contiguous(memory_format=torch.channels_last)
-
-    image, target = dataset.load(2, generator=torch.Generator().manual_seed(7), out=batch[1])
-    again, _ = dataset.fetch(2, generator=torch.Generator().manual_seed(7))
-    other, _ = dataset.fetch(2, generator=torch.Generator().manual_seed(8))
-
-    assert target == 20
-    assert image.data_ptr() == batch[1].data_ptr()
-    assert torch.equal(batch[1], again)
-    assert not torch.equal(again, other)
-    assert not batch[0].any()
 
 
 def test_slot_needs_a_transform_of_known_shape() -> None:
@@ -206,18 +242,6 @@ def test_isolated_only_where_no_unknown_code_draws() -> None:
     assert Own(own).sample_shape is None
 
 
-def test_batches_are_fetched_whole() -> None:
-    """Torch's DataLoader gets its batches from `__getitems__`, of a Subset, too."""
-    dataset = Photos(ResizeCenterCropNormalize(32, 24))
-    subset = torch.utils.data.Subset(dataset, [4, 1, 0])
-    images, targets = next(iter(torch.utils.data.DataLoader(subset, batch_size=3)))
-
-    assert targets.tolist() == [40, 10, 0]
-    assert all(
-        torch.equal(image, dataset[i][0]) for image, i in zip(images, [4, 1, 0], strict=True)
-    )
-
-
 def test_own_getitem_makes_the_batches() -> None:
     """A subclass that overrides `__getitem__` has its say, whoever asks."""
 
@@ -234,24 +258,6 @@ def test_own_getitem_makes_the_batches() -> None:
     assert dataset.fetch(1)[2] == PHOTOS[1].name
     with pytest.raises(ValueError, match="Named has its own __getitem__"):
         dataset.fetch(1, out=torch.zeros(3, 8, 6))
-
-
-def test_pickled_dataset_gives_the_same_samples() -> None:
-    """A used dataset can be pickled, without what it can work out again, and goes on as before."""
-    dataset = Photos(ResizeCenterCropNormalize(64, 48), reduce=1, on_error="skip")
-    before = dataset[1]
-    pickled = pickle.dumps(dataset)
-    again = pickle.loads(pickled)
-
-    assert b"Chosen" not in pickled
-    assert torch.equal(again[1][0], before[0])
-    assert again.on_error == "skip"
-
-
-def test_unknown_option_is_refused() -> None:
-    """A misspelt option is an error, not an attribute that nobody looks at."""
-    with pytest.raises(TypeError, match=r"Photos\(\) has no option .reduced"):
-        Photos(reduced=2)
 
 
 def test_base_class_says_what_a_subclass_must_write() -> None:

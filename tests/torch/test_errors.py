@@ -11,15 +11,12 @@ import weakref
 from typing import Any
 
 import pytest
+import torch
+from damaged import CUT, FILES, GONE, PHOTO, SMALL, Listed
 
 from fastdecode import errors
-
-torch = pytest.importorskip("torch")
-
-from damaged import CUT, FILES, GONE, PHOTO, SMALL, Listed  # noqa: E402
-
-from fastdecode.torch._errors import SKIPPED, Failure, others  # noqa: E402
-from fastdecode.torch.transforms import RandomResizedCrop  # noqa: E402
+from fastdecode.torch._errors import SKIPPED, Failure, others
+from fastdecode.torch.transforms import RandomResizedCrop
 
 
 @pytest.mark.parametrize("transform", [SMALL, None], ids=["encoded", "images"])

@@ -9,18 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from class_tree import PHOTOS, make_tree
 from corpus import TESTS
 from PIL import Image as PillowImage
+from torchvision_doubles import TENSOR, compose, resize
 
 from fastdecode import DecodeError, decode, decode_file, probe
-
-torch = pytest.importorskip("torch")
-
-from torchvision_doubles import TENSOR, compose, resize  # noqa: E402
-
-from fastdecode.torch.folder import ImageFolder  # noqa: E402
-from fastdecode.torch.transforms import ResizeCenterCropNormalize  # noqa: E402
+from fastdecode.torch.folder import ImageFolder
+from fastdecode.torch.transforms import ResizeCenterCropNormalize
 
 CUT = TESTS / "data" / "malformed" / "gen_jpg_cut667.jpg"
 
@@ -117,21 +114,6 @@ def test_missing_files_and_classes_are_told(root: Path) -> None:
         ImageFolder.make_dataset(root, {}, (".jpg",))
 
     assert ImageFolder(root, allow_empty=True).classes[2:4] == ["b", "none"]
-
-
-def test_samples_are_rgb_pillow_images(root: Path) -> None:
-    """Without a transform each sample is what Pillow itself would give, grey files included."""
-    dataset = ImageFolder(root)
-
-    for (path, target), (image, told) in zip(dataset.samples, dataset, strict=True):
-        assert image.mode == "RGB"
-        assert np.array_equal(image, _opened(path))
-        assert told == target
-
-
-def _opened(path: str) -> PillowImage.Image:
-    with PillowImage.open(path) as image:
-        return image.convert("RGB")
 
 
 def test_default_loader_decodes(root: Path) -> None:

@@ -8,20 +8,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image as PillowImage
 
-torch = pytest.importorskip("torch")
 pytest.importorskip("timm", reason="the pipelines are timm's")
 
-from timm.data import transforms as timm  # noqa: E402
-from timm.data.transforms_factory import create_transform  # noqa: E402
-from torch_reference import PHOTOS, encoded  # noqa: E402
-from torchvision.transforms import transforms as v1  # noqa: E402
+from timm.data import transforms as timm
+from timm.data.transforms_factory import create_transform
+from torch_reference import PHOTOS
+from torchvision.transforms import transforms as v1
 
-from fastdecode.torch import ImageList, Loader, fuse  # noqa: E402
+from fastdecode.testing import encode
+from fastdecode.torch import ImageList, Loader, fuse
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-STRIPS = [encoded(PillowImage.open(PHOTOS[0]).resize(size)) for size in ((400, 9), (9, 400))]
+STRIPS = [encode(PillowImage.open(PHOTOS[0]).resize(size)) for size in ((400, 9), (9, 400))]
 FILES = [*(path.read_bytes() for path in PHOTOS), *STRIPS]
 TRAIN: dict[str, Any] = {"is_training": True, "color_jitter": None}
 

@@ -8,21 +8,21 @@ import warnings
 from pathlib import Path
 
 import pytest
+import torch
 from encoded import saved
 from PIL import Image as PillowImage
 
 import fastdecode
 
-torch = pytest.importorskip("torch")
 pytest.importorskip("torchvision")
 
-from torchvision import tv_tensors  # noqa: E402
-from torchvision.transforms import _presets, v2  # noqa: E402
-from torchvision.transforms import transforms as v1  # noqa: E402
+from torchvision import tv_tensors
+from torchvision.transforms import _presets, v2
+from torchvision.transforms import transforms as v1
 
-from fastdecode.torch import ImageList  # noqa: E402
-from fastdecode.torch._fuse import Fused, fuse  # noqa: E402
-from fastdecode.torch._recognise import flatten  # noqa: E402
+from fastdecode.torch import ImageList
+from fastdecode.torch._fuse import Fused, fuse
+from fastdecode.torch._recognise import flatten
 
 PHOTOS = sorted((Path(fastdecode.__file__).parent / "samples").glob("*.jpg"))
 PHOTO = PHOTOS[0].read_bytes()
@@ -557,13 +557,3 @@ def test_it_is_pickled_with_the_class_of_its_tensors() -> None:
     assert torch.equal(first, second)
     (batch,) = torch.utils.data.DataLoader([first, second], batch_size=2)
     assert batch.shape == (2, 3, 112, 112)
-
-
-def test_geometry_is_told_only_where_it_is_known() -> None:
-    """Erasing moves no pixel, a rotation may."""
-    data = PHOTOS[0].read_bytes()
-
-    _, geometry = fuse(RESTS["normalised"]()).with_geometry(data)
-    assert geometry.size == (112, 112)
-    with pytest.raises(ValueError, match="RandomRotation"):
-        fuse(RESTS["pil"]()).with_geometry(data)

@@ -11,10 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
-
-from loading import (  # noqa: E402
+import torch
+from loading import (
     PROCESSES,
     Images,
     Plain,
@@ -25,7 +23,7 @@ from loading import (  # noqa: E402
     script,
     targets,
 )
-from torch.utils.data import (  # noqa: E402
+from torch.utils.data import (
     BatchSampler,
     DataLoader,
     DistributedSampler,
@@ -35,8 +33,8 @@ from torch.utils.data import (  # noqa: E402
     get_worker_info,
 )
 
-from fastdecode.torch import DevicePrefetcher  # noqa: E402
-from fastdecode.torch.loader import Loader  # noqa: E402
+from fastdecode.torch import DevicePrefetcher
+from fastdecode.torch.loader import Loader
 
 pytestmark = pytest.mark.filterwarnings("ignore:num_workers=", *(f"{w}" for w in PROCESSES))
 
@@ -51,10 +49,6 @@ READ = (
     "generator",
     "collate_fn",
 )
-
-
-def own(index: int) -> Any:
-    return torch.tensor(index)
 
 
 def shuffled(epoch: int, count: int = 23) -> list[int]:
@@ -74,18 +68,6 @@ def test_the_line_that_people_type_works() -> None:
         found = copies(loader)
     with Loader(Images(), 4, shuffle=True, threads=1) as loader:
         assert same(found, copies(loader))
-
-
-def test_num_workers_are_processes_where_the_dataset_needs_them() -> None:
-    """For draws that are not its own to control, or samples of any kind, they stay processes."""
-    for dataset in (Plain(own, 6), Images(drawing, count=6)):
-        loader = Loader(dataset, 2, num_workers=2)
-
-        assert (loader.threads, loader.workers) == (0, 2)
-    zero = Loader(Plain(own, 6), 2, num_workers=0)
-
-    assert (zero.threads, zero.workers) == (0, 0)
-    assert [batch.tolist() for batch in zero] == [[0, 1], [2, 3], [4, 5]]
 
 
 def test_without_workers_it_draws_as_with_them() -> None:
@@ -127,30 +109,6 @@ def test_batches_of_a_batch_sampler() -> None:
             assert loader.batch_size is None
         first, second = batches[1][0][1:]
         assert not torch.equal(first, second)  # drawn for twice
-
-
-def test_batch_sampler_is_resumed_in_the_middle() -> None:
-    """The state holds the batches that a random batch sampler gave."""
-
-    def loader() -> Loader:
-        batches = BatchSampler(RandomSampler(Images()), 4, drop_last=False)
-        return Loader(Images(), batch_sampler=batches, threads=1)
-
-    with loader() as first:
-        epoch = iter(first)
-        given = copies([next(epoch), next(epoch)])
-        state = first.state_dict()
-        rest = copies(epoch)
-    with loader() as second:
-        second.load_state_dict(state)
-
-        assert same(copies(second), rest)
-    assert sorted(indices(given + rest)) == list(range(23))
-    with (
-        Loader(Images(), 4, sampler=range(23), threads=1) as other,
-        pytest.raises(ValueError, match="sampler"),
-    ):
-        other.load_state_dict(state)
 
 
 def test_empty_batch_of_a_sampler_is_refused() -> None:
@@ -356,24 +314,76 @@ def test_a_loader_whose_sampler_was_looked_at_ends_when_it_is_dropped() -> None:
 # Samplers of the caller's
 
 
-def resumed(epochs: list[int], **options: Any) -> tuple[list[list[int]], Any]:
-    """Return the orders of a loop that sets the sampler's epoch, as torch's manual says."""
+class Epochs:
+    """A sampler of somebody's own, which calls its epoch by another name."""
+
+    def __init__(self) -> None:
+        self._epoch = 0
+
+    def __iter__(self) -> Any:
+        return iter(shuffled(self._epoch))
+
+    def set_epoch(self, epoch: int) -> None:
+        self._epoch = epoch
+
+
+# What is set before each epoch, of the sampler or of the loader, and the epoch that then comes.
+LOOPS = {
+    "by the caller": [(f"sampler {epoch}", epoch) for epoch in (5, 6, 7, 0, 0, 1, 1, 3)],
+    "far apart": [(f"sampler {epoch}", epoch) for epoch in (300, 301, 300)],
+    "by nobody": [("", 0), ("", 1), ("", 2)],
+    "who is told last counts": [("sampler 5 loader 2", 2), ("", 3), ("sampler 8", 8)],
+}
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        lambda: DistributedSampler(range(23), 1, 0),
+        lambda: BatchSampler(DistributedSampler(range(23), 1, 0), 4, drop_last=False),
+        Epochs,
+    ],
+    ids=["torch's", "in a batch sampler", "somebody's"],
+)
+def test_epochs_are_the_callers_or_are_counted(kind: Any, loop: str) -> None:
+    """A script that resumes at epoch k, or takes one twice, gets torch's orders of those epochs.
+
+    Where nobody sets one, each epoch has an order of its own, in two loaders alike.
+    """
+    given = kind()
+    sampler = getattr(given, "sampler", given)
+    how = {"batch_sampler": given} if sampler is not given else {"batch_size": 4, "sampler": given}
+    with Loader(Images(), threads=1, **how) as loader, Loader(Images(), threads=1, **how) as other:
+        assert loader.sampler is sampler
+        for told, epoch in LOOPS[loop]:
+            for who, number in zip(told.split()[::2], told.split()[1::2], strict=True):
+                {"sampler": sampler, "loader": loader}[who].set_epoch(int(number))
+            assert indices(loader) == shuffled(epoch)
+            if loop == "by nobody":
+                assert indices(other) == shuffled(epoch)
+    if loop == "by the caller":
+        assert getattr(sampler, "epoch", 3) == 3  # as it was set
+
+
+def test_a_samplers_epoch_is_the_callers_from_the_beginning() -> None:
+    """One that comes with an epoch keeps it, as with torch's DataLoader, and one can be saved."""
     sampler = DistributedSampler(range(23), 1, 0)
-    with Loader(Images(), 4, sampler=sampler, threads=1, **options) as loader:
-        orders = []
-        for epoch in epochs:
-            sampler.set_epoch(epoch)
-            orders.append(indices(loader))
-        return orders, sampler
+    sampler.set_epoch(4)
+    with Loader(Images(), 4, sampler=sampler, threads=1) as loader:
+        assert loader.epoch == 4
+        assert indices(loader) == indices(loader) == shuffled(4)
+        assert type(sampler.epoch) is int
+        sampler.set_epoch(6)
+        assert indices(loader) == shuffled(6)
+        loader.set_epoch(1)
+        indices(loader)
 
-
-@pytest.mark.parametrize("epochs", [[0, 1, 2], [5, 6, 7], [0, 0, 1, 1], [3, 3, 0], [300, 301, 300]])
-def test_epoch_that_the_caller_sets_is_left_alone(epochs: list[int]) -> None:
-    """A script that resumes at epoch k, or takes one twice, gets torch's orders of those epochs."""
-    orders, sampler = resumed(epochs)
-
-    assert orders == [shuffled(epoch) for epoch in epochs]
-    assert sampler.epoch == epochs[-1]
+    assert sampler.epoch == 1
+    assert type(pickle.loads(pickle.dumps(sampler)).epoch) is int
+    assert type(copy.deepcopy(sampler).epoch) is int
+    with Loader(Images(), batch_sampler=BatchSampler(range(23), 4, False), threads=1) as loader:
+        assert indices(loader) == list(range(23))
 
 
 def test_random_draws_are_those_of_the_callers_epoch() -> None:
@@ -386,41 +396,6 @@ def test_random_draws_are_those_of_the_callers_epoch() -> None:
 
         assert same(found, copies(loader))
         assert not same(found, copies(loader))
-
-
-def test_epoch_that_was_set_before_there_was_a_loader() -> None:
-    """A sampler that comes with an epoch is the caller's from the beginning."""
-    sampler = DistributedSampler(range(23), 1, 0)
-    sampler.set_epoch(4)
-    with Loader(Images(), 4, sampler=sampler, threads=1) as loader:
-        assert loader.epoch == 4
-        assert indices(loader) == indices(loader) == shuffled(4)  # as with torch's DataLoader
-        sampler.set_epoch(6)
-        assert indices(loader) == shuffled(6)
-
-
-def test_without_the_callers_doing_the_epochs_are_counted() -> None:
-    """Nobody calls `set_epoch`: each epoch has an order of its own, in two loaders alike."""
-    sampler = DistributedSampler(range(23), 1, 0)
-    with (
-        Loader(Images(), 4, sampler=sampler, threads=1) as one,
-        Loader(Images(), 4, sampler=sampler, threads=1) as two,
-    ):
-        for epoch in range(3):
-            assert indices(one) == shuffled(epoch)
-            assert indices(two) == shuffled(epoch)
-
-
-def test_the_loaders_own_set_epoch_reaches_the_sampler() -> None:
-    """Who is told last counts: `Loader.set_epoch` after the sampler's, or the other way round."""
-    sampler = DistributedSampler(range(23), 1, 0)
-    with Loader(Images(), 4, sampler=sampler, threads=1) as loader:
-        sampler.set_epoch(5)
-        loader.set_epoch(2)
-        assert indices(loader) == shuffled(2)
-        assert indices(loader) == shuffled(3)
-        sampler.set_epoch(8)
-        assert indices(loader) == shuffled(8)
 
 
 def test_iterator_that_was_only_looked_at_is_no_epoch() -> None:
@@ -488,52 +463,3 @@ def test_resuming_in_mid_epoch_beside_the_sampler() -> None:
         assert indices(loader) == rest
         again.set_epoch(4)
         assert indices(loader) == shuffled(4)
-
-
-def test_sampler_inside_a_batch_sampler_is_left_alone_too() -> None:
-    """A BatchSampler of torch has no `set_epoch`: its sampler's is the caller's to call."""
-    sampler = DistributedSampler(range(23), 1, 0)
-    batches = BatchSampler(sampler, 4, drop_last=False)
-    with Loader(Images(), batch_sampler=batches, threads=1) as loader:
-        sampler.set_epoch(7)
-        assert indices(loader) == shuffled(7)
-        assert loader.sampler is sampler
-    with Loader(Images(), batch_sampler=BatchSampler(range(23), 4, False), threads=1) as loader:
-        assert indices(loader) == list(range(23))
-
-
-class Epochs:
-    """A sampler of somebody's own, which calls its epoch by another name."""
-
-    def __init__(self) -> None:
-        self._epoch = 0
-
-    def __iter__(self) -> Any:
-        return iter(random.Random(self._epoch).sample(range(23), 23))
-
-    def set_epoch(self, epoch: int) -> None:
-        self._epoch = epoch
-
-
-def test_somebodys_own_sampler_is_left_alone_too() -> None:
-    """It is told by its attribute, whether that is called epoch or _epoch."""
-    sampler = Epochs()
-    with Loader(Images(), 4, sampler=sampler, threads=1) as loader:
-        for epoch in (9, 9, 10):
-            sampler.set_epoch(epoch)
-            assert indices(loader) == random.Random(epoch).sample(range(23), 23)
-
-
-def test_samplers_epoch_stays_a_number_that_can_be_saved() -> None:
-    """One that the caller sets stays as it is; one that the loader counts is pickled as an int."""
-    sampler = DistributedSampler(range(23), 1, 0)
-    with Loader(Images(), 4, sampler=sampler, threads=1) as loader:
-        sampler.set_epoch(0)
-        indices(loader)
-        assert type(sampler.epoch) is int
-        loader.set_epoch(1)
-        indices(loader)
-
-    assert sampler.epoch == 1
-    assert type(pickle.loads(pickle.dumps(sampler)).epoch) is int
-    assert type(copy.deepcopy(sampler).epoch) is int

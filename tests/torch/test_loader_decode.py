@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import pickle
+import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
-from device_doubles import (  # noqa: E402, F401
+import torch
+from device_doubles import (  # noqa: F401
     CMYK,
     CUT,
     NO_END,
     PHOTOS,
     PNG,
     PROGRESSIVE,
+    batch_double,
     honest,
     own_registry,
     raising,
@@ -25,14 +24,28 @@ from device_doubles import (  # noqa: E402, F401
     register_double,
     with_the_others,
 )
-from loader_cases import EXACT, Files, epochs, near  # noqa: E402
-from loading import Images, copies, indices, same  # noqa: E402
-from torch.utils.data import Subset  # noqa: E402
+from loading import (
+    EXACT,
+    Images,
+    Sources,
+    copies,
+    drawing,
+    epoch,
+    epochs,
+    eventually,
+    indices,
+    near,
+    pool_threads,
+    same,
+)
 
-from fastdecode import DecodeError, stats  # noqa: E402
-from fastdecode.torch.loader import Loader  # noqa: E402
-from fastdecode.torch.transforms import (  # noqa: E402
+from fastdecode import DecodeError, UnknownBackend, register, stats
+from fastdecode.gpu import _devices
+from fastdecode.torch import _delivery
+from fastdecode.torch.loader import Loader
+from fastdecode.torch.transforms import (
     Normalize,
+    RandomResizedCrop,
     RandomResizedCropFlipNormalize,
     Resize,
     ResizeCenterCropNormalize,
@@ -57,10 +70,10 @@ def test_the_same_crops_of_the_same_items(transform: Any, regions: bool) -> None
     """Order, labels, boxes and flips of two shuffled epochs, also of the last, short batch."""
     double = register_double(honest, regions=regions)
 
-    ours = epochs(Images(transform), 5, count=2, shuffle=True, decode="double")
-    theirs = epochs(Images(transform), 5, count=2, shuffle=True)
+    ours = epochs(2, Images(transform), 5, shuffle=True, decode="double")
+    theirs = epochs(2, Images(transform), 5, shuffle=True)
 
-    assert near(ours, theirs)
+    assert all(map(near, ours, theirs))
     assert double.asked == [5, 5, 5, 5, 3] * 2
 
 
@@ -70,9 +83,9 @@ def test_neither_threads_nor_layout_change_pixels(threads: int, options: Any) ->
     """The bits are those of any other number of threads; the strides are as asked for."""
     register_double(honest)
 
-    ours = epochs(Images(), threads=threads, decode="double", **options)
+    ours = epoch(Images(), threads=threads, decode="double", **options)
 
-    assert same(ours, epochs(Images(), decode="double"))
+    assert same(ours, epoch(Images(), decode="double"))
     layout = torch.channels_last if "channels_last" in options else torch.contiguous_format
     assert all(images.is_contiguous(memory_format=layout) for images, _ in ours)
 
@@ -85,10 +98,10 @@ def test_what_is_refused_is_the_cpus_sample(how: Any, threads: int, channels_las
     odd = {id(PHOTOS[at]) for at in (1, 3, 5, 7)}
     register_double(how(lambda item: id(item.data.obj) in odd, honest))
     options = {"threads": threads, "channels_last": channels_last}
-    files = Files(PHOTOS)
+    files = Sources(*PHOTOS, transform=EXACT)
 
-    ours = epochs(files, decode="double", **options)
-    theirs = epochs(files, **options)
+    ours = epoch(files, decode="double", **options)
+    theirs = epoch(files, **options)
 
     assert near(ours, theirs)
     assert stats().fallbacks[("double", "cpu")] == 4
@@ -101,7 +114,7 @@ def test_all_is_refused() -> None:
     """Then the batches are, bit for bit, those of the CPU."""
     register_double(refusing(lambda _: True, honest))
 
-    assert same(epochs(Images(), decode="double"), epochs(Images()))
+    assert same(epoch(Images(), decode="double"), epoch(Images()))
 
 
 def test_odd_and_damaged_files_join_in_order() -> None:
@@ -110,7 +123,7 @@ def test_odd_and_damaged_files_join_in_order() -> None:
     files = [CUT, PHOTOS[0], PROGRESSIVE, CMYK, PHOTOS[1], PNG, b"", NO_END, PHOTOS[2], b"no"]
 
     def run(**options: Any) -> Any:
-        dataset = Files(files, on_error="skip")
+        dataset = Sources(*files, transform=EXACT, on_error="skip")
         with Loader(dataset, 4, threads=2, **options) as loader:
             made = copies(loader)
             return made, loader.skipped, sorted(one.index for one in dataset.errors)
@@ -122,76 +135,20 @@ def test_odd_and_damaged_files_join_in_order() -> None:
     assert sum(double.asked) == 3
 
 
-def test_a_batch_of_damaged_files_is_left_out() -> None:
-    """A batch of which nothing is left is not handed out, with labels or without."""
-    register_double(honest)
-    dataset = Files([CUT[:300]] * 4 + PHOTOS[:2], on_error="skip")
-    dataset.has_targets = False
+class Counted(Sources):
+    """Counts how often each target is transformed, and reads no file where there is None."""
 
-    with Loader(dataset, 2, threads=2, decode="double") as loader:
-        batches = list(loader)
-
-        assert [tuple(batch.shape) for batch in batches] == [(2, 3, 24, 24)]
-        assert loader.skipped == 4
-
-
-def test_resumes_in_the_middle() -> None:
-    """Batches that were decoded ahead count only once they are handed out."""
-    register_double(honest)
-    options: dict[str, Any] = {"shuffle": True, "seed": 5, "decode": "double"}
-    with Loader(Images(), 4, threads=2, **options) as first:
-        batches = iter(first)
-        copies([next(batches), next(batches)])
-        state = first.state_dict()
-        expected = copies(batches)
-        following = copies(first)
-    with pickle.loads(pickle.dumps(Loader(Images(), 4, threads=1, **options))) as second:
-        second.load_state_dict(state)
-
-        assert same(copies(second), expected)
-        assert same(copies(second), following)
-
-
-class Mapped(Images):
-    """Its targets follow the crop."""
-
-    def map_target(self, target: Any, geometry: Any) -> Any:
-        return torch.tensor(geometry.boxes([[target, 4, target + 8, 12]])[0])
-
-
-def test_targets_are_mapped_and_transformed() -> None:
-    """`map_target` gets the geometry of the same crop, and `target_transform` what that gives."""
-    register_double(honest)
-    dataset = Mapped(EXACT, target_transform=lambda box: box * 2)
-
-    assert near(epochs(dataset, decode="double"), epochs(dataset))
-
-
-def test_a_subset_and_a_sampler() -> None:
-    """Indices are those of the subset; one that comes twice is drawn for twice."""
-    register_double(honest)
-    dataset = Subset(Subset(Images(EXACT), range(20, 2, -1)), [3, 1, 4, 1, 5, 9, 2, 6])
-    options: dict[str, Any] = {"sampler": [7, 0, 0, 3, 2]}
-
-    ours = epochs(dataset, 2, decode="double", **options)
-
-    assert near(ours, epochs(dataset, 2, **options))
-    assert indices(ours) == [14, 17, 17, 19, 16]
-
-
-class Counted(Files):
-    """Counts how often each file is read, and each target transformed; some have paths."""
-
-    def __init__(self, files: Any, **options: Any) -> None:
-        super().__init__(files, target_transform=self.transformed, **options)
-        self.reads: Counter[int] = Counter()
+    def __init__(self, files: Any) -> None:
+        super().__init__(
+            *files, transform=EXACT, target_transform=self.transformed, on_error="skip"
+        )
         self.transforms: Counter[int] = Counter()
 
     def read(self, index: int) -> tuple[Any, Any]:
-        self.reads[index] += 1
-        if self.files[index] is None:
+        data, target = super().read(index)
+        if data is None:
             raise FileNotFoundError("none")
-        return super().read(index)
+        return data, target
 
     def transformed(self, target: int) -> int:
         self.transforms[target] += 1
@@ -203,13 +160,13 @@ def test_files_are_read_once(threads: int) -> None:
     """Whoever decodes them in the end; only what cannot be read is asked for again."""
     register_double(refusing(lambda item: id(item.data.obj) == id(PHOTOS[3]), honest))
     files = [PHOTOS[0], PROGRESSIVE, CMYK, PHOTOS[3], CUT, None, PNG, PHOTOS[4]]
-    dataset = Counted(files, on_error="skip")
+    dataset = Counted(files)
 
-    ours = epochs(dataset, decode="double", threads=threads)
+    ours = epoch(dataset, decode="double", threads=threads)
 
-    assert near(ours, epochs(Counted(files, on_error="skip"), threads=threads))
+    assert near(ours, epoch(Counted(files), threads=threads))
     assert indices(ours) == [0, -1, -2, -3, -6, -7]
-    assert dataset.reads == {at: 2 if at == 5 else 1 for at in range(8)}
+    assert Counter(dataset.reads) == {at: 2 if at == 5 else 1 for at in range(8)}
     assert dataset.transforms == dict.fromkeys((0, 1, 2, 3, 6, 7), 1)
 
 
@@ -221,7 +178,7 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     messages = []
     for options in ({}, {"decode": "double"}):
         with pytest.raises(DecodeError, match=r"cut\.jpg \(item 1\): ") as told:
-            epochs(Files([PHOTOS[0], path]), **options)
+            epoch(Sources(PHOTOS[0], path, transform=EXACT), **options)
         messages.append(str(told.value))
 
     assert messages[0] == messages[1]
@@ -233,9 +190,153 @@ def test_a_stand_in_may_be_floats() -> None:
     pixels = torch.arange(3 * 24 * 24).remainder(256).byte().view(3, 24, 24)
     floats = Normalize()(pixels)
     for stand_in in (floats, pixels):
-        dataset = Files([PHOTOS[0], CUT], on_error=lambda *_, it=stand_in: (it, 7))
+        dataset = Sources(PHOTOS[0], CUT, transform=EXACT, on_error=lambda *_, it=stand_in: (it, 7))
 
-        ((images, numbers),) = epochs(dataset, decode="double")
+        ((images, numbers),) = epoch(dataset, decode="double")
 
         assert numbers.tolist() == [0, 7]
         assert torch.equal(images[1], floats)
+
+
+# Leaving before the end, and what was chosen
+
+
+class Shared(RandomResizedCrop):
+    """Says that it draws from generators that the whole process shares."""
+
+    isolated = False
+
+
+def test_closing_while_the_backend_is_busy() -> None:
+    """The threads end, and a consumer that waits gets an error."""
+    reached = threading.Event()
+
+    def busy(items: Any, layout: str) -> Any:
+        reached.set()
+        prefetcher = loader._delivery._prefetcher
+        eventually(lambda: prefetcher._thread is not None and prefetcher._thread._stopped)
+        return honest(items, layout)
+
+    register_double(busy)
+    loader: Any = Loader(Images(), 4, threads=2, decode="double")
+    errors: list[BaseException] = []
+
+    def consume() -> None:
+        try:
+            next(iter(loader))
+        except RuntimeError as error:
+            errors.append(error)
+
+    consumer = threading.Thread(target=consume)
+    consumer.start()
+    assert reached.wait(30)
+    eventually(lambda: loader._delivery._prefetcher._epoch is not None)  # `iter` has returned
+    loader.close()
+    consumer.join(30)
+
+    assert len(errors) == 1
+    eventually(lambda: not pool_threads())  # also those of the prefetching: their names begin alike
+
+
+@pytest.fixture
+def meta(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let PyTorch's device without memory stand for a GPU, as long as nothing is decoded there."""
+    for module in (_devices, _delivery):
+        monkeypatch.setattr(module, "device_of", torch.device)
+
+
+def test_what_was_chosen_is_shown() -> None:
+    """By name, and in the words of who chose."""
+    register_double(honest)
+
+    loader = Loader(Images(), 4, threads=2, decode="double")
+
+    assert loader.decoding.backend == "double"
+    assert "decode='double' (double decodes, as asked)" in repr(loader)
+    assert loader.workers == 0
+    usual = Loader(Images(), 4, threads=2)
+    assert usual.decoding.backend is None
+    assert "decode" not in repr(usual)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "options", "why"),
+    [
+        (Images(), {}, "batches stay in the host's memory"),
+        (Images(), {"device": "meta"}, "no backend decodes on meta"),
+        (Images(), {"device": "meta", "workers": 2}, "worker processes"),
+        (Images(), {"device": "meta", "collate_fn": list}, "collate_fn"),
+        (Images(Resize(24)), {"device": "meta"}, "its images differ in size"),
+        (Images(backend="pillow"), {"device": "meta"}, "asks for the backend 'pillow'"),
+        (Images(Shared(24)), {"device": "meta"}, "random draws are not its own to control"),
+    ],
+)
+@pytest.mark.usefixtures("meta")
+def test_auto_is_never_an_error(dataset: Any, options: Any, why: str) -> None:
+    """Where no batch backend can decode, the CPU does, and the loader says why."""
+    loader = Loader(dataset, 4, decode="auto", **options)
+
+    assert loader.decoding.backend is None
+    assert why in loader.decoding.why
+    assert f"decode='cpu' ({loader.decoding.why})" in repr(loader)
+
+
+@pytest.mark.usefixtures("meta")
+def test_auto_takes_a_batch_backend_that_works() -> None:
+    """On a device where one decodes, it does; a dataset that ends that is decoded by the CPU."""
+    double = batch_double(honest)
+    double.devices = frozenset({"meta"})
+    register("double", "nowhere:Nothing", batch=double)
+    dataset = Images()
+
+    with Loader(dataset, 4, device="meta", decode="auto", threads=1) as loader:
+        assert loader.decoding.backend == "double"
+        dataset.transform = drawing
+        assert {images.device.type for images, _ in loader} == {"meta"}
+        assert loader.decoding.backend is None
+        assert "decode='cpu' (the CPU decodes: its transform (function)" in repr(loader)
+        assert double.asked == []
+        dataset.transform = RandomResizedCropFlipNormalize(24)
+        iter(loader)
+        assert "decode='double' (double decodes" in repr(loader)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "options", "why"),
+    [
+        (Images(), {"decode": "gpu"}, "decode='gpu' needs a GPU as device, not 'cpu'"),
+        (Images(), {"workers": 2}, "not possible: worker processes .* Leave out workers, or"),
+        (Images(), {"collate_fn": list}, "not possible: collate_fn .* Leave out collate_fn, or"),
+        (Images(Resize(24)), {}, "differ in size. Give one .*decode='cpu'"),
+        (Images(Shared(24)), {}, "its transform's random draws are not its own to control"),
+        (
+            Images(),
+            {"decode": "pillow"},
+            "decode='pillow' names a backend that decodes no batches on 'cpu'",
+        ),
+    ],
+)
+def test_what_is_not_possible_is_told(dataset: Any, options: Any, why: str) -> None:
+    """The error says why, and what to do instead."""
+    register_double(honest)
+
+    with pytest.raises(ValueError, match=why):
+        Loader(dataset, **{"decode": "double", **options})
+
+
+def test_a_word_is_wanted() -> None:
+    """What is no word at all is a TypeError; of a word that nobody knows the message has others."""
+    register_double(honest)
+    with pytest.raises(UnknownBackend, match=r"'cpu', 'gpu', 'auto' or .*double.*not 'GPU'"):
+        Loader(Images(), decode="GPU")
+    with pytest.raises(TypeError, match="decode must be 'cpu', 'gpu', 'auto' or a batch backend"):
+        Loader(Images(), decode=1)
+
+
+def test_a_collate_fn_that_is_set_later_is_not_passed_over() -> None:
+    """It wants samples, which a batch that is decoded at once has none of."""
+    register_double(honest)
+    with Loader(Images(), 4, decode="double") as loader:
+        loader.collate_fn = list
+        with pytest.raises(ValueError, match=r"not possible any more: collate_fn.*Leave out"):
+            next(iter(loader))

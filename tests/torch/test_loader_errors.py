@@ -13,53 +13,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
-from loading import (  # noqa: E402
+import torch
+from loading import (
     Images,
     Plain,
     copies,
     encoded,
-    epoch,
     eventually,
-    indices,
     pool_threads,
-    same,
     script,
+    taken,
     targets,
 )
 
-from fastdecode import DecodeError  # noqa: E402
-from fastdecode.torch.image_list import ImageList  # noqa: E402
-from fastdecode.torch.loader import Loader  # noqa: E402
-from fastdecode.torch.transforms import RandomResizedCrop  # noqa: E402
-
-
-def taken(loader: Any) -> list[Any]:
-    """Draw to the end; errors are in the places of their batches."""
-    batches, seen = iter(loader), []
-    while True:
-        try:
-            seen.append(next(batches)[1].tolist())
-        except StopIteration:
-            return seen
-        except Exception as error:
-            seen.append(error)
-
-
-@pytest.mark.parametrize("threads", [0, 1, 3])
-def test_error_is_raised_at_its_batch(threads: int) -> None:
-    """A damaged file is a DecodeError in place of its batch; the others come, in order."""
-    dataset = Images(damaged=(6, 13), count=16)
-    with Loader(dataset, 4, threads=threads) as loader:
-        seen = taken(loader)
-
-        assert [type(one) for one in seen] == [list, DecodeError, list, DecodeError]
-        assert "item 6" in str(seen[1])
-        assert "item 13" in str(seen[3])
-        assert (seen[0], seen[2]) == ([0, 1, 2, 3], [8, 9, 10, 11])
-        assert loader.epoch == 1
+from fastdecode.torch.image_list import ImageList
+from fastdecode.torch.loader import Loader
+from fastdecode.torch.transforms import RandomResizedCrop
 
 
 def test_first_error_of_a_batch_is_the_one_that_is_raised() -> None:
@@ -75,17 +44,6 @@ def test_first_error_of_a_batch_is_the_one_that_is_raised() -> None:
 
     with Loader(Plain(make, 8), 8, threads=3) as loader:
         assert [str(error) for error in taken(loader)] == ["mistake 1"]
-
-
-@pytest.mark.parametrize("threads", [0, 2])
-def test_datasets_stop_iteration_does_not_end_the_epoch(threads: int) -> None:
-    """A StopIteration of the dataset is an error at its batch, not the end of all batches."""
-    dataset = Images(wrong={5: StopIteration("none")}, count=12)
-
-    seen = taken(Loader(dataset, 4, threads=threads))
-
-    assert [type(one) for one in seen] == [list, RuntimeError, list]
-    assert "StopIteration('none')" in str(seen[1])
 
 
 def test_error_of_collate_fn_comes_at_its_batch() -> None:
@@ -127,48 +85,6 @@ def test_error_that_was_raised_holds_no_memory() -> None:
             gc.enable()
 
     assert images.data_ptr() == places[0] == places[-4]
-
-
-@pytest.mark.parametrize("threads", [0, 3])
-def test_skip_leaves_damaged_samples_out(threads: int) -> None:
-    """The batch is smaller by them, and a batch of which all are damaged does not come."""
-    dataset = Images(damaged=(1, 2, 4, 5, 6, 7), count=11, on_error="skip")
-    with Loader(dataset, 4, threads=threads) as loader:
-        batches, skipped = [], []
-        for batch in loader:
-            batches += copies([batch])
-            skipped.append(loader.skipped)
-
-        assert targets(batches) == [[0, 3], [8, 9, 10]]
-        assert skipped == [2, 6]
-        assert [failure.index for failure in sorted(dataset.errors)] == [1, 2, 4, 5, 6, 7]
-        assert all(failure.reason for failure in dataset.errors)
-        copies(loader)
-        assert loader.skipped == 6  # of this epoch
-        whole = epoch(Images(count=11), threads=0)
-        assert torch.equal(batches[0][0], whole[0][0][[0, 3]])
-
-
-def test_epoch_of_damaged_files_alone_is_empty() -> None:
-    """It ends, warns, and says how many were left out: a wrong path looks like that."""
-    with Loader(Images(damaged=(0, 1, 2), count=3, on_error="skip"), 2, threads=2) as loader:
-        with pytest.warns(RuntimeWarning, match="all 3 samples were skipped, such as item 0"):
-            assert list(loader) == []
-        assert loader.skipped == 3
-        assert loader.epoch == 1
-
-
-def test_replace_fills_the_batch() -> None:
-    """Another sample stands in, image and target, the same one with any number of threads."""
-    results = [
-        epoch(Images(damaged=(1, 6), count=8, on_error="replace"), threads=threads)
-        for threads in (0, 1, 3)
-    ]
-
-    assert same(results[0], results[1])
-    assert same(results[0], results[2])
-    assert [len(images) for images, _ in results[0]] == [4, 4]
-    assert set(indices(results[0])) == {0, 2, 3, 4, 5, 7}
 
 
 @pytest.mark.parametrize("how", [{"threads": 0}, {"threads": 2}, {"workers": 1}], ids=str)
@@ -233,24 +149,6 @@ def test_callable_supplies_the_sample() -> None:
     assert targets(batches) == [[0, 1, -2, 3], [4, 6, 7]]
     assert (batches[0][0][2] == 9).all()
     assert loader.skipped == 1
-
-
-def test_missing_batch_is_a_timeout_that_names_its_items() -> None:
-    """After `timeout` seconds the error says what is missing; later batches still come."""
-    hang = threading.Event()
-
-    def make(index: int) -> Any:
-        if index == 5:
-            hang.wait(60)
-        return 0, index
-
-    with Loader(Plain(make, 12), 4, threads=2, timeout=0.5) as loader:
-        seen = taken(loader)
-        hang.set()
-
-    assert [type(one) for one in seen] == [list, TimeoutError, list]
-    assert "batch 1 " in str(seen[1])
-    assert "items [5" in str(seen[1])
 
 
 def test_interpreter_ends_although_a_read_hangs() -> None:

@@ -10,27 +10,20 @@ from functools import cache
 from typing import Any
 
 import pytest
+import torch
+from gpus import LATE, NEEDS_CUDA, consumer  # noqa: F401 - a fixture
+from loading import Sources
+from torch_reference import decibels
 
-torch = pytest.importorskip("torch")
+from fastdecode.errors import BackendUnavailable
+from fastdecode.gpu._devices import device_of
+from fastdecode.gpu._policy import choose
+from fastdecode.testing import encode, photo
+from fastdecode.torch._transfer import CudaTransfer
+from fastdecode.torch.loader import Loader
+from fastdecode.torch.transforms import RandomResizedCrop
 
-if not torch.cuda.is_available():
-    pytest.skip(
-        "needs a CUDA device, and a PyTorch that is built with CUDA", allow_module_level=True
-    )
-
-from loader_cases import Files, psnr  # noqa: E402
-
-from fastdecode.errors import BackendUnavailable  # noqa: E402
-from fastdecode.gpu._devices import device_of  # noqa: E402
-from fastdecode.gpu._policy import choose  # noqa: E402
-from fastdecode.testing import encode, photo  # noqa: E402
-from fastdecode.torch._transfer import CudaTransfer  # noqa: E402
-from fastdecode.torch.loader import Loader  # noqa: E402
-from fastdecode.torch.transforms import RandomResizedCrop  # noqa: E402
-
-LATE = 20_000_000
-"""Clock cycles: some 10 milliseconds."""
-
+pytestmark = NEEDS_CUDA
 SEGMENT = 20 << 20
 """Bytes by which PyTorch's allocator grows for tensors like ours, at least."""
 
@@ -44,18 +37,6 @@ def decode(request: pytest.FixtureRequest) -> str:
         except BackendUnavailable as error:
             pytest.skip(str(error))
     return str(request.param)
-
-
-@pytest.fixture(params=["default stream", "own stream"])
-def consumer(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Let the test consume on the default stream, and on another."""
-    if request.param == "default stream":
-        yield
-        return
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        yield
-    stream.synchronize()
 
 
 def nearly(sums: list[float]) -> Any:
@@ -76,7 +57,8 @@ def photos() -> list[bytes]:
 
 def loader(decode: str, size: int = 64, **options: Any) -> Loader:
     dtype = options.pop("dtype", torch.float32)
-    dataset = Files(photos(), RandomResizedCrop(size, dtype=dtype, quality="exact", flip=0.5))
+    crop = RandomResizedCrop(size, dtype=dtype, quality="exact", flip=0.5)
+    dataset = Sources(*photos(), transform=crop)
     return Loader(dataset, 8, True, seed=1, threads=4, device="cuda", decode=decode, **options)
 
 
@@ -104,7 +86,7 @@ def test_images_are_near_those_of_the_cpu(decode: str, channels_last: bool) -> N
             assert images.device.type == "cuda"
             assert images.is_contiguous(memory_format=layout)
             assert torch.equal(labels, wanted)
-            worst = min(worst, *map(psnr, images, expected))
+            worst = min(worst, *map(decibels, images, expected))
 
     assert worst >= 30, f"{worst:.1f} dB"
 
@@ -244,7 +226,7 @@ def test_loaders_decode_on_one_stream(decode: str) -> None:
 
 def test_pin_memory_pins_batches_that_stay_on_the_host() -> None:
     """Images and labels are page-locked, in threads and for samples of any kind, and as before."""
-    files = Files([encode(photo(300, 400))] * 6, RandomResizedCrop(64))
+    files = Sources(*[encode(photo(300, 400))] * 6, transform=RandomResizedCrop(64))
     with Loader(files, 4, threads=2) as loader:
         expected = [[part.clone() for part in batch] for batch in loader]
     with Loader(files, 4, threads=2, pin_memory=True) as loader:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
 pytest.importorskip("nvidia.nvimgcodec")
 
-from corpus import samples  # noqa: E402
-from loader_cases import Files, psnr  # noqa: E402
-from loading import copies  # noqa: E402
+from corpus import samples
+from loading import Sources, copies
+from torch_reference import decibels
 
-from fastdecode.errors import BackendUnavailable  # noqa: E402
-from fastdecode.gpu import _backends  # noqa: E402
-from fastdecode.testing import drawing, encode  # noqa: E402
-from fastdecode.torch.loader import Loader  # noqa: E402
-from fastdecode.torch.transforms import RandomResizedCrop, ResizeCenterCrop  # noqa: E402
+from fastdecode.errors import BackendUnavailable
+from fastdecode.gpu import _backends
+from fastdecode.testing import drawing, encode
+from fastdecode.torch.loader import Loader
+from fastdecode.torch.transforms import RandomResizedCrop, ResizeCenterCrop
 
 try:
     _backends.load("nvimgcodec", torch.device("cpu"))
@@ -32,7 +32,7 @@ TRANSFORMS = [
 
 def run(files: list[bytes], transform: Any, **options: Any) -> Any:
     """Return an epoch's batches, and which were left out."""
-    dataset = Files(files, transform, on_error="skip")
+    dataset = Sources(*files, transform=transform, on_error="skip")
     with Loader(dataset, 16, True, threads=2, **options) as loader:
         made = copies(loader)
 
@@ -49,12 +49,14 @@ def test_photos_are_near_those_of_the_cpu(transform: Any) -> None:
 
     for (images, labels), (expected, wanted) in zip(ours, theirs, strict=True):
         assert torch.equal(labels, wanted)
-        assert min(map(psnr, images, expected)) >= 30
+        assert min(map(decibels, images, expected)) >= 30
 
 
 def test_every_kind_of_file_joins_in_order() -> None:
     """Of all kinds of JPEG, other formats and damaged files, the same are shown and skipped."""
-    rows = samples("jpeg_kinds", "formats", "malformed")
+    others = {row.format: row for row in samples("formats")}  # which the CPU decodes either way
+    rows = [*samples("jpeg_kinds"), *others.values(), *samples("malformed")]
+    rows = [row for row in rows if "500scans" not in row.name]  # which takes seconds
     files = [row.path.read_bytes() for row in rows]
     exact = RandomResizedCrop(24, quality="exact", dtype=torch.uint8, flip=0.5)
 
@@ -65,7 +67,7 @@ def test_every_kind_of_file_joins_in_order() -> None:
     assert list(shown) == list(expected)
     assert ours[1] == theirs[1]
     for label, image in expected.items():
-        assert psnr(shown[label], image) >= 30, rows[label].name
+        assert decibels(shown[label], image) >= 30, rows[label].name
 
 
 def by_label(batch: Any) -> Any:

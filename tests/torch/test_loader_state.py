@@ -6,14 +6,12 @@ import json
 from typing import Any
 
 import pytest
+import torch
+from loading import Images, copies, indices, same
+from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
+from torch.utils.data.distributed import DistributedSampler
 
-torch = pytest.importorskip("torch")
-
-from loading import Images, copies, indices, same  # noqa: E402
-from torch.utils.data import RandomSampler, SequentialSampler  # noqa: E402
-from torch.utils.data.distributed import DistributedSampler  # noqa: E402
-
-from fastdecode.torch.loader import Loader  # noqa: E402
+from fastdecode.torch.loader import Loader
 
 
 class Turned:
@@ -134,18 +132,29 @@ def test_sampler_is_resumed_in_its_own_order() -> None:
         assert again.sampler.told == [2]
 
 
-def test_sampler_that_draws_from_torch_can_be_resumed() -> None:
-    """Torch's own random sampler has no memory of what it drew: the state has."""
-    with loader(sampler=RandomSampler(Images())) as batches:
+@pytest.mark.parametrize("batched", [False, True])
+def test_sampler_that_draws_from_torch_can_be_resumed(batched: bool) -> None:
+    """Torch's own random samplers have no memory of what they drew: the state has."""
+
+    def drawn() -> Any:
+        sampler = RandomSampler(Images())
+        if not batched:
+            return loader(sampler=sampler)
+        return Loader(Images(), batch_sampler=BatchSampler(sampler, 4, drop_last=False), threads=1)
+
+    with drawn() as batches:
         epoch = iter(batches)
         given = copies([next(epoch), next(epoch)])
         state = batches.state_dict()
         rest = copies(epoch)
-    with loader(sampler=RandomSampler(Images())) as again:
+    with drawn() as again:
         again.load_state_dict(state)
 
         assert same(copies(again), rest)
     assert sorted(indices(given + rest)) == list(range(23))
+    if batched:
+        with pytest.raises(ValueError, match="sampler"):
+            Loader(Images(), 4, sampler=range(23), threads=1).load_state_dict(state)
 
 
 def test_samplers_own_type_of_index_does_not_matter() -> None:
@@ -216,25 +225,6 @@ def test_wrong_epochs_are_refused(epoch: Any) -> None:
     """An epoch is an integer from 0."""
     with pytest.raises(ValueError, match="epoch must be an integer"):
         loader().set_epoch(epoch)
-
-
-def test_state_follows_what_the_consumer_has_got_through_a_device() -> None:
-    """With a device, batches are ahead of the consumer: the state speaks of what it was given."""
-    with loader(device="meta") as batches:
-        epoch = iter(batches)
-        images, _ = next(epoch)
-        next(epoch)
-        state = batches.state_dict()
-        rest = len(list(epoch))
-
-        assert images.device.type == "meta"
-        assert state["batch"] == 2
-        assert rest == 4
-        assert batches.epoch == 1
-    with loader() as again:
-        again.load_state_dict(state)
-
-        assert len(list(again)) == 4
 
 
 @pytest.mark.parametrize(

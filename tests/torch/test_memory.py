@@ -8,14 +8,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import torch
+from loading import Images, copies, same
 
-torch = pytest.importorskip("torch")
-
-from loading import Images, copies, same  # noqa: E402
-
-from fastdecode.torch._memory import BatchMemory  # noqa: E402
-from fastdecode.torch.loader import Loader  # noqa: E402
-from fastdecode.torch.transforms import RandomResizedCrop  # noqa: E402
+from fastdecode.torch._memory import BatchMemory
+from fastdecode.torch.loader import Loader
+from fastdecode.torch.transforms import RandomResizedCrop
 
 SHAPE = (4, 3, 5, 6)
 LARGE = (4, 3, 100, 100)

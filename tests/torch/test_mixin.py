@@ -9,17 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from corpus import TESTS
 from PIL import Image as PillowImage
 
 import fastdecode
 from fastdecode import DecodeError, Ranking, UnknownBackend, _selection, decode, probe, use
-
-torch = pytest.importorskip("torch")
-
-from fastdecode.torch.image_list import ImageList  # noqa: E402
-from fastdecode.torch.mixin import DecodeMixin  # noqa: E402
-from fastdecode.torch.transforms import ResizeCenterCrop  # noqa: E402
+from fastdecode.torch.image_list import ImageList
+from fastdecode.torch.mixin import DecodeMixin
+from fastdecode.torch.transforms import ResizeCenterCrop
 
 PHOTO = Path(fastdecode.__file__).parent / "samples" / "canyon-wren.jpg"
 DATA = PHOTO.read_bytes()

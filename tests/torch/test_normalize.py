@@ -7,12 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch_reference import MEAN, STD, normalized
 
-torch = pytest.importorskip("torch")
-
-from torch_reference import MEAN, STD, normalized  # noqa: E402 - they need torch
-
-from fastdecode.torch.transforms import IMAGENET_MEAN, IMAGENET_STD, Normalize  # noqa: E402
+from fastdecode.torch.transforms import IMAGENET_MEAN, IMAGENET_STD, Normalize
 
 LEVELS = torch.arange(256, dtype=torch.uint8).view(16, 16).expand(3, 16, 16).contiguous()
 

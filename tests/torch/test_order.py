@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
+import torch
+from loading import Images, indices
 
-torch = pytest.importorskip("torch")
-
-from loading import GLOO, Images, indices, script  # noqa: E402
-
-from fastdecode.torch._order import Sharding, sample_seed, world  # noqa: E402
-from fastdecode.torch.loader import Loader  # noqa: E402
+from fastdecode.torch._order import Sharding, sample_seed
+from fastdecode.torch.loader import Loader
 
 
 def shares(sharding: Sharding, ranks: int, epoch: int = 0) -> list[list[list[int]]]:
@@ -150,39 +145,3 @@ def test_draws_do_not_depend_on_the_rank() -> None:
     for images, numbers in Loader(Images(), 3, True, rank=1, world_size=2, threads=1):
         for image, index in zip(images, numbers, strict=True):
             assert torch.equal(image, alone[int(index)])
-
-
-@pytest.mark.parametrize(("rank", "world_size"), [(None, 2), (1, None), (2, 2), (-1, 2), (0, 0)])
-def test_wrong_ranks_are_refused(rank: Any, world_size: Any) -> None:
-    """Both or neither, and the rank below the number of ranks."""
-    with pytest.raises(ValueError, match="rank"):
-        world(rank, world_size)
-
-
-@GLOO
-def test_two_processes_see_each_sample_once(tmp_path: Path) -> None:
-    """With torch.distributed, rank and world size need not be named; a rank by hand has the say."""
-    store = (tmp_path / "store").as_uri()
-    processes = [
-        script(f"""
-import json, torch
-torch.distributed.init_process_group(
-    "gloo", init_method={store!r}, rank={rank}, world_size=2
-)
-with Loader(loading.Images(), 4, True, threads=2) as loader:
-    epochs = [loading.indices(loader), loading.indices(loader)]
-    lengths = [len(loader), len(Loader(loading.Images(), 4, threads=1, rank=0, world_size=1))]
-torch.distributed.barrier()
-torch.distributed.destroy_process_group()
-print(json.dumps([epochs, lengths]))
-""")
-        for rank in range(2)
-    ]
-    said = [process.communicate(timeout=100) for process in processes]
-
-    assert [process.returncode for process in processes] == [0, 0], said
-    (first, lengths), (second, _) = (json.loads(out) for out, _ in said)
-    for epoch in (0, 1):
-        assert sorted(first[epoch] + second[epoch]) == list(range(23))
-    assert first[0] != first[1]
-    assert lengths == [3, 6]

@@ -11,15 +11,14 @@ import pytest
 from fastdecode.errors import StoreError
 from fastdecode.stores import create_store, open_store
 
-torch = pytest.importorskip("torch")
 pytest.importorskip("fsspec")
 
-from damaged import CUT, PHOTO, SMALL, Listed  # noqa: E402
-from faults import Fault, faulty_s3, put_shard, quick_retries  # noqa: E402, F401 - a fixture
-from loading import PROCESSES, encoded  # noqa: E402
-from torch.utils.data import DataLoader  # noqa: E402
+from damaged import CUT, PHOTO, SMALL, Listed
+from faults import Fault, faulty_s3, put_shard, quick_retries  # noqa: F401 - a fixture
+from loading import PROCESSES, encoded
+from torch.utils.data import DataLoader
 
-from fastdecode.torch import (  # noqa: E402
+from fastdecode.torch import (
     ImageFolder,
     ImageList,
     Loader,
@@ -31,7 +30,6 @@ pytestmark = pytest.mark.usefixtures("quick_retries")
 
 UNREADABLE = Path("/proc/self/mem")
 BATCH = 8
-POLICIES = ["skip", "replace", lambda index, error: None]
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +47,11 @@ def uri(server: Fault, tmp_path: Path) -> str:
     return f"{where}/t.tar"
 
 
-@pytest.mark.parametrize("on_error", POLICIES, ids=["skip", "replace", "function"])
-@pytest.mark.parametrize("read_threads", [0, None], ids=["itself", "ahead"])
+@pytest.mark.parametrize(
+    ("on_error", "read_threads"),
+    [("skip", 0), ("skip", None), ("replace", None), (lambda index, error: None, 0)],
+    ids=["skip", "skip, read ahead", "replace, read ahead", "function"],
+)
 def test_credentials_that_expire_end_the_epoch(
     uri: str, server: Fault, on_error: Any, read_threads: int | None
 ) -> None:

@@ -10,21 +10,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import torch
+from gpus import LATE, NEEDS_CUDA, consumer  # noqa: F401 - a fixture
+from loading import eventually
+from torch.utils.data import DataLoader, TensorDataset
 
-torch = pytest.importorskip("torch")
+from fastdecode.torch.prefetcher import DevicePrefetcher
 
-if not torch.cuda.is_available():
-    pytest.skip(
-        "needs a CUDA device, and a PyTorch that is built with CUDA", allow_module_level=True
-    )
-
-from prefetching import eventually  # noqa: E402 - it needs torch
-from torch.utils.data import DataLoader, TensorDataset  # noqa: E402 - it is torch
-
-from fastdecode.torch.prefetcher import DevicePrefetcher  # noqa: E402
-
-LATE = 20_000_000
-"""Clock cycles: some 10 milliseconds."""
+pytestmark = NEEDS_CUDA
 SIDE = 1 << 20
 """Elements of a batch: 4 MB, so that the allocator gives each a block of its own."""
 BYTES = 4 * SIDE
@@ -60,18 +53,6 @@ def extremes(batch: Any) -> Any:
 
 def expected(count: int) -> list[list[float]]:
     return [[float(i), float(i)] for i in range(count)]
-
-
-@pytest.fixture(params=["default stream", "own stream"])
-def consumer(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Let the test consume on the default stream, and on another."""
-    if request.param == "default stream":
-        yield
-        return
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        yield
-    stream.synchronize()
 
 
 @pytest.mark.usefixtures("consumer")

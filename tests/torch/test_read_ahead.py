@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from fastdecode.stores import create_store, open_store
 
-torch = pytest.importorskip("torch")
 fsspec = pytest.importorskip("fsspec")
 
 from loading import COUNT, PROCESSES, Images, copies, encoded, same  # noqa: E402
@@ -58,8 +58,7 @@ def opened(shards: str, server: Server, **options: Any) -> StoreDataset:
     )
 
 
-@pytest.mark.parametrize("threads", [0, 1, 3])
-@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize(("threads", "shuffle"), [(0, True), (1, False), (3, True)])
 def test_batches_are_the_same(shards: str, server: Server, threads: int, shuffle: bool) -> None:
     """Whoever reads, and however many, a batch has the same images in the same order."""
     options = {"shuffle": shuffle, "seed": 3, "threads": threads}

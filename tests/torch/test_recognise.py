@@ -11,14 +11,10 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import torch
 from PIL import Image as PillowImage
-
-import fastdecode
-
-torch = pytest.importorskip("torch")
-
-from torch_reference import PHOTOS, pixels  # noqa: E402
-from torchvision_doubles import (  # noqa: E402
+from torch_reference import PHOTOS, pixels
+from torchvision_doubles import (
     BICUBIC,
     BILINEAR,
     FLOAT,
@@ -38,16 +34,17 @@ from torchvision_doubles import (  # noqa: E402
     v2,
 )
 
-from fastdecode.torch import Fused, ImageList, fuse  # noqa: E402
-from fastdecode.torch._recognise import flatten  # noqa: E402
-from fastdecode.torch.transforms import (  # noqa: E402
+import fastdecode
+from fastdecode.torch import Fused, ImageList, fuse
+from fastdecode.torch._recognise import flatten
+from fastdecode.torch.transforms import (
     Normalize,
     RandomResizedCrop,
     RandomResizedCropFlipNormalize,
     Resize,
     ResizeCenterCrop,
 )
-from fastdecode.torch.transforms.crops import RandomResizedCropAndInterpolation  # noqa: E402
+from fastdecode.torch.transforms.crops import RandomResizedCropAndInterpolation
 
 PHOTO = (Path(fastdecode.__file__).parent / "samples" / "canyon-wren.jpg").read_bytes()
 BYTES: dict[str, Any] = {"mean": None, "dtype": torch.uint8}
@@ -331,12 +328,12 @@ def test_normalising_twice_is_refused() -> None:
         assert len(fused.rest) == 2
 
 
-def test_what_takes_pillow_images_is_refused_after_our_own() -> None:
-    """The message says what to leave out."""
-    with pytest.raises(
-        ValueError, match=r"leave ToTensor out; dtype=torch\.float32 makes values of 0"
-    ):
-        fuse(compose(RandomResizedCrop(64), TENSOR))
+@pytest.mark.parametrize("part", [TENSOR, v1("PILToTensor"), v2("PILToTensor")], ids="123")
+def test_what_takes_pillow_images_is_refused_after_our_own(part: Any) -> None:
+    """The message says what to leave out, when the dataset is made."""
+    name = type(part).__name__
+    with pytest.raises(ValueError, match=f"{name} takes Pillow images.*leave {name} out; dtype="):
+        ImageList(PHOTOS, transform=compose(RandomResizedCrop(64), part))
 
 
 WHY = {

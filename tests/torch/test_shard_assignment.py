@@ -11,13 +11,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shards import write_shards
 
-torch = pytest.importorskip("torch")  # which the package around the module imports
-
-from shards import write_shards  # noqa: E402
-
-from fastdecode.errors import StoreError  # noqa: E402
-from fastdecode.torch.shards._assignment import (  # noqa: E402
+from fastdecode.errors import StoreError
+from fastdecode.torch.shards._assignment import (
     Consumer,
     ShardSlice,
     Share,

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from class_tree import make_tree
 from PIL import Image as PillowImage
 
-torch = pytest.importorskip("torch")
 torchvision = pytest.importorskip("torchvision", exc_type=ImportError)
 
 from torch_reference import PHOTOS, levels, pixels, seeded  # noqa: E402
@@ -318,23 +318,3 @@ def test_torchvisions_other_parts_may_follow() -> None:
     assert "as written" not in repr(dataset)
     with Loader(dataset, 3, threads=2) as loader:
         assert [batch.shape for batch in loader] == [(3, 3, 64, 64)] * 2
-
-
-def test_what_would_normalise_twice_is_refused() -> None:
-    """A Normalize after normalised floats is an error when the dataset is made, whoever's it is."""
-    flip = v2.RandomHorizontalFlip()
-    for head in (ours.RandomResizedCropFlipNormalize(64), ours.Resize(64, mean=MEAN, std=STD)):
-        for again in (v1.Normalize(MEAN, STD), v2.Normalize(MEAN, STD), ours.Normalize()):
-            for between in ([], [flip], [v2.RandomErasing()], [v2.Compose([flip])]):
-                transform = v2.Compose([head, *between, again])
-                with pytest.raises(ValueError, match="has normalised the image already"):
-                    ImageList(PHOTOS, transform=transform)
-        undone = v2.Compose([head, lambda values: values * 0.2, v2.Normalize(MEAN, STD)])
-        assert ImageList(PHOTOS, transform=undone)[0].dtype == torch.float32
-
-
-def test_what_takes_pillow_images_is_refused_after_a_tensor() -> None:
-    """ToTensor after one of these says at once what to leave out."""
-    for part in (v1.ToTensor(), v1.PILToTensor(), v2.PILToTensor()):
-        with pytest.raises(ValueError, match=f"{type(part).__name__} takes Pillow images"):
-            ImageList(PHOTOS, transform=v1.Compose([ours.RandomResizedCrop(64), part]))

@@ -15,14 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from loading import Images, encoded, indices, targets
+from torch import nn
 
-torch = pytest.importorskip("torch")
-
-from loading import Images, encoded, indices, targets  # noqa: E402
-from torch import nn  # noqa: E402
-
-import fastdecode  # noqa: E402
-from fastdecode.torch import DevicePrefetcher, Loader  # noqa: E402
+import fastdecode
+from fastdecode.torch import DevicePrefetcher, Loader
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # of the libraries' own, which are many

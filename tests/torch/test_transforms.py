@@ -11,17 +11,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+import torch_reference as reference
 from corpus import CORPUS, usable_backends
 from encoded import with_orientation
 from PIL import Image
+from torch_reference import PHOTOS, center_crop, levels, pixels, resize, seeded
 
-torch = pytest.importorskip("torch")
-
-import torch_reference as reference  # noqa: E402 - they need torch
-from torch_reference import PHOTOS, center_crop, encoded, levels, pixels, resize, seeded  # noqa: E402
-
-from fastdecode import DecodeError, UnknownBackend, UnsupportedFormat, probe  # noqa: E402
-from fastdecode.torch.transforms import (  # noqa: E402
+from fastdecode import DecodeError, UnknownBackend, UnsupportedFormat, probe
+from fastdecode.testing import encode
+from fastdecode.torch.transforms import (
     EncodedTransform,
     RandomResizedCrop,
     RandomResizedCropFlipNormalize,
@@ -39,13 +38,13 @@ def made(name: str) -> bytes:
     """Make an image of another kind out of a photo."""
     photo = Image.open(PHOTOS[0])
     if name == "cmyk":
-        return encoded(photo.convert("CMYK"), quality=95)
+        return encode(photo.convert("CMYK"), quality=95)
     if name == "png-rgba":
-        return encoded(photo.resize((97, 61)).convert("RGBA"), "PNG")
+        return encode(photo.resize((97, 61)).convert("RGBA"), "PNG")
     if name == "webp":
-        return encoded(photo.resize((130, 87)), "WEBP")
+        return encode(photo.resize((130, 87)), "WEBP")
     sides = {"1x1": (1, 1), "1x500": (1, 500), "500x1": (500, 1)}[name]
-    return encoded(photo.resize(sides), quality=95)
+    return encode(photo.resize(sides), quality=95)
 
 
 KINDS = ("cmyk", "png-rgba", "webp", "1x1", "1x500", "500x1")
@@ -103,7 +102,7 @@ def test_of_a_strip_only_what_is_shown_is_resized(
     expected = torch.from_numpy(np.stack(along)).round().to(torch.uint8)[:, :, None]
 
     size = (56, 50) if upright else (50, 56)
-    result = ResizeCenterCrop(2000, size, **EXACT)(encoded(Image.fromarray(strip), "PNG"))
+    result = ResizeCenterCrop(2000, size, **EXACT)(encode(Image.fromarray(strip), "PNG"))
 
     expected = expected if upright else expected.permute(0, 2, 1)
     assert result.shape == (3, *size)
@@ -122,7 +121,7 @@ def test_a_resized_image_is_the_references(data: bytes, size: Any) -> None:
 @pytest.mark.parametrize("value", range(1, 9))
 def test_the_orientation_is_applied_on_request(value: int) -> None:
     """With orient=True all of them see the image upright, else as it is stored."""
-    data = encoded(Image.open(PHOTOS[0]).resize((203, 131)), exif=with_orientation(value))
+    data = encode(Image.open(PHOTOS[0]).resize((203, 131)), exif=with_orientation(value))
     crop, central = (
         RandomResizedCrop(40, **EXACT, flip=0.5),
         ResizeCenterCrop(47, (40, 33), **EXACT),
@@ -144,7 +143,7 @@ def test_a_turned_image_is_the_same_without_the_core(
 ) -> None:
     """Called on one image with orient=True, core or not: the same part, as seen, to a level."""
     image = Image.open(PHOTOS[0]).resize((203, 131))
-    data = encoded(image, kind, exif=with_orientation(value))
+    data = encode(image, kind, exif=with_orientation(value))
     transforms = [
         RandomResizedCrop((40, 31), flip=0.5, **EXACT),
         ResizeCenterCrop(47, (40, 33), **EXACT),
@@ -293,7 +292,7 @@ def test_the_unnormalised_result_is_a_new_one_each_time() -> None:
 
     first = transform(PHOTO)
     kept = first.clone()
-    transform(encoded(Image.open(PHOTOS[1]).resize((header.width, header.height))))
+    transform(encode(Image.open(PHOTOS[1]).resize((header.width, header.height))))
 
     assert torch.equal(first, kept)
     assert torch.equal(first, pixels(PHOTO))

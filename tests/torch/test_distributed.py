@@ -1,0 +1,107 @@
+"""torch.distributed: real processes, which agree on nothing but their ranks."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from loading import COUNT, GLOO, script
+from shards import write_shards
+
+pytestmark = GLOO
+SIZES = [5, 11, 0, 9, 4]
+TOTAL = sum(SIZES)
+RANKS = 2
+
+BEGIN = """
+import json, torch, warnings
+from itertools import islice
+from torch.utils.data import DataLoader
+from shards import numbers
+from fastdecode.torch import ShardStream
+from fastdecode.torch.transforms import ResizeCenterCrop
+warnings.simplefilter("ignore")
+pattern, rendezvous, rank, ranks = {settings!r}
+torch.distributed.init_process_group(
+    "gloo", init_method=rendezvous, rank=rank, world_size=ranks
+)
+
+def stream(**options):
+    return ShardStream(pattern, ResizeCenterCrop(32, 24), shuffle=True, **options)
+
+said = {{}}
+"""
+LOADER = """
+with Loader(loading.Images(), 4, True, threads=2) as loader:
+    said["epochs"] = [loading.indices(loader), loading.indices(loader)]
+    alone = Loader(loading.Images(), 4, threads=1, rank=0, world_size=1)
+    said["lengths"] = [len(loader), len(alone)]
+"""
+STREAM = """
+said["stream"] = []
+for epoch, workers, context in ((0, 0, None), (1, 2, "fork"), (2, 1, "spawn")):
+    each = stream()
+    each.set_epoch(epoch)
+    loader = DataLoader(each, 4, num_workers=workers, multiprocessing_context=context)
+    said["stream"].append(numbers(loader))
+"""
+RESTART = """
+said["restart"] = []
+for workers in (0, 2):
+    first, again = stream(even="drop"), stream(even="drop")
+    before = numbers(islice(iter(DataLoader(first, 4, num_workers=workers)), 2))
+    again.load_state_dict(json.loads(json.dumps(first.state_after(2, 4, workers))))
+    rest = []
+    for batch in DataLoader(again, 4, num_workers=workers):
+        torch.distributed.barrier()
+        rest += batch[1].tolist()
+    said["restart"].append(before + rest)
+"""
+END = """
+torch.distributed.barrier()
+torch.distributed.destroy_process_group()
+print(json.dumps(said))
+"""
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """Run a process for each rank, and return what each found."""
+    folder = tmp_path_factory.mktemp("shards")
+    write_shards(folder, SIZES)
+    places = str(folder / "part-{000..004}.tar"), (folder / "store").as_uri()
+    processes = [
+        script(BEGIN.format(settings=(*places, rank, RANKS)) + LOADER + STREAM + RESTART + END)
+        for rank in range(RANKS)
+    ]
+    outputs = [process.communicate(timeout=240) for process in processes]
+    assert [process.returncode for process in processes] == [0] * RANKS, outputs
+    return [json.loads(output) for output, _ in outputs]
+
+
+def test_ranks_of_a_loader_need_not_be_named(said: list[dict[str, Any]]) -> None:
+    """Each sample comes once in each epoch; a rank that is given by hand has the say."""
+    first, second = (each["epochs"] for each in said)
+    for mine, others in zip(first, second, strict=True):
+        assert sorted(mine + others) == list(range(COUNT))
+    assert first[0] != first[1]
+    assert said[0]["lengths"] == [3, 6]
+
+
+def test_ranks_of_a_stream_need_not_be_named(said: list[dict[str, Any]]) -> None:
+    """With and without workers, forked and spawned: each sample once."""
+    for mine, others in zip(*(each["stream"] for each in said), strict=True):
+        assert sorted(mine + others) == list(range(TOTAL))
+    assert said[0]["stream"][0] != said[0]["stream"][1]
+
+
+def test_ranks_go_on_after_a_restart(said: list[dict[str, Any]]) -> None:
+    """Each rank saves after as many batches, and all go on: nothing is lost, nothing comes twice.
+
+    With `even` all have as many batches, so that none waits for another for ever.
+    """
+    for shares in zip(*(each["restart"] for each in said), strict=True):
+        given = [number for share in shares for number in share]
+        assert len(given) == len(set(given)) == TOTAL // 2 * 2
+        assert [len(share) for share in shares] == [TOTAL // 2] * 2

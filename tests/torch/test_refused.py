@@ -1,0 +1,139 @@
+"""What is refused and no damage: too many pixels, and a FIFO, for which nobody waits."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from fifos import fed
+from loading import PROCESSES
+from PIL import Image
+from torch.utils.data import DataLoader
+from torch_reference import PHOTOS, seeded
+
+from fastdecode import DEFAULT_MAX_PIXELS, ImageTooLarge, probe
+from fastdecode.stores import Store, open_store
+from fastdecode.testing import encode
+from fastdecode.torch import ImageList, Loader, ShardStream, StoreDataset
+from fastdecode.torch.transforms import (
+    RandomResizedCrop,
+    RandomResizedCropFlipNormalize,
+    Resize,
+    ResizeCenterCrop,
+)
+
+TRANSFORMS = [
+    RandomResizedCropFlipNormalize(32),
+    RandomResizedCrop(32, interpolation="bicubic"),
+    ResizeCenterCrop(40, 32),
+    Resize((32, 32)),
+]
+FIFOS = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no FIFOs here")
+
+
+class Refused(NamedTuple):
+    """Three files of which the one in the middle is refused, and how."""
+
+    paths: list[Path]
+    store: Store
+    error: type[Exception]
+    said: str
+
+
+@pytest.fixture(scope="module")
+def giant() -> bytes:
+    """Make a whole grey JPEG, small as a file, of a few pixels over the limit."""
+    width = 65_500
+    data = encode(Image.new("L", (width, DEFAULT_MAX_PIXELS // width + 1)), quality=1)
+    header = probe(data)
+    assert header.width * header.height > DEFAULT_MAX_PIXELS
+    return data
+
+
+@pytest.fixture(params=["giant", pytest.param("FIFO", marks=FIFOS)])
+def refused(request: pytest.FixtureRequest, giant: bytes, tmp_path: Path) -> Iterator[Refused]:
+    """Put one among sound photos; a FIFO takes the place of a file after it was listed."""
+    paths = [tmp_path / "cat" / f"{number}.jpg" for number in range(3)]
+    paths[0].parent.mkdir()
+    for path in paths:
+        path.write_bytes(PHOTOS[0].read_bytes())
+    store = open_store(tmp_path)
+    if request.param == "giant":
+        paths[1].write_bytes(giant)
+        yield Refused(paths, store, ImageTooLarge, r"1\.jpg")
+    else:
+        with fed(paths[1], PHOTOS[0].read_bytes()):
+            yield Refused(paths, store, OSError, r"a FIFO .*pass the bytes.*1\.jpg")
+
+
+@pytest.fixture(params=["", "native"], ids=["core", "no core"], autouse=True)
+def _either(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FASTDECODE_DISABLE", request.param)
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS, ids=repr)
+def test_a_transform_refuses_a_giant(giant: bytes, transform: Any) -> None:
+    """With the core and without; nothing is written."""
+    out = torch.full((3, 32, 32), 7, dtype=transform.dtype)
+
+    with pytest.raises(ImageTooLarge):
+        transform(giant, generator=seeded(1), out=out)
+    assert (out == 7).all()
+
+
+@pytest.mark.parametrize("transform", [None, *TRANSFORMS], ids=repr)
+def test_a_dataset_names_it(refused: Refused, transform: Any) -> None:
+    """For whole images as for crops, one by one and in batches."""
+    dataset = ImageList(refused.paths, transform=transform)
+    for ask in (
+        lambda: dataset[1],
+        lambda: dataset.__getitems__([0, 1]),
+        lambda: StoreDataset(refused.store, transform=transform)[1],
+    ):
+        with pytest.raises(refused.error, match=refused.said):
+            ask()
+
+
+@pytest.mark.filterwarnings(*PROCESSES)
+@pytest.mark.parametrize("how", [{"threads": 0}, {"threads": 2}, {"workers": 1}], ids=str)
+def test_a_loader_names_it_or_leaves_it_out(refused: Refused, how: dict[str, Any]) -> None:
+    """Threads and processes raise it, or leave the item out and list it, as was asked for."""
+    for transform in (TRANSFORMS[0], TRANSFORMS[2]):
+        dataset = ImageList(refused.paths, transform=transform)
+        with (
+            Loader(dataset, 3, **how) as loader,
+            pytest.raises(refused.error, match=refused.said),
+        ):
+            list(loader)
+        dataset.on_error = "skip"
+        dataset.errors.clear()
+        with Loader(dataset, 3, **how) as loader:
+            assert [len(batch) for batch in loader] == [2]
+            assert loader.skipped == 1
+        ((index, path, reason),) = dataset.errors
+        assert (index, path) == (1, str(refused.paths[1]))
+        assert refused.error is ImageTooLarge or "a FIFO" in reason
+
+
+@pytest.mark.filterwarnings(*PROCESSES)
+def test_pytorchs_dataloader_is_told_of_it(refused: Refused) -> None:
+    """What a worker process is refused is raised in the training process."""
+    dataset = ImageList(refused.paths, transform=TRANSFORMS[0])
+    with pytest.raises(refused.error, match=refused.said) as caught:
+        list(DataLoader(dataset, 3, num_workers=1))
+    traceback.clear_frames(caught.tb)  # or the worker waits for a garbage collection
+
+
+@FIFOS
+def test_lists_and_shards_are_not_read_from_a_fifo(tmp_path: Path) -> None:
+    """They are regular files; a pipe is for `stream_tar`, as an open file."""
+    refused = pytest.raises(OSError, match=r"a FIFO .*save what it gives to a file")
+    with fed(tmp_path / "list.csv", b"a.jpg,1\n") as pipe, refused:
+        ImageList.from_csv(pipe)
+    with fed(tmp_path / "s.tar", b"nothing") as pipe, pytest.raises(OSError, match="a FIFO"):
+        list(ShardStream([str(pipe)]))
