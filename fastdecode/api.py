@@ -9,7 +9,7 @@ from fastdecode import _headers, _pixels
 from fastdecode._arguments import check_options, check_out
 from fastdecode._buffers import as_buffer
 from fastdecode._engine import Request, run
-from fastdecode._files import read_regular
+from fastdecode._files import read_image
 from fastdecode._selection import Want
 from fastdecode.errors import FastDecodeError
 from fastdecode.outages import tried_again
@@ -186,7 +186,8 @@ def decode_file(
         If the file cannot be read, there can be none of that name, or it is a FIFO, a socket or a
         device (``/dev/stdin`` of a pipeline, say), whose bytes are for `decode`.
     FastDecodeError
-        As from `decode`; the message begins with the path.
+        As from `decode`; the message begins with the path. A file of more bytes than there is
+        memory for is an `ImageTooLarge`.
 
     Examples
     --------
@@ -205,7 +206,7 @@ def decode_file(
 @tried_again  # a network drive may be away for a moment
 def read_file(path: str) -> bytes:
     """Read all of an image file; what is not a regular file is an OSError."""
-    return read_regular(path, way_out="read it yourself, and pass the bytes")
+    return read_image(path, way_out="read it yourself, and pass the bytes")
 
 
 def probe(data: Data) -> Header:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fastdecode._files import NotRegular, read_regular
+from fastdecode._files import NotRegular, read_image
 from fastdecode.errors import advised
 from fastdecode.outages import holds_anything, of_the_whole, told_if_vanished, tried_again
 from fastdecode.stores._index import Index, IndexBuilder, IndexedStore
@@ -268,4 +268,4 @@ def _on_disk(name: str) -> str:
     return name
 
 
-_contents = tried_again(read_regular)  # a network drive may be away for a moment
+_contents = tried_again(read_image)  # a network drive may be away for a moment
