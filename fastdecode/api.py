@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastdecode import _headers, _pixels
 from fastdecode._arguments import check_options, check_out
-from fastdecode._buffers import as_buffer
+from fastdecode._buffers import as_buffer, as_path
 from fastdecode._engine import Request, run
 from fastdecode._files import read_image
 from fastdecode._selection import Want
@@ -195,7 +195,7 @@ def decode_file(
     >>> decode_file("cat.jpg", reduce=4).shape
     (120, 160, 3)
     """
-    data = read_file(os.fspath(path))  # which refuses file descriptors
+    data = read_file(as_path(path))  # which refuses file descriptors
     try:
         return decode(data, reduce, out=out, **options)
     except FastDecodeError as error:
@@ -236,4 +236,4 @@ def probe(data: Data) -> Header:
     >>> header.format, header.width, header.height, header.bits
     ('jpeg', 640, 480, 8)
     """
-    return _headers.probe(data if type(data) is bytes else as_buffer(data))
+    return _headers.probe(data if type(data) is bytes else as_buffer(data, function="probe"))

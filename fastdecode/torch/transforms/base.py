@@ -243,7 +243,7 @@ class Crop(EncodedTransform):
         orient: bool = False,
     ) -> tuple[torch.Tensor, Geometry]:
         """Decode and transform, and tell where the result lies. Parameters as for a call."""
-        data = data if type(data) is bytes else as_buffer(data)
+        data = data if type(data) is bytes else as_buffer(data, function="transform")
         header = None
         sides = _cores_sides(data, backend, orient=orient)
         if sides is None:
