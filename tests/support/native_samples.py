@@ -68,13 +68,13 @@ class Sources(DecodeDataset):
 
 
 class Boxes(Sources):
-    """With a box in the middle of each image as the target."""
+    """With a box in the middle of each image as the target, and the image's size below it."""
 
     def read(self, index: int) -> tuple[Any, Any]:
         return self.sources[index], [[100.0, 100.0, 200.0, 200.0 + index]]
 
     def map_target(self, target: Any, geometry: Any) -> Any:
-        return torch.as_tensor(geometry.boxes(target))
+        return torch.as_tensor([*geometry.boxes(target).tolist(), [*geometry.full_size] * 2])
 
 
 def mixed(kind: type[Sources] = Sources, **options: Any) -> Sources:
