@@ -165,8 +165,8 @@ def add_arguments(parser: Parser) -> None:
 
 def as_bytes(text: str) -> int:
     """Read a size of a shard: ``"500MB"`` is 500 000 000 bytes, ``"1GiB"`` 1 073 741 824."""
-    size = r"([0-9]+(?:\.[0-9]+)?) ?(?:([KMGT])(i)?)?(B?)"
-    found = re.fullmatch(size, text.strip(), re.IGNORECASE)
+    form = r"([0-9]+(?:\.[0-9]+)?) ?(?:([KMGT])(i)?)?(B?)"
+    found = re.fullmatch(form, text.strip(), re.IGNORECASE)
     if not found:
         raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 500MB or 1GiB")
     number, prefix, binary, unit = found.groups()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -127,6 +127,9 @@ def open_store(
     where: str | list[str]
     if location is None or (isinstance(location, str) and not location):
         raise ValueError(f"a store is opened by its path or URI, not {location!r}")
+    if isinstance(location, bytes) or not isinstance(location, (str, os.PathLike, Iterable)):
+        what = type(location).__name__
+        raise TypeError(f"a store is opened by its path or URI, or several of them, not by {what}")
     if isinstance(location, (str, os.PathLike)):
         where = os.fspath(location)
         chosen = kind_of(where) if kind is None else kind
