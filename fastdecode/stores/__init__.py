@@ -209,6 +209,10 @@ def kind_of(location: str) -> str:
         return "folder"  # or one that holds a store: see `open_folder`
     if not Path(location).exists():
         raise FileNotFoundError(f"{location}: there is no such file or folder")
+    from fastdecode.stores.folder import EXTENSIONS
+
+    if location.lower().endswith(EXTENSIONS):
+        raise ValueError(f"{location} is one image: name its folder, or a .csv with its path")
     listed = ", ".join(suffix for kind in KINDS.values() for suffix in kind.suffixes)
     error = ValueError(f"{location} is neither a folder nor ends in {listed}")
     raise advised(error, ": say what it is by kind=")

@@ -317,3 +317,47 @@ def test_an_error_after_the_line(
     with pytest.raises(FileNotFoundError):
         failing()
     assert capsys.readouterr().err == "\rpacking 1 of 2\n"
+
+
+def test_a_photo_library_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Images beside folders need no classes to be checked; to pack them a list without will do."""
+    library = tmp_path / "library"
+    (library / "2024").mkdir(parents=True)
+    for name in ("1.jpg", "2024/2.jpg"):
+        (library / name).write_bytes(encode(drawing(40, 30 + len(name))))
+
+    assert main(["check", str(library)]) == 0
+    assert "2 images" in capsys.readouterr().out
+    assert main(["pack", str(library), str(tmp_path / "a.tar")]) == 2
+    said = "".join(capsys.readouterr().err.split())
+    assert "listthepathsofall,withoutclasses,ina.csv" in said
+    (tmp_path / "all.csv").write_text("library/1.jpg\nlibrary/2024/2.jpg\n")
+    assert main(["pack", str(tmp_path / "all.csv"), str(tmp_path / "a.tar")]) == 0
+
+
+@pytest.mark.parametrize("command", [["check"], ["pack"], ["thumbs"]])
+def test_one_image_is_no_store(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    """The error says what to name instead."""
+    photo = tmp_path / "photo.JPG"
+    photo.write_bytes(encode(drawing(40, 30)))
+
+    to = [] if command == ["check"] else [str(tmp_path / "out")]
+    assert main([*command, str(photo), *to]) == 2
+    said = "".join(capsys.readouterr().err.split())
+    assert "photo.JPGisoneimage:nameitsfolder,ora.csvwithitspath" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("shards", "shards is a folder: name the shards in it, "), ("none.tar", "No such file")],
+)
+def test_what_is_no_shard_has_no_index(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, words: str
+) -> None:
+    """A folder, and nothing at all, are wrong arguments: exit status 2, as in other commands."""
+    (tmp_path / "shards").mkdir()
+
+    assert main(["index", str(tmp_path / name)]) == 2
+    assert words in capsys.readouterr().err
