@@ -8,7 +8,7 @@ from typing import cast
 
 import numpy as np
 
-from fastdecode.types import MODES, REDUCES, Box, Buffer, Image, Mode
+from fastdecode.types import MODES, REDUCES, Box, Buffer, Header, Image, Mode
 
 
 def check_options(
@@ -38,6 +38,12 @@ def check_options(
         raise ValueError(f"max_pixels must be a positive integer or None, not {max_pixels!r}")
     if backend is not None and not isinstance(backend, str):
         raise TypeError(f"backend must be a name, not {backend!r}")
+
+
+def check_header(header: object) -> None:
+    """Refuse what is no header, such as the bytes of the image."""
+    if not isinstance(header, Header):
+        raise TypeError(f"header must be what probe() returns, not {type(header).__name__}")
 
 
 def check_disjoint(outs: Sequence[object]) -> None:

@@ -10,16 +10,19 @@ from numpy.typing import NDArray
 
 from fastdecode.types import Buffer
 
-_PATHS = "decode() takes the bytes of an image, not a path: use decode_file({path!r})"
 
-
-def as_buffer(data: object, *, paths: str = _PATHS) -> Buffer:
+def as_buffer(data: object, *, function: str = "decode") -> Buffer:
     """View any accepted input as bytes, without a copy; whatever else it is, is a TypeError.
 
-    `paths` is what to say to somebody who passes the path ``{path!r}``.
+    `function` is what was called, for somebody who passes a path to it.
     """
     if isinstance(data, (str, os.PathLike)):
-        raise TypeError(paths.format(path=os.fspath(data)))
+        path = os.fspath(data)
+        instead = f"{function}(Path({path!r}).read_bytes())"
+        raise TypeError(
+            f"{function}() takes the bytes of an image, not a path: "
+            + (f"use decode_file({path!r})" if function == "decode" else instead)
+        )
     if type(data).__module__ == "torch" and hasattr(data, "numpy"):
         data = _tensor_bytes(data)
     try:
@@ -28,6 +31,7 @@ def as_buffer(data: object, *, paths: str = _PATHS) -> Buffer:
         raise TypeError(
             "data must be bytes, bytearray, memoryview, mmap, a uint8 ndarray or a uint8 tensor, "
             f"not {type(data).__name__}"
+            + (": pass what its read() gives" if hasattr(data, "read") else "")
         ) from None
     # ctypes puts a byte order before the type, though a single byte has none.
     kind = view.format.lstrip("@=<>!")
@@ -42,6 +46,16 @@ def as_buffer(data: object, *, paths: str = _PATHS) -> Buffer:
         return view
     # `cast` refuses formats with a byte order; NumPy does not look at them.
     return view.cast("B") if kind == view.format else np.frombuffer(view, np.uint8).data
+
+
+def as_path(path: str | os.PathLike[str], *, function: str = "decode_file") -> str:
+    """Return a path as it is opened; the bytes of an image instead of one are a TypeError.
+
+    No path has a NUL byte, and no image has none.
+    """
+    if isinstance(path, (bytearray, memoryview)) or (isinstance(path, bytes) and 0 in path):
+        raise TypeError(f"{function}() takes a path, not the bytes of an image: use decode(data)")
+    return os.fspath(path)
 
 
 def _tensor_bytes(tensor: Any) -> NDArray[Any]:

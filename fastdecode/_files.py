@@ -22,7 +22,8 @@ from pathlib import Path
 from secrets import token_hex
 from typing import TypeVar
 
-from fastdecode.errors import visible
+from fastdecode._headers import probe
+from fastdecode.errors import FastDecodeError, ImageTooLarge, UnsupportedFormat, visible
 
 _NONBLOCK = getattr(os, "O_NONBLOCK", 0)
 _NOCTTY = getattr(os, "O_NOCTTY", 0)
@@ -37,6 +38,11 @@ _MOST_LINKS = 40
 _SOME_BYTES = 1 << 16
 _MOST_BYTES = 64 << 20
 """No result is so large; reading more would only fill the memory."""
+
+_LARGE = 256 << 20
+"""Hardly an image file has so many bytes: what has is looked at before all of it is read."""
+
+_HEAD = 1 << 20
 
 _T = TypeVar("_T")
 
@@ -72,6 +78,35 @@ def read_regular(path: str | os.PathLike[str], *, way_out: str = WAY_OUT) -> byt
     """Read all of a regular file; see `open_regular`."""
     with open_regular(path, way_out=way_out) as file:
         return file.readall()
+
+
+def read_image(path: str | os.PathLike[str], *, way_out: str = WAY_OUT) -> bytes:
+    """Read all of a file that should be an image; see `open_regular`.
+
+    A large file that is none, or that the memory does not hold, is an error of that file alone,
+    by a `FastDecodeError`. Where there is no memory for a usual one, something else is wrong.
+    """
+    with open_regular(path, way_out=way_out) as file:
+        size = os.fstat(file.fileno()).st_size
+        try:
+            if size >= _LARGE:
+                _check_head(file, size)
+            return file.readall()
+        except MemoryError:
+            words = f"{os.fspath(path)}: there is no memory for its {size:,} bytes"
+            raise (ImageTooLarge if size >= _LARGE else MemoryError)(words) from None
+
+
+def _check_head(file: io.FileIO, size: int) -> None:
+    """Refuse what is no image by its first bytes; whatever else is wrong, decoding will say."""
+    try:
+        probe(file.read(_HEAD))
+    except UnsupportedFormat:
+        words = "and it is not an image that fastdecode or Pillow knows"
+        raise UnsupportedFormat(f"{file.name}: it has {size:,} bytes, {words}") from None
+    except FastDecodeError:  # its header may reach beyond what was read
+        pass
+    file.seek(0)
 
 
 @contextmanager

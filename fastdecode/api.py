@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from fastdecode import _headers, _pixels
 from fastdecode._arguments import check_options, check_out
-from fastdecode._buffers import as_buffer
+from fastdecode._buffers import as_buffer, as_path
 from fastdecode._engine import Request, run
-from fastdecode._files import read_regular
+from fastdecode._files import read_image
 from fastdecode._selection import Want
 from fastdecode.errors import FastDecodeError
 from fastdecode.outages import tried_again
@@ -186,7 +186,8 @@ def decode_file(
         If the file cannot be read, there can be none of that name, or it is a FIFO, a socket or a
         device (``/dev/stdin`` of a pipeline, say), whose bytes are for `decode`.
     FastDecodeError
-        As from `decode`; the message begins with the path.
+        As from `decode`; the message begins with the path. A file of more bytes than there is
+        memory for is an `ImageTooLarge`.
 
     Examples
     --------
@@ -194,7 +195,7 @@ def decode_file(
     >>> decode_file("cat.jpg", reduce=4).shape
     (120, 160, 3)
     """
-    data = read_file(os.fspath(path))  # which refuses file descriptors
+    data = read_file(as_path(path))  # which refuses file descriptors
     try:
         return decode(data, reduce, out=out, **options)
     except FastDecodeError as error:
@@ -205,7 +206,7 @@ def decode_file(
 @tried_again  # a network drive may be away for a moment
 def read_file(path: str) -> bytes:
     """Read all of an image file; what is not a regular file is an OSError."""
-    return read_regular(path, way_out="read it yourself, and pass the bytes")
+    return read_image(path, way_out="read it yourself, and pass the bytes")
 
 
 def probe(data: Data) -> Header:
@@ -235,4 +236,4 @@ def probe(data: Data) -> Header:
     >>> header.format, header.width, header.height, header.bits
     ('jpeg', 640, 480, 8)
     """
-    return _headers.probe(data if type(data) is bytes else as_buffer(data))
+    return _headers.probe(data if type(data) is bytes else as_buffer(data, function="probe"))

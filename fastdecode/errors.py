@@ -129,6 +129,8 @@ class UnsupportedFormat(FastDecodeError, ValueError):
 class ImageTooLarge(FastDecodeError, ValueError):
     """The header promises more pixels than ``max_pixels``; nothing was allocated.
 
+    So it is for a file of more bytes than there is memory for.
+
     Examples
     --------
     >>> from fastdecode import decode

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
 from fastdecode import _pixels
+from fastdecode._arguments import check_header, check_options, checked_region
 
 if TYPE_CHECKING:
     from fastdecode.types import Box, Header
@@ -31,6 +32,9 @@ class Geometry:
         Of the result, in pixels.
     flipped : bool
         Mirrored from left to right after that.
+    full_size : (height, width) or None
+        Of the full-size image, by which `mask` knows its own; all that is made here has it. It
+        makes no difference to whether two are equal.
 
     Examples
     --------
@@ -42,6 +46,7 @@ class Geometry:
     box: tuple[float, float, float, float]
     size: tuple[int, int]
     flipped: bool = False
+    full_size: tuple[int, int] | None = field(default=None, compare=False)
 
     @classmethod
     def of_decode(
@@ -57,11 +62,18 @@ class Geometry:
             With ``min_size``, ask `reduce_for`.
         region : (left, top, right, bottom), optional
         orient : bool
+            With it, boxes, points and masks are those of the image as seen, upright; without, those
+            of the stored pixels.
 
         Returns
         -------
         Geometry
             Its scale is exactly ``1 / reduce``, also where a side is no multiple of it.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `header` is none, or `decode` would refuse `reduce` or `region`.
 
         Notes
         -----
@@ -70,9 +82,14 @@ class Geometry:
         orientation has turned the image round, that block comes first, and the box begins below
         zero.
         """
+        check_header(header)
+        check_options(reduce=reduce)
         applied = header.orientation if orient else 1
         width, height = _pixels.seen_size(header.width, header.height, applied)
-        left, top, right, bottom = region or (0, 0, width, height)
+        whole = (0, 0, width, height)
+        left, top, right, bottom = (
+            whole if region is None else checked_region(region, width, height)
+        )
         left, top, right, bottom = (
             left // reduce,
             top // reduce,
@@ -86,7 +103,7 @@ class Geometry:
             begin + right * reduce,
             above + bottom * reduce,
         )
-        return cls(box, (bottom - top, right - left))
+        return cls(box, (bottom - top, right - left), full_size=(height, width))
 
     @property
     def scale(self) -> tuple[float, float]:
@@ -187,9 +204,20 @@ class Geometry:
         -------
         ndarray or tensor, `size`
             Of the same type.
+
+        Raises
+        ------
+        ValueError
+            If `mask` has not two dimensions, or not `full_size`.
         """
         if getattr(mask, "ndim", None) != 2:
             raise ValueError("mask must be an array or tensor of two dimensions, (H, W)")
+        if self.full_size is not None and tuple(mask.shape) != self.full_size:
+            height, width = self.full_size
+            raise ValueError(
+                f"the mask is {mask.shape[1]} wide and {mask.shape[0]} high, but the image is "
+                f"{width} wide and {height} high"
+            )
         left, top, right, bottom = self.box
         rows, no_row = _nearest(top, bottom, self.size[0], mask.shape[0])
         columns, no_column = _nearest(left, right, self.size[1], mask.shape[1])

@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fastdecode import _pixels
-from fastdecode._arguments import check_sides, checked_region
+from fastdecode._arguments import check_header, check_sides, checked_region
 from fastdecode.errors import ImageTooLarge, advised
-from fastdecode.types import REDUCES, Header
+from fastdecode.types import REDUCES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from fastdecode.types import Box, Reduce
+    from fastdecode.types import Box, Header, Reduce
 
 __all__ = [
     "DEFAULT_MAX_PIXELS",
@@ -128,8 +128,7 @@ def reduce_for(
     >>> reduce_for(probe(data), min_size=224)  # 640 x 480 pixels become 320 x 240
     2
     """
-    if not isinstance(header, Header):
-        raise TypeError(f"header must be what probe() returns, not {type(header).__name__}")
+    check_header(header)
     sides = check_sides(min_size)
     applied = header.orientation if orient else 1
     width, height = _pixels.seen_size(header.width, header.height, applied)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import io
 import mmap
 import os
 from pathlib import Path
@@ -15,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastdecode import decode, decode_batch, decode_file, probe, reduce_for
+from fastdecode.native import add_restart_markers
 from fastdecode.testing import drawing, encode
 from fastdecode.types import REDUCES, Header
 
@@ -86,11 +88,35 @@ def test_nothing_holds_on_to_the_input(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("path", ["photo.jpg", Path("photo.jpg")], ids=["str", "PathLike"])
-@pytest.mark.parametrize("function", [decode, probe])
-def test_path_is_a_type_error_that_names_decode_file(function, path) -> None:
-    """Who passes a path is told of the function that takes one."""
-    with pytest.raises(TypeError, match=r"decode_file\('photo\.jpg'\)"):
+@pytest.mark.parametrize(
+    ("function", "instead"),
+    [
+        (decode, "use decode_file('photo.jpg')"),
+        (probe, "probe(Path('photo.jpg').read_bytes())"),
+        (add_restart_markers, "add_restart_markers(Path('photo.jpg').read_bytes())"),
+    ],
+)
+def test_path_is_a_type_error_that_says_what_to_write(function, instead: str, path) -> None:
+    """Who passes a path is told how it is done, by the function that was called."""
+    with pytest.raises(TypeError) as caught:
         function(path)
+
+    said = f"{function.__name__}() takes the bytes of an image, not a path: {instead}"
+    assert str(caught.value) == said
+
+
+@pytest.mark.parametrize("wrap", [bytes, bytearray, memoryview])
+@pytest.mark.parametrize("data", [JPEG, PNG, JPEG[:30]], ids=["jpeg", "png", "cut"])
+def test_bytes_are_no_path(wrap, data: bytes) -> None:
+    """`decode_file` of the bytes of an image names `decode`, in a line without those bytes."""
+    with pytest.raises(TypeError, match=r"not the bytes of an image: use decode\(data\)$"):
+        decode_file(wrap(data))
+
+
+def test_an_open_file_is_to_be_read() -> None:
+    """A file object is no bytes, but has some: the error says how to get them."""
+    with pytest.raises(TypeError, match=r"not BytesIO: pass what its read\(\) gives"):
+        decode(io.BytesIO(JPEG))
 
 
 WRONG_DATA = {

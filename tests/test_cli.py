@@ -71,7 +71,7 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["bench", "--hmtl=x"], "did you mean --html?"),
         (["check", "a", "--xyz"], "unrecognized arguments: --xyz\n"),
         (["pack", "a", "b", "--quality", "101"], "101 is beyond 100"),
-        (["pack", "a", "b", "--shard-size", "0"], "at least 1 byte"),
+        (["pack", "a", "b", "--shard-size", "0B"], "at least 1 byte"),
         (["bench", "a", "--batch", "3"], "--batch is for --device"),
         (["bench", "a", "--limit", "-1"], "'-1' is not 0 or a positive whole number"),
     ],

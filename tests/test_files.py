@@ -15,7 +15,17 @@ import numpy as np
 import pytest
 from fifos import fed
 
-from fastdecode import Ranking, StoreError, calibrate, decode, decode_batch, decode_file
+from fastdecode import (
+    ImageTooLarge,
+    Ranking,
+    StoreError,
+    UnsupportedFormat,
+    calibrate,
+    decode,
+    decode_batch,
+    decode_file,
+)
+from fastdecode.packing import pack, survey
 from fastdecode.stores import create_store, open_store
 from fastdecode.stores.tar import index_tar, stream_tar
 from fastdecode.testing import drawing, encode
@@ -50,6 +60,44 @@ def test_a_fifo_is_refused_with_the_way_out(read: Callable[[Path], Any], pipe: P
     assert caught.value.filename == str(pipe)
     again = pickle.loads(pickle.dumps(caught.value))
     assert (type(again), str(again)) == (type(caught.value), str(caught.value))
+
+
+@pytest.fixture
+def little_memory() -> Iterator[None]:
+    """Let no more than 4 TiB be had, whatever the system would promise."""
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (1 << 42, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+@pytest.mark.usefixtures("little_memory")
+@pytest.mark.parametrize(
+    ("start", "error", "status"),
+    [(b"", UnsupportedFormat, "no image"), (JPEG, ImageTooLarge, "unreadable")],
+)
+def test_a_file_that_no_memory_holds_is_an_error_of_that_file(
+    start: bytes, error: type[Exception], status: str, tmp_path: Path
+) -> None:
+    """It is named, with its size, and passed over as any bad file; the others are read."""
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    (folder / "photo.jpg").write_bytes(JPEG)
+    with (folder / "video.jpg").open("wb") as file:
+        file.write(start)
+        file.truncate(1 << 43)
+
+    with pytest.raises(error, match=r"video\.jpg: .* 8,796,093,022,208 bytes"):
+        decode_file(folder / "video.jpg")
+    good, bad = decode_batch(sorted(folder.iterdir()), on_error="return")
+    assert isinstance(good, np.ndarray)
+    assert type(bad) is error
+    with open_store(folder) as store:
+        assert [one.status for one in survey(store, 2)] == ["good", status]
+    packed = pack(folder, tmp_path / "photos.tar", skip_bad=True)
+    assert packed.items == 1
+    assert "8,796,093,022,208 bytes" in packed.bad[0][1]
 
 
 @pytest.mark.parametrize("read", [decode_file, _batch])

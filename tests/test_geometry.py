@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import pickle
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from encoded import with_orientation
 from PIL import Image
 
 from fastdecode import Geometry, _pixels, decode, probe, reduce_for
+from fastdecode.types import Header
 
 REDUCES = (1, 2, 4, 8)
 CROP = Geometry((100, 50, 300, 250), (100, 400))
@@ -174,6 +176,33 @@ def test_what_is_no_mask_is_refused(wrong: Any) -> None:
     """A mask is an array of two dimensions."""
     with pytest.raises(ValueError, match=r"mask must be .* of two dimensions"):
         CROP.mask(wrong)
+
+
+def test_a_mask_of_another_size_is_refused() -> None:
+    """It must be that of the full image, as seen if `orient`; also for a geometry from a pickle."""
+    data = drawn(40, 30, (0, 0, 9, 9), 6)
+    geometry = Geometry.of_decode(probe(data), 2, region=(8, 0, 24, 30), orient=True)
+
+    for known in (geometry, pickle.loads(pickle.dumps(geometry))):
+        assert known.mask(np.zeros((30, 40), np.uint8)).shape == (15, 8)
+        with pytest.raises(ValueError, match="mask is 30 wide and 40 high, but the image is 40"):
+            known.mask(np.zeros((40, 30), np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("header", "options", "message"),
+    [
+        (b"a photo", {}, r"header must be what probe\(\) returns, not bytes"),
+        (Header("jpeg", 40, 30), {"reduce": 3}, "reduce must be 1, 2, 4 or 8, not 3"),
+        (Header("jpeg", 40, 30), {"region": (0, 0, 41, 30)}, "outside the image"),
+    ],
+)
+def test_what_decode_refuses_has_no_geometry(
+    header: Any, options: dict[str, Any], message: str
+) -> None:
+    """The words are those of `decode` and `reduce_for`."""
+    with pytest.raises((TypeError, ValueError), match=message):
+        Geometry.of_decode(header, **options)
 
 
 def test_masks_are_cut_and_picked_from() -> None:

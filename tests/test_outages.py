@@ -300,7 +300,7 @@ def test_the_advice_to_index_a_remote_shard_works(
     assert "--to FOLDER" in capsys.readouterr().err
     assert main(["index", f"{uri}/none.tar"]) == 1
     assert "none.tar" in capsys.readouterr().err
-    assert main(["index", "--to", str(tmp_path / "made"), shard, f"{uri}/none.tar"]) == 1
+    assert main(["index", "--to", str(tmp_path / "made"), shard, f"{uri}/none.tar"]) == 2
     assert f"{shard}: {COUNT} items" in capsys.readouterr().out
     index = tmp_path / "made" / "t.tar.fdx"
     with open_store(shard, index=index, storage_options=fault.options) as store:

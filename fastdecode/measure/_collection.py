@@ -14,7 +14,7 @@ from functools import partial
 from itertools import accumulate
 from pathlib import Path
 
-from fastdecode._files import open_regular, read_regular
+from fastdecode._files import open_regular, read_image
 from fastdecode.api import probe
 from fastdecode.errors import DecodeError, StoreError, UnsupportedFormat, without_advice
 from fastdecode.measure import result
@@ -65,7 +65,7 @@ class Photo:
         """Read it: of a store whatever that gives, which need not be in memory yet."""
         if self.data is not None:
             return self.data
-        return read_regular(self.path) if self.store is None else self.store.read(self.index)
+        return read_image(self.path) if self.store is None else self.store.read(self.index)
 
 
 @dataclass

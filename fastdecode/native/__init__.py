@@ -66,8 +66,7 @@ def add_restart_markers(jpeg: Any, *, max_pixels: int | None = 178_956_970) -> b
     from fastdecode._headers import jpeg_stream
     from fastdecode.native import _library
 
-    taken = "add_restart_markers() takes the bytes of a JPEG, not a path: {path!r}"
-    given = as_buffer(jpeg, paths=taken)
+    given = as_buffer(jpeg, function="add_restart_markers")
     most = _checked(max_pixels)
     _library.require()
     ffi, lib = _library.ffi, _library.lib

@@ -173,7 +173,8 @@ class _Look:
         except ITEM_ERRORS as error:
             if not is_the_items(error):
                 raise
-            return Finding(key, "unreadable", (reason(error),)), b""
+            none = isinstance(error, UnsupportedFormat)
+            return Finding(key, "no image" if none else "unreadable", (reason(error),)), b""
         size = len(data)
         if not size:
             return Finding(key, "damaged", ("it is empty (0 bytes)",)), b""

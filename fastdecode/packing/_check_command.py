@@ -19,7 +19,8 @@ from fastdecode.errors import FastDecodeError, StoreError, visible
 from fastdecode.outages import ITEM_ERRORS
 from fastdecode.packing._check import FAILING, Finding, Limits, Status, survey
 from fastdecode.packing._verify import reason
-from fastdecode.stores import open_store
+from fastdecode.stores import Store, open_store
+from fastdecode.stores.folder import LooseImages
 from fastdecode.terminal import (
     INTERRUPTED,
     Parser,
@@ -108,7 +109,7 @@ def _looked(options: argparse.Namespace) -> _Seen:
     limits = Limits(options.max_side, options.max_pixels, options.strict)
     threads = options.threads or usable_cores()
     with (
-        open_store(options.src) as store,
+        _opened(options.src) as store,
         progress(counted=True) as notify,
         closing(survey(store, threads, limits)) as findings,
     ):
@@ -127,6 +128,14 @@ def _looked(options: argparse.Namespace) -> _Seen:
     if options.csv:
         _files.write_text(options.csv, csv_text(rows))
     return seen
+
+
+def _opened(location: str) -> Store:
+    """Open a store; of a folder of images it does not matter which of them have a class."""
+    try:
+        return open_store(location)
+    except LooseImages:
+        return open_store(location, targets=False)
 
 
 def _row(one: Finding) -> tuple[str | int, ...]:

@@ -26,7 +26,7 @@ all headers of the shard are read first. Reading a shard from its beginning to
 its end needs none.
 
 exit status: 0; 1 if a shard cannot be read or is damaged; 2 for a wrong
-argument"""
+argument, or nothing at SHARD"""
 
 
 def add_arguments(parser: Parser) -> None:
@@ -40,12 +40,13 @@ def add_arguments(parser: Parser) -> None:
 
 def run(options: argparse.Namespace, parser: Parser) -> int:
     """Make the indexes, each as far as possible; return the exit status."""
-    failed = False
+    status = 0
     for shard in options.shards:
         try:
             count = len(_indexed(shard, options.to))
         except (OSError, ValueError, ImportError) as error:
-            failed = True
+            wrong = isinstance(error, (FileNotFoundError, IsADirectoryError))
+            status = max(status, 2 if wrong else 1)
             words = without_advice(error)
             parser.complain(words if shard in words else f"{shard}: {words}")
             continue
@@ -53,10 +54,14 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
             print("stopped; the shards before it have their index", file=sys.stderr)
             return INTERRUPTED
         print(visible(f"{shard}: {count} items"))
-    return int(failed)
+    return status
 
 
 def _indexed(shard: str, folder: Path | None) -> Index:
+    if Path(shard).is_dir():
+        raise IsADirectoryError(
+            f"{shard} is a folder: name the shards in it, {shard.rstrip('/')}/*.tar"
+        )
     if folder is None:
         if is_uri(shard):
             raise ValueError(f"{shard} is not local: say by --to FOLDER where its index goes")

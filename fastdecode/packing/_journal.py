@@ -80,6 +80,8 @@ class Packed:
         Classes of the source of which no image is left.
     manifest : str
         Path of the manifest.
+    shards : list of str
+        Paths of the shards, in their order, if a `shard_size` was asked for.
 
     Examples
     --------
@@ -99,6 +101,7 @@ class Packed:
     resumed: int = 0
     empty_classes: list[str] = field(default_factory=list)
     manifest: str = ""
+    shards: list[str] = field(default_factory=list)
 
 
 class BadItems(StoreError):

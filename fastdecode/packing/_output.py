@@ -25,7 +25,7 @@ from fastdecode.errors import StoreError
 from fastdecode.packing._journal import Journal, Packed, State, items_of
 from fastdecode.packing._lock import NAME, Refused, check_own
 from fastdecode.packing._spool import checksum, part, parts, read_back
-from fastdecode.stores import create_store, kind_for
+from fastdecode.stores import create_store, kind_by_suffix
 from fastdecode.stores._index import text_of
 from fastdecode.stores.folder import INDEX
 from fastdecode.stores.tar import index_tar
@@ -49,8 +49,8 @@ class Place:
         name = self.path.name
         if not name or name == "..":
             raise ValueError(f"{location!r} does not end in the name of a store")
-        named = kind_for(location)
-        if named not in ("folder", kind):
+        named = kind_by_suffix(location)
+        if named not in (None, kind):
             raise ValueError(
                 f"{location} ends as a {named} store does, so nobody could open it as a {kind} "
                 "store: choose another name"
@@ -71,6 +71,14 @@ class Place:
         if not self.sharded:
             return self.path.name
         return f"{self.path.stem}-{number:05d}{self.path.suffix}"
+
+    def shards(self, moves: Sequence[tuple[str, str]]) -> list[str]:
+        """Return the paths of the shards among what is moved: the rest comes from ``out``."""
+        return [
+            str(self.path.with_name(last))
+            for first, last in moves
+            if not first.startswith(f"{self.out.name}/")
+        ]
 
     def check_free(self, *, new: bool = True, ours: Collection[Path] = ()) -> None:
         """Raise a FileExistsError if anything but an earlier run's own `ours` would be overwritten.

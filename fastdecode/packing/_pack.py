@@ -76,7 +76,7 @@ def pack(
         Local; nothing may be there yet. Beside it come its manifest, ``DST.json``; the list of bad
         items, ``DST.bad.csv``, if there are any; and until all is done ``.DST.partial``.
     kind : str, optional
-        By default what the suffix of `dst` says, or a folder.
+        By default what the suffix of `dst` says, or a folder where there is none.
     max_side : int, optional
         Shrink images whose larger side has more pixels than this, and encode them anew: an opaque
         one in full colour or grey as a JPEG, others as a PNG. All others keep their bytes.
@@ -220,8 +220,12 @@ class _Job:
             with open_store(self.source) as store:
                 moves = self._make(store, asked)
             self._record(moves=moves)
-        self.place.move(self.state.moves or ())
-        return self.state.packed
+        moves = self.state.moves or []
+        self.place.move(moves)
+        packed = self.state.packed
+        if self.place.sharded:
+            packed.shards = self.place.shards(moves)
+        return packed
 
     def _asked(self) -> dict[str, Any]:
         """Return what the result depends on, except the source's content."""

@@ -12,7 +12,7 @@ from fastdecode.errors import FastDecodeError
 from fastdecode.packing._journal import BadItems, Packed
 from fastdecode.packing._pack import pack
 from fastdecode.packing._verify import reason
-from fastdecode.stores import KINDS
+from fastdecode.stores import KINDS, kind_for
 from fastdecode.terminal import INTERRUPTED, Parser, brief, positive, progress, quality, say
 
 _EXAMPLES = """\
@@ -46,6 +46,12 @@ _NOTES = {
 def run(options: argparse.Namespace, parser: Parser) -> int:
     """Pack, and say what was done; return the exit status."""
     begun = time.monotonic()
+    if options.kind is None and options.dst:
+        try:
+            kind_for(options.dst)
+        except ValueError as error:
+            parser.complain(f"{reason(error)}: --store folder makes a folder of that name")
+            return 2
     try:
         with warnings.catch_warnings(), progress(counted=True) as notify:
             warnings.simplefilter("ignore")  # Pillow's, which would come between the lines
@@ -84,8 +90,14 @@ def _name_bad(packed: Packed) -> None:
 
 def _report(packed: Packed, seconds: float) -> None:
     _name_bad(packed)
+    place = f"{packed.location} ({packed.kind})"
+    if packed.shards:
+        first, *others = packed.shards
+        place = f"1 shard, {first}"
+        if others:
+            place = f"{len(packed.shards):,} shards, {first} to {others[-1]}"
     say(
-        f"{packed.items:,} images in {packed.location} ({packed.kind}), "
+        f"{packed.items:,} images in {place}, "
         f"{packed.bytes_in / 1e6:,.1f} MB in, {packed.bytes_out / 1e6:,.1f} MB out"
     )
     for note, words in _NOTES.items():
@@ -120,7 +132,7 @@ def add_arguments(parser: Parser) -> None:
         "--store",
         dest="kind",
         choices=_KINDS,
-        help="its kind (default: by the suffix of DST, or a folder)",
+        help="its kind (default: by the suffix of DST, or a folder without one)",
     )
     add(
         "--max-side",
@@ -153,10 +165,13 @@ def add_arguments(parser: Parser) -> None:
 
 def as_bytes(text: str) -> int:
     """Read a size of a shard: ``"500MB"`` is 500 000 000 bytes, ``"1GiB"`` 1 073 741 824."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?(?:([KMGT])(i)?)?B?", text.strip(), re.IGNORECASE)
+    form = r"([0-9]+(?:\.[0-9]+)?) ?(?:([KMGT])(i)?)?(B?)"
+    found = re.fullmatch(form, text.strip(), re.IGNORECASE)
     if not found:
         raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 500MB or 1GiB")
-    number, prefix, binary = found.groups()
+    number, prefix, binary, unit = found.groups()
+    if not prefix and not unit:
+        raise argparse.ArgumentTypeError(f"{text} has no unit: {number}GB?")
     power = 0 if not prefix else "KMGT".index(prefix.upper()) + 1
     size = float(number) * float(1024 if binary else 1000) ** power
     if size > _LARGEST:

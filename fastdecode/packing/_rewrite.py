@@ -26,6 +26,7 @@ from fastdecode.errors import FastDecodeError
 from fastdecode.native import add_restart_markers
 from fastdecode.outages import ITEM_ERRORS, is_the_items
 from fastdecode.packing._verify import reason, verify
+from fastdecode.stores._items import check_target
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,6 +83,7 @@ class Work:
             raise OSError(f"{where}: {reason(error)}") from error
         try:
             target = self.store.target(index)
+            check_target(target, self.store.classes)
             key, data, notes = self._rewritten(key, given)
         except (FastDecodeError, ValueError) as error:
             if isinstance(error, FastDecodeError) and not is_the_items(error):

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -29,6 +30,7 @@ __all__ = [
     "open_store",
 ]
 
+_SUFFIX = re.compile(r"\.[^\W\d]\w*")
 _COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 
 
@@ -125,6 +127,9 @@ def open_store(
     where: str | list[str]
     if location is None or (isinstance(location, str) and not location):
         raise ValueError(f"a store is opened by its path or URI, not {location!r}")
+    if isinstance(location, bytes) or not isinstance(location, (str, os.PathLike, Iterable)):
+        what = type(location).__name__
+        raise TypeError(f"a store is opened by its path or URI, or several of them, not by {what}")
     if isinstance(location, (str, os.PathLike)):
         where = os.fspath(location)
         chosen = kind_of(where) if kind is None else kind
@@ -147,7 +152,8 @@ def create_store(
     location : path
         Local; nothing may be there yet.
     kind : str, optional
-        A name in `KINDS`; by default what the suffix says, and a folder where there is none.
+        A name in `KINDS`; by default what the suffix says, and a folder where there is none. A
+        suffix that no kind has is a ValueError.
     classes : sequence of str
         Names of the classes, if targets are class indices.
 
@@ -191,7 +197,7 @@ def kind_of(location: str) -> str:
     >>> kind_of("train-{000..146}.tar")
     'tar'
     """
-    kind = _by_suffix(location)
+    kind = kind_by_suffix(location)
     if kind is not None:
         return kind
     if location.lower().endswith(_COMPRESSED):
@@ -203,19 +209,38 @@ def kind_of(location: str) -> str:
         return "folder"  # or one that holds a store: see `open_folder`
     if not Path(location).exists():
         raise FileNotFoundError(f"{location}: there is no such file or folder")
+    from fastdecode.stores.folder import EXTENSIONS
+
+    if location.lower().endswith(EXTENSIONS):
+        raise ValueError(f"{location} is one image: name its folder, or a .csv with its path")
     listed = ", ".join(suffix for kind in KINDS.values() for suffix in kind.suffixes)
     error = ValueError(f"{location} is neither a folder nor ends in {listed}")
     raise advised(error, ": say what it is by kind=")
 
 
 def kind_for(location: str) -> str:
-    """Return the kind to write at a location: what its suffix says, or else a folder."""
-    return _by_suffix(location) or "folder"
+    """Return the kind to write at a location: what its suffix says, or a folder without one.
+
+    A suffix that no kind has is a ValueError, for it is most likely mistyped; but what begins with
+    a digit is no suffix, but a version: ``photos-v1.2``.
+    """
+    kind = kind_by_suffix(location)
+    suffix = Path(location).suffix
+    if kind is None and _SUFFIX.fullmatch(suffix):
+        known = " ".join(
+            each.suffixes[0] for each in KINDS.values() if each.suffixes and each.writer
+        )
+        error = ValueError(
+            f"{location}: {suffix} is no kind of store ({known}; a name without a suffix is a "
+            "folder)"
+        )
+        raise advised(error, ": kind='folder' makes a folder of that name")
+    return kind or "folder"
 
 
 def _kind_of_several(locations: list[str]) -> str:
     """Return the kind of a list: of tar shards, or of images."""
-    kinds = {each: _by_suffix(each) for each in locations}
+    kinds = {each: kind_by_suffix(each) for each in locations}
     if locations and set(kinds.values()) == {"tar"}:
         return "tar"
     for each, kind in kinds.items():
@@ -227,7 +252,8 @@ def _kind_of_several(locations: list[str]) -> str:
     return "list"
 
 
-def _by_suffix(location: str) -> str | None:
+def kind_by_suffix(location: str) -> str | None:
+    """Return the kind that the end of a location names; None if it names none."""
     name = location.rstrip("/").lower()
     for kind, entry in KINDS.items():
         if entry.suffixes and name.endswith(entry.suffixes):

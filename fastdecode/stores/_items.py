@@ -6,6 +6,7 @@ import json
 import math
 import os
 import zlib
+from collections.abc import Sequence
 from numbers import Integral
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -107,6 +108,17 @@ def plain(target: Any) -> Any:
     if type(target) is int or isinstance(target, bool) or not isinstance(target, Integral):
         return target
     return int(target)
+
+
+def check_target(target: Any, classes: Sequence[str]) -> None:
+    """Make sure that a target can be one where there are classes: the index of one, or None."""
+    if not classes or target is None:
+        return
+    index = plain(target)
+    if type(index) is int and 0 <= index < len(classes):
+        return
+    last = len(classes) - 1
+    raise ValueError(f"a target must be the index of a class, from 0 to {last}, not {target!r}")
 
 
 def as_json(target: Any) -> bytes:

@@ -9,14 +9,16 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from numbers import Integral
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
+from fastdecode._buffers import as_buffer
 from fastdecode._files import flush, flush_folder
 from fastdecode.errors import StoreError
 from fastdecode.outages import ITEM_ERRORS, of_the_whole
-from fastdecode.stores._items import Keys
+from fastdecode.stores._items import Keys, check_target
 from fastdecode.stores._mmap import is_uri
 
 if TYPE_CHECKING:
@@ -255,6 +257,8 @@ class Store(ABC):
 
     def _check(self, index: int) -> None:
         """Raise an IndexError unless there is such an item."""
+        if index.__class__ is not int and not isinstance(index, Integral):
+            raise TypeError(f"{self.location}: an item has a whole number, not {index!r}")
         if not 0 <= index < len(self):
             raise IndexError(f"{self.location}: there is no item {index}, of {len(self)} from 0")
 
@@ -323,23 +327,31 @@ class Writer(ABC):
         data : bytes-like
             The encoded image, kept as it is.
         target : None, int, float, str, or list or dict that JSON can hold
+            In a store with `classes`, the index of one, or None.
 
         Raises
         ------
+        TypeError
+            If the key is no text, or the data no bytes.
         ValueError
-            If the key is empty, no relative path or there already, or the kind of store cannot hold
-            such a target.
+            If the key is empty, no relative path or there already, there are no bytes, no class has
+            the target's index, or the kind of store cannot hold such a target.
         """
         if self._ended:
             raise ValueError(f"{self.location}: the writer has been closed")
         if self._broken:
             raise self._unfinished()
-        if self._keys is not None:
-            try:
+        if not isinstance(key, str):
+            raise TypeError(f"{self.location}: a key must be text, not {key!r}")
+        view = memoryview(as_buffer(data, function="writer.add"))
+        if not view:
+            raise ValueError(f"{self.location}: {key!r} is no image: it is empty (0 bytes)")
+        try:
+            if self._keys is not None:
                 self._keys.check(key)
-            except ValueError as error:
-                raise ValueError(f"{self.location}: {error}") from None
-        view = memoryview(data).cast("B")
+            check_target(target, self.classes)
+        except ValueError as error:
+            raise ValueError(f"{self.location}: {error}") from None
         try:
             self._append(key, view, target)
         except ValueError:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fastdecode._files import NotRegular, read_regular
+from fastdecode._files import NotRegular, read_image
 from fastdecode.errors import advised
 from fastdecode.outages import holds_anything, of_the_whole, told_if_vanished, tried_again
 from fastdecode.stores._index import Index, IndexBuilder, IndexedStore
@@ -22,13 +22,17 @@ if TYPE_CHECKING:
     from fastdecode.stores.base import Store
     from fastdecode.types import Buffer
 
-__all__ = ["EXTENSIONS", "INDEX", "FileStore", "FolderWriter", "open_folder"]
+__all__ = ["EXTENSIONS", "INDEX", "FileStore", "FolderWriter", "LooseImages", "open_folder"]
 
 EXTENSIONS = (*IMG_EXTENSIONS, ".gif", ".jfif", ".jpe", ".jp2", ".j2k", ".avif", ".heic", ".heif")
 """What counts as an image, in lower case: torchvision's, and what else can be decoded here."""
 
 INDEX = "fastdecode.fdx"
 """In a folder that `FolderWriter` has made: its files in their order, and their targets."""
+
+
+class LooseImages(ValueError):
+    """Images lie beside the folders of classes: only without targets can they all be read."""
 
 
 def open_folder(
@@ -106,9 +110,9 @@ def _indexed(location: str, images: Iterable[str], classes: list[str]) -> Index:
     builder = IndexBuilder(classes)
     beside = [path for path in images if "/" not in path] if classes else []
     if beside:
-        error = ValueError(
+        error = LooseImages(
             f"{location}: images such as {beside[0]} lie beside the folders of classes such as "
-            f"{classes[0]}: move them"
+            f"{classes[0]}: move them, or list the paths of all, without classes, in a .csv"
         )
         raise advised(error, ", or open it with targets=False to take all without")
     places = {name: index for index, name in enumerate(builder.classes)}
@@ -268,4 +272,4 @@ def _on_disk(name: str) -> str:
     return name
 
 
-_contents = tried_again(read_regular)  # a network drive may be away for a moment
+_contents = tried_again(read_image)  # a network drive may be away for a moment

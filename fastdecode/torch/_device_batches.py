@@ -90,7 +90,8 @@ class EncodedBatch(BatchBuilder):
             plan = self._how.eligible.crop.plan(header.width, header.height, generator_of(seed))
             request = self._request(data, header, plan)
             if request is not None:
-                geometry = geometry_of(plan) if self._how.eligible.maps else None
+                maps = self._how.eligible.maps
+                geometry = geometry_of(plan, header.width, header.height) if maps else None
                 target = finished(dataset, target, geometry)
                 self._found[at] = found._replace(target=target, finished=True)
         except BaseException:  # it comes again when the dataset makes the item by itself

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,6 +27,7 @@ from fastdecode.torch.transforms._random_crop import generator_of
 from fastdecode.torch.transforms.base import Crop, geometry_of, stored_as
 
 if TYPE_CHECKING:
+    from fastdecode.geometry import Geometry
     from fastdecode.native._batch import Pool
     from fastdecode.native._library import Resize
     from fastdecode.torch._read_ahead import Read
@@ -179,7 +180,7 @@ class _Call:
     def __post_init__(self) -> None:
         self._targets: list[Any] = [None] * len(self._indices)
         self._rows: Sequence[Any] | None = None
-        self._done: list[tuple[int, ResizePlan | None]] = []
+        self._done: list[tuple[int, Geometry | None]] = []
         self.samples: list[Any] = [FALLBACK] * len(self._indices)
         self.made = 0
         self.python_s = 0.0
@@ -224,11 +225,19 @@ class _Call:
             items.read(pool, sources)
             return range(len(sources))
         made, left = items.crop(pool, sources, seeds, crop, *self._place())
-        maps = self._eligible.maps
-        self._done = [
-            (at, ResizePlan.of_core(items.resize_of(at)) if maps else None) for at in made
-        ]
+        self._take(items, made, lambda at: ResizePlan.of_core(items.resize_of(at)))
         return left
+
+    def _take(
+        self, items: Items, made: Iterable[int], plan_of: Callable[[int], ResizePlan]
+    ) -> None:
+        """Note what is made, and where each result lies in its image, if somebody asks for that."""
+        if not self._eligible.maps:
+            self._done += [(at, None) for at in made]
+            return
+        headers = items.headers()
+        width, height = headers.width.tolist(), headers.height.tolist()
+        self._done += [(at, geometry_of(plan_of(at), width[at], height[at])) for at in made]
 
     def _described(self) -> Any:
         """Describe the crop to the core as ``fd_crop *``; return None where Python has to draw."""
@@ -273,7 +282,8 @@ class _Call:
         """Let the core make those that are planned."""
         resizes = [resize for _, resize in plans.values()]
         done = items.resize(pool, list(plans), resizes, *self._place())
-        self._done += [(at, plans[at][0]) for at, whole in zip(plans, done, strict=True) if whole]
+        made = [at for at, whole in zip(plans, done, strict=True) if whole]
+        self._take(items, made, lambda at: plans[at][0])
         self._done.sort(key=itemgetter(0))
 
     def _place(self) -> tuple[Any, int, int]:
@@ -296,20 +306,20 @@ class _Call:
         began = time.perf_counter()
         rows, targets = self._rows, self._targets
         as_read = not self._eligible.maps and self._dataset.target_transform is None
-        for at, plan in self._done:
+        for at, geometry in self._done:
             image = _IN_PLACE if rows is None else rows[at]
             try:
-                self.samples[at] = image, targets[at] if as_read else self._target(at, plan)
+                self.samples[at] = image, targets[at] if as_read else self._target(at, geometry)
             except Exception:  # likewise
                 self.made -= 1
             self.made += 1
         self.python_s += time.perf_counter() - began
 
-    def _target(self, at: int, plan: ResizePlan | None) -> Any:
+    def _target(self, at: int, geometry: Geometry | None) -> Any:
         target, transform = self._targets[at], self._dataset.target_transform
         self._draws.begin(at)
-        if plan is not None and self._eligible.maps:
-            target = self._dataset.map_target(target, geometry_of(plan))
+        if geometry is not None:
+            target = self._dataset.map_target(target, geometry)
         return target if transform is None else transform(target)
 
 

@@ -242,6 +242,49 @@ def test_the_pack_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "has been packed already, and is whole" in " ".join(capsys.readouterr().err.split())
 
 
+@pytest.mark.parametrize("name", ["train.zip", "train.tgz", "train.tar.gz", "v1.2/train.h5x"])
+def test_an_unknown_suffix_is_no_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    """It is refused with the suffixes that there are, and the way to a folder of that name."""
+    source, target = make_source(tmp_path / "source"), tmp_path / name
+
+    assert main(["pack", str(source), str(target)]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"{target.suffix} is no kind of store (.tar .lmdb .h5 .rec; a name without" in said
+    assert "--store folder makes a folder" in said
+    assert "kind=" not in said
+    for make in (create_store, lambda path: pack(source, path)):
+        with pytest.raises(ValueError, match="kind='folder' makes a folder of that name"):
+            make(target)
+    assert not target.parent.exists() or target.parent == tmp_path
+    assert main(["pack", str(source), str(target), "--store", "folder"]) == 0
+    with open_store(target, "folder") as store:
+        assert len(store) == 8
+
+
+@pytest.mark.parametrize("name", ["v1.2", ".hidden", "St. Louis", "train"])
+def test_names_without_a_suffix_are_folders(tmp_path: Path, name: str) -> None:
+    """What begins with a digit is a version, and what holds a space is no suffix."""
+    with create_store(tmp_path / name) as writer:
+        assert writer.kind == "folder"
+
+
+@pytest.mark.parametrize(
+    ("size", "place"),
+    [("2kB", "{0}-00000.tar to {0}-00007.tar"), ("1GB", "1 shard, {0}-00000.tar,")],
+)
+def test_shards_are_reported_by_their_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], size: str, place: str
+) -> None:
+    """The report names files that are there."""
+    source, target = make_source(tmp_path / "source"), tmp_path / "b.tar"
+
+    assert main(["pack", str(source), str(target), "--shard-size", size]) == 0
+    said = "".join(capsys.readouterr().out.split())  # long paths are cut at the end of a line
+    assert "".join(place.format(target.with_suffix("")).split()) in said
+
+
 def test_no_chatter(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -274,3 +317,47 @@ def test_an_error_after_the_line(
     with pytest.raises(FileNotFoundError):
         failing()
     assert capsys.readouterr().err == "\rpacking 1 of 2\n"
+
+
+def test_a_photo_library_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Images beside folders need no classes to be checked; to pack them a list without will do."""
+    library = tmp_path / "library"
+    (library / "2024").mkdir(parents=True)
+    for name in ("1.jpg", "2024/2.jpg"):
+        (library / name).write_bytes(encode(drawing(40, 30 + len(name))))
+
+    assert main(["check", str(library)]) == 0
+    assert "2 images" in capsys.readouterr().out
+    assert main(["pack", str(library), str(tmp_path / "a.tar")]) == 2
+    said = "".join(capsys.readouterr().err.split())
+    assert "listthepathsofall,withoutclasses,ina.csv" in said
+    (tmp_path / "all.csv").write_text("library/1.jpg\nlibrary/2024/2.jpg\n")
+    assert main(["pack", str(tmp_path / "all.csv"), str(tmp_path / "a.tar")]) == 0
+
+
+@pytest.mark.parametrize("command", [["check"], ["pack"], ["thumbs"]])
+def test_one_image_is_no_store(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    """The error says what to name instead."""
+    photo = tmp_path / "photo.JPG"
+    photo.write_bytes(encode(drawing(40, 30)))
+
+    to = [] if command == ["check"] else [str(tmp_path / "out")]
+    assert main([*command, str(photo), *to]) == 2
+    said = "".join(capsys.readouterr().err.split())
+    assert "photo.JPGisoneimage:nameitsfolder,ora.csvwithitspath" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("shards", "shards is a folder: name the shards in it, "), ("none.tar", "No such file")],
+)
+def test_what_is_no_shard_has_no_index(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, words: str
+) -> None:
+    """A folder, and nothing at all, are wrong arguments: exit status 2, as in other commands."""
+    (tmp_path / "shards").mkdir()
+
+    assert main(["index", str(tmp_path / name)]) == 2
+    assert words in capsys.readouterr().err

@@ -300,10 +300,13 @@ def test_sizes_in_words() -> None:
     """Sizes are written as people write them."""
     assert as_bytes("500MB") == 500_000_000
     assert as_bytes("1.5 gib") == 3 << 29
-    assert as_bytes("4096") == 4096
+    assert as_bytes("4096 B") == 4096
     assert kind_for("x/TRAIN.TAR") == "tar"
-    for text in ("", "MB", "-1", "1 XB", "10 items"):
+    for text in ("", "MB", "-1", "1 XB", "10 items", "\u0664GB"):
         with pytest.raises(ArgumentTypeError, match="not a size"):
             as_bytes(text)
+    for text in ("4", "1.5"):
+        with pytest.raises(ArgumentTypeError, match=f"{text} has no unit: {text}GB"):
+            as_bytes(text)
     with pytest.raises(ArgumentTypeError, match="more than any file"):
-        as_bytes("9" * 400)
+        as_bytes("9" * 400 + "B")

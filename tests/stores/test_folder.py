@@ -104,14 +104,13 @@ def test_a_written_folder_is_opened_by_its_index(tmp_path: Path) -> None:
     """In the order of writing, with targets of every kind, whatever the keys are."""
     target = tmp_path / "made"
     items = [("b/2.jpg", b"2", 1), ("a.png", b"1", {"x": [1]}), ("b/1.jpg", b"3", None)]
-    with create_store(target, classes=["one", "two"]) as writer:
+    with create_store(target) as writer:
         for item in items:
             writer.add(*item)
         assert not target.exists()
 
     with open_store(target) as store:
         assert everything(store) == items
-        assert list(store.classes) == ["one", "two"]
         assert everything(pickle.loads(pickle.dumps(store))) == items
     assert sorted(path.name for path in tmp_path.iterdir()) == ["made"]
 

@@ -78,7 +78,7 @@ class Boxes(Sources):
         return self.sources[index], [[100.0, 100.0, 200.0, 200.0 + index]]
 
     def map_target(self, target: Any, geometry: Any) -> Any:
-        return torch.as_tensor(geometry.boxes(target))
+        return torch.as_tensor([*geometry.boxes(target).tolist(), [*geometry.full_size] * 2])
 
 
 def mixed(kind: type[Sources] = Sources, **options: Any) -> Sources:

@@ -131,7 +131,7 @@ def test_worker_processes_open_the_store_by_themselves(tmp_path: Path, context: 
 def test_ranks_share_the_shards_of_a_tar_store(tmp_path: Path) -> None:
     """`Loader` deals a store of several shards to ranks, each item to one."""
     for shard in range(3):
-        with create_store(tmp_path / f"part-{shard}.tar", classes=CLASSES) as writer:
+        with create_store(tmp_path / f"part-{shard}.tar") as writer:
             for number in range(shard, COUNT, 3):
                 writer.add(f"{number}.jpg", encoded()[number], number)
     dataset = StoreDataset(tmp_path / "part-{0..2}.tar", RandomResizedCropFlipNormalize(24))

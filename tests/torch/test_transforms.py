@@ -426,8 +426,8 @@ def test_what_is_no_image_is_an_error(data: bytes) -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (str(PHOTOS[0]), "takes the bytes of an image, not a path"),
-        (PHOTOS[0], "takes the bytes of an image, not a path"),
+        (str(PHOTOS[0]), "transform\\(\\) takes the bytes of an image, not a path: transform"),
+        (PHOTOS[0], "transform\\(\\) takes the bytes of an image, not a path: transform"),
         (Image.new("RGB", (9, 9)), "data must be bytes.*, not Image"),
         (None, "data must be bytes.*, not NoneType"),
         (np.zeros((9, 9, 3), np.uint8), "has it been decoded already"),

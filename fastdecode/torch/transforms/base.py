@@ -243,7 +243,7 @@ class Crop(EncodedTransform):
         orient: bool = False,
     ) -> tuple[torch.Tensor, Geometry]:
         """Decode and transform, and tell where the result lies. Parameters as for a call."""
-        data = data if type(data) is bytes else as_buffer(data)
+        data = data if type(data) is bytes else as_buffer(data, function="transform")
         header = None
         sides = _cores_sides(data, backend, orient=orient)
         if sides is None:
@@ -253,7 +253,7 @@ class Crop(EncodedTransform):
         out = self._checked(out, plan, sides[0])
         if header is None:
             if _write_by_core(data, self.core_resize(plan, *sides), self.normalize, out):
-                return out, geometry_of(plan)
+                return out, geometry_of(plan, *sides)
             header = _headers.probe(data)
         pixels = self._pixels(data, header, plan, backend, orient=orient)
         if plan.flip:
@@ -262,7 +262,7 @@ class Crop(EncodedTransform):
             out.copy_(pixels)
         else:
             self.normalize(pixels, out=out)
-        return out, geometry_of(plan)
+        return out, geometry_of(plan, *sides)
 
     def _checked(self, out: torch.Tensor | None, plan: ResizePlan, width: int) -> torch.Tensor:
         shape = (3, *plan.size)
@@ -442,15 +442,15 @@ def _by_torch(
     return source[:, top:bottom, left:right]
 
 
-def geometry_of(plan: ResizePlan) -> Geometry:
-    """Tell where the result of a plan lies in the image."""
+def geometry_of(plan: ResizePlan, width: int, height: int) -> Geometry:
+    """Tell where the result of a plan lies in an image of that size."""
     left, top, right, bottom = plan.box
     across, down = (right - left) / plan.canvas[1], (bottom - top) / plan.canvas[0]
-    height, width = plan.size
+    rows, columns = plan.size
     shown = (
         left + plan.left * across,
         top + plan.top * down,
-        left + (plan.left + width) * across,
-        top + (plan.top + height) * down,
+        left + (plan.left + columns) * across,
+        top + (plan.top + rows) * down,
     )
-    return Geometry(shown, plan.size, plan.flip)
+    return Geometry(shown, plan.size, plan.flip, (height, width))
