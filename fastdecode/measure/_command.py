@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastdecode import _files, _selection
@@ -24,7 +25,15 @@ from fastdecode.measure._kept import merged, ranking_of
 from fastdecode.measure._run import Plan, counts_up_to_cores
 from fastdecode.measure._text import count, pipeline, visible
 from fastdecode.measure._timing import now
-from fastdecode.measure.result import PIPELINES, PROTOCOLS, Backend, Result, machine, to_json
+from fastdecode.measure.result import (
+    BEGINS,
+    PIPELINES,
+    PROTOCOLS,
+    Backend,
+    Result,
+    machine,
+    to_json,
+)
 from fastdecode.ranking import faster
 from fastdecode.registry import backends, install_line
 from fastdecode.terminal import INTERRUPTED, Parser, counts, positive, progress, say, seconds
@@ -266,8 +275,12 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
         _keep(parser, options, result)
     if result.interrupted:
         return INTERRUPTED
-    timed = [one.files for one in result.measurements] + [one.files for one in result.on_device]
-    return 0 if any(timed) else 1
+    return 0 if _timed(result) else 1
+
+
+def _timed(result: Result) -> bool:
+    """Whether anything was measured."""
+    return any(one.files for one in (*result.measurements, *result.on_device))
 
 
 def _measure(
@@ -393,13 +406,23 @@ def _check_arguments(parser: Parser, options: argparse.Namespace) -> None:
     for flag, other in itertools.combinations(written, 2):
         if written[flag] == written[other]:
             parser.error(f"--{flag} and --{other} are the same file")
-    places = list(written.values())
     try:
-        for place in (*places, *([ranking_path()] if options.save else [])):
-            with _files.naming(place):
-                _files.check_writable(place, parents=place not in places)
+        for flag, place in written.items():
+            _files.check_result(place, f"--{flag}", _beginning(flag))
+        if options.save:
+            with _files.naming(ranking_path()):
+                _files.check_writable(ranking_path(), parents=True)
     except OSError as error:
-        parser.error(str(error))
+        parser.fail(error)
+
+
+def _beginning(flag: str) -> bytes:
+    """Return how the file of an option begins."""
+    if flag == "json":
+        return BEGINS
+    from fastdecode.measure import _html
+
+    return _html.PAGE_BEGINS if flag == "html" else _html.CARD_BEGINS
 
 
 def _check_device(parser: Parser, options: argparse.Namespace) -> None:
@@ -481,23 +504,33 @@ def _save(ranking: Ranking) -> None:
 def _keep(parser: Parser, options: argparse.Namespace, result: Result) -> None:
     """Write the files and the ranking that were asked for; end with status 2 if that fails."""
     try:
-        if options.json not in (None, "-"):
-            with _files.naming(options.json):
-                _files.write_text(options.json, to_json(result))
-        if options.html or options.card:
-            from fastdecode.measure import _html
-
-            for place, draw in ((options.html, _html.page), (options.card, _html.card)):
-                if place:
-                    with _files.naming(place):
-                        _files.write_text(place, draw(result))
-        if options.html:
-            say(f"Report: {options.html}")
-        elif not result.interrupted:
-            say("For a page with charts: --html report.html")
+        if _timed(result):
+            _write(options, result)
+        else:  # an earlier result is worth more
+            for place in (options.json, options.html, options.card):
+                if place and place != "-":
+                    left = "left as it was" if Path(place).exists() else "not written"
+                    say(f"{place} is {left}.")
         if options.save and result.interrupted:
             print("The ranking is not saved: it would be of half a run.", file=sys.stderr)
         elif options.save:
             _save(ranking_of(result))
     except OSError as error:
         parser.fail(error)
+
+
+def _write(options: argparse.Namespace, result: Result) -> None:
+    if options.json not in (None, "-"):
+        with _files.naming(options.json):
+            _files.write_text(options.json, to_json(result))
+    if options.html or options.card:
+        from fastdecode.measure import _html
+
+        for place, draw in ((options.html, _html.page), (options.card, _html.card)):
+            if place:
+                with _files.naming(place):
+                    _files.write_text(place, draw(result))
+    if options.html:
+        say(f"Report: {options.html}")
+    elif not result.interrupted:
+        say("For a page with charts: --html report.html")

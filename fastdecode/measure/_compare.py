@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from fastdecode._files import check_writable, naming, read_regular, write_text
+from fastdecode._files import check_result, naming, read_regular, write_text
 from fastdecode.measure._tables import Column, Table, show
 from fastdecode.measure._text import (
     backend,
@@ -60,9 +60,10 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
     """Compare two results and print the ratios; return the exit status."""
     if options.html:
         parser.need("jinja2", "--html", "fastdecode[bench]")
+        from fastdecode.measure import _html
+
         try:
-            with naming(options.html):
-                check_writable(options.html)
+            check_result(options.html, "--html", _html.PAGE_BEGINS)
         except OSError as error:
             parser.fail(error)
     results = []
@@ -76,11 +77,9 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
     found = compare(results[0], results[1], (str(options.a), str(options.b)))
     _print(found)
     if options.html:
-        from fastdecode.measure._html import comparison
-
         try:
             with naming(options.html):
-                write_text(options.html, comparison(found))
+                write_text(options.html, _html.comparison(found))
         except OSError as error:
             parser.fail(error)
     return 0

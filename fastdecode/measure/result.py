@@ -27,6 +27,7 @@ from fastdecode.ranking import CPU, NOTHING, Spread
 
 __all__ = [
     "AUTOMATIC",
+    "BEGINS",
     "CPU",
     "NOTHING",
     "PILLOW",
@@ -253,6 +254,10 @@ class Result:
     interrupted: bool = False  # before everything was measured
     device: Device | None = None  # that images were brought onto; None if that was not measured
     on_device: tuple[Measurement, ...] = ()
+
+
+BEGINS = rb'\{\s*"schema": \d+,\s*"measured": '
+"""How a file of `to_json` begins."""
 
 
 def to_json(result: Result) -> str:

@@ -56,6 +56,7 @@ cannot be written; 130 after Ctrl-C"""
 _SHOWN = 3
 _ORDER: tuple[Status, ...] = (*FAILING, "oversized", "odd", "duplicate", "good")
 _COLUMNS = ("key", "status", "reason", "format", "width", "height", "bytes")
+_BEGINS = ",".join(_COLUMNS).encode()
 
 
 @dataclass
@@ -83,7 +84,7 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
     begun = time.monotonic()
     try:
         if options.csv:
-            _files.check_writable(options.csv)
+            _files.check_result(options.csv, "--csv", _BEGINS)
         with warnings.catch_warnings():  # Pillow's, which would come between the lines
             warnings.simplefilter("ignore")
             seen = _looked(options)
@@ -125,7 +126,8 @@ def _looked(options: argparse.Namespace) -> _Seen:
                 raise
             seen.ended = f"{reason(error)} (after {seen.total:,} of {len(store):,} images)"
     if options.csv:
-        _files.write_text(options.csv, csv_text(rows))
+        with _files.naming(options.csv):
+            _files.write_text(options.csv, csv_text(rows))
     return seen
 
 

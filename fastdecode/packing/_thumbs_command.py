@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from fastdecode._arrays import in_order
-from fastdecode._files import check_writable, read_regular, write_bytes
+from fastdecode._files import check_writable, naming, read_regular, write_bytes
 from fastdecode._system import usable_cores
 from fastdecode.errors import FastDecodeError, StoreError, visible
 from fastdecode.outages import ITEM_ERRORS, is_the_items
@@ -179,7 +179,8 @@ def _outcomes(options: argparse.Namespace) -> Iterator[_Outcome]:
             raise StoreError(f"there is nothing in {options.src}")
         if to.exists() and not to.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), options.dst)
-        check_writable(to / _OURS, parents=True)
+        with naming(to):
+            check_writable(to / _OURS, parents=True)
         work = _Work(store, Names(map(store.key, wanted)), to, options.size, options.quality)
         threads = options.threads or usable_cores()
         with (
