@@ -29,6 +29,7 @@ __all__ = [
     "INTERRUPTED",
     "Notify",
     "Parser",
+    "at_once",
     "brief",
     "counts",
     "csv_text",
@@ -49,6 +50,7 @@ INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it: 128 and the signal's number."""
 
 _LOST = 1
+_MOST_AT_ONCE = 1024  # threads or workers: what is more is a slip of the finger
 _EVERY_S = 0.2
 _LONGEST = 110
 _WIDEST = 80
@@ -70,6 +72,8 @@ class Parser(argparse.ArgumentParser):
         self, args: Sequence[str] | None = None, namespace: None = None
     ) -> argparse.Namespace:
         """Parse the words; of an unknown option, say which one it resembles."""
+        if any(not word or (word[:2] == "--" and word[-1] == "=") for word in args or ()):
+            self.error("an argument is empty: is a variable unset?")
         options, unknown = self.parse_known_args(args, namespace)
         if unknown:
             named = next((word.partition("=")[0] for word in unknown if word[:1] == "-"), "")
@@ -116,6 +120,16 @@ def positive(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and int(text) > 0):
         raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
     return int(text)
+
+
+def at_once(text: str) -> int:
+    """Read how many threads or workers there are to be."""
+    number = positive(text)
+    if number > _MOST_AT_ONCE:
+        raise argparse.ArgumentTypeError(
+            f"{number:,} at once are too many: at most {_MOST_AT_ONCE:,}"
+        )
+    return number
 
 
 def quality(text: str) -> int:

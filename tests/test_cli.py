@@ -28,6 +28,7 @@ from fastdecode.samples import photo
 from fastdecode.stores import open_store
 
 TERMINAL = 80
+_TAKING = ("bench", "calibrate", "compare a.json", "check", "pack a", "thumbs a", "index")
 TWO_WAYS = """\
 the library found here is too old. Either take the binding for it:
   pip install 'Binding<2'
@@ -79,6 +80,20 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["pack", "a", "b", "--quality", "101"], "101 is beyond 100"),
         (["pack", "a", "b", "--shard-size", "0"], "at least 1 byte"),
         (["bench", "a", "--batch", "3"], "--batch is for --device"),
+        *(
+            ([*words.split(), ""], "an argument is empty: is a variable unset?")
+            for words in _TAKING
+        ),
+        (["compare", "a.json", "b.json", "--html="], "an argument is empty: is a variable unset?"),
+        *(
+            ([*words.split(), "--threads", "1025"], "1,025 at once are too many: at most 1,024")
+            for words in ("bench a", "check a", "pack a b", "thumbs a b")
+        ),
+        (["bench", "--threads", "2"], "--threads is for the protocol threads: add --protocol thr"),
+        (
+            ["bench", "--workers", "2"],
+            "--workers is for the protocol loader: add --protocol loader",
+        ),
         (["bench", "a", "--limit", "-1"], "'-1' is not 0 or a positive whole number"),
     ],
     ids=str,
@@ -188,6 +203,14 @@ def test_an_option_writes_its_own_file_again(tmp_path: Path) -> None:
     for _ in range(2):
         assert main(["check", str(photo.parent), "--csv", str(tmp_path / "table.csv")]) == 0
     assert "status" in (tmp_path / "table.csv").read_text()
+
+
+def test_a_list_as_spreadsheets_save_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A list in UTF-16 is an error that says what to do."""
+    (tmp_path / "z.csv").write_text("path\na.jpg\n", encoding="utf-16")
+
+    assert main(["check", str(tmp_path / "z.csv")]) == 2
+    assert "z.csv, line 1: it is not UTF-8: save it as UTF-8\n" in capsys.readouterr().err
 
 
 def test_a_place_that_cannot_be_written_is_named(

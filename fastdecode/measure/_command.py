@@ -36,15 +36,22 @@ from fastdecode.measure.result import (
 )
 from fastdecode.ranking import faster
 from fastdecode.registry import backends, install_line
-from fastdecode.terminal import INTERRUPTED, Parser, counts, positive, progress, say, seconds
+from fastdecode.terminal import (
+    INTERRUPTED,
+    Parser,
+    at_once,
+    counts,
+    positive,
+    progress,
+    say,
+    seconds,
+)
 from fastdecode.types import OUTPUTS, REDUCES
 
 if TYPE_CHECKING:
     from fastdecode.measure.result import Pipeline, Protocol
     from fastdecode.ranking import Ranking
     from fastdecode.types import BackendInfo, Reduce
-
-_MOST_AT_ONCE = 1024  # threads or workers: what is more is a slip of the finger
 
 _EXAMPLES = """\
 examples:
@@ -161,7 +168,6 @@ def _add_how(parser: argparse.ArgumentParser) -> None:
         group.add_argument(
             f"--{name}",
             type=_counts,
-            default=counts_up_to_cores(),
             metavar="N,...",
             help=f"sizes of the {what} to measure; 0 for none (default: powers of 2, up to the "
             "cores)",
@@ -223,8 +229,7 @@ def _counts(text: str) -> tuple[int, ...]:
     if text.strip() == "0":
         return ()
     found = counts(text)
-    if found[-1] > _MOST_AT_ONCE:
-        raise argparse.ArgumentTypeError(f"{found[-1]:,} at once are too many: {_MOST_AT_ONCE:,}")
+    at_once(str(found[-1]))
     return found
 
 
@@ -332,10 +337,12 @@ def _plan(
 ) -> Plan:
     """Put together what is to be measured; what cannot be is noted."""
     short = _is_short(options)
-    usual: tuple[Protocol, ...] = () if options.device else PROTOCOLS
-    protocols: tuple[Protocol, ...] = _SHORT if short else options.protocol or usual
+    protocols = _chosen_protocols(options)
+    usual = counts_up_to_cores()
+    threads = usual if options.threads is None else options.threads
+    workers = usual if options.workers is None else options.workers
     for name in _OF_PYTORCH:
-        if name in protocols and (name != "loader" or options.workers) and not _has("torch"):
+        if name in protocols and (name != "loader" or workers) and not _has("torch"):
             found.notes.append(
                 f"The {name} protocol needs PyTorch, which is not installed: {_PYTORCH}"
             )
@@ -345,8 +352,8 @@ def _plan(
         reduces=options.reduce or ((1,) if short else REDUCES),
         seconds=_SECONDS if options.seconds is None else options.seconds,
         protocols=protocols,
-        threads=options.threads,
-        workers=options.workers,
+        threads=threads,
+        workers=workers,
         output="tensor" if options.size else options.output or "array",
         size=options.size,
         device=options.device,
@@ -355,6 +362,12 @@ def _plan(
         pipelines=_pipelines(found) if "train" in protocols else (),
         within=_WITHIN if short and options.seconds is None else None,
     )
+
+
+def _chosen_protocols(options: argparse.Namespace) -> tuple[Protocol, ...]:
+    """Return those that were named, else the usual ones."""
+    usual: tuple[Protocol, ...] = () if options.device else PROTOCOLS
+    return _SHORT if _is_short(options) else options.protocol or usual
 
 
 def _is_short(options: argparse.Namespace) -> bool:
@@ -384,6 +397,9 @@ def _settings(plan: Plan, options: argparse.Namespace) -> dict[str, object]:
 
 def _check_arguments(parser: Parser, options: argparse.Namespace) -> None:
     """End with status 2 if what is asked for cannot be done."""
+    for flag, protocol in (("threads", "threads"), ("workers", "loader")):
+        if getattr(options, flag) and protocol not in _chosen_protocols(options):
+            parser.error(f"--{flag} is for the protocol {protocol}: add --protocol {protocol}")
     if options.size and options.output not in (None, "tensor"):
         parser.error(f"--size gives tensors, not --output {options.output}")
     for flag in ("size", "output"):

@@ -35,7 +35,8 @@ upper one of a, and the upper one of b over the lower one of a. Where both are
 on one side of 1 the difference is larger than the spread: faster or slower.
 Everything else is "no clear difference".
 
-exit status: 0; 2 if a file is missing, damaged or of another version"""
+exit status: 0; 1 if nothing was measured in both; 2 if a file is missing,
+damaged or of another version"""
 
 _COLUMNS = (
     Column("backend", widest=16),
@@ -69,7 +70,7 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
     results = []
     for path in (options.a, options.b):
         try:
-            results.append(from_json(read_regular(path).decode()))
+            results.append(from_json(read_regular(path)))
         except OSError as error:
             parser.fail(f"{path}: {error.strerror or error}")
         except ValueError as error:
@@ -82,7 +83,7 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
                 write_text(options.html, _html.comparison(found))
         except OSError as error:
             parser.fail(error)
-    return 0
+    return 0 if found.pairs else 1
 
 
 class Pair(NamedTuple):

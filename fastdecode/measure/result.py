@@ -265,7 +265,7 @@ def to_json(result: Result) -> str:
     return json.dumps({"schema": SCHEMA, **asdict(result)}, indent=1)
 
 
-def from_json(text: str) -> Result:
+def from_json(text: str | bytes) -> Result:
     """Read a result back. Fields that this version does not know are ignored."""
     try:
         content = json.loads(text)

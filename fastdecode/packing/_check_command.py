@@ -23,6 +23,7 @@ from fastdecode.stores import open_store
 from fastdecode.terminal import (
     INTERRUPTED,
     Parser,
+    at_once,
     brief,
     csv_text,
     positive,
@@ -178,5 +179,5 @@ def add_arguments(parser: Parser) -> None:
     size.add_argument(
         "--max-pixels", type=positive, metavar="N", help="more pixels than this are oversized"
     )
-    add("--threads", type=positive, metavar="N", help="how many work (default: one for each core)")
+    add("--threads", type=at_once, metavar="N", help="how many work (default: one for each core)")
     add("--strict", action="store_true", help="a warning of the codec counts as damage")

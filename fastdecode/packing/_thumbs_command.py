@@ -24,7 +24,7 @@ from fastdecode.packing._rewrite import Names, thumbnail
 from fastdecode.packing._verify import reason
 from fastdecode.stores import kind_of, open_store
 from fastdecode.stores._items import is_below
-from fastdecode.terminal import INTERRUPTED, Parser, positive, progress, quality, say
+from fastdecode.terminal import INTERRUPTED, Parser, at_once, positive, progress, quality, say
 
 if TYPE_CHECKING:
     from fastdecode.stores import Store
@@ -267,4 +267,4 @@ def add_arguments(parser: Parser) -> None:
         metavar="Q",
         help="of the JPEGs, 1 to 100 (default: %(default)s)",
     )
-    add("--threads", type=positive, metavar="N", help="how many work (default: one for each core)")
+    add("--threads", type=at_once, metavar="N", help="how many work (default: one for each core)")

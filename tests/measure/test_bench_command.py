@@ -192,7 +192,6 @@ def test_a_page_needs_another_file_and_a_library(
         (["--size", "8", "--output", "pil"], "--size gives tensors"),
         (["--json", "no-such-folder/x.json"], "cannot be written"),
         (["--json", "."], "cannot be written: it is a folder"),
-        (["--threads", "100000"], "too many"),
         (["--save", "--backend", "pillow"], "not with --backend"),
         (["--save", "--output", "pil"], "not with --output pil"),
         (["--what"], "unrecognized"),
