@@ -31,6 +31,7 @@ __all__ = [
     "Parser",
     "at_once",
     "brief",
+    "count",
     "counts",
     "csv_text",
     "ending_at_once",
@@ -196,6 +197,11 @@ def brief(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 4].rstrip()} ..."
 
 
+def count(amount: int, noun: str) -> str:
+    """Say how many of something there are."""
+    return f"{amount:,} {noun}{'' if amount == 1 else 's'}"
+
+
 def csv_text(rows: Iterable[Sequence[str | int]]) -> str:
     """Return a table as a file of CSV has it.
 
@@ -317,7 +323,7 @@ class _Output(io.FileIO):
         return len(data)
 
 
-def guarded(command: Callable[[], int]) -> int:
+def guarded(command: Callable[[], int], prog: str) -> int:
     """Run a command to its exit status, and end in good order however that ends.
 
     The status is 130 after Ctrl-C, and 1 if standard output is closed, full, or read no more.
@@ -338,7 +344,7 @@ def guarded(command: Callable[[], int]) -> int:
     if output.lost is None:
         return status
     if not isinstance(output.lost, BrokenPipeError):
-        sys.stderr.write(f"standard output: {output.lost.strerror}\n")
+        sys.stderr.write(f"{prog}: error: standard output: {output.lost.strerror}\n")
     return _LOST
 
 

@@ -56,6 +56,29 @@ def test_every_subcommand_has_help(
     assert max(map(len, out.splitlines())) <= TERMINAL
 
 
+def test_help_is_also_a_word(capsys: pytest.CaptureFixture[str]) -> None:
+    """``help`` is ``--help``, and ``help pack`` is ``pack --help``."""
+    said = []
+    for words in (["help"], ["--help"], ["help", "pack"], ["pack", "--help"]):
+        with pytest.raises(SystemExit):
+            main(words)
+        said.append(capsys.readouterr().out)
+
+    assert said[0] == said[1] != said[2] == said[3] != ""
+
+
+def test_one_is_no_plural(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One image is an image, and one thumbnail a thumbnail."""
+    shutil.copy(photo, tmp_path / "a.jpg")
+
+    main(["check", str(tmp_path)])
+    main(["thumbs", str(tmp_path), str(tmp_path / "to")])
+
+    said = capsys.readouterr().out
+    assert "\n1 image, " in said
+    assert "\n1 thumbnail in " in said
+
+
 def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     """Every subcommand gives it, and so does the command alone, in a process of its own, too."""
     for words in (["--version"], *([name, "--version"] for name in COMMANDS)):
@@ -69,7 +92,7 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     ("words", "said"),
     [
         (["chek", "a"], "there is no command 'chek'; did you mean check?"),
-        (["--what"], "unrecognized arguments: --what"),
+        (["--what"], "ARGUMENT ...]\nfastdecode: error: unrecognized arguments: --what"),
         (
             ["photos/"],
             "the commands are info, bench, compare, calibrate, check, pack, thumbs, index",
@@ -397,7 +420,8 @@ def test_what_would_be_faster() -> None:
 def test_it_says_what_was_measured(shown: str, tmp_path: Path, info_here: Any) -> None:
     """Without a saved ranking the command to make one is named; with one, where it is from."""
     place = tmp_path / "ranking.json"
-    assert "python -m fastdecode calibrate" in shown
+    assert "To measure this machine: fastdecode calibrate" in " ".join(shown.split())
+    assert shown.endswith("To measure it on your images: fastdecode bench FOLDER\n")
 
     Ranking({("jpeg", 1): ("pillow",)}, measured="2026-01-02T03:04:05+00:00").save(place)
     found = json.loads(info_here("--json", FASTDECODE_RANKING=str(place)))

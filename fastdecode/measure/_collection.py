@@ -107,7 +107,7 @@ def collect(paths: Sequence[str | Path], *, limit: int | None = None) -> Collect
         """Name a folder that cannot be searched."""
         path = Path(error.filename)
         name = visible(str(path.relative_to(root) if root and path != root else path))
-        collection.unreadable[name] = error.strerror
+        collection.unreadable[name] = error.strerror or str(error)
 
     found, stores = _files_and_stores(paths, note)
     ends = list(accumulate(len(store) for store in stores))

@@ -23,7 +23,7 @@ from fastdecode.measure._calibrate import BATCHES, place_of
 from fastdecode.measure._collection import USUAL_LIMIT
 from fastdecode.measure._kept import merged, ranking_of
 from fastdecode.measure._run import Plan, counts_up_to_cores
-from fastdecode.measure._text import count, pipeline, visible
+from fastdecode.measure._text import pipeline, visible
 from fastdecode.measure._timing import now
 from fastdecode.measure.result import (
     BEGINS,
@@ -40,6 +40,7 @@ from fastdecode.terminal import (
     INTERRUPTED,
     Parser,
     at_once,
+    count,
     counts,
     positive,
     progress,
@@ -63,7 +64,7 @@ examples:
   %(prog)s a.jpg b.png --backend pillow,opencv --seconds 3
   %(prog)s photos/ --protocol loader --workers 2,4 --size 224
   %(prog)s photos/ --device cuda --batch 64,256
-  python -m fastdecode compare old.json new.json
+  fastdecode compare old.json new.json
 
 protocols:
   decode   from memory, one thread; every format and every --reduce

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fastdecode.measure.result import Measurement, Result, Spread
 
 _ABOUT = """\
-Compare two results that `python -m fastdecode bench --json FILE` wrote.
+Compare two results that `fastdecode bench --json FILE` wrote.
 
 b/a is the images/s of the second file over that of the first, by their
 medians. "from" and "to" bound it with care: the lower quartile of b over the

@@ -58,7 +58,6 @@ from fastdecode.measure._text import (
     backend,
     backend_versions,
     began,
-    count,
     device_facts,
     measured_files,
     number,
@@ -68,6 +67,7 @@ from fastdecode.measure._text import (
     visible,
 )
 from fastdecode.measure.result import AUTOMATIC, CPU, Spread
+from fastdecode.terminal import count
 
 if TYPE_CHECKING:
     from fastdecode.measure._compare import Comparison, Pair

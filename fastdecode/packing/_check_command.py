@@ -25,6 +25,7 @@ from fastdecode.terminal import (
     Parser,
     at_once,
     brief,
+    count,
     csv_text,
     positive,
     progress,
@@ -149,7 +150,7 @@ def _report(seen: _Seen, seconds: float, csv_file: Path | None) -> None:
                 rows.append(("", "", f"... and {more:,} more"))
     _print_table(rows)
     rate = seen.total / max(seconds, 1e-9)
-    say(f"{seen.total:,} images, {seen.bytes / 1e6:,.1f} MB, {rate:,.0f} images/s")
+    say(f"{count(seen.total, 'image')}, {seen.bytes / 1e6:,.1f} MB, {rate:,.0f} images/s")
     if csv_file:
         say(f"All of them: {csv_file}")
 

@@ -24,7 +24,16 @@ from fastdecode.packing._rewrite import Names, thumbnail
 from fastdecode.packing._verify import reason
 from fastdecode.stores import kind_of, open_store
 from fastdecode.stores._items import is_below
-from fastdecode.terminal import INTERRUPTED, Parser, at_once, positive, progress, quality, say
+from fastdecode.terminal import (
+    INTERRUPTED,
+    Parser,
+    at_once,
+    count,
+    positive,
+    progress,
+    quality,
+    say,
+)
 
 if TYPE_CHECKING:
     from fastdecode.stores import Store
@@ -244,7 +253,7 @@ def _report(counts: dict[_Status, int], longer: list[str], seconds: float) -> No
     kept = f"; {counts['kept']:,} were there" if counts["kept"] else ""
     done = sum(counts.values())
     rate = done / max(seconds, 1e-9)
-    say(f"{counts['made']:,} thumbnails in {seconds:.1f} s, {rate:,.0f} images/s{kept}")
+    say(f"{count(counts['made'], 'thumbnail')} in {seconds:.1f} s, {rate:,.0f} images/s{kept}")
 
 
 def add_arguments(parser: Parser) -> None:

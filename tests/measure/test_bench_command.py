@@ -267,7 +267,7 @@ def test_a_full_disk(folder: Path) -> None:
         )
 
     assert done.returncode == 1
-    assert re.fullmatch(r"standard output: .+\n", done.stderr)
+    assert re.fullmatch(r"python -m fastdecode\.bench: error: standard output: .+\n", done.stderr)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows cannot send Ctrl-C to one process")
