@@ -14,6 +14,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import re
 import stat
 import tempfile
 from collections.abc import Callable, Iterator
@@ -36,6 +37,7 @@ _KINDS = {
 WAY_OUT = "save what it gives to a file, and name that"
 _MOST_LINKS = 40
 _SOME_BYTES = 1 << 16
+_HEAD = 1024
 _MOST_BYTES = 64 << 20
 """No result is so large; reading more would only fill the memory."""
 
@@ -143,6 +145,27 @@ def check_writable(path: str | os.PathLike[str], *, parents: bool = False) -> No
     with tempfile.TemporaryFile(dir=place.parent) as file:
         file.write(bytes(_SOME_BYTES))  # a full disk still makes files of nothing
         file.flush()
+
+
+def check_result(
+    place: str | os.PathLike[str], option: str, begins: bytes, *, parents: bool = False
+) -> None:
+    """Make sure, by an OSError in words, that an option's file can be written, and loses nothing.
+
+    A file that is there is replaced only if it is an earlier one of that option: if it is empty, or
+    begins as the regular expression `begins` says. Images and lists of them are mistyped there.
+    """
+    with naming(place):
+        check_writable(place, parents=parents)
+        if not Path(place).is_file():  # a device is written to, not replaced
+            return
+        with open_regular(place) as file:
+            head = file.read(_HEAD)
+    if head and not re.match(begins, head, re.DOTALL):
+        raise FileExistsError(
+            f"{visible(os.fspath(place))} is there already, and {option} did not write it: "
+            f"{option} takes the name of a new file"
+        )
 
 
 def write_text(path: str | os.PathLike[str], text: str, *, follow: bool = True) -> None:

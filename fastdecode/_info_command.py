@@ -115,7 +115,7 @@ def _report(facts: Facts) -> Iterator[str]:
         yield from (paragraph(line, indent="  ") for line in facts.faster.values())
     elif not facts.environment:
         yield "No backend that is missing would make JPEG faster."
-    yield paragraph("To measure it on your images: python -m fastdecode.bench FOLDER")
+    yield paragraph("To measure it on your images: fastdecode bench FOLDER")
 
 
 def _table(infos: Sequence[BackendInfo]) -> Table:
@@ -170,7 +170,7 @@ def _chosen(facts: Facts) -> Iterator[str]:
 def _ranking(facts: Facts) -> str:
     if facts.ranking:
         return f"By the ranking measured here: {facts.ranking}."
-    how = "To measure this machine: python -m fastdecode calibrate"
+    how = "To measure this machine: fastdecode calibrate"
     if facts.ranking_problem:
         return f"The saved ranking is ignored: {facts.ranking_problem}. {how}"
     return f"Nothing was measured here yet: the default order serves. {how}"

@@ -1,7 +1,7 @@
 """Which backend gets a file: the preference first, then what each backend declares.
 
 The order of precedence is ``backend=`` of the call, then `use`, then the environment variable
-``FASTDECODE_BACKEND``, then the ranking that ``python -m fastdecode calibrate`` saved, then the
+``FASTDECODE_BACKEND``, then the ranking that ``fastdecode calibrate`` saved, then the
 default order. ``FASTDECODE_DISABLE=a,b`` leaves backends out of the automatic choice.
 """
 
@@ -149,7 +149,7 @@ def saved() -> Ranking | None:
         if first and problem and speaks_for_all():  # outside the lock: a warning may run anything
             warnings.warn(
                 f"the saved ranking of the backends is ignored: {problem}. The default order "
-                "serves; to measure anew: python -m fastdecode calibrate",
+                "serves; to measure anew: fastdecode calibrate",
                 stacklevel=2,
             )
     return _saved if isinstance(_saved, Ranking) else None

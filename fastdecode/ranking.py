@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from fastdecode.types import BackendInfo
 
 __all__ = [
+    "BEGINS",
     "CPU",
     "DEFAULT",
     "NOTHING",
@@ -90,6 +91,9 @@ class Spread:
         high = self.high / base.low if base.low > 0 else float("inf")
         return Spread(self.median / base.median, self.low / max(base.high, base.median), high)
 
+
+BEGINS = rb'\{\s*"schema": \d+,\s*"cpu": '
+"""How a file of a ranking begins."""
 
 NOTHING = Spread(0.0, 0.0, 0.0)
 """Of what was not measured."""

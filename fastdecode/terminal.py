@@ -29,7 +29,9 @@ __all__ = [
     "INTERRUPTED",
     "Notify",
     "Parser",
+    "at_once",
     "brief",
+    "count",
     "counts",
     "csv_text",
     "ending_at_once",
@@ -49,6 +51,7 @@ INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it: 128 and the signal's number."""
 
 _LOST = 1
+_MOST_AT_ONCE = 1024  # threads or workers: what is more is a slip of the finger
 _EVERY_S = 0.2
 _LONGEST = 110
 _WIDEST = 80
@@ -70,6 +73,8 @@ class Parser(argparse.ArgumentParser):
         self, args: Sequence[str] | None = None, namespace: None = None
     ) -> argparse.Namespace:
         """Parse the words; of an unknown option, say which one it resembles."""
+        if any(not word or (word[:2] == "--" and word[-1] == "=") for word in args or ()):
+            self.error("an argument is empty: is a variable unset?")
         options, unknown = self.parse_known_args(args, namespace)
         if unknown:
             named = next((word.partition("=")[0] for word in unknown if word[:1] == "-"), "")
@@ -116,6 +121,16 @@ def positive(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and int(text) > 0):
         raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
     return int(text)
+
+
+def at_once(text: str) -> int:
+    """Read how many threads or workers there are to be."""
+    number = positive(text)
+    if number > _MOST_AT_ONCE:
+        raise argparse.ArgumentTypeError(
+            f"{number:,} at once are too many: at most {_MOST_AT_ONCE:,}"
+        )
+    return number
 
 
 def quality(text: str) -> int:
@@ -180,6 +195,11 @@ def say(text: str, *, indent: str = "", error: bool = False) -> None:
 def brief(text: str) -> str:
     """Shorten a line of several that is too long: the files have it whole."""
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 4].rstrip()} ..."
+
+
+def count(amount: int, noun: str) -> str:
+    """Say how many of something there are."""
+    return f"{amount:,} {noun}{'' if amount == 1 else 's'}"
 
 
 def csv_text(rows: Iterable[Sequence[str | int]]) -> str:
@@ -303,7 +323,7 @@ class _Output(io.FileIO):
         return len(data)
 
 
-def guarded(command: Callable[[], int]) -> int:
+def guarded(command: Callable[[], int], prog: str) -> int:
     """Run a command to its exit status, and end in good order however that ends.
 
     The status is 130 after Ctrl-C, and 1 if standard output is closed, full, or read no more.
@@ -324,7 +344,7 @@ def guarded(command: Callable[[], int]) -> int:
     if output.lost is None:
         return status
     if not isinstance(output.lost, BrokenPipeError):
-        sys.stderr.write(f"standard output: {output.lost.strerror}\n")
+        sys.stderr.write(f"{prog}: error: standard output: {output.lost.strerror}\n")
     return _LOST
 
 

@@ -5,23 +5,30 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import results
 from corpus import NO_RANKING
 from doubles import forget_what_is_registered
 
 import fastdecode
 from fastdecode import Ranking, _selection, ranking
 from fastdecode import _info_command as command
+from fastdecode._files import check_result
 from fastdecode.cli import BENCH, COMMANDS, main
 from fastdecode.errors import BackendUnavailable
+from fastdecode.measure.result import BEGINS as RESULT_BEGINS
+from fastdecode.measure.result import to_json
+from fastdecode.samples import photo
 from fastdecode.stores import open_store
 
 TERMINAL = 80
+_TAKING = ("bench", "calibrate", "compare a.json", "check", "pack a", "thumbs a", "index")
 TWO_WAYS = """\
 the library found here is too old. Either take the binding for it:
   pip install 'Binding<2'
@@ -49,6 +56,29 @@ def test_every_subcommand_has_help(
     assert max(map(len, out.splitlines())) <= TERMINAL
 
 
+def test_help_is_also_a_word(capsys: pytest.CaptureFixture[str]) -> None:
+    """``help`` is ``--help``, and ``help pack`` is ``pack --help``."""
+    said = []
+    for words in (["help"], ["--help"], ["help", "pack"], ["pack", "--help"]):
+        with pytest.raises(SystemExit):
+            main(words)
+        said.append(capsys.readouterr().out)
+
+    assert said[0] == said[1] != said[2] == said[3] != ""
+
+
+def test_one_is_no_plural(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One image is an image, and one thumbnail a thumbnail."""
+    shutil.copy(photo, tmp_path / "a.jpg")
+
+    main(["check", str(tmp_path)])
+    main(["thumbs", str(tmp_path), str(tmp_path / "to")])
+
+    said = capsys.readouterr().out
+    assert "\n1 image, " in said
+    assert "\n1 thumbnail in " in said
+
+
 def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     """Every subcommand gives it, and so does the command alone, in a process of its own, too."""
     for words in (["--version"], *([name, "--version"] for name in COMMANDS)):
@@ -62,7 +92,7 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     ("words", "said"),
     [
         (["chek", "a"], "there is no command 'chek'; did you mean check?"),
-        (["--what"], "unrecognized arguments: --what"),
+        (["--what"], "ARGUMENT ...]\nfastdecode: error: unrecognized arguments: --what"),
         (
             ["photos/"],
             "the commands are info, bench, compare, calibrate, check, pack, thumbs, index",
@@ -73,6 +103,20 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["pack", "a", "b", "--quality", "101"], "101 is beyond 100"),
         (["pack", "a", "b", "--shard-size", "0B"], "at least 1 byte"),
         (["bench", "a", "--batch", "3"], "--batch is for --device"),
+        *(
+            ([*words.split(), ""], "an argument is empty: is a variable unset?")
+            for words in _TAKING
+        ),
+        (["compare", "a.json", "b.json", "--html="], "an argument is empty: is a variable unset?"),
+        *(
+            ([*words.split(), "--threads", "1025"], "1,025 at once are too many: at most 1,024")
+            for words in ("bench a", "check a", "pack a b", "thumbs a b")
+        ),
+        (["bench", "--threads", "2"], "--threads is for the protocol threads: add --protocol thr"),
+        (
+            ["bench", "--workers", "2"],
+            "--workers is for the protocol loader: add --protocol loader",
+        ),
         (["bench", "a", "--limit", "-1"], "'-1' is not 0 or a positive whole number"),
     ],
     ids=str,
@@ -108,6 +152,108 @@ def test_no_advice_that_a_command_cannot_take(
         said = capsys.readouterr().err
         assert "kind=" not in said
         assert source in said or name in ("bench", "thumbs")
+
+
+@pytest.mark.parametrize(
+    ("words", "place"),
+    [
+        ("check l.csv --csv", "l.csv"),
+        ("check a.tar --csv", "a.tar"),
+        ("check a.tar --csv", "a.tar.json"),
+        ("check photos --csv", "photos/1.jpg"),
+        ("bench photos --json", "photos/1.jpg"),
+        ("bench photos --html", "own.html"),
+        ("bench photos --card", "own.svg"),
+        ("bench photos --json", "ranking.json"),
+        ("compare r.json r.json --html", "r.json"),
+        ("calibrate --quick --to", "photos/1.jpg"),
+        ("calibrate photos --to", "r.json"),
+    ],
+)
+def test_no_option_loses_a_file(
+    words: str,
+    place: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """What an option did not write itself is not written over: an image, a list, another result."""
+    pytest.importorskip("jinja2")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "photos").mkdir()
+    shutil.copy(photo, "photos/1.jpg")
+    (tmp_path / "l.csv").write_text("path,label\nphotos/1.jpg,cat\n")
+    assert main(["pack", "l.csv", "a.tar"]) == 0
+    (tmp_path / "own.html").write_text('<!DOCTYPE html>\n<html lang="en">')
+    (tmp_path / "own.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg">')
+    (tmp_path / "r.json").write_text(to_json(results.result()))
+    Ranking({("jpeg", 1): ("pillow",)}).save("ranking.json")
+    before = (tmp_path / place).read_bytes()
+    capsys.readouterr()
+
+    with contextlib.suppress(SystemExit):
+        main([*words.split(), place])
+    said = capsys.readouterr()
+
+    assert (tmp_path / place).read_bytes() == before
+    command, option = words.split(maxsplit=1)[0], words.rsplit(maxsplit=1)[-1]
+    assert said.err == (
+        f"fastdecode {command}: error: {place} is there already, and {option} did not write it: "
+        f"{option} takes the name of a new file\n"
+    )
+    assert said.out == ""
+
+
+def test_an_option_writes_its_own_file_again(tmp_path: Path) -> None:
+    """A result, a page, a card, a ranking, a table and an empty file are replaced by new ones."""
+    html = pytest.importorskip("fastdecode.measure._html", reason="needs Jinja2")
+    one = results.result(results.measurement())
+    Ranking().save(tmp_path / "ranking")
+    (tmp_path / "json").write_text(to_json(one))
+    (tmp_path / "page").write_text(html.page(one), encoding="utf-8")
+    (tmp_path / "card").write_text(html.card(one), encoding="utf-8")
+    (tmp_path / "empty").touch()
+    begins = {
+        "ranking": ranking.BEGINS,
+        "json": RESULT_BEGINS,
+        "page": html.PAGE_BEGINS,
+        "card": html.CARD_BEGINS,
+        "empty": b"x",
+    }
+
+    for name, beginning in begins.items():
+        check_result(tmp_path / name, "--it", beginning)
+    for _ in range(2):
+        assert main(["check", str(photo.parent), "--csv", str(tmp_path / "table.csv")]) == 0
+    assert "status" in (tmp_path / "table.csv").read_text()
+
+
+def test_a_list_as_spreadsheets_save_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A list in UTF-16 is an error that says what to do."""
+    (tmp_path / "z.csv").write_text("path\na.jpg\n", encoding="utf-16")
+
+    assert main(["check", str(tmp_path / "z.csv")]) == 2
+    assert "z.csv, line 1: it is not UTF-8: save it as UTF-8\n" in capsys.readouterr().err
+
+
+def test_a_place_that_cannot_be_written_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The message names what the caller named, a folder, a read-only one or a full disk."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    here = str(photo.parent)
+    for words, why in (
+        (["check", here, "--csv", "folder"], "folder cannot be written: it is a folder"),
+        (["check", here, "--csv", "file/c.csv"], "c.csv cannot be written: Not a directory"),
+        (["thumbs", here, "file/to"], "to cannot be written: Not a directory"),
+        (["bench", here, "--json", "file/b.json"], "b.json cannot be written: Not a directory"),
+    ):
+        with contextlib.suppress(SystemExit):
+            main([*words[:-1], str(tmp_path / words[-1])])
+        said = capsys.readouterr().err
+        assert said.startswith(f"fastdecode {words[0]}: error: {tmp_path}")
+        assert said.endswith(f"{why}\n")
 
 
 def test_how_it_was_called(capsys: pytest.CaptureFixture[str]) -> None:
@@ -274,7 +420,8 @@ def test_what_would_be_faster() -> None:
 def test_it_says_what_was_measured(shown: str, tmp_path: Path, info_here: Any) -> None:
     """Without a saved ranking the command to make one is named; with one, where it is from."""
     place = tmp_path / "ranking.json"
-    assert "python -m fastdecode calibrate" in shown
+    assert "To measure this machine: fastdecode calibrate" in " ".join(shown.split())
+    assert shown.endswith("To measure it on your images: fastdecode bench FOLDER\n")
 
     Ranking({("jpeg", 1): ("pillow",)}, measured="2026-01-02T03:04:05+00:00").save(place)
     found = json.loads(info_here("--json", FASTDECODE_RANKING=str(place)))

@@ -77,7 +77,7 @@ def probe(data: Buffer) -> Header:
         raise DecodeError(message) from None
     except ModuleNotFoundError as error:
         raise UnsupportedFormat(
-            f"these {len(data)} bytes are not an image that fastdecode knows; "
+            f"data of length {len(data)} is not an image that fastdecode knows; "
             f"Pillow might, but it is not installed ({error})"
         ) from error
     except Exception as error:  # the edge: a header may say anything

@@ -105,8 +105,8 @@ def open_image(data: Buffer) -> ImageFile.ImageFile:
             if image is not None:
                 return image
     raise UnsupportedFormat(
-        f"these {len(data)} bytes are not an image that fastdecode or Pillow knows: "
-        f"they start with {prefix.hex(' ').upper()}"
+        f"data of length {len(data)} is not an image that fastdecode or Pillow knows: "
+        f"it starts with {prefix.hex(' ').upper()}"
     )
 
 

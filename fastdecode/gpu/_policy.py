@@ -137,7 +137,7 @@ def measured(device: torch.device) -> tuple[str, ...]:
     if first and problem and speaks_for_all():  # outside the lock: a warning may run anything
         warnings.warn(
             f"what was measured for {device} is ignored: {problem}. To measure anew: "
-            f"python -m fastdecode calibrate --device {device}",
+            f"fastdecode calibrate --device {device}",
             stacklevel=2,
         )
     return order

@@ -23,6 +23,7 @@ from fastdecode.measure._calibrate import (
     place_of,
 )
 from fastdecode.measure._collection import USUAL_LIMIT
+from fastdecode.ranking import BEGINS
 from fastdecode.terminal import INTERRUPTED, Parser, counts, paragraph, progress, seconds, width
 from fastdecode.types import CONTEXTS
 
@@ -70,7 +71,9 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
     try:
         options.device = None if options.device is None else place_of(options.device)
         place = None if options.no_save else options.to or _usual_place(options.device)
-        if place:
+        if options.to:
+            _files.check_result(options.to, "--to", BEGINS, parents=True)
+        elif place:  # what is there was not named, and may be damaged: it is replaced
             with _files.naming(place):
                 _files.check_writable(place, parents=True)
         found, text = _for_decode(options) if options.device is None else _for_device(options)

@@ -14,7 +14,6 @@ import jinja2
 from fastdecode.measure._summary import by_count, commonest, groups, times
 from fastdecode.measure._text import (
     backend,
-    count,
     number,
     percent,
     pixels,
@@ -24,6 +23,7 @@ from fastdecode.measure._text import (
     visible,
 )
 from fastdecode.measure.result import AUTOMATIC, CPU, PILLOW
+from fastdecode.terminal import count
 
 if TYPE_CHECKING:
     from fastdecode.measure._summary import Group

@@ -100,13 +100,20 @@ def collect(paths: Sequence[str | Path], *, limit: int | None = None) -> Collect
     shards is a store. What `limit` leaves is drawn at random, always the same: the first ones of a
     data set are often all of one class.
     """
-    found, stores = _files_and_stores(paths)
+    collection = Collection()
+    root = Path(paths[0]) if len(paths) == 1 and _is_folder(paths[0]) else None
+
+    def note(error: OSError) -> None:
+        """Name a folder that cannot be searched."""
+        path = Path(error.filename)
+        name = visible(str(path.relative_to(root) if root and path != root else path))
+        collection.unreadable[name] = error.strerror or str(error)
+
+    found, stores = _files_and_stores(paths, note)
     ends = list(accumulate(len(store) for store in stores))
     total = len(found) + (ends[-1] if ends else 0)
     order = array("q", range(total))  # a list of a store's millions would be large
     random.Random(0).shuffle(order)
-    collection = Collection()
-    root = Path(paths[0]) if len(paths) == 1 and _is_folder(paths[0]) else None
     for count, drawn in enumerate(order):
         if limit is not None and len(collection.photos) >= limit:
             collection.left_out = total - count
@@ -134,7 +141,9 @@ def _take(collection: Collection, name: str, load: Callable[[], Photo]) -> None:
         collection.unreadable[name] = getattr(error, "strerror", None) or without_advice(error)
 
 
-def _files_and_stores(paths: Sequence[str | Path]) -> tuple[list[Path], list[Store]]:
+def _files_and_stores(
+    paths: Sequence[str | Path], note: Callable[[OSError], None] | None = None
+) -> tuple[list[Path], list[Store]]:
     files: dict[Path, None] = {}  # in order, each once
     stores: dict[str, Store] = {}
     for given in paths:
@@ -143,7 +152,7 @@ def _files_and_stores(paths: Sequence[str | Path]) -> tuple[list[Path], list[Sto
             if location not in stores:
                 stores[location] = _opened(location)
             continue
-        below = list(_files(Path(given)))
+        below = list(_files(Path(given), note))
         if _are_shards(Path(given), below):
             stores.setdefault(location, _opened(location))
         else:
@@ -158,7 +167,8 @@ def _is_store(location: str) -> bool:
             return kind_of(location) != "folder" or "://" in location
         except (FileNotFoundError, ValueError):  # `_files` says so
             return False
-    return (Path(location) / "data.mdb").exists() or kind_of(location) != "folder"
+    by_lmdb = os.path.exists(os.path.join(location, "data.mdb"))  # noqa: PTH110, PTH118 - no errors
+    return by_lmdb or kind_of(location) != "folder"
 
 
 def _is_folder(path: str | Path) -> bool:
@@ -190,9 +200,9 @@ def _name(store: Store, index: int, *, alone: bool) -> str:
     return visible(key if alone else f"{store.location}, {key}")
 
 
-def _files(path: Path) -> Iterator[Path]:
+def _files(path: Path, note: Callable[[OSError], None] | None) -> Iterator[Path]:
     if _is_folder(path):
-        for folder, folders, names in os.walk(path):
+        for folder, folders, names in os.walk(path, onerror=note):
             folders[:] = sorted(name for name in folders if not name.startswith("."))
             files = (os.path.join(folder, name) for name in sorted(names) if name[0] != ".")  # noqa: PTH118
             yield from (Path(file) for file in files if can_be_read(file))

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastdecode import _files, _selection
@@ -22,20 +23,36 @@ from fastdecode.measure._calibrate import BATCHES, place_of
 from fastdecode.measure._collection import USUAL_LIMIT
 from fastdecode.measure._kept import merged, ranking_of
 from fastdecode.measure._run import Plan, counts_up_to_cores
-from fastdecode.measure._text import count, pipeline, visible
+from fastdecode.measure._text import pipeline, visible
 from fastdecode.measure._timing import now
-from fastdecode.measure.result import PIPELINES, PROTOCOLS, Backend, Result, machine, to_json
+from fastdecode.measure.result import (
+    BEGINS,
+    PIPELINES,
+    PROTOCOLS,
+    Backend,
+    Result,
+    machine,
+    to_json,
+)
 from fastdecode.ranking import faster
 from fastdecode.registry import backends, install_line
-from fastdecode.terminal import INTERRUPTED, Parser, counts, positive, progress, say, seconds
+from fastdecode.terminal import (
+    INTERRUPTED,
+    Parser,
+    at_once,
+    count,
+    counts,
+    positive,
+    progress,
+    say,
+    seconds,
+)
 from fastdecode.types import OUTPUTS, REDUCES
 
 if TYPE_CHECKING:
     from fastdecode.measure.result import Pipeline, Protocol
     from fastdecode.ranking import Ranking
     from fastdecode.types import BackendInfo, Reduce
-
-_MOST_AT_ONCE = 1024  # threads or workers: what is more is a slip of the finger
 
 _EXAMPLES = """\
 examples:
@@ -47,7 +64,7 @@ examples:
   %(prog)s a.jpg b.png --backend pillow,opencv --seconds 3
   %(prog)s photos/ --protocol loader --workers 2,4 --size 224
   %(prog)s photos/ --device cuda --batch 64,256
-  python -m fastdecode compare old.json new.json
+  fastdecode compare old.json new.json
 
 protocols:
   decode   from memory, one thread; every format and every --reduce
@@ -152,7 +169,6 @@ def _add_how(parser: argparse.ArgumentParser) -> None:
         group.add_argument(
             f"--{name}",
             type=_counts,
-            default=counts_up_to_cores(),
             metavar="N,...",
             help=f"sizes of the {what} to measure; 0 for none (default: powers of 2, up to the "
             "cores)",
@@ -214,8 +230,7 @@ def _counts(text: str) -> tuple[int, ...]:
     if text.strip() == "0":
         return ()
     found = counts(text)
-    if found[-1] > _MOST_AT_ONCE:
-        raise argparse.ArgumentTypeError(f"{found[-1]:,} at once are too many: {_MOST_AT_ONCE:,}")
+    at_once(str(found[-1]))
     return found
 
 
@@ -266,8 +281,12 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
         _keep(parser, options, result)
     if result.interrupted:
         return INTERRUPTED
-    timed = [one.files for one in result.measurements] + [one.files for one in result.on_device]
-    return 0 if any(timed) else 1
+    return 0 if _timed(result) else 1
+
+
+def _timed(result: Result) -> bool:
+    """Whether anything was measured."""
+    return any(one.files for one in (*result.measurements, *result.on_device))
 
 
 def _measure(
@@ -319,10 +338,12 @@ def _plan(
 ) -> Plan:
     """Put together what is to be measured; what cannot be is noted."""
     short = _is_short(options)
-    usual: tuple[Protocol, ...] = () if options.device else PROTOCOLS
-    protocols: tuple[Protocol, ...] = _SHORT if short else options.protocol or usual
+    protocols = _chosen_protocols(options)
+    usual = counts_up_to_cores()
+    threads = usual if options.threads is None else options.threads
+    workers = usual if options.workers is None else options.workers
     for name in _OF_PYTORCH:
-        if name in protocols and (name != "loader" or options.workers) and not _has("torch"):
+        if name in protocols and (name != "loader" or workers) and not _has("torch"):
             found.notes.append(
                 f"The {name} protocol needs PyTorch, which is not installed: {_PYTORCH}"
             )
@@ -332,8 +353,8 @@ def _plan(
         reduces=options.reduce or ((1,) if short else REDUCES),
         seconds=_SECONDS if options.seconds is None else options.seconds,
         protocols=protocols,
-        threads=options.threads,
-        workers=options.workers,
+        threads=threads,
+        workers=workers,
         output="tensor" if options.size else options.output or "array",
         size=options.size,
         device=options.device,
@@ -342,6 +363,12 @@ def _plan(
         pipelines=_pipelines(found) if "train" in protocols else (),
         within=_WITHIN if short and options.seconds is None else None,
     )
+
+
+def _chosen_protocols(options: argparse.Namespace) -> tuple[Protocol, ...]:
+    """Return those that were named, else the usual ones."""
+    usual: tuple[Protocol, ...] = () if options.device else PROTOCOLS
+    return _SHORT if _is_short(options) else options.protocol or usual
 
 
 def _is_short(options: argparse.Namespace) -> bool:
@@ -371,6 +398,9 @@ def _settings(plan: Plan, options: argparse.Namespace) -> dict[str, object]:
 
 def _check_arguments(parser: Parser, options: argparse.Namespace) -> None:
     """End with status 2 if what is asked for cannot be done."""
+    for flag, protocol in (("threads", "threads"), ("workers", "loader")):
+        if getattr(options, flag) and protocol not in _chosen_protocols(options):
+            parser.error(f"--{flag} is for the protocol {protocol}: add --protocol {protocol}")
     if options.size and options.output not in (None, "tensor"):
         parser.error(f"--size gives tensors, not --output {options.output}")
     for flag in ("size", "output"):
@@ -393,13 +423,23 @@ def _check_arguments(parser: Parser, options: argparse.Namespace) -> None:
     for flag, other in itertools.combinations(written, 2):
         if written[flag] == written[other]:
             parser.error(f"--{flag} and --{other} are the same file")
-    places = list(written.values())
     try:
-        for place in (*places, *([ranking_path()] if options.save else [])):
-            with _files.naming(place):
-                _files.check_writable(place, parents=place not in places)
+        for flag, place in written.items():
+            _files.check_result(place, f"--{flag}", _beginning(flag))
+        if options.save:
+            with _files.naming(ranking_path()):
+                _files.check_writable(ranking_path(), parents=True)
     except OSError as error:
-        parser.error(str(error))
+        parser.fail(error)
+
+
+def _beginning(flag: str) -> bytes:
+    """Return how the file of an option begins."""
+    if flag == "json":
+        return BEGINS
+    from fastdecode.measure import _html
+
+    return _html.PAGE_BEGINS if flag == "html" else _html.CARD_BEGINS
 
 
 def _check_device(parser: Parser, options: argparse.Namespace) -> None:
@@ -481,23 +521,33 @@ def _save(ranking: Ranking) -> None:
 def _keep(parser: Parser, options: argparse.Namespace, result: Result) -> None:
     """Write the files and the ranking that were asked for; end with status 2 if that fails."""
     try:
-        if options.json not in (None, "-"):
-            with _files.naming(options.json):
-                _files.write_text(options.json, to_json(result))
-        if options.html or options.card:
-            from fastdecode.measure import _html
-
-            for place, draw in ((options.html, _html.page), (options.card, _html.card)):
-                if place:
-                    with _files.naming(place):
-                        _files.write_text(place, draw(result))
-        if options.html:
-            say(f"Report: {options.html}")
-        elif not result.interrupted:
-            say("For a page with charts: --html report.html")
+        if _timed(result):
+            _write(options, result)
+        else:  # an earlier result is worth more
+            for place in (options.json, options.html, options.card):
+                if place and place != "-":
+                    left = "left as it was" if Path(place).exists() else "not written"
+                    say(f"{place} is {left}.")
         if options.save and result.interrupted:
             print("The ranking is not saved: it would be of half a run.", file=sys.stderr)
         elif options.save:
             _save(ranking_of(result))
     except OSError as error:
         parser.fail(error)
+
+
+def _write(options: argparse.Namespace, result: Result) -> None:
+    if options.json not in (None, "-"):
+        with _files.naming(options.json):
+            _files.write_text(options.json, to_json(result))
+    if options.html or options.card:
+        from fastdecode.measure import _html
+
+        for place, draw in ((options.html, _html.page), (options.card, _html.card)):
+            if place:
+                with _files.naming(place):
+                    _files.write_text(place, draw(result))
+    if options.html:
+        say(f"Report: {options.html}")
+    elif not result.interrupted:
+        say("For a page with charts: --html report.html")

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from fastdecode._files import check_writable, naming, read_regular, write_text
+from fastdecode._files import check_result, naming, read_regular, write_text
 from fastdecode.measure._tables import Column, Table, show
 from fastdecode.measure._text import (
     backend,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fastdecode.measure.result import Measurement, Result, Spread
 
 _ABOUT = """\
-Compare two results that `python -m fastdecode bench --json FILE` wrote.
+Compare two results that `fastdecode bench --json FILE` wrote.
 
 b/a is the images/s of the second file over that of the first, by their
 medians. "from" and "to" bound it with care: the lower quartile of b over the
@@ -35,7 +35,8 @@ upper one of a, and the upper one of b over the lower one of a. Where both are
 on one side of 1 the difference is larger than the spread: faster or slower.
 Everything else is "no clear difference".
 
-exit status: 0; 2 if a file is missing, damaged or of another version"""
+exit status: 0; 1 if nothing was measured in both; 2 if a file is missing,
+damaged or of another version"""
 
 _COLUMNS = (
     Column("backend", widest=16),
@@ -60,15 +61,16 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
     """Compare two results and print the ratios; return the exit status."""
     if options.html:
         parser.need("jinja2", "--html", "fastdecode[bench]")
+        from fastdecode.measure import _html
+
         try:
-            with naming(options.html):
-                check_writable(options.html)
+            check_result(options.html, "--html", _html.PAGE_BEGINS)
         except OSError as error:
             parser.fail(error)
     results = []
     for path in (options.a, options.b):
         try:
-            results.append(from_json(read_regular(path).decode()))
+            results.append(from_json(read_regular(path)))
         except OSError as error:
             parser.fail(f"{path}: {error.strerror or error}")
         except ValueError as error:
@@ -76,14 +78,12 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
     found = compare(results[0], results[1], (str(options.a), str(options.b)))
     _print(found)
     if options.html:
-        from fastdecode.measure._html import comparison
-
         try:
             with naming(options.html):
-                write_text(options.html, comparison(found))
+                write_text(options.html, _html.comparison(found))
         except OSError as error:
             parser.fail(error)
-    return 0
+    return 0 if found.pairs else 1
 
 
 class Pair(NamedTuple):

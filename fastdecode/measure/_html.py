@@ -58,7 +58,6 @@ from fastdecode.measure._text import (
     backend,
     backend_versions,
     began,
-    count,
     device_facts,
     measured_files,
     number,
@@ -68,11 +67,16 @@ from fastdecode.measure._text import (
     visible,
 )
 from fastdecode.measure.result import AUTOMATIC, CPU, Spread
+from fastdecode.terminal import count
 
 if TYPE_CHECKING:
     from fastdecode.measure._compare import Comparison, Pair
     from fastdecode.measure._tables import Column, Table
     from fastdecode.measure.result import Measurement, Result
+
+PAGE_BEGINS = rb"<!DOCTYPE html>.{0,200}default-src 'none'; style-src 'unsafe-inline'; script-src "
+CARD_BEGINS = rb'<svg xmlns="http://www.w3.org/2000/svg" class="chart" '
+"""How the files begin that are made here."""
 
 _MOST = 200  # names of files in a list: a page of thousands would not open on a phone
 _QUARTILES = "The thin line reaches from the lower to the upper quartile."

@@ -28,7 +28,6 @@ from fastdecode.measure._text import (
     Figure,
     backend_versions,
     costs,
-    count,
     device_facts,
     device_model,
     legend,
@@ -41,7 +40,7 @@ from fastdecode.measure._text import (
     visible,
 )
 from fastdecode.measure.result import CPU, Measurement
-from fastdecode.terminal import paragraph
+from fastdecode.terminal import count, paragraph
 
 if TYPE_CHECKING:
     from fastdecode.measure.result import Result

@@ -16,10 +16,11 @@ from fastdecode._system import usable_cores
 from fastdecode.measure._check import Check, reason
 from fastdecode.measure._samples import comparable
 from fastdecode.measure._stats import measurements
-from fastdecode.measure._text import count, pipeline, setting, size
+from fastdecode.measure._text import pipeline, setting, size
 from fastdecode.measure._timing import Budget
 from fastdecode.measure._workers import WORKER, Members
 from fastdecode.measure.result import AUTOMATIC, PILLOW, Measurement
+from fastdecode.terminal import count
 
 if TYPE_CHECKING:
     import torch

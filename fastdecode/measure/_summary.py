@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from fastdecode.measure._text import (
     VS_BEST,
     VS_PILLOW,
-    count,
     device_missing,
     half_range,
     number,
@@ -19,6 +18,7 @@ from fastdecode.measure._text import (
     size,
 )
 from fastdecode.measure.result import AUTOMATIC, CPU, NOTHING, PILLOW, PROTOCOLS, Spread
+from fastdecode.terminal import count
 
 if TYPE_CHECKING:
     from fastdecode.measure._text import Figure

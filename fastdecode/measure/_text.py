@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from fastdecode.measure.result import AUTOMATIC
+from fastdecode.terminal import count
 
 if TYPE_CHECKING:
     from fastdecode.measure.result import (
@@ -36,11 +37,6 @@ _PIPELINES = {
 }
 
 _NONE = "-"
-
-
-def count(amount: int, noun: str) -> str:
-    """Say how many of something there are."""
-    return f"{amount:,} {noun}{'' if amount == 1 else 's'}"
 
 
 def number(value: float) -> str:

@@ -27,6 +27,7 @@ from fastdecode.ranking import CPU, NOTHING, Spread
 
 __all__ = [
     "AUTOMATIC",
+    "BEGINS",
     "CPU",
     "NOTHING",
     "PILLOW",
@@ -255,12 +256,16 @@ class Result:
     on_device: tuple[Measurement, ...] = ()
 
 
+BEGINS = rb'\{\s*"schema": \d+,\s*"measured": '
+"""How a file of `to_json` begins."""
+
+
 def to_json(result: Result) -> str:
     """Write a result as JSON."""
     return json.dumps({"schema": SCHEMA, **asdict(result)}, indent=1)
 
 
-def from_json(text: str) -> Result:
+def from_json(text: str | bytes) -> Result:
     """Read a result back. Fields that this version does not know are ignored."""
     try:
         content = json.loads(text)

@@ -1,7 +1,7 @@
 """The native core: JPEG to pixels, or to resized and normalised tensors, in C.
 
 It is optional. It was built when fastdecode was installed, if a C compiler and libjpeg-turbo's
-headers were there; ``python -m fastdecode`` says whether, and what brings it. `decode` uses it by
+headers were there; ``fastdecode info`` says whether, and what brings it. `decode` uses it by
 itself, as the backend ``"native"``. Importing this package loads nothing.
 """
 

@@ -1,6 +1,6 @@
 """Packing images into a store that is cheap to read and decode, and checking them.
 
-``python -m fastdecode pack`` and ``python -m fastdecode check`` are its command lines.
+``fastdecode pack`` and ``fastdecode check`` are its command lines.
 """
 
 from __future__ import annotations

@@ -24,7 +24,9 @@ from fastdecode.stores.folder import LooseImages
 from fastdecode.terminal import (
     INTERRUPTED,
     Parser,
+    at_once,
     brief,
+    count,
     csv_text,
     positive,
     progress,
@@ -57,6 +59,7 @@ cannot be written; 130 after Ctrl-C"""
 _SHOWN = 3
 _ORDER: tuple[Status, ...] = (*FAILING, "oversized", "odd", "duplicate", "good")
 _COLUMNS = ("key", "status", "reason", "format", "width", "height", "bytes")
+_BEGINS = ",".join(_COLUMNS).encode()
 
 
 @dataclass
@@ -84,7 +87,7 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
     begun = time.monotonic()
     try:
         if options.csv:
-            _files.check_writable(options.csv)
+            _files.check_result(options.csv, "--csv", _BEGINS)
         with warnings.catch_warnings():  # Pillow's, which would come between the lines
             warnings.simplefilter("ignore")
             seen = _looked(options)
@@ -126,7 +129,8 @@ def _looked(options: argparse.Namespace) -> _Seen:
                 raise
             seen.ended = f"{reason(error)} (after {seen.total:,} of {len(store):,} images)"
     if options.csv:
-        _files.write_text(options.csv, csv_text(rows))
+        with _files.naming(options.csv):
+            _files.write_text(options.csv, csv_text(rows))
     return seen
 
 
@@ -155,7 +159,7 @@ def _report(seen: _Seen, seconds: float, csv_file: Path | None) -> None:
                 rows.append(("", "", f"... and {more:,} more"))
     _print_table(rows)
     rate = seen.total / max(seconds, 1e-9)
-    say(f"{seen.total:,} images, {seen.bytes / 1e6:,.1f} MB, {rate:,.0f} images/s")
+    say(f"{count(seen.total, 'image')}, {seen.bytes / 1e6:,.1f} MB, {rate:,.0f} images/s")
     if csv_file:
         say(f"All of them: {csv_file}")
 
@@ -185,5 +189,5 @@ def add_arguments(parser: Parser) -> None:
     size.add_argument(
         "--max-pixels", type=positive, metavar="N", help="more pixels than this are oversized"
     )
-    add("--threads", type=positive, metavar="N", help="how many work (default: one for each core)")
+    add("--threads", type=at_once, metavar="N", help="how many work (default: one for each core)")
     add("--strict", action="store_true", help="a warning of the codec counts as damage")

@@ -13,7 +13,16 @@ from fastdecode.packing._journal import BadItems, Packed
 from fastdecode.packing._pack import pack
 from fastdecode.packing._verify import reason
 from fastdecode.stores import KINDS, kind_for
-from fastdecode.terminal import INTERRUPTED, Parser, brief, positive, progress, quality, say
+from fastdecode.terminal import (
+    INTERRUPTED,
+    Parser,
+    at_once,
+    brief,
+    positive,
+    progress,
+    quality,
+    say,
+)
 
 _EXAMPLES = """\
 examples:
@@ -158,7 +167,7 @@ def add_arguments(parser: Parser) -> None:
         metavar="SIZE",
         help="several .tar, each of at most 500MB, 1GB",
     )
-    add("--threads", type=positive, metavar="N", help="how many work (default: one for each core)")
+    add("--threads", type=at_once, metavar="N", help="how many work (default: one for each core)")
     add("--skip-bad", action="store_true", help="leave out what does not decode, and list it")
     add("--start-over", action="store_true", help="begin again, whatever an earlier run has done")
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from fastdecode._arrays import in_order
-from fastdecode._files import check_writable, read_regular, write_bytes
+from fastdecode._files import check_writable, naming, read_regular, write_bytes
 from fastdecode._system import usable_cores
 from fastdecode.errors import FastDecodeError, StoreError, visible
 from fastdecode.outages import ITEM_ERRORS, is_the_items
@@ -24,7 +24,16 @@ from fastdecode.packing._rewrite import Names, thumbnail
 from fastdecode.packing._verify import reason
 from fastdecode.stores import kind_of, open_store
 from fastdecode.stores._items import is_below
-from fastdecode.terminal import INTERRUPTED, Parser, positive, progress, quality, say
+from fastdecode.terminal import (
+    INTERRUPTED,
+    Parser,
+    at_once,
+    count,
+    positive,
+    progress,
+    quality,
+    say,
+)
 
 if TYPE_CHECKING:
     from fastdecode.stores import Store
@@ -179,7 +188,8 @@ def _outcomes(options: argparse.Namespace) -> Iterator[_Outcome]:
             raise StoreError(f"there is nothing in {options.src}")
         if to.exists() and not to.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), options.dst)
-        check_writable(to / _OURS, parents=True)
+        with naming(to):
+            check_writable(to / _OURS, parents=True)
         work = _Work(store, Names(map(store.key, wanted)), to, options.size, options.quality)
         threads = options.threads or usable_cores()
         with (
@@ -243,7 +253,7 @@ def _report(counts: dict[_Status, int], longer: list[str], seconds: float) -> No
     kept = f"; {counts['kept']:,} were there" if counts["kept"] else ""
     done = sum(counts.values())
     rate = done / max(seconds, 1e-9)
-    say(f"{counts['made']:,} thumbnails in {seconds:.1f} s, {rate:,.0f} images/s{kept}")
+    say(f"{count(counts['made'], 'thumbnail')} in {seconds:.1f} s, {rate:,.0f} images/s{kept}")
 
 
 def add_arguments(parser: Parser) -> None:
@@ -266,4 +276,4 @@ def add_arguments(parser: Parser) -> None:
         metavar="Q",
         help="of the JPEGs, 1 to 100 (default: %(default)s)",
     )
-    add("--threads", type=positive, metavar="N", help="how many work (default: one for each core)")
+    add("--threads", type=at_once, metavar="N", help="how many work (default: one for each core)")

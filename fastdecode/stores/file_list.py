@@ -157,7 +157,9 @@ def _rows(
         try:
             rows = [(reader.line_num, row) for row in reader if any(row)]
         except (csv.Error, UnicodeDecodeError) as error:
-            raise ValueError(f"{file}, line {reader.line_num + 1}: {error}") from error
+            encoded = isinstance(error, UnicodeDecodeError)
+            what = "it is not UTF-8: save it as UTF-8" if encoded else error
+            raise ValueError(f"{file}, line {reader.line_num + 1}: {what}") from error
     for line, row in rows:
         if "\0" in "".join(row):  # which no path has, and no line that Python 3.10 takes
             raise ValueError(f"{file}, line {line}: there is a NUL character in it")

@@ -83,7 +83,7 @@ def _check_finished(location: str) -> None:
     if path.with_name(f".{path.name}.partial").joinpath("journal").exists():
         raise StoreError(
             f"{location}: a pack to it has begun, and is not finished: give the same command, "
-            "python -m fastdecode pack, once more, and it goes on"
+            "fastdecode pack, once more, and it goes on"
         )
 
 

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import results
 from benches import (
     DECODE,
     INTERRUPTED,
@@ -27,6 +28,7 @@ from benches import (
 from corpus import usable_backends
 
 from fastdecode import cli
+from fastdecode.measure import _run
 from fastdecode.measure.result import from_json, to_json
 
 ONE = ("--backend", "pillow")
@@ -190,7 +192,6 @@ def test_a_page_needs_another_file_and_a_library(
         (["--size", "8", "--output", "pil"], "--size gives tensors"),
         (["--json", "no-such-folder/x.json"], "cannot be written"),
         (["--json", "."], "cannot be written: it is a folder"),
-        (["--threads", "100000"], "too many"),
         (["--save", "--backend", "pillow"], "not with --backend"),
         (["--save", "--output", "pil"], "not with --output pil"),
         (["--what"], "unrecognized"),
@@ -266,7 +267,7 @@ def test_a_full_disk(folder: Path) -> None:
         )
 
     assert done.returncode == 1
-    assert re.fullmatch(r"standard output: .+\n", done.stderr)
+    assert re.fullmatch(r"python -m fastdecode\.bench: error: standard output: .+\n", done.stderr)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows cannot send Ctrl-C to one process")
@@ -295,6 +296,27 @@ def test_interrupt_prints_what_there_is(folder: Path, tmp_path: Path) -> None:
     assert "Traceback" not in errors
     assert result.interrupted
     assert [one.files for one in result.measurements] == [3, 3]
+
+
+def test_nothing_measured_is_nothing_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After Ctrl-C before the first figure an earlier result is as it was, and that is said."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_run, "measure", interrupted)
+    monkeypatch.chdir(tmp_path)
+    kept = to_json(results.result())
+    Path("old.json").write_text(kept)
+
+    assert cli.main(["bench", "--json", "old.json", "--html", "new.html"]) == INTERRUPTED
+
+    assert Path("old.json").read_text() == kept
+    assert not Path("new.html").exists()
+    said = capsys.readouterr().out
+    assert said.endswith("old.json is left as it was.\nnew.html is not written.\n")
 
 
 def test_output_fits_a_terminal(folder: Path) -> None:

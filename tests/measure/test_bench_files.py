@@ -83,6 +83,27 @@ def test_summary_counts(folder: Path) -> None:
     assert list(summary.unreadable) == ["empty.jpg"]
 
 
+def test_a_folder_that_cannot_be_searched_is_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is listed as unreadable, as a file is; the others are found."""
+    scandir = os.scandir
+
+    def forbidden(path: str) -> object:
+        if Path(path).name == "inner":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", forbidden)
+    found = files.collect([folder])
+
+    assert [one.name for one in found.photos] == ["0.jpg"]
+    assert found.unreadable == {"inner": "Permission denied"}
+    assert files.collect([folder / "inner"]).unreadable == {
+        str(folder / "inner"): "Permission denied"
+    }
+
+
 def test_results_replace_files_whole(tmp_path: Path) -> None:
     """A file is replaced at once, through a link too, with the permissions of any new file."""
     target, link = tmp_path / "real.json", tmp_path / "link.json"

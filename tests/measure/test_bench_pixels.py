@@ -111,7 +111,7 @@ def test_a_crash_ends_nothing(folder: Path, protocol: str) -> None:
     """A backend that takes its process down, at once or later, is reported as refusing."""
     result = bench(
         folder, "--backend", "crashing,unstable,pillow", "--reduce", "1",
-        "--protocol", protocol, "--threads", "2",
+        "--protocol", protocol, *(["--threads", "2"] if protocol == "threads" else []),
     )  # fmt: skip
     found = by_name(result)
 

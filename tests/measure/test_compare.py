@@ -20,11 +20,11 @@ from fastdecode.measure.result import Result, Spread, to_json
 def shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     """Compare two results through files, and return what was printed."""
 
-    def run(a: Result, b: Result, *options: str) -> str:
+    def run(a: Result, b: Result, *options: str, status: int = 0) -> str:
         paths = [tmp_path / "a.json", tmp_path / "b.json"]
         for path, one in zip(paths, (a, b), strict=True):
             path.write_text(to_json(one), encoding="utf-8")
-        assert main(["compare", *(str(path) for path in paths), *options]) == 0
+        assert main(["compare", *(str(path) for path in paths), *options]) == status
         return capsys.readouterr().out
 
     return run
@@ -86,10 +86,10 @@ def test_only_the_same_settings_are_compared(shown) -> None:
 
 
 def test_what_was_only_checked_is_not_compared(shown) -> None:
-    """A configuration without figures has no ratio."""
+    """A configuration without figures has no ratio; without any ratio the exit status is 1."""
     checked = replace(measurement(), images_per_s=Spread(0.0, 0.0, 0.0))
 
-    text = shown(results.result(checked), results.result(measurement()))
+    text = shown(results.result(checked), results.result(measurement()), status=1)
 
     assert says(text, "Nothing", "both")
     assert rows(text, "pillow") == []
@@ -169,7 +169,8 @@ def test_a_page_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFix
     [
         (None, "No such file or directory"),
         (b"{}", "this is not a result that"),
-        (b"\xff\xfe\x00", "utf-8"),
+        (b"\xff\xfe\x00", "this is not a result that"),
+        (b"\x89PNG\xa2", "this is not a result that"),
         (b'{"schema": 99}', "has schema 99, and this version reads 1"),
         (b'{"schema": 1}', "the result is damaged: result has no 'measured'"),
     ],

@@ -77,7 +77,7 @@ def test_an_index_of_another_size_is_refused(shard: Path) -> None:
     index_tar(shard)
     write_tar(shard, numbered(_COUNT + 9))
 
-    with pytest.raises(StoreError, match=r"`python -m fastdecode index .*t\.tar`"):
+    with pytest.raises(StoreError, match=r"`fastdecode index .*t\.tar`"):
         open_store(shard)
     index_tar(shard)
     assert len(open_store(shard)) == _COUNT + 9

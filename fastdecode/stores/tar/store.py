@@ -174,7 +174,7 @@ class TarStore(IndexedStore):
         name = self.location.rpartition("/")[2] + SUFFIX
         error = StoreError(
             f"{self.location} has no index {SUFFIX} beside it{self._other_index()}, without which "
-            "nothing is found in a shard that is not local: make one by `python -m fastdecode "
+            "nothing is found in a shard that is not local: make one by `fastdecode "
             f"index --to FOLDER {self.location}`, and put it beside the shard"
         )
         return advised(
@@ -451,7 +451,7 @@ def _made_for(about: Mapping[str, Any]) -> WantedMembers:
 
 
 def _remedy(shard: str) -> str:
-    return f"make the index by `python -m fastdecode index {shard}`"
+    return f"make the index by `fastdecode index {shard}`"
 
 
 def _built(source: FileSource, wanted: WantedMembers, classes: Sequence[str]) -> IndexBuilder:
