@@ -85,7 +85,7 @@ def check_jpeg(data: Buffer, header: Header, *, strict: bool) -> CheckedJpeg:
     if len(data) <= header.scan_offset:
         raise DecodeError(f"{_NO_END}, and no compressed data")
     if header.coding == "arithmetic":
-        raise DecodeError(f"{_NO_END}, and any beginning of arithmetic data decodes to an image")
+        raise DecodeError(f"{_NO_END}, and arithmetic coding does not tell whether data is missing")
     ended = jpeg_stream.without_half_marker(data) + jpeg_stream.EOI
     return CheckedJpeg(ended, complete, suspect=True)
 

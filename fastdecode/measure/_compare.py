@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from fastdecode._files import check_result, naming, read_regular, write_text
+from fastdecode.measure._summary import disturbed
 from fastdecode.measure._tables import Column, Table, show
 from fastdecode.measure._text import (
     backend,
@@ -214,6 +215,9 @@ def _warnings(a: Result, b: Result) -> list[str]:
         if names:
             said = "; ".join(f"{name}: {left[name]} and {right[name]}" for name in names)
             found.append(visible(f"the {what} differ ({said})."))
+    for name, one in (("a", a), ("b", b)):
+        if remark := disturbed(one.machine):
+            found.append(f"{name}: {remark}.")
     return found
 
 

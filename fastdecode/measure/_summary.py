@@ -324,7 +324,11 @@ def _gained(result: Result) -> list[str]:
         speed = "as fast as" if _is_near(gain) else f"{times(gain.times.median)} as fast as"
         base = "Pillow in PyTorch's DataLoader" if own.protocol == "train" else "Pillow"
         few = f" (on {own.files:,} of them)" if own.files != found[0].own.files else ""
-        doubt = "" if gain.clear or _is_near(gain) else ", which is within the spread"
+        doubt = ""
+        if not (gain.clear or _is_near(gain)):
+            doubt = ", which is within the spread"
+        elif half_range(gain.times) > _WIDE:
+            doubt = f" ({times(gain.times.low)} to {times(gain.times.high)})"
         said.append(f"{what} {speed} {base}{few}{doubt}")
     if not said:
         return []
@@ -383,7 +387,11 @@ def _fastest(group: Group, *, several: bool) -> str:
     chosen = "it too" if automatic.chosen == best.backend else automatic.chosen or "nothing"
     share = _share(automatic, best)
     # More than the fastest is noise: the automatic choice has only more to do.
-    close = "within 3% of that" if share >= _NEAR else f"at {percent(share)} of that speed"
+    close = f"at {percent(share)} of its speed, by the ratios within blocks"
+    if share >= _NEAR:
+        close = "within 3% of that"
+    elif automatic.ratio.high >= best.ratio.median:
+        close = "within the spread of that"
     return f"{text}; decode() chooses {chosen}, {close}."
 
 

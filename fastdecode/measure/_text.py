@@ -173,7 +173,7 @@ VS_BEST = Figure(
 VS_PILLOW = Figure(
     "vs Pillow",
     lambda one: _ratio(one) if one.ratio.median else _NONE,
-    "speed over Pillow's, paired within blocks",
+    "speed over Pillow's: the median of the ratios within blocks, not the ratio of two medians",
     told=True,
 )
 SPEED = (

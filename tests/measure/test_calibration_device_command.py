@@ -73,7 +73,7 @@ def test_chance_is_not_kept(
         (("--batch", "8"), "--batch is for --device"),
         (("--device", "cpu", "--batch", "0"), "positive whole numbers"),
         (("--device", "nonsense"), "no device 'nonsense'"),
-        (("--device", ""), "there is no device ''"),
+        (("--device", ""), "an argument is empty"),
         (("--device", "cpu", "--to", "FILE"), "--to is not for --device"),
         pytest.param(
             ("--device", "0"),

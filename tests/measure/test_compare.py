@@ -119,11 +119,12 @@ def test_other_circumstances_are_warned_of(shown) -> None:
     text = " ".join(shown(a, b).split())
 
     warned = text.split("Warning: ")[1:]
-    assert len(warned) == 3
+    assert len(warned) == 4
     assert says(warned[0], "machines", "cpu", "Example CPU 3000", "Another CPU")
     assert "load" not in warned[0]
     assert says(warned[1], "collections", "images", "47", "46")
     assert says(warned[2], "versions", "simplejpeg", "1.2.3", "9.9")
+    assert says(warned[3], "b: the machine was busy, load 9")
     assert says(text, "Another CPU, interrupted")
     assert says(text, "DIFFER", "in b", "swapped")
 
