@@ -11,7 +11,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 from PIL import Image
 from processes import answers
@@ -149,7 +148,8 @@ def test_boxes_lose_what_the_crop_does_not_show(folder: Path, tmp_path: Path) ->
     for name in names[::2]:
         place = (tmp_path / "masks" / name).with_suffix(".png")
         place.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(np.ones((120, 200), np.uint8)).save(place)
+        with Image.open(folder / name) as image:
+            Image.new("L", image.size, 1).save(place)
     said, complained = output("boxes", folder, "boxes.json", "--masks", "masks", cwd=tmp_path)
 
     assert said.startswith("7 images, 7 of 14 boxes seen in the crops, ")
@@ -188,6 +188,8 @@ for program, words in {EMPTY}.items():
             runpy.run_path(f"{EXAMPLES}/{{program}}.py", run_name="__main__")
         except SystemExit as ended:
             answers[program] = [said.getvalue(), ended.code]
+        except ImportError:  # its test is skipped
+            pass
 """)
 
 

@@ -418,7 +418,7 @@ def test_hostile_headers_are_bounded(data: bytes) -> None:
 
 def test_unknown_bytes_are_unsupported() -> None:
     """What nobody knows is an UnsupportedFormat that shows how it starts."""
-    with pytest.raises(UnsupportedFormat, match="start with 70 6C 61 69 6E"):
+    with pytest.raises(UnsupportedFormat, match="starts with 70 6C 61 69 6E"):
         probe(b"plain text, and certainly no image")
 
 

@@ -302,6 +302,7 @@ def test_nothing_measured_is_nothing_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """After Ctrl-C before the first figure an earlier result is as it was, and that is said."""
+    pytest.importorskip("jinja2")
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt

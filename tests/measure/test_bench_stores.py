@@ -116,7 +116,7 @@ def test_all_protocols_read_a_store(tar: Path) -> None:
     """Each protocol gets all items; of the pipelines, DALI's alone does not read stores."""
     torch = importlib.util.find_spec("torch") is not None
     protocols = {"decode", "threads", "file", *(("train", "loader") if torch else ())}
-    counts = ("--threads", 1, "--workers", 1)
+    counts = ("--threads", 1, *(("--workers", 1) if torch else ()))
     asked = ("--protocol", ",".join(sorted(protocols)), *counts, "--backend", "pillow")
     result = measured(tar, *QUICK, *asked)
     names = {one.backend for one in result.measurements if one.protocol == "train"}
