@@ -94,7 +94,7 @@ def test_that_they_are_threads_is_said_once() -> None:
     assert process.returncode == 0
     assert told.count("num_workers=") == 1
     assert told.startswith("<string>:")
-    assert "workers= asks for processes" in told
+    assert "workers=2 for processes" in told
 
 
 def test_batches_of_a_batch_sampler() -> None:
