@@ -58,7 +58,11 @@ def single_thread_here() -> None:
         usual = torch.get_num_threads()
         torch.set_num_threads(1)
         keeper = threading.Thread(target=torch.set_num_threads, args=(usual,))
-        keeper.start()
+        try:
+            keeper.start()
+        except RuntimeError:  # there is no thread to be had
+            torch.set_num_threads(usual)
+            raise
         keeper.join()
 
 
@@ -69,6 +73,8 @@ class ThreadPool:
     for instance, does not keep the interpreter from ending.
 
     `native` are as many threads of the native core, for those that are at a whole batch.
+
+    A `MemoryError` says that there are not so many threads to be had; those that began have ended.
     """
 
     def __init__(self, count: int) -> None:
@@ -79,18 +85,25 @@ class ThreadPool:
     def _start(self) -> None:
         self._process = os.getpid()
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
-        begun: queue.SimpleQueue[None] = queue.SimpleQueue()
-        threads = [
-            threading.Thread(
-                target=_work, args=(self._tasks, begun), name=f"fastdecode-{number}", daemon=True
-            )
-            for number in range(self.count)
-        ]
+        begun: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
+        threads: list[threading.Thread] = []
         settle_here()
-        for thread in threads:
-            thread.start()
-        for _ in threads:  # until they all have limited themselves, which others might notice
-            begun.get()
+        try:
+            for number in range(self.count):
+                name = f"fastdecode-{number}"
+                thread = threading.Thread(
+                    target=_work, args=(self._tasks, begun), name=name, daemon=True
+                )
+                thread.start()
+                threads.append(thread)
+            for _ in threads:  # until all have limited themselves, which others might notice
+                if error := begun.get():
+                    raise error
+        except BaseException as error:  # Ctrl-C as well: no thread is left that nobody ends
+            _end(self._tasks, threads)
+            if isinstance(error, RuntimeError):  # "can't start new thread"
+                raise MemoryError(f"there are no {self.count} threads to be had") from error
+            raise
         self._stop = weakref.finalize(self, _end, self._tasks, threads)
 
     def submit(self, task: _Task) -> None:
@@ -107,11 +120,15 @@ class ThreadPool:
         self.native.close()
 
 
-def _work(tasks: queue.SimpleQueue[_Task | None], begun: queue.SimpleQueue[None]) -> None:
+def _work(
+    tasks: queue.SimpleQueue[_Task | None], begun: queue.SimpleQueue[Exception | None]
+) -> None:
     try:
         single_thread_here()
-    finally:
-        begun.put(None)
+    except RuntimeError as error:
+        begun.put(error)
+        return
+    begun.put(None)
     while (task := tasks.get()) is not None:
         task()
         del task  # or it would live, with its batch, until the next one comes

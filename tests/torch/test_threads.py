@@ -222,3 +222,28 @@ next(batches)
     out, error = process.communicate(timeout=60)
 
     assert (process.returncode, out, error) == (0, "", "")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the memory of a process as Linux does")
+def test_threads_that_are_not_to_be_had_leave_none_behind() -> None:
+    """Where only some of a pool's threads can start, those end, and the error says so."""
+    process = script("""
+import resource
+import torch
+
+torch.get_num_threads()
+threading.stack_size(64 << 20)
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (600 << 20), resource.RLIM_INFINITY))
+try:
+    next(iter(Loader(loading.Plain(lambda _: 0, 8), 4, threads=40)))
+except MemoryError as error:
+    print(error)
+deadline = time.monotonic() + 10
+while threading.active_count() > 1 and time.monotonic() < deadline:
+    time.sleep(0.05)
+print(threading.active_count())
+""")
+    out, error = process.communicate(timeout=60)
+
+    assert (out, error) == ("there are no 40 threads to be had\n1\n", "")
