@@ -65,6 +65,11 @@ def is_int(value: object) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
+def is_iterable(value: object) -> bool:
+    """Whether it can be looped over, by the old protocol as well."""
+    return hasattr(value, "__iter__") or hasattr(value, "__getitem__")
+
+
 def check_sides(given: object, name: str = "min_size") -> tuple[int, int]:
     """Refuse what is not (height, width), or an int for both."""
     sides = given if isinstance(given, (tuple, list)) else (given, given)

@@ -15,6 +15,7 @@ from fastdecode._arguments import (
     check_room,
     check_sides,
     is_int,
+    is_iterable,
 )
 from fastdecode._arrays import decode_arrays, decode_each
 from fastdecode._selection import load_named
@@ -372,6 +373,10 @@ def _checked(
         raise ValueError(f"on_error must be 'raise' or 'return', not {on_error!r}")
     if _is_one(items):
         raise TypeError(f"{called}() takes several items; for one, use decode() or decode_file()")
+    if not is_iterable(items):
+        raise TypeError(
+            f"{called}() takes an iterable of paths or encoded bytes, not {type(items).__name__}"
+        )
     if threads is not None and not (is_int(threads) and cast("int", threads) >= 1):
         raise ValueError(f"threads must be a positive integer, not {threads!r}")
     _SIGNATURE.bind(b"", **options)  # TypeError for one that `decode` does not have

@@ -10,6 +10,11 @@ from numpy.typing import NDArray
 
 from fastdecode.types import Buffer
 
+_DECODED_ALREADY = (
+    ". This transform decodes the file by itself: make it the dataset's transform=, or a step of "
+    "torchvision's Compose, not one of a callable that gets the decoded image"
+)
+
 
 def as_buffer(data: object, *, function: str = "decode") -> Buffer:
     """View any accepted input as bytes, without a copy; whatever else it is, is a TypeError.
@@ -32,6 +37,7 @@ def as_buffer(data: object, *, function: str = "decode") -> Buffer:
             "data must be bytes, bytearray, memoryview, mmap, a uint8 ndarray or a uint8 tensor, "
             f"not {type(data).__name__}"
             + (": pass what its read() gives" if hasattr(data, "read") else "")
+            + (_DECODED_ALREADY if function == "transform" and hasattr(data, "size") else "")
         ) from None
     # ctypes puts a byte order before the type, though a single byte has none.
     kind = view.format.lstrip("@=<>!")

@@ -233,7 +233,7 @@ def test_one_image_is_no_batch(function: Any, one: Any) -> None:
     """Who passes one image instead of several is told of the functions for one, at the call."""
     with pytest.raises(TypeError, match=r"use decode\(\) or decode_file\(\)"):
         function(one)
-    with pytest.raises(TypeError, match="not iterable"):
+    with pytest.raises(TypeError, match="takes an iterable of paths or encoded bytes, not int"):
         function(5)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
 import torch
 
-from fastdecode._arguments import is_int
+from fastdecode._arguments import is_int, is_iterable
 from fastdecode._system import usable_cores
 from fastdecode.torch._read_ahead import READ_THREADS
 from fastdecode.torch._samples import Source
@@ -109,6 +109,10 @@ def _check_kinds(options: DataLoaderOptions, own: Mapping[str, Any]) -> None:
             f"multiprocessing_context must be one of {', '.join(known)} or a context of "
             f"multiprocessing, not {context!r}"
         )
+    for name, of in (("sampler", "indices"), ("batch_sampler", "lists of indices")):
+        given = own.get(name, options.get(name))
+        if not (given is None or is_iterable(given)):
+            raise TypeError(f"{name} must be an iterable of {of}, not {given!r}")
     generator = options.get("generator")
     if not (generator is None or isinstance(generator, torch.Generator)):
         raise TypeError(f"generator must be a torch.Generator, not {generator!r}")

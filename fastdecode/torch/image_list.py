@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fastdecode._arguments import is_iterable
 from fastdecode.stores.file_list import Table, as_targets, read_table
 from fastdecode.torch._errors import Sample_co
 from fastdecode.torch.dataset import DatasetOptions, DecodeDataset
@@ -173,7 +174,12 @@ def _located(
 ) -> list[str]:
     """Make strings of the paths, relative ones below the root."""
     if isinstance(paths, (str, bytes, os.PathLike)):
-        raise TypeError(f"ImageList takes several paths, not one: [{paths!r}]")
+        raise TypeError(
+            f"ImageList takes several paths, not one: [{paths!r}]. For a folder there is "
+            "ImageFolder, for a CSV file ImageList.from_csv, for a store StoreDataset"
+        )
+    if not is_iterable(paths):
+        raise TypeError(f"ImageList takes a sequence of paths, not {type(paths).__name__}")
     located = []
     for index, path in enumerate(paths):
         if not isinstance(path, (str, os.PathLike)):

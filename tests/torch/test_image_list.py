@@ -68,8 +68,10 @@ def test_targets_may_be_a_vector_or_of_any_kind() -> None:
 
 def test_lists_that_do_not_fit_are_refused() -> None:
     """A single path, things that are no paths, and another number of targets are errors."""
-    with pytest.raises(TypeError, match="several paths"):
+    with pytest.raises(TypeError, match=r"several paths.*\bImageFolder\b"):
         ImageList(NAMES[0])
+    with pytest.raises(TypeError, match="a sequence of paths, not NoneType"):
+        ImageList(None)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"paths\[1\] must be a path, not int"):
         ImageList([NAMES[0], 5])
     with pytest.raises(ValueError, match="3 paths, but 2 targets"):

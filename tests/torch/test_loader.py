@@ -278,6 +278,8 @@ def test_wrong_arguments_are_refused(options: dict[str, Any], said: str) -> None
         ({"collate_fn": 3}, "collate_fn"),
         ({"colate_fn": len}, "no argument 'colate_fn'"),
         ({"worker_init_fn": 3}, "worker_init_fn must be a function"),
+        ({"sampler": 5}, "sampler must be an iterable of indices, not 5"),
+        ({"batch_sampler": 5}, "batch_sampler must be an iterable of lists of indices"),
         ({"generator": 3}, "generator must be a torch.Generator"),
     ],
 )

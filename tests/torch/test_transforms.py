@@ -428,7 +428,7 @@ def test_what_is_no_image_is_an_error(data: bytes) -> None:
     [
         (str(PHOTOS[0]), "transform\\(\\) takes the bytes of an image, not a path: transform"),
         (PHOTOS[0], "transform\\(\\) takes the bytes of an image, not a path: transform"),
-        (Image.new("RGB", (9, 9)), "data must be bytes.*, not Image"),
+        (Image.new("RGB", (9, 9)), "not Image. This transform decodes the file by itself"),
         (None, "data must be bytes.*, not NoneType"),
         (np.zeros((9, 9, 3), np.uint8), "has it been decoded already"),
         (torch.zeros((3, 9, 9), dtype=torch.uint8), "has it been decoded already"),
