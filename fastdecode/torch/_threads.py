@@ -83,10 +83,11 @@ class ThreadPool:
         self._start()
 
     def _start(self) -> None:
-        self._process = os.getpid()
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
-        begun: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
+        begun: queue.SimpleQueue[bool] = queue.SimpleQueue()
         threads: list[threading.Thread] = []
+        # Before the first begins: whatever happens, Ctrl-C too, none is left that nobody ends.
+        self._stop = weakref.finalize(self, _end, self._tasks, threads)
         settle_here()
         try:
             for number in range(self.count):
@@ -96,15 +97,15 @@ class ThreadPool:
                 )
                 thread.start()
                 threads.append(thread)
-            for _ in threads:  # until all have limited themselves, which others might notice
-                if error := begun.get():
-                    raise error
-        except BaseException as error:  # Ctrl-C as well: no thread is left that nobody ends
-            _end(self._tasks, threads)
-            if isinstance(error, RuntimeError):  # "can't start new thread"
-                raise MemoryError(f"there are no {self.count} threads to be had") from error
-            raise
-        self._stop = weakref.finalize(self, _end, self._tasks, threads)
+        except RuntimeError as error:  # "can't start new thread"
+            raise self._none_left() from error
+        # Until they all have limited themselves, which others might notice.
+        if not all(begun.get() for _ in threads):
+            raise self._none_left()
+        self._process = os.getpid()
+
+    def _none_left(self) -> MemoryError:
+        return MemoryError(f"there are no {self.count} threads to be had")
 
     def submit(self, task: _Task) -> None:
         """Hand over a task, which must not raise."""
@@ -120,15 +121,15 @@ class ThreadPool:
         self.native.close()
 
 
-def _work(
-    tasks: queue.SimpleQueue[_Task | None], begun: queue.SimpleQueue[Exception | None]
-) -> None:
+def _work(tasks: queue.SimpleQueue[_Task | None], begun: queue.SimpleQueue[bool]) -> None:
+    limited = False
     try:
         single_thread_here()
-    except RuntimeError as error:
-        begun.put(error)
+        limited = True
+    except RuntimeError:  # there is no thread to be had for it
         return
-    begun.put(None)
+    finally:
+        begun.put(limited)
     while (task := tasks.get()) is not None:
         task()
         del task  # or it would live, with its batch, until the next one comes

@@ -335,8 +335,9 @@ def _let_go(error: BaseException | None) -> None:
 
 def _killed(error: Exception) -> RuntimeError:
     return RuntimeError(
-        f"a worker process was killed, interrupted or crashed, and the epoch with it: {error!r}. If it was the "
-        "system, for lack of memory, fewer workers help. The next epoch starts new ones"
+        f"a worker process was killed, interrupted or crashed, and the epoch with it: {error!r}. "
+        "If it was the system, for lack of memory, fewer workers help. The next epoch starts new "
+        "ones"
     )
 
 
