@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import io
+import os
+from contextlib import redirect_stdout, suppress
 from typing import Any
 
+from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
 from sphinx.util.nodes import make_refnode
 
 import fastdecode
+from fastdecode import cli
 
 project = "fastdecode"
 author = "the fastdecode authors"
@@ -103,8 +109,28 @@ def _find(app: Sphinx, env: Any, node: Any, content: Any) -> Any:
     return None
 
 
+class Commands(SphinxDirective):
+    """A section for each command, with what its ``--help`` prints."""
+
+    def run(self) -> list[nodes.Node]:
+        """Ask each command for its help, as on a terminal of 80 columns."""
+        os.environ["COLUMNS"] = "80"
+        sections: list[nodes.Node] = []
+        for name in cli.COMMANDS:
+            with redirect_stdout(io.StringIO()) as printed, suppress(SystemExit):
+                cli.main([name, "--help"])
+            title = f"fastdecode {name}"
+            text = printed.getvalue()
+            section = nodes.section(ids=[nodes.make_id(title)], names=[title])
+            section += nodes.title(title, title)
+            section += nodes.literal_block(text, text, language="none")
+            sections.append(section)
+        return sections
+
+
 def setup(app: Sphinx) -> None:
     """Connect the above."""
+    app.add_directive("commands", Commands)
     app.connect("autodoc-process-bases", _name_bases)
     app.connect("autodoc-skip-member", _leave_out)
     app.connect("missing-reference", _find)

@@ -114,7 +114,7 @@ def _report(facts: Facts) -> Iterator[str]:
         yield "What would make JPEG faster"
         yield from (paragraph(line, indent="  ") for line in facts.faster.values())
     elif not facts.environment:
-        yield "No backend that is missing would make JPEG faster."
+        yield "JPEG: nothing that is missing here would decode it faster."
     yield paragraph("To measure it on your images: fastdecode bench FOLDER")
 
 
@@ -173,7 +173,7 @@ def _ranking(facts: Facts) -> str:
     how = "To measure this machine: fastdecode calibrate"
     if facts.ranking_problem:
         return f"The saved ranking is ignored: {facts.ranking_problem}. {how}"
-    return f"Nothing was measured here yet: the default order serves. {how}"
+    return f"This is the default order, as nothing has been measured here. {how}"
 
 
 def inventory() -> Inventory | None:
@@ -205,7 +205,7 @@ def on_devices(found: Inventory | None, infos: Sequence[BackendInfo]) -> Iterato
             off = ", but FASTDECODE_DISABLE leaves it out of the choice" if name in left_out else ""
             yield _device_line(name, f"decodes on {', '.join(places)}{off}")
         else:
-            yield _device_line(name, f"({', '.join(declared.get(name, ()))}) {found.reasons[name]}")
+            yield _device_line(name, f"not on {' or '.join(declared.get(name, ()))}: {found.reasons[name]}")
     for device, what in found.measured.items():
         yield _device_line("measured", f"{device}: {what}")
 

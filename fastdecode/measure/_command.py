@@ -192,7 +192,7 @@ def _add_device(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_where(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("what becomes of it")
+    group = parser.add_argument_group("results")
     group.add_argument(
         "-v",
         "--verbose",

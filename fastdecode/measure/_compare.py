@@ -31,10 +31,10 @@ _ABOUT = """\
 Compare two results that `fastdecode bench --json FILE` wrote.
 
 b/a is the images/s of the second file over that of the first, by their
-medians. "from" and "to" bound it with care: the lower quartile of b over the
-upper one of a, and the upper one of b over the lower one of a. Where both are
-on one side of 1 the difference is larger than the spread: faster or slower.
-Everything else is "no clear difference".
+medians. "from" and "to" are its cautious bounds: the lower quartile of b over
+the upper one of a, and the upper one of b over the lower one of a. Where both
+are above 1, b is faster; where both are below, it is slower. Everything else
+is "no clear difference".
 
 exit status: 0; 1 if nothing was measured in both; 2 if a file is missing,
 damaged or of another version"""

@@ -52,7 +52,7 @@ def percent(share: float) -> str:
 
 
 def half_range(spread: Spread) -> float:
-    """Return half the distance of the quartiles, as a share of the median."""
+    """Return half the distance between the quartiles, as a share of the median."""
     return (spread.high - spread.low) / 2 / spread.median if spread.median else 0.0
 
 
@@ -184,7 +184,7 @@ SPEED = (
     Figure(
         "±",
         _timed(lambda one: percent(half_range(one.images_per_s))),
-        "half the distance of its quartiles",
+        "half the distance between its quartiles",
         told=True,
     ),
     VS_BEST,
@@ -275,7 +275,7 @@ DEVICE_COLUMNS = (
         lambda one: number(one.images_per_s.median),
         "until the batch is on the device, median over the rounds",
     ),
-    Figure("±", lambda one: percent(half_range(one.images_per_s)), "half of its quartiles' gap"),
+    Figure("±", lambda one: percent(half_range(one.images_per_s)), "half the distance between its quartiles"),
     Figure(
         "vs CPU",
         lambda one: _ratio(one) if one.ratio.median else _NONE,

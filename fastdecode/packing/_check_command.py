@@ -189,5 +189,5 @@ def add_arguments(parser: Parser) -> None:
     size.add_argument(
         "--max-pixels", type=positive, metavar="N", help="more pixels than this are oversized"
     )
-    add("--threads", type=at_once, metavar="N", help="how many work (default: one for each core)")
+    add("--threads", type=at_once, metavar="N", help="threads to use (default: one per core)")
     add("--strict", action="store_true", help="a warning of the codec counts as damage")

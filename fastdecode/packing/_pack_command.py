@@ -167,7 +167,7 @@ def add_arguments(parser: Parser) -> None:
         metavar="SIZE",
         help="several .tar, each of at most 500MB, 1GB",
     )
-    add("--threads", type=at_once, metavar="N", help="how many work (default: one for each core)")
+    add("--threads", type=at_once, metavar="N", help="threads to use (default: one per core)")
     add("--skip-bad", action="store_true", help="leave out what does not decode, and list it")
     add("--start-over", action="store_true", help="begin again, whatever an earlier run has done")
 

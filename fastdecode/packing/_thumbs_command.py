@@ -267,7 +267,7 @@ def add_arguments(parser: Parser) -> None:
         type=positive,
         default=256,
         metavar="N",
-        help="at most so many pixels wide and high (default: %(default)s)",
+        help="the longest side, in pixels (default: %(default)s)",
     )
     add(
         "--quality",
@@ -276,4 +276,4 @@ def add_arguments(parser: Parser) -> None:
         metavar="Q",
         help="of the JPEGs, 1 to 100 (default: %(default)s)",
     )
-    add("--threads", type=at_once, metavar="N", help="how many work (default: one for each core)")
+    add("--threads", type=at_once, metavar="N", help="threads to use (default: one per core)")
