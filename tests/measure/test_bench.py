@@ -131,32 +131,32 @@ def test_loader(everything: Result) -> None:
     assert found[-1].chosen
 
 
-@pytest.mark.parametrize(
-    ("asked", "output"),
-    [
-        ("--output=pil", "pil"),
-        ("--output=tensor", "tensor"),
-        ("--size=16", "tensor"),
-    ],
-)
-def test_loader_makes_what_is_asked_for(folder: Path, asked: str, output: str) -> None:
-    """Its workers make Pillow images, or tensors, which may be resized."""
+def test_pillow_images_are_made_where_they_are_asked_for(folder: Path) -> None:
+    """By one thread and by a DataLoader's worker, and the result says so."""
     pytest.importorskip("torch", reason="the DataLoader is PyTorch's")
-    result = measured(folder, *QUICK, *ONE, "--protocol", "loader", "--workers", "1", asked)
+    both = ("--protocol", "decode,loader", "--workers", "1", "--output", "pil")
+    result = measured(folder, *QUICK, *ONE, *both)
+
+    assert {one.protocol for one in result.measurements} == {"decode", "loader"}
+    for one in result.measurements:
+        assert_complete(one, 3)
+        assert (one.output, one.size) == ("pil", 0)
+
+
+@pytest.mark.parametrize(
+    ("size", "asked"),
+    [(0, ["--protocol", "decode"]), (16, ["--protocol", "loader", "--workers", "1", "--size=16"])],
+)
+def test_tensors_are_made_where_they_are_asked_for(
+    folder: Path, size: int, asked: list[str]
+) -> None:
+    """By one thread as the pixels are, and by a DataLoader's worker resized and normalised."""
+    pytest.importorskip("torch", reason="tensors are PyTorch's")
+    result = measured(folder, *QUICK, *ONE, "--output", "tensor", *asked)
 
     for one in result.measurements:
         assert_complete(one, 3)
-        assert one.output == output
-        assert one.size == (16 if asked == "--size=16" else 0)
-
-
-def test_every_output(folder: Path) -> None:
-    """Pillow images are made where they are asked for, and the result says so."""
-    result = measured(folder, *DECODE, *ONE, "--output", "pil")
-
-    assert {one.output for one in result.measurements} == {"pil"}
-    for one in result.measurements:
-        assert_complete(one, 3)
+        assert (one.output, one.size) == ("tensor", size)
 
 
 def test_only_what_was_asked_for(folder: Path) -> None:
