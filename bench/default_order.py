@@ -11,7 +11,7 @@ from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from _common import RESULTS, keep, parser, show
+import _common as bench
 from PIL import Image
 
 from fastdecode import backends, decode_file
@@ -34,8 +34,10 @@ def photos(folder: Path, made: Path) -> list[Photo]:
 
 
 def main() -> None:
-    options = parser(
-        __doc__, json=RESULTS / "default_order.json", seconds=(2.0, "for a format and backend")
+    options = bench.parser(
+        __doc__,
+        json=bench.RESULTS / "default_order.json",
+        seconds=(2.0, "for a format and backend"),
     ).parse_args()
     names = tuple(info.name for info in backends() if info.usable)
     plan = Plan(names, (1, 2, 4, 8), options.seconds)
@@ -57,8 +59,8 @@ def main() -> None:
             for row in timed
         }
         result[title] = {"files": max(row.files for row in timed), **figures}
-        show(title, figures)
-    keep(options, result, seconds_each=options.seconds)
+        bench.show(title, figures)
+    bench.keep(options, result)
 
 
 if __name__ == "__main__":
