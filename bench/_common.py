@@ -37,6 +37,7 @@ Rounds: TypeAlias = dict[str, dict[int, Figures]]
 """What each competitor did, by the number of the round and the name of the figure."""
 
 RESULTS = Path(__file__).parent / "results"
+sys.path.append(str(RESULTS.parents[1] / "tests" / "support"))  # what the tests have already
 _PHOTOS = (".bmp", ".jpeg", ".jpg", ".png", ".webp")
 _IMAGES, _AREA = 1000, 500 * 375  # of an epoch, at this size; it falls with the photos' side
 _LIBRARIES = (
