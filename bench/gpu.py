@@ -30,12 +30,12 @@ from typing import Any
 
 import _common as bench
 import torch
-from _pipelines import SIZE, PillowFolder, Setup, labelled
+from _pipelines import SIZE, Setup, labelled, pillow
 from torch import Tensor, nn
 
 from fastdecode._system import usable_cores
 from fastdecode.gpu._devices import device_of
-from fastdecode.measure._pipelines import dali_pipeline, stock_loader
+from fastdecode.measure._pipelines import dali_pipeline
 from fastdecode.measure._timing import cpu_seconds
 
 _BASE, _LOADER = "random", "loader-"
@@ -140,8 +140,7 @@ class Pillow:
     """Pillow in PyTorch's DataLoader, pinned and copied: what most have."""
 
     def __init__(self, setup: Setup, device: torch.device) -> None:
-        dataset, pin = PillowFolder(setup.folder, train=True), device.type == "cuda"
-        self._loader = stock_loader(setup, dataset, drop_last=True, pin_memory=pin)
+        self._loader = pillow(setup, drop_last=True, pin_memory=device.type == "cuda")
         self._device = device
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:

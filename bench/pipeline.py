@@ -29,7 +29,8 @@ from typing import Any
 
 import _common as bench
 import numpy as np
-from _pipelines import PEERS, Setup, evaluation, pixels
+from _pipelines import PEERS, Setup, evaluation
+from torch_reference import pixels
 
 from fastdecode._process import Child
 
@@ -91,7 +92,7 @@ def add_differences(found: dict[str, Any], setup: Setup) -> None:
     """Compare the images of "eval" with the reference, in fresh processes."""
     photos = bench.photos_in(Path(setup.folder))
     with tempfile.NamedTemporaryFile(suffix=".npy") as file:
-        np.save(file, np.stack([evaluation(pixels(path)).numpy() for path in photos]))
+        np.save(file, np.stack([evaluation(pixels(path.read_bytes())).numpy() for path in photos]))
         file.flush()
         for name, one in found.items():
             with Child("_pipelines:Pipeline", name, setup) as child:
