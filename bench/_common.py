@@ -1,4 +1,4 @@
-"""What the scripts share: options, photos, turns and their ratios, tables, processes, results."""
+"""What the scripts share: options, photos, turns and their ratios, tables, memory, results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import median
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from PIL import Image
 
@@ -27,9 +27,6 @@ from fastdecode import _files
 from fastdecode.measure._timing import family, no_garbage_collection, now
 from fastdecode.measure.result import machine
 from fastdecode.testing import encode
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 _T = TypeVar("_T")
 Figures: TypeAlias = Mapping[str, float]
@@ -40,17 +37,10 @@ RESULTS = Path(__file__).parent / "results"
 sys.path.append(str(RESULTS.parents[1] / "tests" / "support"))  # what the tests have already
 _PHOTOS = (".bmp", ".jpeg", ".jpg", ".png", ".webp")
 _IMAGES, _AREA = 1000, 500 * 375  # of an epoch, at this size; it falls with the photos' side
-_LIBRARIES = (
-    "torch",
-    "torchvision",
-    "torchcodec",
-    "timm",
-    "nvidia-nvimgcodec-cu13",
-    "nvidia-nvimgcodec-cu12",
-    "nvidia-dali-cuda130",
-    "nvidia-dali-cuda120",
-    "pillow",
-    "opencv-python-headless",
+_LIBRARIES = (  # that a result depends on
+    *("torch", "torchvision", "torchcodec", "timm", "pillow", "opencv-python-headless", "ray"),
+    *("nvidia-nvimgcodec-cu13", "nvidia-nvimgcodec-cu12"),
+    *("nvidia-dali-cuda130", "nvidia-dali-cuda120"),
 )
 
 
@@ -277,46 +267,41 @@ def judge(what: str, figure: float, aim: float, *, at_most: bool = False) -> Non
 # Memory, as Linux accounts for it
 
 
-class PeakMemory(threading.Thread):
-    """Watches a process and its children while a `with` block runs: the most 10^6 bytes of all.
+@contextmanager
+def peak_memory(pid: int, *, pss: bool = False) -> Iterator[dict[str, float]]:
+    """Watch a process and its children meanwhile; the most 10^6 bytes of all, by "Rss" and "Pss".
 
-    Pages that they share count more than once in `rss_mb`, and divided among them in `pss_mb`. That
-    is found with `pss` only: it takes the kernel milliseconds, and holds up the process that is
-    looked at. It is for when no clock runs.
+    Pages that they share count more than once in the first, and divided among them in the other.
+    That is found with `pss` only: it takes the kernel milliseconds, and holds up the process that
+    is looked at. It is for when no clock runs.
     """
+    most, done = {"Rss": 0.0, "Pss": 0.0}, threading.Event()
 
-    def __init__(self, pid: int, *, pss: bool = False) -> None:
-        super().__init__(daemon=True)
-        self._pid, self._names = pid, ("Rss", "Pss") if pss else ("Rss",)
-        self._most = dict.fromkeys(("Rss", "Pss"), 0.0)
-        self._done = threading.Event()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._done.set()
-        self.join()
-        self.rss_mb, self.pss_mb = self._most.values()
-
-    def run(self) -> None:
+    def watch() -> None:
         while True:
-            members = list(family(self._pid))
-            for name in self._names:
-                seen = sum(_memory(pid, name) for pid in members) / 1e6
-                self._most[name] = max(self._most[name], seen)
-            if self._done.wait(0.1):
+            members = list(family(pid))
+            for name in ("Rss", "Pss") if pss else ("Rss",):
+                seen = sum(_memory(member, name) for member in members) / 1e6
+                most[name] = max(most[name], seen)
+            if done.wait(0.1):
                 return
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield most
+    finally:
+        done.set()
+        thread.join()
 
 
 def _memory(pid: int, name: str) -> int:
     """Return the bytes that a process has resident; 0 if it has ended."""
-    folder = Path(f"/proc/{pid}")
     try:
         if name == "Rss":
-            return int((folder / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-        lines = (folder / "smaps_rollup").read_text().splitlines()
+            pages = Path(f"/proc/{pid}/statm").read_text().split()[1]
+            return int(pages) * os.sysconf("SC_PAGE_SIZE")
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:
         return 0
     return next(1024 * int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
@@ -325,31 +310,30 @@ def _memory(pid: int, name: str) -> int:
 # Results
 
 
-def versions() -> dict[str, str]:
-    """Say which versions of the libraries are installed that a result depends on."""
-    found = {}
-    for name in _LIBRARIES:
-        with suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    return found
-
-
 def keep(options: argparse.Namespace, result: Any, **settings: Any) -> None:
     """Write the result to the file of ``--json``, with what it was measured on and the options."""
     if options.json is None:
         return
-    chosen = {**vars(options), "photos": options.photos and options.photos.resolve().name}
-    backends = {
-        info.name: f"{info.version} ({info.codec})" if info.codec else info.version
-        for info in fastdecode.backends()
-        if info.usable
-    }
+    usable = [info for info in fastdecode.backends() if info.usable]
+    chosen = {name: value for name, value in vars(options).items() if name != "json"}
+    if options.photos:
+        chosen["photos"] = options.photos.resolve().name
+        settings["different_photos"] = len(photos_in(options.photos))
+    libraries = {}
+    for name in _LIBRARIES:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            libraries[name] = importlib.metadata.version(name)
     content = {
         "measured": now()[:10],
         "machine": dataclasses.asdict(machine()),
-        "backends": backends,
+        "backends": {
+            info.name: f"{info.version} ({info.codec})" if info.codec else info.version
+            for info in usable
+        },
         "settings": {
-            **{name: value for name, value in chosen.items() if name != "json"},
+            **chosen,
+            "core": next((info.codec for info in usable if info.name == "native"), None),
+            "libraries": libraries,
             **settings,
         },
         "result": result,

@@ -37,7 +37,7 @@ from PIL import Image
 from fastdecode import backends, decode, probe
 from fastdecode.native import _build, _library
 
-_STAGES = ("prepared", "entropy", "samples", "pixels", "mcus", "libjpeg")  # as decoder_stages.c has
+_STAGES = ("prepared", "entropy", "samples", "pixels", "mcus")  # as decoder_stages.c has
 _REDUCES = (1, 2, 4, 8)
 _OWN, _LIBJPEG = "decode()", "decode(), libjpeg-turbo"
 _WITHOUT = frozenset({"torchvision", "torchcodec", "nvimgcodec", "dali"})  # for tensors, or batches
@@ -77,8 +77,6 @@ def stages(files: Sequence[bytes], rounds: int) -> dict[str, Any]:
     means = (round(mean(times), 2) for times in zip(*taken, strict=True))
     found: dict[str, Any] = {"files": len(taken), **dict(zip(_STAGES, means, strict=True))}
     found["entropy_ratio"] = round(found["mcus"] / (found["entropy"] - found["prepared"]), 3)
-    found["entropy_ratio_prepared"] = round(found["mcus"] / found["entropy"], 3)
-    found["whole_ratio"] = round(found["libjpeg"] / found["pixels"], 3)
     return found
 
 
@@ -166,7 +164,7 @@ def main() -> None:
     print(json.dumps(result["stages"]), flush=True)
     result["calls"] = all_calls(files, options.rounds)
     result["left"] = left(files, options.rounds)
-    bench.keep(options, result, core=_library.codec())
+    bench.keep(options, result)
 
 
 if __name__ == "__main__":

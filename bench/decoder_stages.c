@@ -7,8 +7,7 @@
  *   entropy    the same, and all coefficients, stored
  *   samples    the same, and the inverse DCTs
  *   pixels     all of it, to RGB
- *   mcus       libjpeg-turbo's decode_mcu alone: no header, no tables, no pixels
- *   libjpeg    all of libjpeg-turbo's work, to RGB */
+ *   mcus       libjpeg-turbo's decode_mcu alone: no header, no tables, no pixels */
 #define _POSIX_C_SOURCE 200809L
 #include "../fastdecode/native/rows.c"
 
@@ -20,7 +19,7 @@
 
 #include <jpeglib.h>
 
-enum { PREPARED, ENTROPY, SAMPLES, PIXELS, MCUS, LIBJPEG };
+enum { PREPARED, ENTROPY, SAMPLES, PIXELS, MCUS };
 
 typedef struct {
     const uint8_t *bytes;
@@ -112,24 +111,16 @@ static double time_of_mcus(const file *of) {
  * libjpeg-turbo. */
 double stage_us(int stage, const uint8_t *bytes, size_t size, uint8_t *out) {
     static fd_baseline *baseline;
-    static fd_decoder *decoder;
     const file of = {bytes, size};
     fd_header header;
     if (baseline == NULL)
-        baseline = fd_baseline_create(), decoder = fd_decoder_create();
-    if (baseline == NULL || decoder == NULL || fd_probe(bytes, size, &header) != FD_OK)
+        baseline = fd_baseline_create();
+    if (baseline == NULL || fd_probe(bytes, size, &header) != FD_OK)
         return -1;
     ptrdiff_t stride = 3 * (ptrdiff_t)header.width;
     fd_target target = {.reduce = 1, .layout = FD_RGB, .out = out, .stride = stride};
-    fd_request request = {.reduce = 1, .layout = FD_RGB};
     if (stage == MCUS)
         return time_of_mcus(&of);
     double start = now();
-    if (stage == LIBJPEG) {
-        fd_use_decoder("libjpeg");
-        fd_decode(decoder, bytes, size, &request, out, stride);
-    } else if (!decode_up_to(stage, baseline, &of, &target)) {
-        return -1;
-    }
-    return now() - start;
+    return decode_up_to(stage, baseline, &of, &target) ? now() - start : -1;
 }

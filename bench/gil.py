@@ -31,7 +31,6 @@ from statistics import median
 from typing import Any
 
 import _common as bench
-import torch
 from _pipelines import Pipeline, Setup
 from core import Work, images_of
 
@@ -153,14 +152,8 @@ def main() -> None:
             print(f"lost: {found['lost_speed']:.1%} by speed, {found['lost_waiting']:.1%} waiting")
             bench.judge("lost to the GIL", found["lost_to_gil"], _AIM, at_most=True)
     os.sched_setaffinity(0, [*others, processor])  # the record counts them
-    bench.keep(
-        options,
-        result,
-        images_per_epoch=images,
-        switch_interval_s=sys.getswitchinterval(),
-        core=_library.codec(),
-        torch=torch.__version__,
-    )
+    interval = sys.getswitchinterval()
+    bench.keep(options, result, images_per_epoch=images, switch_interval_s=interval)
 
 
 if __name__ == "__main__":

@@ -282,10 +282,8 @@ def main() -> None:
     bench.keep(
         options,
         {"feeds": found, "chosen": chosen, "left_out": left_out},
-        different_photos=len(photos),
         steps=steps,
         device=name,
-        libraries=bench.versions(),
     )
 
 

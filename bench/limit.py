@@ -138,14 +138,7 @@ def main() -> None:
             }
             print(kind)
             result[kind] = summary(bench.take_turns(competitors, options.rounds), threads)
-    bench.keep(
-        options,
-        result,
-        different_photos=len(photos),
-        images_per_epoch=images,
-        core=_library.codec(),
-        torch=torch.__version__,
-    )
+    bench.keep(options, result, images_per_epoch=images)
 
 
 if __name__ == "__main__":

@@ -49,13 +49,13 @@ def turn(child: Child, pss_mb: dict[str, float], name: str) -> dict[str, float]:
     try:
         if not is_warm:
             child.receive()  # raises what its construction raised
-        with bench.PeakMemory(child.ask("pid"), pss=not is_warm) as memory:
+        with bench.peak_memory(child.ask("pid"), pss=not is_warm) as memory:
             epoch = child.ask("epoch")
     except Exception:
         child.close()
         raise
-    pss_mb.setdefault(name, round(memory.pss_mb))
-    return {**epoch, "peak_rss_mb": memory.rss_mb}
+    pss_mb.setdefault(name, round(memory["Pss"]))
+    return {**epoch, "peak_rss_mb": memory["Rss"]}
 
 
 def compete(setup: Setup, names: Sequence[str], epochs: int) -> dict[str, Any]:
@@ -133,13 +133,7 @@ def main() -> None:
             bench.show(kind, found, *_SHOWN)
             for name, reason in result[kind]["left_out"].items():
                 print(f"{name}: {reason}")
-    bench.keep(
-        options,
-        result,
-        different_photos=len(photos),
-        images_per_epoch=images,
-        libraries=bench.versions(),
-    )
+    bench.keep(options, result, images_per_epoch=images)
 
 
 if __name__ == "__main__":

@@ -109,7 +109,7 @@ def main() -> None:
         exact, default = (found["all"][way] for way in ("exact", "default"))
         bench.judge("exact: levels", exact["largest_difference"], _AIM_LEVELS, at_most=True)
         bench.judge("default: dB", default["mean_db"], _AIM_DB)
-    bench.keep(options, result, seeds_each=_SEEDS, at_most_db=_MOST_DB, torch=torch.__version__)
+    bench.keep(options, result, seeds_each=_SEEDS, at_most_db=_MOST_DB)
 
 
 if __name__ == "__main__":

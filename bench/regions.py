@@ -159,7 +159,7 @@ def main() -> None:
     bench.show("rewritten", result["rewritten"])
     for name, aim in _AIMS.items():
         bench.judge(name, result["ways"][name]["to_fastest_other"], aim)
-    bench.keep(options, result, core=_library.codec())
+    bench.keep(options, result)
 
 
 if __name__ == "__main__":

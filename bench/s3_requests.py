@@ -23,7 +23,7 @@ from typing import Any
 
 import _common as bench
 import fsspec
-from _ray import ray
+from ray_scaling import ray
 from remote import write_shards
 from s3_server import BUCKET, Server, s3_server
 from torch.utils.data import DataLoader
