@@ -47,29 +47,38 @@ _LIBRARIES = (  # that a result depends on
 # Options
 
 
-def parser(
-    doc: str | None, *, photos: str | None = None, json: Path | None = None, **options: Any
-) -> argparse.ArgumentParser:
-    """Take a folder of photos (by `photos`, an `nargs`), ``--json FILE``, and options by name.
+def command(*, photos: str | None = None, json: Path | None = None, **options: Any) -> Any:
+    """Make a script of a function that measures, and is given what the command line says.
 
-    Each option has a default and its help. The default says the type: a list's values are separated
+    Its result is written to the file of ``--json``, with all of these as its settings, and what the
+    function adds to them. There is a folder of photos (by `photos`, an `nargs`); and options by
+    name, each with a default and its help. The default says the type: a list's values are separated
     by commas, False makes a flag, and None is for a whole number that need not be given.
     """
-    made = argparse.ArgumentParser(description=(doc or "").strip().splitlines()[0])
-    made.add_argument("photos", type=Path, nargs=photos, metavar="PHOTOS", help="a folder of them")
-    for name, (default, help) in options.items():
-        flag, text = f"--{name.replace('_', '-')}", f"{help} (default: %(default)s)"
-        if default is False:
-            made.add_argument(flag, action="store_true", help=help)
-        elif isinstance(default, list):
-            kind = _list_of(type(default[0]))
-            words = ",".join(map(str, default))
-            made.add_argument(flag, type=kind, default=words, metavar="A,B", help=text)
-        else:
-            kind = int if default is None else type(default)
-            made.add_argument(flag, type=kind, default=default, metavar="N", help=text)
-    made.add_argument("--json", type=Path, default=json, metavar="FILE", help="keep the result")
-    return made
+
+    def script(measure: Any) -> Callable[[], None]:
+        parser = argparse.ArgumentParser(description=measure.__globals__["__doc__"].splitlines()[0])
+        add = parser.add_argument
+        add("photos", type=Path, nargs=photos, metavar="PHOTOS", help="a folder of them")
+        add("--json", type=Path, default=json, metavar="FILE", help="keep the result")
+        for name, (default, help) in options.items():
+            flag, text = f"--{name.replace('_', '-')}", f"{help} (default: %(default)s)"
+            if default is False:
+                add(flag, action="store_true", help=help)
+            elif isinstance(default, list):
+                kind, value = _list_of(type(default[0])), ",".join(map(str, default))
+                add(flag, type=kind, default=value, metavar="A,B", help=text)
+            else:
+                kind = int if default is None else type(default)
+                add(flag, type=kind, default=default, metavar="N", help=text)
+
+        def run() -> None:
+            chosen = parser.parse_args()
+            _keep(chosen, measure(chosen))
+
+        return run
+
+    return script
 
 
 def _list_of(kind: Callable[[str], Any]) -> Callable[[str], list[Any]]:
@@ -310,16 +319,17 @@ def _memory(pid: int, name: str) -> int:
 # Results
 
 
-def keep(options: argparse.Namespace, result: Any, **settings: Any) -> None:
+def _keep(options: argparse.Namespace, result: Any) -> None:
     """Write the result to the file of ``--json``, with what it was measured on and the options."""
     if options.json is None:
         return
     usable = [info for info in fastdecode.backends() if info.usable]
-    chosen = {name: value for name, value in vars(options).items() if name != "json"}
+    settings = {name: value for name, value in vars(options).items() if name != "json"}
     if options.photos:
-        chosen["photos"] = options.photos.resolve().name
+        settings["photos"] = options.photos.resolve().name
         settings["different_photos"] = len(photos_in(options.photos))
-    libraries = {}
+    settings["core"] = next((info.codec for info in usable if info.name == "native"), None)
+    libraries = settings["libraries"] = {}
     for name in _LIBRARIES:
         with suppress(importlib.metadata.PackageNotFoundError):
             libraries[name] = importlib.metadata.version(name)
@@ -330,12 +340,7 @@ def keep(options: argparse.Namespace, result: Any, **settings: Any) -> None:
             info.name: f"{info.version} ({info.codec})" if info.codec else info.version
             for info in usable
         },
-        "settings": {
-            **chosen,
-            "core": next((info.codec for info in usable if info.name == "native"), None),
-            "libraries": libraries,
-            **settings,
-        },
+        "settings": settings,
         "result": result,
     }
     options.json.parent.mkdir(parents=True, exist_ok=True)

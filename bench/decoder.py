@@ -153,10 +153,8 @@ def left(files: Sequence[bytes], rounds: int) -> dict[str, Any]:
     return result
 
 
-def main() -> None:
-    options = bench.parser(
-        __doc__, rounds=(9, "after the warm-up"), limit=(None, "photos")
-    ).parse_args()
+@bench.command(rounds=(9, "after the warm-up"), limit=(None, "photos"))
+def main(options: Any) -> Any:
     _library.require()
     photos = bench.photos_in(options.photos)[: options.limit]
     files = [photo.read_bytes() for photo in photos]
@@ -164,7 +162,7 @@ def main() -> None:
     print(json.dumps(result["stages"]), flush=True)
     result["calls"] = all_calls(files, options.rounds)
     result["left"] = left(files, options.rounds)
-    bench.keep(options, result)
+    return result
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from __future__ import annotations
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import _common as bench
 from PIL import Image
@@ -33,12 +34,11 @@ def photos(folder: Path, made: Path) -> list[Photo]:
     return collect([*paths, made]).photos
 
 
-def main() -> None:
-    options = bench.parser(
-        __doc__,
-        json=bench.RESULTS / "default_order.json",
-        seconds=(2.0, "for a format and backend"),
-    ).parse_args()
+@bench.command(
+    json=bench.RESULTS / "default_order.json",
+    seconds=(2.0, "for a format and backend"),
+)
+def main(options: Any) -> Any:
     names = tuple(info.name for info in backends() if info.usable)
     plan = Plan(names, (1, 2, 4, 8), options.seconds)
     found = Found()
@@ -60,7 +60,7 @@ def main() -> None:
         }
         result[title] = {"files": max(row.files for row in timed), **figures}
         bench.show(title, figures)
-    bench.keep(options, result)
+    return result
 
 
 if __name__ == "__main__":

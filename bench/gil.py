@@ -125,15 +125,14 @@ def summary(turns: bench.Rounds) -> dict[str, Any]:
     return result
 
 
-def main() -> None:
-    options = bench.parser(
-        __doc__,
-        threads=([1, max(1, usable_cores() - 1)], "of the Loader and the core"),
-        rounds=(5, "after the warm-up"),
-        seconds=(2.0, "in each situation"),
-        batch=(64, "images"),
-        limit=(None, "images in an epoch"),
-    ).parse_args()
+@bench.command(
+    threads=([1, max(1, usable_cores() - 1)], "of the Loader and the core"),
+    rounds=(5, "after the warm-up"),
+    seconds=(2.0, "in each situation"),
+    batch=(64, "images"),
+    limit=(None, "images in an epoch"),
+)
+def main(options: Any) -> Any:
     _library.require()
     *others, processor = sorted(os.sched_getaffinity(0))
     if not others:
@@ -152,8 +151,8 @@ def main() -> None:
             print(f"lost: {found['lost_speed']:.1%} by speed, {found['lost_waiting']:.1%} waiting")
             bench.judge("lost to the GIL", found["lost_to_gil"], _AIM, at_most=True)
     os.sched_setaffinity(0, [*others, processor])  # the record counts them
-    interval = sys.getswitchinterval()
-    bench.keep(options, result, images_per_epoch=images, switch_interval_s=interval)
+    options.images_per_epoch, options.switch_interval_s = images, sys.getswitchinterval()
+    return result
 
 
 if __name__ == "__main__":

@@ -21,7 +21,6 @@ with a few images and a tiny network: with `--device cpu` that is what the tests
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from os import getpid
@@ -237,22 +236,20 @@ def train(
     }
 
 
-def main() -> None:
-    command = bench.parser(
-        __doc__,
-        device=("cuda", "PyTorch's name for it"),
-        feeds=([_BASE, "pillow", "loader-cpu", "loader-gpu", "dali"], "of the step"),
-        batch=(256, "images"),
-        items=(20_000, "of an epoch"),
-        rounds=(3, "after the warm-up"),
-        workers=(usable_cores(), "threads or processes"),
-        tiny=(False, "do all of it with next to nothing"),
-    )
-    command.set_defaults(**(_TINY if "--tiny" in sys.argv else {}))
-    options = command.parse_args()
+@bench.command(
+    device=("cuda", "PyTorch's name for it"),
+    feeds=([_BASE, "pillow", "loader-cpu", "loader-gpu", "dali"], "of the step"),
+    batch=(256, "images"),
+    items=(20_000, "of an epoch"),
+    rounds=(3, "after the warm-up"),
+    workers=(usable_cores(), "threads or processes"),
+    tiny=(False, "do all of it with next to nothing"),
+)
+def main(options: Any) -> Any:
     photos, device = bench.photos_in(options.photos), device_of(options.device)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
     if options.tiny:
+        vars(options).update(_TINY)
         torch.set_num_threads(1)  # so little work is done in the time that more wait for each other
     elif options.json is None:
         options.json = bench.RESULTS / f"gpu_{re.sub(r'[^a-z0-9]+', '_', name.lower())}.json"
@@ -279,12 +276,8 @@ def main() -> None:
     bench.show("fed by", found, "images_per_s", "to_random", "kernels_ms", "waiting_ms", "cpu_ms")
     for one, why in left_out.items():
         print(f"{one}: {why}"[:80])
-    bench.keep(
-        options,
-        {"feeds": found, "chosen": chosen, "left_out": left_out},
-        steps=steps,
-        device=name,
-    )
+    options.steps, options.device = steps, name
+    return {"feeds": found, "chosen": chosen, "left_out": left_out}
 
 
 if __name__ == "__main__":

@@ -113,15 +113,14 @@ def summary(turns: bench.Rounds, threads: Sequence[int]) -> dict[str, Any]:
     return result
 
 
-def main() -> None:
-    options = bench.parser(
-        __doc__,
-        threads=([1, usable_cores()], "of the Loader and the core"),
-        rounds=(7, "after the warm-up"),
-        kind=(["train", "eval"], "what is done"),
-        batch=(64, "images"),
-        limit=(None, "images in an epoch"),
-    ).parse_args()
+@bench.command(
+    threads=([1, usable_cores()], "of the Loader and the core"),
+    rounds=(7, "after the warm-up"),
+    kind=(["train", "eval"], "what is done"),
+    batch=(64, "images"),
+    limit=(None, "images in an epoch"),
+)
+def main(options: Any) -> Any:
     _library.require()
     threads = sorted({*options.threads})
     photos = bench.photos_in(options.photos)
@@ -138,7 +137,8 @@ def main() -> None:
             }
             print(kind)
             result[kind] = summary(bench.take_turns(competitors, options.rounds), threads)
-    bench.keep(options, result, images_per_epoch=images)
+    options.images_per_epoch = images
+    return result
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from __future__ import annotations
 import multiprocessing
 from functools import partial
 from statistics import median
+from typing import Any
 
 import _common as bench
 import simplejpeg
@@ -54,14 +55,13 @@ def compare(path: str, size: int, seconds: float) -> dict[str, float]:
     return result
 
 
-def main() -> None:
-    options = bench.parser(
-        __doc__,
-        photos="?",
-        json=bench.RESULTS / "overhead.json",
-        seconds=(3.0, "in each process"),
-        processes=(11, "for a size"),
-    ).parse_args()
+@bench.command(
+    photos="?",
+    json=bench.RESULTS / "overhead.json",
+    seconds=(3.0, "in each process"),
+    processes=(11, "for a size"),
+)
+def main(options: Any) -> Any:
     path = ""
     if options.photos:
         path = str(max(options.photos.rglob("*.jpg"), key=lambda photo: photo.stat().st_size))
@@ -76,7 +76,7 @@ def main() -> None:
                 values = [round(run[key], 2) for run in runs]
                 results[name][f"{key}_range"] = [min(values), max(values)]
     bench.show("JPEG of", results)
-    bench.keep(options, results)
+    return results
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ files come from the system's cache.
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -100,19 +101,17 @@ def add_differences(found: dict[str, Any], setup: Setup) -> None:
                 one["difference"] = round(child.ask("difference", file.name), 4)
 
 
-def main() -> None:
-    command = bench.parser(
-        __doc__,
-        batch=(64, "images"),
-        workers=(2, "processes or threads"),
-        epochs=(3, "after the warm-up"),
-        kind=([*_KINDS], "what is done"),
-        limit=(None, "images in an epoch"),
-        only=([*PEERS], "pipelines"),
-    )
-    options = command.parse_args()
+@bench.command(
+    batch=(64, "images"),
+    workers=(2, "processes or threads"),
+    epochs=(3, "after the warm-up"),
+    kind=([*_KINDS], "what is done"),
+    limit=(None, "images in an epoch"),
+    only=([*PEERS], "pipelines"),
+)
+def main(options: Any) -> Any:
     if unknown := {*options.kind} - {*_KINDS} | {*options.only} - {*PEERS}:
-        command.error(f"there is no {', '.join(sorted(unknown))}; pipelines: {', '.join(PEERS)}")
+        sys.exit(f"there is no {', '.join(sorted(unknown))}; pipelines: {', '.join(PEERS)}")
     photos = bench.photos_in(options.photos)
     images = bench.epoch_length(photos, options.batch, options.workers, options.limit)
     print(
@@ -133,7 +132,8 @@ def main() -> None:
             bench.show(kind, found, *_SHOWN)
             for name, reason in result[kind]["left_out"].items():
                 print(f"{name}: {reason}")
-    bench.keep(options, result, images_per_epoch=images)
+    options.images_per_epoch = images
+    return result
 
 
 if __name__ == "__main__":

@@ -88,8 +88,8 @@ def summary(results: list[Found]) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    options = bench.parser(__doc__, json=bench.RESULTS / "quality.json").parse_args()
+@bench.command(json=bench.RESULTS / "quality.json")
+def main(options: Any) -> Any:
     root = options.photos
     results: list[Found] = []
     for number, path in enumerate(bench.photos_in(root)):
@@ -109,7 +109,8 @@ def main() -> None:
         exact, default = (found["all"][way] for way in ("exact", "default"))
         bench.judge("exact: levels", exact["largest_difference"], _AIM_LEVELS, at_most=True)
         bench.judge("default: dB", default["mean_db"], _AIM_DB)
-    bench.keep(options, result, seeds_each=_SEEDS, at_most_db=_MOST_DB)
+    options.seeds_each, options.at_most_db = _SEEDS, _MOST_DB
+    return result
 
 
 if __name__ == "__main__":

@@ -107,15 +107,14 @@ def summary(turns: bench.Rounds, fewest: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def main() -> None:
-    options = bench.parser(
-        __doc__,
-        images=(20_000, "of the job"),
-        size=(224, "of the rows' images"),
-        workers=([1, 2], "nodes of one core"),
-        rounds=(5, "after the warm-up"),
-        only=([*JOBS], "jobs"),
-    ).parse_args()
+@bench.command(
+    images=(20_000, "of the job"),
+    size=(224, "of the rows' images"),
+    workers=([1, 2], "nodes of one core"),
+    rounds=(5, "after the warm-up"),
+    only=([*JOBS], "jobs"),
+)
+def main(options: Any) -> Any:
     photos = bench.photos_in(options.photos)
     result: dict[str, Any] = {}
     few = min(options.images, _FEW)
@@ -137,13 +136,9 @@ def main() -> None:
             bench.show(f"{workers} workers", found)
             if {*JOBS} <= found.keys():
                 bench.judge("fastdecode, to Ray's own", found["fastdecode"]["to_ray"], _AIM)
-    bench.keep(
-        options,
-        result,
-        bytes_per_photo=sum(path.stat().st_size for path in photos) // len(photos),
-        cores_per_worker=1,
-        ray=ray.__version__,
-    )
+    options.bytes_per_photo = sum(path.stat().st_size for path in photos) // len(photos)
+    options.cores_per_worker, options.ray = 1, ray.__version__
+    return result
 
 
 if __name__ == "__main__":

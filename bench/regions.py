@@ -141,14 +141,13 @@ def summary(photos: Sequence[Photo], turns: bench.Rounds) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    options = bench.parser(
-        __doc__,
-        side=(512, "of the squares, in pixels"),
-        rounds=(5, "after the warm-up"),
-        crops=(4, "of each photo in each round"),
-        limit=(None, "photos"),
-    ).parse_args()
+@bench.command(
+    side=(512, "of the squares, in pixels"),
+    rounds=(5, "after the warm-up"),
+    crops=(4, "of each photo in each round"),
+    limit=(None, "photos"),
+)
+def main(options: Any) -> Any:
     _library.require()
     paths = [path for path in bench.photos_in(options.photos) if is_large(path, options.side)]
     photos = [photo_of(path) for path in paths[: options.limit]]
@@ -159,7 +158,7 @@ def main() -> None:
     bench.show("rewritten", result["rewritten"])
     for name, aim in _AIMS.items():
         bench.judge(name, result["ways"][name]["to_fastest_other"], aim)
-    bench.keep(options, result)
+    return result
 
 
 if __name__ == "__main__":

@@ -115,15 +115,12 @@ def timed_calibration(**how: Any) -> tuple[float, Ranking]:
     return time.monotonic() - start, made
 
 
-def main() -> None:
-    command = bench.parser(
-        __doc__,
-        json=bench.RESULTS / "regret.json",
-        seconds=(3.0, "for a cell"),
-        quick=(5, "how many quick calibrations"),
-    )
-    command.add_argument("--no-record", action="store_const", const=None, dest="json")
-    options = command.parse_args()
+@bench.command(
+    json=bench.RESULTS / "regret.json",
+    seconds=(3.0, "for a cell"),
+    quick=(5, "how many quick calibrations"),
+)
+def main(options: Any) -> Any:
     hasty: dict[str, Any] = {"contexts": ("one", "threads"), "outputs": ("array",)}
     quick = [timed_calibration(**hasty, seconds=QUICK_S) for _ in range(options.quick)]
     full_s, full = timed_calibration()
@@ -143,7 +140,7 @@ def main() -> None:
         "cells": found,
     }
     bench.show("regret", ways)
-    bench.keep(options, result)
+    return result
 
 
 if __name__ == "__main__":

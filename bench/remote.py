@@ -145,15 +145,14 @@ def measure(options: Any, where: str, storage: dict[str, Any]) -> dict[str, Any]
     return bench.sum_up(turns, to_before=_BEFORE)
 
 
-def main() -> None:
-    options = bench.parser(
-        __doc__,
-        images=(400, "of all shards"),
-        shards=(4, "of tar"),
-        latency=(0.1, "seconds before each answer"),
-        threads=(usable_cores(), "of the Loader"),
-        rounds=(3, "of all"),
-    ).parse_args()
+@bench.command(
+    images=(400, "of all shards"),
+    shards=(4, "of tar"),
+    latency=(0.1, "seconds before each answer"),
+    threads=(usable_cores(), "of the Loader"),
+    rounds=(3, "of all"),
+)
+def main(options: Any) -> Any:
     with tempfile.TemporaryDirectory() as temporary:
         folder, photos = Path(temporary), bench.photos_in(options.photos)
         size = write_shards(photos, options.images, options.shards, folder)
@@ -161,7 +160,8 @@ def main() -> None:
             where = f"s3://{_BUCKET}/train-{{00000..{options.shards - 1:05}}}.tar"
             result = measure(options, where, storage)
     bench.show("", result)
-    bench.keep(options, result, bytes=size)
+    options.bytes = size
+    return result
 
 
 if __name__ == "__main__":

@@ -94,13 +94,12 @@ def readers(options: Any, access: dict[str, Any]) -> dict[str, Callable[[], Iter
     }
 
 
-def main() -> None:
-    options = bench.parser(
-        __doc__,
-        images=(1200, "as files, and in shards"),
-        shard=(600, "images of a shard"),
-        task=(100, "images of a task of Ray"),
-    ).parse_args()
+@bench.command(
+    images=(1200, "as files, and in shards"),
+    shard=(600, "images of a shard"),
+    task=(100, "images of a task of Ray"),
+)
+def main(options: Any) -> Any:
     result: dict[str, Any] = {}
     with s3_server() as server:
         photos = bench.photos_in(options.photos)
@@ -118,13 +117,9 @@ def main() -> None:
             result[name] = {"opening": opened, "reading": asked(server)}
             print(name, result[name], flush=True)
         ray.shutdown()
-    bench.keep(
-        options,
-        result,
-        bytes_per_image=size // options.images,
-        images_per_shard=options.shard,
-        images_per_task=options.task,
-    )
+    options.bytes_per_image = size // options.images
+    options.images_per_shard, options.images_per_task = options.shard, options.task
+    return result
 
 
 if __name__ == "__main__":

@@ -173,18 +173,16 @@ def summary(turns: bench.Rounds, bytes_each: float) -> dict[str, Any]:
     return result
 
 
-def main() -> None:
-    command = bench.parser(
-        __doc__,
-        images=(5000, "of a store"),
-        threads=(usable_cores(), "that read"),
-        rounds=(3, "of all"),
-        kinds=([*_SUFFIXES], "of stores"),
-    )
-    command.add_argument("--folder", type=Path, metavar="DIR", help="where the stores are made")
-    options = command.parse_args()
+@bench.command(
+    images=(5000, "of a store"),
+    threads=(usable_cores(), "that read"),
+    rounds=(3, "of all"),
+    kinds=([*_SUFFIXES], "of stores"),
+    folder=(Path(tempfile.gettempdir()), "where the stores are made"),
+)
+def main(options: Any) -> Any:
     if "folder" not in options.kinds or set(options.kinds) - set(_SUFFIXES):
-        command.error(f"--kinds are some of {', '.join(_SUFFIXES)}, folder among them")
+        sys.exit(f"--kinds are some of {', '.join(_SUFFIXES)}, folder among them")
     photos = bench.photos_in(options.photos)
     with tempfile.TemporaryDirectory(dir=options.folder) as temporary:
         places = make(photos, options.images, Path(temporary), options.kinds)
@@ -195,7 +193,8 @@ def main() -> None:
     result = summary(turns, size / options.images)
     for title, rows in sorted(result.items()):
         bench.show(title, rows)
-    bench.keep(options, result, bytes=size, folders_forgotten=thorough)
+    options.bytes, options.folders_forgotten = size, thorough
+    return result
 
 
 if __name__ == "__main__":
