@@ -4,8 +4,9 @@
 #     bench/gpu.sh test                     install, and run the tests that mention a GPU
 #     bench/gpu.sh bench PHOTOS [OPTION...]   install, and run bench/gpu.py and fastdecode bench
 #
-# PyTorch with CUDA is there already, in the Python that $PYTHON names (python3), which needs pip. No network is needed: all else comes from the wheels in the
-# folder that $WHEELS names (.whl), for the Python and the CUDA that are there:
+# PyTorch with CUDA is there already, in the Python that $PYTHON names (python3), which needs pip. No
+# network is needed: all else comes from the wheels in the folder that $WHEELS names (.whl), for the
+# Python and the CUDA that are there:
 #
 # - nvidia-nvimgcodec-cu13, or -cu12 for PyTorch with CUDA 12, and nvidia-nvjpeg: some 30 MB
 # - platformdirs, and NumPy and Pillow where they are not there yet
