@@ -46,7 +46,7 @@ def main(options: Any) -> Any:
         measure(photos(options.photos, Path(made)), plan, found)
     result = {}
     for (format, reduce), rows in groupby(
-        found.measurements(plan), key=lambda row: (row.format, row.reduce)
+        found.measurements(), key=lambda row: (row.format, row.reduce)
     ):
         timed = [row for row in rows if row.files]
         title = f"{format} 1/{reduce}"
