@@ -1,10 +1,9 @@
-"""What the scripts share: options, photos, turns and their ratios, tables, processes, results."""
+"""What the scripts share: options, photos, turns and their ratios, tables, memory, results."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import datetime as dt
 import importlib.metadata
 import json
 import math
@@ -19,67 +18,67 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import median
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from PIL import Image
 
 import fastdecode
 from fastdecode import _files
-from fastdecode.measure._timing import family, no_garbage_collection
+from fastdecode.measure._timing import family, no_garbage_collection, now
 from fastdecode.measure.result import machine
 from fastdecode.testing import encode
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
 _T = TypeVar("_T")
-Rounds: TypeAlias = dict[str, dict[int, _T]]
-"""What each competitor did, by the number of the round."""
+Figures: TypeAlias = Mapping[str, float]
+Rounds: TypeAlias = dict[str, dict[int, Figures]]
+"""What each competitor did, by the number of the round and the name of the figure."""
 
 RESULTS = Path(__file__).parent / "results"
+sys.path.append(str(RESULTS.parents[1] / "tests" / "support"))  # what the tests have already
 _PHOTOS = (".bmp", ".jpeg", ".jpg", ".png", ".webp")
 _IMAGES, _AREA = 1000, 500 * 375  # of an epoch, at this size; it falls with the photos' side
-_LIBRARIES = (
-    "torch",
-    "torchvision",
-    "torchcodec",
-    "timm",
-    "nvidia-nvimgcodec-cu13",
-    "nvidia-nvimgcodec-cu12",
-    "nvidia-dali-cuda130",
-    "nvidia-dali-cuda120",
-    "pillow",
-    "opencv-python-headless",
+_LIBRARIES = (  # that a result depends on
+    *("torch", "torchvision", "torchcodec", "timm", "pillow", "opencv-python-headless", "ray"),
+    *("nvidia-nvimgcodec-cu13", "nvidia-nvimgcodec-cu12"),
+    *("nvidia-dali-cuda130", "nvidia-dali-cuda120"),
 )
 
 
 # Options
 
 
-def parser(
-    doc: str | None, *, photos: bool = True, json: Path | None = None, **options: Any
-) -> argparse.ArgumentParser:
-    """Take a folder of photos, ``--json FILE`` and options by name, each with default and help.
+def command(*, photos: str | None = None, json: Path | None = None, **options: Any) -> Any:
+    """Make a script of a function that measures, and is given what the command line says.
 
-    The default says the type: a list's values are separated by commas, False makes a flag, and
-    None is for a whole number that need not be given.
+    Its result is written to the file of ``--json``, with all of these as its settings, and what the
+    function adds to them. There is a folder of photos (by `photos`, an `nargs`); and options by
+    name, each with a default and its help. The default says the type: a list's values are separated
+    by commas, False makes a flag, and None is for a whole number that need not be given.
     """
-    made = argparse.ArgumentParser(description=(doc or "").strip().splitlines()[0])
-    if photos:
-        made.add_argument("photos", type=Path, metavar="PHOTOS", help="a folder of them")
-    for name, (default, help) in options.items():
-        flag, text = f"--{name.replace('_', '-')}", f"{help} (default: %(default)s)"
-        if default is False:
-            made.add_argument(flag, action="store_true", help=help)
-        elif isinstance(default, list):
-            kind = _list_of(type(default[0]))
-            words = ",".join(map(str, default))
-            made.add_argument(flag, type=kind, default=words, metavar="A,B", help=text)
-        else:
-            kind = int if default is None else type(default)
-            made.add_argument(flag, type=kind, default=default, metavar="N", help=text)
-    made.add_argument("--json", type=Path, default=json, metavar="FILE", help="keep the result")
-    return made
+
+    def script(measure: Any) -> Callable[[], None]:
+        parser = argparse.ArgumentParser(description=measure.__globals__["__doc__"].splitlines()[0])
+        add = parser.add_argument
+        add("photos", type=Path, nargs=photos, metavar="PHOTOS", help="a folder of them")
+        add("--json", type=Path, default=json, metavar="FILE", help="keep the result")
+        for name, (default, help) in options.items():
+            flag, text = f"--{name.replace('_', '-')}", f"{help} (default: %(default)s)"
+            if default is False:
+                add(flag, action="store_true", help=help)
+            elif isinstance(default, list):
+                kind, value = _list_of(type(default[0])), ",".join(map(str, default))
+                add(flag, type=kind, default=value, metavar="A,B", help=text)
+            else:
+                kind = int if default is None else type(default)
+                add(flag, type=kind, default=default, metavar="N", help=text)
+
+        def run() -> None:
+            chosen = parser.parse_args()
+            _keep(chosen, measure(chosen))
+
+        return run
+
+    return script
 
 
 def _list_of(kind: Callable[[str], Any]) -> Callable[[str], list[Any]]:
@@ -143,14 +142,14 @@ def take_turns(
     *,
     left_out: dict[str, str] | None = None,
     warm_up: bool = True,
-) -> Rounds[Any]:
+) -> Rounds:
     """Let competitors take turns, in an order drawn anew in each round; return what each gave.
 
     In the first round, which is the warm-up and does not count, they come in the order of the
     mapping. With `left_out`, it gets the names of those that fail, and why, and the others go on;
     without, an error is the end.
     """
-    turns: Rounds[Any] = {}
+    turns: Rounds = {}
     running = list(competitors)
     for number in range(0 if warm_up else 1, rounds + 1):
         for name in random.sample(running, len(running)) if number else list(running):
@@ -173,65 +172,68 @@ def time_each(
     rounds: int,
     *,
     before: Callable[[str], Any] = str,
-    check: Callable[[list[Any]], Any] = len,
-) -> Rounds[float]:
+    check: Callable[[list[Any]], Any] | None = None,
+) -> Rounds:
     """Let competitors take turns at each item of a round, in an order drawn anew.
 
-    Returns the seconds of the rounds, of which round 0 is the warm-up and does not count. `before`
-    is called with the name of the competitor whose turn it is, and `check` gets what all have made
-    of an item; neither is timed.
+    Returns images/s and the milliseconds of an item, by round; round 0 is the warm-up and does not
+    count. `before` is called with the name of the competitor whose turn it is, and `check` gets
+    what all have made of an item; neither is timed.
     """
-    found: Rounds[float] = {name: {} for name in competitors}
+    found: Rounds = {name: {} for name in competitors}
     with no_garbage_collection():
         for number in range(rounds + 1):
-            spent = dict.fromkeys(competitors, 0.0)
-            for item in items(number):
+            spent, given = dict.fromkeys(competitors, 0.0), items(number)
+            for item in given:
                 made = []
                 for name in random.sample(list(competitors), len(competitors)):
                     before(name)
                     start = perf_counter()
-                    made.append(competitors[name](item))
+                    one = competitors[name](item)
                     spent[name] += perf_counter() - start
-                check(made)
+                    if check:
+                        made.append(one)
+                    del one  # its memory is free for the next
+                if check:
+                    check(made)
             for name, seconds in spent.items() if number else ():
-                found[name][number] = seconds
+                ms = 1000 * seconds / len(given)
+                found[name][number] = {"images_per_s": 1000 / ms, "ms": ms}
     return found
 
 
-def each(turns: Rounds[_T], figure: Callable[[_T], float]) -> Rounds[float]:
-    """Take one figure of every turn."""
-    return {
-        name: {number: figure(turn) for number, turn in rounds.items()}
-        for name, rounds in turns.items()
-    }
+def ratios(turns: Rounds, own: str, base: str, figure: str = "images_per_s") -> list[float]:
+    """Divide a figure of one by that of another, within each round that both were in."""
+    ours, theirs = turns.get(own, {}), turns.get(base, {})
+    return [ours[n][figure] / theirs[n][figure] for n in ours if theirs.get(n, {}).get(figure)]
 
 
-def middle(rounds: Mapping[int, float], digits: int = 3) -> float:
-    """Return the median over the rounds."""
-    return round(median(rounds.values()), digits)
-
-
-def ratios(own: Mapping[int, float], base: Mapping[int, float]) -> list[float]:
-    """Divide within each round that both were in."""
-    return [own[number] / base[number] for number in own if base.get(number)]
-
-
-def ratio(own: Mapping[int, float], base: Mapping[int, float], digits: int = 3) -> float | None:
+def ratio(turns: Rounds, own: str, base: str, figure: str = "images_per_s") -> float | None:
     """Return the median of the ratios within a round; None if they share none."""
-    pairs = ratios(own, base)
-    return round(median(pairs), digits) if pairs else None
+    pairs = ratios(turns, own, base, figure)
+    return short(median(pairs)) if pairs else None
 
 
-def rates(speeds: Rounds[float], *, digits: int = 1, **bases: str) -> dict[str, dict[str, Any]]:
-    """Sum up images/s: the median, all rounds, and ratios to the competitors that `bases` names."""
+def short(value: float) -> float:
+    """Round to five digits."""
+    return float(f"{value:.5g}")
+
+
+def sum_up(turns: Rounds, figure: str = "images_per_s", **bases: str) -> dict[str, dict[str, Any]]:
+    """Sum up by competitor: the median of each figure; and of one figure all rounds, and its
+    ratios to the competitors that `bases` names."""
     return {
         name: {
-            "images_per_s": middle(own, digits),
-            "rounds": [round(speed, digits) for speed in own.values()],
-            **{key: ratio(own, speeds.get(base, {})) for key, base in bases.items()},
+            **{key: short(median(turn[key] for turn in own.values())) for key in _first(own)},
+            "rounds": [short(turn[figure]) for turn in own.values()],
+            **{key: ratio(turns, name, base, figure) for key, base in bases.items()},
         }
-        for name, own in speeds.items()
+        for name, own in turns.items()
     }
+
+
+def _first(own: Mapping[int, _T]) -> _T:
+    return next(iter(own.values()))
 
 
 def told(error: BaseException) -> str:
@@ -271,109 +273,76 @@ def judge(what: str, figure: float, aim: float, *, at_most: bool = False) -> Non
     print(f"{what}: {figure:.3g}; the aim of {aim:g} is {'met' if met else 'MISSED'}", flush=True)
 
 
-# Processes, as Linux accounts for them
-
-_PROC = Path("/proc")
+# Memory, as Linux accounts for it
 
 
-class Peak(NamedTuple):
-    """Memory at its highest, in 10^6 bytes, summed over processes.
+@contextmanager
+def peak_memory(pid: int, *, pss: bool = False) -> Iterator[dict[str, float]]:
+    """Watch a process and its children meanwhile; the most 10^6 bytes of all, by "Rss" and "Pss".
 
-    Pages that they share count more than once in `rss_mb`, and divided among them in `pss_mb`.
+    Pages that they share count more than once in the first, and divided among them in the other.
+    That is found with `pss` only: it takes the kernel milliseconds, and holds up the process that
+    is looked at. It is for when no clock runs.
     """
+    most, done = {"Rss": 0.0, "Pss": 0.0}, threading.Event()
 
-    rss_mb: float
-    pss_mb: float
+    def watch() -> None:
+        while True:
+            members = list(family(pid))
+            for name in ("Rss", "Pss") if pss else ("Rss",):
+                seen = sum(_memory(member, name) for member in members) / 1e6
+                most[name] = max(most[name], seen)
+            if done.wait(0.1):
+                return
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield most
+    finally:
+        done.set()
+        thread.join()
 
 
-def resident(pid: int) -> int:
+def _memory(pid: int, name: str) -> int:
     """Return the bytes that a process has resident; 0 if it has ended."""
     try:
-        pages = int((_PROC / str(pid) / "statm").read_text().split()[1])
+        if name == "Rss":
+            pages = Path(f"/proc/{pid}/statm").read_text().split()[1]
+            return int(pages) * os.sysconf("SC_PAGE_SIZE")
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:
         return 0
-    return pages * os.sysconf("SC_PAGE_SIZE")
-
-
-def _proportional(pid: int) -> int:
-    try:
-        lines = (_PROC / str(pid) / "smaps_rollup").read_text().splitlines()
-    except OSError:
-        return 0
-    return next(1024 * int(line.split()[1]) for line in lines if line.startswith("Pss:"))
-
-
-class PeakMemory:
-    """Watches a process and its children from a thread while a `with` block runs.
-
-    `pss` finds the proportional size, too. That takes the kernel milliseconds, and holds up the
-    process that is looked at: not while the clock runs.
-    """
-
-    def __init__(self, pid: int, *, pss: bool = False) -> None:
-        self._pid, self._with_pss = pid, pss
-        self.peak = Peak(0, 0)
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._done.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        while True:
-            members = list(family(self._pid))
-            pss = sum(map(_proportional, members)) if self._with_pss else 0
-            seen = sum(map(resident, members)) / 1e6, pss / 1e6
-            self.peak = Peak(*map(max, self.peak, seen))
-            if self._done.wait(0.1):
-                return
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
 
 
 # Results
 
 
-def versions() -> dict[str, str]:
-    """Say which versions of the libraries are installed that a result depends on."""
-    found = {}
-    for name in _LIBRARIES:
-        with suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    return found
-
-
-def today() -> str:
-    return dt.datetime.now(tz=dt.timezone.utc).date().isoformat()
-
-
-def write(path: Path, content: Any) -> None:
-    """Write a file of JSON: all of it, or nothing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _files.write_text(path, json.dumps(content, indent=1) + "\n")
-
-
-def keep(options: argparse.Namespace, result: Any, *names: str, **settings: Any) -> None:
+def _keep(options: argparse.Namespace, result: Any) -> None:
     """Write the result to the file of ``--json``, with what it was measured on and the options."""
     if options.json is None:
         return
-    chosen = {name: getattr(options, name) for name in names}
-    if getattr(options, "photos", None):
-        chosen = {"photos": options.photos.resolve().name, **chosen}
-    backends = {
-        info.name: f"{info.version} ({info.codec})" if info.codec else info.version
-        for info in fastdecode.backends()
-        if info.usable
-    }
+    usable = [info for info in fastdecode.backends() if info.usable]
+    settings = {name: value for name, value in vars(options).items() if name != "json"}
+    if options.photos:
+        settings["photos"] = options.photos.resolve().name
+        settings["different_photos"] = len(photos_in(options.photos))
+    settings["core"] = next((info.codec for info in usable if info.name == "native"), None)
+    libraries = settings["libraries"] = {}
+    for name in _LIBRARIES:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            libraries[name] = importlib.metadata.version(name)
     content = {
-        "measured": today(),
+        "measured": now()[:10],
         "machine": dataclasses.asdict(machine()),
-        "backends": backends,
-        "settings": {**chosen, **settings},
+        "backends": {
+            info.name: f"{info.version} ({info.codec})" if info.codec else info.version
+            for info in usable
+        },
+        "settings": settings,
         "result": result,
     }
-    write(options.json, content)
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    _files.write_text(options.json, json.dumps(content, indent=1, default=str) + "\n")
     print(options.json)

@@ -5,12 +5,8 @@ mean and standard deviation. "train" is RandomResizedCrop(224) and a flip, in ra
 is Resize(256) and CenterCrop(224), in the folder's order. Each is written as its own documentation
 says. None applies the EXIF orientation; DALI would by default, and is told not to.
 
-The reference is torchvision v2's rules, written out in plain torch. A file is decoded by Pillow, as
-RGB. It is resized as a uint8 tensor by ``torch.nn.functional.interpolate(mode="bilinear",
-antialias=True)``, which is what torchvision v2 does. How the long side is rounded, where a crop
-lies and in which order random numbers are drawn is taken from torchvision's source:
-``transforms/_functional``'s ``_compute_resized_output_size`` and ``center_crop``,
-``RandomResizedCrop.get_params`` and ``RandomHorizontalFlip``.
+The reference is that of the tests: torchvision v2's rules, written out in plain torch
+(`tests/support/torch_reference.py`), on what Pillow decodes.
 """
 
 from __future__ import annotations
@@ -23,21 +19,21 @@ from os import getpid
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import _common as bench  # before what lies with the tests
 import numpy as np
 import torch
-from _common import photos_in
+import torch_reference as reference
 from PIL import Image
-from torch.utils.data import Dataset
 
 from fastdecode.measure._pipelines import (
     MEAN,
     STD,
     Dali,
+    Decoded,
     by_torchvision,
     normalised,
     open_rgb,
     pillow_crop,
-    random_box,
     stock_loader,
     torchvision_v2,
 )
@@ -49,34 +45,14 @@ RESIZE, SIZE = 256, 224
 # The reference
 
 
-def pixels(path: Path) -> torch.Tensor:
-    """Decode a file: (3, H, W) uint8."""
-    with Image.open(path) as image:
-        return torch.from_numpy(np.array(image.convert("RGB"))).permute(2, 0, 1).contiguous()
-
-
-def _resized(image: torch.Tensor, height: int, width: int) -> torch.Tensor:
-    return torch.nn.functional.interpolate(
-        image[None], (height, width), mode="bilinear", antialias=True
-    )[0]
-
-
 def evaluation(image: torch.Tensor) -> torch.Tensor:
     """Do Resize(256) and CenterCrop(224)."""
-    height, width = image.shape[1:]
-    short, long = min(height, width), max(height, width)
-    long = int(RESIZE * long / short)
-    height, width = (RESIZE, long) if height <= width else (long, RESIZE)
-    top, left = round((height - SIZE) / 2), round((width - SIZE) / 2)
-    return _resized(image, height, width)[:, top : top + SIZE, left : left + SIZE]
+    return reference.center_crop(reference.resize(image, RESIZE), (SIZE, SIZE))
 
 
 def training(image: torch.Tensor, seed: int) -> torch.Tensor:
     """Do RandomResizedCrop(224) and RandomHorizontalFlip()."""
-    generator = torch.Generator().manual_seed(seed)
-    left, top, right, bottom = random_box(*image.shape[1:], generator)
-    result = _resized(image[:, top:bottom, left:right].contiguous(), SIZE, SIZE)
-    return result.flip(-1) if torch.rand(1, generator=generator) < 0.5 else result
+    return reference.random_resized_crop(image, (SIZE, SIZE), seed)
 
 
 # The pipelines
@@ -101,20 +77,10 @@ class Setup(NamedTuple):
         return labelled(self.folder)
 
 
-class PillowFolder(Dataset[tuple[torch.Tensor, int]]):
-    """A folder of classes, read by Pillow, written out plainly: the baseline."""
-
-    def __init__(self, folder: str, *, train: bool) -> None:
-        self._samples = labelled(folder)
-        self._train = train
-
-    def __len__(self) -> int:
-        return len(self._samples)
-
-    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
-        path, label = self._samples[index]
-        image = open_rgb(path)
-        return normalised(pillow_crop(image, SIZE) if self._train else _evaluated(image)), label
+def by_pillow(data: Any, *, train: bool) -> torch.Tensor:
+    """Decode and make one image by Pillow: the baseline."""
+    image = open_rgb(data)
+    return normalised(pillow_crop(image, SIZE) if train else _evaluated(image))
 
 
 def _evaluated(image: Image.Image) -> Image.Image:
@@ -125,9 +91,15 @@ def _evaluated(image: Image.Image) -> Image.Image:
     return image.crop((left, top, left + SIZE, top + SIZE))
 
 
+def pillow(setup: Setup, **options: Any) -> Any:
+    """Make PyTorch's DataLoader of what Pillow makes."""
+    dataset = Decoded(setup, partial(by_pillow, train=setup.train))
+    return stock_loader(setup, dataset, **options)
+
+
 def labelled(folder: str) -> list[tuple[str, int]]:
     """List the photos of a folder, and the number of the class of each."""
-    paths = photos_in(Path(folder))
+    paths = bench.photos_in(Path(folder))
     classes = sorted({path.parent.name for path in paths})
     return [(str(path), classes.index(path.parent.name)) for path in paths]
 
@@ -196,19 +168,11 @@ PEERS: dict[str, Callable[[Setup], Iterable[Any]]] = {
     "loader-exact": partial(own_loader, quality="exact"),
     "loader-without-core": without_core,
     "imagefolder": lambda setup: stock_loader(setup, own_folder(setup)),
-    "pillow": lambda setup: stock_loader(setup, PillowFolder(setup.folder, train=setup.train)),
+    "pillow": pillow,
     "torchvision-v1": partial(stock, transform=torchvision_v1),
     "torchvision-v2": partial(stock, transform=torchvision_second, loader=by_torchvision),
     "dali": Dali,
 }
-
-
-class Epoch(NamedTuple):
-    """What an epoch took: from asking for the first batch to having the last, in seconds."""
-
-    images: int
-    seconds: float
-    cpu_seconds: float
 
 
 class Pipeline:
@@ -221,21 +185,21 @@ class Pipeline:
         """Say which process this is."""
         return getpid()
 
-    def epoch(self) -> Epoch:
-        """Go through an epoch."""
+    def epoch(self) -> dict[str, float]:
+        """Go through an epoch, from asking for the first batch to having the last."""
         cpu, start, images = cpu_seconds(getpid()), time.perf_counter(), 0
         for batch, _ in self.loader:
             assert batch.shape[1:] == (3, SIZE, SIZE)
             assert batch.dtype == torch.float32
             images += len(batch)
-        seconds = time.perf_counter() - start
-        return Epoch(images, seconds, cpu_seconds(getpid()) - cpu)
+        speed = images / (time.perf_counter() - start)
+        cpu = cpu_seconds(getpid()) - cpu
+        return {"images_per_s": speed, "cpu_s_per_1000": 1000 * cpu / images}
 
     def speed(self) -> float:
         """Go through the first epoch, once more; images/s."""
         self.loader.set_epoch(0)
-        done = self.epoch()
-        return done.images / done.seconds
+        return self.epoch()["images_per_s"]
 
     def difference(self, reference: str) -> float:
         """Compare with (N, 3, 224, 224) uint8 in a file; mean absolute, in levels of 255."""

@@ -16,6 +16,7 @@ rounds, and of the ratios within a round. `limit.py` measures tensors, `pipeline
 
 from __future__ import annotations
 
+import ctypes
 import io
 import json
 import os
@@ -26,47 +27,56 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
+import _common as bench
 import simplejpeg
-from _common import keep, middle, parser, photos_in, ratio, show, time_each
 from PIL import Image
 
-from fastdecode import backends, decode
+from fastdecode import backends, decode, probe
 from fastdecode.native import _build, _library
 
+_STAGES = ("prepared", "entropy", "samples", "pixels", "mcus")  # as decoder_stages.c has
 _REDUCES = (1, 2, 4, 8)
 _OWN, _LIBJPEG = "decode()", "decode(), libjpeg-turbo"
 _WITHOUT = frozenset({"torchvision", "torchcodec", "nvimgcodec", "dali"})  # for tensors, or batches
 
 
-def stages(photos: Sequence[Path], rounds: int) -> dict[str, Any]:
-    """Compile and run `decoder_stages.c`: microseconds, the mean of the files."""
+def stages(files: Sequence[bytes], rounds: int) -> dict[str, Any]:
+    """Compile `decoder_stages.c`, and let its variants take turns: microseconds, the mean of the
+    files that the decoder takes, of each the fastest of the rounds."""
     how = _build.options()
     native = Path(_build.__file__).parent
     source = Path(__file__).with_name("decoder_stages.c")
     compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
+    others = {*native.glob("*.c")} - {*native.glob("_*.c"), native / "rows.c"}  # it includes that
     with tempfile.TemporaryDirectory() as folder:
-        program = Path(folder, "stages")
+        library = Path(folder, "stages.so")
         command = [
-            *compiler,
-            *how["extra_compile_args"],
+            *(*compiler, "-shared", "-fPIC", *how["extra_compile_args"], "-fvisibility=default"),
             *(f"-I{path}" for path in how["include_dirs"]),
-            str(source),
-            *(str(path) for path in sorted(native.glob("*.c")) if path.name[0] != "_"),
+            *map(str, (source, *sorted(others))),
             *(f"-L{path}" for path in how["library_dirs"]),
             *(f"-l{name}" for name in how["libraries"]),
-            *("-o", str(program)),
+            *("-o", str(library)),
         ]
-        command.remove(str(native / "rows.c"))  # it includes that one
         subprocess.run(command, check=True)
-        done = subprocess.run(
-            [program, str(rounds), *photos], check=True, capture_output=True, text=True
-        )
-    found: dict[str, Any] = json.loads(done.stdout)
+        time_of = ctypes.CDLL(str(library)).stage_us
+    time_of.restype = ctypes.c_double
+    taken = []
+    for data in files:
+        header = probe(data)
+        out = ctypes.create_string_buffer(3 * header.width * header.height)
+        spent = [
+            [time_of(stage, data, len(data), out) for stage in range(len(_STAGES))]
+            for _ in range(rounds + 1)
+        ]
+        if min(map(min, spent)) >= 0:  # it is not left to libjpeg-turbo
+            taken.append([min(times) for times in zip(*spent[1:], strict=True)])
+    means = (round(mean(times), 2) for times in zip(*taken, strict=True))
+    found: dict[str, Any] = {"files": len(taken), **dict(zip(_STAGES, means, strict=True))}
     found["entropy_ratio"] = round(found["mcus"] / (found["entropy"] - found["prepared"]), 3)
-    found["entropy_ratio_prepared"] = round(found["mcus"] / found["entropy"], 3)
-    found["whole_ratio"] = round(found["libjpeg"] / found["pixels"], 3)
     return found
 
 
@@ -100,15 +110,9 @@ def compare(files: Sequence[bytes], calls: Mapping[str, Call], rounds: int) -> d
         # Who left a file to libjpeg-turbo does so by a switch that holds for all.
         _library.lib.fd_use_decoder(b"libjpeg" if name == _LIBJPEG else b"")
 
-    spent = time_each(lambda _: files, calls, rounds, before=switch)
+    turns = bench.time_each(lambda _: files, calls, rounds, before=switch)
     switch(_OWN)
-    found = {
-        name: {
-            "ms": round(1000 * middle(own, 9) / len(files), 4),
-            "ratio": ratio(own, spent[_OWN]),
-        }
-        for name, own in spent.items()
-    }
+    found = bench.sum_up(turns, "ms", ratio=_OWN)
     return dict(sorted(found.items(), key=lambda pair: pair[1]["ms"]))
 
 
@@ -133,7 +137,7 @@ def all_calls(files: Sequence[bytes], rounds: int) -> dict[str, Any]:
             fastest = next(name for name in found if name in others)
             title = f"4:{sampling[1]}:{sampling[2]}, 1/{reduce}"
             result[title] = {"files": len(group), "fastest_other": fastest, **found}
-            show(title, found)
+            bench.show(title, found)
     return result
 
 
@@ -145,20 +149,20 @@ def left(files: Sequence[bytes], rounds: int) -> dict[str, Any]:
     }
     result = {kind: compare(group, _calls([], 1), rounds) for kind, group in kinds.items()}
     for kind, found in result.items():
-        show(f"{kind}, left to libjpeg-turbo", found)
+        bench.show(f"{kind}, left to libjpeg-turbo", found)
     return result
 
 
-def main() -> None:
-    options = parser(__doc__, rounds=(9, "after the warm-up"), limit=(None, "photos")).parse_args()
+@bench.command(rounds=(9, "after the warm-up"), limit=(None, "photos"))
+def main(options: Any) -> Any:
     _library.require()
-    photos = photos_in(options.photos)[: options.limit]
+    photos = bench.photos_in(options.photos)[: options.limit]
     files = [photo.read_bytes() for photo in photos]
-    result: dict[str, Any] = {"stages": stages(photos, options.rounds)}
+    result: dict[str, Any] = {"stages": stages(files, options.rounds)}
     print(json.dumps(result["stages"]), flush=True)
     result["calls"] = all_calls(files, options.rounds)
     result["left"] = left(files, options.rounds)
-    keep(options, result, "rounds", core=_library.codec())
+    return result
 
 
 if __name__ == "__main__":

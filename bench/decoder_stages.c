@@ -1,17 +1,13 @@
 /* decoder_stages.c: where the time of the core's own decoder goes, beside libjpeg-turbo's decode_mcu.
  *
- *   decoder_stages ROUNDS FILE...     (decoder.py compiles and runs it)
- *
- * It includes rows.c, and leaves out stages by putting functions that do nothing in their place. Of
- * each file and variant the fastest of the rounds counts, and the variants take turns. Printed are
- * microseconds, the mean of all files that the decoder takes:
+ * decoder.py compiles it as a library. It includes rows.c, and leaves out stages by putting functions
+ * that do nothing in their place:
  *
  *   prepared   header, scan without stuffing, tables
  *   entropy    the same, and all coefficients, stored
  *   samples    the same, and the inverse DCTs
  *   pixels     all of it, to RGB
- *   mcus       libjpeg-turbo's decode_mcu alone: no header, no tables, no pixels
- *   libjpeg    all of libjpeg-turbo's work, to RGB */
+ *   mcus       libjpeg-turbo's decode_mcu alone: no header, no tables, no pixels */
 #define _POSIX_C_SOURCE 200809L
 #include "../fastdecode/native/rows.c"
 
@@ -23,11 +19,10 @@
 
 #include <jpeglib.h>
 
-enum { PREPARED, ENTROPY, SAMPLES, PIXELS, MCUS, LIBJPEG, VARIANTS };
-static const char *const names[] = {"prepared", "entropy", "samples", "pixels", "mcus", "libjpeg"};
+enum { PREPARED, ENTROPY, SAMPLES, PIXELS, MCUS };
 
 typedef struct {
-    uint8_t *bytes;
+    const uint8_t *bytes;
     size_t size;
 } file;
 
@@ -112,73 +107,20 @@ static double time_of_mcus(const file *of) {
     return spent;
 }
 
-static file read_file(const char *path) {
-    file made = {NULL, 0};
-    FILE *from = fopen(path, "rb");
-    long size = -1;
-    if (from != NULL && fseek(from, 0, SEEK_END) == 0 && (size = ftell(from)) > 0) {
-        rewind(from);
-        made.bytes = malloc((size_t)size);
-        if (made.bytes != NULL)
-            made.size = fread(made.bytes, 1, (size_t)size, from);
-    }
-    if (from == NULL || (long)made.size != size) {
-        fprintf(stderr, "decoder_stages: cannot read %s\n", path);
-        exit(1);
-    }
-    fclose(from);
-    return made;
-}
-
-int main(int count, char **words) {
-    fd_baseline *baseline = fd_baseline_create();
-    fd_decoder *decoder = fd_decoder_create();
-    int rounds = count > 2 ? atoi(words[1]) : 0, taken = 0;
-    double sums[VARIANTS] = {0};
-    if (rounds < 1 || baseline == NULL || decoder == NULL)
-        return 2;
-    for (int i = 2; i < count; i++) {
-        file of = read_file(words[i]);
-        fd_header header;
-        double best[VARIANTS];
-        if (fd_probe(of.bytes, of.size, &header) != FD_OK)
-            return 1;
-        ptrdiff_t stride = 3 * (ptrdiff_t)header.width;
-        uint8_t *out = malloc((size_t)stride * (size_t)header.height);
-        if (out == NULL)
-            return 1;
-        fd_target target = {.reduce = 1, .layout = FD_RGB, .out = out, .stride = stride};
-        fd_request request = {.reduce = 1, .layout = FD_RGB};
-        if (decode_up_to(PIXELS, baseline, &of, &target)) {
-            taken++;
-            for (int round = 0; round <= rounds; round++) { /* the first is the warm-up */
-                for (int variant = 0; variant < VARIANTS; variant++) {
-                    double start = now(), spent;
-                    if (variant == MCUS) {
-                        spent = time_of_mcus(&of);
-                    } else if (variant == LIBJPEG) {
-                        fd_use_decoder("libjpeg");
-                        fd_decode(decoder, of.bytes, of.size, &request, out, stride);
-                        spent = now() - start;
-                    } else {
-                        decode_up_to(variant, baseline, &of, &target);
-                        spent = now() - start;
-                    }
-                    if (round < 2 || spent < best[variant])
-                        best[variant] = spent;
-                }
-            }
-            for (int variant = 0; variant < VARIANTS; variant++)
-                sums[variant] += best[variant];
-        }
-        free(out);
-        free(of.bytes);
-    }
-    printf("{\"files\": %d", taken);
-    for (int variant = 0; variant < VARIANTS; variant++)
-        printf(", \"%s\": %.2f", names[variant], taken ? sums[variant] / taken : 0);
-    printf("}\n");
-    fd_baseline_destroy(baseline);
-    fd_decoder_destroy(decoder);
-    return 0;
+/* Decode a file up to a stage, to RGB without padding; microseconds, or -1 if it is left to
+ * libjpeg-turbo. */
+double stage_us(int stage, const uint8_t *bytes, size_t size, uint8_t *out) {
+    static fd_baseline *baseline;
+    const file of = {bytes, size};
+    fd_header header;
+    if (baseline == NULL)
+        baseline = fd_baseline_create();
+    if (baseline == NULL || fd_probe(bytes, size, &header) != FD_OK)
+        return -1;
+    ptrdiff_t stride = 3 * (ptrdiff_t)header.width;
+    fd_target target = {.reduce = 1, .layout = FD_RGB, .out = out, .stride = stride};
+    if (stage == MCUS)
+        return time_of_mcus(&of);
+    double start = now();
+    return decode_up_to(stage, baseline, &of, &target) ? now() - start : -1;
 }

@@ -10,8 +10,9 @@ from __future__ import annotations
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
-from _common import RESULTS, keep, parser, show
+import _common as bench
 from PIL import Image
 
 from fastdecode import backends, decode_file
@@ -33,10 +34,11 @@ def photos(folder: Path, made: Path) -> list[Photo]:
     return collect([*paths, made]).photos
 
 
-def main() -> None:
-    options = parser(
-        __doc__, json=RESULTS / "default_order.json", seconds=(2.0, "for a format and backend")
-    ).parse_args()
+@bench.command(
+    json=bench.RESULTS / "default_order.json",
+    seconds=(2.0, "for a format and backend"),
+)
+def main(options: Any) -> Any:
     names = tuple(info.name for info in backends() if info.usable)
     plan = Plan(names, (1, 2, 4, 8), options.seconds)
     found = Found()
@@ -44,7 +46,7 @@ def main() -> None:
         measure(photos(options.photos, Path(made)), plan, found)
     result = {}
     for (format, reduce), rows in groupby(
-        found.measurements(plan), key=lambda row: (row.format, row.reduce)
+        found.measurements(), key=lambda row: (row.format, row.reduce)
     ):
         timed = [row for row in rows if row.files]
         title = f"{format} 1/{reduce}"
@@ -57,8 +59,8 @@ def main() -> None:
             for row in timed
         }
         result[title] = {"files": max(row.files for row in timed), **figures}
-        show(title, figures)
-    keep(options, result, seconds_each=options.seconds)
+        bench.show(title, figures)
+    return result
 
 
 if __name__ == "__main__":

@@ -21,34 +21,20 @@ with a few images and a tiny network: with `--device cpu` that is what the tests
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from os import getpid
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
+import _common as bench
 import torch
-from _common import (
-    RESULTS,
-    Rounds,
-    each,
-    keep,
-    linked,
-    middle,
-    parser,
-    photos_in,
-    rates,
-    show,
-    take_turns,
-    versions,
-)
-from _pipelines import SIZE, PillowFolder, Setup, labelled
+from _pipelines import SIZE, Setup, labelled, pillow
 from torch import Tensor, nn
 
 from fastdecode._system import usable_cores
 from fastdecode.gpu._devices import device_of
-from fastdecode.measure._pipelines import dali_pipeline, stock_loader
+from fastdecode.measure._pipelines import dali_pipeline
 from fastdecode.measure._timing import cpu_seconds
 
 _BASE, _LOADER = "random", "loader-"
@@ -57,6 +43,7 @@ _WARM = 4  # the fourth part of an epoch
 _TINY = {"batch": 4, "items": 16, "rounds": 1, "workers": 1}
 
 Batches = Iterable[tuple[Tensor, Tensor]]
+Step = Callable[[Tensor, Tensor], object]
 
 
 # The step
@@ -67,18 +54,16 @@ class Bottleneck(nn.Module):
 
     def __init__(self, inside: int, width: int, stride: int) -> None:
         super().__init__()
-        outside = 4 * width
         self.inner = nn.Sequential(
             *_convolution(inside, width, 1), nn.ReLU(inplace=True),
             *_convolution(width, width, 3, stride), nn.ReLU(inplace=True),
-            *_convolution(width, outside, 1),
+            *_convolution(width, 4 * width, 1),
         )  # fmt: skip
-        straight = stride == 1 and inside == outside
-        self.around = nn.Sequential(*() if straight else _convolution(inside, outside, 1, stride))
-        self.relu = nn.ReLU(inplace=True)
+        straight = stride == 1 and inside == 4 * width
+        self.around = nn.Sequential(*() if straight else _convolution(inside, 4 * width, 1, stride))
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.relu(self.inner(x) + self.around(x))
+        return (self.inner(x) + self.around(x)).relu_()
 
 
 def _convolution(inside: int, outside: int, side: int, stride: int = 1) -> tuple[nn.Module, ...]:
@@ -99,38 +84,32 @@ def resnet(blocks: tuple[int, ...] = (3, 4, 6, 3), width: int = 64) -> nn.Module
         for block in range(count):
             layers.append(Bottleneck(inside, width << stage, 2 if stage and not block else 1))
             inside = (width << stage) * 4
-    return nn.Sequential(
-        *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inside, _CLASSES)
-    )
+    head = nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inside, _CLASSES)
+    return nn.Sequential(*layers, *head)
 
 
-class Step:
-    """One step of training: forward and backward in bfloat16 where that is safe, then SGD."""
+def step_of(device: torch.device, *, tiny: bool) -> Step:
+    """Make a step of training: forward and backward in bfloat16 where that is safe, then SGD."""
+    torch.manual_seed(0)
+    torch.backends.cudnn.benchmark = True
+    network = nn.Sequential(nn.AvgPool2d(8), resnet((1,), 4)) if tiny else resnet()
+    network = network.to(device, memory_format=torch.channels_last)
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4)
 
-    def __init__(self, device: torch.device, *, tiny: bool = False) -> None:
-        torch.manual_seed(0)
-        torch.backends.cudnn.benchmark = True
-        network = nn.Sequential(nn.AvgPool2d(8), resnet((1,), 4)) if tiny else resnet()
-        self._network = network.to(device, memory_format=torch.channels_last)
-        self._optimizer = torch.optim.SGD(
-            self._network.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4
-        )
-        self._loss = nn.CrossEntropyLoss()
-        self._kind = device.type
-
-    def __call__(self, images: Tensor, labels: Tensor) -> Tensor:
-        with torch.autocast(self._kind, dtype=torch.bfloat16):
-            loss = self._loss(self._network(images), labels)
-        self._optimizer.zero_grad(set_to_none=True)
+    def step(images: Tensor, labels: Tensor) -> None:
+        with torch.autocast(device.type, dtype=torch.bfloat16):
+            loss = nn.functional.cross_entropy(network(images), labels)
+        optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        self._optimizer.step()
-        return loss.detach()
+        optimizer.step()
+
+    return step
 
 
 # The feeds: what makes each yields the batches of an epoch, again and again
 
 
-def _loader(setup: Setup, device: torch.device, decode: str) -> Any:
+def own(setup: Setup, device: torch.device, decode: str) -> Batches:
     """Make this package's `Loader`: bytes to the device, floats there; decoded here or there."""
     from fastdecode.torch import ImageFolder, Loader
     from fastdecode.torch.transforms import RandomResizedCropFlipNormalize
@@ -148,35 +127,25 @@ def _loader(setup: Setup, device: torch.device, decode: str) -> Any:
     )
 
 
-class Random:
-    """One batch that stays on the device: what the step makes if it never waits."""
-
-    def __init__(self, setup: Setup, device: torch.device) -> None:
-        self._steps = len(labelled(setup.folder)) // setup.batch
-        images = torch.randn(setup.batch, 3, SIZE, SIZE, device=device)
-        labels = torch.randint(_CLASSES, (setup.batch,), device=device)
-        self._batch = images.contiguous(memory_format=torch.channels_last), labels
-
-    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        return iter([self._batch] * self._steps)
+def random(setup: Setup, device: torch.device) -> Batches:
+    """Take one batch that stays on the device: what the step makes if it never waits."""
+    images = torch.randn(setup.batch, 3, SIZE, SIZE, device=device)
+    labels = torch.randint(_CLASSES, (setup.batch,), device=device)
+    batch = images.contiguous(memory_format=torch.channels_last), labels
+    return [batch] * (len(labelled(setup.folder)) // setup.batch)
 
 
 class Pillow:
     """Pillow in PyTorch's DataLoader, pinned and copied: what most have."""
 
     def __init__(self, setup: Setup, device: torch.device) -> None:
-        self._device, dataset = device, PillowFolder(setup.folder, train=True)
-        self._loader = stock_loader(
-            setup, dataset, drop_last=True, pin_memory=device.type == "cuda"
-        )
+        self._loader = pillow(setup, drop_last=True, pin_memory=device.type == "cuda")
+        self._device = device
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        for images, labels in self._loader:
-            moved = images.to(self._device, non_blocking=True)
-            yield (
-                moved.contiguous(memory_format=torch.channels_last),
-                labels.to(self._device, non_blocking=True),
-            )
+        for batch in self._loader:
+            images, labels = (one.to(self._device, non_blocking=True) for one in batch)
+            yield images.contiguous(memory_format=torch.channels_last), labels
 
 
 class Dali:
@@ -186,8 +155,7 @@ class Dali:
         from nvidia.dali.plugin.pytorch import DALIClassificationIterator, LastBatchPolicy
 
         number = (device.index or 0) if device.type == "cuda" else None
-        reader = {"random_shuffle": True}
-        pipeline = dali_pipeline(setup, reader, device=number, layout="HWC")
+        pipeline = dali_pipeline(setup, {"random_shuffle": True}, device=number, layout="HWC")
         self._iterator = DALIClassificationIterator(
             pipeline, reader_name="files", last_batch_policy=LastBatchPolicy.DROP, auto_reset=True
         )
@@ -201,12 +169,12 @@ class Dali:
 def feed_of(name: str, setup: Setup, device: torch.device) -> Batches:
     """Make a feed by its name."""
     if name.startswith(_LOADER):
-        return _loader(setup, device, name.removeprefix(_LOADER))
-    kinds: dict[str, Callable[..., Batches]] = {_BASE: Random, "pillow": Pillow, "dali": Dali}
+        return own(setup, device, name.removeprefix(_LOADER))
+    kinds: dict[str, Callable[..., Batches]] = {_BASE: random, "pillow": Pillow, "dali": Dali}
     return kinds[name](setup, device)
 
 
-# Time and memory
+# Time
 
 
 def mark(device: torch.device) -> Any:
@@ -233,30 +201,13 @@ def wait(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def taken_mb(device: torch.device) -> int:
-    """Return 10^6 bytes of the device that are taken by all, decoders and CUDA itself included."""
-    if device.type != "cuda":
-        return 0
-    free, total = torch.cuda.mem_get_info(device)
-    return (total - free) // 10**6
+def train(
+    feed: Batches, setup: Setup, count: int, step: Step, device: torch.device
+) -> dict[str, float]:
+    """Train for an epoch of so many batches; times are milliseconds for an image.
 
-
-def name_of(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
-
-
-class Turn(NamedTuple):
-    """What training on a part of an epoch took, in seconds."""
-
-    images: int
-    seconds: float  # from the end of one step to the end of the last, on the device
-    kernels: float  # of these, within steps
-    cpu: float  # of the process and its workers
-    taken_mb: int  # after it
-
-
-def train(feed: Batches, setup: Setup, count: int, step: Step, device: torch.device) -> Turn:
-    """Train for an epoch of so many batches."""
+    The time is from the end of one step to the end of the last, on the device.
+    """
     begins, ends = [], []
     warm, cpu = max(1, count // _WARM), 0.0
     for images, labels in feed:
@@ -273,82 +224,60 @@ def train(feed: Batches, setup: Setup, count: int, step: Step, device: torch.dev
     wait(device)
     if len(ends) != count:
         raise RuntimeError(f"an epoch had {len(ends)} batches, not {count}")
-    return Turn(
-        images=setup.batch * (count - warm),
-        seconds=between(ends[warm - 1], ends[-1]),
-        kernels=sum(map(between, begins[warm:], ends[warm:])),
-        cpu=cpu_seconds(getpid()) - cpu,
-        taken_mb=taken_mb(device),
-    )
-
-
-def summary(turns: Rounds[Turn]) -> dict[str, Any]:
-    """Sum up the rounds, by feed; times are milliseconds for an image."""
-    found = rates(each(turns, lambda turn: turn.images / turn.seconds), to_random=_BASE)
-    figures: dict[str, Callable[[Turn], float]] = {
-        "kernels_ms": lambda turn: 1000 * turn.kernels / turn.images,
-        "waiting_ms": lambda turn: 1000 * (turn.seconds - turn.kernels) / turn.images,
-        "cpu_ms": lambda turn: 1000 * turn.cpu / turn.images,
+    cpu = cpu_seconds(getpid()) - cpu
+    seconds = between(ends[warm - 1], ends[-1])
+    kernels = sum(map(between, begins[warm:], ends[warm:]))
+    each = setup.batch * (count - warm) / 1000
+    return {
+        "images_per_s": 1000 * each / seconds,
+        "kernels_ms": kernels / each,
+        "waiting_ms": (seconds - kernels) / each,
+        "cpu_ms": cpu / each,
     }
-    for name, rounds in turns.items():
-        for key, figure in figures.items():
-            found[name][key] = middle(each({name: rounds}, figure)[name], 4)
-        found[name]["taken_mb"] = [turn.taken_mb for turn in rounds.values()]
-    return found
 
 
-def main() -> None:
-    command = parser(
-        __doc__,
-        device=("cuda", "PyTorch's name for it"),
-        feeds=([_BASE, "pillow", "loader-cpu", "loader-gpu", "dali"], "of the step"),
-        batch=(256, "images"),
-        items=(20_000, "of an epoch"),
-        rounds=(3, "after the warm-up"),
-        workers=(usable_cores(), "threads or processes"),
-        tiny=(False, "do all of it with next to nothing"),
-    )
-    command.set_defaults(**(_TINY if "--tiny" in sys.argv else {}))
-    options = command.parse_args()
-    photos, device = photos_in(options.photos), device_of(options.device)
+@bench.command(
+    device=("cuda", "PyTorch's name for it"),
+    feeds=([_BASE, "pillow", "loader-cpu", "loader-gpu", "dali"], "of the step"),
+    batch=(256, "images"),
+    items=(20_000, "of an epoch"),
+    rounds=(3, "after the warm-up"),
+    workers=(usable_cores(), "threads or processes"),
+    tiny=(False, "do all of it with next to nothing"),
+)
+def main(options: Any) -> Any:
+    photos, device = bench.photos_in(options.photos), device_of(options.device)
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
     if options.tiny:
+        vars(options).update(_TINY)
         torch.set_num_threads(1)  # so little work is done in the time that more wait for each other
     elif options.json is None:
-        options.json = RESULTS / f"gpu_{re.sub(r'[^a-z0-9]+', '_', name_of(device).lower())}.json"
+        options.json = bench.RESULTS / f"gpu_{re.sub(r'[^a-z0-9]+', '_', name.lower())}.json"
     steps = max(2, options.items // options.batch)
-    step, left_out = Step(device, tiny=options.tiny), {}
+    step, left_out = step_of(device, tiny=options.tiny), {}
     made: dict[str, Batches] = {}
 
-    def turn(name: str, setup: Setup) -> Turn:
+    def turn(name: str, setup: Setup) -> dict[str, float]:
         if name not in made:
             made[name] = feed_of(name, setup, device)
         return train(made[name], setup, steps, step, device)
 
-    with linked(photos, options.photos, steps * options.batch) as folder:
+    with bench.linked(photos, options.photos, steps * options.batch) as folder:
         setup = Setup(folder, "train", options.batch, options.workers)
         # Pillow first: its workers are forked before there are threads of anybody else's.
         names = sorted(options.feeds, key=lambda name: name != "pillow")
         competitors = {name: partial(turn, name, setup) for name in names}
-        turns = take_turns(competitors, options.rounds, left_out=left_out)
+        turns = bench.take_turns(competitors, options.rounds, left_out=left_out)
         chosen = {name: repr(feed) for name, feed in made.items() if name.startswith(_LOADER)}
         for feed in made.values():
             getattr(feed, "close", str)()
-    found = summary(turns)
-    print(f"{name_of(device)}; times of an image")
-    show("fed by", found, "images_per_s", "to_random", "kernels_ms", "waiting_ms", "cpu_ms")
-    for name, why in left_out.items():
-        print(f"{name}: {why}"[:80])
-    keep(
-        options,
-        {"feeds": found, "chosen": chosen, "left_out": left_out},
-        "batch",
-        "rounds",
-        "workers",
-        different_photos=len(photos),
-        steps=steps,
-        device=name_of(device),
-        libraries=versions(),
-    )
+    found = bench.sum_up(turns, to_random=_BASE)
+    print(f"{name}; times of an image")
+    bench.show("fed by", found, "images_per_s", "to_random", "kernels_ms", "waiting_ms", "cpu_ms")
+    for one, why in left_out.items():
+        print(f"{one}: {why}"[:80])
+    options.steps, options.device = steps, name
+    return {"feeds": found, "chosen": chosen, "left_out": left_out}
 
 
 if __name__ == "__main__":

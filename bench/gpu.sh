@@ -4,9 +4,9 @@
 #     bench/gpu.sh test                     install, and run the tests that mention a GPU
 #     bench/gpu.sh bench PHOTOS [OPTION...]   install, and run bench/gpu.py and fastdecode bench
 #
-# PyTorch with CUDA is there already, in the Python that $PYTHON names (python3); that may be a
-# virtual environment, and needs pip. No network is needed: all else comes from the wheels in the
-# folder that $WHEELS names (.whl), for the Python and the CUDA that are there:
+# PyTorch with CUDA is there already, in the Python that $PYTHON names (python3), which needs pip. No
+# network is needed: all else comes from the wheels in the folder that $WHEELS names (.whl), for the
+# Python and the CUDA that are there:
 #
 # - nvidia-nvimgcodec-cu13, or -cu12 for PyTorch with CUDA 12, and nvidia-nvjpeg: some 30 MB
 # - platformdirs, and NumPy and Pillow where they are not there yet
@@ -21,31 +21,18 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore PIP_NO_INDEX=1
 unset FASTDECODE_BACKEND FASTDECODE_DISABLE FASTDECODE_CORPUS PYTHONPATH
-python=$PWD/.venv-gpu/bin/python
+python=$("${PYTHON:-python3}" -c 'import sys; print(sys.executable)')
 wheels=${WHEELS:-.whl}
 deadline=570
 
-# A virtual environment that also has all that $PYTHON has. --system-site-packages would be those of
-# the Python that $PYTHON itself was made from; and ensurepip is often left out.
-environment() {
-    "${PYTHON:-python3}" -m venv --without-pip .venv-gpu
-    "${PYTHON:-python3}" - > "$(echo .venv-gpu/lib/python3*/site-packages)/_parent.pth" << 'END'
-import sys, sysconfig
-
-own = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
-for path in sys.path:
-    if path in own or path.endswith("-packages"):
-        # A line that begins with "import" is run: so the .pth files that lie there count as well.
-        print(f"import site; site.addsitedir({path!r})")
-END
-}
-
+# Beside what $PYTHON has, in a folder of its own: nothing of the machine's is changed.
 install() {
-    [ -x "$python" ] || environment
-    "$python" -m pip install -q --no-deps "$wheels"/*.whl
+    "$python" -m pip install -q --no-deps --upgrade --target .venv-gpu "$wheels"/*.whl
     if ! compgen -G "$wheels/fastdecode-*.whl" > /dev/null; then
-        FASTDECODE_NATIVE=require "$python" -m pip install -q --no-deps --no-build-isolation .
+        PYTHONPATH=$PWD/.venv-gpu FASTDECODE_NATIVE=require "$python" -m pip install -q --no-deps \
+            --upgrade --target .venv-gpu --no-build-isolation .
     fi
+    export PYTHONPATH=$PWD/.venv-gpu
     # Outside the checkout, so that it is the installed package that answers.
     (cd / && "$python" -m fastdecode)
     "$python" -c 'import torch; print(torch.cuda.get_device_name())'

@@ -26,26 +26,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from time import perf_counter, process_time
-from typing import Any, NamedTuple
+from typing import Any
 
+import _common as bench
 import numpy as np
 import simplejpeg
 import torch
-from _common import (
-    Rounds,
-    each,
-    epoch_length,
-    judge,
-    keep,
-    linked,
-    middle,
-    parser,
-    photos_in,
-    rates,
-    ratio,
-    show,
-    take_turns,
-)
 from _pipelines import Pipeline, Setup
 from core import EpochImage, Work, images_of
 
@@ -56,25 +42,26 @@ _AIMS = (("loader", "core", 0.9, 0.9), ("core", "regions", 1.5, 1.5))
 _AIMS += (("core", "core-libjpeg", 1.65, 1.6),)  # with one thread, with more
 
 
-class SimplejpegThreads:
-    """simplejpeg, whose calls let other threads run."""
+def simplejpeg_threads(images: Sequence[EpochImage], threads: int) -> Callable[[], float]:
+    """Let simplejpeg, whose calls let other threads run, decode whole images; images/s."""
+    largest = max(3 * image.size[0] * image.size[1] for image in images)
+    own = threading.local()
 
-    def __init__(self, images: Sequence[EpochImage], threads: int) -> None:
-        self._files = [image.data for image in images]
-        self._largest = max(3 * image.size[0] * image.size[1] for image in images)
-        self._own = threading.local()
-        self._executor = ThreadPoolExecutor(threads)
+    def start() -> None:
+        own.buffer = np.empty(largest, np.uint8)
 
-    def run(self) -> float:
-        start = perf_counter()
-        for _ in self._executor.map(self._decode, self._files):
+    def decode(image: EpochImage) -> None:
+        simplejpeg.decode_jpeg(image.data, buffer=own.buffer)
+
+    executor = ThreadPoolExecutor(threads, initializer=start)
+
+    def run() -> float:
+        begun = perf_counter()
+        for _ in executor.map(decode, images):
             pass
-        return len(self._files) / (perf_counter() - start)
+        return len(images) / (perf_counter() - begun)
 
-    def _decode(self, data: bytes) -> None:
-        if not hasattr(self._own, "buffer"):
-            self._own.buffer = np.empty(self._largest, np.uint8)
-        simplejpeg.decode_jpeg(data, buffer=self._own.buffer)
+    return run
 
 
 def competitors_of(setup: Setup) -> dict[str, Callable[[], float]]:
@@ -95,87 +82,63 @@ def competitors_of(setup: Setup) -> dict[str, Callable[[], float]]:
         "regions": Work(images, "regions", threads, decoder="libjpeg").run,
         "whole-own": Work(images, "whole", threads).run,
         "whole": Work(images, "whole", threads, decoder="libjpeg").run,
-        "simplejpeg": SimplejpegThreads(images, threads).run,
+        "simplejpeg": simplejpeg_threads(images, threads),
     }
 
 
-class Turn(NamedTuple):
-    """What a competitor did in one round: images/s, and the processor's seconds of all threads."""
-
-    speed: float
-    cpu: float
-
-
-def turn_of(competitor: Callable[[], float]) -> Turn:
+def turn_of(competitor: Callable[[], float], images: int) -> dict[str, float]:
+    """Return what a competitor did: images/s, and the processor's time of all threads."""
     cpu = process_time()
     speed = competitor()
-    return Turn(speed, process_time() - cpu)
+    return {"images_per_s": speed, "cpu_ms": 1000 * (process_time() - cpu) / images}
 
 
-def summary(turns: Rounds[Turn], threads: Sequence[int], images: int) -> dict[str, Any]:
+def summary(turns: bench.Rounds, threads: Sequence[int]) -> dict[str, Any]:
     """Sum up by number of threads: images/s, and ratios to the limit and to the fewest threads."""
-    speeds = each(turns, lambda turn: turn.speed)
-    costs = each(turns, lambda turn: 1000 * turn.cpu / images)
     result: dict[str, Any] = {}
     for count in threads:
-        own = {n.partition(",")[0]: of for n, of in speeds.items() if n.endswith(f", {count}")}
-        found: dict[str, Any] = rates(own, to_limit="regions")
+        own = {name.partition(",")[0]: of for name, of in turns.items() if f", {count}" in name}
+        found: dict[str, Any] = bench.sum_up(own, to_limit="regions")
         for name, one in found.items():
-            one["cpu_ms"] = middle(costs[f"{name}, {count}"])
-            one["to_fewest_threads"] = ratio(own[name], speeds[f"{name}, {threads[0]}"])
+            fewest = f"{name}, {threads[0]}"
+            one["to_fewest_threads"] = bench.ratio(turns, f"{name}, {count}", fewest)
+        bench.show(f"threads: {count}", found)
         found["aims"] = [
-            {
-                "of": one,
-                "to": other,
-                "aim": aim if count == 1 else aim_of_several,
-                "ratio": ratio(own[one], own[other]),
-            }
-            for one, other, aim, aim_of_several in _AIMS
+            {"of": one, "to": to, "aim": aims[count > 1], "ratio": bench.ratio(own, one, to)}
+            for one, to, *aims in _AIMS
         ]
+        for aim in found["aims"]:
+            bench.judge(f"{aim['of']} to {aim['to']}", aim["ratio"], aim["aim"])
         result[str(count)] = found
     return result
 
 
-def main() -> None:
-    options = parser(
-        __doc__,
-        threads=([1, usable_cores()], "of the Loader and the core"),
-        rounds=(7, "after the warm-up"),
-        kind=(["train", "eval"], "what is done"),
-        batch=(64, "images"),
-        limit=(None, "images in an epoch"),
-    ).parse_args()
+@bench.command(
+    threads=([1, usable_cores()], "of the Loader and the core"),
+    rounds=(7, "after the warm-up"),
+    kind=(["train", "eval"], "what is done"),
+    batch=(64, "images"),
+    limit=(None, "images in an epoch"),
+)
+def main(options: Any) -> Any:
     _library.require()
     threads = sorted({*options.threads})
-    photos = photos_in(options.photos)
-    images = epoch_length(photos, options.batch, max(threads), options.limit)
+    photos = bench.photos_in(options.photos)
+    images = bench.epoch_length(photos, options.batch, max(threads), options.limit)
     print(f"{len(photos)} photos; {images} images an epoch, {options.rounds} rounds\n")
     result = {}
-    with linked(photos, options.photos, images) as folder:
+    with bench.linked(photos, options.photos, images) as folder:
         for kind in options.kind:
+            setups = {count: Setup(folder, kind, options.batch, count) for count in threads}
             competitors = {
-                f"{name}, {count}": partial(turn_of, competitor)
-                for count in threads
-                for name, competitor in competitors_of(
-                    Setup(folder, kind, options.batch, count)
-                ).items()
+                f"{name}, {count}": partial(turn_of, competitor, images)
+                for count, setup in setups.items()
+                for name, competitor in competitors_of(setup).items()
             }
-            result[kind] = summary(take_turns(competitors, options.rounds), threads, images)
-            for count, found in result[kind].items():
-                rows = {name: one for name, one in found.items() if name != "aims"}
-                show(f"{kind}, threads: {count}", rows)
-                for aim in found["aims"]:
-                    judge(f"{aim['of']} to {aim['to']}", aim["ratio"], aim["aim"])
-    keep(
-        options,
-        result,
-        "batch",
-        "rounds",
-        different_photos=len(photos),
-        images_per_epoch=images,
-        core=_library.codec(),
-        torch=torch.__version__,
-    )
+            print(kind)
+            result[kind] = summary(bench.take_turns(competitors, options.rounds), threads)
+    options.images_per_epoch = images
+    return result
 
 
 if __name__ == "__main__":

@@ -13,92 +13,71 @@ To see that the clock itself is fair, simplejpeg is also timed against simplejpe
 
 from __future__ import annotations
 
-import json
-import random
-import subprocess
-import sys
-import time
-from collections.abc import Callable
-from pathlib import Path
+import multiprocessing
+from functools import partial
 from statistics import median
+from typing import Any
 
+import _common as bench
 import simplejpeg
-from _common import RESULTS, keep, parser, scaled, show
 from PIL import Image
 
 from fastdecode import decode
-from fastdecode.measure._timing import no_garbage_collection
 from fastdecode.testing import drawing
 
 _SIZES = {"10 KB": 10_000, "100 KB": 100_000, "300 KB": 300_000, "1 MB": 1_000_000}
-_SECONDS = 3.0
-_PROCESSES = 11
 _WAYS = ("itself", "named", "automatic")
 
 
-def compare(data: bytes) -> dict[str, float]:
+def compare(path: str, size: int, seconds: float) -> dict[str, float]:
     """Time the calls in turn; microseconds, and differences to the direct call beside it."""
-    calls: dict[str, Callable[[], object]] = {
-        "direct": lambda: simplejpeg.decode_jpeg(data),
-        "itself": lambda: simplejpeg.decode_jpeg(data),
-        "named": lambda: decode(data, backend="simplejpeg"),
-        "automatic": lambda: decode(data),
+    data = bench.scaled(
+        Image.open(path).convert("RGB") if path else drawing(2600, 1950), "jpeg", size
+    )
+    calls = {
+        "direct": simplejpeg.decode_jpeg,
+        "itself": simplejpeg.decode_jpeg,
+        "named": partial(decode, backend="simplejpeg"),
+        "automatic": decode,
     }
-    for call in calls.values():
-        call()
-    more: dict[str, list[float]] = {name: [] for name in _WAYS}
-    direct: list[float] = []
-    end = time.perf_counter() + _SECONDS
-    with no_garbage_collection():
-        while time.perf_counter() < end:
-            spent = {}
-            for name in random.sample(list(calls), len(calls)):
-                start = time.perf_counter_ns()
-                calls[name]()
-                spent[name] = (time.perf_counter_ns() - start) / 1000
-            direct.append(spent["direct"])
-            for name in _WAYS:
-                more[name].append(spent[name] - spent["direct"])
-    base = median(direct)
-    result = {"rounds": len(direct), "direct_us": round(base, 1)}
+
+    def turns(rounds: int) -> dict[str, list[float]]:
+        found = bench.time_each(lambda _: [data], calls, rounds)
+        return {name: [1000 * one["ms"] for one in own.values()] for name, own in found.items()}
+
+    few = sum(map(median, turns(5).values())) / 1e6  # seconds of a round
+    us = turns(max(5, round(seconds / few)))
+    base = median(us["direct"])
+    result = {"bytes": len(data), "rounds": len(us["direct"]), "direct_us": base}
     for name in _WAYS:
-        result[f"{name}_more_us"] = round(median(more[name]), 2)
-        result[f"{name}_more_percent"] = round(100 * median(more[name]) / base, 2)
+        more = median(own - beside for own, beside in zip(us[name], us["direct"], strict=True))
+        result |= {f"{name}_more_us": more, f"{name}_more_percent": 100 * more / base}
     return result
 
 
-def one(path: str, size: int) -> None:
-    """Measure one size in this process, and print the figures as JSON."""
-    photo = Image.open(path).convert("RGB") if path else drawing(2600, 1950)
-    data = scaled(photo, "jpeg", size)
-    print(json.dumps({"bytes": len(data), **compare(data)}))
-
-
-def main() -> None:
-    arguments = parser(__doc__, photos=False, json=RESULTS / "overhead.json")
-    arguments.add_argument("photos", type=Path, nargs="?", metavar="PHOTOS")
-    options = arguments.parse_args()
+@bench.command(
+    photos="?",
+    json=bench.RESULTS / "overhead.json",
+    seconds=(3.0, "in each process"),
+    processes=(11, "for a size"),
+)
+def main(options: Any) -> Any:
     path = ""
     if options.photos:
         path = str(max(options.photos.rglob("*.jpg"), key=lambda photo: photo.stat().st_size))
     results: dict[str, dict] = {}
-    for name, size in _SIZES.items():
-        runs = []
-        for _ in range(_PROCESSES):
-            command_line = [sys.executable, __file__, "--one", path, str(size)]
-            runs.append(
-                json.loads(subprocess.run(command_line, capture_output=True, check=True).stdout)
-            )
-        results[name] = {key: round(median(run[key] for run in runs), 2) for key in runs[0]}
-        for key in ("named_more_us", "automatic_more_us"):
-            values = sorted(run[key] for run in runs)
-            results[name][f"{key}_range"] = [values[0], values[-1]]
-    show("JPEG of", results)
-    keep(options, results, seconds_each=_SECONDS, processes=_PROCESSES)
+    # A process for each: how cold its caches are depends on where it lies in memory.
+    with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
+        for name, size in _SIZES.items():
+            work = [(path, size, options.seconds)] * options.processes
+            runs = pool.starmap(compare, work, chunksize=1)
+            results[name] = {key: round(median(run[key] for run in runs), 2) for key in runs[0]}
+            for key in ("named_more_us", "automatic_more_us"):
+                values = [round(run[key], 2) for run in runs]
+                results[name][f"{key}_range"] = [min(values), max(values)]
+    bench.show("JPEG of", results)
+    return results
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--one"]:
-        one(sys.argv[2], int(sys.argv[3]))
-    else:
-        main()
+    main()

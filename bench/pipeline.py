@@ -20,30 +20,18 @@ files come from the system's cache.
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+import _common as bench
 import numpy as np
-from _common import (
-    Peak,
-    PeakMemory,
-    Rounds,
-    each,
-    epoch_length,
-    keep,
-    linked,
-    middle,
-    parser,
-    photos_in,
-    ratio,
-    show,
-    take_turns,
-    versions,
-)
-from _pipelines import PEERS, Epoch, Setup, evaluation, pixels
+from _pipelines import PEERS, Setup, evaluation
+from torch_reference import pixels
 
 from fastdecode._process import Child
 
@@ -51,93 +39,61 @@ _KINDS = ("train", "eval")
 _BASELINES = ("pillow", "dali")
 _COMPARED = 128
 _SHOWN = (
-    "best_images_per_s",
-    "to_pillow",
-    "to_dali",
-    "cpu_s_per_1000",
-    "peak_pss_mb",
-    "difference",
+    *("median_images_per_s", "to_pillow_median", "to_dali_median"),
+    *("cpu_s_per_1000", "peak_pss_mb", "difference"),
 )
 
 
-class Turn(NamedTuple):
-    """An epoch, and the memory that it took."""
-
-    epoch: Epoch
-    peak: Peak
-
-
-class Competitor:
-    """A pipeline in its process."""
-
-    def __init__(self, name: str, setup: Setup) -> None:
-        self._child = Child("_pipelines:Pipeline", name, setup)
-        self._is_warm = False
-        self.pss_mb = 0.0
-
-    def turn(self) -> Turn:
-        """Make an epoch; one that cannot ends its process."""
-        try:
-            if self._is_warm:
-                return self._epoch(pss=False)
-            self._child.receive()  # raises what its construction raised
-            turn = self._epoch(pss=True)
-        except Exception:
-            self._child.close()
-            raise
-        self._is_warm, self.pss_mb = True, turn.peak.pss_mb
-        return turn
-
-    def _epoch(self, *, pss: bool) -> Turn:
-        with PeakMemory(self._child.ask("pid"), pss=pss) as memory:
-            epoch = self._child.ask("epoch")
-        return Turn(epoch, memory.peak)
-
-    def close(self) -> None:
-        self._child.close()
+def turn(child: Child, pss_mb: dict[str, float], name: str) -> dict[str, float]:
+    """Make an epoch; one that cannot ends its process. The first is the warm-up."""
+    is_warm = name in pss_mb
+    try:
+        if not is_warm:
+            child.receive()  # raises what its construction raised
+        with bench.peak_memory(child.ask("pid"), pss=not is_warm) as memory:
+            epoch = child.ask("epoch")
+    except Exception:
+        child.close()
+        raise
+    pss_mb.setdefault(name, round(memory["Pss"]))
+    return {**epoch, "peak_rss_mb": memory["Rss"]}
 
 
 def compete(setup: Setup, names: Sequence[str], epochs: int) -> dict[str, Any]:
     """Run the pipelines in turn; return what was measured, and why others were not."""
     left_out: dict[str, str] = {}
-    running = {name: Competitor(name, setup) for name in names}
+    pss_mb: dict[str, float] = {}
     with ExitStack() as stack:
-        for competitor in running.values():
-            stack.callback(competitor.close)
-        lanes = {name: competitor.turn for name, competitor in running.items()}
-        turns = take_turns(lanes, epochs, left_out=left_out)
-    memory = {name: round(running[name].pss_mb) for name in turns}
-    return {"pipelines": summary(turns, memory), "left_out": left_out}
+        lanes = {}
+        for name in names:
+            child = Child("_pipelines:Pipeline", name, setup)
+            stack.callback(child.close)
+            lanes[name] = partial(turn, child, pss_mb, name)
+        turns = bench.take_turns(lanes, epochs, left_out=left_out)
+    return {"pipelines": summary(turns, pss_mb), "left_out": left_out}
 
 
-def summary(turns: Rounds[Turn], memory: dict[str, int]) -> dict[str, Any]:
+def summary(turns: bench.Rounds, pss_mb: dict[str, float]) -> dict[str, Any]:
     """Sum up; against each baseline, the best by the best, and the median of epochs in turn."""
-    speeds = each(turns, lambda turn: turn.epoch.images / turn.epoch.seconds)
-    costs = each(turns, lambda turn: 1000 * turn.epoch.cpu_seconds / turn.epoch.images)
-    found: dict[str, Any] = {
-        name: {
-            "best_images_per_s": round(max(own.values()), 1),
-            "median_images_per_s": middle(own, 1),
-            "images_per_s": [round(speed, 1) for speed in own.values()],
-            "cpu_s_per_1000": middle(costs[name], 2),
-            "peak_rss_mb": [round(turn.peak.rss_mb) for turn in turns[name].values()],
-            "peak_pss_mb": memory[name],
-        }
-        for name, own in speeds.items()
-    }
-    for base in (base for base in _BASELINES if base in found):
-        for name, one in found.items():
-            best = max(speeds[name].values()) / max(speeds[base].values())
-            one |= {f"to_{base}": round(best, 3)}
-            one |= {f"to_{base}_median": ratio(speeds[name], speeds[base])}
+    bases = {f"to_{base}_median": base for base in _BASELINES if base in turns}
+    found = bench.sum_up(turns, **bases)
+    for name, one in found.items():
+        one["median_images_per_s"], one["images_per_s"] = one["images_per_s"], one.pop("rounds")
+        one["best_images_per_s"] = max(one["images_per_s"])
+        one["peak_rss_mb"] = [round(turn["peak_rss_mb"]) for turn in turns[name].values()]
+        one["peak_pss_mb"] = pss_mb[name]
+    for base in bases.values():
+        for one in found.values():
+            best = one["best_images_per_s"] / found[base]["best_images_per_s"]
+            one[f"to_{base}"] = round(best, 3)
     return found
 
 
 def add_differences(found: dict[str, Any], setup: Setup) -> None:
     """Compare the images of "eval" with the reference, in fresh processes."""
-    photos = photos_in(Path(setup.folder))
+    photos = bench.photos_in(Path(setup.folder))
     with tempfile.NamedTemporaryFile(suffix=".npy") as file:
-        np.save(file, np.stack([evaluation(pixels(path)).numpy() for path in photos]))
+        np.save(file, np.stack([evaluation(pixels(path.read_bytes())).numpy() for path in photos]))
         file.flush()
         for name, one in found.items():
             with Child("_pipelines:Pipeline", name, setup) as child:
@@ -145,29 +101,27 @@ def add_differences(found: dict[str, Any], setup: Setup) -> None:
                 one["difference"] = round(child.ask("difference", file.name), 4)
 
 
-def main() -> None:
-    command = parser(
-        __doc__,
-        batch=(64, "images"),
-        workers=(2, "processes or threads"),
-        epochs=(3, "after the warm-up"),
-        kind=([*_KINDS], "what is done"),
-        limit=(None, "images in an epoch"),
-        only=([*PEERS], "pipelines"),
-    )
-    options = command.parse_args()
+@bench.command(
+    batch=(64, "images"),
+    workers=(2, "processes or threads"),
+    epochs=(3, "after the warm-up"),
+    kind=([*_KINDS], "what is done"),
+    limit=(None, "images in an epoch"),
+    only=([*PEERS], "pipelines"),
+)
+def main(options: Any) -> Any:
     if unknown := {*options.kind} - {*_KINDS} | {*options.only} - {*PEERS}:
-        command.error(f"there is no {', '.join(sorted(unknown))}; pipelines: {', '.join(PEERS)}")
-    photos = photos_in(options.photos)
-    images = epoch_length(photos, options.batch, options.workers, options.limit)
+        sys.exit(f"there is no {', '.join(sorted(unknown))}; pipelines: {', '.join(PEERS)}")
+    photos = bench.photos_in(options.photos)
+    images = bench.epoch_length(photos, options.batch, options.workers, options.limit)
     print(
         f"{len(photos)} photos; {images} images an epoch, batch {options.batch}, "
         f"{options.workers} workers, {options.epochs} epochs\n"
     )
     result: dict[str, Any] = {}
     with (
-        linked(photos, options.photos, images) as repeated,
-        linked(photos, options.photos, min(len(photos), _COMPARED)) as different,
+        bench.linked(photos, options.photos, images) as repeated,
+        bench.linked(photos, options.photos, min(len(photos), _COMPARED)) as different,
     ):
         for kind in options.kind:
             setup = Setup(repeated, kind, options.batch, options.workers)
@@ -175,19 +129,11 @@ def main() -> None:
             found = result[kind]["pipelines"]
             if kind == "eval":
                 add_differences(found, setup._replace(folder=different))
-            show(kind, found, *_SHOWN)
+            bench.show(kind, found, *_SHOWN)
             for name, reason in result[kind]["left_out"].items():
                 print(f"{name}: {reason}")
-    keep(
-        options,
-        result,
-        "batch",
-        "workers",
-        "epochs",
-        different_photos=len(photos),
-        images_per_epoch=images,
-        libraries=versions(),
-    )
+    options.images_per_epoch = images
+    return result
 
 
 if __name__ == "__main__":

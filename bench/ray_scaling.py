@@ -19,51 +19,42 @@ times the rows of Ray's own.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from os import getpid
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
-from _common import (
-    Rounds,
-    each,
-    judge,
-    keep,
-    linked,
-    middle,
-    parser,
-    photos_in,
-    rates,
-    ratio,
-    ratios,
-    show,
-    take_turns,
+import _common as bench
+
+from fastdecode.measure._timing import cpu_seconds
+
+os.environ.update(  # before ray is imported; its workers inherit it
+    RAY_AUTH_MODE="disabled",
+    RAY_ENABLE_UV_RUN_RUNTIME_ENV="0",
+    RAY_USAGE_STATS_ENABLED="0",
+    PYTHONPATH=os.pathsep.join(path for path in sys.path if path),
 )
-from _ray import ray
+
+import ray
 from ray.cluster_utils import Cluster
 
 import fastdecode.ray
-from fastdecode.measure._timing import cpu_seconds
 
+ray.data.DataContext.get_current().enable_progress_bars = False
 _AIM = 1.5
-_BASELINE = "ray"
 _FEW = 500
 _OBJECT_STORE = 1 << 30
 
 
-def own(folder: str, size: int) -> Any:
-    """Let fastdecode do it."""
-    return fastdecode.ray.read_images(folder, size=size)
-
-
-def rays(folder: str, size: int) -> Any:
-    """Let Ray do it."""
-    return ray.data.read_images(folder, size=(size, size), mode="RGB", include_paths=True)
-
-
-JOBS: dict[str, Callable[[str, int], Any]] = {"fastdecode": own, "ray": rays}
+JOBS: dict[str, Callable[[str, int], Any]] = {
+    "fastdecode": lambda folder, size: fastdecode.ray.read_images(folder, size=size),
+    "ray": lambda folder, size: ray.data.read_images(
+        folder, size=(size, size), mode="RGB", include_paths=True
+    ),
+}
 
 
 @contextmanager
@@ -89,14 +80,7 @@ def cluster(workers: int) -> Iterator[None]:
         nodes.shutdown()
 
 
-class Turn(NamedTuple):
-    """One job once."""
-
-    rows_per_s: float
-    cpu_s_per_1000: float
-
-
-def turn(job: str, folder: str, size: int, images: int) -> Turn:
+def turn(job: str, folder: str, size: int, images: int) -> dict[str, float]:
     """Do one job, which must give every row at the size that was asked for."""
     started, before = perf_counter(), cpu_seconds(getpid())
     rows = 0
@@ -107,41 +91,36 @@ def turn(job: str, folder: str, size: int, images: int) -> Turn:
     seconds = perf_counter() - started
     if rows != images:
         raise RuntimeError(f"{job} gave {rows} rows of {images}")
-    return Turn(rows / seconds, 1000 * (cpu_seconds(getpid()) - before) / rows)
+    cpu = cpu_seconds(getpid()) - before
+    return {"rows_per_s": rows / seconds, "cpu_s_per_1000": 1000 * cpu / rows}
 
 
-def summary(turns: Rounds[Turn], fewest: dict[str, Any]) -> dict[str, Any]:
+def summary(turns: bench.Rounds, fewest: dict[str, Any]) -> dict[str, Any]:
     """Return medians, and ratios within a round; and to the medians with the fewest workers."""
-    speeds = each(turns, lambda turn: turn.rows_per_s)
-    costs = each(turns, lambda turn: turn.cpu_s_per_1000)
-    base = speeds.get(_BASELINE, {})
-    result: dict[str, Any] = rates(speeds, to_ray=_BASELINE)
+    result = bench.sum_up(turns, "rows_per_s", to_ray="ray")
     for job, row in result.items():
-        row["rows_per_s"] = row.pop("images_per_s")
         first = fewest.get(job, row)["rows_per_s"]
         row["to_fewest_workers"] = round(row["rows_per_s"] / first, 3)
-        row["cpu_s_per_1000"] = middle(costs[job])
-        row["cpu_s_per_1000_rounds"] = [round(cost, 3) for cost in costs[job].values()]
-        row["to_ray_rounds"] = [round(one, 3) for one in ratios(speeds[job], base)]
-        row["cpu_to_ray"] = ratio(costs.get(_BASELINE, {}), costs[job])
+        row["cpu_s_per_1000_rounds"] = [round(n["cpu_s_per_1000"], 3) for n in turns[job].values()]
+        row["to_ray_rounds"] = [round(n, 3) for n in bench.ratios(turns, job, "ray", "rows_per_s")]
+        row["cpu_to_ray"] = bench.ratio(turns, "ray", job, "cpu_s_per_1000")
     return result
 
 
-def main() -> None:
-    options = parser(
-        __doc__,
-        images=(20_000, "of the job"),
-        size=(224, "of the rows' images"),
-        workers=([1, 2], "nodes of one core"),
-        rounds=(5, "after the warm-up"),
-        only=([*JOBS], "jobs"),
-    ).parse_args()
-    photos = photos_in(options.photos)
+@bench.command(
+    images=(20_000, "of the job"),
+    size=(224, "of the rows' images"),
+    workers=([1, 2], "nodes of one core"),
+    rounds=(5, "after the warm-up"),
+    only=([*JOBS], "jobs"),
+)
+def main(options: Any) -> Any:
+    photos = bench.photos_in(options.photos)
     result: dict[str, Any] = {}
     few = min(options.images, _FEW)
     with (
-        linked(photos, options.photos, options.images, flat=True) as everything,
-        linked(photos, options.photos, few, flat=True) as beginning,
+        bench.linked(photos, options.photos, options.images, flat=True) as everything,
+        bench.linked(photos, options.photos, few, flat=True) as beginning,
     ):
         competitors = {
             job: partial(turn, job, everything, options.size, options.images)
@@ -151,23 +130,15 @@ def main() -> None:
             with cluster(workers):
                 for job in options.only:  # the warm-up
                     turn(job, beginning, options.size, few)
-                turns = take_turns(competitors, options.rounds, warm_up=False)
+                turns = bench.take_turns(competitors, options.rounds, warm_up=False)
             found = summary(turns, next(iter(result.values()), {}))
             result[str(workers)] = found
-            show(f"{workers} workers", found)
-            if {"fastdecode", _BASELINE} <= found.keys():
-                judge("fastdecode, to Ray's own", found["fastdecode"]["to_ray"], _AIM)
-    keep(
-        options,
-        result,
-        "images",
-        "size",
-        "rounds",
-        different_photos=len(photos),
-        bytes_per_photo=sum(path.stat().st_size for path in photos) // len(photos),
-        cores_per_worker=1,
-        ray=ray.__version__,
-    )
+            bench.show(f"{workers} workers", found)
+            if {*JOBS} <= found.keys():
+                bench.judge("fastdecode, to Ray's own", found["fastdecode"]["to_ray"], _AIM)
+    options.bytes_per_photo = sum(path.stat().st_size for path in photos) // len(photos)
+    options.cores_per_worker, options.ray = 1, ray.__version__
+    return result
 
 
 if __name__ == "__main__":

@@ -1,178 +1,316 @@
-"""Write the tables of the documents anew: what the backends declare, and what was measured.
+"""Write the figures of the documents anew: what the backends declare, and what was measured.
 
     python bench/readme.py           rewrite the marked parts of README.md and docs/, and the charts
     python bench/readme.py --check   change nothing; exit status 1 if one of them is out of date
 
-The declarations are read from the adapters' source, not from the classes, so that the tables are
-the same whichever libraries are installed.
+Between the marks of a name stands what the macro of that name in `readme.jinja` gives.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
+import json
+import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
 from pathlib import Path
-from typing import NamedTuple
+from pkgutil import resolve_name
+from statistics import median
+from typing import Any
+from unittest.mock import MagicMock, patch
 
-import readme_tables as tables
-from _common import RESULTS
-from readme_tables import table
+import jinja2
+from jinja2.runtime import Macro
 
+from fastdecode.adapters.base import JPEG_TURBO_3
+from fastdecode.measure._charts import readme_chart
+from fastdecode.measure.result import Result, from_json
 from fastdecode.registry import BUILTIN
 from fastdecode.types import FORMATS
 
 _ROOT = Path(__file__).parent.parent
-_ADAPTERS = _ROOT / "fastdecode" / "adapters"
+_RESULTS = _ROOT / "bench" / "results"
+_MARKED = re.compile(r"^<!-- (\w+) begin -->\n(.*?)^<!-- \1 end -->", re.MULTILINE | re.DOTALL)
+_VERBATIM = ("|", "<", "- ", "!")  # how a paragraph begins whose lines stay as they are
+_BILLION, _CORES = 10**9, 1000
+
+Records = Mapping[str, Mapping[str, Any]]
 
 
-class Declared(NamedTuple):
-    """What a backend's source declares."""
-
-    supports: dict[str, dict[str, str]]  # by format, the arguments of its first `Support`
-    releases_gil: bool
+# Text
 
 
-def declared(name: str) -> Declared:
-    """Read a backend's declarations from its source."""
-    target = BUILTIN[name].target
-    assert isinstance(target, str)
-    module, _, class_name = target.partition(":")
-    tree = ast.parse((_ADAPTERS / f"{module.rpartition('.')[2]}.py").read_text(encoding="utf-8"))
-    base = ast.parse((_ADAPTERS / "base.py").read_text(encoding="utf-8"))
-    shared = {name: value for name, value in _assignments(base.body).items() if name[0] != "_"}
-    constants = {**shared, **_assignments(tree.body)}
-    body = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == class_name).body
-    attributes = _assignments(body)
-    table = attributes.get("supports")
-    if isinstance(table, ast.Dict):
-        supports = {format: _first_support(value, constants) for format, value in _entries(table)}
-    else:  # built by the constructor
-        supports = dict.fromkeys(BUILTIN[name].formats.split(), _first_support(tree, shared))
-    gil = attributes.get("releases_gil")
-    return Declared(supports, gil is None or bool(ast.literal_eval(gil)))
+def table(head: Iterable[str], rows: Iterable[Sequence[str]]) -> str:
+    """Write a table in Markdown."""
+    head = [*head]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))
 
 
-def _assignments(body: Sequence[ast.stmt]) -> dict[str, ast.expr]:
+def grid(
+    corner: str,
+    titles: Mapping[str, str],
+    columns: Mapping[str, tuple[str, Records]],
+    *last_rows: Sequence[str],
+) -> str:
+    """Write a table: for each column a template, and by name the records that fill it in."""
+    rows = [
+        [title, *(filled(template, found.get(name, {})) for template, found in columns.values())]
+        for name, title in titles.items()
+        if any(name in found for _, found in columns.values())
+    ]
+    return table([corner, *columns], [*rows, *last_rows])
+
+
+def listing(
+    corner: str,
+    records: Records,
+    columns: Mapping[str, str],
+    titles: Mapping[str, str] | None = None,
+) -> str:
+    """Write a table of the same records in every column."""
+    titles = titles or {name: name for name in records}
+    return grid(corner, titles, {head: (cell, records) for head, cell in columns.items()})
+
+
+def filled(template: str, record: Mapping[str, Any]) -> str:
+    """Fill in a template; empty where a figure is missing."""
+    try:
+        return template.format_map(record).replace("%", " %")
+    except (KeyError, TypeError):
+        return ""
+
+
+def measured(content: Mapping[str, Any], script: str, *more: str) -> str:
+    """Say when, on what and by which script it was measured."""
+    machine = content["machine"]
+    where = f"{machine['cpu']}, {machine['cores']} cores, {machine['system']}, {machine['python']}"
+    parts = (content["measured"], where, f"NumPy {machine['numpy']}", *more)
+    return f"Measured {', '.join(parts)}, by `bench/{script}`."
+
+
+def every(values: Iterable[Any], template: str = "{}", between: str = ", ") -> str:
+    """Write each value by a template."""
+    return between.join(template.format(value) for value in values)
+
+
+def shares(groups: Mapping[str, Records], template: str, *more: Sequence[str]) -> str:
+    """Draw the backends' shares of the fastest, and its images/s."""
+    best = (max(one["images_per_s"] for one in found.values()) for found in groups.values())
+    last = ["best, images/s", *(f"{speed:.0f}" for speed in best)]
+    columns = {head: (template, found) for head, found in groups.items()}
+    names = {name: f"`{name}`" for name in (*BUILTIN, "decode()")}
+    return grid("backend", names, columns, last, *more)
+
+
+# Figures
+
+
+def load(name: str) -> dict[str, Any]:
+    """Read a result that is kept."""
+    content: dict[str, Any] = json.loads((_RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    return content
+
+
+def lanes(name: str, kind: str) -> dict[str, Any]:
+    """Return what was measured of each pipeline."""
+    found: dict[str, Any] = load(f"pipeline_{name}")["result"][kind]["pipelines"]
+    return found
+
+
+def gain(lanes: Mapping[str, Any], key: str, own: str = "loader") -> float:
+    """Return how many times as fast one is as another: the median over epochs beside each other."""
+    epochs = (lanes[name]["images_per_s"] for name in (own, key))
+    return median(ours / others for ours, others in zip(*epochs, strict=True))
+
+
+def decoding() -> dict[str, float]:
+    """Return how many times as fast as each backend `decode` decodes a whole JPEG."""
+    shares = {
+        one.backend: one.ratio.median
+        for one in photos().measurements
+        if (one.protocol, one.format, one.reduce) == ("decode", "jpeg", 1)
+    }
+    return {name: shares["decode()"] / share for name, share in shares.items()}
+
+
+def photos() -> Result:
+    """Read the run of ``fastdecode bench`` over the photos."""
+    return from_json((_RESULTS / "photos.json").read_text(encoding="utf-8"))
+
+
+def photo_ways(result: Result) -> dict[str, dict[str, dict[str, float]]]:
+    """Group a run by the way of asking, at the most threads and workers of each."""
+    ways: dict[str, dict[str, dict[str, float]]] = {}
+    most: dict[str, int] = {}
+    for one in result.measurements:
+        most[one.protocol] = max(most.get(one.protocol, 0), one.threads + one.workers)
+    for one in result.measurements:
+        at_most = one.threads + one.workers == most[one.protocol]
+        if one.format == "jpeg" and at_most and one.images_per_s.median:
+            how = {
+                "decode": "",
+                "threads": f", {one.threads} threads",
+                "loader": f", DataLoader, {one.workers} workers",
+            }.get(one.protocol, ", from files")
+            figures = {"ratio": one.ratio.median, "images_per_s": one.images_per_s.median}
+            ways.setdefault(f"1/{one.reduce}{how}", {})[one.backend] = figures
+    return ways
+
+
+def always(name: str, cells: Records) -> dict[str, Any]:
+    """Work out how much slower than the best one backend is that is always taken."""
+    regrets = {title: 1 / cell["speeds"][name] - 1 for title, cell in cells.items()}
+    worst = max(regrets, key=lambda title: regrets[title])
     return {
-        target.id: node.value
-        for node in body
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Name)
+        "within_3_percent": sum(regret <= 0.03 for regret in regrets.values()) / len(regrets),
+        "median": median(regrets.values()),
+        "worst": regrets[worst],
+        "worst_cell": worst,
     }
 
 
-def _entries(table: ast.Dict) -> Iterator[tuple[str, ast.expr]]:
-    """Yield formats and values of a literal dict, ``**dict.fromkeys(formats, value)`` included."""
-    for key, value in zip(table.keys, table.values, strict=True):
-        if key is not None:
-            yield ast.literal_eval(key), value
-            continue
-        assert isinstance(value, ast.Call), ast.unparse(value)
-        assert ast.unparse(value.func) == "dict.fromkeys", ast.unparse(value)
-        formats, shared = value.args
-        for format in ast.literal_eval(formats):
-            yield format, shared
+def missed(result: Records, us_at_10_kb: float, percent: float) -> list[str]:
+    """List the sizes at which `decode` costs more than it is to cost."""
+    found = []
+    for size, row in result.items():
+        us, share = (
+            max(row[f"{way}_more_{of}"] for way in ("named", "automatic"))
+            for of in ("us", "percent")
+        )
+        if share > percent and (size != "10 KB" or us > us_at_10_kb):
+            found.append(size)
+    return found
 
 
-def _first_support(node: ast.AST, constants: dict[str, ast.expr]) -> dict[str, str]:
-    for child in ast.walk(node):
-        if isinstance(child, ast.Call) and ast.unparse(child.func) == "Support":
-            return _given(child)
-        if isinstance(child, ast.Call) and ast.unparse(child.func) == "replace":
-            return {**_first_support(child.args[0], constants), **_given(child)}
-        if isinstance(child, ast.Name) and child.id in constants:
-            return _first_support(constants[child.id], constants)
-    raise ValueError(f"no Support in {ast.unparse(node)}")
+def pass_of(run: Mapping[str, Any]) -> dict[str, float]:
+    """Work out a pass over a billion images on 1000 cores."""
+    cost = run["result"]["1"]["fastdecode"]["cpu_s_per_1000"]
+    seconds = _BILLION * cost / 1000 / _CORES
+    size = _BILLION * run["settings"]["bytes_per_photo"]
+    return {
+        "cost": cost,
+        "terabytes": size / 1e12,
+        "core_hours": _CORES * seconds / 3600,
+        "hours": seconds / 3600,
+        "thousands": _BILLION / seconds / 1000,
+        "gigabytes": size / seconds / 1e9,
+    }
 
 
-def _given(call: ast.Call) -> dict[str, str]:
-    return {word.arg or "": ast.unparse(word.value) for word in call.keywords}
+def machine_figures(content: dict[str, Any]) -> str:
+    """Draw what `gpu.py` measured on one machine."""
+    return drawn("machine", content)
 
 
-def matrix() -> str:
+# What the backends declare
+
+
+class _Absent(MetaPathFinder, Loader):
+    """Stands in for every library that decodes, for as long as this process lives.
+
+    So the tables are the same whichever libraries are installed.
+    """
+
+    def find_spec(self, name: str, _path: object = None, _of: object = None) -> ModuleSpec | None:
+        first = name.partition(".")[0]
+        ours = {"fastdecode", "numpy", "PIL", "cffi", "_cffi_backend", *sys.stdlib_module_names}
+        return None if first in ours else ModuleSpec(name, self)
+
+    def create_module(self, spec: ModuleSpec) -> Any:
+        return MagicMock(__path__=[], __spec__=spec, __version__="9.0")
+
+    def exec_module(self, module: object) -> None:
+        pass
+
+
+def declared() -> str:
     """Draw what each backend reads, and how."""
     formats = [format for format in FORMATS if format != "other"]
-    head = ["backend", *formats, "other"]
-    reads = []
-    does = []
+    reads, does = [], []
     for name, entry in BUILTIN.items():
         known = entry.formats.split()
-        own = declared(name)
-        assert sorted(known) == sorted(own.supports), f"{name}: BUILTIN and its class disagree"
-        reads.append([f"`{name}`", *("yes" if f in known else "" for f in [*formats, "other"])])
-        reduces = ast.literal_eval(
-            own.supports.get("jpeg", {}).get("reduces", "{1}").removeprefix("frozenset")
-        )
-        warned = [f for f in formats if own.supports.get(f, {}).get("warnings") == "True"]
+        with patch.object(sys, "meta_path", [_Absent(), *sys.meta_path]):
+            kind = resolve_name(str(entry.target))
+        # turbojpeg declares in its constructor what its version does.
+        own = getattr(kind, "supports", {"jpeg": (JPEG_TURBO_3,)})
+        assert sorted(known) == sorted(own), f"{name}: BUILTIN and its class disagree"
+        reads.append([f"`{name}`", *("yes" if f in known else "" for f in (*formats, "other"))])
+        reduces = sorted(own["jpeg"][0].reduces - {1}) if "jpeg" in own else []
+        warned = [f for f in formats if f in own and own[f][0].warnings]
         does.append(
             [
                 f"`{name}`",
-                ", ".join(f"1/{n}" for n in sorted(reduces) if n > 1) or "no",
-                ", ".join(warned) or "no",
-                "yes" if own.releases_gil else "no",
+                every(reduces, "1/{}") or "no",
+                every(warned) or "no",
+                "yes" if kind.releases_gil else "no",
             ]
         )
     columns = ["backend", "reduces JPEG in the decoder", "reports warnings", "releases the GIL"]
-    return f"{table(head, reads)}\n\n{table(columns, does)}"
+    return f"{table(['backend', *formats, 'other'], reads)}\n\n{table(columns, does)}"
 
 
-def renewed(path: Path) -> str:
-    """Put the tables of today between the marks of a document."""
-    text = path.read_text(encoding="utf-8")
-    for name, part in _PARTS[path].items():
-        begin, end = f"<!-- {name} begin -->\n", f"<!-- {name} end -->"
-        before, found, rest = text.partition(begin)
-        _, found_end, after = rest.partition(end)
-        if not (found and found_end):
-            raise SystemExit(f"{path.name} lacks the marks {begin.strip()} and {end}")
-        text = f"{before}{begin}\n{part()}\n\n{end}{after}"
-    return text
+# The documents
 
 
-_DOCS = _ROOT / "docs"
-_PARTS: dict[Path, dict[str, Callable[[], str]]] = {
-    _ROOT / "README.md": {
-        "claim": tables.claim_figures,
-        "training": tables.training_picture,
-        "gains": tables.gain_figures,
-    },
-    _DOCS / "backends.md": {"matrix": matrix},
-    _DOCS / "benchmarks.md": {
-        "pipeline": tables.pipeline_figures,
-        "figures": tables.decode_figures,
-    },
-    _DOCS / "pytorch.md": {
-        "costs": tables.cost_figures,
-        "workers": tables.worker_figures,
-        "quality": tables.quality_figures,
-    },
-    _DOCS / "native.md": {
-        "decoder": tables.decoder_figures,
-        "limit": tables.limit_figures,
-        "regions": tables.region_figures,
-        "gil": tables.gil_figures,
-    },
-    _DOCS / "gpu.md": {"gpu": tables.gpu_figures},
-    _DOCS / "stores.md": {"stores": tables.store_figures},
-    _DOCS / "scaling.md": {
-        "ray": tables.ray_figures,
-        "requests": tables.request_figures,
-        "billion": tables.billion_figures,
+def folded(text: str) -> str:
+    """Write each paragraph in one line, but for tables, lists and markup."""
+    parts = re.split(r"\n{2,}", text.strip())
+    return "\n\n".join(
+        part if part.startswith(_VERBATIM) else " ".join(part.split()) for part in parts
+    )
+
+
+_ENVIRONMENT = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(Path(__file__).parent),
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    extensions=["jinja2.ext.do"],
+)
+_ENVIRONMENT.filters |= {"f": format, "every": every, "folded": folded, "load": load}
+_ENVIRONMENT.globals |= {
+    "BUILTIN": BUILTIN,
+    "machines": sorted(path.stem for path in _RESULTS.glob("gpu_*.json")),
+    **{
+        one.__name__: one
+        for one in (
+            *(always, declared, decoding, gain, grid, lanes, listing, load, measured, missed),
+            *(pass_of, photo_ways, photos, shares, sorted, zip),
+        )
     },
 }
 
 
+def drawn(name: str, *values: Any) -> str:
+    """Draw what a macro of `readme.jinja` gives."""
+    if name not in (macros := _macros()):
+        raise SystemExit(f"readme.jinja has no macro {name}")
+    return folded(macros[name](*values))
+
+
+def _macros() -> dict[str, Macro]:
+    found = vars(_ENVIRONMENT.get_template("readme.jinja").module)
+    return {name: one for name, one in found.items() if isinstance(one, Macro)}
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Write the tables of the documents anew.")
+    parser = argparse.ArgumentParser(description="Write the figures of the documents anew.")
     parser.add_argument("--check", action="store_true", help="only say whether it is up to date")
     options = parser.parse_args()
-    files = {path: renewed(path) for path in _PARTS}
-    files[RESULTS / "photos.svg"] = tables.chart()
-    files[RESULTS / "training.svg"] = tables.training_chart(dark=False)
-    files[RESULTS / "training-dark.svg"] = tables.training_chart(dark=True)
+    files, marked = {}, set()
+    for path in (_ROOT / "README.md", *sorted((_ROOT / "docs").glob("*.md"))):
+        text = path.read_text(encoding="utf-8")
+        for found in reversed([*_MARKED.finditer(text)]):
+            marked.add(found[1])
+            text = f"{text[: found.start(2)]}\n{drawn(found[1])}\n\n{text[found.end(2) :]}"
+        files[path] = text
+    if lost := {name for name, macro in _macros().items() if not macro.arguments} - marked:
+        raise SystemExit(f"no document has the marks of {every(sorted(lost))}")
+    files[_RESULTS / "photos.svg"] = readme_chart(photos())
+    for name, dark in (("training", False), ("training-dark", True)):
+        files[_RESULTS / f"{name}.svg"] = f"{drawn('training_chart', dark)}\n"
     late = [
         path
         for path, text in files.items()

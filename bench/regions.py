@@ -22,12 +22,11 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from statistics import median
 from time import perf_counter
 from typing import Any, NamedTuple, TypeAlias
 
+import _common as bench
 import numpy as np
-from _common import Rounds, judge, keep, parser, photos_in, rates, show, time_each
 from numpy.typing import NDArray
 
 import fastdecode
@@ -101,8 +100,8 @@ def square(photo: Photo, side: int, draw: random.Random) -> Box:
     return left, top, left + side, top + side
 
 
-def measure(photos: Sequence[Photo], side: int, crops: int, rounds: int) -> Rounds[float]:
-    """Cut squares by all ways; seconds of each round, by way."""
+def measure(photos: Sequence[Photo], side: int, crops: int, rounds: int) -> bench.Rounds:
+    """Cut squares by all ways."""
     draw = random.Random(0)
 
     def squares(number: int) -> list[Work]:
@@ -112,15 +111,14 @@ def measure(photos: Sequence[Photo], side: int, crops: int, rounds: int) -> Roun
     def compare(results: list[_Pixels]) -> None:
         assert all(np.array_equal(results[0], other) for other in results[1:])
 
-    return time_each(squares, ways_for(photos), rounds, check=compare)
+    return bench.time_each(squares, ways_for(photos), rounds, check=compare)
 
 
-def summary(photos: Sequence[Photo], found: Rounds[float], crops: int) -> dict[str, Any]:
+def summary(photos: Sequence[Photo], turns: bench.Rounds) -> dict[str, Any]:
     """Sum up: images/s, and ratios to the fastest full decode of the other backends."""
-    images = len(photos) * crops
-    others = [name for name in found if not name.startswith("native")]
-    fastest = min(others, key=lambda name: median(found[name].values()))
-    speeds = {name: {n: images / one for n, one in own.items()} for name, own in found.items()}
+    speeds = {name: one["images_per_s"] for name, one in bench.sum_up(turns).items()}
+    others = [name for name in speeds if not name.startswith("native")]
+    fastest = max(others, key=lambda name: speeds[name])
     rewritten = {
         photo.name: {
             "width": photo.width,
@@ -136,33 +134,31 @@ def summary(photos: Sequence[Photo], found: Rounds[float], crops: int) -> dict[s
     )
     return {
         "fastest_other": fastest,
-        "ways": rates(speeds, digits=2, to_fastest_other=fastest, to_own_full=_FULL),
+        "ways": bench.sum_up(turns, to_fastest_other=fastest, to_own_full=_FULL),
         "rewritten": rewritten,
         "bytes_ratio": round(after / before, 4),
         "rewriting_s": round(sum(photo.rewriting_s for photo in photos) / len(photos), 4),
     }
 
 
-def main() -> None:
-    options = parser(
-        __doc__,
-        side=(512, "of the squares, in pixels"),
-        rounds=(5, "after the warm-up"),
-        crops=(4, "of each photo in each round"),
-        limit=(None, "photos"),
-    ).parse_args()
+@bench.command(
+    side=(512, "of the squares, in pixels"),
+    rounds=(5, "after the warm-up"),
+    crops=(4, "of each photo in each round"),
+    limit=(None, "photos"),
+)
+def main(options: Any) -> Any:
     _library.require()
-    paths = [path for path in photos_in(options.photos) if is_large(path, options.side)]
+    paths = [path for path in bench.photos_in(options.photos) if is_large(path, options.side)]
     photos = [photo_of(path) for path in paths[: options.limit]]
     if not photos:
         sys.exit(f"there are no photos of that size in {options.photos}")
-    found = measure(photos, options.side, options.crops, options.rounds)
-    result = summary(photos, found, options.crops)
-    show("", result["ways"])
-    show("rewritten", result["rewritten"])
+    result = summary(photos, measure(photos, options.side, options.crops, options.rounds))
+    bench.show("", result["ways"])
+    bench.show("rewritten", result["rewritten"])
     for name, aim in _AIMS.items():
-        judge(name, result["ways"][name]["to_fastest_other"], aim)
-    keep(options, result, "side", "rounds", "crops", core=_library.codec())
+        bench.judge(name, result["ways"][name]["to_fastest_other"], aim)
+    return result
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from _common import RESULTS, keep, parser, scaled, show
+import _common as bench
 from PIL import Image
 
 from fastdecode import Ranking, calibrate
@@ -56,9 +56,9 @@ def samples(folder: Path) -> dict[str, Sample]:
     found = {}
     for name, target in _JPEG_SIZES.items():
         few = photos if target < 1_000_000 else photos[-1:]
-        found[f"jpeg {name}"] = tuple(scaled(photo, "jpeg", target) for photo in few)
+        found[f"jpeg {name}"] = tuple(bench.scaled(photo, "jpeg", target) for photo in few)
     for format, target in (("png", 300_000), ("webp", 50_000)):
-        found[format] = tuple(scaled(photo, format, target) for photo in photos)
+        found[format] = tuple(bench.scaled(photo, format, target) for photo in photos)
     return {name: _sample(items) for name, items in found.items()}
 
 
@@ -153,15 +153,12 @@ def summary(cells: dict[str, Any], way: str) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    command = parser(
-        __doc__,
-        json=RESULTS / "regret.json",
-        seconds=(3.0, "for a cell"),
-        quick=(5, "how many quick calibrations"),
-    )
-    command.add_argument("--no-record", action="store_const", const=None, dest="json")
-    options = command.parse_args()
+@bench.command(
+    json=bench.RESULTS / "regret.json",
+    seconds=(3.0, "for a cell"),
+    quick=(5, "how many quick calibrations"),
+)
+def main(options: Any) -> Any:
     photos = samples(options.photos)
     start = time.monotonic()
     quick = [
@@ -183,8 +180,9 @@ def main() -> None:
         "cells": cells,
     }
     ways = {name: result[name] for name in ("decode()", *rankings)}
-    show("regret", ways)
-    keep(options, result, "seconds", "quick", least_rounds=_ROUNDS)
+    bench.show("regret", ways)
+    options.least_rounds = _ROUNDS
+    return result
 
 
 if __name__ == "__main__":

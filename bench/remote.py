@@ -1,7 +1,7 @@
 """What reading ahead gains: `Loader` on an object store behind a slow network.
 
 PHOTOS holds JPEG photos. They are packed into tar shards, copied until there are enough, and served
-by `_s3.py` on 127.0.0.1, which waits so
+from a process on 127.0.0.1, which waits so
 many seconds before each answer, and costs next to nothing otherwise. Then an epoch is made:
 
 - "decoding threads read": ``Loader(read_threads=0)``, as it was before there were others;
@@ -15,25 +15,97 @@ medians, ratios medians of those within a round.
 
 from __future__ import annotations
 
+import multiprocessing
 import sys
 import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
-from _common import each, keep, parser, photos_in, rates, show, take_turns
-from _s3 import BUCKET, served, write_shards
+import _common as bench
 from stores import train
 from torch.utils.data import DataLoader
 
 from fastdecode._system import usable_cores
-from fastdecode.stores import open_store
+from fastdecode.stores import create_store, open_store
 from fastdecode.torch import ShardStream
 from fastdecode.torch.transforms import RandomResizedCropFlipNormalize
 
 _BATCH = 64
 _BEFORE = "decoding threads read"
+_BUCKET = "bucket"
+
+
+def write_shards(photos: Sequence[Path], images: int, shards: int, folder: Path) -> int:
+    """Write so many images into tar shards; return how many bytes the images have."""
+    size = 0
+    for shard in range(shards):
+        with create_store(folder / f"train-{shard:05}.tar") as writer:
+            for at in range(shard * images // shards, (shard + 1) * images // shards):
+                data = photos[at % len(photos)].read_bytes()
+                size += len(data)
+                writer.add(f"{at:07}.jpg", data, at % 10)
+    return size
+
+
+class _Object(BaseHTTPRequestHandler):
+    """As much of S3's interface as reading objects by their keys needs."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else the body waits until the client has the head
+    files: dict[str, bytes]
+    latency: float
+
+    def do_GET(self) -> None:
+        time.sleep(self.latency)
+        data = self.files.get(self.path.partition("?")[0])
+        status, span = 404 if data is None else 200, self.headers["Range"]
+        data = data or b""
+        if span:
+            first, _, last = span.removeprefix("bytes=").partition("-")
+            status, data = 206, data[int(first) : int(last) + 1 if last else None]
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.send_header("ETag", '"1"')
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(data)
+
+    do_HEAD = do_GET  # noqa: N815 - http.server's names
+
+    def log_message(self, *_words: object) -> None:
+        pass
+
+
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 128  # all threads that read connect at once
+
+
+def _serve(folder: Path, latency: float, port: Any) -> None:
+    _Object.files = {f"/{_BUCKET}/{path.name}": path.read_bytes() for path in folder.iterdir()}
+    _Object.latency = latency
+    with _Server(("127.0.0.1", 0), _Object) as server:
+        port.send(server.server_port)
+        server.serve_forever()
+
+
+@contextmanager
+def served(folder: Path, latency: float) -> Iterator[dict[str, Any]]:
+    """Serve a folder's files from a process; give storage options."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    server = context.Process(target=_serve, args=(folder, latency, theirs), daemon=True)
+    server.start()
+    try:
+        where = {"endpoint_url": f"http://127.0.0.1:{ours.recv()}", "region_name": "us-east-1"}
+        yield {"key": "none", "secret": "none", "client_kwargs": where}
+    finally:
+        server.terminate()
+        server.join()
 
 
 def stream(where: str, images: int, threads: int, options: dict[str, Any]) -> float:
@@ -45,11 +117,11 @@ def stream(where: str, images: int, threads: int, options: dict[str, Any]) -> fl
         storage_options=options,
         has_targets=True,
     )
-    start = perf_counter()
+    start = time.perf_counter()
     made = sum(len(batch[0]) for batch in DataLoader(samples, _BATCH))
     if made != images:
         sys.exit(f"the stream gave {made} images")
-    return perf_counter() - start
+    return time.perf_counter() - start
 
 
 def measure(options: Any, where: str, storage: dict[str, Any]) -> dict[str, Any]:
@@ -58,34 +130,38 @@ def measure(options: Any, where: str, storage: dict[str, Any]) -> dict[str, Any]
     for shard in range(options.shards):  # each is open before the time is taken
         store.read(shard * options.images // options.shards)
     epoch = partial(train, store, options.threads)
-    competitors = {
+    ways: dict[str, Callable[[], float]] = {
         _BEFORE: partial(epoch, read_threads=0),
         "32 threads read ahead": epoch,
         "in order, read ahead": partial(epoch, shuffle=False),
         "stream": partial(stream, where, options.images, options.threads, storage),
     }
-    turns = take_turns(competitors, options.rounds, warm_up=False)
-    return rates(each(turns, lambda seconds: options.images / seconds), to_before=_BEFORE)
+
+    def turn(way: Callable[[], float]) -> dict[str, float]:
+        return {"images_per_s": options.images / way()}
+
+    competitors = {name: partial(turn, way) for name, way in ways.items()}
+    turns = bench.take_turns(competitors, options.rounds, warm_up=False)
+    return bench.sum_up(turns, to_before=_BEFORE)
 
 
-def main() -> None:
-    options = parser(
-        __doc__,
-        images=(400, "of all shards"),
-        shards=(4, "of tar"),
-        latency=(0.1, "seconds before each answer"),
-        threads=(usable_cores(), "of the Loader"),
-        rounds=(3, "of all"),
-    ).parse_args()
+@bench.command(
+    images=(400, "of all shards"),
+    shards=(4, "of tar"),
+    latency=(0.1, "seconds before each answer"),
+    threads=(usable_cores(), "of the Loader"),
+    rounds=(3, "of all"),
+)
+def main(options: Any) -> Any:
     with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        size = write_shards(photos_in(options.photos), options.images, options.shards, folder)
-        with served(folder, options.latency) as (storage, _):
-            where = f"s3://{BUCKET}/train-{{00000..{options.shards - 1:05}}}.tar"
+        folder, photos = Path(temporary), bench.photos_in(options.photos)
+        size = write_shards(photos, options.images, options.shards, folder)
+        with served(folder, options.latency) as storage:
+            where = f"s3://{_BUCKET}/train-{{00000..{options.shards - 1:05}}}.tar"
             result = measure(options, where, storage)
-    show("", result)
-    names = ("images", "shards", "threads", "rounds")
-    keep(options, result, *names, bytes=size, latency_s=options.latency)
+    bench.show("", result)
+    options.bytes = size
+    return result
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """How many requests does each reader send to an object store?
 
-PHOTOS holds JPEG photos; they are repeated until there are enough, in the bucket of `_s3.py`, as
+PHOTOS holds JPEG photos; they are repeated until there are enough, in a bucket of the tests' server
+of S3's interface (`tests/support/s3_server.py`), as
 files and in tar shards with indexes. Each reader opens them and gives every image once. Counted are
 requests, and not their time, which on this machine would be that of the server.
 
@@ -14,15 +15,17 @@ Opening and reading are counted apart: with a manifest, or a list of shards, ope
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
+import _common as bench
 import fsspec
-from _common import keep, parser, photos_in
-from _ray import ray
-from _s3 import BUCKET, served, write_shards
+from ray_scaling import ray
+from remote import write_shards
+from s3_server import BUCKET, Server, s3_server
 from torch.utils.data import DataLoader
 
 import fastdecode.ray
@@ -32,18 +35,26 @@ from fastdecode.torch import Loader, ShardStream, StoreDataset
 from fastdecode.torch.transforms import ResizeCenterCrop
 
 
-def fill(folder: Path, photos: list[Path], images: int, per_shard: int) -> int:
+def fill(server: Server, photos: list[Path], images: int, per_shard: int) -> int:
     """Write the files of the bucket, and the shards; return how many bytes of images there are."""
+    system = fsspec.filesystem("s3", **server.options)
     for number, photo in enumerate(islice(cycle(photos), images)):
-        place = folder / "files" / str(number % 2)
-        place.mkdir(parents=True, exist_ok=True)
-        (place / f"{number:06d}.jpg").symlink_to(photo.resolve())
-    shards = folder / "shards"
-    shards.mkdir()
-    size = write_shards(photos, images, -(-images // per_shard), shards)
-    for shard in shards.glob("*.tar"):
-        index_tar(shard)
+        system.put(str(photo), f"{BUCKET}/files/{number % 2}/{number:06d}.jpg")
+    with tempfile.TemporaryDirectory() as folder:
+        size = write_shards(photos, images, -(-images // per_shard), Path(folder))
+        for shard in sorted(Path(folder).glob("*.tar")):
+            index_tar(shard)
+        system.put(f"{folder}/", f"{BUCKET}/shards/", recursive=True)
     return size
+
+
+def asked(server: Server) -> dict[str, int]:
+    """Return the requests since the last time, by their kind."""
+    found: Counter[str] = Counter()
+    for (method, suffix), count in server.asked.items():
+        found["LIST" if method == "GET" and not suffix else method] += count
+    server.asked.clear()
+    return dict(sorted(found.items()))
 
 
 def readers(options: Any, access: dict[str, Any]) -> dict[str, Callable[[], Iterator[int]]]:
@@ -83,37 +94,32 @@ def readers(options: Any, access: dict[str, Any]) -> dict[str, Callable[[], Iter
     }
 
 
-def main() -> None:
-    options = parser(
-        __doc__,
-        images=(1200, "as files, and in shards"),
-        shard=(600, "images of a shard"),
-        task=(100, "images of a task of Ray"),
-    ).parse_args()
+@bench.command(
+    images=(1200, "as files, and in shards"),
+    shard=(600, "images of a shard"),
+    task=(100, "images of a task of Ray"),
+)
+def main(options: Any) -> Any:
     result: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        size = fill(folder, photos_in(options.photos), options.images, options.shard)
-        with served(folder) as (access, asked):
-            ray.init(num_cpus=2, log_to_driver=False, logging_level="ERROR")
-            for name, reader in readers(options, access).items():
-                fsspec.filesystem("s3", **access).invalidate_cache()  # each is as in a new process
-                reading = reader()
-                next(reading)
-                opened = asked()
-                images = sum(reading)
-                assert images == options.images, (name, images)
-                result[name] = {"opening": opened, "reading": asked()}
-                print(name, result[name], flush=True)
-            ray.shutdown()
-    keep(
-        options,
-        result,
-        "images",
-        bytes_per_image=size // options.images,
-        images_per_shard=options.shard,
-        images_per_task=options.task,
-    )
+    with s3_server() as server:
+        photos = bench.photos_in(options.photos)
+        size = fill(server, photos, options.images, options.shard)
+        ray.init(num_cpus=2, log_to_driver=False, logging_level="ERROR")
+        for name, reader in readers(options, server.options).items():
+            # Each is as in a new process.
+            fsspec.filesystem("s3", **server.options).invalidate_cache()
+            server.asked.clear()
+            reading = reader()
+            next(reading)
+            opened = asked(server)
+            images = sum(reading)
+            assert images == options.images, (name, images)
+            result[name] = {"opening": opened, "reading": asked(server)}
+            print(name, result[name], flush=True)
+        ray.shutdown()
+    options.bytes_per_image = size // options.images
+    options.images_per_shard, options.images_per_task = options.shard, options.task
+    return result
 
 
 if __name__ == "__main__":

@@ -24,11 +24,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from statistics import median
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
-from _common import Rounds, each, keep, parser, photos_in, rates, show, take_turns
+import _common as bench
 
 from fastdecode._system import usable_cores
 from fastdecode.stores import Store, create_store, open_store
@@ -47,13 +46,6 @@ _PAGE = 4096
 _CHUNK = 64
 _CLASSES = 10
 _DROP = Path("/proc/sys/vm/drop_caches")
-
-
-class Turn(NamedTuple):
-    """What a job took, and opening the store before it, in seconds."""
-
-    seconds: float
-    opened: float
 
 
 def make(
@@ -132,7 +124,9 @@ def stream(path: Path) -> float:
     return perf_counter() - start
 
 
-def turn(path: Path, kind: str, threads: int, job: Callable[[Store], float], cold: bool) -> Turn:
+def turn(
+    path: Path, kind: str, threads: int, job: Callable[[Store], float], cold: bool
+) -> dict[str, float]:
     """Do a job with a store that is in the system's cache, or not."""
     if cold:
         forget(path.parent)
@@ -141,10 +135,10 @@ def turn(path: Path, kind: str, threads: int, job: Callable[[Store], float], col
         opened = perf_counter() - start
         if not cold:
             read(store, threads, shuffled=False)
-        return Turn(job(store), opened)
+        return {"images_per_s": len(store) / job(store), "opened_s": opened}
 
 
-def measure(places: dict[str, Path], threads: int, rounds: int) -> Rounds[Turn]:
+def measure(places: dict[str, Path], threads: int, rounds: int) -> bench.Rounds:
     """Do everything in each round; what each job and kind took."""
     jobs: dict[str, Callable[[Store], float]] = {
         "in order": partial(read, threads=threads, shuffled=False),
@@ -161,49 +155,46 @@ def measure(places: dict[str, Path], threads: int, rounds: int) -> Rounds[Turn]:
         if name != "stream" or kind == "tar"
         for cold in (True, False)
     }
-    return take_turns(competitors, rounds, warm_up=False)
+    return bench.take_turns(competitors, rounds, warm_up=False)
 
 
-def summary(turns: Rounds[Turn], images: int, size: int) -> dict[str, Any]:
+def summary(turns: bench.Rounds, bytes_each: float) -> dict[str, Any]:
     """Sum up the rounds, by job and kind."""
-    seconds = each(turns, lambda turn: turn.seconds)
-    speeds = {name: {n: images / one for n, one in own.items()} for name, own in seconds.items()}
     result: dict[str, Any] = {}
-    for name, own in speeds.items():
+    for name in turns:
         title, _, kind = name.partition("/")
         base = f"{title.replace('stream', 'in order')}/folder"
-        one = rates({name: own, base: speeds[base]}, to_folder=base)[name]
-        one["mb_per_s"] = round(one["images_per_s"] * size / images / 1e6, 1)
+        one = bench.sum_up({name: turns[name], base: turns[base]}, to_folder=base)[name]
+        opened = one.pop("opened_s")
+        one["mb_per_s"] = round(one["images_per_s"] * bytes_each / 1e6, 1)
         result.setdefault(title, {})[kind] = one
         if title == "in order, cold":
-            opened = median(turn.opened for turn in turns[name].values())
-            result.setdefault("open, cold", {})[kind] = {"seconds": round(opened, 4)}
+            result.setdefault("open, cold", {})[kind] = {"seconds": opened}
     return result
 
 
-def main() -> None:
-    command = parser(
-        __doc__,
-        images=(5000, "of a store"),
-        threads=(usable_cores(), "that read"),
-        rounds=(3, "of all"),
-        kinds=([*_SUFFIXES], "of stores"),
-    )
-    command.add_argument("--folder", type=Path, metavar="DIR", help="where the stores are made")
-    options = command.parse_args()
+@bench.command(
+    images=(5000, "of a store"),
+    threads=(usable_cores(), "that read"),
+    rounds=(3, "of all"),
+    kinds=([*_SUFFIXES], "of stores"),
+    folder=(Path(tempfile.gettempdir()), "where the stores are made"),
+)
+def main(options: Any) -> Any:
     if "folder" not in options.kinds or set(options.kinds) - set(_SUFFIXES):
-        command.error(f"--kinds are some of {', '.join(_SUFFIXES)}, folder among them")
-    photos = photos_in(options.photos)
+        sys.exit(f"--kinds are some of {', '.join(_SUFFIXES)}, folder among them")
+    photos = bench.photos_in(options.photos)
     with tempfile.TemporaryDirectory(dir=options.folder) as temporary:
         places = make(photos, options.images, Path(temporary), options.kinds)
         sizes = [photo.stat().st_size for photo in photos]
         size = sum(sizes[at % len(sizes)] for at in range(options.images))
         thorough = forget(Path(temporary))
         turns = measure(places, options.threads, options.rounds)
-    result = summary(turns, options.images, size)
+    result = summary(turns, size / options.images)
     for title, rows in sorted(result.items()):
-        show(title, rows)
-    keep(options, result, "images", "threads", "rounds", bytes=size, folders_forgotten=thorough)
+        bench.show(title, rows)
+    options.bytes, options.folders_forgotten = size, thorough
+    return result
 
 
 if __name__ == "__main__":

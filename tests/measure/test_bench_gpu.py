@@ -67,7 +67,7 @@ def test_training_is_measured_with_every_feed(run: tuple[dict[str, Any], str]) -
         assert one["to_random"] > 0
         assert one["kernels_ms"] > 0
         assert one["waiting_ms"] >= 0
-        assert len(one["taken_mb"]) == 1
+        assert len(one["rounds"]) == 1
     assert "nvimgcodec" in result["chosen"]["loader-nvimgcodec"]
 
 
@@ -85,7 +85,7 @@ def test_the_result_says_what_it_was_measured_on(run: tuple[dict[str, Any], str]
 @pytest.mark.usefixtures("scripts")
 def test_the_documents_draw_their_tables_from_it(run: tuple[dict[str, Any], str]) -> None:
     """What was written can be drawn: a feed has a row, and the processor is named."""
-    from readme_tables import machine_figures
+    from readme import machine_figures
 
     text = machine_figures(run[0])
 
