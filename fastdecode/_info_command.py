@@ -205,7 +205,8 @@ def on_devices(found: Inventory | None, infos: Sequence[BackendInfo]) -> Iterato
             off = ", but FASTDECODE_DISABLE leaves it out of the choice" if name in left_out else ""
             yield _device_line(name, f"decodes on {', '.join(places)}{off}")
         else:
-            yield _device_line(name, f"not on {' or '.join(declared.get(name, ()))}: {found.reasons[name]}")
+            of = declared.get(name, ())
+            yield _device_line(name, f"not on {' or '.join(of)}: {found.reasons[name]}")
     for device, what in found.measured.items():
         yield _device_line("measured", f"{device}: {what}")
 

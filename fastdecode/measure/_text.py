@@ -275,7 +275,11 @@ DEVICE_COLUMNS = (
         lambda one: number(one.images_per_s.median),
         "until the batch is on the device, median over the rounds",
     ),
-    Figure("±", lambda one: percent(half_range(one.images_per_s)), "half the distance between its quartiles"),
+    Figure(
+        "±",
+        lambda one: percent(half_range(one.images_per_s)),
+        "half the distance between its quartiles",
+    ),
     Figure(
         "vs CPU",
         lambda one: _ratio(one) if one.ratio.median else _NONE,
