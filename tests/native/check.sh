@@ -83,7 +83,9 @@ build gcc own memory "${memory[@]}" tests/native/own.c
 build gcc corpus memory "${memory[@]}" "$wrapped" tests/native/{fuzz,fuzz_crop,corpus}.c
 build gcc pool memory "${memory[@]}" tests/native/pool.c
 build gcc pool-threads threads -fsanitize=thread tests/native/pool.c
-"$python" tests/native/seeds.py "$work/seeds" "${folders[@]}"
+# Short fuzzing would do no more than read all seeds of the large collection.
+[ "$seconds" -ge 300 ] && from=("${folders[@]}") || from=(tests/data fastdecode/samples)
+"$python" tests/native/seeds.py "$work/seeds" "${from[@]}"
 
 # They share one core, and the others of the machine do the rest meanwhile.
 fuzz() { # PROGRAM LONGEST

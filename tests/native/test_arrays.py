@@ -118,7 +118,8 @@ def test_arrays_are_those_of_decode(
 
 def test_every_kind_of_file_is_as_before(made: list[bool]) -> None:
     """Damaged, grey, turned, progressive ones, other formats: pixels or errors of `decode`."""
-    items = [sample.path for sample in samples("formats", "jpeg_kinds", "malformed")]
+    # What is no JPEG goes the way of `decode` anyhow: a tenth of it is enough.
+    items = [one.path for one in (*samples("jpeg_kinds", "malformed"), *samples("formats")[::10])]
     some = 50  # the pixels of all of them would take gigabytes
     with use(NATIVE_FIRST):
         for start in range(0, len(items), some):
