@@ -540,6 +540,7 @@ def _write(options: argparse.Namespace, result: Result) -> None:
     if options.json not in (None, "-"):
         with _files.naming(options.json):
             _files.write_text(options.json, to_json(result))
+        say(f"Figures: {options.json}")
     if options.html or options.card:
         from fastdecode.measure import _html
 
@@ -547,6 +548,8 @@ def _write(options: argparse.Namespace, result: Result) -> None:
             if place:
                 with _files.naming(place):
                     _files.write_text(place, draw(result))
+    if options.card:
+        say(f"Card: {options.card}")
     if options.html:
         say(f"Report: {options.html}")
     elif not result.interrupted:

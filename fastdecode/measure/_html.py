@@ -379,6 +379,17 @@ def _scaled(every: Sequence[Group]) -> list[list[Group]]:
     return [own for own in found.values() if len({counts(group.one) for group in own}) > 1]
 
 
+_SETTINGS = {
+    "seconds": "Seconds for each backend",
+    "size": "Resized to",
+    "reduces": "Reduced by",
+    "threads": "Threads tried",
+    "workers": "Workers tried",
+    "limit": "At most so many images",
+}
+"""What the page calls settings that it would not call by their own names."""
+
+
 def _machine(result: Result) -> dict[str, str]:
     here = result.machine
     return {
@@ -389,7 +400,11 @@ def _machine(result: Result) -> dict[str, str]:
         "Python": f"{here.python}, NumPy {here.numpy}",
         **device_facts(result),
         **backend_versions(result.backends),
-        **{name.capitalize(): _setting(value) for name, value in result.settings.items()},
+        **{
+            _SETTINGS.get(name, name.capitalize()): _setting(value)
+            for name, value in result.settings.items()
+            if value not in (None, 0, [], ())
+        },
     }
 
 

@@ -388,7 +388,9 @@ def _fastest(group: Group, *, several: bool) -> str:
     share = _share(automatic, best)
     # More than the fastest is noise: the automatic choice has only more to do.
     close = f"at {percent(share)} of its speed, by the ratios within blocks"
-    if share >= _NEAR:
+    if share > 1 / _NEAR and automatic.chosen not in {one.backend for one in group.right}:
+        close = f"which is {share:.1f}x as fast"  # not among the backends that were asked for
+    elif share >= _NEAR:
         close = "within 3% of that"
     elif automatic.ratio.high >= best.ratio.median:
         close = "within the spread of that"

@@ -11,7 +11,7 @@ from fastdecode.stores._index import Index
 from fastdecode.stores._mmap import is_uri
 from fastdecode.stores.tar import index_tar
 from fastdecode.stores.tar.store import SUFFIX
-from fastdecode.terminal import INTERRUPTED, Parser
+from fastdecode.terminal import INTERRUPTED, Parser, count
 
 _EXAMPLES = """\
 examples:
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
     status = 0
     for shard in options.shards:
         try:
-            count = len(_indexed(shard, options.to))
+            items = len(_indexed(shard, options.to))
         except (OSError, ValueError, ImportError) as error:
             wrong = isinstance(error, (FileNotFoundError, IsADirectoryError))
             status = max(status, 2 if wrong else 1)
@@ -53,7 +53,7 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
         except KeyboardInterrupt:
             print("stopped; the shards before it have their index", file=sys.stderr)
             return INTERRUPTED
-        print(visible(f"{shard}: {count} items"))
+        print(visible(f"{shard}: {count(items, 'item')}"))
     return status
 
 

@@ -18,6 +18,7 @@ from fastdecode.terminal import (
     Parser,
     at_once,
     brief,
+    count,
     positive,
     progress,
     quality,
@@ -106,7 +107,7 @@ def _report(packed: Packed, seconds: float) -> None:
         if others:
             place = f"{len(packed.shards):,} shards, {first} to {others[-1]}"
     say(
-        f"{packed.items:,} images in {place}, "
+        f"{count(packed.items, 'image')} in {place}, "
         f"{packed.bytes_in / 1e6:,.1f} MB in, {packed.bytes_out / 1e6:,.1f} MB out"
     )
     for note, words in _NOTES.items():

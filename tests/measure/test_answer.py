@@ -105,6 +105,14 @@ def test_the_choice_may_be_another(answer: Ask) -> None:
     assert says(text, "pillow", "decode()", "opencv", "88%")
 
 
+def test_the_choice_may_not_be_among_those_asked_for(answer: Ask) -> None:
+    """With ``--backend pillow``, decode() may choose one that is faster than the fastest named."""
+    text = answer(measurement("pillow", 100.0), automatic(400.0, best=100.0, chosen="native"))
+
+    assert says(text, "pillow", "decode()", "native", "4.0x as fast")
+    assert "within" not in text
+
+
 def test_shares_are_of_the_fastest(answer: Ask) -> None:
     """Where ratios are to a backend that another one beats by a little, shares are of that one."""
     found = [

@@ -208,7 +208,7 @@ def test_the_machine_and_the_answer_are_there(page: Page) -> None:
     assert "Example CPU 3000" in text
     assert "1.2.3 (libjpeg-turbo 3.1)" in text
     assert "\nLoad\n0.31\n" in text
-    assert "\nSeconds\n0.5\nReduce\n1, 8\n" in text
+    assert "\nSeconds for each backend\n0.5\nReduced by\n1, 8\n" in text
     assert "interrupted" not in text
 
 

@@ -143,7 +143,7 @@ def result(*measurements: Measurement, **options: Any) -> Result:
         "machine": MACHINE,
         "backends": tuple(Backend(name, "1.2.3", "libjpeg-turbo 3.1") for name in SPEEDS),
         "collection": Collection(47, 7_400_000, 42_000_000, {"png": 7, "jpeg": 40}),
-        "settings": {"seconds": 0.5, "reduce": [1, 8]},
+        "settings": {"seconds": 0.5, "reduces": [1, 8]},
         "measurements": measurements,
     }
     return Result(**{**fields, **options})
