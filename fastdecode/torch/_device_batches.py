@@ -94,7 +94,7 @@ class EncodedBatch(BatchBuilder):
                 geometry = geometry_of(plan, header.width, header.height) if maps else None
                 target = finished(dataset, target, geometry)
                 self._found[at] = found._replace(target=target, finished=True)
-        except BaseException:  # it comes again when the dataset makes the item by itself
+        except Exception:  # it comes again when the dataset makes the item by itself
             return None
         return None if request is None else (request, plan)
 
