@@ -64,12 +64,12 @@ def compete(setup: Setup, names: Sequence[str], epochs: int) -> dict[str, Any]:
     left_out: dict[str, str] = {}
     pss_mb: dict[str, float] = {}
     with ExitStack() as stack:
-        lanes = {}
+        competitors = {}
         for name in names:
             child = Child("_pipelines:Pipeline", name, setup)
             stack.callback(child.close)
-            lanes[name] = partial(turn, child, pss_mb, name)
-        turns = bench.take_turns(lanes, epochs, left_out=left_out)
+            competitors[name] = partial(turn, child, pss_mb, name)
+        turns = bench.take_turns(competitors, epochs, left_out=left_out)
     return {"pipelines": summary(turns, pss_mb), "left_out": left_out}
 
 

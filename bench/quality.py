@@ -34,7 +34,7 @@ _MOST_DB = 60.0
 _AIM_LEVELS, _AIM_DB = 1, 40.0
 
 
-class Found(NamedTuple):
+class Difference(NamedTuple):
     """How one result differs from the reference."""
 
     photo: str  # its collection / its name
@@ -52,7 +52,7 @@ def transforms(kind: str) -> list[Any]:
     return [RandomResizedCrop(SIZE, flip=0.5, **each) for each in how]
 
 
-def compare(path: Path, name: str, seeds: Iterable[int]) -> Iterator[Found]:
+def compare(path: Path, name: str, seeds: Iterable[int]) -> Iterator[Difference]:
     """Compare what becomes of one photo."""
     data = path.read_bytes()
     image, header = pixels(data), probe(data)
@@ -61,7 +61,7 @@ def compare(path: Path, name: str, seeds: Iterable[int]) -> Iterator[Found]:
         exact, default = transforms(kind)
         db = decibels(default(data, generator=seeded(seed)), expected)
         plan = default.plan(header.width, header.height, seeded(seed))
-        yield Found(
+        yield Difference(
             name,
             kind,
             levels(exact(data, generator=seeded(seed)), expected),
@@ -70,7 +70,7 @@ def compare(path: Path, name: str, seeds: Iterable[int]) -> Iterator[Found]:
         )
 
 
-def summary(results: list[Found]) -> dict[str, Any]:
+def summary(results: list[Difference]) -> dict[str, Any]:
     """Sum up, with the worst of each."""
     farthest = max(results, key=lambda one: one.levels)
     noisiest = min(results, key=lambda one: one.db)
@@ -91,7 +91,7 @@ def summary(results: list[Found]) -> dict[str, Any]:
 @bench.command(json=bench.RESULTS / "quality.json")
 def main(options: Any) -> Any:
     root = options.photos
-    results: list[Found] = []
+    results: list[Difference] = []
     for number, path in enumerate(bench.photos_in(root)):
         parts = path.relative_to(root).parent.parts
         seeds = range(number * _SEEDS, (number + 1) * _SEEDS)
@@ -100,7 +100,7 @@ def main(options: Any) -> Any:
     result: dict[str, Any] = {}
     for kind in ("eval", "train"):
         some = [one for one in results if one.kind == kind]
-        by_collection: dict[str, list[Found]] = {"all": some}
+        by_collection: dict[str, list[Difference]] = {"all": some}
         for one in sorted(some, key=lambda one: one.photo):
             by_collection.setdefault(one.photo.partition("/")[0], []).append(one)
         found = result[kind] = {name: summary(group) for name, group in by_collection.items()}

@@ -113,15 +113,15 @@ def load(name: str) -> dict[str, Any]:
     return content
 
 
-def lanes(name: str, kind: str) -> dict[str, Any]:
+def pipelines(name: str, kind: str) -> dict[str, Any]:
     """Return what was measured of each pipeline."""
     found: dict[str, Any] = load(f"pipeline_{name}")["result"][kind]["pipelines"]
     return found
 
 
-def gain(lanes: Mapping[str, Any], key: str, own: str = "loader") -> float:
+def gain(speeds: Mapping[str, Any], key: str, own: str = "loader") -> float:
     """Return how many times as fast one is as another: the median over epochs beside each other."""
-    epochs = (lanes[name]["images_per_s"] for name in (own, key))
+    epochs = (speeds[name]["images_per_s"] for name in (own, key))
     return median(ours / others for ours, others in zip(*epochs, strict=True))
 
 
@@ -276,8 +276,8 @@ _ENVIRONMENT.globals |= {
     **{
         one.__name__: one
         for one in (
-            *(always, declared, decoding, gain, grid, lanes, listing, load, measured, missed),
-            *(pass_of, photo_ways, photos, shares, sorted, zip),
+            *(always, declared, decoding, gain, grid, listing, load, measured, missed),
+            *(pass_of, photo_ways, photos, pipelines, shares, sorted, zip),
         )
     },
 }

@@ -250,9 +250,9 @@ class Headline(NamedTuple):
     bars: Sequence[Bar] = ()  # of the card
 
 
-def card(headlines: Sequence[Headline], facts: Sequence[str], doubt: str) -> str:
+def card(headlines: Sequence[Headline], facts: Sequence[str], caveat: str) -> str:
     """Draw the gain as a file of its own, for a README or an issue."""
-    return _draw("card", headlines, facts, doubt)
+    return _draw("card", headlines, facts, caveat)
 
 
 def scaling(key: str, every: Sequence[Group], cores: int) -> str:

@@ -21,7 +21,7 @@ from fastdecode.measure import _run as measuring
 from fastdecode.measure import _summary as summary
 from fastdecode.measure._calibrate import BATCHES, place_of
 from fastdecode.measure._collection import USUAL_LIMIT
-from fastdecode.measure._kept import merged, ranking_of
+from fastdecode.measure._ranking import merged, ranking_of
 from fastdecode.measure._run import Plan, counts_up_to_cores
 from fastdecode.measure._text import pipeline, visible
 from fastdecode.measure._timing import now
@@ -293,7 +293,7 @@ def _measure(
     options: argparse.Namespace, infos: Sequence[BackendInfo], collection: files.Collection
 ) -> Result:
     """Measure and print; after Ctrl-C, what there is so far."""
-    found = measuring.Found()
+    found = measuring.Run()
     plan = _plan(options, infos, found)
     result = Result(
         measured=now(),
@@ -333,9 +333,7 @@ def _faster(result: Result) -> dict[str, str]:
     return faster(backends(), group.automatic.chosen, kind)
 
 
-def _plan(
-    options: argparse.Namespace, infos: Sequence[BackendInfo], found: measuring.Found
-) -> Plan:
+def _plan(options: argparse.Namespace, infos: Sequence[BackendInfo], found: measuring.Run) -> Plan:
     """Put together what is to be measured; what cannot be is noted."""
     short = _is_short(options)
     protocols = _chosen_protocols(options)
@@ -376,7 +374,7 @@ def _is_short(options: argparse.Namespace) -> bool:
     return not (options.verbose or options.protocol or options.save or options.device)
 
 
-def _pipelines(found: measuring.Found) -> tuple[Pipeline, ...]:
+def _pipelines(found: measuring.Run) -> tuple[Pipeline, ...]:
     """Name those whose libraries are here; the others are noted."""
     missing = [name for name, library in _LIBRARIES.items() if not _has(library)]
     for name in missing:

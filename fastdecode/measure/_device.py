@@ -27,7 +27,7 @@ from fastdecode.ranking import CPU, NOTHING, DeviceCell, DeviceRanking, Speed
 if TYPE_CHECKING:
     from fastdecode.measure._collection import Photo
     from fastdecode.measure._device_worker import Warm
-    from fastdecode.measure._run import Found, Notify, Plan
+    from fastdecode.measure._run import Notify, Plan, Run
     from fastdecode.types import Format, SizeClass
 
 _PATIENCE_S = 2.0
@@ -317,7 +317,7 @@ def _leave_out_wrong(members: DeviceMembers, heat: Heat) -> None:
             members.lose(name, f"its pixels are not those of decode: {warm.psnr:.0f} dB PSNR")
 
 
-def measure_photos(photos: Sequence[Photo], plan: Plan, found: Found, notify: Notify) -> None:
+def measure_photos(photos: Sequence[Photo], plan: Plan, found: Run, notify: Notify) -> None:
     """Measure the commonest format that a batch backend declares, in batches of each size.
 
     What is `found` is filled as results come, so that it is there if this is interrupted.
@@ -375,7 +375,7 @@ def _describe(device: torch.device, members: DeviceMembers) -> Device:
     )
 
 
-def _commonest(photos: Sequence[Photo], members: DeviceMembers, found: Found) -> list[Photo]:
+def _commonest(photos: Sequence[Photo], members: DeviceMembers, found: Run) -> list[Photo]:
     """Choose the files of the commonest format that some batch backend declares, or JPEG."""
     read: set[Format] = set().union(*members.reads.values()) or {"jpeg"}
     counts = Counter(photo.header.format for photo in photos if photo.header.format in read)

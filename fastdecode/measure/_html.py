@@ -33,10 +33,10 @@ from fastdecode.measure._summary import (
     Sheet,
     busy,
     by_protocol,
+    caveats,
     commonest,
     counts,
     device_groups,
-    doubts,
     gains,
     groups,
     improvements,
@@ -117,7 +117,7 @@ def page(result: Result) -> str:
         facts=_facts(result),
         result=result,
         headlines=headlines(result),
-        doubts=doubts(result),
+        caveats=caveats(result),
         answer=sentences(result, advise=False),
         improvements=[*improvements(result), *ways(result)],
         markdown=markdown(result),
@@ -179,7 +179,7 @@ def comparison(found: Comparison) -> str:
         title="fastdecode comparison",
         names=found.names,
         headlines=figures,
-        doubts=found.warnings,
+        caveats=found.warnings,
         answer=answer if found.pairs else ["Nothing was measured in both."],
         markdown="\n\n".join(parts) + "\n",
         charts_drawn=_quotients(found.pairs),
@@ -228,7 +228,7 @@ def card(result: Result) -> str:
         f"{formats or 'no images'}{each} · measured {began(result)[:10]}",
         f"{here.cpu}, {count(here.cores, 'core')} · fastdecode {here.fastdecode}",
     ]
-    return drawn_card(headlines(result), facts, "".join(doubts(result)[:1]))
+    return drawn_card(headlines(result), facts, "".join(caveats(result)[:1]))
 
 
 def headlines(result: Result) -> list[Headline]:
@@ -288,7 +288,7 @@ def markdown(result: Result) -> str:
         ]
         parts.append(plain(f"{title(group.one, None)}, {setting(group.one)}:"))
         parts.append(markdown_table(("backend", "vs Pillow", "images/s"), rows))
-    parts += [plain(line) for line in doubts(result)]
+    parts += [plain(line) for line in caveats(result)]
     version = f"fastdecode {result.machine.fastdecode}, {result.machine.python}"
     parts.append(plain(f"{version} · {_facts(result)}"))
     return "\n\n".join(parts) + "\n"

@@ -213,7 +213,7 @@ def _equal(order: list[int], needed: int) -> list[tuple[int, ...]]:
 
 
 @dataclass
-class Found:
+class Run:
     """What was measured so far."""
 
     cases: list[Case] = field(default_factory=list)
@@ -237,7 +237,7 @@ class Found:
 def measure(
     photos: Sequence[Photo],
     plan: Plan,
-    found: Found,
+    found: Run,
     notify: Notify = lambda _what, _share: None,
 ) -> None:
     """Measure everything that the plan asks for.
@@ -265,7 +265,7 @@ def measure(
 class _Run:
     """Measures case after case; files are checked once for each format and reduction."""
 
-    def __init__(self, photos: Sequence[Photo], plan: Plan, found: Found) -> None:
+    def __init__(self, photos: Sequence[Photo], plan: Plan, found: Run) -> None:
         self._plan = plan
         self._found = found
         self._budget = None if plan.within is None else Budget(plan.within)

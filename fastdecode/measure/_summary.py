@@ -269,7 +269,7 @@ def ways(result: Result) -> list[Improvement]:
     return found
 
 
-def doubts(result: Result) -> list[str]:
+def caveats(result: Result) -> list[str]:
     """Say what speaks against taking the gain for certain."""
     found = [f"{text[0].upper()}{text[1:]}." for text in [disturbed(result.machine)] if text]
     compared = gains(result)
@@ -324,12 +324,12 @@ def _gained(result: Result) -> list[str]:
         speed = "as fast as" if _is_near(gain) else f"{times(gain.times.median)} as fast as"
         base = "Pillow in PyTorch's DataLoader" if own.protocol == "train" else "Pillow"
         few = f" (on {own.files:,} of them)" if own.files != found[0].own.files else ""
-        doubt = ""
+        caveat = ""
         if not (gain.clear or _is_near(gain)):
-            doubt = ", which is within the spread"
+            caveat = ", which is within the spread"
         elif half_range(gain.times) > _WIDE:
-            doubt = f" ({times(gain.times.low)} to {times(gain.times.high)})"
-        said.append(f"{what} {speed} {base}{few}{doubt}")
+            caveat = f" ({times(gain.times.low)} to {times(gain.times.high)})"
+        said.append(f"{what} {speed} {base}{few}{caveat}")
     if not said:
         return []
     remark = disturbed(result.machine)

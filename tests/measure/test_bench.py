@@ -11,7 +11,7 @@ from benches import DECODE, QUICK, bench, fill, measured, photo
 import fastdecode
 from fastdecode._system import usable_cores
 from fastdecode.measure._collection import collect
-from fastdecode.measure._run import Found, Plan, measure
+from fastdecode.measure._run import Plan, Run, measure
 from fastdecode.measure.result import AUTOMATIC
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ def test_a_run_that_has_to_end_leaves_files_out(tmp_path: Path) -> None:
     for number in range(20):
         (tmp_path / f"{number}.jpg").write_bytes(photo(40 + number))
     (tmp_path / "a.png").write_bytes(photo(kind="PNG"))
-    found = Found()
+    found = Run()
     measure(collect([tmp_path]).photos, Plan(("pillow",), within=0.001), found)
 
     assert [(one.format, one.backend) for one in found.measurements()] == [

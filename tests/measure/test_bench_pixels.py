@@ -182,7 +182,7 @@ def test_common_files() -> None:
 
 def test_interrupted_group_is_kept(folder: Path) -> None:
     """Whole rounds that were measured before an interruption stay in the results."""
-    found = run.Found()
+    found = run.Run()
     plan = Plan(("pillow",), (1, 2), 9)
 
     def interrupt(what: str, share: float) -> None:
@@ -199,7 +199,7 @@ def test_interrupted_group_is_kept(folder: Path) -> None:
 
 def test_every_file_is_timed(folder: Path) -> None:
     """However short the time, each file is timed at least three times; progress ends at 1."""
-    found = run.Found()
+    found = run.Run()
     shares: list[float] = []
     photos = files.collect([folder]).photos
     plan = Plan(("pillow",), (1,), 0)

@@ -10,7 +10,7 @@ import pytest
 from results import result
 
 from fastdecode import Ranking
-from fastdecode.measure._kept import merged, ranking_of
+from fastdecode.measure._ranking import merged, ranking_of
 from fastdecode.measure.result import AUTOMATIC, Measurement, Spread
 from fastdecode.ranking import Cell
 
