@@ -1,13 +1,13 @@
-"""Boxes and masks move with their images through crop, resize and flip: a detection data set.
+"""A detection data set: boxes and masks follow their images through crop, resize and flip.
 
     python boxes.py photos/ boxes.json --masks masks/
 
-boxes.json says for each file what is in it, in pixels: (left, top, right, bottom).
+boxes.json lists the objects of each file, as boxes (left, top, right, bottom) in pixels:
 
     {"cat.jpg": {"boxes": [[40, 60, 300, 400]], "labels": [1]}, ...}
 
-A mask is a PNG of class numbers, as large as the image: masks/cat.png. Boxes of which the crop
-shows nothing are left out, and their labels with them.
+A mask is a PNG of class numbers, as large as the image: masks/cat.png. A box that lies outside the
+crop is left out, together with its label.
 """
 
 import argparse
@@ -25,10 +25,10 @@ from fastdecode.torch.transforms import RandomResizedCropFlipNormalize
 
 
 class Objects(DecodeDataset):
-    """Images with boxes, labels and, where there is one, a mask."""
+    """Images with boxes, labels and, if there is one, a mask."""
 
     def __init__(self, folder: Path, rows: dict[str, Any], masks: Path | None) -> None:
-        """Take crops of half an image or more; replace what is damaged."""
+        """Crop at least half of each image; replace damaged images."""
         super().__init__(RandomResizedCropFlipNormalize(224, (0.5, 1.0)), on_error="replace")
         self.folder, self.rows, self.masks = folder, list(rows.items()), masks
 
@@ -36,13 +36,13 @@ class Objects(DecodeDataset):
         return len(self.rows)
 
     def read(self, index: int) -> tuple[Path, dict[str, Any]]:
-        """Return where the image is, and what is in it, in pixels of the full image."""
+        """Return the path of an image, and its objects in pixels of the full image."""
         name, target = self.rows[index]
         mask = self.masks and (self.masks / name).with_suffix(".png")
         return self.folder / name, {**target, "mask": mask}
 
     def map_target(self, target: dict[str, Any], geometry: Geometry) -> dict[str, torch.Tensor]:
-        """Move boxes and mask to where the sample shows them."""
+        """Move boxes and mask to the pixels of the sample."""
         boxes, kept = geometry.boxes(torch.tensor(target["boxes"]), keep=True)
         labels = torch.tensor(target["labels"], dtype=torch.long)
         mapped = {"boxes": boxes[kept], "labels": labels[kept]}
@@ -58,10 +58,10 @@ def collate(samples: list[Any]) -> tuple[torch.Tensor, list[Any]]:
 
 
 def main() -> None:
-    """Read one epoch, and count the boxes that are left."""
+    """Read one epoch, and count the boxes that remain."""
     parser = argparse.ArgumentParser(description="Read batches of images with boxes and masks.")
     parser.add_argument("photos", type=Path, help="a folder of images")
-    parser.add_argument("boxes", type=Path, help="a file of JSON, as above")
+    parser.add_argument("boxes", type=Path, help="a JSON file, as above")
     parser.add_argument("--masks", type=Path, help="a folder of PNG files")
     options = parser.parse_args()
     rows = json.loads(options.boxes.read_text())

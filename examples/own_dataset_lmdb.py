@@ -1,10 +1,10 @@
-"""A dataset of one's own, which reads from LMDB, and tells upright photos from wide ones.
+"""Your own dataset, which reads from LMDB and tells upright photos from wide ones.
 
     python own_dataset_lmdb.py photos/ photos.lmdb
 
-The first run puts the photos into one LMDB file, as they are. A subclass of `DecodeDataset` says
-how many samples there are and what each is, encoded bytes and a target; decoding, cropping and
-whole batches come from the base class. Needs `pip install 'fastdecode[lmdb,torch]'`.
+The first run writes the encoded photos into one LMDB file. A subclass of `DecodeDataset` returns
+the number of samples, and the encoded bytes and the target of each; the base class decodes, crops
+and makes batches. Needs `pip install 'fastdecode[lmdb,torch]'`.
 """
 
 import argparse
@@ -20,12 +20,12 @@ from fastdecode.torch.transforms import ResizeCenterCropNormalize
 
 
 def fill(photos: Path, place: Path) -> None:
-    """Write the photos of a folder into a new LMDB file; leave out what is no image."""
+    """Write the photos of a folder into a new LMDB file; leave out files that are not images."""
     with open_store(photos) as folder, create_store(place) as writer:
         for index in range(len(folder)):
             key, data = folder.key(index), folder.read(index)
             try:
-                header = probe(data)  # the header alone, nothing is decoded
+                header = probe(data)  # reads only the header, and decodes nothing
             except FastDecodeError as error:
                 print(f"left out: {key}: {error}", file=sys.stderr)
                 continue
@@ -33,10 +33,10 @@ def fill(photos: Path, place: Path) -> None:
 
 
 class Photos(DecodeDataset):
-    """Photos of an LMDB file, with 1 for what is upright."""
+    """Photos of an LMDB file, with the target 1 for upright ones."""
 
     def __init__(self, place: Path, size: int) -> None:
-        """Crop to squares; a damaged photo is left out of its batch."""
+        """Crop to squares; leave damaged photos out of their batch."""
         super().__init__(ResizeCenterCropNormalize(size, size), on_error="skip")
         self.store = open_store(place)
 
@@ -44,12 +44,12 @@ class Photos(DecodeDataset):
         return len(self.store)
 
     def read(self, index: int) -> tuple[bytes | memoryview, int]:
-        """Return the encoded bytes, or a path, and the target."""
+        """Return the encoded bytes (a path would do as well) and the target."""
         return self.store.read(index), int(self.store.target(index) == "upright")
 
 
 def main() -> None:
-    """Fill the file if it is not there, and read one epoch of it."""
+    """Fill the file if it does not exist, and read one epoch of it."""
     parser = argparse.ArgumentParser(description="Read batches from LMDB.")
     parser.add_argument("photos", type=Path, help="a folder of photos")
     parser.add_argument("lmdb", type=Path, help="the file to write and read, such as photos.lmdb")

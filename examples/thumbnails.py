@@ -3,8 +3,8 @@
     python thumbnails.py photos/ thumbs/ --size 256
 
 `decode_iter` decodes on all cores, ahead of the loop that writes, and holds only a few images at a
-time. A JPEG is shrunk inside the decoder. Damaged files are named, and the others go on.
-`fastdecode thumbs photos/ thumbs/` does this and more: colour profiles, transparency, going on.
+time. JPEGs are shrunk inside the decoder. The program names damaged files and goes on.
+`fastdecode thumbs photos/ thumbs/` also handles colour profiles and transparency, and resumes.
 """
 
 import argparse
@@ -20,9 +20,9 @@ SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"}
 
 
 def main() -> None:
-    """Make the thumbnails, and say how many and how fast."""
+    """Make the thumbnails, and print how many and how fast."""
     parser = argparse.ArgumentParser(description="Make thumbnails of a folder of photos.")
-    parser.add_argument("photos", type=Path, help="a folder; folders in it are looked through")
+    parser.add_argument("photos", type=Path, help="a folder, including its subfolders")
     parser.add_argument("thumbs", type=Path, help="where the thumbnails go")
     parser.add_argument("--size", type=int, default=256, help="pixels of the longer side")
     options = parser.parse_args()
@@ -36,7 +36,7 @@ def main() -> None:
     for path, image in zip(paths, images, strict=True):
         if isinstance(image, Exception):
             bad += 1
-            print(image, file=sys.stderr)  # it names the file
+            print(image, file=sys.stderr)  # the error names the file
             continue
         thumb = Image.fromarray(image)
         thumb.thumbnail((options.size, options.size), Image.Resampling.LANCZOS)

@@ -1,10 +1,10 @@
-"""Train a small network on a folder of class folders: `ImageFolder` and `Loader` swapped in.
+"""Train a small network on one folder per class, with `ImageFolder` and `Loader`.
 
     python train_folder.py train/ --epochs 5
 
-Both take the arguments of torchvision's ImageFolder and torch's DataLoader. torchvision's
-transforms are used where it is installed, and transforms of fastdecode where it is not. A damaged
-file is replaced by another sample, and named at the end.
+They take the arguments of torchvision's ImageFolder and torch's DataLoader. The program uses
+torchvision's transforms if torchvision is installed, and fastdecode's own otherwise. A damaged file
+is replaced by another sample, and named at the end.
 """
 
 import argparse
@@ -26,15 +26,15 @@ except ModuleNotFoundError:
 def main() -> None:
     """Train, and print loss and images/s of each epoch."""
     parser = argparse.ArgumentParser(description="Train a small network on a folder of images.")
-    parser.add_argument("folder", help="a folder that has a folder of images for each class")
+    parser.add_argument("folder", help="a folder with one folder of images per class")
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--size", type=int, default=224, help="pixels of a crop's sides")
+    parser.add_argument("--size", type=int, default=224, help="side of the crops, in pixels")
     options = parser.parse_args()
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
     transform = RandomResizedCropFlipNormalize(options.size)
-    if v2 is not None:  # as it stands in your script
+    if v2 is not None:  # torchvision's transforms, as your script has them
         crop, flip = v2.RandomResizedCrop(options.size), v2.RandomHorizontalFlip()
         floats = [v2.ToImage(), v2.ToDtype(torch.float32, scale=True)]
         norm = v2.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))

@@ -1,10 +1,10 @@
-"""Lightning trains from `Loader` as it does from torch's DataLoader.
+"""Lightning trains from a `Loader` as from torch's DataLoader.
 
     pip install 'fastdecode[torch]' lightning
     python train_lightning.py train/ --epochs 5
 
-`Trainer.fit` takes a `Loader` where it takes a DataLoader. Lightning moves the batches to the
-device; with more than one GPU every rank reads its own share.
+`Trainer.fit` takes a `Loader` in place of a DataLoader. Lightning moves the batches to the
+device; with several GPUs, every rank reads its own share.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from fastdecode.torch.transforms import RandomResizedCropFlipNormalize
 
 
 class Classifier(lightning.LightningModule):
-    """A small network that names an image's class."""
+    """A small network that classifies images."""
 
     def __init__(self, classes: int) -> None:
         super().__init__()
@@ -38,14 +38,14 @@ class Classifier(lightning.LightningModule):
         return loss
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """Return what changes the weights."""
+        """Return the optimizer."""
         return torch.optim.AdamW(self.parameters(), lr=1e-3)
 
 
 def main() -> None:
     """Train, with Lightning's progress bar, and print the last loss."""
     parser = argparse.ArgumentParser(description="Train with Lightning on a folder of images.")
-    parser.add_argument("folder", help="a folder that has a folder of images for each class")
+    parser.add_argument("folder", help="a folder with one folder of images per class")
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--batch-size", type=int, default=32)
     options = parser.parse_args()

@@ -1,12 +1,12 @@
-"""Pack a folder into tar shards, train from them, stop anywhere, and go on there.
+"""Pack a folder into tar shards, train from them, stop at any point, and resume there.
 
     python train_shards.py train/ shards/train.tar
 
-The first run packs: every image is decoded once to see that it can be, and what cannot is left out
-and listed in train.tar.bad.csv. Ctrl-C, or `--steps 100`, stops in the middle of an epoch and saves
-model, optimizer and the loader's place; the same command goes on with exactly the batches that were
-left. Only Ctrl-C between a batch and its step loses that batch. The shards are WebDataset's:
-`ShardStream` reads them from object storage.
+The first run packs: it decodes every image once to verify it, leaves bad ones out and lists them in
+train.tar.bad.csv. Ctrl-C, or `--steps 100`, stops in the middle of an epoch and saves the model, the
+optimizer and the loader's position. The same command resumes with exactly the batches that remain.
+Only Ctrl-C between a batch and its step loses that batch. The shards have WebDataset's format;
+`ShardStream` can read them from object storage.
 """
 
 import argparse
@@ -23,13 +23,13 @@ from fastdecode.torch.transforms import RandomResizedCropFlipNormalize
 
 
 def main() -> None:
-    """Pack if there are no shards, and train from where the checkpoint is."""
+    """Pack if there are no shards, and train from the last checkpoint."""
     parser = argparse.ArgumentParser(description="Pack a folder and train from its shards.")
-    parser.add_argument("folder", type=Path, help="a folder that has a folder for each class")
-    parser.add_argument("tar", type=Path, help="the shards' name: train.tar, for train-00000.tar")
+    parser.add_argument("folder", type=Path, help="a folder with one folder per class")
+    parser.add_argument("tar", type=Path, help="name of the shards: train.tar gives train-00000.tar")
     parser.add_argument("--epochs", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=10**9, help="stop after so many")
-    parser.add_argument("--shard-size", type=int, default=10**9, help="bytes")
+    parser.add_argument("--steps", type=int, default=10**9, help="stop after this many")
+    parser.add_argument("--shard-size", type=int, default=10**9, help="in bytes")
     options = parser.parse_args()
     if not options.tar.with_name(f"{options.tar.name}.json").exists():  # what pack writes last
         packed = pack(options.folder, options.tar, shard_size=options.shard_size, skip_bad=True)
@@ -59,7 +59,7 @@ def main() -> None:
                 if step == options.steps:
                     break
         print(f"{loader.epoch} of {options.epochs} epochs done")
-    finally:  # of Ctrl-C, too
+    finally:  # also after Ctrl-C
         torch.save({name: part.state_dict() for name, part in parts.items()}, checkpoint)
 
 
@@ -67,6 +67,6 @@ if __name__ == "__main__":
     try:
         main()
     except KeyboardInterrupt:
-        sys.exit("stopped; the same command goes on")
+        sys.exit("stopped; run the same command to resume")
     except (OSError, ValueError) as error:
         sys.exit(f"error: {error}")
