@@ -3,8 +3,9 @@
     python train_shards.py train/ shards/train.tar
 
 The first run packs: it decodes every image once to verify it, leaves bad ones out and lists them in
-train.tar.bad.csv. Ctrl-C, or `--steps 100`, stops in the middle of an epoch and saves the model, the
-optimizer and the loader's position. The same command resumes with exactly the batches that remain.
+train.tar.bad.csv. Ctrl-C, or `--steps 100`, stops in the middle of an epoch and saves the model,
+the optimizer and the loader's position. The same command resumes with exactly the batches that
+remain.
 Only Ctrl-C between a batch and its step loses that batch. The shards have WebDataset's format;
 `ShardStream` can read them from object storage.
 """
@@ -26,7 +27,7 @@ def main() -> None:
     """Pack if there are no shards, and train from the last checkpoint."""
     parser = argparse.ArgumentParser(description="Pack a folder and train from its shards.")
     parser.add_argument("folder", type=Path, help="a folder with one folder per class")
-    parser.add_argument("tar", type=Path, help="name of the shards: train.tar gives train-00000.tar")
+    parser.add_argument("tar", type=Path, help="train.tar makes shards named train-00000.tar")
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--steps", type=int, default=10**9, help="stop after this many")
     parser.add_argument("--shard-size", type=int, default=10**9, help="in bytes")

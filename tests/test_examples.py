@@ -118,7 +118,7 @@ def test_training_from_shards_goes_on_in_the_middle_of_an_epoch(
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Ctrl-C reaches a process otherwise there")
 def test_ctrl_c_ends_training_and_it_goes_on_later(folder: Path, tmp_path: Path) -> None:
-    """It ends in a line, and the same command goes on from the checkpoint."""
+    """It ends with one line, and the same command resumes from the checkpoint."""
     pytest.importorskip("torch")
     copy = shutil.copy(EXAMPLES / "train_shards.py", tmp_path)
     training = subprocess.Popen(
@@ -136,7 +136,7 @@ def test_ctrl_c_ends_training_and_it_goes_on_later(folder: Path, tmp_path: Path)
     again, _ = output("train_shards", folder, "shards/train.tar", "--steps", 1, cwd=tmp_path)
 
     assert training.returncode == 1
-    assert complained == "stopped; the same command goes on\n"
+    assert complained == "stopped; run the same command to resume\n"
     assert again.startswith("going on in epoch ")
 
 
