@@ -150,7 +150,7 @@ def record(failures: Failures, failure: Failure, on_error: OnError) -> None:
         policy = on_error if isinstance(on_error, str) else "a function"
         warnings.warn(
             f"{failure} (on_error is {policy!r}; dataset.errors of the training process does not "
-            "see what a worker process meets: repair or remove the file, or let "
+            "list the failures of worker processes: repair or remove the file, or let "
             "fastdecode.torch.Loader read in threads)",
             RuntimeWarning,
             stacklevel=2,

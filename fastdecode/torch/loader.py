@@ -84,13 +84,13 @@ class Loader(Generic[Batch]):
         Drop the last batch of an epoch if it is incomplete. All ranks then get the same number of
         batches.
     threads : int or "auto"
-        How many threads make batches. ``"auto"`` is one per core that this process may use. For a
-        dataset that threads do not suit, ``"auto"`` starts as many worker processes instead:
-        when a transform draws random numbers that the loader cannot seed, such as your own random
-        transform, and when the backend holds the GIL. 0 makes each batch in the calling thread, or
-        in the prefetch thread if batches go to a device. If you ask for threads with such a
-        transform, or for 0 with a device, its draws come from the generators that the whole
-        process shares, so they do not follow from `seed`.
+        How many threads make batches. ``"auto"`` is one per core that this process may use. It
+        starts as many worker processes instead if threads do not suit the dataset: if its random
+        draws may come from global generators (your own random transform, a dataset of another
+        library), or if the backend holds the GIL. 0 makes each batch in the calling thread, or in
+        the prefetch thread if batches go to a device. If you ask for threads in spite of such
+        draws, or for 0 with a device, the draws do not follow from `seed`, because the whole
+        process shares the global generators.
     workers : int
         Make batches in this many worker processes instead of threads, for datasets whose own
         Python code is slow. The processes start again at each epoch, with the dataset as it is
@@ -119,8 +119,9 @@ class Loader(Generic[Batch]):
         - The name of a batch backend, whatever the `backend` of the dataset is.
 
         The CPU decodes the files that a batch backend does not read, with the `backend` of the
-        dataset, and the batch keeps its order. All values but ``"cpu"`` need a transform that is
-        done while decoding (see `fuse`), no `collate_fn` and no `workers`.
+        dataset, and the batch keeps its order. A batch backend needs a transform that is done while
+        decoding (see `fuse`), no `collate_fn` and no `workers`. Where it cannot be used,
+        ``"auto"`` lets the CPU decode, and the other values raise an error.
     normalize_on : {"host", "device"}
         Where a transform's floats are computed. ``"device"`` copies uint8, a quarter of the bytes,
         and computes the same floats there; without a `device` it equals ``"host"``. It needs a
@@ -137,8 +138,8 @@ class Loader(Generic[Batch]):
         initialised. No item goes to two ranks and none is repeated, so without `drop_last` some
         ranks may have one more.
     timeout : float, optional
-        Raise TimeoutError when a batch takes longer than this many seconds; 0 is no limit. When a
-        batch backend decodes, the limit is for reading the files.
+        Raise TimeoutError if a batch does not arrive within this many seconds; 0 is no limit. If a
+        batch backend decodes, the limit applies to reading the files.
     progress : bool
         Show a progress bar (needs rich).
     **dataloader
@@ -366,8 +367,8 @@ class Loader(Generic[Batch]):
         rank, ranks = world(*self._ranks)
         if ranks > 1 and self._shuffle and self.generator is not None:
             raise ValueError(
-                "each rank would shuffle by a seed of its own generator, and items be lost: give "
-                "all ranks the same seed= instead of a generator, or a sampler that deals them out"
+                "each rank would shuffle with a seed of its own generator, so items would be lost: "
+                "give all ranks the same seed= instead of a generator, or a sampler that shards"
             )
         length, size = len(self._source), self.batch_size or 1
         how = self._shuffle, bool(self.drop_last), self.seed

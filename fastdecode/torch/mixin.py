@@ -200,7 +200,7 @@ class DecodeMixin:
             )
             return made if self._maps_targets() else (made, None)
         if out is not None:
-            raise ValueError("out needs an EncodedTransform: only that tells a sample's shape")
+            raise ValueError("out needs an EncodedTransform: only that knows a sample's shape")
         image, geometry = self._decoded_image(source)
         return (image if transform is None else transform(image)), geometry
 
@@ -283,10 +283,10 @@ class DecodeMixin:
     def _resolve(self, transform: Any, first: Any) -> Any:
         """Fuse the transform if allowed; refuse invalid transforms and contradicting options."""
         if transform is not None and not callable(transform):
-            raise TypeError(f"transform must be something to call with an image, not {transform!r}")
+            raise TypeError(f"transform must be callable with an image, not {transform!r}")
         if isinstance(transform, type) and issubclass(transform, EncodedTransform):
             name = transform.__name__
-            raise TypeError(f"transform is the class {name}: make one of it, with a size")
+            raise TypeError(f"transform is the class {name}: give an instance of it, with a size")
         if is_albumentations(transform):
             raise TypeError(
                 f"albumentations' {type(transform).__name__} is called with image=, and gives a "

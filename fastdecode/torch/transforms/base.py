@@ -210,7 +210,7 @@ class Crop(EncodedTransform):
             )
         if antialias is not True:
             raise ValueError(
-                f"antialias must be True, not {antialias!r}: as Pillow's, this resizing always is"
+                f"antialias must be True, not {antialias!r}: resizing is always antialiased here"
             )
         if mean is None and std is not None:
             raise ValueError("std is given without a mean: give both, or neither")

@@ -429,7 +429,7 @@ def _longest(size: _Size | None, max_size: Any) -> int:
         return longest
     shorter = _one_or_both("size", size)
     if not isinstance(shorter, int):
-        raise ValueError(f"max_size goes with one side as size, not with both, {size!r}")  # noqa: TRY004
+        raise ValueError(f"max_size needs one integer as size, not both sides, {size!r}")  # noqa: TRY004
     if longest <= shorter:
         raise ValueError(f"max_size={longest} must be more than size={shorter}, the shorter side")
     return longest
