@@ -98,8 +98,8 @@ class Loader(Generic[Batch]):
     prefetch : int
         How many batches are made ahead; with `workers`, how many each process makes ahead.
     read_threads : int, optional
-        How many extra threads only read, some batches ahead. By default 32 for a store behind a
-        URI, where each read waits for the network, and 0 otherwise. Items that lie next to each
+        How many extra threads only read, some batches ahead. By default 32 for a store that is
+        given by a URI, where each read waits for the network, and 0 otherwise. Items next to each
         other in a shard are read in one request. If you give a number, these threads call the
         `read` method of any `DecodeDataset`; that method must then draw no random numbers. 0 leaves
         reading to the threads that decode.

@@ -76,8 +76,8 @@ class DecodeMixin:
     applies in a worker process, unless the worker has called `use` itself. In a worker of
     PyTorch's DataLoader, OpenCV and PyTorch are limited to one thread.
 
-    In front of a torchvision dataset that has no loader of its own, such as ``ImageFolder``, the
-    mixin replaces torchvision's loader: ``class Photos(DecodeMixin, ImageNet)``.
+    In front of a torchvision dataset class, such as ``ImageFolder``, the mixin replaces
+    torchvision's default loader, unless you give a loader: ``class Photos(DecodeMixin, ImageNet)``.
 
     Examples
     --------

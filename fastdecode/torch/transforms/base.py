@@ -322,7 +322,7 @@ class Crop(EncodedTransform):
         return 0.0 if self.quality == "exact" else self.headroom
 
     def core_resize(self, plan: ResizePlan, width: int, height: int) -> Resize | None:
-        """Return the plan for a JPEG of this size as the core's struct, or None if it has none."""
+        """Return the plan for a JPEG of this size as the core's struct; None if it cannot do it."""
         return plan.for_core(width, height, self._jpegs_reduction(plan))
 
     def described(self, *, orient: bool) -> Any:  # noqa: ARG002 - for subclasses
