@@ -1,4 +1,4 @@
-"""For PyTorch: datasets to swap in, transforms that decode only what is seen, loaders.
+"""PyTorch datasets, transforms that decode only the part that is used, and loaders.
 
 ::
 
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from fastdecode.errors import BackendUnavailable
 
 try:
-    import torch  # noqa: F401 - nothing here goes without
+    import torch  # noqa: F401 - everything here needs it
 except ModuleNotFoundError as error:
     if error.name != "torch":
         raise
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from fastdecode.torch.store_dataset import StoreDataset
     from fastdecode.torch.transforms import EncodedTransform, Normalize
 
-# Public name -> module, imported on first use: who reads a folder needs no tar shards.
+# Public name -> module, imported on first use: reading a folder does not import tar shards.
 _HOMES = {
     "SKIPPED": "torch._errors",
     "DecodeDataset": "torch.dataset",
@@ -89,7 +89,7 @@ def __getattr__(name: str) -> Any:
         return value
     if name.startswith("_") or find_spec(f"{__name__}.{name}") is None:
         raise AttributeError(f"module 'fastdecode.torch' has no attribute {name!r}")
-    return importlib.import_module(f"{__name__}.{name}")  # which sets the attribute
+    return importlib.import_module(f"{__name__}.{name}")  # the import sets the attribute
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""What becomes of a damaged sample: the record of it, and the policy `on_error`."""
+"""Damaged samples: the policy `on_error`, and the record of failures."""
 
 from __future__ import annotations
 
@@ -34,23 +34,27 @@ OnError: TypeAlias = "Literal['raise', 'skip', 'replace'] | Callable[[int, Excep
 
 _ATTEMPTS = 32
 _RAISE = object()
-"""Verdict that the error is to be raised, where it was caught: a frame that has it as a local name
-would be part of its traceback, and keep it, and a whole batch, alive until a garbage collection."""
+"""The verdict that the caller must raise the error where it caught it.
+
+If another frame raised it, its local variable and the traceback would form a cycle, which keeps the
+error and a whole batch alive until a garbage collection.
+"""
 
 _lock = ForkLock()
-_taken_along = False  # whether this worker's failures travel to the training process
+_taken_along = False  # whether `Loader` carries this worker's failures to the training process
 
 
 class Failure(NamedTuple):
-    """A sample that could not be had.
+    """A sample that could not be read or decoded.
 
     Attributes
     ----------
     index : int
-        As it was asked for.
+        The index of the sample, as the caller gave it.
     path : str
-        Of its file; empty where the dataset reads bytes.
+        The path of its file; empty if the dataset reads bytes.
     reason : str
+        What is wrong, in words.
 
     Examples
     --------
@@ -61,7 +65,7 @@ class Failure(NamedTuple):
     ('missing.jpg', 'No such file or directory')
     """
 
-    index: int  # type: ignore[assignment]  # it hides tuple.index, which nobody needs here
+    index: int  # type: ignore[assignment]  # hides tuple.index, which is not needed here
     path: str
     reason: str
 
@@ -71,16 +75,16 @@ class Failure(NamedTuple):
 
 
 class Failures(list[Failure]):
-    """A list that keeps one entry for each sample, however often that is asked for."""
+    """A list with one entry per sample, however often the sample is read."""
 
     _known: set[tuple[int, str]] | None = None
 
     def add(self, failure: Failure) -> bool:
-        """Append it unless its sample is there; return whether it was new."""
+        """Append a failure unless its sample is listed; return whether it was new."""
         sample = failure.index, failure.path
         with _lock:
             if self._known is None or len(self._known) != len(self):
-                # Somebody has cleared the list.
+                # The user has changed the list, for example cleared it.
                 self._known = {(known.index, known.path) for known in self}
             if sample in self._known:
                 return False
@@ -90,7 +94,7 @@ class Failures(list[Failure]):
 
 
 class _Skipped(Enum):
-    """An enumeration, because its member stays the same one when it is pickled."""
+    """An enumeration, because a pickle of a member yields the same object."""
 
     SKIPPED = "skipped"
 
@@ -99,11 +103,11 @@ class _Skipped(Enum):
 
 
 SKIPPED = _Skipped.SKIPPED
-"""What `DecodeDataset.fetch` returns for a sample that is left out."""
+"""What `DecodeDataset.fetch` returns for a sample that is skipped."""
 
 
 def check_on_error(on_error: object) -> None:
-    """Refuse what is no policy."""
+    """Check that `on_error` is a policy."""
     if on_error not in ("raise", "skip", "replace") and not callable(on_error):
         raise ValueError(
             f"on_error must be 'raise', 'skip', 'replace' or a callable, not {on_error!r}"
@@ -111,9 +115,10 @@ def check_on_error(on_error: object) -> None:
 
 
 def naming(error: Exception, index: int, source: object) -> None:
-    """Say in an error which sample it is about: its path where there is one, and its index."""
+    """Add the sample's index, and its path if it has one, to the message of an error."""
     path = os.fspath(source) if isinstance(source, (str, os.PathLike)) else ""
-    if isinstance(error, OSError) and error.strerror is not None:  # its words are made of these
+    if isinstance(error, OSError) and error.strerror is not None:
+        # str(error) is built from strerror and filename, not from args.
         path = path or str(error.filename or "")
         failure = Failure(index, path, error.strerror)
         error.strerror, error.filename = f"{failure.reason} (item {index})", path or None
@@ -125,7 +130,7 @@ def naming(error: Exception, index: int, source: object) -> None:
 
 
 def failure_of(error: Exception, index: int) -> Failure:
-    """Return what `naming` knew of an error, or as much as the error itself tells."""
+    """Return the Failure that `naming` stored in an error, or one made from the error itself."""
     known = getattr(error, "failure", None)
     if isinstance(known, Failure) and known.index == index:
         return known
@@ -133,19 +138,19 @@ def failure_of(error: Exception, index: int) -> Failure:
 
 
 def take_along() -> None:
-    """Let failures of this worker process go without a warning: `Loader` takes them along."""
+    """Warn of no failures in this worker process: `Loader` carries them to the training process."""
     global _taken_along
     _taken_along = True
 
 
 def record(failures: Failures, failure: Failure, on_error: OnError) -> None:
-    """Add a failure; in a DataLoader's worker, where nobody would see it, also warn of it."""
+    """Add a failure; in a DataLoader's worker, where the list stays unseen, also warn."""
     unseen = get_worker_info() is not None and not _taken_along
     if failures.add(failure) and on_error != "raise" and unseen:
         policy = on_error if isinstance(on_error, str) else "a function"
         warnings.warn(
             f"{failure} (on_error is {policy!r}; dataset.errors of the training process does not "
-            "see what a worker process meets: repair or remove the file, or let "
+            "list the failures of worker processes: repair or remove the file, or let "
             "fastdecode.torch.Loader read in threads)",
             RuntimeWarning,
             stacklevel=2,
@@ -153,11 +158,11 @@ def record(failures: Failures, failure: Failure, on_error: OnError) -> None:
 
 
 def others(index: int, among: Sequence[int]) -> Iterator[int]:
-    """Draw at most 32 indices that may replace a damaged sample: no two alike, always the same."""
+    """Yield up to 32 different indices that may replace a damaged sample, always the same ones."""
     count = len(among)
     tried = {index}
     for attempt in range(min(_ATTEMPTS, count)):
-        # A string as the key, because its draws are the same on every machine and in every version.
+        # Seeded with a string, whose draws are the same on every machine and Python version.
         start = random.Random(f"{index}/{attempt}").randrange(count)  # noqa: S311
         for place in range(start, start + count):
             drawn = among[place % count]
@@ -168,17 +173,17 @@ def others(index: int, among: Sequence[int]) -> Iterator[int]:
 
 
 def several(failures: Iterable[Failure]) -> str:
-    """Name some failures, but not hundreds."""
+    """Describe the first five failures, and count the others."""
     named = [str(failure) for failure in failures]
     rest = len(named) - 5
     return "; ".join(named[:5]) + (f"; and {rest} more" if rest > 0 else "")
 
 
 class TolerantDataset(Dataset[Sample_co]):
-    """The error policy of `DecodeDataset`, which says what the attributes mean."""
+    """The error policy of `DecodeDataset`, which describes the attributes."""
 
     if not TYPE_CHECKING:
-        # `typing.Generic` would be a base behind which none of torchvision's can come.
+        # With `typing.Generic` as a base, no class of torchvision could be added as the last base.
         __class_getitem__ = classmethod(GenericAlias)
 
     on_error: OnError = "raise"
@@ -206,12 +211,12 @@ class TolerantDataset(Dataset[Sample_co]):
         generator: torch.Generator | None = None,
         out: torch.Tensor | None = None,
     ) -> tuple[Any, Any]:
-        """Make one sample, or raise what is wrong with it."""
+        """Return one sample, or raise its error."""
         raise NotImplementedError
 
     @property
     def errors(self) -> list[Failure]:
-        """Damaged samples, one entry for each index."""
+        """The damaged samples, one entry per index."""
         failures: Failures = self.__dict__.setdefault("_errors", Failures())
         return failures
 
@@ -228,7 +233,7 @@ class TolerantDataset(Dataset[Sample_co]):
         among: Sequence[int] | None = None,
         encoded: EncodedSample | None = None,
     ) -> Any:
-        """Make one sample, or what `on_error` puts in its place: what loaders call.
+        """Return one sample, or what `on_error` puts in its place. Loaders call this.
 
         Parameters
         ----------
@@ -240,18 +245,19 @@ class TolerantDataset(Dataset[Sample_co]):
         among : sequence of int, optional
             The indices that ``on_error="replace"`` may draw from, such as those of a subset.
         encoded : EncodedSample, optional
-            What was read for it already.
+            The sample as far as it has been read already.
 
         Returns
         -------
         (image, target) or SKIPPED
-            The target is None where there are none. Of a subclass with its own ``__getitem__``,
-            whatever that returns.
+            The target is None if there are no targets. For a subclass with its own ``__getitem__``,
+            the result of that.
 
         Raises
         ------
         FastDecodeError, OSError
-            With ``on_error="raise"``, and where too many in a row are damaged.
+            With ``on_error="raise"``; with any `on_error` if data cannot be reached, or if too many
+            samples in a row are damaged.
         """
         try:
             if encoded is not None:
@@ -268,7 +274,7 @@ class TolerantDataset(Dataset[Sample_co]):
             sample: Any = self.load(index)
         except ITEM_ERRORS as error:
             sample = self._instead(index, error)
-            if sample is SKIPPED:  # nothing can stand for a single one
+            if sample is SKIPPED:  # a single sample cannot be left out
                 _close(error, SKIPPED)
                 raise
             if sample is _RAISE:
@@ -276,7 +282,7 @@ class TolerantDataset(Dataset[Sample_co]):
         return sample if self.has_targets else sample[0]  # type: ignore[no-any-return]
 
     def __getitems__(self, indices: Sequence[int]) -> list[Sample_co]:
-        """Return a whole batch as a list of samples: what PyTorch's DataLoader calls.
+        """Return the samples of a batch. PyTorch's DataLoader calls this.
 
         Parameters
         ----------
@@ -285,12 +291,12 @@ class TolerantDataset(Dataset[Sample_co]):
         Returns
         -------
         list
-            Without those that `on_error` skips.
+            The samples, without those that `on_error` skips.
 
         Raises
         ------
         DecodeError
-            If none is left.
+            All samples are skipped.
         """
         fetched = self._fetch_all(indices)
         samples = [sample for sample in fetched if sample is not SKIPPED]
@@ -303,15 +309,15 @@ class TolerantDataset(Dataset[Sample_co]):
         return [image for image, _ in samples]
 
     def _fetch_all(self, indices: Sequence[int]) -> list[Any]:
-        """Fetch one sample after the other: for a subclass that can do better."""
+        """Fetch the samples one by one; a subclass may do better."""
         return [self.fetch(index) for index in indices]
 
     def _is_overridden(self) -> bool:
-        """Whether a subclass makes its samples in a ``__getitem__`` of its own."""
+        """Return whether a subclass has its own ``__getitem__``."""
         return type(self).__getitem__ is not TolerantDataset.__getitem__
 
     def _made(self, index: int, generator: torch.Generator | None, out: torch.Tensor | None) -> Any:
-        """Make a sample as a subclass would have it made."""
+        """Make a sample with `load`, or with the subclass's own ``__getitem__``."""
         if not self._is_overridden():
             return self.load(index, generator=generator, out=out)
         if out is not None:
@@ -326,12 +332,12 @@ class TolerantDataset(Dataset[Sample_co]):
         out: torch.Tensor | None = None,
         among: Sequence[int] | None = None,
     ) -> Any:
-        """Apply the policy to an error; return what stands in, SKIPPED or _RAISE."""
+        """Apply the policy to an error; return the replacement, SKIPPED or _RAISE."""
         self._look_for_its_folder(error)
         if not is_the_items(error):
             return _RAISE
         verdict = getattr(error, "verdict", None)
-        if verdict is not None:  # an overriding __getitem__ has called ours
+        if verdict is not None:  # set by our __getitem__, which the subclass's own has called
             return SKIPPED if verdict is SKIPPED else _RAISE
         first = self._note(index, error)
         if self.on_error == "skip":
@@ -353,7 +359,7 @@ class TolerantDataset(Dataset[Sample_co]):
         generator: torch.Generator | None,
         out: torch.Tensor | None,
     ) -> Any:
-        """Try others, each once, until one can be made."""
+        """Return the first candidate that can be made; raise if all fail."""
         failed = [first]
         for other in others(operator.index(index) % len(self), among):
             try:
@@ -368,7 +374,7 @@ class TolerantDataset(Dataset[Sample_co]):
         try:
             raise exhausted from error
         finally:
-            del exhausted, error  # its traceback leads here
+            del exhausted, error  # else this frame and their tracebacks form a cycle
 
     def _irreplaceable(self, failed: list[Failure]) -> str:
         return (
@@ -377,7 +383,7 @@ class TolerantDataset(Dataset[Sample_co]):
         )
 
     def _supplied(self, sample: Any, out: torch.Tensor | None) -> Any:
-        """Take what the caller's function returned: as from ``dataset[index]``, or None."""
+        """Check the result of the caller's function, and write its image to `out` if given."""
         if sample is None or sample is SKIPPED:
             return SKIPPED
         if self._is_overridden():
@@ -398,19 +404,19 @@ class TolerantDataset(Dataset[Sample_co]):
         return self._put(image, out), target
 
     def _put(self, image: Any, out: torch.Tensor) -> torch.Tensor:
-        """Write what stands in for an image into a slot of a batch."""
+        """Write a replacement image into its place in a batch."""
         return out.copy_(torch.as_tensor(image))
 
     def _look_for_its_folder(self, error: Exception) -> None:
-        """Tell a missing file from a missing folder: for a subclass that knows where files are."""
+        """Say in the error of a missing file if its whole folder is missing, too."""
         root = getattr(self, "root", None)
         if isinstance(root, (str, os.PathLike)):
             told_if_vanished(error, os.fspath(root))
 
     def _naming(self, error: Exception, index: int, source: object) -> None:
-        """Say in an error which sample it is about: for a subclass that knows more than its path.
+        """Name the sample in an error; a subclass may know more than the path.
 
-        `source` is what `read` has given; None if that has failed.
+        `source` is what `read` returned, or None if it failed.
         """
         naming(error, plain_index(index), source)
 
@@ -421,7 +427,7 @@ class TolerantDataset(Dataset[Sample_co]):
 
 
 def plain_index(index: Any) -> Any:
-    """Make an int of an index that is a tensor or a NumPy number; others are kept as they are."""
+    """Return an index that is a tensor or a NumPy number as an int, and any other unchanged."""
     try:
         return operator.index(index)
     except TypeError:
@@ -429,5 +435,5 @@ def plain_index(index: Any) -> Any:
 
 
 def _close(error: Exception, verdict: object) -> None:
-    """Note in an error that the policy has been applied."""
+    """Record in an error that the policy has been applied."""
     error.verdict = verdict  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""One transform of encoded bytes, made of the first parts of a pipeline of images."""
+"""`fuse`: the first steps of an image pipeline as one transform of encoded bytes."""
 
 from __future__ import annotations
 
@@ -23,39 +23,46 @@ if TYPE_CHECKING:
 _C = TypeVar("_C", bound=Crop)
 _T = TypeVar("_T")
 
-# The package's own: of them it is known what they do.
+# The package's own transforms, whose steps are known.
 _OWN = {kind for kind in vars(crops).values() if isinstance(kind, type) and issubclass(kind, Crop)}
 
 
 class Fused(EncodedTransform):
-    """A pipeline whose first parts are done while decoding, and the others as they were written.
+    """A pipeline whose first steps run while decoding, and whose other steps run as written.
+
+    `fuse` creates it.
 
     Parameters
     ----------
     head : EncodedTransform
-        What the first parts have become.
+        Replaces the first steps of the pipeline.
     rest : sequence of callables
-        What follows, each called with the result of the one before.
+        The other steps. Each is called with the result of the previous one.
     form : {"tensor", "pil"}
-        As what the first of the rest, or the caller, gets the head's result: ``"pil"`` makes a
-        Pillow image of its bytes.
+        The form in which the first step of `rest`, or the caller, gets the result of the head:
+        ``"pil"`` is a Pillow image, made from its torch.uint8 values.
     image : type, optional
-        The class of tensor to hand it out as: torchvision's ``tv_tensors.Image``.
+        The tensor class of that result, such as torchvision's ``tv_tensors.Image``.
     draws : int
-        How often to draw ``torch.rand(1)`` after the head for nothing. torchvision's
-        RandomHorizontalFlip draws with p=0, too, and the draws that follow must not shift.
+        How many times to draw ``torch.rand(1)`` after the head and ignore the result. torchvision's
+        RandomHorizontalFlip also draws with p=0, and the draws of later steps must not shift.
     fused : sequence of str
-        The first parts, for `repr`.
+        Names of the first steps, for `repr`.
 
     Attributes
     ----------
     head : EncodedTransform
     rest : tuple of callables
     shape, dtype
-        Those of the head. The shape is None if the result may be anything: with a rest, or as a
-        Pillow image.
+        Those of the head. The shape is None if there are other steps, or if the result is a Pillow
+        image.
     isolated : bool
-        False with a rest: its random draws come from global generators.
+        False if there are other steps, whose random draws may come from global generators.
+
+    Raises
+    ------
+    ValueError
+        `form` is ``"pil"``, but the head does not return torch.uint8.
 
     Examples
     --------
@@ -89,18 +96,18 @@ class Fused(EncodedTransform):
         self.isolated = head.isolated and not self.rest
 
     def __call__(self, data: Data, **options: Unpack[TransformOptions]) -> Any:
-        """Decode and transform: as any `EncodedTransform`, to whatever the last part returns."""
+        """Decode and transform an image, and return the result of the last step."""
         return self._run(data, **options)[0]
 
     def with_geometry(
         self, data: Data, **options: Unpack[TransformOptions]
     ) -> tuple[Any, Geometry]:
-        """Do the same, and tell where the result lies in the image.
+        """Decode and transform an image, and return where the result lies in it.
 
         Raises
         ------
         ValueError
-            If a part of the rest is not known to leave every pixel where the head put it.
+            A step of `rest` is not known to keep every pixel in its place.
         """
         for part in self.rest:
             if not _recognise.keeps_geometry(part):
@@ -151,42 +158,49 @@ class Fused(EncodedTransform):
 
 
 def fuse(transform: _T, *, quality: Quality = "fast", headroom: float = 1.0) -> Fused | _T:
-    """Make a pipeline of torchvision's or timm's transforms decode only what it will look at.
+    """Merge the first steps of a torchvision or timm pipeline with the decoding.
+
+    The result takes the bytes of a file and decodes only what the pipeline will use.
 
     Parameters
     ----------
     transform : callable or None
-        A Compose of torchvision's v1 or v2 transforms and timm's, an nn.Sequential of them, an
-        object that does nothing but call such a thing, or one transform alone, as it would be given
-        RGB Pillow images; or a Compose that begins with one of the package's own.
+        A pipeline for RGB Pillow images: a Compose of torchvision transforms (v1 or v2) and timm
+        transforms, an nn.Sequential of them, a single transform, or an object that does nothing but
+        call one of these. Also a Compose whose first step is a transform of this package.
     quality : {"fast", "exact"}
-        As for `fastdecode.torch.RandomResizedCrop`.
+        As for `fastdecode.torch.transforms.RandomResizedCrop`.
     headroom : float
-        Likewise.
+        As for `fastdecode.torch.transforms.RandomResizedCrop`.
 
     Returns
     -------
     Fused, or `transform` itself
-        The same object if it is one of the package's own, or if it cannot be known for certain
-        what its first parts do.
+        `transform` itself if it is a transform of this package, or if it is not certain what its
+        first steps do.
 
     Raises
     ------
     ValueError
-        If `quality` or `headroom` is wrong, if what one of the package's own has normalised would
-        be normalised again, or if what follows it takes Pillow images alone.
+        `quality` or `headroom` is invalid. Or a step after a transform of this package would
+        normalise the image a second time, or the first such step takes only Pillow images.
 
     Notes
     -----
-    Known are RandomResizedCrop, or Resize and CenterCrop, bilinear or bicubic and antialiased, with
-    RandomHorizontalFlip, ToTensor, PILToTensor, ToImage, ToPureTensor, ToDtype or ConvertImageDtype
-    to float32, and Normalize; ImageClassification, the preset of torchvision's weights; timm's
-    RandomResizedCropAndInterpolation, MaybeToTensor, MaybePILToTensor and ToTensor; and what does
-    nothing to an RGB image. What stands after the first part that is not among them gets what it
-    would have got: a Pillow image, or the tensor, whose values lie in memory as torchvision's would
-    (GaussianNoise fills them in that order). Boxes and flips are those of the same seed.
+    These steps are recognised, if they are antialiased where they resize:
 
-    The pipeline is read once. Whoever changes one of its parts later has to fuse it again.
+    - RandomResizedCrop, or Resize and CenterCrop, bilinear or bicubic;
+    - RandomHorizontalFlip, ToTensor, PILToTensor, ToImage, ToPureTensor, ToDtype or
+      ConvertImageDtype to float32, and Normalize;
+    - ImageClassification, the preset of torchvision's weights;
+    - timm's RandomResizedCropAndInterpolation, MaybeToTensor, MaybePILToTensor and ToTensor;
+    - any step that does nothing to an RGB image.
+
+    From the first unrecognised step on, the pipeline runs as written. That step gets the same input
+    as without `fuse`: a Pillow image, or a tensor with torchvision's memory layout (which matters
+    for GaussianNoise). Boxes and flips are those of the original pipeline for the same seed.
+
+    The pipeline is read once. If you change one of its steps later, call `fuse` again.
 
     Examples
     --------
@@ -210,12 +224,12 @@ def fuse(transform: _T, *, quality: Quality = "fast", headroom: float = 1.0) -> 
 
 
 def why_not(transform: Any) -> str:
-    """Say in words why `fuse` leaves a transform as it is."""
+    """Explain in words why `fuse` returns a transform unchanged."""
     return _recognise.read(list(_recognise.flatten(transform)), _recognise.Recipe())[2]
 
 
 def _fused(recipe: _recognise.Recipe, parts: list[Any], count: int) -> Fused:
-    """Make of the first parts what their recipe says."""
+    """Return the first `count` parts as the recipe's crop, followed by the rest."""
     head: Any = copy.copy(recipe.crop)
     head.layout = Layout(channels_last=True) if recipe.form == "pil" else recipe.layout
     return Fused(
@@ -229,7 +243,7 @@ def _fused(recipe: _recognise.Recipe, parts: list[Any], count: int) -> Fused:
 
 
 def _continued(head: EncodedTransform, rest: list[Any]) -> Fused:
-    """Let one of the package's own do what it can of the parts after it, too."""
+    """Extend a transform of the package with the recognised parts after it."""
     _refuse_twice(head, rest)
     recipe = _recipe_of(head)
     if recipe is None:
@@ -245,7 +259,7 @@ def _continued(head: EncodedTransform, rest: list[Any]) -> Fused:
 
 
 def _refuse_twice(head: EncodedTransform, rest: Sequence[Any]) -> None:
-    """Refuse what would normalise floats that one of the package's own, or a `Fused`, made."""
+    """Raise if a part would normalise floats that the head has normalised already."""
     made_by, following = head, list(rest)
     if isinstance(head, Fused):
         made_by, following = head.head, [*head.rest, *rest]
@@ -261,7 +275,7 @@ def _refuse_twice(head: EncodedTransform, rest: Sequence[Any]) -> None:
 
 
 def _recipe_of(head: EncodedTransform) -> _recognise.Recipe | None:
-    """Say what one of the package's own does, if nothing of it was replaced."""
+    """Return the recipe of a transform of the package, or None if the user modified it."""
     if type(head) not in _OWN or not isinstance(head, Crop):
         return None
     normalize = head.normalize
@@ -276,7 +290,7 @@ def _recipe_of(head: EncodedTransform) -> _recognise.Recipe | None:
 
 
 def _written(result: Any, out: torch.Tensor) -> torch.Tensor:
-    """Copy what the rest returned into the caller's tensor, if it is just such a tensor."""
+    """Copy the result of the rest into the caller's tensor; raise if it does not fit."""
     if not isinstance(result, torch.Tensor):
         raise ValueError(f"out is a tensor, but the result is {type(result).__name__}")  # noqa: TRY004
     if out.shape != result.shape or out.dtype != result.dtype:
@@ -287,11 +301,11 @@ def _written(result: Any, out: torch.Tensor) -> torch.Tensor:
     return out.copy_(result)
 
 
-# ---- a transform without its last step: bytes, which become floats where they are wanted ----
+# ---- a transform without its normalisation: uint8, which becomes float32 later ----
 
 
 def as_bytes(crop: _C) -> _C:
-    """Return the same crop as one that makes ``torch.uint8``, with the same draws."""
+    """Return the same crop, with the same draws, that returns ``torch.uint8``."""
     if crop.normalize is None:
         return crop
     plain = copy.copy(crop)
@@ -300,7 +314,7 @@ def as_bytes(crop: _C) -> _C:
 
 
 def for_slot(transform: EncodedTransform, out: torch.Tensor | None) -> Any:
-    """Return the transform that fills a slot of a batch: for bytes, without its normalising."""
+    """Return the transform for a slot of a batch: without normalising, if the slot is uint8."""
     if out is None or out.dtype == transform.dtype or out.dtype != torch.uint8:
         return transform
     if type(transform) is Fused and not transform.rest and transform.form == "tensor":
@@ -313,7 +327,7 @@ def for_slot(transform: EncodedTransform, out: torch.Tensor | None) -> Any:
 def put(image: Any, out: torch.Tensor, transform: Any) -> torch.Tensor:
     """Write a finished image into a slot of a batch.
 
-    If the dataset's `transform` ends by normalising but the slot is for bytes, that is undone.
+    If `transform` normalises but the slot is uint8, the normalisation is undone.
     """
     made = torch.as_tensor(image)
     head = transform.head if type(transform) is Fused else transform

@@ -1,4 +1,4 @@
-"""How a batch gets onto a device: what happens in the background, and what in the consumer."""
+"""The steps that copy a batch to a device, in a background thread and in the consumer's thread."""
 
 from __future__ import annotations
 
@@ -15,50 +15,50 @@ import torch
 
 from fastdecode.gpu._devices import usable
 
-# Sequences that hold no tensors, and may be long.
+# Sequences that hold no tensors, and that may be long.
 _FLAT = (str, bytes, bytearray, memoryview, range, array.array)
 
-_cuda: Any = torch.cuda  # which is annotated only in part
+_cuda: Any = torch.cuda  # its annotations are incomplete
 
 
 class Transfer:
-    """The four steps of a transfer, for any device: it is copied in the consumer's thread.
+    """The four steps of a transfer to any device, with a copy in the consumer's thread.
 
-    The copy is a plain, blocking ``to``: only for CUDA does PyTorch keep the memory that is copied
-    from safe until an asynchronous copy has read it, and the loader may use it again at once.
+    The copy is a plain, blocking ``to``. The loader may reuse the host memory at once, and only for
+    CUDA does PyTorch keep it safe until an asynchronous copy has read it.
     """
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
 
     def enter_thread(self) -> None:
-        """Prepare the background thread, once, in that thread."""
+        """Prepare the background thread; called once, in that thread."""
 
     def stage(self, batch: Any) -> Any:
-        """Make a batch ready for copying; in the background thread."""
+        """Prepare a batch for the copy; called in the background thread."""
         return batch
 
     def start(self, staged: Any) -> Any:
-        """Begin to copy; in the consumer's thread, as all that follows."""
+        """Start the copy; called in the consumer's thread, like the steps after it."""
         return map_leaves(staged, "to", partial(moved, device=self.device, non_blocking=False))
 
     def finish(self, moving: Any) -> Any:
-        """Return the batch, for the consumer to use from now on."""
+        """Return the batch, ready for the consumer."""
         return moving
 
     def settle(self, given_up: Iterable[Any]) -> None:
-        """Wait for copies under way, those of batches that nobody will ask for too."""
+        """Wait for all running copies, including those of discarded batches."""
 
 
 class PinningTransfer(Transfer):
-    """Pins in the background thread, and leaves batches on the host."""
+    """Pins batches in the background thread, and leaves them on the host."""
 
     def __init__(self) -> None:
         super().__init__(torch.device("cpu"))
         self._current = torch.cuda.current_device()
 
     def enter_thread(self) -> None:
-        torch.cuda.set_device(self._current)  # as of `CudaTransfer`
+        torch.cuda.set_device(self._current)  # see `CudaTransfer.enter_thread`
 
     def stage(self, batch: Any) -> Any:
         return map_leaves(batch, "pin_memory", _pinned)
@@ -68,7 +68,7 @@ class PinningTransfer(Transfer):
 
 
 class Held:
-    """What copies may still read: kept until each copy's event, for at most `most` of them."""
+    """Keeps what copies still read until the event of each copy, for at most `most` copies."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -78,7 +78,7 @@ class Held:
         self._held.append((copied, things))
 
     def drop_copied(self) -> None:
-        """Drop what was copied; wait for the oldest copies where no other could be added."""
+        """Drop what has been copied; if there is no room for another, wait for the oldest."""
         while self._held:
             copied = self._held[0][0]
             if len(self._held) >= self._most:
@@ -97,29 +97,29 @@ class Held:
 class _Staged(NamedTuple):
     batch: Any
     made_on: list[tuple[torch.device, torch.cuda.Event]]
-    """Devices on which the loader itself has made tensors, and when these are ready."""
+    """Devices on which the loader itself has made tensors, with events that say these are ready."""
 
 
 class _Moving(NamedTuple):
     batch: Any
     stream: torch.cuda.Stream
-    """The consumer's, whose memory the batch is in."""
+    """The consumer's stream, on which the batch was allocated."""
     copied: torch.cuda.Event
     pairs: list[tuple[torch.Tensor, torch.Tensor]]
-    """What is copied where: (on the device, on the host)."""
+    """Target on the device and source on the host, for each copy."""
 
 
 class CudaTransfer(Transfer):
-    """Pins in the background thread, and copies on a stream of its own.
+    """Pins batches in the background thread, and copies them on its own stream.
 
-    The host's memory is held for `most` batches whose copies may still run.
+    It keeps the host memory of up to `most` batches whose copies may still run.
 
-    The batch is allocated on the consumer's stream and copied on this one, ordered by events both
-    ways. The copy waits for all that the consumer had asked for when its memory was allocated, so
-    it cannot overwrite what a kernel still reads; the consumer's stream waits for the copy. Memory
-    that the consumer releases returns to its own stream's pool, in the order of that stream,
-    however long it was kept: nothing needs ``record_stream``, whose late frees leave the peak to
-    chance, unless the consumer changes its stream between asking and getting.
+    A batch is allocated on the consumer's stream and copied on this transfer's stream; events order
+    the two. The copy waits for all work that the consumer had queued when the memory was allocated,
+    so it cannot overwrite what a kernel still reads. The consumer's stream waits for the copy.
+    Memory that the consumer frees returns to the pool of the consumer's own stream, in stream
+    order, however long it was kept. So ``record_stream``, whose late frees make the peak of memory
+    unpredictable, is needed only if the consumer changes its stream between `start` and `finish`.
     """
 
     def __init__(self, device: torch.device, most: int) -> None:
@@ -128,11 +128,11 @@ class CudaTransfer(Transfer):
         self._reading = Held(most + 1)
 
     def enter_thread(self) -> None:
-        # The current device is the thread's own; pinning would make a context on device 0.
+        # Each thread has its own current device; pinning would create a context on device 0.
         torch.cuda.set_device(self.device)
 
     def stage(self, batch: Any) -> _Staged:
-        """Pin what is not pinned, and note when tensors made on a device are ready."""
+        """Pin what is not pinned, and record an event per device where the loader made tensors."""
         devices: dict[torch.device, None] = {}
 
         def pin(leaf: Any) -> Any:
@@ -144,7 +144,7 @@ class CudaTransfer(Transfer):
         return _Staged(pinned, [(d, recorded(torch.cuda.current_stream(d))) for d in devices])
 
     def start(self, staged: _Staged) -> _Moving:
-        """Allocate on the consumer's stream, and copy on this one."""
+        """Allocate on the consumer's stream, and copy on this transfer's stream."""
         self._reading.drop_copied()
         consumer = torch.cuda.current_stream(self.device)
         for device, ready in staged.made_on:
@@ -158,23 +158,24 @@ class CudaTransfer(Transfer):
             pairs.append((target, leaf))
             return target
 
-        # What is copied ahead in a block without gradients may be used after it.
+        # A batch that is copied ahead within inference mode may be used after it.
         with torch.inference_mode(mode=False):
             batch = map_leaves(staged.batch, "to", place)
             return _Moving(batch, consumer, self._copy(pairs, consumer), pairs)
 
     def _moved(self, leaf: Any) -> Any:
-        """Move what has its own way of it, in the order of the consumer's stream."""
+        """Move a leaf with its own ``to``, in the order of the consumer's stream."""
         if isinstance(leaf, torch.Tensor) and leaf.is_cuda:
-            leaf.record_stream(torch.cuda.current_stream(leaf.device))  # the loader made it
+            # The loader allocated it, on another stream.
+            leaf.record_stream(torch.cuda.current_stream(leaf.device))
         return moved(leaf, self.device, non_blocking=True)
 
     def _copy(
         self, pairs: list[tuple[torch.Tensor, torch.Tensor]], consumer: torch.cuda.Stream
     ) -> torch.cuda.Event:
         if self._side is None:
-            # One for good: memory that is used on a stream is kept for it, and new streams would
-            # want more.
+            # One stream for all epochs: PyTorch keeps memory per stream, so new streams would
+            # allocate more.
             self._side = _cuda.Stream(self.device)
         self._side.wait_stream(consumer)
         with torch.cuda.stream(self._side):
@@ -183,7 +184,7 @@ class CudaTransfer(Transfer):
         return recorded(self._side)
 
     def finish(self, moving: _Moving) -> Any:
-        """Let the consumer's stream, as it is now, wait for the copy."""
+        """Make the consumer's current stream wait for the copy, and return the batch."""
         consumer = torch.cuda.current_stream(self.device)
         consumer.wait_event(moving.copied)
         if consumer != moving.stream:
@@ -198,14 +199,14 @@ class CudaTransfer(Transfer):
         return moving.batch
 
     def settle(self, given_up: Iterable[_Moving]) -> None:
-        """Wait, because a copy reads the host's memory and writes the device's until it is done."""
+        """Wait for all copies: until they end, they use memory of the host and of the device."""
         for moving in given_up:
             moving.copied.synchronize()
         self._reading.wait()
 
 
 def recorded(stream: torch.cuda.Stream) -> torch.cuda.Event:
-    """Return an event that comes when all is done that a stream was asked for so far."""
+    """Return an event that completes with all the work queued on a stream so far."""
     event: torch.cuda.Event = _cuda.Event()
     event.record(stream)
     return event
@@ -218,7 +219,7 @@ def _pinned(leaf: Any) -> Any:
 
 
 def _is_plain(leaf: Any) -> bool:
-    """Whether it is a tensor of the host that another of the same shape says everything about."""
+    """Return whether a leaf is a host tensor that an ``empty_like`` and a copy reproduce fully."""
     return (
         type(leaf) is torch.Tensor
         and leaf.device.type == "cpu"
@@ -228,26 +229,26 @@ def _is_plain(leaf: Any) -> bool:
 
 
 def _dense(leaf: torch.Tensor) -> torch.Tensor:
-    """Close the gaps of a slice, and write out what is expanded: neither is copied in one go."""
+    """Return a tensor without gaps or expanded dimensions, which cannot be copied in one go."""
     dense = torch.empty_like(leaf, device="meta").stride() == leaf.stride()
     return leaf if dense else leaf.contiguous()
 
 
 def transfer_to(device: torch.device, depth: int) -> Transfer:
-    """Choose how batches get onto a device, `depth` of them ahead, if it can be used."""
+    """Return the transfer for a device, with `depth` batches ahead; raise if it is unusable."""
     there = usable(device)
     return CudaTransfer(there, 2 * depth) if there.type == "cuda" else Transfer(there)
 
 
 def map_leaves(data: Any, method: str, change: Callable[[Any], Any]) -> Any:
-    """Rebuild a nested batch, with every tensor in it replaced by what `change` gives.
+    """Return a nested batch with every tensor in it replaced by the result of `change`.
 
-    An object that has the `method` (``"pin_memory"`` or ``"to"``) goes to `change` as a whole,
-    although it may be a container as well, such as a PackedSequence. Containers keep their types;
-    one in which nothing was replaced is the very same object, any other a copy, so that the
-    loader's own is left as it was.
+    An object that has the `method` (``"pin_memory"`` or ``"to"``) is passed to `change` as a whole,
+    even if it is also a container, such as a PackedSequence. Containers keep their types. A
+    container in which nothing was replaced is returned itself; any other is copied, so that the
+    loader's container stays unchanged.
     """
-    # The order of the cases is that of PyTorch's `pin_memory`, which knows no dataclasses.
+    # The cases have the order of PyTorch's `pin_memory`, which does not handle dataclasses.
     if isinstance(data, torch.Tensor) or _has(data, method):
         return change(data)
     if isinstance(data, _FLAT):
@@ -269,14 +270,14 @@ def map_leaves(data: Any, method: str, change: Callable[[Any], Any]) -> Any:
 
 
 def _with(data: Any, replaced: dict[Any, Any]) -> Any:
-    """Return another container of the same type, with other items, elements or fields."""
+    """Return a container of the same type, with some items, elements or fields replaced."""
     if isinstance(data, Mapping):
         contents: Any = {key: replaced.get(key, value) for key, value in data.items()}
     elif isinstance(data, Sequence):
         contents = [replaced.get(index, value) for index, value in enumerate(data)]
     else:
-        # Neither `replace`, which runs the constructor again, nor plain assignment, which a frozen
-        # class refuses.
+        # `dataclasses.replace` would run the constructor again, and a frozen class refuses plain
+        # assignment.
         clone = copy.copy(data)
         for name, value in replaced.items():
             object.__setattr__(clone, name, value)
@@ -290,15 +291,15 @@ def _with(data: Any, replaced: dict[Any, Any]) -> Any:
         return data._make(contents)
     try:
         return type(data)(contents)
-    except TypeError:  # of a type that cannot be made so
+    except TypeError:  # the type has another constructor
         return contents
 
 
 def moved(thing: Any, device: torch.device, *, non_blocking: bool) -> Any:
-    """Call the ``to`` of a tensor, or of an object that has one of its own.
+    """Move a tensor, or an object with its own ``to``, to a device.
 
-    `non_blocking` is passed on to tensors, and to methods that have a parameter of that name. What
-    changes in place, and returns None, is returned itself.
+    `non_blocking` is passed to tensors, and to methods that have a parameter of that name. An
+    object whose ``to`` returns None has moved itself in place, and is returned.
     """
     if not non_blocking:
         result = thing.to(device)
@@ -316,6 +317,6 @@ def _has(data: Any, method: str) -> bool:
 def _takes(function: Callable[..., Any], parameter: str) -> bool:
     try:
         parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # of a compiled one that does not tell
+    except (TypeError, ValueError):  # a compiled function without a signature
         return False
     return any(one.name == parameter or one.kind is one.VAR_KEYWORD for one in parameters)

@@ -1,4 +1,4 @@
-"""`DecodeDataset`: a dataset that says where its images are, and is given all the rest."""
+"""`DecodeDataset`: the base class of datasets of encoded images."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DecodeDataset"]
 
-# What a subclass may not have changed where others than the dataset make its samples.
+# If a subclass overrides one of these, only the dataset itself can make its samples.
 _OF_DATASET = ("__getitem__", "fetch", "load", "_encoded", "_image", "_made")
 _OF_CROP = ("__call__", "with_geometry", "reduce_for", "_checked", "_pixels", "core_resize")
 
@@ -44,7 +44,7 @@ _PAIR = "return a pair, the encoded image (bytes or a path) and its target (None
 
 
 class DatasetOptions(TypedDict, total=False):
-    """What every dataset of the package takes by name; `DecodeDataset` says what each is."""
+    """The options that every dataset of the package takes; `DecodeDataset` describes them."""
 
     reduce: int
     min_size: int | tuple[int, int] | None
@@ -59,7 +59,7 @@ class DatasetOptions(TypedDict, total=False):
 
 
 class _Signature:
-    """What `help` and editors show of a class: its own constructor, not the `__new__` before it."""
+    """Shows `help` and editors the signature of a class's ``__init__`` instead of ``__new__``."""
 
     def __get__(self, _: object, kind: Any) -> inspect.Signature:
         arguments = list(inspect.signature(kind.__init__).parameters.values())
@@ -67,52 +67,54 @@ class _Signature:
 
 
 class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
-    """A dataset that gets decoding, transforms, error policy and whole batches for nothing.
+    """Base class for your own datasets; it adds decoding, transforms, `on_error` and fast batches.
 
-    A subclass writes ``__len__`` and `read`. Options are attributes of the class, or of an
-    instance, or arguments of the constructor. For type checkers it may say what ``dataset[index]``
-    is, ``DecodeDataset[tuple[torch.Tensor, int]]``: a `Loader` then knows its batches.
+    A subclass defines ``__len__`` and `read`. Set options as attributes of the class or of an
+    instance, or pass them to the constructor. For type checkers a subclass may declare what
+    ``dataset[index]`` returns, as in ``DecodeDataset[tuple[torch.Tensor, int]]``; a `Loader` then
+    has typed batches.
 
     Parameters
     ----------
     transform : callable, optional
-        An `EncodedTransform` is given the file's bytes. Any other is given the decoded image, in
-        the form of `output`; the parts of a torchvision pipeline that are known for certain are
-        done while decoding (see `fuse`).
+        Called with the file's bytes if it is an `EncodedTransform`, and otherwise with the decoded
+        image in the form that `output` names. The leading steps of a torchvision pipeline that
+        `fuse` recognises run while decoding.
     target_transform : callable, optional
+        Called with the target.
     **options
-        Any of the attributes below by its name, and those of `DecodeMixin`.
+        Any attribute below by its name, or any attribute of `DecodeMixin`.
 
     Attributes
     ----------
     on_error : {"raise", "skip", "replace"} or callable
-        What to do when one file is damaged or missing (`FastDecodeError`, `OSError`).
-        ``"skip"`` leaves the sample out of its batch. ``"replace"`` puts another in its place, the
-        same one each time. A callable, or a method of this name, is called with the index and the
-        error, and returns what ``dataset[index]`` should give, or None to skip. What cannot be
-        reached (permission, connection, time-out, server, disk, credentials) is tried again where
-        that helps, and then raised whatever this says; and so is any other error, a mistake in
-        the program.
+        What to do when a file is damaged or missing (`FastDecodeError`, `OSError`). ``"skip"``
+        leaves the sample out of its batch. ``"replace"`` puts another sample in its place, the same
+        one each time. A callable, or a method of this name, is called with the index and the error.
+        It returns what ``dataset[index]`` should return, or None to skip. When data cannot be
+        reached (permission, connection, time-out, server, disk, credentials), fastdecode tries
+        again where that helps, and then raises the error whatever `on_error` says. It also always
+        raises any other error, which is a mistake in the program.
     errors : list of Failure
-        Index, path and reason of each damaged sample. In a worker process of PyTorch's DataLoader
-        this is the worker's own copy: there, each is reported by a warning, too.
+        Index, path and reason of each damaged sample. Each worker process of PyTorch's DataLoader
+        has its own copy of this list, so there each damaged sample also causes a warning.
     fuse : bool
-        Let `fastdecode.torch.fuse` look at the transform.
+        Whether `fastdecode.torch.fuse` may merge steps of the transform with the decoding.
     quality, headroom
-        For `fuse`.
+        As for `fuse`.
     has_targets : bool
-        Without, ``dataset[index]`` is the image alone, and the target `load` returns is None.
+        If false, ``dataset[index]`` is the image alone, and `load` returns None as the target.
 
     Raises
     ------
     ValueError
-        If `reduce`, `min_size` or `mode` is set beside an `EncodedTransform`, which does its own
-        choosing.
+        `reduce`, `min_size` or `mode` is set together with an `EncodedTransform`, which chooses the
+        reduction itself.
 
     Notes
     -----
-    Nothing here needs torchvision. Where ``torchvision.datasets`` has been imported when a dataset
-    is made, that is one of torchvision's `VisionDataset`, too, for code that asks ``isinstance``.
+    torchvision is not needed. If ``torchvision.datasets`` was imported before a dataset is created,
+    the dataset is also an instance of torchvision's `VisionDataset`.
 
     Examples
     --------
@@ -124,7 +126,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
     ...         return len(self.rows)
     ...
     ...     def read(self, index):
-    ...         return self.rows[index]  # path, or the file's bytes, and target
+    ...         return self.rows[index]  # a path or the file's bytes, and the target
     >>> Photos(reduce=2)[0]
     (<PIL.Image.Image image mode=RGB size=320x240 ...>, 1)
     """
@@ -135,15 +137,15 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
     quality: Quality = "fast"
     headroom: float = 1.0
     _loader: Callable[[str], Any] | None = None
-    """What makes something of a path instead: of `ImageFolder`."""
+    """The `loader` that the user gave to `ImageFolder`."""
     _of_torchvision = "VisionDataset"
-    """The class there that this one stands for."""
+    """The class of ``torchvision.datasets`` that this one replaces."""
     _made_when_needed = (*DecodeMixin._made_when_needed, "_native_batches")
 
     __signature__ = _Signature()
 
     def __new__(cls, *_args: Any, **_options: Any) -> Self:
-        """Make an instance, which is one of torchvision's class, too, if that is there."""
+        """Create an instance; join torchvision's class if torchvision.datasets is imported."""
         for kind in reversed(cls.__mro__):
             if "_of_torchvision" in vars(kind):
                 _join_torchvision(kind)
@@ -155,7 +157,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
         target_transform: Callable[..., Any] | None = None,
         **options: Unpack[DatasetOptions],
     ) -> None:
-        # Goes on behind torchvision's classes, which would list files for themselves.
+        # Skips the constructors of torchvision's classes, which would list the files themselves.
         known = [kind for kind in type(self).__mro__ if kind.__module__.startswith("torchvision.")]
         last: Any = known[-1] if known else DecodeDataset
         super(last, self).__init__()
@@ -167,10 +169,10 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
             if name not in DatasetOptions.__annotations__:
                 raise TypeError(f"{type(self).__name__}() has no option {name!r}")
             setattr(self, name, value)
-        self._resolved_transform()  # which says at once what does not go together
+        self._resolved_transform()  # raises if options contradict each other
 
     def read(self, index: int) -> tuple[Source, Any]:
-        """Return the encoded image of a sample and its target: for a subclass to write.
+        """Return the encoded image of a sample and its target; a subclass must define this.
 
         Parameters
         ----------
@@ -179,7 +181,9 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
         Returns
         -------
         source : bytes-like or path
+            The bytes of the encoded file, or its path.
         target : object
+            Anything; None if there is no target.
         """
         name = type(self).__name__
         raise NotImplementedError(
@@ -187,38 +191,39 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
         )
 
     def _together(self, indices: Sequence[int]) -> AbstractContextManager[object]:  # noqa: ARG002
-        """Read the items of a batch, which is fetched within: for a subclass that had to wait."""
+        """Return a context for fetching a batch; a subclass may read all its items on entry."""
         return nullcontext()
 
     def _groups(self, indices: Sequence[int]) -> list[list[int]]:
-        """Part the places in a list of indices into those that `_read_group` reads in one go."""
+        """Group the positions in `indices` by what one call of `_read_group` reads."""
         return [[at] for at in range(len(indices))]
 
     def _read_group(self, indices: Sequence[int]) -> list[Any]:
-        """Return what `read` gives for each, or the error that it raises: in threads of others."""
+        """Return the result of `read` for each index, or its error; called in reading threads."""
         found: list[Any] = []
         for index in indices:
             try:
                 found.append(self.read(index))
-            except Exception as error:  # of whatever kind: it is raised where the item is made
+            except Exception as error:  # of any kind: raised later, when the item is made
                 found.append(error)
         return found
 
     def map_target(self, target: Any, geometry: Geometry) -> Any:  # noqa: ARG002 - for subclasses
-        """Adapt a target to what became of its image: for a subclass that has boxes or masks.
+        """Adapt a target to the crop and scale of its image; for subclasses with boxes or masks.
 
         Parameters
         ----------
         target : object
-            From `read`.
+            As `read` returned it.
         geometry : Geometry
-            Of the transform, if it is an `EncodedTransform` or was fused; otherwise of the decoded
-            image, before any transform.
+            How the pixels of the result lie in the full-size image. It includes the transform if
+            that is an `EncodedTransform` or was fused. Otherwise it describes the decoded image,
+            before any transform.
 
         Returns
         -------
         object
-            What `target_transform` is given.
+            The target, on which `target_transform` is then called. By default it is unchanged.
         """
         return target
 
@@ -229,26 +234,31 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
         generator: torch.Generator | None = None,
         out: torch.Tensor | None = None,
     ) -> tuple[Any, Any]:
-        """Read, decode and transform one sample; errors are raised, whatever `on_error` says.
+        """Read, decode and transform one sample; raise its errors whatever `on_error` says.
 
         Parameters
         ----------
         index : int
         generator : torch.Generator, optional
-            For the draws of an `EncodedTransform`; by default torch's global one.
+            Random generator for an `EncodedTransform`; by default torch's global one.
         out : tensor, optional
-            Of `sample_shape` and `sample_dtype`, or torch.uint8, for what is not yet normalised.
+            Where to write the image: a tensor of `sample_shape` and `sample_dtype`, or of
+            torch.uint8 for an image that is not normalised yet.
 
         Returns
         -------
-        image, target
+        image : object
+            The transformed image.
+        target : object
+            The target, after `map_target` and `target_transform`.
 
         Raises
         ------
         FastDecodeError, OSError
-            The message names the file, where there is one, and the index.
+            The file is damaged or cannot be read. The message names the index, and the file if
+            there is one.
         ValueError
-            If `out` is given, but there is no `sample_shape`.
+            `out` is given, but `sample_shape` is None.
         """
         source = None
         try:
@@ -262,21 +272,21 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
 
     @property
     def sample_shape(self) -> tuple[int, int, int] | None:
-        """(3, H, W) of every image, or None where they may differ."""
+        """The shape (3, H, W) of every image, or None if shapes may differ."""
         transform = None if self._is_overridden() else self._resolved_transform()
         return transform.shape if isinstance(transform, EncodedTransform) else None
 
     @property
     def sample_dtype(self) -> torch.dtype | None:
-        """Type of every image where there is a `sample_shape`, else None."""
+        """The dtype of every image, or None if `sample_shape` is None."""
         return None if self.sample_shape is None else self._resolved_transform().dtype
 
     @property
     def isolated(self) -> bool:
-        """Whether all random draws of a sample come from `load`'s `generator`.
+        """Whether all random draws of a sample come from the `generator` that `load` is given.
 
-        Nothing is known of a subclass with its own ``__getitem__``. Targets are taken to be no
-        matter of chance.
+        False for a subclass with its own ``__getitem__`` or `load`, since its draws are unknown.
+        Targets are assumed to draw nothing.
         """
         if self._is_overridden() or type(self).load is not DecodeDataset.load:
             return False
@@ -284,7 +294,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
         return transform is None or getattr(transform, "isolated", False) is True
 
     def extra_repr(self) -> str:
-        """Return lines to be shown by `repr`: for a subclass to write."""
+        """Return extra lines for `repr`; a subclass may override this."""
         return ""
 
     def __repr__(self) -> str:
@@ -299,7 +309,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
         return "\n".join([f"Dataset {type(self).__name__}", *(f"    {line}" for line in lines)])
 
     def _decoding(self) -> str:
-        """Say in words how images are decoded."""
+        """Describe in words how images are decoded."""
         resolved = self._resolved_transform()
         if isinstance(resolved, EncodedTransform):
             return "by the transform" if resolved is self.transform else repr(resolved)
@@ -311,7 +321,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
         return ", ".join([f"whole images, nothing fused{self._why_not()}", *options])
 
     def _why_not(self) -> str:
-        """Say in words why the transform is called with decoded images."""
+        """Explain in words why the transform is called with decoded images."""
         if self.transform is None or not self.fuse:
             return ""
         if self.output == "array":
@@ -323,7 +333,7 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
         return self.fuse and self._loader is None, self.quality, self.headroom
 
     def _eligible_crop(self) -> EligibleCrop | str:
-        """Return the crop by which the core or a device may make samples, or why not, in words."""
+        """Return the crop that the core or a device may perform, or the reason why it may not."""
         if self._loader is not None:
             return "the dataset has a loader of its own"
         if changed := overridden(type(self), DecodeDataset, _OF_DATASET):
@@ -356,13 +366,13 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
     def _fetch_all(self, indices: Sequence[int]) -> list[Any]:
         native: NativeBatchMaker | None = self.__dict__.get("_native_batches")
         if native is None and _library.lib is not None:
-            # One thread: a worker process has one core for itself.
+            # One thread, because a worker process has one core.
             native = self.__dict__["_native_batches"] = NativeBatchMaker(self, Pool(1))
         with self._together(indices):
             return fetch_in_order(self, indices, native)
 
     def _encoded(self, source: Any) -> Any:
-        """Return a file's bytes, or what the loader makes of it."""
+        """Return the bytes of a file, or the result of the user's `loader`."""
         return super()._encoded(source) if self._loader is None else self._loader(source)
 
     def _decoded_image(self, source: Any) -> tuple[Any, Geometry | None]:
@@ -370,10 +380,10 @@ class DecodeDataset(DecodeMixin, TolerantDataset[Sample_co]):
 
 
 def _join_torchvision(kind: type[DecodeDataset]) -> None:
-    """Make a class a subclass of torchvision's, whose methods all come behind its own.
+    """Make a class a subclass of torchvision's class, last in the method resolution order.
 
-    torchvision's classes allow no virtual subclasses, and importing them for this would take longer
-    than all the rest. A subclass with bases of torchvision's in another order stays as it is.
+    torchvision's classes allow no virtual subclasses, and importing torchvision for this would take
+    longer than all the rest. A class whose bases name torchvision's in another order is unchanged.
     """
     theirs = getattr(sys.modules.get("torchvision.datasets"), kind._of_torchvision, None)
     if isinstance(theirs, type) and not issubclass(kind, theirs):
@@ -382,12 +392,12 @@ def _join_torchvision(kind: type[DecodeDataset]) -> None:
 
 
 def overridden(kind: type, base: type, names: Sequence[str]) -> str:
-    """Name the first of these methods that a class has made its own."""
+    """Return the first of these methods that a class overrides, or an empty string."""
     return next((name for name in names if getattr(kind, name) is not getattr(base, name)), "")
 
 
 def pair_of(dataset: Any, index: int, found: Any) -> tuple[Any, Any]:
-    """Return what a dataset's ``read`` has given; refuse what is not a source and a target."""
+    """Check that a dataset's ``read`` returned a source and a target, and return both."""
     called = f"{type(dataset).__name__}.read({index}) returned"
     if not isinstance(found, (tuple, list)) or len(found) != 2:
         several = isinstance(found, (tuple, list))
@@ -395,7 +405,7 @@ def pair_of(dataset: Any, index: int, found: Any) -> tuple[Any, Any]:
         raise TypeError(f"{called} {what}: {_PAIR}")
     source, target = found
     known = isinstance(source, (bytes, str, memoryview, os.PathLike))
-    if not known and getattr(dataset, "_loader", None) is None:  # which takes anything
+    if not known and getattr(dataset, "_loader", None) is None:  # a user's loader takes anything
         try:
             as_buffer(source)
         except TypeError as error:
@@ -408,13 +418,13 @@ def _kind(value: object) -> str:
 
 
 class EncodedSample(NamedTuple):
-    """A sample that was read already, so that whoever makes it next need not read it again."""
+    """A sample that has been read, so that the next step need not read it again."""
 
-    source: Any  # from the dataset's ``read``: errors name it
+    source: Any  # from the dataset's ``read``, for error messages
     data: Any  # the encoded image
     target: Any
-    finished: bool = False  # the target is as the dataset hands it out, not as ``read`` gave it
-    error: Exception | None = None  # what ``read`` raised instead
+    finished: bool = False  # whether the target has been mapped and transformed
+    error: Exception | None = None  # what ``read`` raised
 
     def made(
         self, dataset: Any, index: int, generator: torch.Generator | None, out: torch.Tensor | None
@@ -433,7 +443,7 @@ class EncodedSample(NamedTuple):
 
 
 def finished(dataset: Any, target: Any, geometry: Geometry | None) -> Any:
-    """Adapt a target to what became of its image, if it depends on that, and transform it."""
+    """Return a target after `map_target` and `target_transform`."""
     if geometry is not None and dataset._maps_targets():
         target = dataset.map_target(target, geometry)
     transform = dataset.target_transform
@@ -441,7 +451,7 @@ def finished(dataset: Any, target: Any, geometry: Geometry | None) -> Any:
 
 
 class StandardTransform:
-    """A transform of images and one of targets, called with both: as torchvision's of that name."""
+    """An image transform and a target transform as one, like torchvision's class of this name."""
 
     def __init__(
         self,
@@ -452,7 +462,7 @@ class StandardTransform:
         self.target_transform = target_transform
 
     def __call__(self, image: Any, target: Any) -> tuple[Any, Any]:
-        """Apply each to its own."""
+        """Transform an image and its target."""
         if self.transform is not None:
             image = self.transform(image)
         if self.target_transform is not None:
@@ -471,7 +481,7 @@ class StandardTransform:
 
 
 def standard_transform(dataset: Any) -> StandardTransform | None:
-    """Pair the transforms of a dataset, as torchvision does; None where there is neither."""
+    """Return both transforms of a dataset as one, or None if it has neither."""
     if dataset.transform is None and dataset.target_transform is None:
         return None
     return StandardTransform(dataset.transform, dataset.target_transform)

@@ -1,4 +1,4 @@
-"""`ImageFolder`: torchvision's, with fastdecode underneath."""
+"""`ImageFolder`: torchvision's dataset of that name, decoded with fastdecode."""
 
 from __future__ import annotations
 
@@ -26,45 +26,48 @@ __all__ = ["ImageFolder"]
 
 
 class ImageFolder(DecodeDataset["tuple[Any, Target]"]):
-    """Images in one folder a class, as torchvision's class of that name.
+    """A folder of images with one subfolder per class, like torchvision's ``ImageFolder``.
 
     Parameters
     ----------
     root : path
-        Its folders are the classes; files may lie in them at any depth.
+        The folder whose subfolders are the classes. Files may lie in them at any depth.
     transform : callable, optional
-        As for `DecodeDataset`. torchvision's are given Pillow images, or done while decoding.
+        As for `DecodeDataset`. torchvision transforms get Pillow images, or run while decoding.
     target_transform : callable, optional
         Called with the class index.
     loader : callable, optional
-        Called with the path, it makes the image; fastdecode then neither decodes nor fuses.
+        Called with the path; it returns the image. fastdecode then neither decodes nor fuses.
     is_valid_file : callable, optional
-        Called with a path, it says whether to take the file; instead of `extensions`.
+        Called with a path; it returns whether to include the file. Use it instead of `extensions`.
     allow_empty : bool
         Accept class folders without files.
     extensions : sequence of str, optional
-        How file names may end, in lower case; by default torchvision's `IMG_EXTENSIONS`.
+        The extensions of files to include, in lower case; by default torchvision's
+        `IMG_EXTENSIONS`.
     **options
-        By name, the attributes of `DecodeDataset` and `DecodeMixin`: reduce, min_size, mode,
+        The attributes of `DecodeDataset` and `DecodeMixin`, by name: reduce, min_size, mode,
         orient, backend, output, on_error, fuse, quality, headroom.
 
     Attributes
     ----------
     classes : list of str
+        Names of the classes, in the order of their indices.
     class_to_idx : dict of str to int
+        The index of each class.
     samples, imgs : list of (path, class index)
-        The same list.
+        The same list under two names.
     targets : list of int
-        Class indices.
+        The class index of each sample.
     root, loader, extensions, is_valid_file, allow_empty, transform, target_transform, transforms
         As given, or torchvision's defaults.
 
     Raises
     ------
     FileNotFoundError
-        If there is no class folder, or a class without files.
+        `root` has no class folder, or a class has no files.
     ValueError
-        If both `extensions` and `is_valid_file` are given, or options contradict each other.
+        Both `extensions` and `is_valid_file` are given, or options contradict each other.
 
     Examples
     --------
@@ -91,7 +94,7 @@ class ImageFolder(DecodeDataset["tuple[Any, Target]"]):
         extensions: Sequence[str] | None = None,
         **options: Unpack[DatasetOptions],
     ) -> None:
-        # A string stays one, as in torchvision.
+        # A string stays a string, as in torchvision.
         self.root = os.path.expanduser(root) if isinstance(root, str) else root  # noqa: PTH111
         self._loader = loader
         super().__init__(transform, target_transform, **options)
@@ -112,7 +115,7 @@ class ImageFolder(DecodeDataset["tuple[Any, Target]"]):
         self.targets = [target for _, target in self.samples]
 
     def find_classes(self, directory: str | os.PathLike[str]) -> tuple[list[str], dict[str, int]]:
-        """List the classes, and the index of each: for a subclass to override."""
+        """Return the class names and the index of each; a subclass may override this."""
         return _scan.find_classes(directory)
 
     @staticmethod
@@ -123,17 +126,17 @@ class ImageFolder(DecodeDataset["tuple[Any, Target]"]):
         is_valid_file: Callable[[str], bool] | None = None,
         allow_empty: bool = False,
     ) -> list[tuple[str, int]]:
-        """List (path, class index) of every sample: for a subclass to override.
+        """Return (path, class index) of every sample; a subclass may override this.
 
         Raises
         ------
         FileNotFoundError
-            If a class has no file, unless `allow_empty`.
+            A class has no files, and `allow_empty` is false.
         ValueError
-            If `class_to_idx` is None or empty, or not just one of `extensions` and `is_valid_file`
+            `class_to_idx` is None or empty, or not exactly one of `extensions` and `is_valid_file`
             is given.
         """
-        if class_to_idx is None:  # or a subclass's find_classes would be passed over
+        if class_to_idx is None:  # listing classes here would ignore a subclass's find_classes
             raise ValueError("The class_to_idx parameter cannot be None.")
         return _scan.make_dataset(directory, class_to_idx, extensions, is_valid_file, allow_empty)
 
@@ -146,7 +149,7 @@ class ImageFolder(DecodeDataset["tuple[Any, Target]"]):
 
     @property
     def loader(self) -> Callable[[str], Any]:
-        """The caller's loader; without one, what makes a Pillow image of a path (or `output`)."""
+        """The caller's loader, or a function that decodes a path as `output` says."""
         return self._loader or self._load_image
 
     @loader.setter
@@ -162,7 +165,8 @@ class ImageFolder(DecodeDataset["tuple[Any, Target]"]):
     def transforms(self) -> Any:
         """Both transforms as one, called with an image and a target; None if there is neither.
 
-        As in torchvision, whose wrapper for v2 relies on it, it stays when those are set to None.
+        As in torchvision, it keeps its value when both are set to None: torchvision's wrapper for
+        v2 relies on that.
         """
         return self.__dict__.get("_transforms", standard_transform(self))
 

@@ -1,4 +1,4 @@
-"""`ImageList`: images by their paths, from a list or a CSV file."""
+"""`ImageList`: a dataset of image paths, from a list or a CSV file."""
 
 from __future__ import annotations
 
@@ -18,40 +18,41 @@ __all__ = ["ImageList"]
 
 
 class ImageList(DecodeDataset[Sample_co]):
-    """Images by their paths, with a target each or without.
+    """A list of image files, with or without targets.
 
     Parameters
     ----------
     paths : sequence of paths
     targets : sequence, optional
-        One for each path, of any kind. Without, ``dataset[index]`` is the image alone.
+        One target per path, of any type. Without `targets`, ``dataset[index]`` is the image alone.
     transform, target_transform : callable, optional
         As for `DecodeDataset`.
     root : path, optional
-        The folder that relative paths begin in; by default the current one.
+        The folder that relative paths start from; by default the current one.
     class_to_idx : mapping of str to int, optional
-        Names of the classes, if the targets are class indices.
+        The class names and their indices, if the targets are class indices.
     **options
-        By name, the attributes of `DecodeDataset` and `DecodeMixin`: reduce, min_size, mode,
+        The attributes of `DecodeDataset` and `DecodeMixin`, by name: reduce, min_size, mode,
         orient, backend, output, on_error, fuse, quality, headroom.
 
     Attributes
     ----------
     samples, imgs : list of (path, target)
-        The same list. The target is None where there are none.
+        The same list under two names. Each target is None if there are no targets.
     targets : list
-        Empty where there are none.
+        The target of each sample; empty if there are no targets.
     classes : list of str
-        In the order of their indices; empty where the targets have no names.
+        Names of the classes, in the order of their indices; empty if there are no class names.
     class_to_idx : dict of str to int
+        The index of each class.
     root : path or None
 
     Raises
     ------
     TypeError
-        If `paths` is a single path, or holds anything but paths.
+        `paths` is a single path, or an item of it is not a path.
     ValueError
-        If there are not as many targets as paths, or options contradict each other.
+        The number of targets differs from the number of paths, or options contradict each other.
 
     Examples
     --------
@@ -104,23 +105,26 @@ class ImageList(DecodeDataset[Sample_co]):
         class_to_idx: Mapping[str, int] | None = None,
         **options: Unpack[DatasetOptions],
     ) -> Self:
-        """Read paths and targets from a CSV file, in UTF-8.
+        """Read paths and targets from a CSV file in UTF-8.
 
         Parameters
         ----------
         file : path
         path_column, target_column : int or str
-            Counted from 0, or as the header names them. ``target_column=None``: there are none.
+            The columns, by number from 0 or by the name in the header. ``target_column=None``
+            means that there are no targets.
         transform, target_transform : callable, optional
+            As for `DecodeDataset`.
         root : path, optional
-            The folder that relative paths begin in; by default that of the CSV file.
+            The folder that relative paths start from; by default the folder of the CSV file.
         header : bool, optional
-            Whether the first line names the columns. By default it does where a column is asked for
-            by name, or where its path has no extension and that of the second line has one, as
-            "path" above "a.jpg".
+            Whether the first line names the columns. By default it does if you name a column, or if
+            the path in the first line has no extension and the path in the second line has one,
+            such as "path" above "a.jpg".
         delimiter : str
+            The character between two cells.
         class_to_idx : mapping of str to int, optional
-            Take the targets for names of these classes, such as those of the training set.
+            Read the targets as names of these classes, such as the classes of the training set.
         **options
             As for the constructor.
 
@@ -131,15 +135,15 @@ class ImageList(DecodeDataset[Sample_co]):
         Raises
         ------
         OSError
-            If the file cannot be read.
+            The file cannot be read.
         ValueError
-            If a line lacks a column, a cell is empty, a class is not in `class_to_idx`, or there is
-            no column of that name. The message has the file and the line.
+            A line lacks a column, a cell is empty, a class is not in `class_to_idx`, or no column
+            has that name. The message names the file and the line.
 
         Notes
         -----
-        Targets that are all integers become int, those that are all numbers float. Any others are
-        class names, and become their places among the sorted names (`class_to_idx`).
+        If all targets are integers they become int; if all are numbers they become float. Otherwise
+        they are class names, and each becomes its index among the sorted names (`class_to_idx`).
         """
         table = read_table(file, path_column, target_column, header=header, delimiter=delimiter)
         targets, names = _targets_of(table, class_to_idx)
@@ -172,7 +176,7 @@ def _targets_of(
 def _located(
     paths: Sequence[str | os.PathLike[str]], root: str | os.PathLike[str] | None
 ) -> list[str]:
-    """Make strings of the paths, relative ones below the root."""
+    """Return the paths as strings, with `root` in front of relative ones."""
     if isinstance(paths, (str, bytes, os.PathLike)):
         raise TypeError(
             f"ImageList takes several paths, not one: [{paths!r}]. For a folder there is "
@@ -184,13 +188,13 @@ def _located(
     for index, path in enumerate(paths):
         if not isinstance(path, (str, os.PathLike)):
             raise TypeError(f"paths[{index}] must be a path, not {type(path).__name__}")
-        # Strings, and as they were written: a path of a million would be slow, and normalise.
+        # Strings, because a million Path objects would be slow and would normalise the spelling.
         located.append(os.path.join(root or "", os.fspath(path)))  # noqa: PTH118
     return located
 
 
 def _as_list(targets: Any) -> list[Any]:
-    """Make plain numbers of a vector, so that they collate as any list's; copy any other."""
+    """Copy the targets; turn a vector into plain numbers, which collate like those of a list."""
     if getattr(targets, "ndim", None) == 1:
         numbers: list[Any] = targets.tolist()
         return numbers

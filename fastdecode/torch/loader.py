@@ -1,4 +1,4 @@
-"""`Loader`: batches in order, from threads in the training process."""
+"""`Loader`: batches in order, made by threads in the training process."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ if TYPE_CHECKING:
     from fastdecode.torch._loader_arguments import LoaderOptions
 
     class MapStyle(Protocol):
-        """Any dataset with a length and items by their indices."""
+        """Any map-style dataset: `len` and indexing are enough."""
 
         def __len__(self) -> int: ...
         def __getitem__(self, index: int, /) -> Any: ...
 
     class Unstated:
-        """What nothing is but Any: a dataset that does not say what its samples are."""
+        """Matches only Any: the sample type of a dataset that does not declare one."""
 
     Untyped = Dataset[Unstated] | Dataset[tuple[Any, Unstated]]
     Numbered = Dataset[tuple[torch.Tensor, torch.Tensor | float]]
@@ -60,110 +60,135 @@ __all__ = ["Loader"]
 
 
 class Loader(Generic[Batch]):
-    """Batches of a dataset, decoded by a pool of threads straight into the batch's memory.
+    """A data loader whose threads decode images straight into the memory of the batch.
 
-    What a batch holds depends on `seed`, the epoch and the items alone: not on how many threads or
-    processes there are. An item that a sampler gives twice is drawn for twice.
+    The contents of a batch depend only on `seed`, the epoch and the items. The number of threads or
+    processes does not change them. If a sampler repeats an item within an epoch, each occurrence
+    gets random draws of its own.
 
     Parameters
     ----------
     dataset : Dataset
-        Map-style. One of this package decodes into the batch's memory; any other is collated as by
-        torch's DataLoader.
+        A map-style dataset. Images of this package's datasets are decoded into the memory of the
+        batch; samples of any other dataset are collated as in torch's DataLoader.
     batch_size : int
+        How many samples a batch has.
     shuffle : bool
-        Draw another order for each epoch.
+        Shuffle the items, differently in each epoch.
     sampler : iterable of indices, optional
-        Instead of `shuffle`; sharding is its business. If it has a `set_epoch`, that is called for
-        each epoch, but never again once you have called it yourself (which its attribute ``epoch``
-        shows): its epochs are then yours to count, and the loader's `epoch` follows.
+        The order of the items, instead of `shuffle`. The loader does not shard it: the sampler
+        must. If the sampler has a ``set_epoch`` method, the loader calls it for each epoch. Once
+        you call ``set_epoch`` yourself, the loader stops calling it and takes over your epoch as
+        its own `epoch`. It notices your call by the sampler's attribute ``epoch``.
     drop_last : bool
-        Leave out an incomplete batch. All ranks then have equally many.
+        Drop the last batch of an epoch if it is incomplete. All ranks then get the same number of
+        batches.
     threads : int or "auto"
-        ``"auto"``: one for each core that this process may use; but worker processes instead, as
-        many, for a dataset that threads cannot help: one whose random draws are not its own to
-        control, such as a transform of the user's, or a backend that holds the GIL. 0 makes each
-        batch in the calling thread or, on its way to a device, in the one that prefetches. If you
-        ask for threads in spite of that, or for 0 on the way to a device, such draws come from the
-        generators that the whole process shares: they do not follow from `seed`.
+        How many threads make batches. ``"auto"`` is one per core that this process may use. It
+        starts as many worker processes instead if threads do not suit the dataset: if its random
+        draws may come from global generators (your own random transform, a dataset of another
+        library), or if the backend holds the GIL. 0 makes each batch in the calling thread, or in
+        the prefetch thread if batches go to a device. If you ask for threads in spite of such
+        draws, or for 0 with a device, the draws do not follow from `seed`, because the whole
+        process shares the global generators.
     workers : int
-        Make batches in so many processes instead, for datasets whose own Python is slow. They are
-        started at each epoch, with the dataset as it is then.
+        Make batches in this many worker processes instead of threads, for datasets whose own
+        Python code is slow. The processes start again at each epoch, with the dataset as it is
+        then.
     prefetch : int
-        Batches that are made ahead (with `workers`: by each).
+        How many batches are made ahead; with `workers`, how many each process makes ahead.
     read_threads : int, optional
-        Threads that only read, some batches ahead: by default 32 for a store behind a URI, whose
-        every read waits for the network, else 0. What lies side by side in a shard is one request.
-        With a number of your own they call `read` of any `DecodeDataset`, which may then draw
-        nothing at random; 0 leaves reading to those that decode.
+        How many extra threads only read, some batches ahead. By default 32 for a store that is
+        given by a URI, where each read waits for the network, and 0 otherwise. Items next to each
+        other in a shard are read in one request. If you give a number, these threads call the
+        `read` method of any `DecodeDataset`; that method must then draw no random numbers. 0 leaves
+        reading to the threads that decode.
     seed : int
-        Of the order and of all random draws.
+        Seed of the order and of all random draws.
     device : str or torch.device, optional
-        Copy batches there in the background, as `DevicePrefetcher` does. By default they stay in
-        the host's memory.
+        Copy batches to this device in the background, as `DevicePrefetcher` does. By default they
+        stay in host memory.
     decode : str
-        ``"cpu"``; ``"gpu"``: a batch backend decodes whole batches on the device, and resizes them
-        there; ``"auto"``: what ``calibrate(device=…)`` measured to be fastest, else the GPU if that
-        is possible; or the name of a batch backend, whatever the dataset's own `backend` is, which
-        then decodes only what the CPU does: what a batch backend does not read, joined in order.
-        Crops and flips are the same, pixels nearly. Like `normalize_on`, it needs a transform that
-        is done while decoding (see `fuse`), and no `collate_fn`; besides, no `workers`.
+        What decodes the images. Crops and flips are the same in every case, and pixels are nearly
+        the same.
+
+        - ``"cpu"``: the CPU.
+        - ``"gpu"``: a batch backend, which decodes and resizes whole batches on `device`.
+        - ``"auto"``: whichever ``calibrate(device=…)`` measured to be fastest; without a
+          measurement, the GPU if possible.
+        - The name of a batch backend, whatever the `backend` of the dataset is.
+
+        The CPU decodes the files that a batch backend does not read, with the `backend` of the
+        dataset, and the batch keeps its order. A batch backend needs a transform that is done while
+        decoding (see `fuse`), no `collate_fn` and no `workers`. Where it cannot be used,
+        ``"auto"`` lets the CPU decode, and the other values raise an error.
     normalize_on : {"host", "device"}
-        Where a transform's floats are made. ``"device"``: bytes are copied, a quarter as many, and
-        the floats are the same; without a device it is as ``"host"``. What a batch backend decodes
-        is always normalised where it is.
+        Where a transform's floats are computed. ``"device"`` copies uint8, a quarter of the bytes,
+        and computes the same floats there; without a `device` it equals ``"host"``. It needs a
+        transform that is done while decoding (see `fuse`) and no `collate_fn`. Images that a batch
+        backend decodes are always normalised where they were decoded.
     collate_fn : callable, optional
-        From a list of samples to a batch, as for torch's DataLoader. It is called where the batch
-        is asked for, or in a worker process; only there its own random draws follow from `seed`.
+        Makes a batch from a list of samples, as in torch's DataLoader. It runs in the thread that
+        waits for the batch, or in a worker process. Its own random draws follow from `seed` only in
+        a worker process.
     channels_last : bool
         Lay images out as ``torch.channels_last``.
     rank, world_size : int, optional
-        This process's share; by default from torch.distributed, if that is initialised. No item
-        goes to two ranks and none is repeated, so without `drop_last` some ranks may have one more.
+        Which share of the items this process reads; by default as in torch.distributed, if that is
+        initialised. No item goes to two ranks and none is repeated, so without `drop_last` some
+        ranks may have one more.
     timeout : float, optional
-        Seconds after which a batch that is still missing is a TimeoutError; 0 is no limit. Where a
-        batch backend decodes, that is for files that are not read in time.
+        Raise TimeoutError if a batch does not arrive within this many seconds; 0 is no limit. If a
+        batch backend decodes, the limit applies to reading the files.
     progress : bool
-        Show a bar (needs rich).
+        Show a progress bar (needs rich).
     **dataloader
-        Arguments of torch's DataLoader, by their names there. ``num_workers=n`` asks for n threads,
-        or for n processes where ``threads="auto"`` would take processes; 0 is ``threads=0``.
-        `batch_sampler` gives lists of indices, each a batch. ``pin_memory=True`` pins batches that
-        stay on the host, in the background, if there is a CUDA device. `prefetch_factor` is
-        `prefetch`, and from a `generator` the `seed` is drawn. `worker_init_fn` and
-        `multiprocessing_context` are for worker processes. `persistent_workers` is what threads
-        are; processes begin anew with each epoch, for the dataset as it is then. What has no
-        meaning here (``in_order=False``, `pin_memory_device`) is refused.
+        Arguments of torch's DataLoader, under the same names:
+
+        - `num_workers` is a number of threads, or of processes where ``threads="auto"`` would use
+          processes; 0 is ``threads=0``.
+        - `batch_sampler` yields lists of indices, each a batch.
+        - ``pin_memory=True`` pins batches that stay on the host, in the background, if there is a
+          CUDA device.
+        - `prefetch_factor` is `prefetch`.
+        - `generator`: the `seed` is drawn from it.
+        - `worker_init_fn` and `multiprocessing_context` apply to worker processes only.
+        - `persistent_workers` has no effect: threads always persist, and worker processes start
+          again at each epoch, with the dataset as it is then.
+
+        Arguments that have no meaning here (``in_order=False``, `pin_memory_device`) are refused.
 
     Attributes
     ----------
     skipped : int
-        Items that this epoch has left out so far, for ``on_error="skip"``.
+        How many items this epoch has left out so far because of ``on_error="skip"``.
     epoch : int
-        The one that is running, or that comes next.
+        The epoch that is running, or the one that starts next.
     dataset, batch_size, sampler, batch_sampler, num_workers, pin_memory, drop_last, generator
-        As training libraries read them of torch's DataLoader. Without a sampler of yours, `sampler`
-        gives what this rank reads of the epoch, in order; its ``set_epoch`` is the loader's.
-        `num_workers` counts threads or processes, whichever there are.
+        The attributes that training libraries read from torch's DataLoader. If you gave no sampler,
+        `sampler` yields the indices that this rank reads in the epoch, in order, and its
+        ``set_epoch`` sets the loader's epoch. `num_workers` is the number of threads or processes,
+        whichever make the batches.
     collate_fn : callable
-        It may be set; torch's ``default_collate`` stands for none.
+        You may assign it. It is torch's ``default_collate`` if you gave none.
     decoding : Decoding
-        Its `backend` is the name of the batch backend that decodes, or None for the CPU; `why` says
-        why, in words. It is settled when the loader is made; where the dataset does not allow it in
-        a later epoch, ``"auto"`` lets the CPU decode that, and this says so once it has begun.
+        What decodes: `backend` is the name of a batch backend, or None for the CPU; `why` gives the
+        reason in words. The loader decides this when it is created. If a later change to the
+        dataset rules the batch backend out, ``decode="auto"`` lets the CPU decode the next epoch,
+        and this attribute says so once that epoch has begun.
 
     Raises
     ------
     TypeError, ValueError
         An argument is wrong, or the dataset does not allow it.
     DeviceUnavailable, BackendUnavailable, UnknownBackend
-        The device, or what is to decode on it, cannot be used.
+        The device, or the backend that should decode on it, cannot be used.
 
     Notes
     -----
-    Each ``iter(loader)`` begins the next epoch, or the one that `set_epoch` named. Memory of a
-    batch is used again only when nothing refers to the batch any more. With worker processes or a
-    device there is one iterator at a time: a new one ends the one before.
+    Each ``iter(loader)`` starts the next epoch, or the one that `set_epoch` named. The memory of a
+    batch is reused only when nothing refers to the batch any more, so you may keep batches. With
+    worker processes or a device there is one iterator at a time: a new one ends the previous one.
 
     Examples
     --------
@@ -177,8 +202,8 @@ class Loader(Generic[Batch]):
     torch.Size([2, 3, 224, 224]) torch.float32
     """
 
-    # With a collate_fn a batch is what that returns. Of other datasets that say what their samples
-    # are, images and numbers are tensors.
+    # A batch is what collate_fn returns. Without one, images and numbers become tensors, which
+    # type checkers can know for datasets that declare their samples.
     @overload
     def __init__(
         self: Loader[Batch],
@@ -268,7 +293,7 @@ class Loader(Generic[Batch]):
         progress: bool = False,
         **dataloader: Unpack[DataLoaderOptions],
     ) -> None:
-        check(dataloader, locals())  # which are the arguments
+        check(dataloader, locals())  # locals() holds exactly the arguments here
         world(rank, world_size)
         self.dataset = dataset
         batches = dataloader.get("batch_sampler")
@@ -296,11 +321,11 @@ class Loader(Generic[Batch]):
             self._source, threads, workers, dataloader.get("num_workers"), apart=apart
         )
         self.read_threads = how_many_read(self._source, read_threads, self.workers)
-        self.decoding = self._plan().decoding  # which says at once what does not go together
+        self.decoding = self._plan().decoding  # raises if arguments and dataset contradict
         self._set_up()
 
     def _take(self, options: DataLoaderOptions, seed: int) -> None:
-        """Keep what is torch's DataLoader's alone."""
+        """Store the arguments that only torch's DataLoader has."""
         self.generator = options.get("generator")
         self.seed = int(seed) if self.generator is None else seed_of(self.generator)
         self.pin_memory = bool(options.get("pin_memory"))
@@ -309,7 +334,7 @@ class Loader(Generic[Batch]):
         self.persistent_workers = bool(options.get("persistent_workers"))
 
     def _set_up(self) -> None:
-        """Make what belongs to this process, and cannot be copied or pickled."""
+        """Create what belongs to this process and cannot be copied or pickled."""
         self._workers = Workers(
             self.threads, self.workers, self.prefetch, self.timeout or None, self.read_threads
         )
@@ -318,17 +343,18 @@ class Loader(Generic[Batch]):
         if pinned or self.device.type != "cpu" or self._settled.backend is not None:
             from fastdecode.torch._delivery import Delivery
 
-            # Once, because its streams are to last; and now, because the device may be missing.
+            # Created once, so that its streams last; and here, to find a missing device early.
             self._delivery = Delivery(self.device, self._settled.backend)
         pinned = pinned or self.device.type == "cuda"
         self._memory = BatchMemory(self.prefetch + 2, pinned=pinned)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what `_set_up` makes: threads, processes, memory, streams."""
+        """Leave out what `_set_up` creates: threads, processes, memory, streams."""
         state = self.__dict__.copy()
         for name in ("_workers", "_delivery", "_memory"):
             del state[name]
-        state["generator"] = None  # not every PyTorch can pickle one, and the seed is drawn
+        # Not every PyTorch can pickle a generator, and the seed has been drawn from it already.
+        state["generator"] = None
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -337,15 +363,12 @@ class Loader(Generic[Batch]):
 
     @property
     def _sharding(self) -> Sharding:
-        """How items are dealt out, for the dataset as long as it is now, and the ranks there are.
-
-        All ranks have to shuffle alike.
-        """
+        """How the items of the dataset, at its current length, are shared among the ranks."""
         rank, ranks = world(*self._ranks)
         if ranks > 1 and self._shuffle and self.generator is not None:
             raise ValueError(
-                "each rank would shuffle by a seed of its own generator, and items be lost: give "
-                "all ranks the same seed= instead of a generator, or a sampler that deals them out"
+                "each rank would shuffle with a seed of its own generator, so items would be lost: "
+                "give all ranks the same seed= instead of a generator, or a sampler that shards"
             )
         length, size = len(self._source), self.batch_size or 1
         how = self._shuffle, bool(self.drop_last), self.seed
@@ -353,12 +376,12 @@ class Loader(Generic[Batch]):
 
     @property
     def epoch(self) -> int:
-        """The epoch that is running, or that the next ``iter(loader)`` begins."""
+        """The epoch that is running, or that the next ``iter(loader)`` starts."""
         return self._place().epoch
 
     @property
     def sampler(self) -> Any:
-        """The caller's sampler; without one, the indices of the epoch on this rank, in order."""
+        """The caller's sampler, or one that yields this rank's indices of the epoch in order."""
         given = self._given.sampler
         if given is None:
             return (_Shuffled if self._shuffle else _InOrder)(self)
@@ -370,44 +393,44 @@ class Loader(Generic[Batch]):
 
     @property
     def batch_sampler(self) -> Any:
-        """The caller's batch sampler; without one, `sampler` in batches, as torch makes them."""
+        """The caller's batch sampler, or torch's BatchSampler over `sampler`."""
         if self._given.batches:
             return self._given.sampler
         return BatchSampler(self.sampler, self.batch_size or 1, bool(self.drop_last))
 
     @property
     def num_workers(self) -> int:
-        """How many threads or processes make batches."""
+        """The number of threads or processes that make batches."""
         return self.workers or self.threads
 
     @property
     def prefetch_factor(self) -> int | None:
-        """As of torch's DataLoader, which has none without workers."""
+        """The batches made ahead; None without workers, as in torch's DataLoader."""
         return self.prefetch if self.num_workers else None
 
     @property
     def collate_fn(self) -> Callable[[list[Any]], Any]:
-        """What makes a batch of samples."""
+        """The function that makes a batch from a list of samples."""
         return self._collate_fn or default_collate
 
     @collate_fn.setter
     def collate_fn(self, collate_fn: Callable[[list[Any]], Any] | None) -> None:
-        # What torch's does is done anyway, and faster.
+        # The loader does the same as torch's default_collate, only faster.
         self._collate_fn = None if collate_fn is default_collate else collate_fn
 
     def __len__(self) -> int:
-        """Count the batches of an epoch, on this rank."""
+        """Return the number of batches of an epoch on this rank."""
         sharding = self._sharding
         count = sharding.share if self._given.sampler is None else len(self._given)
         return count if self._given.batches else sharding.batches(count)
 
     def _place(self) -> Position:
-        """Return where the loader stands, after what the caller has told the sampler."""
+        """Return the loader's position, after any ``set_epoch`` that the caller's sampler got."""
         told = self._given.told()
         return self._position if told is None else self._position.moved_to(told)
 
     def __iter__(self) -> Iterator[Batch]:
-        """Begin an epoch: the next one, or where `set_epoch` or `load_state_dict` said."""
+        """Start the next epoch, or start where `set_epoch` or `load_state_dict` said."""
         made = _Epoch(self)
         if not self.progress:
             return made
@@ -416,7 +439,7 @@ class Loader(Generic[Batch]):
         return _Shown(made, done=position.batch, total=self._count, title=title)
 
     def _begun(self, before: Position | None) -> tuple[Iterator[Any], Position] | None:
-        """Begin the epoch of an iterator; or again, if another was named before it was used."""
+        """Start the epoch of an iterator; restart it if the caller named another one before use."""
         if before is not None:
             told = self._given.told()
             moved = self._position is not before and self._position is before.last()
@@ -438,7 +461,7 @@ class Loader(Generic[Batch]):
             at_once=None if delivery is None else delivery.at_once(plan.eligible),
             worker_init_fn=self.worker_init_fn,
             multiprocessing_context=self.multiprocessing_context,
-            # A background thread would disturb what training draws.
+            # Seeding the global generators in a background thread would disturb training.
             seed_all=delivery is None and not plan.source.isolated,
         )
         self._count = order.count
@@ -446,24 +469,24 @@ class Loader(Generic[Batch]):
         return made if delivery is None else delivery.begin(made), position
 
     def _plan(self) -> Plan:
-        """Look how batches are made of the dataset as it is now."""
+        """Decide how batches of the dataset, as it is at this moment, are made."""
         how = self._collate_fn, self.normalize_on, self.device, self.decode, self._settled
         return plan_of(self._source, *how)
 
     def _handed(self, position: Position, ready: Ready) -> None:
-        """Keep account of what the consumer has got."""
+        """Record that the consumer received a batch."""
         position.batch = ready.position
-        if position is self._position:  # not of an iterator that a later one has replaced
+        if position is self._position:  # else a later iterator has replaced this one
             self.skipped += ready.skipped
 
     def set_epoch(self, epoch: int) -> None:
-        """Let the next ``iter(loader)`` begin this epoch.
+        """Make the next ``iter(loader)`` start this epoch.
 
         Parameters
         ----------
         epoch : int
-            From 0. If it is the one that `load_state_dict` brought back, the batches that were
-            handed out before are still left out.
+            Counted from 0. If `load_state_dict` restored the middle of this same epoch, the loader
+            still continues there, without the batches that were returned before.
         """
         if not is_int(epoch) or epoch < 0:
             raise ValueError(f"epoch must be an integer from 0, not {epoch!r}")
@@ -471,19 +494,30 @@ class Loader(Generic[Batch]):
         self._given.counted()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return plain values that say where the loader stands, also in the middle of an epoch."""
+        """Return the loader's position as a dict of plain values, even in mid-epoch.
+
+        Returns
+        -------
+        dict
+            For `load_state_dict`. ``torch.save`` can store it.
+        """
         return self._place().state(self._settings())
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Let the next ``iter(loader)`` give exactly the batches that were left.
+        """Make the next ``iter(loader)`` return exactly the remaining batches of the epoch.
+
+        Parameters
+        ----------
+        state : dict
+            From `state_dict`.
 
         Raises
         ------
         ValueError
-            If the state is of a loader whose batches would be others.
+            The state comes from a loader whose batches would differ from this one's.
         """
         position = Position.of_state(state, self._settings())
-        # At an epoch's beginning there is nothing to check, and no sampler is to be asked yet.
+        # At the start of an epoch there is nothing to check, and it is too early to use a sampler.
         if position.batch:
             most = position.order(self._sharding, self._given).count
             if position.batch > most:
@@ -492,12 +526,12 @@ class Loader(Generic[Batch]):
         self._given.counted()
 
     def _settings(self) -> dict[str, Any]:
-        """Return all that the batches follow from."""
+        """Return the settings that determine the batches."""
         batches = "batches" if self._given.batches else True
         return self._sharding.settings(sampled=self._given.sampler is not None and batches)
 
     def close(self) -> None:
-        """End the threads, the processes, the copying, and the epoch. A later one starts anew."""
+        """End the epoch, and stop threads, processes and copies. A later epoch restarts them."""
         self._workers.end()
         if self._delivery is not None:
             self._delivery.close()
@@ -523,7 +557,7 @@ class Loader(Generic[Batch]):
 
 
 class _Epoch:
-    """What a consumer iterates over."""
+    """The iterator that ``iter(loader)`` returns."""
 
     def __init__(self, loader: Loader[Any]) -> None:
         self._loader = loader
@@ -535,7 +569,7 @@ class _Epoch:
         self._take(None)
 
     def _take(self, position: Position | None) -> None:
-        """Begin, if that is needed, another epoch than the one that was begun at a position."""
+        """Start an epoch, unless the one that was started at `position` still holds."""
         begun = self._loader._begun(position)
         if begun is not None:
             self._source, self._position = begun
@@ -549,14 +583,14 @@ class _Epoch:
 
     def __next__(self) -> Any:
         if not self._position.asked:
-            # Lightning makes its iterator first, and then says which epoch that is to be.
+            # Lightning creates its iterator first and calls set_epoch afterwards.
             self._take(self._position)
             self._position.asked = True
         while True:
             try:
                 ready = next(self._source)
             except StopIteration:
-                if not self._ended:  # it may be asked again
+                if not self._ended:  # a consumer may call next() again after the end
                     self._ended = True
                     self._position.end()
                     self._warn_of_nothing()
@@ -564,12 +598,12 @@ class _Epoch:
             batch = handed_out(ready)
             self._loader._handed(self._position, ready)
             self._left_out += ready.skipped
-            if batch is not None:  # else every item of it was left out
+            if batch is not None:  # None: every item was skipped
                 self._gave_some = True
                 return batch
 
     def _warn_of_nothing(self) -> None:
-        """Tell of an epoch of nothing but damaged files: a wrong path looks like that."""
+        """Warn if every file of the epoch was damaged: a wrong path looks like that."""
         errors = self._loader._source.errors
         if self._left_out and not self._gave_some:
             warnings.warn(
@@ -581,7 +615,7 @@ class _Epoch:
 
 
 class _Shown:
-    """Yields what an iterator yields, and shows on the terminal how many there have been."""
+    """Yields the batches of an iterator, and shows a progress bar on the terminal."""
 
     def __init__(self, batches: Iterator[Any], *, done: int, total: int, title: str) -> None:
         try:
@@ -598,7 +632,7 @@ class _Shown:
         )
         self._task = self._bar.add_task(title, total=total, completed=done)
         self._bar.start()
-        # A consumer that leaves early drops this object; the terminal must be given back then, too.
+        # A consumer that leaves the loop early drops this object; the bar must stop then, too.
         self._stop = weakref.finalize(self, self._bar.stop)
 
     def __iter__(self) -> Iterator[Any]:
@@ -615,7 +649,7 @@ class _Shown:
 
 
 class _Own(Sampler[int]):
-    """What a loader without a sampler of the caller's reads, for those who look for one."""
+    """The `sampler` of a loader that was given none, for libraries that look at it."""
 
     generator = None
 
@@ -630,16 +664,16 @@ class _Own(Sampler[int]):
         return self._loader._sharding.share
 
     def set_epoch(self, epoch: int) -> None:
-        """Let the loader's next ``iter`` begin this epoch."""
+        """Make the loader's next ``iter`` start this epoch."""
         self._loader.set_epoch(epoch)
 
 
 class _InOrder(_Own, SequentialSampler):
-    """Known by its type not to shuffle."""
+    """Libraries see by its type that the loader does not shuffle."""
 
 
 class _Shuffled(_Own, RandomSampler):
-    """Known by its type to shuffle."""
+    """Libraries see by its type that the loader shuffles."""
 
     replacement = False
 

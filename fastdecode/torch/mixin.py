@@ -1,4 +1,4 @@
-"""`DecodeMixin`: decoding as part of a dataset, and the transform that its options resolve to."""
+"""`DecodeMixin`: decoding in a dataset, and the transform that its options resolve to."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ __all__ = ["DecodeMixin"]
 _DECODE_OPTIONS = ("reduce", "min_size", "mode", "backend")
 _CARRIED = "_carried_preference"
 _converter = cache(converter)
-_settled: tuple[int, bool] | None = None  # in which process, and whether OpenCV was there then
+_settled: tuple[int, bool] | None = None  # the process, and whether it had loaded OpenCV
 
 
 class _Carried(NamedTuple):
-    """What `fastdecode.use` had set in the process that pickled a dataset."""
+    """The backend that `fastdecode.use` had set in the process that pickled a dataset."""
 
     process: int
     preference: Preference
 
 
 class DecodeMixin:
-    """Decoding for a dataset: options as attributes of the class, or of an instance.
+    """Adds decoding to a dataset; set the options as attributes of the class or of an instance.
 
     Attributes
     ----------
@@ -55,27 +55,29 @@ class DecodeMixin:
     mode : {"RGB", "L", "RGBA", "stored"}
     orient : bool
     backend : str or None
-        All as for `fastdecode.decode`. The fastest backend is chosen in each process, when it
-        decodes for the first time.
+        All five as for `fastdecode.decode`. If `backend` is None, each process chooses the fastest
+        backend when it first decodes.
     output : {"array", "tensor", "pil"} or None
-        An ndarray (H, W, C), a tensor (C, H, W) that shares its memory, or a Pillow image. None is
-        an array from `decode`; where torchvision's datasets give a Pillow image, it is that: from
-        `transformed`, and in the samples of a `DecodeDataset`.
+        The form of a decoded image: an ndarray (H, W, C), a tensor (C, H, W) that shares the
+        ndarray's memory, or a Pillow image. None means an ndarray from `decode`, and a Pillow image
+        where torchvision's datasets use one: in `transformed` and in the samples of a
+        `DecodeDataset`.
 
     Raises
     ------
     TypeError, ValueError
-        As soon as an option is set to what it cannot be.
+        An option is set to an invalid value. The error is raised at the assignment.
     UnknownBackend, BackendUnavailable
-        As soon as an instance is given a `backend` that cannot be used.
+        An instance is given a `backend` that cannot be used. The error is raised at the assignment.
 
     Notes
     -----
-    It can be pickled. What `fastdecode.use` had set then holds in a worker process, unless that has
-    called `use` itself. In a DataLoader's worker, OpenCV and PyTorch are limited to one thread.
+    Instances can be pickled. What `fastdecode.use` had set in the pickling process then also
+    applies in a worker process, unless the worker has called `use` itself. In a worker of
+    PyTorch's DataLoader, OpenCV and PyTorch are limited to one thread.
 
-    In front of a class of torchvision's that is given no loader, such as its ``ImageFolder``, it
-    takes the place of torchvision's own loader: ``class Photos(DecodeMixin, ImageNet)``.
+    In front of a torchvision dataset class, such as ``ImageFolder``, the mixin replaces
+    torchvision's default loader, unless you give a loader: ``class Photos(DecodeMixin, ImageNet)``.
 
     Examples
     --------
@@ -98,12 +100,12 @@ class DecodeMixin:
     backend: str | None = None
     output: Output | None = None
     _made_when_needed: tuple[str, ...] = ("_resolved",)
-    """Attributes that no pickle takes along."""
+    """Attributes that are left out of a pickle and created again when needed."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         given = {name: getattr(cls, name) for name in (*_DECODE_OPTIONS, "output")}
-        # A property has its value in an instance only.
+        # The value of a property is known only in an instance.
         known = {name: value for name, value in given.items() if not hasattr(value, "__get__")}
         _check_output(known.pop("output", None))
         check_options(**known)
@@ -122,7 +124,7 @@ class DecodeMixin:
 
     def __getstate__(self) -> dict[str, Any]:
         state = {name: v for name, v in self.__dict__.items() if name not in self._made_when_needed}
-        used = _selection.used_here()  # not what the environment says
+        used = _selection.used_here()  # without the environment, which a worker reads itself
         if used is not None:
             state[_CARRIED] = _Carried(os.getpid(), used)
         return state
@@ -131,22 +133,23 @@ class DecodeMixin:
         self.__dict__.update(state)
 
     def decode(self, source: Any) -> Any:
-        """Decode one image with these options; a `transform` is left to `transformed`.
+        """Decode one image with the options of this dataset, without its `transform`.
 
         Parameters
         ----------
         source : bytes-like or path
-            An encoded file, as for `fastdecode.decode`, or where it is.
+            The bytes of an encoded file, as for `fastdecode.decode`, or its path.
 
         Returns
         -------
         ndarray, tensor or PIL.Image.Image
-            As `output` says; None is an ndarray.
+            As `output` says; an ndarray if that is None.
 
         Raises
         ------
         FastDecodeError, OSError
-            As from `fastdecode.decode` and `decode_file`; the message names a path.
+            As from `fastdecode.decode` and `decode_file`. The message names the path, if one was
+            given.
         """
         self._settle()
         decode = api.decode_file if isinstance(source, (str, os.PathLike)) else api.decode
@@ -161,7 +164,7 @@ class DecodeMixin:
         return _converter(self.output or "array")(image)
 
     def transformed(self, source: Any) -> Any:
-        """Decode one image, and put it through the dataset's own `transform`, if it has one.
+        """Decode one image and apply the `transform` of the dataset, if it has one.
 
         Parameters
         ----------
@@ -170,23 +173,23 @@ class DecodeMixin:
         Returns
         -------
         object
-            What `transform` makes of it: of the file's bytes if that is an `EncodedTransform`, else
-            of a Pillow image, as torchvision's datasets give it, or what `output` says. Without a
-            transform, that image.
+            The result of `transform`. An `EncodedTransform` is called with the file's bytes. Any
+            other transform is called with the image in the form that `output` names, or with a
+            Pillow image if `output` is None. Without a transform, that image itself.
 
         Raises
         ------
         FastDecodeError, OSError
             As from `decode`.
         ValueError
-            If `reduce`, `min_size` or `mode` is set beside an `EncodedTransform`.
+            `reduce`, `min_size` or `mode` is set together with an `EncodedTransform`.
         """
         return self._image(source, None, None)[0]
 
     def _image(
         self, source: Any, generator: torch.Generator | None, out: torch.Tensor | None
     ) -> tuple[Any, Geometry | None]:
-        """Decode and transform; the geometry may be missing where nobody asks for it."""
+        """Decode and transform; the geometry may be None unless `_maps_targets`."""
         self._settle()
         transform = self._resolved_transform()
         if isinstance(transform, EncodedTransform):
@@ -197,30 +200,30 @@ class DecodeMixin:
             )
             return made if self._maps_targets() else (made, None)
         if out is not None:
-            raise ValueError("out needs an EncodedTransform: only that tells a sample's shape")
+            raise ValueError("out needs an EncodedTransform: only that knows a sample's shape")
         image, geometry = self._decoded_image(source)
         return (image if transform is None else transform(image)), geometry
 
     def _maps_targets(self) -> bool:
-        """Whether somebody asks for the geometry of an image."""
+        """Return whether targets depend on the geometry of their image."""
         return False
 
     def _encoded(self, source: Any) -> Any:
-        """Return a file's bytes."""
+        """Return the bytes of a file."""
         named = isinstance(source, (str, os.PathLike))
         return api.read_file(os.fspath(source)) if named else source
 
     def _decoded_image(self, source: Any) -> tuple[Any, Geometry | None]:
-        """Return the decoded image, and its geometry where it is known."""
+        """Return the decoded image, and its geometry or None."""
         return self._load_image(source), None
 
     def _load_image(self, source: Any) -> Any:
-        """Decode an image in the form in which torchvision's datasets have it."""
+        """Decode an image as `output` says; into a Pillow image, as torchvision does, if None."""
         image = self.decode(source)
         return image if self.output is not None else _converter("pil")(image)
 
     def decode_with_geometry(self, source: Any) -> tuple[Any, Geometry]:
-        """Decode one image, and tell how its pixels lie in the full-size one.
+        """Decode one image, and return how its pixels lie in the full-size image.
 
         Parameters
         ----------
@@ -231,7 +234,8 @@ class DecodeMixin:
         image : ndarray, tensor or PIL.Image.Image
             As from `decode`.
         geometry : Geometry
-            It maps boxes, points and masks of the full-size image (as seen, if `orient`).
+            Maps boxes, points and masks of the full-size image; if `orient`, of the image as
+            viewers show it.
 
         Raises
         ------
@@ -241,7 +245,7 @@ class DecodeMixin:
         return self._decoded(DecodeMixin._encoded(self, source), self.output or "array")
 
     def _decoded(self, data: Any, output: Output) -> tuple[Any, Geometry]:
-        """Decode encoded bytes, whose reduction is settled here so that the geometry is known."""
+        """Decode bytes; choose the reduction here, so that the geometry is known."""
         self._settle()
         header = api.probe(data)
         reduce, orient = self.reduce, self.orient
@@ -252,18 +256,18 @@ class DecodeMixin:
         return _converter(output)(image), Geometry.of_decode(header, reduce, orient=orient)
 
     def _resolved_transform(self) -> Any:
-        """Return the transform that is called; fuse again if anything it depends on has changed.
+        """Return the transform to call; fuse again if anything it depends on has changed.
 
         An `EncodedTransform` takes the file's bytes, any other the decoded image.
         """
         transform = getattr(self, "transform", None)
         known, resolved = self.__dict__.get("_resolved", ((), None))
-        # The commonest case, a transform of our own, has no parts that might have changed.
+        # The most common case: a transform of the package has no parts that might have changed.
         if known is None and resolved is transform:
             return resolved
         plain = isinstance(transform, EncodedTransform)
         parts = [] if plain else list(flatten(transform))
-        # With their attributes: somebody may set another size of a part while training.
+        # Attributes count, too: the user may change the size of a part during training.
         states = (value for part in parts for value in getattr(part, "__dict__", {}).values())
         how = (self.reduce, self.min_size, self.mode, self.output, *self._fusing())
         made_of = (transform, *how, *parts, *states)
@@ -273,16 +277,16 @@ class DecodeMixin:
         return resolved
 
     def _fusing(self) -> tuple[bool, Quality, float]:
-        """Whether a transform of images may be fused; with which quality and headroom."""
+        """Return whether a transform of images may be fused, with which quality and headroom."""
         return False, "fast", 1.0
 
     def _resolve(self, transform: Any, first: Any) -> Any:
-        """Fuse what may be fused; refuse what is no transform, and options that contradict it."""
+        """Fuse the transform if allowed; refuse invalid transforms and contradicting options."""
         if transform is not None and not callable(transform):
-            raise TypeError(f"transform must be something to call with an image, not {transform!r}")
+            raise TypeError(f"transform must be callable with an image, not {transform!r}")
         if isinstance(transform, type) and issubclass(transform, EncodedTransform):
             name = transform.__name__
-            raise TypeError(f"transform is the class {name}: make one of it, with a size")
+            raise TypeError(f"transform is the class {name}: give an instance of it, with a size")
         if is_albumentations(transform):
             raise TypeError(
                 f"albumentations' {type(transform).__name__} is called with image=, and gives a "
@@ -298,33 +302,33 @@ class DecodeMixin:
                 "of decoded images"
             )
         may_fuse, quality, headroom = self._fusing()
-        # A Compose that begins with one of ours can only be called with bytes.
+        # A Compose that begins with an EncodedTransform can only be called with bytes.
         if encoded or (may_fuse and not asked and self.output != "array"):
             return fuse(transform, quality=quality, headroom=headroom)
         return transform
 
     def _reduction_asked(self) -> str:
-        """Name the options by which the caller says how the image is to be decoded."""
+        """Return the options, in words, with which the caller asked for a size or mode."""
         asked = {"reduce": self.reduce, "min_size": self.min_size, "mode": self.mode}
         usual = {"reduce": 1, "min_size": None, "mode": "RGB"}
         return ", ".join(f"{name}={asked[name]!r}" for name in usual if asked[name] != usual[name])
 
     def _settle(self) -> None:
-        """Do what a process must do once, before it decodes for the first time."""
+        """Set up this process before it first decodes."""
         global _settled
         if _CARRIED in self.__dict__:
-            # Only now: while a spawned worker unpickles its dataset, it is no worker yet.
+            # Not earlier: a spawned process unpickles its dataset before it counts as a worker.
             _adopt(self.__dict__.get(_CARRIED))
             self.__dict__.pop(_CARRIED, None)
         now = (os.getpid(), "cv2" in sys.modules)
-        if _settled != now:  # OpenCV can only be limited once something has loaded it
+        if _settled != now:  # OpenCV can be limited only after something has loaded it
             if get_worker_info() is not None:
                 limit_threads()
             _settled = now
 
 
 def _adopt(carried: _Carried | None) -> None:
-    """Let what `use` had set in the parent decide here, if this is a worker without its own."""
+    """Apply the parent's `fastdecode.use` in a worker that has not called `use` itself."""
     if carried is None or carried.process == os.getpid() or context() != "processes":
         return
     if _selection.used_here() is not None:
@@ -338,7 +342,7 @@ def _adopt(carried: _Carried | None) -> None:
 
 
 def _is_torchvisions(loader: object) -> bool:
-    """Whether it is the loader that torchvision takes where it is given none."""
+    """Return whether `loader` is torchvision's default loader."""
     place = getattr(loader, "__module__", ""), getattr(loader, "__name__", "")
     return place == ("torchvision.datasets.folder", "default_loader")
 

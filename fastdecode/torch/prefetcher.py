@@ -1,4 +1,4 @@
-"""`DevicePrefetcher`: batches are on their way to the device before they are asked for."""
+"""`DevicePrefetcher`: copies the next batches to a device in the background."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["DevicePrefetcher"]
 
 _PATIENCE_S = 5.0
-"""How long to wait for a loader that is busy with a batch when that batch is no longer wanted."""
+"""How long to wait for a loader that is still making a batch that nobody needs."""
 
 # fmt: off
 _READ = (
@@ -34,36 +34,37 @@ _READ = (
     "drop_last", "generator", "collate_fn",
 )
 # fmt: on
-"""What training libraries read of a loader."""
+"""The attributes that training libraries read from a loader."""
 
 
 class DevicePrefetcher(Generic[Batch]):
-    """Wraps a loader: the next batches are made, pinned and copied while the last is in use.
+    """Wraps a loader, and makes, pins and copies the next batches while the current one is in use.
 
     Parameters
     ----------
     loader : iterable of batches
-        Such as a `Loader` or torch's DataLoader. Each ``iter(prefetcher)`` asks it for a new
-        iterator, which a thread then draws from. Batches may be tensors, or mappings, sequences,
-        named tuples and dataclass instances of them, nested; an object with a ``to`` (and a
-        ``pin_memory``) of its own is asked to move itself. Containers keep their types, and what is
-        no tensor stays as it is.
+        A `Loader`, torch's DataLoader or any other iterable. Each ``iter(prefetcher)`` requests a
+        new iterator from it, and a thread then calls that iterator. A batch may be a tensor, or a
+        mapping, sequence, named tuple or dataclass instance that holds tensors, also nested. An
+        object with its own ``to`` (and ``pin_memory``) method is moved with that. Containers keep
+        their types, and values that are not tensors stay unchanged.
     device : str, torch.device or int
         An int is the CUDA device of that number; ``"cuda"`` is the current one. With ``"cpu"`` the
         loader's own batches pass through, and there is no thread.
     depth : int
-        How many batches are ahead of the consumer, at most: made, and waiting or being copied.
-        With 1, the loader's work is hidden but not the copy.
+        How many batches at most are ahead of the consumer, waiting or being copied. A depth of 1
+        hides the loader's work but not the copy.
 
     Attributes
     ----------
     loader : iterable of batches
     device : torch.device
-        With its index for CUDA.
+        For CUDA, with its index.
     depth : int
     dataset, batch_size, sampler, batch_sampler, num_workers, pin_memory, drop_last, generator, \
     collate_fn
-        The loader's, where it has them: training libraries read them of torch's DataLoader.
+        The loader's attributes, if it has them. Training libraries read them from torch's
+        DataLoader.
 
     Raises
     ------
@@ -74,14 +75,14 @@ class DevicePrefetcher(Generic[Batch]):
 
     Notes
     -----
-    A batch is the consumer's, as if it had called ``to`` itself: it lies in the memory of the
-    current stream and stays valid for as long as it is kept. CUDA copies run on one stream that
-    lasts as long as the prefetcher. Host memory that is not pinned is pinned in the thread. Other
-    devices are copied to by a plain ``to`` in the consumer's thread.
+    A batch behaves as if you had called ``to`` yourself: it lies in the memory of the current
+    stream and stays valid for as long as you keep it. CUDA copies run on one stream that lasts as
+    long as the prefetcher. The thread pins host memory that is not pinned yet. For devices other
+    than CUDA, the consumer's thread copies with a plain ``to``.
 
-    An error of the loader is raised where its batch would be. What the next call gives is up to the
-    loader. There is one iterator at a time: a new one ends the one before, whose next call is then
-    a RuntimeError. Worker processes are started where ``iter(prefetcher)`` is called, not in the
+    An error of the loader is raised in place of its batch; the loader decides what the next call
+    returns. There is one iterator at a time: a new one ends the previous one, whose next call then
+    raises RuntimeError. Worker processes start where ``iter(prefetcher)`` is called, not in the
     thread. A DataLoader without workers makes its samples in the thread, random draws included.
     During the capture of a CUDA graph, pinning needs ``capture_error_mode="thread_local"``.
 
@@ -111,7 +112,7 @@ class DevicePrefetcher(Generic[Batch]):
         self._epoch: weakref.ref[_Epoch] | None = None
         self._thread: _PrefetchThread | None = None
         self._state: Any = None
-        """The loader's state at the batch last handed out; None while the loader is not ahead."""
+        """The loader's state after the batch last returned; None while the loader is not ahead."""
 
     def __getattr__(self, name: str) -> Any:
         if name in _READ:
@@ -119,11 +120,11 @@ class DevicePrefetcher(Generic[Batch]):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __len__(self) -> int:
-        """Return the loader's own length."""
+        """Return the length of the loader."""
         return len(self.loader)
 
     def __iter__(self) -> Iterator[Batch]:
-        """Begin an epoch of the loader; one that is under way ends."""
+        """Start an epoch of the loader, and end the one that is running."""
         self._end(patience=None)
         batches = iter(self.loader)
         epoch: _Epoch
@@ -137,12 +138,16 @@ class DevicePrefetcher(Generic[Batch]):
         return epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """Tell the loader which epoch comes next, or its sampler, as torch's distributed one.
+        """Set the next epoch of the loader, or of its sampler, such as torch's DistributedSampler.
+
+        Parameters
+        ----------
+        epoch : int
 
         Raises
         ------
         AttributeError
-            If neither has a ``set_epoch``.
+            Neither the loader nor its sampler has a ``set_epoch`` method.
         """
         if hasattr(self.loader, "set_epoch"):
             self.loader.set_epoch(epoch)
@@ -150,27 +155,32 @@ class DevicePrefetcher(Generic[Batch]):
             self.loader.sampler.set_epoch(epoch)
 
     def state_dict(self) -> Any:
-        """Return the loader's state as of the batch last handed out, although it is ahead of that.
+        """Return the loader's state after the batch last returned, although it has made more.
 
         Returns
         -------
         object
-            What the loader's ``state_dict`` gave after it had made that batch.
+            What the loader's ``state_dict`` returned after it had made that batch.
 
         Raises
         ------
         AttributeError
-            If the loader has no ``state_dict``.
+            The loader has no ``state_dict`` method.
         """
         return self.loader.state_dict() if self._state is None else self._state
 
     def load_state_dict(self, state: Any) -> None:
-        """Bring the loader back to a state; an epoch under way ends.
+        """Restore a state of the loader, and end the epoch that is running.
+
+        Parameters
+        ----------
+        state : object
+            From `state_dict`.
 
         Raises
         ------
         AttributeError
-            If the loader has no ``load_state_dict``.
+            The loader has no ``load_state_dict`` method.
         """
         load = self.loader.load_state_dict
         self._end(patience=None)
@@ -178,10 +188,10 @@ class DevicePrefetcher(Generic[Batch]):
         self._state = None
 
     def close(self) -> None:
-        """End the epoch under way and its thread. A later ``iter`` begins a new one.
+        """End the running epoch and its thread. A later ``iter`` starts a new one.
 
-        A loader that is busy with a batch is waited for, for 5 seconds at most: then there is a
-        RuntimeWarning, and the thread ends once the loader returns.
+        If the loader is still making a batch, this waits for at most 5 seconds. After that it
+        issues a RuntimeWarning, and the thread ends when the loader returns.
         """
         self._end(patience=_PATIENCE_S)
         if self._thread is not None and self._thread.is_alive():
@@ -195,7 +205,7 @@ class DevicePrefetcher(Generic[Batch]):
         epoch = None if self._epoch is None else self._epoch()
         if epoch is not None:
             epoch.close()
-        if self._thread is not None:  # its consumer may be gone without it
+        if self._thread is not None:  # the consumer may have gone without stopping it
             self._thread.stop()
             self._thread.join(patience)
 
@@ -207,7 +217,7 @@ class DevicePrefetcher(Generic[Batch]):
 
 
 class _Epoch(Iterator[Any]):
-    """One pass over the loader: its own batches, as they are."""
+    """One pass over the loader, whose batches it returns unchanged."""
 
     _ended = False
     _closed = False
@@ -236,8 +246,8 @@ class _Epoch(Iterator[Any]):
 class _Ahead(_Epoch):
     """Batches that a thread has made, some of them already being copied.
 
-    What is made and what is being copied are `depth` together, because a permit to make one more
-    is given when one is handed out.
+    Made and copied batches are `depth` together, because each batch that is returned permits the
+    thread to make one more.
     """
 
     def __init__(
@@ -252,7 +262,7 @@ class _Ahead(_Epoch):
     def _next(self) -> Any:
         if self._process != os.getpid():
             raise RuntimeError("this iterator belongs to the process that this one was forked from")
-        # All that is there begins to be copied before the consumer gets on with its work.
+        # Start all copies before the consumer goes on with its work.
         while (step := self._thread.take(wait=not self._moving)) is not None:
             self._moving.append(self._begun(step))
         step = self._moving.popleft()
@@ -263,7 +273,7 @@ class _Ahead(_Epoch):
             try:
                 raise step.error
             finally:
-                del step  # the error's traceback would hold it, and that the error
+                del step  # else step, its error and the error's traceback form a cycle
         self._prefetcher._state = step.state
         if step.ended:
             self._thread.join(_PATIENCE_S)
@@ -271,7 +281,7 @@ class _Ahead(_Epoch):
         return self._transfer.finish(step.batch)
 
     def _begun(self, step: _Step) -> _Step:
-        """Begin to copy a batch; an error of that is raised in its place, not before."""
+        """Start to copy a batch; an error of the copy is raised in place of that batch."""
         if step.ended or step.error is not None:
             return step
         try:
@@ -280,7 +290,7 @@ class _Ahead(_Epoch):
             return _Step(error=error)
 
     def close(self) -> None:
-        """Let the thread end, and give up what is under way; without waiting for the loader."""
+        """Stop the thread and discard its batches, without waiting for the loader."""
         if self._closed or self._process != os.getpid():
             return
         super().close()
@@ -290,15 +300,15 @@ class _Ahead(_Epoch):
         self._transfer.settle(given_up)
 
     def __del__(self) -> None:
-        # A consumer that left the loop early, or failed, does not say so.
+        # A consumer that leaves the loop early, or fails, does not call close().
         if hasattr(self, "_process"):
             self.close()
 
 
 class _Step(NamedTuple):
-    """What one step of the loader gave: a staged batch, or an error to be raised in its place.
+    """The result of one step of the loader: a staged batch, or an error to raise in its place.
 
-    `state` is the loader's, after this step; `ended` says that nothing more comes.
+    `state` is the loader's state after this step. If `ended`, this is the last step.
     """
 
     batch: Any = None
@@ -308,13 +318,13 @@ class _Step(NamedTuple):
 
 
 class _PrefetchThread:
-    """Makes the loader's batches in a thread, one for each permit: so many ahead and no more.
+    """Makes the loader's batches in a thread, one per permit; it starts with `depth` permits.
 
-    It takes the loader's state after each batch, and closes the iterator at the end, if it can be
-    closed and is not the loader itself. It begins with `depth` permits.
+    It records the loader's state after each batch. At the end it closes the iterator, if that has a
+    ``close`` method and is not the loader itself.
 
-    It knows nothing of its consumer, which can therefore be garbage while a batch is being made.
-    Neither side polls, and a finalizer may put to both queues at any moment.
+    It holds no reference to its consumer, which can therefore be collected while a batch is being
+    made. Neither side polls, and a finalizer may put to both queues at any moment.
     """
 
     def __init__(self, loader: Any, batches: Iterator[Any], transfer: Transfer, depth: int) -> None:
@@ -332,33 +342,33 @@ class _PrefetchThread:
         self._thread.start()
 
     def permit(self) -> None:
-        """Allow one more batch to be made."""
+        """Allow the thread to make one more batch."""
         self._permits.put(None)
 
     def take(self, *, wait: bool) -> _Step | None:
-        """Return the next step; None if nothing is there and nobody wants to wait."""
+        """Return the next step, or None if there is none yet and `wait` is false."""
         try:
             return self._steps.get(block=wait)
         except Empty:
             return None
 
     def stop(self) -> None:
-        """Let the thread end after the batch under way. A consumer that waits gets an error."""
+        """Stop the thread after the current batch. A consumer that waits gets an error."""
         if self._stopped:
             return
         self._stopped = True
         self.permit()
         while self.take(wait=False) is not None:
-            pass  # batches hold memory
+            pass  # free the memory of batches that were made
         self._steps.put(_Step(error=_closed_error(), ended=True))
 
     def join(self, patience: float | None) -> None:
-        """Wait for the thread to end, for so many seconds; None waits until it does."""
+        """Wait for the thread to end, for at most `patience` seconds; None is no limit."""
         if self._thread is not threading.current_thread():
             self._thread.join(patience)
 
     def is_alive(self) -> bool:
-        """Whether the thread still runs."""
+        """Return whether the thread still runs."""
         return self._thread.is_alive()
 
     def _run(self, batches: Iterator[Any]) -> None:
@@ -366,7 +376,7 @@ class _PrefetchThread:
             self._transfer.enter_thread()
             while self._permitted() and self._step(batches):
                 pass
-        except BaseException as error:  # the consumer is who can do something about it
+        except BaseException as error:  # the consumer must handle it
             self._steps.put(_Step(error=error, ended=True))
         finally:
             if batches is not self._loader and hasattr(batches, "close"):
@@ -377,14 +387,14 @@ class _PrefetchThread:
         return not self._stopped
 
     def _step(self, batches: Iterator[Any]) -> bool:
-        """Make one batch; apart, so that nothing of a batch is left while waiting."""
+        """Make one batch; in its own function, so that no local refers to it while waiting."""
         step = self._made(batches)
         try:
             if not self._stopped:
                 self._steps.put(step)
             return not step.ended
         finally:
-            del step  # an error's traceback leads here, and would be held by this in turn
+            del step  # else this frame, the error and its traceback form a cycle
 
     def _made(self, batches: Iterator[Any]) -> _Step:
         try:
@@ -398,12 +408,12 @@ class _PrefetchThread:
 
 
 def _state_of(loader: Any) -> Any:
-    """Copy the loader's state, if it has any: it may be a live object that goes on changing."""
+    """Copy the loader's state, if any: the loader may go on changing the object it returned."""
     return copy.deepcopy(loader.state_dict()) if hasattr(loader, "state_dict") else None
 
 
 def _closed_error() -> RuntimeError:
-    """Return what an iterator raises that was closed before its end."""
+    """Return the error of an iterator that was closed before its end."""
     return RuntimeError(
         "this iterator was closed, by close() or by a newer iterator of the same prefetcher"
     )
@@ -413,7 +423,7 @@ _running: weakref.WeakSet[_PrefetchThread] = weakref.WeakSet()
 
 
 def _stop_all() -> None:
-    """End the threads before the interpreter goes: a thread inside CUDA must not outlive it."""
+    """Stop all threads before the interpreter exits: a thread inside CUDA must not outlive it."""
     left = list(_running)
     for thread in left:
         thread.stop()

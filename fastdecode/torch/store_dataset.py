@@ -1,4 +1,4 @@
-"""`StoreDataset`: the images of any store as a dataset."""
+"""`StoreDataset`: the images of a store as a dataset."""
 
 from __future__ import annotations
 
@@ -24,49 +24,50 @@ if TYPE_CHECKING:
 __all__ = ["StoreDataset"]
 
 _LOOKED_AT = 64
-"""Items that are asked for a target, to find out whether the store has any."""
+"""How many items are checked for a target, to find out whether the store has targets."""
 
 
 class StoreDataset(DecodeDataset[Sample_co]):
-    """Images of a store: a folder, tar shards, LMDB, HDF5 or RecordIO, with a target each or not.
+    """The images of a folder, tar shards, LMDB, HDF5 or RecordIO, with or without targets.
 
     Parameters
     ----------
     store : Store, path or URI, or several of these
-        Anything but a `Store` is opened by `fastdecode.stores.open_store`.
+        Anything but a `Store` is opened with `fastdecode.stores.open_store`.
     transform, target_transform : callable, optional
         As for `DecodeDataset`.
     kind : str, optional
-        Of the store, as for `open_store`.
+        The kind of store, as for `open_store`.
     store_options : mapping, optional
-        Of the kind of store, as `open_store` takes them by name: ``{"image": "png"}``.
+        The keyword arguments of `open_store` for this kind of store, such as ``{"image": "png"}``.
     has_targets : bool, optional
-        Without targets ``dataset[index]`` is the image alone. By default the store has some if it
-        has classes, or if one of 64 items, spread evenly, has one.
+        Whether samples have targets; if false, ``dataset[index]`` is the image alone. By default it
+        is true if the store has classes, or if one of 64 evenly spread items has a target.
     **options
-        By name, the attributes of `DecodeDataset` and `DecodeMixin`: reduce, min_size, mode,
+        The attributes of `DecodeDataset` and `DecodeMixin`, by name: reduce, min_size, mode,
         orient, backend, output, on_error, fuse, quality, headroom.
 
     Attributes
     ----------
     store : Store
     classes : list of str
-        Names of the classes; empty if the targets are no class indices.
+        Names of the classes; empty if the targets are not class indices.
     class_to_idx : dict of str to int
+        The index of each class.
     targets : list
-        All of them; read from the store when first asked for.
+        All targets; read from the store at the first access.
     samples, imgs : sequence of (key, target)
-        Looked up one by one.
+        The same sequence under two names; each item is read from the store at its access.
 
     Raises
     ------
     FileNotFoundError, ImportError, StoreError, ValueError
-        As from `open_store`, or if options contradict each other.
+        As from `open_store`, or options contradict each other.
 
     Notes
     -----
-    It pickles as the store does: a worker process opens what it needs by itself. Images go from
-    the store's memory to the decoder without a copy, where the medium allows.
+    A pickle holds the store but no open files: each worker process opens what it needs. Where the
+    medium allows, images go from the store's memory to the decoder without a copy.
 
     Examples
     --------
@@ -80,8 +81,8 @@ class StoreDataset(DecodeDataset[Sample_co]):
 
     _readers: ThreadPool | None = None
     _begun: dict[int, Read] | None = None
-    """What `_together` reads, by its place in the store."""
-    # A million of targets, for each worker.
+    """The reads that `_together` has begun, by the item's position in the store."""
+    # `_targets` may be a million objects, which each worker would receive.
     _made_when_needed = (*DecodeDataset._made_when_needed, "_targets", "_readers", "_begun")
 
     def __init__(
@@ -121,7 +122,7 @@ class StoreDataset(DecodeDataset[Sample_co]):
 
     @contextmanager
     def _together(self, indices: Sequence[int]) -> Iterator[None]:
-        # Where PyTorch's DataLoader asks, or a worker process: each would wait for one at a time.
+        # For PyTorch's DataLoader and worker processes, which would wait for one item at a time.
         if len(indices) < 2 or not self.remote or type(self).read is not StoreDataset.read:
             yield
             return
@@ -136,7 +137,7 @@ class StoreDataset(DecodeDataset[Sample_co]):
 
     @property
     def remote(self) -> bool:
-        """Whether a server is asked for each image."""
+        """Whether each image is read from a server."""
         return self.store.remote
 
     def _groups(self, indices: Sequence[int]) -> list[list[int]]:
@@ -146,7 +147,7 @@ class StoreDataset(DecodeDataset[Sample_co]):
         for at, index in enumerate(indices):
             wanted.setdefault(self._place(index), []).append(at)
         groups = self.store.groups(list(wanted))
-        # One that a sampler gives twice in a batch is read twice: each has its own.
+        # An item that a sampler repeats within a batch is read once per occurrence.
         first = [[wanted[place][0] for place in group] for group in groups]
         return first + [[at] for places in wanted.values() for at in places[1:]]
 
@@ -165,12 +166,12 @@ class StoreDataset(DecodeDataset[Sample_co]):
         return found
 
     def key(self, index: int) -> str:
-        """Return the name that the store has for an image.
+        """Return the name of an image in the store.
 
         Raises
         ------
         IndexError
-            If there is no such item.
+            There is no such item.
         """
         return self.store.key(self._place(index))
 
@@ -185,12 +186,12 @@ class StoreDataset(DecodeDataset[Sample_co]):
 
     @property
     def samples(self) -> Sequence[tuple[str, Any]]:
-        """Keys and targets."""
+        """The key and target of every item."""
         return _Samples(self.store)
 
     @property
     def imgs(self) -> Sequence[tuple[str, Any]]:
-        """Another name of `samples`."""
+        """The same as `samples`."""
         return self.samples
 
     def extra_repr(self) -> str:
@@ -198,7 +199,7 @@ class StoreDataset(DecodeDataset[Sample_co]):
         return f"Store: {self.store.kind} at {self.store.location}"
 
     def _place(self, index: int) -> int:
-        """Count from the end where an index is negative, as lists do."""
+        """Return the position in the store; a negative index counts from the end."""
         place = operator.index(index)
         return place + len(self.store) if place < 0 else place
 
@@ -207,19 +208,19 @@ class StoreDataset(DecodeDataset[Sample_co]):
         told_if_vanished(error, store.folder, listed=store.kind == "folder")
 
     def _naming(self, error: Exception, index: int, source: object) -> None:
-        if isinstance(source, (str, os.PathLike)):  # a file, whose path says all
+        if isinstance(source, (str, os.PathLike)):  # the path of a file is enough
             super()._naming(error, index, source)
             return
         place, where = self._place(index), self.store.location
         known = self.store._known_as(place)
         if error.args and isinstance(error.args[0], str):
-            # A store names the item by itself; said once is enough.
+            # The store has named the item already; do not repeat it.
             error.args = (_without_item(error.args[0], where, place, known), *error.args[1:])
         naming(error, operator.index(index), f"{where}, {known[2:-1]}" if known else where)
 
 
 class _Samples(Sequence[Any]):
-    """Keys and targets of a store."""
+    """The keys and targets of a store, read one by one."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -246,7 +247,7 @@ def _without_item(message: str, where: str, place: int, known: str) -> str:
 
 
 def _has_targets(store: Store) -> bool:
-    """Look at some items from all over a store."""
+    """Return whether a store has targets, judging by some evenly spread items."""
     if store.classes:
         return True
     count = len(store)
@@ -254,7 +255,7 @@ def _has_targets(store: Store) -> bool:
         try:
             if store.target(place) is not None:
                 return True
-        except ITEM_ERRORS as error:  # reading the item says so
+        except ITEM_ERRORS as error:  # the same error comes again when the item is read
             if not is_the_items(error):
                 raise
     return False

@@ -1,4 +1,4 @@
-"""Transforms that take a file's bytes and decode only what training sees."""
+"""Transforms that take the bytes of an image file and decode only the part that is used."""
 
 from fastdecode.torch.transforms.base import EncodedTransform
 from fastdecode.torch.transforms.crops import (

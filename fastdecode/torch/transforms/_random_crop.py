@@ -1,9 +1,10 @@
-"""Where a crop lies: which box is drawn, how sides are rounded, where a central crop begins.
+"""The position of a crop: random boxes, rounded sides, and margins of a central crop.
 
 The rules are those of torchvision 0.29: `RandomResizedCrop.get_params`, the size that `Resize`
-computes from one side, and the margins of `CenterCrop`. Numbers come from one of three sources:
-torch's generators, with torchvision's very draws; Python's ``random``, with timm's; or, in a
-`Loader`, a `SampleGenerator`, which the native core has once more (``crop.c``).
+computes from one side, and the margins of `CenterCrop`. Random numbers come from one of three
+sources: torch's generators, with the same draws as torchvision; Python's ``random``, with the same
+draws as timm; or, in a `Loader`, a `SampleGenerator`, which the native core also implements
+(``crop.c``).
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ import torch
 from fastdecode.types import Box
 
 _ATTEMPTS = 10
-"""How often a box is drawn before the central one is taken."""
+"""How many boxes are drawn before the central one is used."""
 
 _MASK = (1 << 64) - 1
 
 
 class SampleGenerator(torch.Generator):
-    """The random numbers of one sample in a `Loader`: the n-th is a function of its seed and n.
+    """The random numbers of one sample in a `Loader`: the n-th is a function of the seed and n.
 
     They are those of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
-    generators", 2014; the constants are those of Vigna's splitmix64.c). Code of the user's that is
-    handed this finds a generator of torch's with the same seed.
+    generators", 2014; the constants are those of Vigna's splitmix64.c). For a user's code this is
+    also a torch.Generator with the same seed.
     """
 
     least_side = 1
@@ -46,7 +47,7 @@ class SampleGenerator(torch.Generator):
         return self._state
 
     def get_state(self) -> torch.Tensor:
-        """Return torch's state, and behind it the eight bytes of this one's own."""
+        """Return torch's state, followed by the eight bytes of this generator's own state."""
         own = torch.frombuffer(bytearray(self._state.to_bytes(8, "little")), dtype=torch.uint8)
         return torch.cat([super().get_state(), own])
 
@@ -86,13 +87,13 @@ def _restored(state: torch.Tensor) -> SampleGenerator:
 
 
 class _TorchDraws:
-    """torchvision's draws from a generator of torch's, in its precision; None is the global one."""
+    """Draws as torchvision does, in its precision, from a torch generator; None is the global."""
 
     least_side = 1
 
     def __init__(self, generator: torch.Generator | None) -> None:
         self._generator = generator
-        # Wherever torch's default device is.
+        # On the CPU even if torch's default device is another.
         self._device = torch.device("cpu") if generator is None else generator.device
         self._number = _number(self._device)
 
@@ -109,14 +110,14 @@ class _TorchDraws:
         return int(drawn.item())
 
     def flip(self, probability: float) -> bool:
-        # Tensors compare in their own precision.
+        # torchvision compares tensors, in their precision.
         return self.uniform(0, 1) < float(np.float32(probability))
 
 
 class PythonDraws:
-    """timm's draws, from Python's ``random``.
+    """Draws as timm does, from Python's ``random``.
 
-    It allows a box without a pixel, and fails then; here such a box gets one.
+    timm fails if it draws a box without a pixel; here such a box gets one pixel.
     """
 
     least_side = 0
@@ -141,12 +142,12 @@ def _draws(source: Source) -> Any:
 def draw_box(
     width: int, height: int, scale: tuple[float, float], ratio: tuple[float, float], source: Source
 ) -> Box:
-    """Draw a (left, top, right, bottom) of random area and aspect ratio, in pixels.
+    """Draw a box (left, top, right, bottom) of random area and aspect ratio, in pixels.
 
-    `scale` are the least and the largest share of the image's area, `ratio` the same of the width
-    to the height. The draws are area, then aspect ratio (uniform in its logarithm), at most ten
-    times, then top and left. If no box fits, it is the central one whose ratio is nearest, of at
-    least one pixel (torchvision's may have none, and fail).
+    `scale` is the range of the area as a fraction of the image's area, `ratio` the range of width
+    to height. Area and then aspect ratio (uniform in its logarithm) are drawn up to ten times, then
+    top and left. If no box fits, the result is the central box with the nearest ratio, of at least
+    one pixel (torchvision's may have none, and fail).
     """
     draws, area = _draws(source), height * width
     for _ in range(_ATTEMPTS):
@@ -161,7 +162,7 @@ def draw_box(
 
 
 def _nearest_box(width: int, height: int, ratio: tuple[float, float]) -> Box:
-    """Return the central box whose ratio is nearest to those that are allowed."""
+    """Return the central box whose ratio is nearest to the allowed range."""
     across, down = width, height
     if width / height < min(ratio):
         down = max(1, round(width / min(ratio)))
@@ -172,12 +173,12 @@ def _nearest_box(width: int, height: int, ratio: tuple[float, float]) -> Box:
 
 
 def draw_flip(probability: float, generator: torch.Generator | None) -> bool:
-    """Draw whether to flip, as torchvision's RandomHorizontalFlip; a probability of 0 draws not."""
+    """Draw whether to flip, as torchvision's RandomHorizontalFlip; at 0 nothing is drawn."""
     return bool(probability) and _draws(generator).flip(probability)
 
 
 class _Here(threading.local):
-    """A thread's own: a generator, and one number on each device, as new ones take time."""
+    """One generator and one tensor per device for each thread, because creating them is slow."""
 
     def __init__(self) -> None:
         self.generator = SampleGenerator("cpu")
@@ -188,21 +189,21 @@ _here = _Here()
 
 
 def generator_of(seed: int) -> SampleGenerator:
-    """Return a generator of that seed: this thread's, until its next call."""
+    """Return this thread's generator with this seed; it is valid until the thread's next call."""
     return _here.generator.manual_seed(seed)
 
 
 def _number(device: torch.device) -> torch.Tensor:
     number = _here.numbers.get(device)
     if number is None:
-        with torch.inference_mode(mode=False):  # or it could not be drawn into outside of such
+        with torch.inference_mode(mode=False):  # inference tensors cannot be written outside it
             number = _here.numbers[device] = torch.empty(1, dtype=torch.float32, device=device)
     return number
 
 
 @cache
 def _logarithms(ratio: tuple[float, float]) -> tuple[float, float]:
-    """Return the logarithms of both, as float32 has them."""
+    """Return the logarithms of both ratios, computed in float32."""
     low, high = torch.log(torch.tensor(ratio, dtype=torch.float32, device="cpu")).tolist()
     return low, high
 
@@ -213,11 +214,11 @@ def resized(
     size: int | tuple[int, int] | None,
     max_size: int | None = None,
 ) -> tuple[int, int]:
-    """Compute the (height, width) that torchvision's Resize makes of an image.
+    """Return the (height, width) to which torchvision's Resize resizes an image.
 
-    An int as the size is the shorter side; the longer one follows, cut to a whole pixel. `max_size`
-    is the most that the longer side may have, and what it has where the size is None: the shorter
-    one then follows, of at least one pixel (torchvision's may have none, and fail).
+    An int as `size` is the shorter side; the longer side follows from it, rounded down. `max_size`
+    limits the longer side. If `size` is None, the longer side is `max_size`, and the shorter one
+    follows, of at least one pixel (torchvision's may have none, and fail).
     """
     if isinstance(size, tuple):
         return size
@@ -230,9 +231,10 @@ def resized(
 
 
 def center_crop(canvas: tuple[int, int], size: tuple[int, int]) -> tuple[int, int]:
-    """Compute (top, left) of the central crop of a (height, width); negative where it is padded.
+    """Return (top, left) of the central crop of a canvas; negative where the crop is padded.
 
-    An odd margin is rounded to the even number, an odd padding is larger at the far side.
+    Half of an odd margin is rounded to the even number. The larger half of an odd padding is at the
+    right or bottom.
     """
     return _margin(canvas[0], size[0]), _margin(canvas[1], size[1])
 

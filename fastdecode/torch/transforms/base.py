@@ -1,4 +1,4 @@
-"""What a transform of encoded bytes is, and how the package's own are carried out."""
+"""`EncodedTransform`, and `Crop`, the base class of the package's transforms."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ __all__ = [
 
 Quality = Literal["fast", "exact"]
 AnyInterpolation: TypeAlias = Interpolation | int | Enum
-"""As a word, as Pillow's constant, or as torchvision's enumeration."""
+"""An interpolation as a string, Pillow's constant or torchvision's enumeration."""
 
 _LARGEST_CANVAS = 16
-"""How many times the window's size a canvas may have that is made as a whole."""
+"""How many times the size of the window a canvas may have if it is made as a whole."""
 
 _INTERPOLATIONS: dict[Any, Interpolation] = {
     "bilinear": "bilinear",
@@ -68,17 +68,19 @@ _INTERPOLATIONS: dict[Any, Interpolation] = {
 
 
 class EncodedTransform(ABC):
-    """From a file's bytes straight to a tensor.
+    """Base class of transforms that turn the bytes of an image file straight into a tensor.
+
+    A subclass defines `with_geometry`.
 
     Attributes
     ----------
     shape : (3, H, W) or None
-        Of every result; None where it depends on the image.
+        The shape of every result; None if it depends on the image.
     dtype : torch.dtype
-        Of every result.
+        The dtype of every result.
     isolated : bool
-        All its random draws come from `generator`, none from a global one: it gives the same
-        results in any number of threads.
+        Whether all random draws come from `generator` and none from a global generator. If so,
+        results do not depend on the number of threads.
 
     Examples
     --------
@@ -102,16 +104,17 @@ class EncodedTransform(ABC):
         backend: str | None = None,
         orient: bool = False,
     ) -> torch.Tensor:
-        """Decode and transform.
+        """Decode and transform an image.
 
         Parameters
         ----------
         data : bytes-like
             The whole file, as for `fastdecode.decode`.
         generator : torch.Generator, optional
-            For the random draws; by default torch's global one.
+            Generator for the random draws; by default torch's global one.
         out : tensor, optional
-            Of `shape` and `dtype`, with any strides: a slot of a batch. It is written and returned.
+            Where to write the result, such as one image of a batch: a tensor of `shape` and
+            `dtype`, with any strides. It is also returned.
         backend, orient
             As for `fastdecode.decode`.
 
@@ -133,17 +136,20 @@ class EncodedTransform(ABC):
         backend: str | None = None,
         orient: bool = False,
     ) -> tuple[torch.Tensor, Geometry]:
-        """Do the same, and tell where the result lies in the image.
+        """Decode and transform an image, and return where the result lies in it.
+
+        The parameters are those of a call.
 
         Returns
         -------
-        tuple of tensor and Geometry
-            The geometry maps boxes, points and masks of the full image.
+        tensor : tensor, (3, H, W)
+        geometry : Geometry
+            Maps boxes, points and masks of the full image.
         """
 
 
 class TransformOptions(TypedDict, total=False):
-    """What an `EncodedTransform` is called with besides the file's bytes."""
+    """The keyword arguments of an `EncodedTransform`."""
 
     generator: torch.Generator | None
     out: torch.Tensor | None
@@ -152,19 +158,20 @@ class TransformOptions(TypedDict, total=False):
 
 
 class Layout(NamedTuple):
-    """How the values of a new result lie in memory: as torchvision would leave them.
+    """The memory layout of a new result, which is the one that torchvision would leave.
 
-    It matters to whoever fills a tensor like this one with random numbers, as GaussianNoise does.
+    It matters to transforms that fill a tensor like this one with random numbers, such as
+    GaussianNoise.
     """
 
-    channels_last: bool = False  # as a Pillow image that became a tensor
-    # The version of torchvision's transforms that resized the tensor, 0 for none. The first one's
-    # results are contiguous, the second's as the pixels that it is given, if these have no gaps.
+    channels_last: bool = False  # like a Pillow image that became a tensor
+    # The version of torchvision's transforms that resized the tensor, 0 for none. Results of v1 are
+    # contiguous; those of v2 have the layout of their input, if that has no gaps.
     resized_by: int = 0
-    cropped: bool = False  # where that pads the tensor, it becomes contiguous
+    cropped: bool = False  # if the crop pads the tensor, the result is contiguous
 
     def is_last(self, plan: ResizePlan, width: int) -> bool:
-        """Tell how the result of a plan lies, for an image of that width."""
+        """Return whether the result of a plan is channels-last, for an image of this width."""
         left, top, right, bottom = plan.box
         (down, across), (rows, columns) = plan.canvas, plan.size
         padded = min(plan.top, plan.left, down - plan.top - rows, across - plan.left - columns) < 0
@@ -174,14 +181,14 @@ class Layout(NamedTuple):
 
 
 class Crop(EncodedTransform):
-    """The package's own: plan by the header, decode the part at the best reduction, resize, finish.
+    """Base class of the package's transforms: plan from the header, decode the part, resize.
 
-    `RandomResizedCrop` says what the options are.
+    `RandomResizedCrop` describes the options.
     """
 
     layout = Layout()  # of results that are not written to an `out`
-    from_python = False  # without a generator it draws from Python's ``random``, not from torch
-    either = False  # the interpolation is drawn, too
+    from_python = False  # whether it draws from Python's ``random`` if it is given no generator
+    either = False  # whether the interpolation is drawn, too
 
     def __init__(
         self,
@@ -203,7 +210,7 @@ class Crop(EncodedTransform):
             )
         if antialias is not True:
             raise ValueError(
-                f"antialias must be True, not {antialias!r}: as Pillow's, this resizing always is"
+                f"antialias must be True, not {antialias!r}: resizing is always antialiased here"
             )
         if mean is None and std is not None:
             raise ValueError("std is given without a mean: give both, or neither")
@@ -219,7 +226,7 @@ class Crop(EncodedTransform):
         check_quality(quality)
         if not is_number(headroom) or not headroom >= 1:
             raise ValueError(f"headroom must be a number of at least 1, not {headroom!r}")
-        # True is most likely meant to say "with flips", but would mean that all are flipped.
+        # True most likely means "with flips", but as a number it would flip every image.
         if not is_number(flip) or not 0 <= flip <= 1:
             raise ValueError(f"flip must be a probability from 0 to 1, not {flip!r}")
         self.interpolation: Interpolation = name
@@ -231,7 +238,7 @@ class Crop(EncodedTransform):
 
     @abstractmethod
     def plan(self, width: int, height: int, generator: torch.Generator | None) -> ResizePlan:
-        """Decide, and draw, what is to become of an image of that size in pixels."""
+        """Return the box, canvas and flip for an image of this size in pixels, with any draws."""
 
     def with_geometry(
         self,
@@ -242,7 +249,7 @@ class Crop(EncodedTransform):
         backend: str | None = None,
         orient: bool = False,
     ) -> tuple[torch.Tensor, Geometry]:
-        """Decode and transform, and tell where the result lies. Parameters as for a call."""
+        """Decode and transform an image, and return where the result lies in it."""
         data = data if type(data) is bytes else as_buffer(data, function="transform")
         header = None
         sides = _cores_sides(data, backend, orient=orient)
@@ -283,10 +290,10 @@ class Crop(EncodedTransform):
     def _pixels(
         self, data: Any, header: Header, plan: ResizePlan, backend: str | None, *, orient: bool
     ) -> torch.Tensor:
-        """Decode the box at the best reduction and resize it; uint8 (3, H, W)."""
+        """Decode the box at the best reduction and resize it to a uint8 tensor (3, H, W)."""
         reduce = self.reduce_for(header, plan)
         whole = Geometry.of_decode(header, reduce, orient=orient)
-        # Both in pixels of the reduced image: the box, and the whole pixels that it touches.
+        # In pixels of the reduced image: the box, and then the window of whole pixels around it.
         above, begin = whole.offset
         left, right = ((side - begin) / reduce for side in plan.box[::2])
         top, bottom = ((side - above) / reduce for side in plan.box[1::2])
@@ -300,8 +307,8 @@ class Crop(EncodedTransform):
         return _on_canvas(image, box, plan)
 
     def reduce_for(self, header: Header, plan: ResizePlan) -> Reduce:
-        """Choose the largest reduction that leaves the box `headroom` times the canvas."""
-        # Only a JPEG's decoder does less work then: others decode in full, and average.
+        """Return the largest reduction that leaves the box `headroom` times the canvas."""
+        # Only JPEG decoders do less work for a reduction; others decode in full, and average.
         return self._jpegs_reduction(plan) if header.format == "jpeg" else 1
 
     def _jpegs_reduction(self, plan: ResizePlan) -> Reduce:
@@ -311,19 +318,19 @@ class Crop(EncodedTransform):
 
     @property
     def _least_headroom(self) -> float:
-        """The headroom after a reduction; 0 where there is to be none."""
+        """The headroom that a reduction must leave; 0 forbids any reduction."""
         return 0.0 if self.quality == "exact" else self.headroom
 
     def core_resize(self, plan: ResizePlan, width: int, height: int) -> Resize | None:
-        """Return the plan for a JPEG of that size in the core's terms; None if it has none."""
+        """Return the plan for a JPEG of this size as the core's struct; None if it cannot do it."""
         return plan.for_core(width, height, self._jpegs_reduction(plan))
 
     def described(self, *, orient: bool) -> Any:  # noqa: ARG002 - for subclasses
-        """Describe what is done with a seed to the native core; None if it cannot do the same."""
+        """Return this transform as the core's struct, or None if the core cannot do the same."""
         return None
 
     def _options(self) -> str:
-        """Show what all of them have, for `repr`."""
+        """Return the options that all subclasses share, for `repr`."""
         parts = [f"dtype={self.dtype}", f"quality={self.quality!r}"]
         if self.normalize is not None:
             parts.insert(0, f"mean={self.normalize.mean}, std={self.normalize.std}")
@@ -340,7 +347,7 @@ def check_quality(quality: object) -> None:
 
 
 def interpolation_name(value: Any) -> Interpolation | None:
-    """Read a name, torchvision's enumeration or Pillow's constant; None for other modes."""
+    """Return the name of an interpolation in any of its forms; None for other modes."""
     value = getattr(value, "value", value)
     known = isinstance(value, (str, int)) and not isinstance(value, bool)
     return _INTERPOLATIONS.get(value) if known else None
@@ -351,7 +358,7 @@ def is_number(value: Any) -> bool:
 
 
 def _cores_sides(data: Buffer, backend: str | None, *, orient: bool) -> tuple[int, int] | None:
-    """Return (width, height) of a file that the core is to decode; None for any other."""
+    """Return (width, height) of a file that the core may decode, or None for any other."""
     if not core_may_decode(backend):
         return None
     header = _library.probe(data)
@@ -363,7 +370,7 @@ def _cores_sides(data: Buffer, backend: str | None, *, orient: bool) -> tuple[in
 
 
 def stored_as(normalize: Normalize | None, *, channels_first: bool) -> Any:
-    """Tell the core how values are stored: as `normalize` has them, or as bytes."""
+    """Return the core's struct for the stored values: normalised, or uint8 without `normalize`."""
     affine = None if normalize is None else normalize.affine
     return _library.stored(affine, channels_first=channels_first)
 
@@ -371,7 +378,7 @@ def stored_as(normalize: Normalize | None, *, channels_first: bool) -> Any:
 def _write_by_core(
     data: Buffer, resize: Resize | None, normalize: Normalize | None, out: torch.Tensor
 ) -> bool:
-    """Write one image; False where it is for others to do, and to say what is wrong."""
+    """Write one image; return False if another backend must do that, or report the error."""
     if resize is None or out.requires_grad:
         return False
     written = out
@@ -387,7 +394,7 @@ def _write_by_core(
 
 
 def _on_canvas(image: Image, box: FloatBox, plan: ResizePlan) -> torch.Tensor:
-    """Resize, and pad with black where the result is larger than the canvas."""
+    """Resize an image, and pad it with black where the result exceeds the canvas."""
     height, width = plan.size
     top, left = max(0, plan.top), max(0, plan.left)
     bottom = min(plan.canvas[0], plan.top + height)
@@ -405,12 +412,12 @@ def _on_canvas(image: Image, box: FloatBox, plan: ResizePlan) -> torch.Tensor:
 def _resample(
     image: Image, box: FloatBox, canvas: tuple[int, int], window: Box, interpolation: Interpolation
 ) -> torch.Tensor:
-    """Resize a box of an image to a canvas by whichever library does it best.
+    """Resize a box of an image to a canvas, with whichever library does it best.
 
-    The filter is a triangle whose half-width is the scale, but at least one pixel: what Pillow
-    calls BILINEAR, and torch and torchvision ``antialias=True``. Pillow, torch and the native core
-    agree to one level. ``"bicubic"`` is Pillow's BICUBIC, and torch's; the core does not have it.
-    The result may share the image's memory if there is nothing to resize.
+    ``"bilinear"`` is a triangle filter whose half-width is the scale, but at least one pixel.
+    Pillow calls it BILINEAR; in torch and torchvision it is ``antialias=True``. Pillow, torch and
+    the native core agree to one level. ``"bicubic"`` is the BICUBIC of Pillow and torch; the core
+    does not have it. If there is nothing to resize, the result may share the memory of the image.
     """
     whole = box == (0, 0, image.shape[1], image.shape[0])
     as_it_is = whole and image.shape[:2] == canvas
@@ -418,7 +425,7 @@ def _resample(
     if interpolation == "bilinear" and core_is_on() and not as_it_is:
         resized = by_core(image, box, canvas, window)
     left, top, right, bottom = window
-    # Of a strip one pixel wide the canvas may be gigabytes, of which hardly any is shown.
+    # For an image one pixel wide the canvas may take gigabytes, most of them outside the window.
     huge = canvas[0] * canvas[1] > _LARGEST_CANVAS * (right - left) * (bottom - top)
     if resized is None and whole and not huge:
         return _by_torch(image, canvas, window, interpolation)
@@ -430,8 +437,8 @@ def _resample(
 def _by_torch(
     image: Image, canvas: tuple[int, int], window: Box, interpolation: Interpolation
 ) -> torch.Tensor:
-    """Resize all of it: torch's kernel is the fastest for bytes, but knows no box."""
-    if min(image.strides) < 0:  # turned by the EXIF orientation, which torch cannot view
+    """Resize a whole image with torch, whose kernel is the fastest for uint8 but takes no box."""
+    if min(image.strides) < 0:  # a view rotated by `orient`; torch takes no negative strides
         image = np.ascontiguousarray(image)
     source = torch.from_numpy(image).permute(2, 0, 1)
     left, top, right, bottom = window
@@ -443,7 +450,7 @@ def _by_torch(
 
 
 def geometry_of(plan: ResizePlan, width: int, height: int) -> Geometry:
-    """Tell where the result of a plan lies in an image of that size."""
+    """Return where the result of a plan lies in an image of this size."""
     left, top, right, bottom = plan.box
     across, down = (right - left) / plan.canvas[1], (bottom - top) / plan.canvas[0]
     rows, columns = plan.size

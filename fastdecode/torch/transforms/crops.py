@@ -1,4 +1,4 @@
-"""The transforms of image training: a random crop, a central crop, the whole image."""
+"""The package's transforms: a random crop, a central crop, and resizing the whole image."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ _EITHER: tuple[Interpolation, Interpolation] = ("bilinear", "bicubic")
 
 
 class QualityOptions(TypedDict, total=False):
-    """How closely a JPEG is decoded; `RandomResizedCrop` says what each is."""
+    """How closely a JPEG is decoded; `RandomResizedCrop` describes the options."""
 
     quality: Quality
     headroom: float
 
 
 class CropOptions(QualityOptions, total=False):
-    """What all of these take by name; `RandomResizedCrop` says what each is."""
+    """The keyword arguments of all crops; `RandomResizedCrop` describes them."""
 
     flip: float
     mean: Sequence[float] | None
@@ -62,42 +62,48 @@ class CropOptions(QualityOptions, total=False):
 
 
 class RandomResizedCrop(Crop):
-    """A random box, resized: torchvision's transform of this name, for a file's bytes.
+    """Crop a random box and resize it, as torchvision's ``RandomResizedCrop`` does.
+
+    It takes the bytes of a file, and decodes only what the box needs.
 
     Parameters
     ----------
     size : int or (height, width)
-        Of the result, in pixels; an int is both.
+        Size of the result in pixels; an int is used for both sides.
     scale : (low, high)
-        Of the box's area, as a share of the image's.
+        Range of the area of the box, as a fraction of the image's area.
     ratio : (low, high)
-        Of the box's width to its height.
+        Range of the aspect ratio of the box, width to height.
     interpolation : {"bilinear", "bicubic"}
-        Or torchvision's enumeration, or Pillow's constant. The native core does the first alone.
+        As a string, torchvision's enumeration or Pillow's constant. The native core has only
+        bilinear.
     antialias : bool
-        True; there for torchvision's sake.
+        Must be True; torchvision has this argument, too.
     flip : float
-        Probability of a flip from left to right.
+        Probability of a horizontal flip.
     mean, std : sequence of 3 floats, or None
-        To normalise with, on a scale of 0 to 1. Results are then torch.float32.
+        Mean and standard deviation to normalise with, on a scale of 0 to 1. The result is then
+        torch.float32.
     dtype : torch.uint8 or torch.float32
-        ``torch.float32`` without a mean gives values of 0 to 1. By default bytes, as torchvision
-        makes them of a decoded image, or floats where there is a mean.
+        dtype of the result. By default torch.float32 if there is a mean, and otherwise torch.uint8.
+        torch.float32 without a mean gives values of 0 to 1.
     quality : {"fast", "exact"}
-        ``"fast"`` lets the JPEG decoder shrink by up to 8 first. ``"exact"`` never does, and
-        gives torchvision's pixels.
+        ``"fast"`` lets the JPEG decoder first shrink the image by up to 8. ``"exact"`` never does
+        that, and gives torchvision's pixels.
     headroom : float
-        How many times larger than the result the box must still be after that, at least 1.
+        How many times larger than the result the box must still be after the decoder has shrunk it,
+        at least 1.
 
     Raises
     ------
     ValueError
-        If an argument is none of these, or bytes are to be normalised.
+        An argument is invalid, or uint8 results should be normalised.
 
     Notes
     -----
-    The boxes and flips are those of torchvision's RandomResizedCrop and RandomHorizontalFlip for
-    the same state of a generator. In a `Loader` they follow from the loader's own seed.
+    Boxes and flips are the same as those of torchvision's RandomResizedCrop and
+    RandomHorizontalFlip for the same generator state. In a `Loader` they follow from the loader's
+    seed.
 
     Examples
     --------
@@ -124,7 +130,7 @@ class RandomResizedCrop(Crop):
         self.shape = (3, *self.size)
 
     def plan(self, width: int, height: int, generator: torch.Generator | None) -> ResizePlan:
-        """Draw a box, then whether to flip."""
+        """Draw a box, and then whether to flip."""
         box, interpolation = self._drawn(width, height, generator)
         return self._plan(box, interpolation, flip=draw_flip(self.flip, generator))
 
@@ -137,7 +143,7 @@ class RandomResizedCrop(Crop):
         return ResizePlan(box, self.size, 0, 0, self.size, flip, interpolation)
 
     def described(self, *, orient: bool) -> Any:
-        """Describe what is done with a seed to the native core; None if it cannot do the same."""
+        """Return this transform as the core's struct, or None if the core cannot do the same."""
         if not _decides_as(self, RandomResizedCrop):
             return None
         drawn = (self.scale, self.ratio)
@@ -151,11 +157,11 @@ class RandomResizedCrop(Crop):
 
 
 class RandomResizedCropAndInterpolation(RandomResizedCrop):
-    """timm's transform of this name, for a file's bytes: `fuse` makes it.
+    """timm's transform of this name, for the bytes of a file; `fuse` creates it.
 
-    The interpolation "random" is one of the two, drawn for each image. Without a generator all
-    draws are timm's from Python's ``random``; with one, those of `RandomResizedCrop`, and then the
-    interpolation.
+    The interpolation "random" draws one of the two for each image. Without a generator, all draws
+    are timm's, from Python's ``random``. With a generator, they are those of `RandomResizedCrop`,
+    followed by the interpolation.
     """
 
     from_python = True
@@ -184,16 +190,16 @@ class RandomResizedCropAndInterpolation(RandomResizedCrop):
 
 
 class RandomResizedCropFlipNormalize(RandomResizedCrop):
-    """`RandomResizedCrop`, a flip, and ImageNet's normalising: what networks are trained on.
+    """`RandomResizedCrop` with a random flip and ImageNet's normalisation, for training.
 
     Parameters
     ----------
     size, scale, ratio, interpolation, antialias
         As for `RandomResizedCrop`.
     flip : float
-        Probability of a flip from left to right.
+        Probability of a horizontal flip.
     mean, std : sequence of 3 floats
-        On a scale of 0 to 1.
+        Mean and standard deviation, on a scale of 0 to 1.
     quality, headroom
         As for `RandomResizedCrop`.
 
@@ -233,20 +239,23 @@ class RandomResizedCropFlipNormalize(RandomResizedCrop):
 
 
 class ResizeCenterCrop(Crop):
-    """The centre of the resized image: torchvision's Resize and CenterCrop, for a file's bytes.
+    """Resize the image and crop its centre, as torchvision's ``Resize`` and ``CenterCrop`` do.
+
+    It takes the bytes of a file.
 
     Parameters
     ----------
     resize : int or (height, width)
-        What the whole is resized to; an int is the shorter side.
+        Size to which the whole image is resized; an int is the shorter side.
     size : int or (height, width)
-        Of the crop. Where it is larger than the resized image it is padded with black.
+        Size of the crop; an int is used for both sides. Where the crop exceeds the resized image,
+        it is padded with black.
     interpolation, antialias, flip, mean, std, dtype, quality, headroom
         As for `RandomResizedCrop`.
 
     Notes
     -----
-    Sides and margins are rounded as by torchvision's Resize and CenterCrop.
+    Sides and margins are rounded as in torchvision's Resize and CenterCrop.
 
     Examples
     --------
@@ -269,7 +278,7 @@ class ResizeCenterCrop(Crop):
         self.shape = (3, *self.size)
 
     def plan(self, width: int, height: int, generator: torch.Generator | None) -> ResizePlan:
-        """Resize the whole, keep the centre."""
+        """Resize the whole image and keep the centre."""
         canvas = resized(width, height, self.resize)
         top, left = center_crop(canvas, self.size)
         flip = draw_flip(self.flip, generator)
@@ -277,7 +286,7 @@ class ResizeCenterCrop(Crop):
         return ResizePlan(box, canvas, top, left, self.size, flip, self.interpolation)
 
     def described(self, *, orient: bool) -> Any:
-        """Describe what is done with a seed to the native core; None if it cannot do the same."""
+        """Return this transform as the core's struct, or None if the core cannot do the same."""
         if not _decides_as(self, ResizeCenterCrop):
             return None
         return _core_crop(self.size, self.flip, self._least_headroom, orient, resize=self.resize)
@@ -290,14 +299,14 @@ class ResizeCenterCrop(Crop):
 
 
 class ResizeCenterCropNormalize(ResizeCenterCrop):
-    """`ResizeCenterCrop` and ImageNet's normalising: what networks are tested on.
+    """`ResizeCenterCrop` with ImageNet's normalisation, for evaluation.
 
     Parameters
     ----------
     resize, size, interpolation, antialias, flip, quality, headroom
         As for `ResizeCenterCrop`.
     mean, std : sequence of 3 floats
-        On a scale of 0 to 1.
+        Mean and standard deviation, on a scale of 0 to 1.
 
     Examples
     --------
@@ -332,23 +341,27 @@ class ResizeCenterCropNormalize(ResizeCenterCrop):
 
 
 class Resize(Crop):
-    """The whole image, resized: torchvision's transform of this name, for a file's bytes.
+    """Resize the whole image, as torchvision's ``Resize`` does.
+
+    It takes the bytes of a file.
 
     Parameters
     ----------
     size : int, (height, width) or None
-        An int is the shorter side; the results then differ in shape. None: see `max_size`.
+        Size of the result. An int is the shorter side, so results differ in shape. None is allowed
+        together with `max_size`.
     interpolation
         As for `RandomResizedCrop`.
     max_size : int, optional
-        The most that the longer side may have: the shorter one is then less than `size`. With a
-        size of None the longer side has just that.
+        The maximum of the longer side. If the longer side would exceed it, it becomes `max_size`,
+        and the shorter side becomes less than `size`. If `size` is None, the longer side always is
+        `max_size`.
     antialias, flip, mean, std, dtype, quality, headroom
         As for `RandomResizedCrop`.
 
     Notes
     -----
-    Sides are rounded as by torchvision's Resize.
+    Sides are rounded as in torchvision's Resize.
 
     Examples
     --------
@@ -372,13 +385,13 @@ class Resize(Crop):
         self.shape = (3, *self.size) if isinstance(self.size, tuple) else None
 
     def plan(self, width: int, height: int, generator: torch.Generator | None) -> ResizePlan:
-        """Resize the whole."""
+        """Resize the whole image."""
         canvas = resized(width, height, self.size, self.max_size)
         flip = draw_flip(self.flip, generator)
         return ResizePlan(_whole(width, height), canvas, 0, 0, canvas, flip, self.interpolation)
 
     def described(self, *, orient: bool) -> Any:
-        """Describe what is done with a seed to the native core; None if it cannot do the same."""
+        """Return this transform as the core's struct, or None if the core cannot do the same."""
         if not isinstance(self.size, tuple) or not _decides_as(self, Resize):
             return None
         return _core_crop(self.size, self.flip, self._least_headroom, orient, resize=self.size)
@@ -395,7 +408,7 @@ def _whole(width: int, height: int) -> Box:
 
 
 def _one_or_both(name: str, size: _Size | None) -> int | tuple[int, int]:
-    """Check a size; one number, alone or in a list, stays one."""
+    """Check a size; return an int if it is one number, alone or in a list."""
     sides: tuple[Any, ...] = tuple(size) if isinstance(size, Sequence) else (size,)
     if not 1 <= len(sides) <= 2 or not all(is_int(side) and side > 0 for side in sides):
         raise ValueError(f"{name} must be a positive integer or (height, width), not {size!r}")
@@ -408,7 +421,7 @@ def _both_sides(name: str, size: _Size) -> tuple[int, int]:
 
 
 def _longest(size: _Size | None, max_size: Any) -> int:
-    """Check what the longer side may have."""
+    """Check `max_size` against `size`, and return it."""
     longest = _one_or_both("max_size", max_size)
     if not isinstance(longest, int):
         raise ValueError(f"max_size must be one positive integer, not {max_size!r}")  # noqa: TRY004
@@ -416,7 +429,7 @@ def _longest(size: _Size | None, max_size: Any) -> int:
         return longest
     shorter = _one_or_both("size", size)
     if not isinstance(shorter, int):
-        raise ValueError(f"max_size goes with one side as size, not with both, {size!r}")  # noqa: TRY004
+        raise ValueError(f"max_size needs one integer as size, not both sides, {size!r}")  # noqa: TRY004
     if longest <= shorter:
         raise ValueError(f"max_size={longest} must be more than size={shorter}, the shorter side")
     return longest
@@ -438,9 +451,9 @@ def _short(ratio: tuple[float, float]) -> str:
 
 
 def _decides_as(crop: Crop, kind: type[Crop]) -> bool:
-    """Whether a transform does as this class of the package's, and the core can do the same."""
+    """Return whether a transform decides as this class of the package, so the core can do it."""
     own = type(crop)
-    if crop.interpolation != "bilinear":  # the core knows no other
+    if crop.interpolation != "bilinear":  # the core has no other
         return False
     return crop.__dict__.keys().isdisjoint(_DECIDE) and all(
         getattr(own, name) is getattr(kind, name) for name in _DECIDE
@@ -452,12 +465,12 @@ def _core_crop(
     size: tuple[int, int],
     flip: float,
     headroom: float,
-    upright: bool,  # leave files alone that Exif data might turn
+    upright: bool,  # leave out files whose Exif orientation might rotate them
     *,
     drawn: tuple[tuple[float, float], tuple[float, float]] | None = None,
     resize: int | tuple[int, int] = 0,
 ) -> Any:
-    """Return the core's ``fd_crop *``, not to be changed: a box of `drawn`, or the centre."""
+    """Return a cached, so read-only, ``fd_crop *``: a random box if `drawn`, else the centre."""
     made = _library.ffi.new("fd_crop *")
     made.upright = upright
     made.height, made.width = size

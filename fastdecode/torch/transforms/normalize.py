@@ -1,4 +1,4 @@
-"""From bytes 0 to 255 to the floats that a network was trained on."""
+"""`Normalize`: from uint8 pixels to the floats that a network was trained on."""
 
 from __future__ import annotations
 
@@ -13,35 +13,42 @@ import torch
 __all__ = ["IMAGENET_MEAN", "IMAGENET_STD", "Normalize", "three_values"]
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
-"""Means of red, green and blue over ImageNet, 0 to 1, as the field's models were trained with."""
+"""Means of red, green and blue over ImageNet, on a scale of 0 to 1, as most models use them."""
 
 IMAGENET_STD = (0.229, 0.224, 0.225)
-"""Their standard deviations."""
+"""Standard deviations of red, green and blue over ImageNet, on a scale of 0 to 1."""
 
 
 class Normalize:
-    """``(value - mean) / std`` for values of 0 to 1, or straight from uint8 pixels of 0 to 255.
+    """Normalises images to ``(value - mean) / std``, from floats or straight from uint8 pixels.
 
-    Floats are normalised as torchvision's class of this name does it. uint8 pixels, which that one
-    refuses, are brought to a scale of 0 to 1 on the way. It works on whatever device they are.
+    Floats are normalised as in torchvision's ``Normalize``. uint8 pixels, which torchvision
+    refuses, are also scaled from 0..255 to 0..1. The images may be on any device.
 
     Parameters
     ----------
     mean, std : sequence or tensor of 3 floats, or of 1 for all channels; or None
-        On a scale of 0 to 1. With a mean of None values stay on that scale.
+        Mean and standard deviation of each channel, on a scale of 0 to 1. If `mean` is None, values
+        are scaled to 0..1 but not normalised.
     inplace : bool
-        Change a float tensor itself, and return it.
+        Change a float tensor in place, and return it.
 
     Attributes
     ----------
     affine : (factors, summands)
-        Of red, green and blue, for values of 0 to 255: float32 numbers.
+        What each value of 0 to 255 is multiplied by, and what is then added: float32 numbers for
+        red, green and blue.
+
+    Raises
+    ------
+    ValueError
+        `mean` or `std` does not hold 1 or 3 finite numbers, or `std` holds a zero.
 
     Notes
     -----
-    Of uint8 pixels it makes what torchvision's ``ToDtype(float32, scale=True)`` and ``Normalize``
-    make, in one multiplication and one addition, each rounded to float32: the same bits on any
-    device.
+    For uint8 pixels the result is that of torchvision's ``ToDtype(float32, scale=True)`` followed
+    by ``Normalize``. It takes one multiplication and one addition, each rounded to float32, and is
+    bit-identical on any device.
 
     Examples
     --------
@@ -74,23 +81,23 @@ class Normalize:
         self._on = {factor.device: (factor, bias)}
 
     def __call__(self, pixels: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
-        """Normalise.
+        """Normalise an image or a batch of images.
 
         Parameters
         ----------
         pixels : tensor of uint8 or of floats, (..., 3, H, W)
         out : tensor, (..., 3, H, W), optional
-            Where to write, with any strides: float32 for uint8 pixels, else of their type.
+            Where to write the result, with any strides; its dtype is that of the result.
 
         Returns
         -------
         tensor, (..., 3, H, W)
-            On the device of `pixels`; float32 for uint8 pixels, else of their type.
+            On the device of `pixels`; float32 if these are uint8, and otherwise of their dtype.
 
         Raises
         ------
         ValueError
-            If `pixels` are not such, or `out` does not fit them.
+            `pixels` has another shape or dtype, or `out` does not fit.
         """
         floats = pixels.is_floating_point()
         if not (floats or pixels.dtype == torch.uint8) or pixels.shape[-3:-2] != (3,):
@@ -108,15 +115,15 @@ class Normalize:
             return self._of_floats(pixels, out)
         factor, bias = self._constants(pixels.device)
         if out is None and pixels.device.type != "cpu":
-            # By promotion the bytes become floats on the way: no kernel for that alone.
+            # Type promotion converts the bytes in the same kernel, without one just for that.
             values = torch.empty_like(pixels, dtype=torch.float32)
             return torch.mul(pixels, factor, out=values).add_(bias)
-        # On the CPU converting first is faster than a multiplication of mixed types.
+        # On the CPU, converting first is faster than a multiplication of mixed dtypes.
         values = pixels.float() if out is None else out.copy_(pixels)
         return values.mul_(factor).add_(bias)
 
     def _of_floats(self, pixels: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """Subtract and divide in the values' own type, as torchvision does."""
+        """Subtract and divide in the dtype of the pixels, as torchvision does."""
         if out is not None:
             values = out.copy_(pixels)
         else:
@@ -130,7 +137,7 @@ class Normalize:
         return values.sub_(mean).div_(std)
 
     def undone(self, values: torch.Tensor) -> torch.Tensor:
-        """Return the bytes that these floats were made of.
+        """Return the uint8 pixels from which normalised values were made.
 
         Parameters
         ----------
@@ -139,24 +146,24 @@ class Normalize:
         Returns
         -------
         tensor of uint8, (..., 3, H, W)
-            The nearest level of each.
+            The nearest level of each value.
         """
         factor, bias = self._constants(values.device)
         return ((values - bias) / factor).round_().clamp_(0, 255).to(torch.uint8)
 
     def _constants(self, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-        """Keep them on each device, as threads may normalise on several at once.
+        """Return factor and bias on a device; keep a copy each, as threads may use several.
 
-        Bringing them there waits for it, so they may be used on any stream.
+        The copy is synchronous, so any stream may use the result.
         """
         if device not in self._on:
             factor, bias = self._on[torch.device("cpu")]
-            with torch.inference_mode(mode=False):  # or they would be of no use outside of such
+            with torch.inference_mode(mode=False):  # inference tensors would fail outside it
                 self._on[device] = factor.to(device), bias.to(device)
         return self._on[device]
 
     def __getstate__(self) -> dict[str, Any]:
-        # A process that this is sent to may have no business with the device.
+        # A process that unpickles this should not initialise the device.
         cpu = torch.device("cpu")
         return {**self.__dict__, "_on": {cpu: self._on[cpu]}}
 
@@ -165,7 +172,7 @@ class Normalize:
 
 
 def three_values(values: Any) -> tuple[float, float, float] | None:
-    """Read a value for each channel, or one for all; None for all but 1 or 3 finite numbers."""
+    """Return 3 floats from 3 values or from 1 for all; None for all but 1 or 3 finite numbers."""
     listed = values.tolist() if isinstance(values, (torch.Tensor, np.ndarray)) else values
     if not isinstance(listed, Iterable) or isinstance(listed, (str, bytes)):
         return None
