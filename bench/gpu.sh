@@ -4,9 +4,9 @@
 #     bench/gpu.sh test                     install, and run the tests that mention a GPU
 #     bench/gpu.sh bench PHOTOS [OPTION...]   install, and run bench/gpu.py and fastdecode bench
 #
-# $PYTHON (default: python3) must be a Python with pip and PyTorch with CUDA. No network is needed: all
-# other packages are installed from the wheels in the folder $WHEELS (default: .whl), which must match
-# that Python and its CUDA:
+# $PYTHON (default: python3) must be a Python with pip and PyTorch with CUDA. No network is needed:
+# all other packages are installed from the wheels in the folder $WHEELS (default: .whl), which must
+# match that Python and its CUDA:
 #
 # - nvidia-nvimgcodec-cu13, or -cu12 for PyTorch with CUDA 12, and nvidia-nvjpeg: about 30 MB
 # - platformdirs, and NumPy and Pillow if they are not installed
@@ -15,7 +15,8 @@
 # - pytest with iniconfig, packaging and pluggy; to run more of the tests, also hypothesis and rich
 # - DALI, about 200 MB. Without it, the tests skip its CUDA path and the bench leaves it out.
 #
-# Each command ends within ten minutes. It first shows what decodes on the device, or why nothing does.
+# Each command ends within ten minutes. It first shows what decodes on the device, or why nothing
+# does.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore PIP_NO_INDEX=1
