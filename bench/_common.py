@@ -1,4 +1,4 @@
-"""What the scripts share: options, photos, turns and their ratios, tables, memory, results."""
+"""Shared parts of the scripts: options, photos, turns and their ratios, tables, memory, results."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from fastdecode.testing import encode
 _T = TypeVar("_T")
 Figures: TypeAlias = Mapping[str, float]
 Rounds: TypeAlias = dict[str, dict[int, Figures]]
-"""What each competitor did, by the number of the round and the name of the figure."""
+"""Figures by competitor, number of the round and name of the figure."""
 
 RESULTS = Path(__file__).parent / "results"
-sys.path.append(str(RESULTS.parents[1] / "tests" / "support"))  # what the tests have already
+sys.path.append(str(RESULTS.parents[1] / "tests" / "support"))  # modules shared with the tests
 _PHOTOS = (".bmp", ".jpeg", ".jpg", ".png", ".webp")
-_IMAGES, _AREA = 1000, 500 * 375  # of an epoch, at this size; it falls with the photos' side
-_LIBRARIES = (  # that a result depends on
+_IMAGES, _AREA = 1000, 500 * 375  # images of an epoch at this area; larger photos give fewer
+_LIBRARIES = (  # recorded with each result
     *("torch", "torchvision", "torchcodec", "timm", "pillow", "opencv-python-headless", "ray"),
     *("nvidia-nvimgcodec-cu13", "nvidia-nvimgcodec-cu12"),
     *("nvidia-dali-cuda130", "nvidia-dali-cuda120"),
@@ -48,19 +48,19 @@ _LIBRARIES = (  # that a result depends on
 
 
 def command(*, photos: str | None = None, json: Path | None = None, **options: Any) -> Any:
-    """Make a script of a function that measures, and is given what the command line says.
+    """Make a script of a function that measures; it is called with the command line's options.
 
-    Its result is written to the file of ``--json``, with all of these as its settings, and what the
-    function adds to them. There is a folder of photos (by `photos`, an `nargs`); and options by
-    name, each with a default and its help. The default says the type: a list's values are separated
-    by commas, False makes a flag, and None is for a whole number that need not be given.
+    The script writes the function's result to the file of ``--json``. The settings there are all
+    options, and whatever the function adds to them. `photos` is the `nargs` of the folder of
+    photos. Each further option has a default and a help text. The default determines the type: a
+    list takes values separated by commas, False makes a flag, and None is an optional integer.
     """
 
     def script(measure: Any) -> Callable[[], None]:
         parser = argparse.ArgumentParser(description=measure.__globals__["__doc__"].splitlines()[0])
         add = parser.add_argument
-        add("photos", type=Path, nargs=photos, metavar="PHOTOS", help="a folder of them")
-        add("--json", type=Path, default=json, metavar="FILE", help="keep the result")
+        add("photos", type=Path, nargs=photos, metavar="PHOTOS", help="a folder of photos")
+        add("--json", type=Path, default=json, metavar="FILE", help="save the result")
         for name, (default, help) in options.items():
             flag, text = f"--{name.replace('_', '-')}", f"{help} (default: %(default)s)"
             if default is False:
@@ -89,7 +89,7 @@ def _list_of(kind: Callable[[str], Any]) -> Callable[[str], list[Any]]:
 
 
 def photos_in(folder: Path) -> list[Path]:
-    """List the photos under a folder, sorted; without any, that is the end."""
+    """List the photos under a folder, sorted; exit if there are none."""
     photos = sorted(path for path in folder.rglob("*") if path.suffix.lower() in _PHOTOS)
     return photos or sys.exit(f"there are no photos in {folder}")
 
@@ -98,7 +98,7 @@ def photos_in(folder: Path) -> list[Path]:
 def linked(
     photos: Sequence[Path], folder: Path, count: int, *, flat: bool = False
 ) -> Iterator[str]:
-    """Make a folder of links, by class or flat: so many photos, each as often as the others."""
+    """Make a folder of `count` links, by class or flat; each photo is linked equally often."""
     with tempfile.TemporaryDirectory() as root:
         for number in range(count):
             few = count < len(photos)
@@ -112,7 +112,7 @@ def linked(
 
 
 def scaled(photo: Image.Image, format: str, target: int) -> bytes:
-    """Resize a photo until its file has about that many bytes."""
+    """Resize a photo until its file has about `target` bytes."""
     low, high = 16, 4096
     data = b""
     for _ in range(7):
@@ -124,7 +124,7 @@ def scaled(photo: Image.Image, format: str, target: int) -> bytes:
 
 
 def epoch_length(photos: Sequence[Path], batch: int, workers: int, limit: int | None) -> int:
-    """Choose the number of images: whole batches, as many for each worker unless it was given."""
+    """Choose the number of images: whole batches, and equally many per worker without `limit`."""
     if limit:
         return batch * math.ceil(limit / batch)
     headers = [fastdecode.probe(path.read_bytes()) for path in photos]
@@ -143,11 +143,11 @@ def take_turns(
     left_out: dict[str, str] | None = None,
     warm_up: bool = True,
 ) -> Rounds:
-    """Let competitors take turns, in an order drawn anew in each round; return what each gave.
+    """Let competitors take turns, in a new random order each round; return their figures.
 
-    In the first round, which is the warm-up and does not count, they come in the order of the
-    mapping. With `left_out`, it gets the names of those that fail, and why, and the others go on;
-    without, an error is the end.
+    The first round is the warm-up: it does not count, and follows the order of the mapping. If
+    there is a `left_out`, it receives the name of each competitor that fails, with the reason, and
+    the others go on; otherwise the error is raised.
     """
     turns: Rounds = {}
     running = list(competitors)
@@ -155,7 +155,7 @@ def take_turns(
         for name in random.sample(running, len(running)) if number else list(running):
             try:
                 one = competitors[name]()
-            except Exception as error:  # its library is not there, or fails
+            except Exception as error:  # its library is missing, or fails
                 if left_out is None:
                     raise
                 left_out[name] = told(error)
@@ -174,11 +174,11 @@ def time_each(
     before: Callable[[str], Any] = str,
     check: Callable[[list[Any]], Any] | None = None,
 ) -> Rounds:
-    """Let competitors take turns at each item of a round, in an order drawn anew.
+    """Let competitors take turns at each item of a round, in a new random order each time.
 
-    Returns images/s and the milliseconds of an item, by round; round 0 is the warm-up and does not
-    count. `before` is called with the name of the competitor whose turn it is, and `check` gets
-    what all have made of an item; neither is timed.
+    Return images/s and milliseconds per item, by round; round 0 is the warm-up and does not count.
+    `before` is called with the name of the competitor whose turn it is, and `check` with the
+    results of all competitors for an item. Neither is timed.
     """
     found: Rounds = {name: {} for name in competitors}
     with no_garbage_collection():
@@ -203,13 +203,13 @@ def time_each(
 
 
 def ratios(turns: Rounds, own: str, base: str, figure: str = "images_per_s") -> list[float]:
-    """Divide a figure of one by that of another, within each round that both were in."""
+    """Divide a figure of one competitor by that of another, in each round that has both."""
     ours, theirs = turns.get(own, {}), turns.get(base, {})
     return [ours[n][figure] / theirs[n][figure] for n in ours if theirs.get(n, {}).get(figure)]
 
 
 def ratio(turns: Rounds, own: str, base: str, figure: str = "images_per_s") -> float | None:
-    """Return the median of the ratios within a round; None if they share none."""
+    """Return the median of the ratios within a round; None if no round has both."""
     pairs = ratios(turns, own, base, figure)
     return short(median(pairs)) if pairs else None
 
@@ -220,8 +220,8 @@ def short(value: float) -> float:
 
 
 def sum_up(turns: Rounds, figure: str = "images_per_s", **bases: str) -> dict[str, dict[str, Any]]:
-    """Sum up by competitor: the median of each figure; and of one figure all rounds, and its
-    ratios to the competitors that `bases` names."""
+    """Sum up each competitor: the median of each figure; for `figure` also the value of each round,
+    and the ratios to the competitors that `bases` names."""
     return {
         name: {
             **{key: short(median(turn[key] for turn in own.values())) for key in _first(own)},
@@ -237,7 +237,7 @@ def _first(own: Mapping[int, _T]) -> _T:
 
 
 def told(error: BaseException) -> str:
-    """Return what failed in a line; where it happened is shown, unless a library is missing."""
+    """Return an error in one line; print its traceback, unless a library is missing."""
     if not isinstance(error, ModuleNotFoundError):
         traceback.print_exception(error)
     return f"{type(error).__name__}: {error}".partition("\n")[0]
@@ -247,7 +247,7 @@ def told(error: BaseException) -> str:
 
 
 def show(title: str, rows: Mapping[str, Mapping[str, Any]], *names: str) -> None:
-    """Print a table: of each row the figures of these names, or all that are numbers."""
+    """Print a table: the figures of these names in each row, or all figures that are numbers."""
     every = (name for one in rows.values() for name in one if isinstance(one[name], (int, float)))
     names = names or tuple(dict.fromkeys(every))
     lines = [(title, *names)]
@@ -260,7 +260,7 @@ def show(title: str, rows: Mapping[str, Mapping[str, Any]], *names: str) -> None
 
 
 def _figure(value: Any) -> str:
-    if isinstance(value, Mapping):  # of a spread the middle
+    if isinstance(value, Mapping):  # a spread
         value = value["median"]
     if isinstance(value, float):
         return f"{value:.{3 if abs(value) < 10 else 1}f}"
@@ -268,7 +268,7 @@ def _figure(value: Any) -> str:
 
 
 def judge(what: str, figure: float, aim: float, *, at_most: bool = False) -> None:
-    """Print whether an aim is met."""
+    """Print whether a figure meets its aim."""
     met = figure <= aim if at_most else figure >= aim
     print(f"{what}: {figure:.3g}; the aim of {aim:g} is {'met' if met else 'MISSED'}", flush=True)
 
@@ -278,11 +278,11 @@ def judge(what: str, figure: float, aim: float, *, at_most: bool = False) -> Non
 
 @contextmanager
 def peak_memory(pid: int, *, pss: bool = False) -> Iterator[dict[str, float]]:
-    """Watch a process and its children meanwhile; the most 10^6 bytes of all, by "Rss" and "Pss".
+    """Watch a process and its children; record their peak memory in 10^6 bytes.
 
-    Pages that they share count more than once in the first, and divided among them in the other.
-    That is found with `pss` only: it takes the kernel milliseconds, and holds up the process that
-    is looked at. It is for when no clock runs.
+    "Rss" counts a shared page once for each process; "Pss" divides it among them. "Pss" is only
+    recorded with `pss`: the kernel needs milliseconds for it and stops the process meanwhile, so do
+    not use it while something is timed.
     """
     most, done = {"Rss": 0.0, "Pss": 0.0}, threading.Event()
 
@@ -305,7 +305,7 @@ def peak_memory(pid: int, *, pss: bool = False) -> Iterator[dict[str, float]]:
 
 
 def _memory(pid: int, name: str) -> int:
-    """Return the bytes that a process has resident; 0 if it has ended."""
+    """Return the resident bytes of a process; 0 if it has ended."""
     try:
         if name == "Rss":
             pages = Path(f"/proc/{pid}/statm").read_text().split()[1]
@@ -320,7 +320,7 @@ def _memory(pid: int, name: str) -> int:
 
 
 def _keep(options: argparse.Namespace, result: Any) -> None:
-    """Write the result to the file of ``--json``, with what it was measured on and the options."""
+    """Write the result to the file of ``--json``, with machine, versions and options."""
     if options.json is None:
         return
     usable = [info for info in fastdecode.backends() if info.usable]

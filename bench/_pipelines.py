@@ -1,12 +1,13 @@
-"""The pipelines that are compared, and the reference that their pixels are held against.
+"""The pipelines that are compared, and the reference for their pixels.
 
-All give batches of (images, labels), images as float32 (N, 3, 224, 224), normalised by ImageNet's
-mean and standard deviation. "train" is RandomResizedCrop(224) and a flip, in random order; "eval"
-is Resize(256) and CenterCrop(224), in the folder's order. Each is written as its own documentation
-says. None applies the EXIF orientation; DALI would by default, and is told not to.
+All return batches of (images, labels). Images are float32 (N, 3, 224, 224), normalised with
+ImageNet's mean and standard deviation. "train" is RandomResizedCrop(224) and a flip, in random
+order; "eval" is Resize(256) and CenterCrop(224), in the folder's order. Each pipeline follows the
+documentation of its library. None applies the EXIF orientation; DALI does by default, so that is
+switched off.
 
-The reference is that of the tests: torchvision v2's rules, written out in plain torch
-(`tests/support/torch_reference.py`), on what Pillow decodes.
+The reference is the one of the tests: torchvision v2's rules in plain torch
+(`tests/support/torch_reference.py`), applied to what Pillow decodes.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from os import getpid
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import _common as bench  # before what lies with the tests
+import _common as bench  # first: it makes tests/support importable
 import numpy as np
 import torch
 import torch_reference as reference
@@ -46,12 +47,12 @@ RESIZE, SIZE = 256, 224
 
 
 def evaluation(image: torch.Tensor) -> torch.Tensor:
-    """Do Resize(256) and CenterCrop(224)."""
+    """Apply Resize(256) and CenterCrop(224)."""
     return reference.center_crop(reference.resize(image, RESIZE), (SIZE, SIZE))
 
 
 def training(image: torch.Tensor, seed: int) -> torch.Tensor:
-    """Do RandomResizedCrop(224) and RandomHorizontalFlip()."""
+    """Apply RandomResizedCrop(224) and RandomHorizontalFlip()."""
     return reference.random_resized_crop(image, (SIZE, SIZE), seed)
 
 
@@ -59,7 +60,7 @@ def training(image: torch.Tensor, seed: int) -> torch.Tensor:
 
 
 class Setup(NamedTuple):
-    """What to do: of a folder with a folder for each class, by so many processes or threads."""
+    """The task: a folder with one folder per class, and how many processes or threads to use."""
 
     folder: str
     kind: str  # "train" or "eval"
@@ -78,7 +79,7 @@ class Setup(NamedTuple):
 
 
 def by_pillow(data: Any, *, train: bool) -> torch.Tensor:
-    """Decode and make one image by Pillow: the baseline."""
+    """Decode and transform one image with Pillow: the baseline."""
     image = open_rgb(data)
     return normalised(pillow_crop(image, SIZE) if train else _evaluated(image))
 
@@ -92,13 +93,13 @@ def _evaluated(image: Image.Image) -> Image.Image:
 
 
 def pillow(setup: Setup, **options: Any) -> Any:
-    """Make PyTorch's DataLoader of what Pillow makes."""
+    """Make PyTorch's DataLoader over images that Pillow decodes and transforms."""
     dataset = Decoded(setup, partial(by_pillow, train=setup.train))
     return stock_loader(setup, dataset, **options)
 
 
 def labelled(folder: str) -> list[tuple[str, int]]:
-    """List the photos of a folder, and the number of the class of each."""
+    """List the photos of a folder with the number of their class."""
     paths = bench.photos_in(Path(folder))
     classes = sorted({path.parent.name for path in paths})
     return [(str(path), classes.index(path.parent.name)) for path in paths]
@@ -126,16 +127,16 @@ def own_loader(setup: Setup, quality: str = "fast") -> Any:
 
 
 def without_core(setup: Setup) -> Any:
-    """Make the same as where the native core was not built."""
+    """Make `own_loader` as it is where the native core was not built."""
     from fastdecode.native import _library
 
     _library.require()
-    os.environ["FASTDECODE_DISABLE"] = "native"  # this process is for nothing else
+    os.environ["FASTDECODE_DISABLE"] = "native"  # this process does nothing else
     return own_loader(setup)
 
 
 def stock(setup: Setup, transform: Callable[..., Any], **options: Any) -> Any:
-    """Take torchvision's ImageFolder and PyTorch's DataLoader."""
+    """Make torchvision's ImageFolder in PyTorch's DataLoader."""
     from torchvision import datasets
 
     dataset = datasets.ImageFolder(setup.folder, transform(setup.train), **options)
@@ -149,20 +150,20 @@ def _crops(of: Any, train: bool, **options: Any) -> list[Any]:
 
 
 def torchvision_v1(train: bool) -> Any:
-    """Make torchvision's transforms of the first version, on Pillow's images."""
+    """Make torchvision's v1 transforms, for Pillow images."""
     from torchvision import transforms as v1
 
     return v1.Compose([*_crops(v1, train), v1.ToTensor(), v1.Normalize(MEAN, STD)])
 
 
 def torchvision_second(train: bool) -> Any:
-    """Make those of the second version, on tensors from torchvision's own decoder."""
+    """Make torchvision's v2 transforms, for tensors from torchvision's own decoder."""
     from torchvision.transforms import v2
 
     return torchvision_v2(*_crops(v2, train, antialias=True))
 
 
-# What makes the loader of each pipeline, whose iterators are epochs.
+# Makes the loader of each pipeline. Each of its iterators is one epoch.
 PEERS: dict[str, Callable[[Setup], Iterable[Any]]] = {
     "loader": own_loader,
     "loader-exact": partial(own_loader, quality="exact"),
@@ -176,17 +177,17 @@ PEERS: dict[str, Callable[[Setup], Iterable[Any]]] = {
 
 
 class Pipeline:
-    """A pipeline at work; `pipeline.py` makes each in a process of its own."""
+    """A running pipeline; `pipeline.py` makes each one in its own process."""
 
     def __init__(self, name: str, setup: Setup) -> None:
         self.loader: Any = PEERS[name](setup)
 
     def pid(self) -> int:
-        """Say which process this is."""
+        """Return the id of this process."""
         return getpid()
 
     def epoch(self) -> dict[str, float]:
-        """Go through an epoch, from asking for the first batch to having the last."""
+        """Run an epoch, timed from the request for the first batch to the arrival of the last."""
         cpu, start, images = cpu_seconds(getpid()), time.perf_counter(), 0
         for batch, _ in self.loader:
             assert batch.shape[1:] == (3, SIZE, SIZE)
@@ -197,12 +198,12 @@ class Pipeline:
         return {"images_per_s": speed, "cpu_s_per_1000": 1000 * cpu / images}
 
     def speed(self) -> float:
-        """Go through the first epoch, once more; images/s."""
+        """Run the first epoch again; return images/s."""
         self.loader.set_epoch(0)
         return self.epoch()["images_per_s"]
 
     def difference(self, reference: str) -> float:
-        """Compare with (N, 3, 224, 224) uint8 in a file; mean absolute, in levels of 255."""
+        """Compare with (N, 3, 224, 224) uint8 in a file; mean absolute difference of levels."""
         expected = torch.from_numpy(np.load(reference))
         seen, total = 0, 0.0
         for batch, _ in self.loader:

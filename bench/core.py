@@ -1,4 +1,4 @@
-"""What a `Loader` asks of the native core, asked without Python: for `limit.py` and `gil.py`."""
+"""The native core's part of a `Loader`'s work, without Python: for `limit.py` and `gil.py`."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from fastdecode.torch.transforms._random_crop import generator_of
 from fastdecode.torch.transforms.base import stored_as
 
 _RGB = _library.LAYOUTS["RGB"]
-_SCRATCH_A_THREAD = 4  # images: nobody meets a neighbour's, and all stay in the caches
-_SLOTS = 256  # results: as many as a Loader's batches have
+_SCRATCH_A_THREAD = 4  # images: threads do not collide, and all stay in the caches
+_SLOTS = 256  # results: as many as the batches of a Loader hold
 
 
 class EpochImage(NamedTuple):
-    """One image of an epoch: its file, and what becomes of it."""
+    """One image of an epoch: its file, and how it is resized."""
 
     data: bytes
     size: tuple[int, int]  # width, height
@@ -43,8 +43,10 @@ class EpochImage(NamedTuple):
 def _needed(
     box: tuple[float, float], readable: tuple[float, float], canvas: float, made: tuple[float, ...]
 ) -> tuple[int, int]:
-    """Return the first pixel that the results `made` need along one side, and the one after the
-    last: the filter reaches one pixel, or one result, to either side of a result's centre."""
+    """Return the range of pixels along one side that the results `made` need.
+
+    The filter reaches one pixel, or one result, to either side of a result's centre.
+    """
     scale = (box[1] - box[0]) / canvas
     reach = max(1.0, scale)
     first = int(box[0] + (made[0] + 0.5) * scale - reach + 0.5)
@@ -53,7 +55,7 @@ def _needed(
 
 
 def images_of(loader: Any, epoch: int = 0) -> list[EpochImage]:
-    """List what a `Loader` over an `ImageFolder` makes in an epoch, in order: its very boxes."""
+    """List the images that a `Loader` over an `ImageFolder` makes in an epoch, with its boxes."""
     samples, transform = loader.dataset.samples, loader.dataset.transform
     sharding = Sharding(len(samples), loader.batch_size, loader._shuffle, False, loader.seed)
     order = sharding.order(epoch)
@@ -69,7 +71,7 @@ def images_of(loader: Any, epoch: int = 0) -> list[EpochImage]:
             plan = transform.plan(header.width, header.height, generator_of(seed))
             resize = transform.core_resize(plan, header.width, header.height)
             if header.format != "jpeg" or resize is None:
-                raise SystemExit(f"{path.name} is nothing for the native core")
+                raise SystemExit(f"{path.name} cannot be made by the native core")
             found.append(EpochImage(data, (header.width, header.height), resize))
     return found
 
@@ -77,9 +79,9 @@ def images_of(loader: Any, epoch: int = 0) -> list[EpochImage]:
 class Work:
     """An epoch for the C threads of a pool, in one call.
 
-    `what` is "resized": make what the Loader makes, as `normalize` says; "regions": decode the same
-    regions and do nothing else; or "whole": decode whole images. By the core's own `decoder`, or
-    "libjpeg" for every file.
+    `what` is "resized" (make the same tensors as the Loader, normalised by `normalize`), "regions"
+    (only decode the same regions) or "whole" (decode whole images). `decoder` "libjpeg" leaves
+    every file to libjpeg-turbo; by default the core's own decoder is on.
     """
 
     def __init__(
@@ -123,7 +125,7 @@ class Work:
             item.out = ffi.cast("void *", place)
 
     def run(self, count: int | None = None) -> float:
-        """Do it, or the first so many images of it; return images/s."""
+        """Run all images, or the first `count`; return images/s."""
         count = len(self._items) if count is None else count
         _library.lib.fd_use_decoder(self._decoder.encode())
         start = time.perf_counter()

@@ -1,17 +1,18 @@
 """What does the core's own decoder of baseline JPEG gain?
 
-PHOTOS holds JPEG photos. One thread, bytes in memory, three questions:
+PHOTOS contains JPEG photos. One thread decodes bytes in memory. There are three measurements:
 
-- Stages: where the decoder's time goes, and its entropy decoding beside libjpeg-turbo's
+- Stages: where the decoder spends its time, and its entropy decoding compared with libjpeg-turbo's
   `decode_mcu` (`decoder_stages.c`, compiled with the flags of the core).
-- Calls: ``decode(data, reduce=...)`` beside every other backend that decodes JPEG, by name, and
-  beside the core when it leaves all files to libjpeg-turbo. Photos of 4:4:4 are made of the others
-  by Pillow, at quality 90, because few cameras write them; and those of 4:2:0, if there are none.
-- Left: the same photos as kinds of file that the decoder leaves to libjpeg-turbo (progressive,
-  CMYK), with the decoder switched on and off.
+- Calls: ``decode(data, reduce=...)`` compared with every other backend that decodes JPEG, by name,
+  and with the core when it leaves all files to libjpeg-turbo. Few cameras write 4:4:4, so Pillow
+  makes such photos from the others, at quality 90. It also makes those of 4:2:0 if there are none.
+- Left: the same photos in forms that the decoder leaves to libjpeg-turbo (progressive, CMYK), with
+  the decoder switched on and off.
 
-In each round all take turns, file by file, in an order drawn anew. Quoted are medians of the
-rounds, and of the ratios within a round. `limit.py` measures tensors, `pipeline.py` the `Loader`.
+In each round all take turns, file by file, in a new random order. The figures are medians of the
+rounds, and medians of the ratios within a round. `limit.py` measures tensors, `pipeline.py` the
+`Loader`.
 """
 
 from __future__ import annotations
@@ -37,15 +38,17 @@ from PIL import Image
 from fastdecode import backends, decode, probe
 from fastdecode.native import _build, _library
 
-_STAGES = ("prepared", "entropy", "samples", "pixels", "mcus")  # as decoder_stages.c has
+_STAGES = ("prepared", "entropy", "samples", "pixels", "mcus")  # in the order of decoder_stages.c
 _REDUCES = (1, 2, 4, 8)
 _OWN, _LIBJPEG = "decode()", "decode(), libjpeg-turbo"
-_WITHOUT = frozenset({"torchvision", "torchcodec", "nvimgcodec", "dali"})  # for tensors, or batches
+_WITHOUT = frozenset({"torchvision", "torchcodec", "nvimgcodec", "dali"})  # of tensors, or batches
 
 
 def stages(files: Sequence[bytes], rounds: int) -> dict[str, Any]:
-    """Compile `decoder_stages.c`, and let its variants take turns: microseconds, the mean of the
-    files that the decoder takes, of each the fastest of the rounds."""
+    """Compile `decoder_stages.c` and time its stages in turn; return microseconds.
+
+    A figure is the mean over the files that the decoder accepts, of the fastest round of each file.
+    """
     how = _build.options()
     native = Path(_build.__file__).parent
     source = Path(__file__).with_name("decoder_stages.c")
@@ -81,7 +84,7 @@ def stages(files: Sequence[bytes], rounds: int) -> dict[str, Any]:
 
 
 def _again(photo: bytes, **options: Any) -> bytes:
-    """Encode a photo anew."""
+    """Encode a photo again."""
     file = io.BytesIO()
     with Image.open(io.BytesIO(photo)) as image:
         image.convert(options.pop("mode", "RGB")).save(file, "JPEG", **options)
@@ -89,7 +92,7 @@ def _again(photo: bytes, **options: Any) -> bytes:
 
 
 def by_sampling(files: Sequence[bytes]) -> dict[str, list[bytes]]:
-    """Group photos by how their chroma is sampled; make those of which there are too few."""
+    """Group photos by chroma sampling; make photos of a sampling that has too few."""
     found: dict[str, list[bytes]] = {}
     for data in files:
         found.setdefault(simplejpeg.decode_jpeg_header(data)[3], []).append(data)
@@ -104,10 +107,10 @@ Call = Callable[[bytes], object]
 
 
 def compare(files: Sequence[bytes], calls: Mapping[str, Call], rounds: int) -> dict[str, Any]:
-    """Time calls: milliseconds a file, and how many times as long as `decode()` the others take."""
+    """Time calls: milliseconds per file, and how many times as long as `decode()` each takes."""
 
     def switch(name: str) -> None:
-        # Who left a file to libjpeg-turbo does so by a switch that holds for all.
+        # The switch is global, so it is set before each turn.
         _library.lib.fd_use_decoder(b"libjpeg" if name == _LIBJPEG else b"")
 
     turns = bench.time_each(lambda _: files, calls, rounds, before=switch)
@@ -117,14 +120,14 @@ def compare(files: Sequence[bytes], calls: Mapping[str, Call], rounds: int) -> d
 
 
 def _calls(names: Sequence[str], reduce: int) -> dict[str, Call]:
-    """Decode by the core, with its own decoder and without, and by others."""
+    """Return the calls: the core with its own decoder and without it, and the other backends."""
     core = partial(decode, reduce=reduce, backend="native")
     others = {name: partial(decode, reduce=reduce, backend=name) for name in names}
     return {_OWN: core, _LIBJPEG: core, **others}
 
 
 def all_calls(files: Sequence[bytes], rounds: int) -> dict[str, Any]:
-    """Compare `decode()` with every backend by name, at each reduction."""
+    """Compare `decode()` with each named backend, at each reduction."""
     others = [
         info.name
         for info in backends()
@@ -142,7 +145,7 @@ def all_calls(files: Sequence[bytes], rounds: int) -> dict[str, Any]:
 
 
 def left(files: Sequence[bytes], rounds: int) -> dict[str, Any]:
-    """Compare files that are left to libjpeg-turbo, with and without the decoder."""
+    """Time files that are left to libjpeg-turbo, with and without the core's own decoder."""
     kinds = {
         "progressive": [_again(data, quality=90, progressive=True) for data in files],
         "CMYK": [_again(data, mode="CMYK", quality=90) for data in files],

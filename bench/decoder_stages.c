@@ -1,7 +1,8 @@
-/* decoder_stages.c: where the time of the core's own decoder goes, beside libjpeg-turbo's decode_mcu.
+/* decoder_stages.c: where the core's own decoder spends its time, compared with libjpeg-turbo's
+ * decode_mcu.
  *
- * decoder.py compiles it as a library. It includes rows.c, and leaves out stages by putting functions
- * that do nothing in their place:
+ * decoder.py compiles it as a library. It includes rows.c and leaves stages out by replacing their
+ * functions with ones that do nothing:
  *
  *   prepared   header, scan without stuffing, tables
  *   entropy    the same, and all coefficients, stored
@@ -57,7 +58,7 @@ static void nothing_between(uint8_t *out, const uint8_t *near, const uint8_t *fa
     (void)out, (void)near, (void)far, (void)is_lower, (void)count;
 }
 
-/* fd_baseline_decode, up to a stage. */
+/* Do what fd_baseline_decode does, up to a stage. */
 static int decode_up_to(int stage, fd_baseline *baseline, const file *of, const fd_target *target) {
     fd_steps steps;
     choose_instructions(baseline);
@@ -77,7 +78,7 @@ static int decode_up_to(int stage, fd_baseline *baseline, const file *of, const 
            (stage == PREPARED || decode_rows(baseline, target));
 }
 
-/* How libjpeg-turbo's jpegint.h begins an entropy decoder; the header is not installed. */
+/* The first members of an entropy decoder in libjpeg-turbo's jpegint.h, which is not installed. */
 typedef struct {
     void (*start_pass)(j_decompress_ptr cinfo);
     boolean (*decode_mcu)(j_decompress_ptr cinfo, JBLOCKROW *blocks);
@@ -107,8 +108,8 @@ static double time_of_mcus(const file *of) {
     return spent;
 }
 
-/* Decode a file up to a stage, to RGB without padding; microseconds, or -1 if it is left to
- * libjpeg-turbo. */
+/* Decode a file up to a stage, to RGB without padding. Return microseconds, or -1 if the file is
+ * left to libjpeg-turbo. */
 double stage_us(int stage, const uint8_t *bytes, size_t size, uint8_t *out) {
     static fd_baseline *baseline;
     const file of = {bytes, size};

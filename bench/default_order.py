@@ -1,8 +1,9 @@
 """How fast is each backend on real photos? The default order follows from this.
 
-JPEGs are taken as they are; PNG and WebP are made of the smaller ones by Pillow, because there is
-no collection of photos in these formats. All usable backends decode the same files in turn, in
-rounds of random order, one thread, from memory, each in its own process (`fastdecode.measure`).
+JPEGs are used as they are. Pillow makes PNG, WebP and JPEG 2000 from the smaller ones, because
+there is no collection of photos in these formats. All usable backends decode the same files from
+memory, in turn, in rounds of random order, with one thread, each in its own process
+(`fastdecode.measure`).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def photos(folder: Path, made: Path) -> list[Photo]:
 
 @bench.command(
     json=bench.RESULTS / "default_order.json",
-    seconds=(2.0, "for a format and backend"),
+    seconds=(2.0, "per format and backend"),
 )
 def main(options: Any) -> Any:
     names = tuple(info.name for info in backends() if info.usable)

@@ -1,21 +1,23 @@
 """How much of its time does a training process lose to the GIL?
 
-A thread of pure Python counts as fast as it can, as a training script's own Python would run. It
-does so alone; beside the native core, which makes the same training batches in C threads without
-any Python; and beside a running `Loader` of as many threads. Two figures tell what it loses to the
-GIL, and the larger one counts. Aim: at most 5 %.
+A thread of pure Python, the counter, counts as fast as it can. It stands for the Python code of a
+training script. It runs in three situations: alone; next to the native core, which makes the same
+training batches in C threads without any Python; and next to a `Loader` with as many threads. Two
+figures say what it loses to the GIL, and the larger one counts. Aim: at most 5 %.
 
-- speed: what it counts beside the Loader, against beside the core, where it shares caches with as
-  many threads. The counter has a processor to itself, and everything else shares the others: what
-  it loses is no other thread's turn.
-- waits: of the time in which it did not wait for a processor, the share in which it did not run
-  either, by the kernel's account (Linux), less that beside the core.
+- speed: its speed next to the Loader, divided by its speed next to the core, where it shares the
+  caches with as many threads. The counter has a processor to itself and all other threads share the
+  remaining ones, so it does not lose time to the scheduler.
+- waits: of the time in which the counter did not wait for a processor, the share in which it did
+  not run either, as accounted by the kernel (Linux), minus the same share next to the core.
 
-The other way round: images/s of the core and of the Loader beside the counter, against without.
-Whoever wants the GIL from a thread that never releases it waits for the switch interval, 5 ms.
+The script also measures the other direction: images/s of the core and of the Loader with the
+counter, compared with those without it. A thread that needs the GIL while another one never
+releases it waits for the switch interval, 5 ms.
 
-PHOTOS holds JPEG photos; "train" of `pipeline.py` is what is done. The situations take turns, in an
-order drawn anew in each round; figures are medians of the rounds, and ratios of those within one.
+PHOTOS contains JPEG photos; the work is "train" of `pipeline.py`. The situations take turns, in a
+new random order each round. Figures are medians of the rounds, ratios are medians of the ratios
+within a round.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ _BESIDE = ("alone", "core", "loader")
 
 
 def scheduled(account: Path) -> tuple[float, float] | None:
-    """Return the seconds for which a thread has run, and has waited for a processor."""
+    """Return for how many seconds a thread has run, and has waited for a processor."""
     try:
         ran, queued, _ = account.read_text().split()
     except OSError:
@@ -52,8 +54,11 @@ def scheduled(account: Path) -> tuple[float, float] | None:
 
 
 def count(processor: int, stop: threading.Event, found: dict[str, float]) -> None:
-    """Count until the end: how often in a second, and the share of the time that is `waits`: in
-    which this did not run, of that in which it did not wait for a processor."""
+    """Count until `stop` is set; write the counts per second and `waits` to `found`.
+
+    `waits` is the share of time in which this thread did not run, out of the time in which it did
+    not wait for a processor.
+    """
     os.sched_setaffinity(0, {processor})
     account = Path(f"/proc/self/task/{threading.get_native_id()}/schedstat")
     before, start, chunks = scheduled(account), time.perf_counter(), 0
@@ -69,7 +74,7 @@ def count(processor: int, stop: threading.Event, found: dict[str, float]) -> Non
 
 
 def keep_going(work: Callable[[], float], seconds: float) -> dict[str, float]:
-    """Do it again and again for so long; images/s."""
+    """Repeat the work for so many seconds; return images/s."""
     end, speeds = time.perf_counter() + seconds, []
     while time.perf_counter() < end:
         speeds.append(work())
@@ -77,7 +82,7 @@ def keep_going(work: Callable[[], float], seconds: float) -> dict[str, float]:
 
 
 def count_beside(work: Callable[[], dict[str, float]], processor: int) -> dict[str, float]:
-    """Do it while a thread counts."""
+    """Do the work while a thread counts."""
     stop, found = threading.Event(), {}
     counter = threading.Thread(target=count, args=(processor, stop, found))
     counter.start()
@@ -90,8 +95,7 @@ def count_beside(work: Callable[[], dict[str, float]], processor: int) -> dict[s
 
 
 def situations(setup: Setup, processor: int, seconds: float) -> dict[str, Callable[[], Any]]:
-    """List them: the counter alone; and the core and the Loader at the same work, with and without
-    the counter beside them."""
+    """Return the situations: the counter alone; the core and the Loader, with and without it."""
     own = Pipeline("loader", setup)
     normalize = own.loader.dataset.transform.normalize
     core = Work(images_of(own.loader), "resized", setup.workers, normalize)
@@ -128,7 +132,7 @@ def summary(turns: bench.Rounds) -> dict[str, Any]:
 @bench.command(
     threads=([1, max(1, usable_cores() - 1)], "of the Loader and the core"),
     rounds=(5, "after the warm-up"),
-    seconds=(2.0, "in each situation"),
+    seconds=(2.0, "per situation"),
     batch=(64, "images"),
     limit=(None, "images in an epoch"),
 )
@@ -136,8 +140,8 @@ def main(options: Any) -> Any:
     _library.require()
     *others, processor = sorted(os.sched_getaffinity(0))
     if not others:
-        sys.exit("the counter and the Loader need a processor each")
-    os.sched_setaffinity(0, others)  # what is started from here on stays there
+        sys.exit("the counter and the Loader need one processor each")
+    os.sched_setaffinity(0, others)  # threads that start later inherit it
     photos = bench.photos_in(options.photos)
     images = bench.epoch_length(photos, options.batch, max(options.threads), options.limit)
     result = {}
@@ -150,7 +154,7 @@ def main(options: Any) -> Any:
             bench.show(f"threads: {threads}", {name: found[name] for name in _BESIDE})
             print(f"lost: {found['lost_speed']:.1%} by speed, {found['lost_waiting']:.1%} waiting")
             bench.judge("lost to the GIL", found["lost_to_gil"], _AIM, at_most=True)
-    os.sched_setaffinity(0, [*others, processor])  # the record counts them
+    os.sched_setaffinity(0, [*others, processor])  # the saved result counts them
     options.images_per_epoch, options.switch_interval_s = images, sys.getswitchinterval()
     return result
 

@@ -1,21 +1,21 @@
-"""What does a GPU gain: how long does a training step wait for batches that are made in which way?
+"""What does a GPU gain: how long does a training step wait for each kind of batch?
 
-PHOTOS are of about 500 x 375 pixels, in class folders or loose; few are repeated (as links) until
-an epoch has `--items`. A ResNet-50 (bfloat16, channels last, SGD) trains on random tensors that
-stay on the device, on batches of `Loader` with the CPU's and with the GPU's decoding, of Pillow in
-PyTorch's DataLoader, and of DALI where it is installed. All feeds give RandomResizedCrop(224) and a
-flip, in random order, normalised, as float32 (N, 3, 224, 224) with channels last, and class indices
-(N,), on the device.
+PHOTOS are of about 500 x 375 pixels, in class folders or in one folder; links repeat them until an
+epoch has `--items`. A ResNet-50 (bfloat16, channels last, SGD) trains on these feeds: random
+tensors that stay on the device, batches of `Loader` decoded on the CPU and on the GPU, batches of
+Pillow in PyTorch's DataLoader, and batches of DALI where it is installed. All feeds apply
+RandomResizedCrop(224) and a flip, in random order, and normalise. They return float32 (N, 3, 224,
+224) with channels last, and class indices (N,), on the device.
 
-A step's kernels lie between two CUDA events on the stream; from the last event of a step to the
-first of the next is waiting: for a batch, for its copy, and for what is done to it on that stream.
-The first quarter of an epoch fills queues and does not count; nothing is waited for between that
-and the rest, so that full queues give no feed a lead. After a warm-up the feeds take turns, in an
-order drawn anew in each round; figures are medians, ratios medians of those within a round.
-"to_random" is the share of the speed with random tensors.
+The kernels of a step lie between two CUDA events on the stream. The time from the last event of a
+step to the first of the next is waiting: for a batch, for its copy, and for the work on it on that
+stream. The first quarter of an epoch fills queues and does not count. The script does not
+synchronise between that quarter and the rest, so full queues give no feed a lead. After a warm-up
+the feeds take turns, in a new random order each round. Figures are medians, ratios are medians of
+the ratios within a round. "to_random" is the share of the speed with random tensors.
 
-Decoding alone is measured by ``fastdecode bench PHOTOS --device cuda``. `--tiny` does all of it
-with a few images and a tiny network: with `--device cpu` that is what the tests run.
+``fastdecode bench PHOTOS --device cuda`` measures decoding alone. `--tiny` does all of this with a
+few images and a tiny network: the tests run it with `--device cpu`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from fastdecode.measure._timing import cpu_seconds
 
 _BASE, _LOADER = "random", "loader-"
 _CLASSES = 1000
-_WARM = 4  # the fourth part of an epoch
+_WARM = 4  # the first quarter of an epoch
 _TINY = {"batch": 4, "items": 16, "rounds": 1, "workers": 1}
 
 Batches = Iterable[tuple[Tensor, Tensor]]
@@ -50,7 +50,7 @@ Step = Callable[[Tensor, Tensor], object]
 
 
 class Bottleneck(nn.Module):
-    """Three convolutions, and a way around them."""
+    """Three convolutions with a shortcut connection."""
 
     def __init__(self, inside: int, width: int, stride: int) -> None:
         super().__init__()
@@ -72,11 +72,11 @@ def _convolution(inside: int, outside: int, side: int, stride: int = 1) -> tuple
 
 
 def resnet(blocks: tuple[int, ...] = (3, 4, 6, 3), width: int = 64) -> nn.Module:
-    """Make a residual network: by default ResNet-50, because torchvision need not be there.
+    """Make a residual network, by default ResNet-50, without the need for torchvision.
 
     He et al., "Deep Residual Learning for Image Recognition", arXiv:1512.03385, with the stride in
-    the 3 x 3 convolution, as in torchvision. `blocks` are those of each stage, which has twice as
-    many channels as the one before.
+    the 3 x 3 convolution, as in torchvision. `blocks` is the number of blocks in each stage. Each
+    stage has twice as many channels as the one before.
     """
     layers = [*_convolution(3, width, 7, 2), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, padding=1)]
     inside = width
@@ -89,7 +89,7 @@ def resnet(blocks: tuple[int, ...] = (3, 4, 6, 3), width: int = 64) -> nn.Module
 
 
 def step_of(device: torch.device, *, tiny: bool) -> Step:
-    """Make a step of training: forward and backward in bfloat16 where that is safe, then SGD."""
+    """Make a training step: forward and backward in bfloat16 where that is safe, then SGD."""
     torch.manual_seed(0)
     torch.backends.cudnn.benchmark = True
     network = nn.Sequential(nn.AvgPool2d(8), resnet((1,), 4)) if tiny else resnet()
@@ -106,11 +106,11 @@ def step_of(device: torch.device, *, tiny: bool) -> Step:
     return step
 
 
-# The feeds: what makes each yields the batches of an epoch, again and again
+# The feeds: each iteration over one is an epoch of batches
 
 
 def own(setup: Setup, device: torch.device, decode: str) -> Batches:
-    """Make this package's `Loader`: bytes to the device, floats there; decoded here or there."""
+    """Make this package's `Loader`, decoding on the CPU or the device; floats are made there."""
     from fastdecode.torch import ImageFolder, Loader
     from fastdecode.torch.transforms import RandomResizedCropFlipNormalize
 
@@ -128,7 +128,7 @@ def own(setup: Setup, device: torch.device, decode: str) -> Batches:
 
 
 def random(setup: Setup, device: torch.device) -> Batches:
-    """Take one batch that stays on the device: what the step makes if it never waits."""
+    """Repeat one batch that stays on the device: the speed of a step that never waits."""
     images = torch.randn(setup.batch, 3, SIZE, SIZE, device=device)
     labels = torch.randint(_CLASSES, (setup.batch,), device=device)
     batch = images.contiguous(memory_format=torch.channels_last), labels
@@ -136,7 +136,7 @@ def random(setup: Setup, device: torch.device) -> Batches:
 
 
 class Pillow:
-    """Pillow in PyTorch's DataLoader, pinned and copied: what most have."""
+    """Pillow in PyTorch's DataLoader, pinned and copied: what most people use."""
 
     def __init__(self, setup: Setup, device: torch.device) -> None:
         self._loader = pillow(setup, drop_last=True, pin_memory=device.type == "cuda")
@@ -149,7 +149,7 @@ class Pillow:
 
 
 class Dali:
-    """DALI's pipeline as its examples train ResNet-50: decoding, and all after it, on the GPU."""
+    """DALI's pipeline as in its ResNet-50 examples: decoding and all later steps on the GPU."""
 
     def __init__(self, setup: Setup, device: torch.device) -> None:
         from nvidia.dali.plugin.pytorch import DALIClassificationIterator, LastBatchPolicy
@@ -162,12 +162,12 @@ class Dali:
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         for (batch,) in self._iterator:
-            # Rows of pixels are what channels last means: nothing is copied.
+            # HWC is the memory layout of channels last: nothing is copied.
             yield batch["data"].permute(0, 3, 1, 2), batch["label"].squeeze(-1).long()
 
 
 def feed_of(name: str, setup: Setup, device: torch.device) -> Batches:
-    """Make a feed by its name."""
+    """Make the feed of a name."""
     if name.startswith(_LOADER):
         return own(setup, device, name.removeprefix(_LOADER))
     kinds: dict[str, Callable[..., Batches]] = {_BASE: random, "pillow": Pillow, "dali": Dali}
@@ -180,21 +180,21 @@ def feed_of(name: str, setup: Setup, device: torch.device) -> Batches:
 def mark(device: torch.device) -> Any:
     """Mark this point in the order of the device's work."""
     if device.type != "cuda":
-        return perf_counter()  # there all is done when a call returns
+        return perf_counter()  # on the CPU the work is done when the call returns
     event = torch.cuda.Event(enable_timing=True)
     event.record(torch.cuda.current_stream(device))
     return event
 
 
 def between(first: Any, last: Any) -> float:
-    """Return the seconds between two marks, once the device has reached both."""
+    """Return the seconds between two marks that the device has reached."""
     return last - first if isinstance(first, float) else first.elapsed_time(last) / 1000
 
 
 def wait(device: torch.device) -> None:
-    """Wait until all that was asked of the device is done."""
+    """Wait until the device has finished all its work."""
     if device.type == "cuda":
-        # Left to itself the host looks at the device in a loop, which would count as CPU time.
+        # By default the host polls the device in a loop, which would count as CPU time.
         event = torch.cuda.Event(blocking=True)
         event.record(torch.cuda.current_stream(device))
         event.synchronize()
@@ -204,9 +204,9 @@ def wait(device: torch.device) -> None:
 def train(
     feed: Batches, setup: Setup, count: int, step: Step, device: torch.device
 ) -> dict[str, float]:
-    """Train for an epoch of so many batches; times are milliseconds for an image.
+    """Train for an epoch of `count` batches; return milliseconds per image.
 
-    The time is from the end of one step to the end of the last, on the device.
+    The time runs on the device, from the end of the last warm-up step to the end of the last step.
     """
     begins, ends = [], []
     warm, cpu = max(1, count // _WARM), 0.0
@@ -240,17 +240,17 @@ def train(
     device=("cuda", "PyTorch's name for it"),
     feeds=([_BASE, "pillow", "loader-cpu", "loader-gpu", "dali"], "of the step"),
     batch=(256, "images"),
-    items=(20_000, "of an epoch"),
+    items=(20_000, "per epoch"),
     rounds=(3, "after the warm-up"),
     workers=(usable_cores(), "threads or processes"),
-    tiny=(False, "do all of it with next to nothing"),
+    tiny=(False, "run everything with a few images and a tiny network"),
 )
 def main(options: Any) -> Any:
     photos, device = bench.photos_in(options.photos), device_of(options.device)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
     if options.tiny:
         vars(options).update(_TINY)
-        torch.set_num_threads(1)  # so little work is done in the time that more wait for each other
+        torch.set_num_threads(1)  # more threads would mostly wait for each other
     elif options.json is None:
         options.json = bench.RESULTS / f"gpu_{re.sub(r'[^a-z0-9]+', '_', name.lower())}.json"
     steps = max(2, options.items // options.batch)
@@ -264,7 +264,7 @@ def main(options: Any) -> Any:
 
     with bench.linked(photos, options.photos, steps * options.batch) as folder:
         setup = Setup(folder, "train", options.batch, options.workers)
-        # Pillow first: its workers are forked before there are threads of anybody else's.
+        # Pillow first: its workers are forked before another feed starts threads.
         names = sorted(options.feeds, key=lambda name: name != "pillow")
         competitors = {name: partial(turn, name, setup) for name in names}
         turns = bench.take_turns(competitors, options.rounds, left_out=left_out)
@@ -272,7 +272,7 @@ def main(options: Any) -> Any:
         for feed in made.values():
             getattr(feed, "close", str)()
     found = bench.sum_up(turns, to_random=_BASE)
-    print(f"{name}; times of an image")
+    print(f"{name}; times per image")
     bench.show("fed by", found, "images_per_s", "to_random", "kernels_ms", "waiting_ms", "cpu_ms")
     for one, why in left_out.items():
         print(f"{one}: {why}"[:80])

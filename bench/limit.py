@@ -1,22 +1,22 @@
-"""How near does the `Loader` come to the core, and how far is the core past libjpeg-turbo?
+"""How close is the `Loader` to the core, and how far is the core ahead of libjpeg-turbo?
 
-PHOTOS holds JPEG photos, as for `pipeline.py`, and "train" and "eval" are the same. With the same
-number of threads, in one run:
+PHOTOS contains JPEG photos, and "train" and "eval" are those of `pipeline.py`. These compete with
+the same number of threads, in one run:
 
-- the `Loader`: from files in the system's cache to batches, RandomResizedCrop(224), a flip and
-  normalise, or Resize(256) and CenterCrop(224);
-- the core alone makes the same tensors of the same images, from bytes in memory, in one call: by
-  its own decoder, and by libjpeg-turbo, as it did before it had one;
-- the core alone decodes the same regions (the very boxes that the Loader drew, at the same
-  reduction), and does nothing else: by libjpeg-turbo, which is 100 %, and by its own decoder;
-- the core alone decodes whole images at full size, by both;
-- simplejpeg does so, in threads of Python, each into memory that is used again.
+- the `Loader`: from files in the system's cache to batches, with RandomResizedCrop(224), a flip and
+  normalising, or with Resize(256) and CenterCrop(224);
+- the core alone, which makes the same tensors of the same images, from bytes in memory, in one
+  call: with its own decoder, and with libjpeg-turbo;
+- the core alone, which only decodes the same regions (exactly the boxes that the Loader drew, at
+  the same reduction): with libjpeg-turbo, which is 100 %, and with its own decoder;
+- the core alone, which decodes whole images at full size, with both;
+- simplejpeg, which does that in Python threads, each into memory that it reuses.
 
-After a warm-up they take turns, in an order drawn anew in each round. images/s and
-processor time (of all threads) are medians of the rounds, ratios the medians of those within a
-round. Aims: the Loader makes 90 % of what the core alone makes; the core makes its tensors 1.5
-times as fast as libjpeg-turbo decodes their regions, and 1.65 times as fast as by libjpeg-turbo
-(1.6 times with several threads).
+After a warm-up they take turns, in a new random order each round. images/s and the processor time
+of all threads are medians of the rounds; ratios are medians of the ratios within a round. Aims: the
+Loader reaches 90 % of the core alone. The core makes its tensors 1.5 times as fast as libjpeg-turbo
+decodes the same regions, and 1.65 times as fast as with libjpeg-turbo (1.6 times with several
+threads).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _AIMS += (("core", "core-libjpeg", 1.65, 1.6),)  # with one thread, with more
 
 
 def simplejpeg_threads(images: Sequence[EpochImage], threads: int) -> Callable[[], float]:
-    """Let simplejpeg, whose calls let other threads run, decode whole images; images/s."""
+    """Return a call that decodes whole images with simplejpeg in threads; it returns images/s."""
     largest = max(3 * image.size[0] * image.size[1] for image in images)
     own = threading.local()
 
@@ -65,7 +65,7 @@ def simplejpeg_threads(images: Sequence[EpochImage], threads: int) -> Callable[[
 
 
 def competitors_of(setup: Setup) -> dict[str, Callable[[], float]]:
-    """Make all of them, for one number of threads; the core's results are those of the Loader."""
+    """Make all competitors for one number of threads; check that core and Loader agree."""
     own = Pipeline("loader", setup)
     images, threads = images_of(own.loader), setup.workers
     normalize = own.loader.dataset.transform.normalize
@@ -73,7 +73,7 @@ def competitors_of(setup: Setup) -> dict[str, Callable[[], float]]:
     core.run(setup.batch)
     own.loader.set_epoch(0)
     if not torch.equal(next(iter(own.loader))[0], core.slots[: setup.batch]):
-        raise SystemExit("the Loader makes other tensors than the core of the same boxes")
+        raise SystemExit("the Loader and the core make different tensors from the same boxes")
     return {
         "loader": own.speed,
         "core": core.run,
@@ -87,7 +87,7 @@ def competitors_of(setup: Setup) -> dict[str, Callable[[], float]]:
 
 
 def turn_of(competitor: Callable[[], float], images: int) -> dict[str, float]:
-    """Return what a competitor did: images/s, and the processor's time of all threads."""
+    """Run a competitor; return images/s, and the processor time of all threads."""
     cpu = process_time()
     speed = competitor()
     return {"images_per_s": speed, "cpu_ms": 1000 * (process_time() - cpu) / images}
@@ -116,7 +116,7 @@ def summary(turns: bench.Rounds, threads: Sequence[int]) -> dict[str, Any]:
 @bench.command(
     threads=([1, usable_cores()], "of the Loader and the core"),
     rounds=(7, "after the warm-up"),
-    kind=(["train", "eval"], "what is done"),
+    kind=(["train", "eval"], "of the work"),
     batch=(64, "images"),
     limit=(None, "images in an epoch"),
 )

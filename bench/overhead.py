@@ -2,13 +2,13 @@
 
 For JPEGs of about 10 KB, 100 KB, 300 KB and 1 MB, three calls are timed in turn, in one loop:
 ``simplejpeg.decode_jpeg(data)``, ``decode(data, backend="simplejpeg")`` and ``decode(data)``. The
-figure is the median of the differences between neighbours, so that a machine whose speed drifts
-does not matter. How cold the caches are after a decode depends on where a process happens to lie
-in memory: each size is measured in several fresh processes, and the median of their medians is
-quoted beside the range. Target: at most 12 microseconds more at 10 KB, at most 1 % more from
-100 KB on.
+figure is the median of the differences between neighbouring calls, so a drift in the machine's
+speed does not matter. How cold the caches are after a decode depends on where the process lies in
+memory. So each size is measured in several fresh processes, and the result is the median of their
+medians, with the range. Aim: at most 12 microseconds extra at 10 KB, at most 1 % extra from 100 KB
+on.
 
-To see that the clock itself is fair, simplejpeg is also timed against simplejpeg ("itself").
+As a check of the method, simplejpeg is also timed against simplejpeg ("itself").
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _WAYS = ("itself", "named", "automatic")
 
 
 def compare(path: str, size: int, seconds: float) -> dict[str, float]:
-    """Time the calls in turn; microseconds, and differences to the direct call beside it."""
+    """Time the calls in turn; return microseconds, and differences from the direct call."""
     data = bench.scaled(
         Image.open(path).convert("RGB") if path else drawing(2600, 1950), "jpeg", size
     )
@@ -59,14 +59,14 @@ def compare(path: str, size: int, seconds: float) -> dict[str, float]:
     photos="?",
     json=bench.RESULTS / "overhead.json",
     seconds=(3.0, "in each process"),
-    processes=(11, "for a size"),
+    processes=(11, "per size"),
 )
 def main(options: Any) -> Any:
     path = ""
     if options.photos:
         path = str(max(options.photos.rglob("*.jpg"), key=lambda photo: photo.stat().st_size))
     results: dict[str, dict] = {}
-    # A process for each: how cold its caches are depends on where it lies in memory.
+    # One process per run: how cold its caches are depends on where it lies in memory.
     with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
         for name, size in _SIZES.items():
             work = [(path, size, options.seconds)] * options.processes

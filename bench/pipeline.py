@@ -1,21 +1,22 @@
-"""How fast do photos become batches, beside what people use today?
+"""How fast do photos become batches, compared with what people use today?
 
-PHOTOS are in class folders or loose. "train" is RandomResizedCrop(224) and a flip, in random order,
-"eval" Resize(256) and CenterCrop(224); all pipelines give batches of normalised float32 tensors,
-(3, 224, 224) a photo. `_pipelines.py` defines them.
+PHOTOS are in class folders or in one folder. "train" is RandomResizedCrop(224) and a flip, in
+random order; "eval" is Resize(256) and CenterCrop(224). All pipelines make batches of normalised
+float32 tensors, (3, 224, 224) per photo. `_pipelines.py` defines them.
 
-Each lives in a process of its own. After a warm-up, their epochs take turns, in an order drawn anew
-each time; while one runs the others wait. Few photos are repeated (as links) until an epoch has
-about 1000 of 500 x 375 pixels, fewer of larger ones, always whole batches for every worker. The
-files come from the system's cache.
+Each pipeline runs in its own process. After a warm-up, their epochs take turns, in a new random
+order each round; while one runs the others wait. If there are few photos, links repeat them until
+an epoch has about 1000 photos of 500 x 375 pixels, or fewer of larger ones. Every worker always
+gets whole batches. The files come from the system's cache.
 
-- images/s: from asking for the first batch to having the last; of the best epoch and the median.
-- CPU s: of the process and its workers, for 1000 images, in the median epoch.
-- memory: the most that the process and its workers had resident while an epoch was timed (RSS:
-  pages that they share count more than once), and in the warm-up with those divided (PSS).
-- diff.: from the reference on "eval", mean absolute, in levels of 255, over up to 128 different
-  photos. DALI rounds the long side and the crop's margin otherwise than torchvision: most of its
-  difference is a shift by up to a pixel.
+- images/s: from the request for the first batch to the arrival of the last; for the best and the
+  median epoch.
+- CPU s: of the process and its workers, per 1000 images, in the median epoch.
+- memory: the peak resident memory of the process and its workers while an epoch is timed (RSS,
+  which counts shared pages once per process), and in the warm-up (PSS, which divides them).
+- difference: from the reference on "eval", mean absolute, in levels of 255, over up to 128
+  different photos. DALI rounds the long side and the crop's margin differently from torchvision, so
+  most of its difference is a shift of up to one pixel.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _SHOWN = (
 
 
 def turn(child: Child, pss_mb: dict[str, float], name: str) -> dict[str, float]:
-    """Make an epoch; one that cannot ends its process. The first is the warm-up."""
+    """Run an epoch; if it fails, end the process. The first epoch is the warm-up."""
     is_warm = name in pss_mb
     try:
         if not is_warm:
@@ -60,7 +61,7 @@ def turn(child: Child, pss_mb: dict[str, float], name: str) -> dict[str, float]:
 
 
 def compete(setup: Setup, names: Sequence[str], epochs: int) -> dict[str, Any]:
-    """Run the pipelines in turn; return what was measured, and why others were not."""
+    """Run the pipelines in turn; return the measurements, and why some have none."""
     left_out: dict[str, str] = {}
     pss_mb: dict[str, float] = {}
     with ExitStack() as stack:
@@ -74,7 +75,7 @@ def compete(setup: Setup, names: Sequence[str], epochs: int) -> dict[str, Any]:
 
 
 def summary(turns: bench.Rounds, pss_mb: dict[str, float]) -> dict[str, Any]:
-    """Sum up; against each baseline, the best by the best, and the median of epochs in turn."""
+    """Sum up; compare with each baseline by the best epochs, and by the median of paired epochs."""
     bases = {f"to_{base}_median": base for base in _BASELINES if base in turns}
     found = bench.sum_up(turns, **bases)
     for name, one in found.items():
@@ -90,7 +91,7 @@ def summary(turns: bench.Rounds, pss_mb: dict[str, float]) -> dict[str, Any]:
 
 
 def add_differences(found: dict[str, Any], setup: Setup) -> None:
-    """Compare the images of "eval" with the reference, in fresh processes."""
+    """Compare the "eval" images with the reference, in fresh processes."""
     photos = bench.photos_in(Path(setup.folder))
     with tempfile.NamedTemporaryFile(suffix=".npy") as file:
         np.save(file, np.stack([evaluation(pixels(path.read_bytes())).numpy() for path in photos]))
@@ -105,7 +106,7 @@ def add_differences(found: dict[str, Any], setup: Setup) -> None:
     batch=(64, "images"),
     workers=(2, "processes or threads"),
     epochs=(3, "after the warm-up"),
-    kind=([*_KINDS], "what is done"),
+    kind=([*_KINDS], "of the work"),
     limit=(None, "images in an epoch"),
     only=([*PEERS], "pipelines"),
 )

@@ -1,17 +1,17 @@
-"""How near do the transforms come to torchvision's pixels?
+"""How close are the transforms to torchvision's pixels?
 
-Every photo under PHOTOS goes through Resize(256) and CenterCrop(224), and through
-RandomResizedCrop(224) and a flip by a few fixed seeds, as bytes, by this package's transforms and
-by the reference (of the tests: torchvision v2's rules in plain torch). The reference draws its
-boxes and flips by itself: another box would show at once.
+Every photo under PHOTOS goes through Resize(256) and CenterCrop(224), and, with a few fixed seeds,
+through RandomResizedCrop(224) and a flip, as bytes. Both this package's transforms and the
+reference do this (the reference of the tests: torchvision v2's rules in plain torch). The reference
+draws its own boxes and flips, so a different box would show at once.
 
 - exact: ``quality="exact"``; the largest difference, in levels of 255. Aim: at most 1.
-- default: the peak signal-to-noise ratio, a mean over the results. Aim: above 40 dB. 60 dB is the
-  most that a result counts for, whether it is the same or just nearly: fewer than one value in 15
-  is then a level off. The results whose JPEG was decoded at a reduced size are also told by
-  themselves, since the others differ no more than exact ones.
+- default: the peak signal-to-noise ratio, as a mean over the results. Aim: above 40 dB. A result
+  counts for at most 60 dB, whether it is identical or nearly so: at 60 dB, fewer than one value in
+  15 is a level off. Results whose JPEG was decoded at a reduced size are also reported separately,
+  because the others differ no more than exact ones.
 
-A collection is a folder in PHOTOS.
+Each folder in PHOTOS is a collection.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ _AIM_LEVELS, _AIM_DB = 1, 40.0
 class Difference(NamedTuple):
     """How one result differs from the reference."""
 
-    photo: str  # its collection / its name
+    photo: str  # collection/name
     kind: str  # "eval" or "train"
-    levels: int  # the exact result's largest difference
-    db: float  # the default result's peak signal-to-noise ratio
+    levels: int  # largest difference of the exact result
+    db: float  # peak signal-to-noise ratio of the default result
     reduce: int  # at which the default result was decoded
 
 
 def transforms(kind: str) -> list[Any]:
-    """Make the two to be judged: exact and default."""
+    """Return the two transforms to compare: exact and default."""
     how = [{"dtype": torch.uint8, "quality": quality} for quality in ("exact", "fast")]
     if kind == "eval":
         return [ResizeCenterCrop(RESIZE, SIZE, **each) for each in how]
@@ -53,7 +53,7 @@ def transforms(kind: str) -> list[Any]:
 
 
 def compare(path: Path, name: str, seeds: Iterable[int]) -> Iterator[Difference]:
-    """Compare what becomes of one photo."""
+    """Compare the results of one photo with the reference."""
     data = path.read_bytes()
     image, header = pixels(data), probe(data)
     for kind, seed in [("eval", 0), *(("train", seed) for seed in seeds)]:
@@ -71,7 +71,7 @@ def compare(path: Path, name: str, seeds: Iterable[int]) -> Iterator[Difference]
 
 
 def summary(results: list[Difference]) -> dict[str, Any]:
-    """Sum up, with the worst of each."""
+    """Sum up the results, with the worst of each kind."""
     farthest = max(results, key=lambda one: one.levels)
     noisiest = min(results, key=lambda one: one.db)
     reduced = [one.db for one in results if one.reduce > 1]

@@ -1,19 +1,19 @@
 """The same job on Ray with one and with two workers, against Ray's own `read_images`.
 
-PHOTOS holds photos, in class folders or loose; they are repeated, as links in one folder, to as
-many as are asked for. The job reads and decodes them, resizes them to a square, and hands the
-blocks, images with their paths, to the driver, which only counts rows:
+PHOTOS contains photos, in class folders or in one folder. Links in one folder repeat them up to
+`--images`. The job reads and decodes them, resizes them to a square, and passes the blocks, images
+with their paths, to the driver, which only counts rows:
 
 - fastdecode: `fastdecode.ray.read_images(folder, size=224)`;
 - ray: `ray.data.read_images(folder, size=(224, 224), mode="RGB", include_paths=True)`.
 
-For each number of workers there is a cluster of a head without cores and so many nodes of one core,
-each held to a core of its own where the machine has enough of them; head and driver may use any.
-After a warm-up of each, the jobs take turns, in an order drawn anew in each round. rows/s are from
-asking for the dataset to having the last row; figures are medians of the rounds, ratios the medians
-of those within a round. Processor time is that of all processes of the cluster and the driver, from
-/proc: beside other work it is the steadier figure. Files come from the system's cache. Aim: 1.5
-times the rows of Ray's own.
+Each number of workers gets its own cluster: a head without cores, and so many nodes of one core.
+Each node is pinned to its own core if the machine has enough cores; head and driver may use any.
+After a warm-up of each job, the jobs take turns, in a new random order each round. rows/s count
+from the request for the dataset to the arrival of the last row. Figures are medians of the rounds,
+ratios are medians of the ratios within a round. Processor time is that of all processes of the
+cluster and the driver, from /proc; it is the steadier figure when the machine does other work.
+Files come from the system's cache. Aim: 1.5 times the rows/s of Ray's own reader.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ JOBS: dict[str, Callable[[str, int], Any]] = {
 
 @contextmanager
 def cluster(workers: int) -> Iterator[None]:
-    """Start a head and so many nodes of one core."""
+    """Start a head, and `workers` nodes of one core."""
     usable = sorted(os.sched_getaffinity(0))
     common: dict[str, Any] = {"object_store_memory": _OBJECT_STORE}
     head = {"num_cpus": 0, "include_dashboard": False, **common}
     nodes = Cluster(initialize_head=True, head_node_args=head)
     try:
         for number in range(workers):
-            # What a node starts keeps to the cores that it had itself when it began.
+            # The processes of a node inherit the cores that it has when it starts.
             if len(usable) >= workers:
                 os.sched_setaffinity(0, {usable[number]})
             try:
@@ -81,7 +81,7 @@ def cluster(workers: int) -> Iterator[None]:
 
 
 def turn(job: str, folder: str, size: int, images: int) -> dict[str, float]:
-    """Do one job, which must give every row at the size that was asked for."""
+    """Run one job, and check that it returns every row at the right size."""
     started, before = perf_counter(), cpu_seconds(getpid())
     rows = 0
     for batch in JOBS[job](folder, size).iter_batches(batch_size=None):
@@ -96,7 +96,7 @@ def turn(job: str, folder: str, size: int, images: int) -> dict[str, float]:
 
 
 def summary(turns: bench.Rounds, fewest: dict[str, Any]) -> dict[str, Any]:
-    """Return medians, and ratios within a round; and to the medians with the fewest workers."""
+    """Return medians, ratios within a round, and ratios to the medians with the fewest workers."""
     result = bench.sum_up(turns, "rows_per_s", to_ray="ray")
     for job, row in result.items():
         first = fewest.get(job, row)["rows_per_s"]
@@ -135,7 +135,7 @@ def main(options: Any) -> Any:
             result[str(workers)] = found
             bench.show(f"{workers} workers", found)
             if {*JOBS} <= found.keys():
-                bench.judge("fastdecode, to Ray's own", found["fastdecode"]["to_ray"], _AIM)
+                bench.judge("fastdecode, times Ray's own", found["fastdecode"]["to_ray"], _AIM)
     options.bytes_per_photo = sum(path.stat().st_size for path in photos) // len(photos)
     options.cores_per_worker, options.ray = 1, ray.__version__
     return result

@@ -1,9 +1,9 @@
-"""Write the figures of the documents anew: what the backends declare, and what was measured.
+"""Write the generated parts of the documents: what the backends declare, and what was measured.
 
     python bench/readme.py           rewrite the marked parts of README.md and docs/, and the charts
     python bench/readme.py --check   change nothing; exit status 1 if one of them is out of date
 
-Between the marks of a name stands what the macro of that name in `readme.jinja` gives.
+The text between the marks of a name is the output of the macro of that name in `readme.jinja`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from fastdecode.types import FORMATS
 _ROOT = Path(__file__).parent.parent
 _RESULTS = _ROOT / "bench" / "results"
 _MARKED = re.compile(r"^<!-- (\w+) begin -->\n(.*?)^<!-- \1 end -->", re.MULTILINE | re.DOTALL)
-_VERBATIM = ("|", "<", "- ", "!")  # how a paragraph begins whose lines stay as they are
+_VERBATIM = ("|", "<", "- ", "!")  # starts of paragraphs that are not joined into one line
 _BILLION, _CORES = 10**9, 1000
 
 Records = Mapping[str, Mapping[str, Any]]
@@ -54,7 +54,7 @@ def grid(
     columns: Mapping[str, tuple[str, Records]],
     *last_rows: Sequence[str],
 ) -> str:
-    """Write a table: for each column a template, and by name the records that fill it in."""
+    """Write a table. Each column has a template, and records by name that fill it in."""
     rows = [
         [title, *(filled(template, found.get(name, {})) for template, found in columns.values())]
         for name, title in titles.items()
@@ -69,13 +69,13 @@ def listing(
     columns: Mapping[str, str],
     titles: Mapping[str, str] | None = None,
 ) -> str:
-    """Write a table of the same records in every column."""
+    """Write a table whose columns all show the same records."""
     titles = titles or {name: name for name in records}
     return grid(corner, titles, {head: (cell, records) for head, cell in columns.items()})
 
 
 def filled(template: str, record: Mapping[str, Any]) -> str:
-    """Fill in a template; empty where a figure is missing."""
+    """Fill in a template; return an empty text if a figure is missing."""
     try:
         return template.format_map(record).replace("%", " %")
     except (KeyError, TypeError):
@@ -83,20 +83,20 @@ def filled(template: str, record: Mapping[str, Any]) -> str:
 
 
 def measured(content: Mapping[str, Any], script: str, *more: str) -> str:
-    """Say when, on what and by which script it was measured."""
+    """Say when, on which machine and with which script a result was measured."""
     machine = content["machine"]
     where = f"{machine['cpu']}, {machine['cores']} cores, {machine['system']}, {machine['python']}"
     parts = (content["measured"], where, f"NumPy {machine['numpy']}", *more)
-    return f"Measured {', '.join(parts)}, by `bench/{script}`."
+    return f"Measured {', '.join(parts)}, with `bench/{script}`."
 
 
 def every(values: Iterable[Any], template: str = "{}", between: str = ", ") -> str:
-    """Write each value by a template."""
+    """Write each value with a template."""
     return between.join(template.format(value) for value in values)
 
 
 def shares(groups: Mapping[str, Records], template: str, *more: Sequence[str]) -> str:
-    """Draw the backends' shares of the fastest, and its images/s."""
+    """Write a table of each backend's share of the fastest one, and the images/s of that one."""
     best = (max(one["images_per_s"] for one in found.values()) for found in groups.values())
     last = ["best, images/s", *(f"{speed:.0f}" for speed in best)]
     columns = {head: (template, found) for head, found in groups.items()}
@@ -108,25 +108,25 @@ def shares(groups: Mapping[str, Records], template: str, *more: Sequence[str]) -
 
 
 def load(name: str) -> dict[str, Any]:
-    """Read a result that is kept."""
+    """Read a saved result."""
     content: dict[str, Any] = json.loads((_RESULTS / f"{name}.json").read_text(encoding="utf-8"))
     return content
 
 
 def pipelines(name: str, kind: str) -> dict[str, Any]:
-    """Return what was measured of each pipeline."""
+    """Return the measurements of each pipeline."""
     found: dict[str, Any] = load(f"pipeline_{name}")["result"][kind]["pipelines"]
     return found
 
 
 def gain(speeds: Mapping[str, Any], key: str, own: str = "loader") -> float:
-    """Return how many times as fast one is as another: the median over epochs beside each other."""
+    """Return how many times as fast one is as another: the median over paired epochs."""
     epochs = (speeds[name]["images_per_s"] for name in (own, key))
     return median(ours / others for ours, others in zip(*epochs, strict=True))
 
 
 def decoding() -> dict[str, float]:
-    """Return how many times as fast as each backend `decode` decodes a whole JPEG."""
+    """Return, for each backend, how many times as fast `decode` decodes a whole JPEG."""
     shares = {
         one.backend: one.ratio.median
         for one in photos().measurements
@@ -141,7 +141,7 @@ def photos() -> Result:
 
 
 def photo_ways(result: Result) -> dict[str, dict[str, dict[str, float]]]:
-    """Group a run by the way of asking, at the most threads and workers of each."""
+    """Group a run by protocol and reduction, with the most threads or workers of each protocol."""
     ways: dict[str, dict[str, dict[str, float]]] = {}
     most: dict[str, int] = {}
     for one in result.measurements:
@@ -160,7 +160,7 @@ def photo_ways(result: Result) -> dict[str, dict[str, dict[str, float]]]:
 
 
 def always(name: str, cells: Records) -> dict[str, Any]:
-    """Work out how much slower than the best one backend is that is always taken."""
+    """Calculate how much slower than the best it is to always use one backend."""
     regrets = {title: 1 / cell["speeds"][name] - 1 for title, cell in cells.items()}
     worst = max(regrets, key=lambda title: regrets[title])
     return {
@@ -172,7 +172,7 @@ def always(name: str, cells: Records) -> dict[str, Any]:
 
 
 def missed(result: Records, us_at_10_kb: float, percent: float) -> list[str]:
-    """List the sizes at which `decode` costs more than it is to cost."""
+    """List the sizes at which `decode` costs more than the aim."""
     found = []
     for size, row in result.items():
         us, share = (
@@ -185,7 +185,7 @@ def missed(result: Records, us_at_10_kb: float, percent: float) -> list[str]:
 
 
 def pass_of(run: Mapping[str, Any]) -> dict[str, float]:
-    """Work out a pass over a billion images on 1000 cores."""
+    """Calculate a pass over a billion images on 1000 cores."""
     cost = run["result"]["1"]["fastdecode"]["cpu_s_per_1000"]
     seconds = _BILLION * cost / 1000 / _CORES
     size = _BILLION * run["settings"]["bytes_per_photo"]
@@ -200,7 +200,7 @@ def pass_of(run: Mapping[str, Any]) -> dict[str, float]:
 
 
 def machine_figures(content: dict[str, Any]) -> str:
-    """Draw what `gpu.py` measured on one machine."""
+    """Write what `gpu.py` measured on one machine."""
     return drawn("machine", content)
 
 
@@ -208,7 +208,7 @@ def machine_figures(content: dict[str, Any]) -> str:
 
 
 class _Absent(MetaPathFinder, Loader):
-    """Stands in for every library that decodes, for as long as this process lives.
+    """Replaces every decoding library with a mock until this process ends.
 
     So the tables are the same whichever libraries are installed.
     """
@@ -226,7 +226,7 @@ class _Absent(MetaPathFinder, Loader):
 
 
 def declared() -> str:
-    """Draw what each backend reads, and how."""
+    """Write the tables of what each backend reads, and how."""
     formats = [format for format in FORMATS if format != "other"]
     reads, does = [], []
     for name, entry in BUILTIN.items():
@@ -255,7 +255,7 @@ def declared() -> str:
 
 
 def folded(text: str) -> str:
-    """Write each paragraph in one line, but for tables, lists and markup."""
+    """Join the lines of each paragraph, except those of tables, lists and markup."""
     parts = re.split(r"\n{2,}", text.strip())
     return "\n\n".join(
         part if part.startswith(_VERBATIM) else " ".join(part.split()) for part in parts
@@ -284,7 +284,7 @@ _ENVIRONMENT.globals |= {
 
 
 def drawn(name: str, *values: Any) -> str:
-    """Draw what a macro of `readme.jinja` gives."""
+    """Return the text of a macro of `readme.jinja`."""
     if name not in (macros := _macros()):
         raise SystemExit(f"readme.jinja has no macro {name}")
     return folded(macros[name](*values))
@@ -296,8 +296,8 @@ def _macros() -> dict[str, Macro]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Write the figures of the documents anew.")
-    parser.add_argument("--check", action="store_true", help="only say whether it is up to date")
+    parser = argparse.ArgumentParser(description="Write the generated parts of the documents.")
+    parser.add_argument("--check", action="store_true", help="only check whether they are current")
     options = parser.parse_args()
     files, marked = {}, set()
     for path in (_ROOT / "README.md", *sorted((_ROOT / "docs").glob("*.md"))):

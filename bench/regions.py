@@ -1,18 +1,18 @@
 """What does it cost to cut a part out of a large photo?
 
-PHOTOS holds JPEG photos, of 12 megapixels for instance; those that are too small are left out. One
-thread cuts random squares out of them, from bytes in memory, in these ways:
+PHOTOS contains JPEG photos, for instance of 12 megapixels; photos that are too small are left out.
+One thread cuts random squares out of them, from bytes in memory, in these ways:
 
-- full decode and slice, by each other backend whose pixels are the same, and by the native core,
-  into memory that is used again where the library can do that;
-- `decode(region=...)` by the native core, of the file as it is;
-- the same after `fastdecode.native.add_restart_markers`, which was done before the clock started.
+- full decode and slice, with the native core and with each other backend that gives the same
+  pixels, into reused memory where the library supports that;
+- `decode(region=...)` with the native core, from the original file;
+- the same after `fastdecode.native.add_restart_markers`, which runs before the clock starts.
 
-All ways cut the same square, one after the other, in an order drawn anew for each. Their pixels
-must be the same. images/s are those of all squares of a round, medians of the rounds; ratios are
-medians of those within a round, to the fastest full decode of the other backends. Aims: at least
-1.5 times as it is, 5 times with restart markers. The bytes that these add, and their time, are told
-too.
+All ways cut the same square, one after the other, in a new random order for each square. Their
+pixels must be the same. images/s cover all squares of a round and are medians of the rounds. Ratios
+are medians of the ratios within a round, to the fastest full decode of the other backends. Aims: at
+least 1.5 times for the original file, 5 times with restart markers. The result also has the size
+and the time that restart markers cost.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _Pixels = NDArray[np.uint8]
 _OTHERS = ("simplejpeg", "turbojpeg", "opencv", "jpeg4py", "imagecodecs", "pillow")
 _FULL, _REGION, _AGAIN = "native: full", "native: region", "native: region, restart markers"
 _AIMS = {_REGION: 1.5, _AGAIN: 5.0}
-# For the others an image in memory that is already there would be one more copy.
+# The others would have to copy the image into memory that exists already.
 _WRITE_TO_OUT = ("simplejpeg", "turbojpeg", "jpeg4py", "native")
 
 
 class Photo(NamedTuple):
-    """A photo, as it came and rewritten."""
+    """A photo: the original, and rewritten with restart markers."""
 
     name: str
     data: bytes
@@ -73,7 +73,7 @@ def is_large(path: Path, side: int) -> bool:
 
 
 def full_by(name: str, kept: dict[tuple[int, int], _Pixels], work: Work) -> _Pixels:
-    """Decode all of it, keep a part."""
+    """Decode the whole photo and return a part."""
     photo, (left, top, right, bottom) = work
     out = kept[photo.height, photo.width] if name in _WRITE_TO_OUT else None
     part: _Pixels = decode(photo.data, backend=name, out=out)[top:bottom, left:right].copy()
@@ -81,7 +81,7 @@ def full_by(name: str, kept: dict[tuple[int, int], _Pixels], work: Work) -> _Pix
 
 
 def ways_for(photos: Sequence[Photo]) -> dict[str, Callable[[Work], _Pixels]]:
-    """List the ways that work here."""
+    """Return the ways that work here."""
     kept = {
         (photo.height, photo.width): np.zeros((photo.height, photo.width, 3), np.uint8)
         for photo in photos
@@ -101,7 +101,7 @@ def square(photo: Photo, side: int, draw: random.Random) -> Box:
 
 
 def measure(photos: Sequence[Photo], side: int, crops: int, rounds: int) -> bench.Rounds:
-    """Cut squares by all ways."""
+    """Cut squares in all ways."""
     draw = random.Random(0)
 
     def squares(number: int) -> list[Work]:

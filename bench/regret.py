@@ -1,16 +1,17 @@
 """How much slower is `decode()` than the fastest backend, after calibration and without it?
 
-Calibrates as ``python -m fastdecode calibrate`` does (its time is in the result), then measures
-every backend and ``decode()`` on photos that calibration has not seen, in turn, in rounds of random
-order, over a grid: JPEG of about 10 KB, 100 KB, 1 MB and 5 MB, PNG and WebP; reduce 1, 2, 4 and 8;
-one thread and all cores. The regret of a cell is the shortest time of ``decode()`` over that of the
-backend with the shortest: what else the machine does only adds to a time. Target: at most 3 % in
-95 % of the cells, never more than 10 %. "Quick" and "default" are the
-backends that quick calibrations (in each cell the worst of them) and the order without any would
-have chosen, by the same times.
+The script calibrates as ``python -m fastdecode calibrate`` does, and records how long that takes.
+It then measures every backend and ``decode()`` on photos that calibration did not use, in turn, in
+rounds of random order, over a grid: JPEG of about 10 KB, 100 KB, 1 MB and 5 MB, PNG and WebP;
+reduce 1, 2, 4 and 8; one thread and all cores. The regret of a cell is the shortest time of
+``decode()`` divided by the shortest time of the fastest backend, minus 1. The shortest times are
+compared because other work of the machine only adds to a time. Aim: at most 3 % in 95 % of the
+cells, never more than 10 %. "Quick" and "default" use the same times for the backends that would
+have been chosen by quick calibrations (in each cell the worst of them) and by the order without any
+calibration.
 
-To see how far the figures can be trusted, the shortest time of the fastest backend in even rounds
-is held against that in odd rounds ("itself"): where this is not near 0 the machine was too busy
+To show how far the figures can be trusted, the shortest time of the fastest backend in even rounds
+is compared with that in odd rounds ("itself"). If this is not close to 0, the machine was too busy
 for the cell to say anything.
 """
 
@@ -50,7 +51,7 @@ _AIM = 0.03
 
 
 def samples(folder: Path) -> dict[str, Sample]:
-    """Make the files of the grid out of the largest photos."""
+    """Make the files of the grid from the largest photos."""
     paths = sorted(folder.rglob("*.jpg"), key=lambda path: path.stat().st_size)
     photos = [Image.open(path).convert("RGB") for path in paths[-4:]]
     found = {}
@@ -70,7 +71,7 @@ def _sample(items: tuple[bytes, ...]) -> Sample:
 def measure(
     child: Child, names: Sequence[str], block: range, task: Measurement, seconds: float
 ) -> dict[str, Any]:
-    """Time `decode()` and the backends in turn; return the regret and what it was found from."""
+    """Time `decode()` and the backends in turn; return the regret, and the times behind it."""
     ways = [*names, AUTOMATIC]
     times: dict[str, list[float]] = {way: [] for way in ways}
 
@@ -102,7 +103,7 @@ def measure(
 def grid(
     photos: dict[str, Sample], rankings: dict[str, list[Ranking]], seconds: float
 ) -> dict[str, Any]:
-    """Measure all cells; look up what other rankings would have chosen, at worst."""
+    """Measure all cells; add the worst regret of what each ranking would have chosen."""
     names = [name for name in BUILTIN if name not in ("torchvision", "torchcodec")]
     result = {}
     with Child(WORKER, {}) as child:
@@ -141,7 +142,7 @@ def grid(
 
 
 def summary(cells: dict[str, Any], way: str) -> dict[str, Any]:
-    """Hold one way against the target."""
+    """Compare one way with the aim."""
     regrets = {name: cell[way] for name, cell in cells.items()}
     within = sum(regret <= _AIM for regret in regrets.values()) / len(regrets)
     worst = max(regrets, key=lambda name: regrets[name])
@@ -155,8 +156,8 @@ def summary(cells: dict[str, Any], way: str) -> dict[str, Any]:
 
 @bench.command(
     json=bench.RESULTS / "regret.json",
-    seconds=(3.0, "for a cell"),
-    quick=(5, "how many quick calibrations"),
+    seconds=(3.0, "per cell"),
+    quick=(5, "quick calibrations"),
 )
 def main(options: Any) -> Any:
     photos = samples(options.photos)

@@ -1,16 +1,16 @@
-"""What reading ahead gains: `Loader` on an object store behind a slow network.
+"""What does reading ahead gain for a `Loader` on an object store behind a slow network?
 
-PHOTOS holds JPEG photos. They are packed into tar shards, copied until there are enough, and served
-from a process on 127.0.0.1, which waits so
-many seconds before each answer, and costs next to nothing otherwise. Then an epoch is made:
+PHOTOS contains JPEG photos. They are repeated up to `--images` and packed into tar shards. A
+process on 127.0.0.1 serves the shards; it waits `--latency` seconds before each answer and costs
+next to nothing otherwise. An epoch is then made in these ways:
 
-- "decoding threads read": ``Loader(read_threads=0)``, as it was before there were others;
+- "decoding threads read": ``Loader(read_threads=0)``, which reads nothing ahead;
 - "32 threads read ahead": ``Loader``, shuffled;
-- "in order, read ahead": likewise, not shuffled, so that neighbours in a shard come by one request;
+- "in order, read ahead": the same without shuffling, so one request fetches neighbours in a shard;
 - "stream": `ShardStream` in one process, which reads shards from end to end.
 
-They take turns in each round, in an order drawn anew. Opening the store is not counted. Figures are
-medians, ratios medians of those within a round.
+They take turns, in a new random order each round. Opening the store is not timed. Figures are
+medians, ratios are medians of the ratios within a round.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _BUCKET = "bucket"
 
 
 def write_shards(photos: Sequence[Path], images: int, shards: int, folder: Path) -> int:
-    """Write so many images into tar shards; return how many bytes the images have."""
+    """Write so many images into tar shards; return their total size in bytes."""
     size = 0
     for shard in range(shards):
         with create_store(folder / f"train-{shard:05}.tar") as writer:
@@ -53,10 +53,10 @@ def write_shards(photos: Sequence[Path], images: int, shards: int, folder: Path)
 
 
 class _Object(BaseHTTPRequestHandler):
-    """As much of S3's interface as reading objects by their keys needs."""
+    """The part of S3's interface that reading objects by their keys needs."""
 
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # else the body waits until the client has the head
+    disable_nagle_algorithm = True  # else the body waits until the client has received the headers
     files: dict[str, bytes]
     latency: float
 
@@ -82,7 +82,7 @@ class _Object(BaseHTTPRequestHandler):
 
 
 class _Server(ThreadingHTTPServer):
-    request_queue_size = 128  # all threads that read connect at once
+    request_queue_size = 128  # all reading threads connect at once
 
 
 def _serve(folder: Path, latency: float, port: Any) -> None:
@@ -95,7 +95,7 @@ def _serve(folder: Path, latency: float, port: Any) -> None:
 
 @contextmanager
 def served(folder: Path, latency: float) -> Iterator[dict[str, Any]]:
-    """Serve a folder's files from a process; give storage options."""
+    """Serve a folder's files from a process; yield the storage options."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     server = context.Process(target=_serve, args=(folder, latency, theirs), daemon=True)
@@ -109,7 +109,7 @@ def served(folder: Path, latency: float) -> Iterator[dict[str, Any]]:
 
 
 def stream(where: str, images: int, threads: int, options: dict[str, Any]) -> float:
-    """Read the shards from end to end; seconds."""
+    """Read the shards from end to end; return seconds."""
     samples = ShardStream(
         where,
         RandomResizedCropFlipNormalize(224),
@@ -125,9 +125,9 @@ def stream(where: str, images: int, threads: int, options: dict[str, Any]) -> fl
 
 
 def measure(options: Any, where: str, storage: dict[str, Any]) -> dict[str, Any]:
-    """Do everything in each round; images/s of each."""
+    """Run all ways in each round; return the images/s of each."""
     store = open_store(where, storage_options=storage)
-    for shard in range(options.shards):  # each is open before the time is taken
+    for shard in range(options.shards):  # opens each shard before the clock starts
         store.read(shard * options.images // options.shards)
     epoch = partial(train, store, options.threads)
     ways: dict[str, Callable[[], float]] = {
@@ -146,11 +146,11 @@ def measure(options: Any, where: str, storage: dict[str, Any]) -> dict[str, Any]
 
 
 @bench.command(
-    images=(400, "of all shards"),
+    images=(400, "in all shards"),
     shards=(4, "of tar"),
     latency=(0.1, "seconds before each answer"),
     threads=(usable_cores(), "of the Loader"),
-    rounds=(3, "of all"),
+    rounds=(3, "of all ways"),
 )
 def main(options: Any) -> Any:
     with tempfile.TemporaryDirectory() as temporary:

@@ -1,15 +1,15 @@
 """How many requests does each reader send to an object store?
 
-PHOTOS holds JPEG photos; they are repeated until there are enough, in a bucket of the tests' server
-of S3's interface (`tests/support/s3_server.py`), as
-files and in tar shards with indexes. Each reader opens them and gives every image once. Counted are
-requests, and not their time, which on this machine would be that of the server.
+PHOTOS contains JPEG photos. They are repeated up to `--images` and put, as files and in tar shards
+with indexes, into a bucket of the tests' S3 server (`tests/support/s3_server.py`). Each reader
+opens them and returns every image once. The script counts requests and does not time them: on one
+machine that would be the time of the server.
 
 - "Loader": `StoreDataset` and `Loader`, in a shuffled order;
 - "ShardStream": in DataLoader, without worker processes;
 - "Ray": `fastdecode.ray.read_images`, on a cluster of one node, in tasks of `--task` images.
 
-Opening and reading are counted apart: with a manifest, or a list of shards, opening costs less.
+Opening and reading are counted separately: with a manifest or a list of shards, opening costs less.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from fastdecode.torch.transforms import ResizeCenterCrop
 
 
 def fill(server: Server, photos: list[Path], images: int, per_shard: int) -> int:
-    """Write the files of the bucket, and the shards; return how many bytes of images there are."""
+    """Write the files and the shards into the bucket; return the total size of the images."""
     system = fsspec.filesystem("s3", **server.options)
     for number, photo in enumerate(islice(cycle(photos), images)):
         system.put(str(photo), f"{BUCKET}/files/{number % 2}/{number:06d}.jpg")
@@ -49,7 +49,7 @@ def fill(server: Server, photos: list[Path], images: int, per_shard: int) -> int
 
 
 def asked(server: Server) -> dict[str, int]:
-    """Return the requests since the last time, by their kind."""
+    """Return the number of requests since the last call, by kind."""
     found: Counter[str] = Counter()
     for (method, suffix), count in server.asked.items():
         found["LIST" if method == "GET" and not suffix else method] += count
@@ -58,7 +58,7 @@ def asked(server: Server) -> dict[str, int]:
 
 
 def readers(options: Any, access: dict[str, Any]) -> dict[str, Callable[[], Iterator[int]]]:
-    """Name the readers: each opens, yields 0, and then how many images it gives at a time."""
+    """Return the readers: each opens its source, yields 0, then the size of each batch."""
     files, shards = f"s3://{BUCKET}/files", f"s3://{BUCKET}/shards/train-*.tar"
 
     def loader(where: str) -> Iterator[int]:
@@ -97,7 +97,7 @@ def readers(options: Any, access: dict[str, Any]) -> dict[str, Callable[[], Iter
 @bench.command(
     images=(1200, "as files, and in shards"),
     shard=(600, "images of a shard"),
-    task=(100, "images of a task of Ray"),
+    task=(100, "images of a Ray task"),
 )
 def main(options: Any) -> Any:
     result: dict[str, Any] = {}
@@ -106,7 +106,7 @@ def main(options: Any) -> Any:
         size = fill(server, photos, options.images, options.shard)
         ray.init(num_cpus=2, log_to_driver=False, logging_level="ERROR")
         for name, reader in readers(options, server.options).items():
-            # Each is as in a new process.
+            # Each reader starts as in a new process.
             fsspec.filesystem("s3", **server.options).invalidate_cache()
             server.asked.clear()
             reading = reader()

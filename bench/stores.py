@@ -1,17 +1,18 @@
 """When does a store pay? Reading, and making training batches, from each kind of store.
 
-PHOTOS holds JPEG photos. They are written, copied until there are enough, into a store of each kind
-in DIR (by default a temporary folder; it is to be on the disk that is in question), then read:
+PHOTOS contains JPEG photos. They are repeated up to `--images` and written into a store of each
+kind in `--folder` (by default a temporary folder; choose one on the disk in question). The stores
+are then read:
 
-- "in order" and "shuffled": each item's bytes, of which one in each page is looked at, by so many
-  threads;
-- "stream", for tar: from the first byte to the last, without an index, by one thread;
+- "in order" and "shuffled": `--threads` threads read the bytes of each item and look at one byte of
+  each page;
+- "stream", for tar: one thread reads from the first byte to the last, without an index;
 - "train": `Loader` over a `StoreDataset`, shuffled: read, decode, RandomResizedCrop, normalise.
 
-"Warm": the files are in the system's cache. "Cold": they have been thrown out of it before; by root
-through /proc/sys/vm/drop_caches, which forgets folders, too, by anyone else file by file. Opening
-the store is not counted, but told by itself. Kinds take turns, in an order drawn anew in each
-round; figures are medians, ratios to the folder of files are medians of those within a round.
+"Warm" means that the files are in the system's cache. "Cold" means that they have been evicted:
+root does this through /proc/sys/vm/drop_caches, which also evicts folders; other users do it file
+by file. Opening the store is measured separately. Kinds take turns, in a new random order each
+round. Figures are medians; ratios to the folder of files are medians of the ratios within a round.
 """
 
 from __future__ import annotations
@@ -65,13 +66,13 @@ def make(
 
 
 def forget(folder: Path) -> bool:
-    """Throw files out of the system's cache; whether the system has forgotten folders, too."""
+    """Evict files from the system's cache; return whether it has evicted folders, too."""
     os.sync()
     if os.access(_DROP, os.W_OK):
         try:
             _DROP.write_text("3\n")
         except OSError:
-            pass  # a container may not: then file by file
+            pass  # not allowed in a container: evict file by file
         else:
             return True
     for path in folder.rglob("*"):
@@ -85,12 +86,12 @@ def forget(folder: Path) -> bool:
 
 
 def touched(data: Any) -> int:
-    """Look at each page, as a decoder would: a mapped file is not read before that."""
+    """Look at each page, as a decoder would: only that reads a mapped file."""
     return sum(memoryview(data)[::_PAGE])
 
 
 def read(store: Store, threads: int, *, shuffled: bool) -> float:
-    """Read all items; seconds."""
+    """Read all items; return seconds."""
     order = list(range(len(store)))
     if shuffled:
         random.Random(0).shuffle(order)
@@ -106,7 +107,7 @@ def read(store: Store, threads: int, *, shuffled: bool) -> float:
 
 
 def train(store: Store, threads: int, *, shuffle: bool = True, **options: Any) -> float:
-    """Make the batches of an epoch; seconds."""
+    """Make the batches of an epoch; return seconds."""
     dataset = StoreDataset(store, RandomResizedCropFlipNormalize(224))
     with Loader(dataset, _CHUNK, shuffle=shuffle, threads=threads, **options) as loader:
         start = perf_counter()
@@ -118,7 +119,7 @@ def train(store: Store, threads: int, *, shuffle: bool = True, **options: Any) -
 
 
 def stream(path: Path) -> float:
-    """Read a shard from its beginning to its end; seconds."""
+    """Read a shard from beginning to end; return seconds."""
     start = perf_counter()
     sum(touched(sample.data) for sample in stream_tar(str(path)))
     return perf_counter() - start
@@ -127,7 +128,7 @@ def stream(path: Path) -> float:
 def turn(
     path: Path, kind: str, threads: int, job: Callable[[Store], float], cold: bool
 ) -> dict[str, float]:
-    """Do a job with a store that is in the system's cache, or not."""
+    """Run a job with a store that is in the system's cache, or is not."""
     if cold:
         forget(path.parent)
     start = perf_counter()
@@ -139,7 +140,7 @@ def turn(
 
 
 def measure(places: dict[str, Path], threads: int, rounds: int) -> bench.Rounds:
-    """Do everything in each round; what each job and kind took."""
+    """Run all jobs on all kinds in each round; return their figures."""
     jobs: dict[str, Callable[[Store], float]] = {
         "in order": partial(read, threads=threads, shuffled=False),
         "shuffled": partial(read, threads=threads, shuffled=True),
@@ -159,7 +160,7 @@ def measure(places: dict[str, Path], threads: int, rounds: int) -> bench.Rounds:
 
 
 def summary(turns: bench.Rounds, bytes_each: float) -> dict[str, Any]:
-    """Sum up the rounds, by job and kind."""
+    """Sum up the rounds by job and kind."""
     result: dict[str, Any] = {}
     for name in turns:
         title, _, kind = name.partition("/")
@@ -174,15 +175,15 @@ def summary(turns: bench.Rounds, bytes_each: float) -> dict[str, Any]:
 
 
 @bench.command(
-    images=(5000, "of a store"),
+    images=(5000, "per store"),
     threads=(usable_cores(), "that read"),
-    rounds=(3, "of all"),
+    rounds=(3, "of all jobs"),
     kinds=([*_SUFFIXES], "of stores"),
     folder=(Path(tempfile.gettempdir()), "where the stores are made"),
 )
 def main(options: Any) -> Any:
     if "folder" not in options.kinds or set(options.kinds) - set(_SUFFIXES):
-        sys.exit(f"--kinds are some of {', '.join(_SUFFIXES)}, folder among them")
+        sys.exit(f"--kinds must be some of {', '.join(_SUFFIXES)}, and include folder")
     photos = bench.photos_in(options.photos)
     with tempfile.TemporaryDirectory(dir=options.folder) as temporary:
         places = make(photos, options.images, Path(temporary), options.kinds)
