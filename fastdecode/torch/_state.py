@@ -185,7 +185,7 @@ class Position:
         """Take up a state of a loader with the same settings, or refuse it."""
         parts = {"version", "epoch", "batch", "items", "settings"}
         if not (isinstance(state, dict) and parts <= set(state) and state["version"] == _VERSION):
-            raise ValueError("this is no state of a fastdecode Loader (of this version)")
+            raise ValueError("this is not a state of a fastdecode Loader (of this version)")
         place = (state["epoch"], state["batch"])
         if not all(is_int(number) and number >= 0 for number in place) or not isinstance(
             state["settings"], dict
