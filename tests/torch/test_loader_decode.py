@@ -268,7 +268,11 @@ def test_what_was_chosen_is_shown() -> None:
         (Images(), {"device": "meta", "collate_fn": list}, "collate_fn"),
         (Images(Resize(24)), {"device": "meta"}, "its images differ in size"),
         (Images(backend="pillow"), {"device": "meta"}, "asks for the backend 'pillow'"),
-        (Images(Shared(24)), {"device": "meta"}, "draws random numbers that do not come from the generator"),
+        (
+            Images(Shared(24)),
+            {"device": "meta"},
+            "draws random numbers that do not come from the generator",
+        ),
     ],
 )
 @pytest.mark.usefixtures("meta")
