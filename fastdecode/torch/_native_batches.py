@@ -57,8 +57,8 @@ class EligibleCrop(NamedTuple):
 class Draws:
     """Random numbers for the samples of one call, each drawn from the sample's own seed.
 
-    `seed_all` is called with that seed before user code runs, because user code may draw from
-    any generator.
+    `seed_all` is called with that seed before user code runs, because user code may draw from the
+    global generators.
     """
 
     def __init__(
@@ -199,7 +199,7 @@ class _Call:
                 self._resize(pool, items, plans)
 
     def _find(self) -> list[Any]:
-        """Ask the dataset where the images are: paths or bytes, and None if that fails."""
+        """Ask the dataset where the images are: paths, bytes, or None for those left to Python."""
         reads = self._reads
         for other in reads or ():  # the wait for other threads does not count as Python's time
             with suppress(CancelledError):

@@ -61,9 +61,9 @@ class CallersSampler:
     """The caller's sampler, if any, and whether the loader or the caller sets its epoch.
 
     The loader does so until the caller calls the sampler's ``set_epoch``. From then on the loader
-    does not change the sampler, and takes its own epoch from it. It reads the attribute ``epoch``,
-    which torch's samplers and similar ones have. `batches` says that the sampler gives batches of
-    indices.
+    does not change the sampler, and takes its own epoch from it. It reads an attribute such as
+    ``epoch``, which torch's samplers and similar ones have. `batches` says that the sampler gives
+    batches of indices.
     """
 
     def __init__(self, sampler: Any, batches: bool = False) -> None:

@@ -101,7 +101,7 @@ class ThreadPool:
                 threads.append(thread)
         except RuntimeError as error:  # "can't start new thread"
             raise self._none_left() from error
-        # Wait until all have limited themselves: other threads might notice that they do.
+        # Wait until all have limited themselves, which briefly changes the number of the process.
         if not all(begun.get() for _ in threads):
             raise self._none_left()
         self._process = os.getpid()

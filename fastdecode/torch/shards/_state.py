@@ -104,8 +104,8 @@ def after_batches(
 class Progress:
     """Where iterators begin, and where the last one stands.
 
-    Each worker process has a copy, and all copies share three numbers: the epoch, whether worker
-    processes read the stream, and whether they resumed from a saved state.
+    Each worker process has a copy. All copies share memory for the epoch, whether worker processes
+    read the stream, and whether they have resumed from a saved state.
     """
 
     def __init__(self) -> None:
