@@ -341,7 +341,7 @@ def _killed(error: Exception) -> RuntimeError:
     return RuntimeError(
         "a worker process was killed, interrupted or crashed, and its epoch cannot go on: "
         f"{error!r}. If the system killed it for lack of memory, use fewer workers. The next epoch "
-        "starts new ones"
+        "starts new workers"
     )
 
 
