@@ -1,4 +1,4 @@
-"""A batch in the making: many threads write its samples, one collects them."""
+"""A batch while it is made: many threads make its samples, and one thread collects them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _POLL_S = 0.5
 
 
 class AtOnce(NamedTuple):
-    """How whole batches are decoded: by what, and what becomes of the images."""
+    """How whole batches are decoded on a device: the backend, and how images are cropped."""
 
     loaded: Loaded
     eligible: EligibleCrop
@@ -35,28 +35,28 @@ class AtOnce(NamedTuple):
 
 @dataclass(frozen=True)
 class EpochConfig:
-    """What is the same for all batches of an epoch."""
+    """The settings that all batches of an epoch share."""
 
     source: Source
     collate_fn: Callable[[list[Any]], Any] | None
-    """None writes images straight into the batch where their shape is known."""
+    """With None, images of known shape are written straight into the batch."""
     memory: BatchMemory
     channels_last: bool
     normalize: Normalize | None = None
-    """As of `Ready`."""
+    """The same as for `Ready`."""
     at_once: AtOnce | None = None
-    """How whole batches are decoded; None where images are decoded one by one, or by the core."""
+    """How a device decodes whole batches; None if Python or the native core decodes."""
     worker_init_fn: Callable[[int], Any] | None = None
     multiprocessing_context: Any = None
     seed_all: bool = False
-    """Whether batches made in the calling thread seed what the user's own code draws from."""
+    """Whether batches made in the calling thread seed the generators that user code draws from."""
 
 
 class BatchBuilder:
-    """One batch, made by `make` in any threads, one call for each of `parts`.
+    """One batch: any thread may call `make`, once for each of `parts`.
 
-    `position` is as of `Ready`; one call of `make` makes `part` samples, with `native` as many at
-    once as the core can; `reads` are what has been begun to be read for each sample.
+    `position` is as for `Ready`. `part` is the number of samples in a part. With `native`, the core
+    makes as many of these at once as it can. `reads` holds the read that was begun for each sample.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class BatchBuilder:
         self._cancelled = False
 
     def _room(self) -> Any:
-        """Take memory for the images of the batch, where their shape is known."""
+        """Take memory for the images of the batch if their shape is known."""
         config, shape = self._config, self._config.source.shape
         if shape is None or config.collate_fn is not None:
             return None
@@ -94,23 +94,23 @@ class BatchBuilder:
         return config.memory.take(whole, config.source.dtype, channels_last=config.channels_last)
 
     def cancel(self) -> None:
-        """Make no more samples; who waits for the result gets an error."""
+        """Make no more samples; a thread that waits for the result gets an error."""
         self._cancelled = True
-        for read in self._reads or ():  # for whoever waits for it
+        for read in self._reads or ():  # wakes the threads that wait for it
             read.cancel()
         self._done.set()
 
     def make(self, part: range) -> None:
-        """Make some of the samples. Never raises: an error comes out at `result`."""
+        """Make the samples of a part; never raise, because `result` raises the error."""
         try:
             for at in self._begun(part):
                 if self._cancelled:
                     return
                 try:
                     self._samples[at] = self._sample(at)
-                except BaseException as error:  # of whatever kind: it belongs to the consumer
+                except BaseException as error:  # any error: the consumer must get it
                     self._errors[at] = error
-        except BaseException as error:  # likewise: who waits for the part must not wait for ever
+        except BaseException as error:  # any error: the consumer must not wait for ever
             self._errors.setdefault(part.start, error)
         with self._lock:
             self._left -= 1
@@ -118,7 +118,7 @@ class BatchBuilder:
                 self._done.set()
 
     def _begun(self, part: range) -> Iterable[int]:
-        """Make what can be made at once; return what is left."""
+        """Let the core make the samples that it can; return the places of the others."""
         if not self._native:
             return part
         images, reads = self._images, self._reads
@@ -134,39 +134,39 @@ class BatchBuilder:
         return [at for at, sample in zip(part, made, strict=True) if sample is FALLBACK]
 
     def _slot(self, at: int) -> torch.Tensor | None:
-        """Return the place of an image in the batch, if it has one yet."""
+        """Return the slot of an image in the batch, or None if the batch has no memory yet."""
         if self._images is None:
             return None
-        with torch.inference_mode(mode=False):  # else no other thread might write to it
+        with torch.inference_mode(mode=False):  # otherwise other threads could not write to it
             slot: torch.Tensor = self._images[at]
             return slot
 
     def _sample(self, at: int) -> Any:
-        """Make one sample, whose image is then in its slot if it has one."""
+        """Make one sample; if it has a slot, its image ends up there."""
         slot = self._slot(at)
         sample = self._maker.one(self._items[at], slot, self._read_before(at))
         if slot is not None and sample is not SKIPPED:
             image = sample[0] if isinstance(sample, tuple) else sample
-            if image is not slot:  # what stands in for a damaged one came from elsewhere
+            if image is not slot:  # the replacement of a damaged image is made elsewhere
                 slot.copy_(image)
         return sample
 
     def _read_before(self, at: int) -> EncodedSample | None:
-        """Return what has been read for a sample, once it is there; None if nobody has begun it."""
+        """Wait for the read of a sample and return the result; None if no read was begun."""
         if self._reads is None:
             return None
         try:
             dataset, index = self._config.source.ours, self._items[at].index
             place = self._config.source.place(index)
             source, target = pair_of(dataset, place, self._reads[at].result())
-        except Exception as error:  # of whatever kind: it comes again where the policy is applied
+        except Exception as error:  # any error: raised again where `on_error` is applied
             return EncodedSample(None, None, None, error=error)
         return EncodedSample(source, source, target)
 
     def result(self, timeout: float | None) -> Ready | BatchBuilder:
-        """Wait so many seconds for the batch; return this itself where it is still to be decoded.
+        """Wait for the batch; return the builder itself if a device must still decode the batch.
 
-        What the first sample that failed, in the order of the batch, raised is raised here.
+        If samples failed, the error of the first one, in the order of the batch, is raised here.
         """
         self._wait(timeout)
         self._raise_first()
@@ -177,7 +177,7 @@ class BatchBuilder:
 
     def _wait(self, timeout: float | None) -> None:
         waited = 0.0
-        # In short turns: on Windows Ctrl-C does not end a wait.
+        # Wait in short turns, because on Windows Ctrl-C does not end a wait.
         while not self._done.wait(_POLL_S) and not self._cancelled:
             waited += _POLL_S
             if timeout is not None and waited >= timeout:
@@ -186,14 +186,14 @@ class BatchBuilder:
             raise closed_error()
 
     def _raise_first(self) -> None:
-        """Raise what went wrong with the first sample that failed, in the order of the batch."""
+        """Raise the error of the first failed sample, in the order of the batch."""
         if self._errors:
             error = self._errors[min(self._errors)]
             self._errors.clear()
             try:
                 raise error
             finally:
-                del error  # its traceback leads here, and would keep the batch's memory
+                del error  # its traceback refers to this frame, which holds the batch's memory
 
     def _missing(self) -> list[Any]:
         return [
@@ -204,7 +204,7 @@ class BatchBuilder:
 
 
 def too_late(position: int, timeout: float | None, items: list[Any]) -> TimeoutError:
-    """Return the error for a batch that does not come."""
+    """Return the error for a batch that is not ready in time."""
     return TimeoutError(
         f"batch {position - 1} is not there after {timeout} s; still missing are "
         f"items {items}: does reading them hang?"
@@ -212,10 +212,10 @@ def too_late(position: int, timeout: float | None, items: list[Any]) -> TimeoutE
 
 
 def closed_error() -> RuntimeError:
-    """Return the error of an iterator whose loader was closed, or began another epoch."""
+    """Return the error of an iterator whose loader was closed or has begun another epoch."""
     return RuntimeError("this iterator was ended, by close() or by a newer one of the same loader")
 
 
 def stopped_early(error: StopIteration) -> RuntimeError:
-    """Return what is raised instead of the dataset's own StopIteration, which would end a loop."""
+    """Return the error that replaces a StopIteration of the dataset, which would end a loop."""
     return RuntimeError(f"the dataset, a transform or collate_fn raised {error!r}")

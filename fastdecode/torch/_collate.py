@@ -1,4 +1,4 @@
-"""What a batch is made of its samples, and what is done to it when it is handed out."""
+"""Collates samples into a batch, and finishes the batch when the consumer gets it."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Ready(NamedTuple):
     """A finished batch."""
 
     batch: Any
-    """None if every item of it was left out."""
+    """None if all items of the batch were left out."""
     position: int
-    """How many batches of the epoch there are up to and with this one."""
+    """The number of this batch in the epoch, counted from 1."""
     skipped: int
-    """Items that were left out because they are damaged."""
+    """How many items were left out because they are damaged."""
     normalize: Normalize | None = None
-    """What makes floats of the images, which are bytes until they are handed out."""
+    """If given, the images are uint8, and this makes floats of them when they are handed out."""
 
 
 def collate(
@@ -42,9 +42,10 @@ def collate(
     *,
     channels_last: bool,
 ) -> Ready:
-    """Make a batch of samples, without those that are SKIPPED.
+    """Make a batch of the samples that are not SKIPPED.
 
-    `images` (N, C, H, W) is where images are already; `channels_last` is for those that are not.
+    `images` (N, C, H, W), if given, already holds the images. Otherwise `channels_last` says how to
+    lay them out.
     """
     kept = [at for at, sample in enumerate(samples) if sample is not SKIPPED]
     skipped = len(samples) - len(kept)
@@ -65,14 +66,14 @@ def collate(
 
 
 def _collated(values: list[Any]) -> Any:
-    """Do as default_collate, which looks long at plain class numbers."""
+    """Return the same as default_collate, which is slow for plain class numbers."""
     if all(type(value) is int for value in values):
         return torch.tensor(values)
     return default_collate(values)
 
 
 def _channels_last(batch: Any) -> Any:
-    """Lay out the images of a batch: the batch itself, or the first thing in it."""
+    """Convert the images of a batch: the batch itself, or its first part."""
     if isinstance(batch, list) and batch:
         return [_channels_last(batch[0]), *batch[1:]]
     if isinstance(batch, torch.Tensor) and batch.ndim == 4:
@@ -81,20 +82,20 @@ def _channels_last(batch: Any) -> Any:
 
 
 def with_images(batch: Any, change: Callable[[Any], Any]) -> Any:
-    """Return a batch with its images replaced: it is they alone, or they are the first in it."""
+    """Return a batch with its images changed: the batch itself, or its first part."""
     if isinstance(batch, list):
         return [change(batch[0]), *batch[1:]]
     return change(batch)
 
 
 def handed_out(ready: Ready) -> Any:
-    """Return the batch as the consumer gets it: floats, where its images are still bytes.
+    """Return the batch as the consumer gets it; make floats if its images are still bytes.
 
-    They are made where the images are, and on CUDA in the order of the current stream.
+    The floats are made on the device of the images, and on CUDA in the order of the current stream.
     """
     normalize = ready.normalize
     if normalize is None or ready.batch is None:
         return ready.batch
-    # In a block for inference a batch is what it is outside: it may be kept for training.
+    # Also in a block for inference, the batch is a normal tensor: it may be kept for training.
     with torch.inference_mode(mode=False), torch.no_grad():
         return with_images(ready.batch, normalize)

@@ -1,4 +1,4 @@
-"""Who decodes for a `Loader`, and where floats are made: what was asked for, and what goes."""
+"""Decides which backend decodes for a `Loader`, and where its images become floats."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WAY_OUT = (
 
 
 class Decoding(NamedTuple):
-    """Who decodes: a batch backend on the device, or None for the CPU; and why, in words."""
+    """A batch backend that decodes on the device, or None for the CPU; and the reason in words."""
 
     backend: str | None
     why: str
@@ -31,9 +31,9 @@ class Decoding(NamedTuple):
 class Plan(NamedTuple):
     """How the batches of an epoch are made.
 
-    `source` makes bytes where floats are made later, by `normalize`. `eligible` is there if batches
-    are decoded at once, and becomes of their images. `decoding` is the CPU, too, if the dataset
-    allows nothing else any more.
+    If `normalize` makes the floats later, `source` makes uint8 images. `eligible` says how the
+    images are cropped if a device decodes whole batches; else it is None. `decoding` also names the
+    CPU if the dataset no longer allows a device.
     """
 
     source: Source
@@ -43,7 +43,7 @@ class Plan(NamedTuple):
 
 
 class _Hindrance(NamedTuple):
-    """What speaks against it, and what to do, in words."""
+    """A reason why something is not possible, and what to do, in words."""
 
     why: str
     remedy: str
@@ -56,10 +56,10 @@ def settle(
     collate_fn: Callable[..., Any] | None,
     workers: int,
 ) -> Decoding:
-    """Decide who decodes: ``"cpu"``, ``"gpu"``, ``"auto"`` or a batch backend's name is asked for.
+    """Decide who decodes; `asked` is ``"cpu"``, ``"gpu"``, ``"auto"`` or a batch backend's name.
 
-    What cannot be had is a ValueError, UnknownBackend, BackendUnavailable or RuntimeError; never
-    with ``"auto"``, if the device is there.
+    A request that cannot be met raises ValueError, UnknownBackend, BackendUnavailable or
+    RuntimeError. ``"auto"`` never does so if the device exists.
     """
     if asked == "cpu":
         return Decoding(None, "the CPU decodes, as asked")
@@ -91,8 +91,8 @@ def _check_name(device: torch.device, asked: str) -> None:
         return
     if asked in registry.names():
         raise ValueError(
-            f"decode={asked!r} names a backend that decodes no batches on {str(device)!r}: let "
-            "decode be 'cpu', and the dataset's backend the one that is to decode there"
+            f"decode={asked!r} names a backend that decodes no batches on {str(device)!r}: use "
+            f"decode='cpu', and give the dataset backend={asked!r} to decode with it on the CPU"
         )
     raise UnknownBackend(
         "decode must be 'cpu', 'gpu', 'auto' or the name of a backend that decodes batches on "
@@ -101,7 +101,7 @@ def _check_name(device: torch.device, asked: str) -> None:
 
 
 def _found(device: torch.device, source: Source, why: str) -> Decoding:
-    """Choose for somebody who leaves it to us; `why` is what speaks against the device."""
+    """Choose for ``"auto"``; `why` is the reason against the device, empty if there is none."""
     if device.type == "cpu":
         why = why or "batches stay in the host's memory"
     elif not why and source.ours.backend is not None:
@@ -124,7 +124,7 @@ def _on_cpu(why: str) -> Decoding:
 def _at_once(
     source: Source, collate_fn: Callable[..., Any] | None, workers: int = 0
 ) -> EligibleCrop | _Hindrance:
-    """Return how a dataset's batches are decoded at once, or what speaks against that."""
+    """Return how a device decodes the dataset's batches, or the reason why it cannot."""
     if workers:
         return _Hindrance("worker processes make samples one by one", "Leave out workers")
     if collate_fn is not None:
@@ -133,15 +133,15 @@ def _at_once(
     if isinstance(crop, str):
         return _Hindrance(crop, _WAY_OUT)
     if not source.isolated:
-        why = "its transform's random draws are not its own to control"
-        return _Hindrance(why, "Let all of them come from the generator that it is given")
+        why = "its transform draws random numbers that do not come from the generator it is given"
+        return _Hindrance(why, "Draw all of them from that generator")
     if crop.crop.interpolation != "bilinear":
-        return _Hindrance("devices resize bilinearly alone", "Use interpolation='bilinear'")
+        return _Hindrance("devices only resize bilinearly", "Use interpolation='bilinear'")
     return crop
 
 
 def _floats_later(source: Source, collate_fn: Callable[..., Any] | None) -> Normalize | _Hindrance:
-    """Return by what a dataset's floats are made later, or why they are not."""
+    """Return the transform that makes the dataset's floats later, or why none can."""
     if collate_fn is not None:
         why = "collate_fn gets samples, and only it knows where their images go"
         return _Hindrance(why, "Leave out collate_fn")
@@ -149,7 +149,7 @@ def _floats_later(source: Source, collate_fn: Callable[..., Any] | None) -> Norm
     if isinstance(crop, str):
         return _Hindrance(crop, _WAY_OUT)
     if crop.crop.normalize is None:
-        why = "its transform makes bytes, and normalises nothing"
+        why = "its transform makes bytes and normalises nothing"
         return _Hindrance(why, "Let it make torch.float32")
     return crop.crop.normalize
 
@@ -162,9 +162,10 @@ def plan_of(
     asked: str,
     decoding: Decoding,
 ) -> Plan:
-    """Decide how batches are made of a dataset as it is now; `decoding` is from `settle`.
+    """Decide how batches are made from the dataset in its present state.
 
-    It is a ValueError if the dataset does not allow it, or not any more.
+    `decoding` is from `settle`. If the dataset does not allow it, or no longer does, it is a
+    ValueError.
     """
     if decoding.backend is not None:
         how = _at_once(source, collate_fn)
@@ -181,6 +182,6 @@ def plan_of(
             f"normalize_on='device' is not possible: {normalize.why}. {normalize.remedy}, or leave "
             "it at normalize_on='host'"
         )
-    if device.type == "cpu":  # the same floats, and sooner where the pixels are at hand
+    if device.type == "cpu":  # the floats are the same, and are made faster along with the pixels
         return Plan(source, None, decoding)
     return Plan(source.of_bytes(), normalize, decoding)

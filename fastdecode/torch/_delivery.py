@@ -1,4 +1,4 @@
-"""How batches get to a device: copied, pinned or decoded there. Loaded only where there is one."""
+"""Brings batches to a device: copied, pinned or decoded there. Imported only for a device."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DEPTH = 2
 
 
 class _Relay:
-    """The one iterable that the prefetcher wraps: it gives whichever epoch is current."""
+    """The iterable that the prefetcher wraps; it gives the batches of the current epoch."""
 
     batches: Iterator[Ready | BatchBuilder]
 
@@ -31,7 +31,7 @@ class _Relay:
 
 
 class _OwnPrefetcher(DevicePrefetcher):
-    """Prefetches by a transfer of its own, on the CPU as on any other device."""
+    """Prefetches with a given transfer, on the CPU as on any other device."""
 
     def __init__(self, relay: _Relay, transfer: Transfer) -> None:
         super().__init__(relay, "cpu", depth=_DEPTH)
@@ -40,9 +40,10 @@ class _OwnPrefetcher(DevicePrefetcher):
 
 
 class Delivery:
-    """What is made once for a loader, because its streams are to last.
+    """Delivers a loader's batches to a device; made once, so that its streams last.
 
-    `decoder` names a batch backend. Without one, and on the CPU, batches are pinned.
+    `decoder` names a batch backend. Without one, batches are copied to the device; on the CPU they
+    are pinned.
     """
 
     def __init__(self, device: torch.device, decoder: str | None) -> None:
@@ -59,17 +60,17 @@ class Delivery:
             self._prefetcher = _OwnPrefetcher(_Relay(), PinningTransfer())
 
     def at_once(self, eligible: EligibleCrop | None) -> AtOnce | None:
-        """Return how batches of an epoch are decoded at once, if they are."""
+        """Return how the device decodes the batches of an epoch; None if it does not."""
         if eligible is None or self._decoder is None:
             return None
-        # Asked for anew: what a library holds does not come along into a forked process.
+        # Load it for each epoch: a library's state does not survive a fork.
         return AtOnce(_backends.load(self._decoder, self._prefetcher.device), eligible)
 
     def begin(self, batches: Iterator[Ready | BatchBuilder]) -> Iterator[Ready]:
-        """Deliver the batches of an epoch, decoded; one that is under way ends."""
+        """Deliver the decoded batches of an epoch; an epoch that is still running ends."""
         self._prefetcher.loader.batches = batches
         return iter(self._prefetcher)
 
     def close(self) -> None:
-        """End the epoch that is under way."""
+        """End the running epoch."""
         self._prefetcher.close()

@@ -1,4 +1,4 @@
-"""Batches that a device decodes: read and drawn for by many threads, then decoded all at once."""
+"""Batches that a device decodes: threads read and draw for each sample, the device decodes all."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
 
 _DECODED = object()
 _LARGEST_CANVAS = 1 << 24
-"""In pixels: of a larger one, a crop shows so little that resizing all of it is for nobody."""
-_cuda: Any = torch.cuda  # which is annotated only in part
+"""In pixels. A crop shows so little of a larger canvas that resizing all of it does not pay."""
+_cuda: Any = torch.cuda  # it is only partly annotated
 _streams: dict[torch.device, torch.cuda.Stream] = {}
 _lock = ForkLock()
 
 
 class EncodedBatch(BatchBuilder):
-    """A batch of encoded images; `decoded` makes the batch proper of it.
+    """A batch of encoded images, which `decoded` decodes.
 
-    What the backend does not decode is made as without it: by the dataset, with the same seed, in
-    `threads` if there are some.
+    The dataset makes the samples that the backend does not decode, with the same seed as without
+    it, and in `threads` if given.
     """
 
     def __init__(
@@ -66,10 +66,10 @@ class EncodedBatch(BatchBuilder):
         self._looked = False
 
     def _room(self) -> None:
-        """Take no memory of the host for what will be made on the device."""
+        """Take no host memory, because the images are made on the device."""
 
     def _begun(self, part: range) -> Iterator[int]:
-        """Read and draw; leave to the dataset what the backend may not be asked for."""
+        """Read and draw for each sample; yield those that the backend cannot decode."""
         for at in part:
             asked = None if self._looked else self._look(at)
             if asked is None:
@@ -94,19 +94,19 @@ class EncodedBatch(BatchBuilder):
                 geometry = geometry_of(plan, header.width, header.height) if maps else None
                 target = finished(dataset, target, geometry)
                 self._found[at] = found._replace(target=target, finished=True)
-        except Exception:  # it comes again when the dataset makes the item by itself
+        except Exception:  # raised again when the dataset makes the sample
             return None
         return None if request is None else (request, plan)
 
     def _request(self, data: Buffer, header: Header, plan: ResizePlan) -> Request | None:
-        """Ask for the box of a plan, if the backend may be asked for that."""
+        """Return a request for the box of a plan; None if the backend cannot decode that."""
         if plan.size != self._size or math.prod(plan.canvas) > _LARGEST_CANVAS:
             return None
         loaded, orient = self._how.loaded, self._config.source.ours.orient
         everything = plan.box == (0, 0, header.width, header.height)
         options = {"orient": orient, "region": None if everything else plan.box}
-        # The JPEG engine of a GPU decodes whole images; windows may leave it, for decoders
-        # that load the CPU, on which the others are made.
+        # The JPEG engine of a GPU decodes whole images. For windows, a library may use decoders
+        # that load the CPU instead, and the CPU has to make the other samples.
         windows = loaded.device.type != "cuda"
         return request_of(data, header, loaded.backend, options, windows=windows)
 
@@ -119,15 +119,15 @@ class EncodedBatch(BatchBuilder):
         return slot
 
     def result(self, timeout: float | None) -> EncodedBatch:
-        """Wait until everything is read, and return this. Errors come out at `decoded`."""
+        """Wait until everything is read, and return the builder; `decoded` raises the errors."""
         self._timeout = timeout
         self._wait(timeout)
         return self
 
     def decoded(self, device: torch.device) -> Ready:
-        """Decode, crop, resize and mirror, and put all together, on the device of the backend.
+        """Decode, crop, resize, mirror and collate, on the device of the backend.
 
-        Images are uint8, and there in the order of the current stream. Errors are those of
+        The images are uint8, and ready in the order of the current stream. Errors are those of
         `BatchBuilder.result`.
         """
         self._looked = True
@@ -173,7 +173,7 @@ class EncodedBatch(BatchBuilder):
         return height, width
 
     def _make_others(self, places: list[int]) -> None:
-        """Let the dataset make what the backend has refused, in all threads."""
+        """Let the dataset make the samples that the backend has refused, in all threads."""
         if not places:
             return
         self._left = len(places)
@@ -191,7 +191,7 @@ class EncodedBatch(BatchBuilder):
 def _on_device(host: torch.Tensor, device: torch.device) -> torch.Tensor:
     if device.type != "cuda":
         return host.to(device)
-    # PyTorch's allocator of pinned memory hands this out again only after the copy.
+    # PyTorch's allocator of pinned memory reuses this only after the copy.
     return host.pin_memory().to(device, non_blocking=True)
 
 
@@ -201,28 +201,29 @@ _PLACEHOLDER = object()
 
 class _Decoded(NamedTuple):
     rest: Any
-    """The batch without its images, as the other transfer has it."""
+    """The batch without its images, as the inner transfer returned it."""
     images: torch.Tensor | None
     ready: torch.cuda.Event | None
-    """When they are decoded; None where there are no streams."""
+    """Occurs when the images are decoded; None on devices without streams."""
 
 
 class DecodingTransfer(Transfer):
-    """Decodes an `EncodedBatch` in the background, and copies what else is in a batch.
+    """Decodes an `EncodedBatch` in the background.
 
-    Another transfer copies everything but images. `most` batches of images are kept while the
-    consumer's copy of them may still run.
+    `inner` copies everything in a batch except the images. Up to `most` batches of images are held
+    while the consumer's copy of them may still be running.
 
-    All decoding is done on one stream for each device, by one thread of this object at a time. What
-    is allocated meanwhile, the images included, belongs to that stream's pool, and is used again
-    in its order. The consumer's own stream waits until a batch is decoded, and copies it to
-    memory of its own: that is the consumer's, as any other tensor. The images are released when the
-    host has seen that this copy is done. So decoding never waits for the consumer's kernels, as it
-    would if the copy ran on the decoding stream; and nothing needs ``record_stream``.
+    One stream per device does all decoding, and one thread of this object at a time uses it. The
+    memory allocated meanwhile, including that of the images, belongs to the stream's pool and is
+    reused in the order of the stream. The consumer's stream waits until a batch is decoded, and
+    then copies it into memory of its own, which belongs to the consumer like any other tensor. The
+    images are released when the host has seen that this copy is done. So decoding never waits for
+    the consumer's kernels, as it would if the copy ran on the decoding stream. Nothing needs
+    ``record_stream``.
 
-    Loaders of one process share that stream, because PyTorch keeps what it has freed for the stream
-    that it was allocated on. What they are asked for at the same time is done one after another;
-    the decoder is called by one thread at a time in any case.
+    All loaders of a process share that stream, because PyTorch keeps freed memory for the stream on
+    which it was allocated. Batches that they ask for at the same time are decoded one after
+    another. Only one thread at a time calls the decoder in any case.
     """
 
     def __init__(self, inner: Transfer, most: int) -> None:
@@ -237,7 +238,7 @@ class DecodingTransfer(Transfer):
             self._stream = _stream_on(self.device)
 
     def stage(self, batch: Any) -> Any:
-        """Decode; the rest is staged by the other transfer."""
+        """Decode the images, and let the inner transfer stage the rest."""
         if not isinstance(batch, EncodedBatch):
             return self._inner.stage(batch)
         with self._on_stream():
@@ -262,7 +263,7 @@ class DecodingTransfer(Transfer):
         return staged._replace(rest=self._inner.start(staged.rest))
 
     def finish(self, moving: Any) -> Any:
-        """Let the consumer's stream, as it is now, wait for the images, and copy them."""
+        """Let the consumer's current stream wait for the images and copy them."""
         if not isinstance(moving, _Decoded):
             return self._inner.finish(moving)
         ready: Ready = self._inner.finish(moving.rest)
@@ -283,7 +284,7 @@ class DecodingTransfer(Transfer):
         return own
 
     def settle(self, given_up: Iterable[Any]) -> None:
-        """Wait for the copies. What is given up returns to the decoding stream's pool by itself."""
+        """Wait for the copies; PyTorch returns given-up images to the decoding stream's pool."""
         self._inner.settle(
             [moving.rest if isinstance(moving, _Decoded) else moving for moving in given_up]
         )

@@ -1,4 +1,4 @@
-"""What a `Loader` may be told, and how many threads or processes follow from it."""
+"""Checks the arguments of `Loader`, and decides how many threads or processes it uses."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 Threads: TypeAlias = "int | Literal['auto']"
 
-_said = False  # whether this process knows what becomes of `num_workers`
+_said = False  # whether this process has been warned about `num_workers`
 
 
 class DataLoaderOptions(TypedDict, total=False):
-    """What torch's DataLoader calls things that `Loader` has, or does, in its own way."""
+    """Arguments of torch's DataLoader that `Loader` also accepts but handles in its own way."""
 
     batch_sampler: Iterable[Any] | None
     num_workers: int | None
@@ -39,7 +39,7 @@ class DataLoaderOptions(TypedDict, total=False):
 
 
 class LoaderOptions(DataLoaderOptions, total=False):
-    """All that `Loader` takes by name alone, but `collate_fn`: for its overloads."""
+    """All keyword-only arguments of `Loader` except `collate_fn`, for its overloads."""
 
     threads: Threads
     workers: int
@@ -61,9 +61,9 @@ _LEAST_OF_TORCHS = {"num_workers": 0, "prefetch_factor": 1}
 
 
 def check(options: DataLoaderOptions, own: Mapping[str, Any]) -> None:
-    """Refuse what is wrong, contradicts itself or has no meaning here.
+    """Refuse arguments that are wrong, contradict each other or have no meaning here.
 
-    `options` are torch's, `own` arguments of `Loader`'s own, by their names.
+    `options` holds the arguments of torch's DataLoader, and `own` those of `Loader`, by name.
     """
     for name in options:
         if name not in DataLoaderOptions.__annotations__:
@@ -86,7 +86,7 @@ def _check_integer(name: str, value: Any, least: int | None) -> None:
 
 
 def _check_kinds(options: DataLoaderOptions, own: Mapping[str, Any]) -> None:
-    """Refuse what is of another type than it should be, or no word that is known."""
+    """Refuse arguments of the wrong type, and unknown words."""
     timeout, collate_fn, decode = own["timeout"], own["collate_fn"], own["decode"]
     if timeout is not None and not (isinstance(timeout, (int, float)) and timeout >= 0):
         raise ValueError(
@@ -119,7 +119,7 @@ def _check_kinds(options: DataLoaderOptions, own: Mapping[str, Any]) -> None:
 
 
 def _check_together(options: DataLoaderOptions, own: Mapping[str, Any]) -> None:
-    """Refuse what contradicts itself, or has no meaning here."""
+    """Refuse arguments that contradict each other or have no meaning here."""
     ordered = own["sampler"] is not None or own["shuffle"] or own["drop_last"]
     given = {name for name, value in options.items() if value is not None}
     device, auto = options.get("pin_memory_device"), own["threads"] == "auto"
@@ -127,8 +127,8 @@ def _check_together(options: DataLoaderOptions, own: Mapping[str, Any]) -> None:
         (
             own["batch_size"] is None,
             (
-                "batch_size=None, by which torch's DataLoader gives single samples, has no meaning "
-                "here: go through the dataset itself, or give batch_size=1"
+                "batch_size=None, with which torch's DataLoader gives single samples, has no "
+                "meaning here: iterate over the dataset itself, or give batch_size=1"
             ),
         ),
         (
@@ -142,19 +142,19 @@ def _check_together(options: DataLoaderOptions, own: Mapping[str, Any]) -> None:
         (own["workers"] and not auto, "give threads or workers, not both"),
         (
             "num_workers" in given and (own["workers"] or not auto),
-            "num_workers is torch's word for threads or workers: give only one",
+            "num_workers is torch's name for threads or workers: give only one of them",
         ),
         (
             "prefetch_factor" in given and own["prefetch"] != 2,
-            "prefetch_factor is torch's word for prefetch: give only one of them",
+            "prefetch_factor is torch's name for prefetch: give only one of them",
         ),
         (
             "generator" in given and own["seed"] != 0,
-            "a generator is there to draw a seed from: give only one of the two",
+            "generator is only used to draw a seed: give generator or seed, not both",
         ),
         (
             not options.get("in_order", True),
-            "in_order=False has no meaning here, batches come in order: leave it out",
+            "in_order=False has no meaning here: batches always come in order, so leave it out",
         ),
         (
             device,
@@ -169,7 +169,7 @@ def _check_together(options: DataLoaderOptions, own: Mapping[str, Any]) -> None:
 
 
 def seed_of(generator: torch.Generator) -> int:
-    """Draw a seed, another one at each call."""
+    """Draw a new seed from a generator."""
     return int(torch.randint(2**62, (), generator=generator, device=generator.device))
 
 
@@ -181,10 +181,10 @@ def how_many(
     *,
     apart: bool = False,
 ) -> tuple[int, int]:
-    """Settle how many threads and how many worker processes make batches.
+    """Decide how many threads and how many worker processes make batches.
 
-    `num_workers` is how many of either, whichever serve the dataset better; `apart` says that
-    images are decoded elsewhere, which only threads can hand over.
+    `num_workers` gives the number of threads or of processes, whichever suit the dataset better.
+    `apart` says that a device decodes the images, for which only threads can make the batches.
     """
     if workers:
         return 0, int(workers)
@@ -199,7 +199,7 @@ def how_many(
 
 
 def _say_once(num_workers: int) -> None:
-    """Tell a user of torch's DataLoader what is different here."""
+    """Warn a user of torch's DataLoader, once, that threads replace worker processes here."""
     global _said
     if not _said:
         _said = True
@@ -213,7 +213,7 @@ def _say_once(num_workers: int) -> None:
 
 
 def how_many_read(source: Source, asked: int | None, workers: int) -> int:
-    """Settle how many threads read ahead."""
+    """Decide how many threads read ahead."""
     if asked is not None:
         _check_integer("read_threads", asked, 0)
     hindrance = "worker processes read by themselves" if workers else source.reads_for_itself

@@ -1,4 +1,4 @@
-"""Memory for batches, used again when nobody holds a batch any more."""
+"""Memory for batches, which is reused when nothing refers to a batch any more."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NUMPY: dict[torch.dtype, Any] = {torch.float32: np.float32, torch.uint8: np.uin
 
 
 class _Lease:
-    """Holds a block for as long as any tensor, view or array of it lives."""
+    """Holds a block while any tensor, view or array of it exists."""
 
     def __init__(self, block: NDArray[np.uint8]) -> None:
         self.__array_interface__ = block.__array_interface__
@@ -23,9 +23,10 @@ class _Lease:
 
 
 class _Loan(weakref.ref[_Lease]):
-    """Knows the block of a lease, which keeps it, and tells when that has ended.
+    """A weak reference to a lease; it keeps the block, and its callback tells that the lease ended.
 
-    It tells by a method in C: what is raised in Python code there, as by Ctrl-C, would be lost.
+    The callback is a method in C: an error raised in Python code there, such as Ctrl-C, would be
+    lost.
     """
 
     __slots__ = ("block",)
@@ -33,7 +34,7 @@ class _Loan(weakref.ref[_Lease]):
 
 
 def _viewed(block: NDArray[np.uint8], dtype: torch.dtype, shape: tuple[int, ...]) -> Any:
-    """View memory as a tensor; for the common types by NumPy.
+    """View memory as a tensor; for the common types through NumPy.
 
     torch releases the GIL for each view, and may have to wait to get it back.
     """
@@ -43,14 +44,14 @@ def _viewed(block: NDArray[np.uint8], dtype: torch.dtype, shape: tuple[int, ...]
 
 
 class BatchMemory:
-    """Hands out tensors, and takes their memory back when the last view of one is gone.
+    """Hands out tensors, and reuses the memory of one when the last view of it is gone.
 
-    A consumer may therefore keep as many batches as it likes: nothing is overwritten under it.
+    A consumer may therefore keep as many batches as it likes: none of them is overwritten.
 
-    `most` are the free blocks to keep. `pinned` is page-locked memory, for copies to a CUDA device:
-    it comes from PyTorch, whose allocator uses it again by itself, and not before the copies that
-    read it are done. A batch of 64 images of 224 x 224 floats is 38 MB, and fresh memory of that
-    size 9400 pages that the system first has to clear.
+    `most` is the number of free blocks to keep. `pinned` makes page-locked memory, for copies to a
+    CUDA device. PyTorch's allocator provides it, and reuses it only after the copies that read it
+    are done. A batch of 64 images of 224 x 224 floats is 38 MB: new memory of that size is
+    9400 pages, which the system must clear first.
     """
 
     def __init__(self, most: int, *, pinned: bool = False) -> None:
@@ -60,7 +61,7 @@ class BatchMemory:
     def take(self, shape: tuple[int, ...], dtype: torch.dtype, *, channels_last: bool) -> Any:
         """Return a tensor (N, C, H, W) whose values are not initialised."""
         laid = (shape[0], *shape[2:], shape[1]) if channels_last else shape
-        # A consumer in inference mode would make tensors that no other thread may write to.
+        # In inference mode, the tensor would be one that no other thread may write to.
         if torch.is_inference_mode_enabled():
             with torch.inference_mode(mode=False):
                 return self._made(laid, dtype, channels_last=channels_last)
@@ -83,7 +84,7 @@ class BatchMemory:
         return lease
 
     def _fitting(self, size: int) -> NDArray[np.uint8]:
-        """Take a free block that is large enough, as for a last batch; release smaller ones."""
+        """Return a free block that is large enough, or a new one; release smaller free blocks."""
         while self._free:
             try:
                 block = self._free.popleft().block

@@ -1,8 +1,8 @@
-"""Many samples at once, by the native core: it reads, decodes, resizes and normalises them in C.
+"""Batches of samples made in the native core, which reads, decodes, resizes and normalises in C.
 
-Python says where each image is. What is to become of it the core draws by itself where it can, else
-Python does, for all of them in one go. Whatever is out of the ordinary is left to who makes samples
-one by one, and gives exactly what it would have given without all this.
+Python says where each image is. The core draws the random numbers of each sample where it can;
+otherwise Python draws them, for all samples together. The core leaves every unusual sample to
+Python, which makes it on its own. The result is the same as if the core had not been used.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from fastdecode.torch._read_ahead import Read
 
 FALLBACK: Any = object()
-"""Marks a sample that is to be made one by one."""
+"""Marks a sample that Python must make on its own."""
 
 _IN_PLACE = object()
 _TRIAL = 64
@@ -43,9 +43,9 @@ _generator = torch.default_generator
 
 
 class EligibleCrop(NamedTuple):
-    """What becomes of the images of a dataset whose samples the core, or a device, may make.
+    """How the core or a device makes the samples of a dataset.
 
-    `draws` and `image` are as of `Fused`; `maps` says that there is a ``map_target``.
+    `draws` and `image` are as for `Fused`; `maps` says that the dataset has a ``map_target``.
     """
 
     crop: Crop
@@ -55,9 +55,10 @@ class EligibleCrop(NamedTuple):
 
 
 class Draws:
-    """Random numbers of the samples of one call: each sample's follow from a seed of its own.
+    """Random numbers for the samples of one call, each drawn from the sample's own seed.
 
-    `seed_all` is called with that before code of the user's, which may draw from wherever it likes.
+    `seed_all` is called with that seed before user code runs, because user code may draw from the
+    global generators.
     """
 
     def __init__(
@@ -67,23 +68,24 @@ class Draws:
         self._seed_all = seed_all
 
     def begin(self, at: int) -> None:
-        """Prepare for code of the user's."""
+        """Seed the generators that user code may draw from."""
         if self._seed_all is not None and self.seeds is not None:
             self._seed_all(self.seeds[at])
 
     def plan(self, eligible: EligibleCrop, at: int, width: int, height: int) -> ResizePlan:
-        """Draw for the sample at that place of the batch."""
+        """Draw the random numbers of the sample at a place in the batch."""
         generator = None if self.seeds is None else generator_of(self.seeds[at])
         return eligible.crop.plan(width, height, generator)
 
     def left(self, at: int) -> None:
-        """Take note, in order, that the sample is to be made in another way."""
+        """Note that the core does not make this sample; called in the order of the samples."""
 
 
 class NativeBatchMaker:
-    """Makes samples of a dataset by a pool. Any number of threads may use it at once.
+    """Makes samples of a dataset in a pool of the core. Any number of threads may use it at once.
 
-    `subset` is what indices stand for; `as_bytes` leaves out the normalising, and makes bytes.
+    `subset` maps indices to those of the dataset. `as_bytes` makes uint8 images without normalising
+    them.
     """
 
     def __init__(
@@ -94,7 +96,7 @@ class NativeBatchMaker:
         *,
         as_bytes: bool = False,
     ) -> None:
-        self._dataset = weakref.ref(dataset)  # which may keep this one
+        self._dataset = weakref.ref(dataset)  # the dataset may hold this object
         self._pool = pool
         self._subset = subset
         self._as_bytes = as_bytes
@@ -106,14 +108,14 @@ class NativeBatchMaker:
 
     @property
     def eligible(self) -> bool:
-        """Whether most of the samples so far were for it: if not, it is better not to try."""
+        """Whether the core made at least half of the samples so far; else trying does not pay."""
         return self._asked < _TRIAL or 2 * self._made >= self._asked
 
     @property
     def worthwhile(self) -> bool:
-        """Whether, besides, the dataset's own Python is no matter.
+        """Whether it is `eligible` and the dataset's own Python code is fast enough.
 
-        If it takes long, threads that make samples one by one share it better.
+        Slow Python code is divided better among threads that make samples one by one.
         """
         slow = self._asked >= _TRIAL and self._python_s > _MOST_PYTHON_S * self._asked
         return self.eligible and not slow
@@ -126,19 +128,21 @@ class NativeBatchMaker:
         stopped: Callable[[], bool] = bool,
         reads: Sequence[Read] | None = None,
     ) -> list[Any]:
-        """Make an (image, target), or FALLBACK, of each index.
+        """Make an (image, target), or FALLBACK, for each index.
 
-        Images go to `images` (N, 3, H, W), contiguous or channels last, where that is given; the
-        image of a sample then stands for nothing. `stopped` tells that nobody wants them any more.
-        `reads` are what others read for each, instead of the dataset.
+        If `images` (N, 3, H, W), contiguous or channels last, is given, the core writes the images
+        there; the image in each pair is then only a placeholder. `stopped` returns whether the
+        samples are not wanted any more. `reads` holds what other threads have read for each index
+        instead of the dataset.
         """
         dataset = self._dataset()
         eligible = None if dataset is None else self._eligible_crop(dataset)
         if eligible is None or not (images is None or _has_room(images, eligible.crop)):
             return [FALLBACK] * len(indices)
-        if draws.seeds is None and eligible.crop.from_python:  # whose state nobody puts back
+        # It would draw from Python's ``random``, whose state is not restored afterwards.
+        if draws.seeds is None and eligible.crop.from_python:
             return [FALLBACK] * len(indices)
-        dataset._settle()  # type: ignore[union-attr]  # there is one: it is eligible
+        dataset._settle()  # type: ignore[union-attr]  # never None where `eligible` is set
         call = _Call(dataset, eligible, draws, indices, self._subset, images, reads)
         try:
             items = self._spare.pop()
@@ -156,7 +160,7 @@ class NativeBatchMaker:
         return call.samples
 
     def _eligible_crop(self, dataset: Any) -> EligibleCrop | None:
-        """Return how the core makes samples; None where dataset or backend forbid it."""
+        """Return how the core makes samples; None if the dataset or the backend forbids it."""
         eligible: EligibleCrop | str = dataset._eligible_crop()
         if isinstance(eligible, str) or not core_may_decode(dataset.backend):
             return None
@@ -186,7 +190,7 @@ class _Call:
         self.python_s = 0.0
 
     def run(self, pool: Pool, items: Items, stopped: Callable[[], bool]) -> None:
-        """Make the images: in one go where the core can draw, and what that leaves in two."""
+        """Make the images: in one call where the core can draw, and the others in two calls."""
         sources = self._find()
         left = () if stopped() else self._crop(pool, items, sources)
         if left and not stopped():
@@ -195,9 +199,9 @@ class _Call:
                 self._resize(pool, items, plans)
 
     def _find(self) -> list[Any]:
-        """Ask the dataset where the images are: paths, bytes, or None for what is left."""
+        """Ask the dataset where the images are: paths, bytes, or None for those left to Python."""
         reads = self._reads
-        for other in reads or ():  # waiting for others is no work of Python's
+        for other in reads or ():  # the wait for other threads does not count as Python's time
             with suppress(CancelledError):
                 other.exception()
         began = time.perf_counter()
@@ -212,14 +216,14 @@ class _Call:
                 else:
                     source, self._targets[at] = read(index if subset is None else subset[index])
                 source = as_source(source)
-            except Exception:  # it comes again when the item is made by itself
+            except Exception:  # raised again when the sample is made on its own
                 source = None
             found.append(source)
         self.python_s += time.perf_counter() - began
         return found
 
     def _crop(self, pool: Pool, items: Items, sources: list[Any]) -> Sequence[int]:
-        """Read, and let the core draw and make where it can; return what is left."""
+        """Read the files, let the core draw and make what it can, and return the places left."""
         seeds, crop = self._draws.seeds, self._described()
         if seeds is None or crop is None:
             items.read(pool, sources)
@@ -231,7 +235,7 @@ class _Call:
     def _take(
         self, items: Items, made: Iterable[int], plan_of: Callable[[int], ResizePlan]
     ) -> None:
-        """Note what is made, and where each result lies in its image, if somebody asks for that."""
+        """Note which samples are made, with their geometry if the dataset maps targets."""
         if not self._eligible.maps:
             self._done += [(at, None) for at in made]
             return
@@ -240,20 +244,20 @@ class _Call:
         self._done += [(at, geometry_of(plan_of(at), width[at], height[at])) for at in made]
 
     def _described(self) -> Any:
-        """Describe the crop to the core as ``fd_crop *``; return None where Python has to draw."""
+        """Return the crop as ``fd_crop *`` for the core; None if Python must draw."""
         crop = self._eligible.crop
         try:
             made = crop.described(orient=self._dataset.orient)
-        except Exception:  # likewise
+        except Exception:  # raised again when the sample is made on its own
             return None
         sides = None if made is None else (3, made.height, made.width)
         return made if sides == crop.shape else None
 
     def _plan(self, items: Items, left: Sequence[int]) -> dict[int, tuple[ResizePlan, Resize]]:
-        """Decide, and draw, what is to become of each image."""
+        """Draw and plan how each image is resized; leave out images that the core cannot make."""
         eligible, draws, headers = self._eligible, self._draws, items.headers()
         orient = self._dataset.orient
-        sides = eligible.crop.shape[1:]  # type: ignore[index]  # there is one: it is eligible
+        sides = eligible.crop.shape[1:]  # type: ignore[index]  # an eligible crop has a shape
         columns = (
             (headers.readable & core_takes(headers)).tolist(),
             headers.width.tolist(),
@@ -268,7 +272,7 @@ class _Call:
                 try:
                     plan = draws.plan(eligible, at, width, height)
                     resize = eligible.crop.core_resize(plan, width, height)
-                except Exception:  # likewise
+                except Exception:  # raised again when the sample is made on its own
                     resize = None
                 if resize is not None and plan.size == sides:
                     plans[at] = plan, resize
@@ -279,7 +283,7 @@ class _Call:
     def _resize(
         self, pool: Pool, items: Items, plans: dict[int, tuple[ResizePlan, Resize]]
     ) -> None:
-        """Let the core make those that are planned."""
+        """Let the core make the planned images."""
         resizes = [resize for _, resize in plans.values()]
         done = items.resize(pool, list(plans), resizes, *self._place())
         made = [at for at, whole in zip(plans, done, strict=True) if whole]
@@ -287,11 +291,11 @@ class _Call:
         self._done.sort(key=itemgetter(0))
 
     def _place(self) -> tuple[Any, int, int]:
-        """Return how pixels are stored, where those of the first image go, and how far apart."""
+        """Return the format of pixels, the address of the first image, and the stride in bytes."""
         crop, images = self._eligible.crop, self._images
         if images is None:
             images = self._images = torch.empty(
-                (len(self._indices), *crop.shape),  # type: ignore[misc]  # likewise
+                (len(self._indices), *crop.shape),  # type: ignore[misc]  # it has a shape
                 dtype=crop.dtype,
                 device="cpu",
             )
@@ -302,7 +306,7 @@ class _Call:
         return pixels, images.data_ptr(), images.stride(0) * images.element_size()
 
     def finish(self) -> None:
-        """Put images and targets together."""
+        """Pair the images with their targets."""
         began = time.perf_counter()
         rows, targets = self._rows, self._targets
         as_read = not self._eligible.maps and self._dataset.target_transform is None
@@ -310,7 +314,7 @@ class _Call:
             image = _IN_PLACE if rows is None else rows[at]
             try:
                 self.samples[at] = image, targets[at] if as_read else self._target(at, geometry)
-            except Exception:  # likewise
+            except Exception:  # raised again when the sample is made on its own
                 self.made -= 1
             self.made += 1
         self.python_s += time.perf_counter() - began
@@ -327,17 +331,17 @@ def _has_room(images: torch.Tensor, crop: Crop) -> bool:
     return tuple(images.shape[1:]) == crop.shape and images.dtype == crop.dtype
 
 
-# ---- draws from torch's global generator, for those who call a dataset without a Loader ----
+# ---- draws from torch's global generator, for a dataset that is called without a Loader ----
 
 
 class _Ended(Exception):
-    """No more draws: an item has failed, or it would be the wrong ones."""
+    """No more draws: a sample has failed, or the draws would be the wrong ones."""
 
 
 class _OrderedDraws(Draws):
-    """Draws from the global generator, and knows its state before each item.
+    """Draws from the global generator; `states` holds the generator's state before each item.
 
-    An item that is not for the core is fetched when its turn comes, as it draws then, too.
+    An item that the core does not make is fetched in its turn, because fetching it also draws.
     """
 
     def __init__(self, dataset: Any, indices: Sequence[Any]) -> None:
@@ -362,18 +366,18 @@ class _OrderedDraws(Draws):
             self.samples[at] = self._dataset.fetch(self._indices[at])
         except _Ended:
             return
-        except BaseException as error:  # its turn to be raised comes after those before it
+        except BaseException as error:  # to be raised after the items before it
             self.error, self.ended = error, True
 
     def _come_to(self, at: int) -> None:
-        """Be in the state that the item before has left."""
+        """Put the generator in the state that the previous item left."""
         if self.ended:
             raise _Ended
-        if at < len(self.states) - 1:  # what it has drawn was for nothing
+        if at < len(self.states) - 1:  # `plan` has drawn for this item in vain
             _generator.set_state(self.states[at])
             return
         now = _generator.get_state()
-        if at == 0 and not torch.equal(now, self.states[0]):  # reading has drawn
+        if at == 0 and not torch.equal(now, self.states[0]):  # the dataset's `read` has drawn
             self.ended = True
             raise _Ended
         self.states[at:] = [now, now]
@@ -384,14 +388,14 @@ def fetch_in_order(
 ) -> list[Any]:
     """Fetch samples with draws from torch's global generator, as if one after another.
 
-    The list is what ``[dataset.fetch(index) for index in indices]`` gives, and the generator is in
-    the same state after it.
+    The list equals ``[dataset.fetch(index) for index in indices]``, and the generator ends in the
+    same state.
     """
     if native is None or not native.eligible:
         return [dataset.fetch(index) for index in indices]
     draws = _OrderedDraws(dataset, indices)
     made = native.make(indices, draws)
-    if len(draws.states) == 1:  # it is not for the core, or its reading draws
+    if len(draws.states) == 1:  # the core makes none of them, or the dataset's `read` draws
         _generator.set_state(draws.states[0])
         return [dataset.fetch(index) for index in indices]
     states = [*draws.states[:-1], _generator.get_state()]
@@ -402,7 +406,7 @@ def fetch_in_order(
             _generator.set_state(states[at])
             sample = dataset.fetch(indices[at])
             if not torch.equal(_generator.get_state(), states[at + 1]):
-                # It drew for another in its place: those that follow had the wrong numbers.
+                # A replacement was fetched and drew more, so later samples had the wrong numbers.
                 return [*samples, sample, *(dataset.fetch(index) for index in indices[at + 1 :])]
         samples.append(sample)
     _generator.set_state(states[-1])
@@ -410,5 +414,5 @@ def fetch_in_order(
         try:
             raise draws.error
         finally:
-            draws.error = None  # its traceback leads here
+            draws.error = None  # its traceback refers to this frame
     return samples

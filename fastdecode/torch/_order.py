@@ -1,4 +1,4 @@
-"""Which items go into which batch: shuffling, sharding over ranks, and where an epoch stands."""
+"""The order of items and batches: shuffling, and sharding over ranks."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from fastdecode._arguments import is_int
 
 
 class Item(NamedTuple):
-    """A sample to be made: its index, or a sampler's key, and what all its draws follow from."""
+    """A sample to be made: its index (or a sampler's key), and the seed of all its draws."""
 
     index: Any
     seed: int
 
 
 def sample_seed(seed: int, epoch: int, index: Any, time: int = 0) -> int:
-    """Derive 63 bits from which all random draws of one item of one epoch follow.
+    """Return the seed (63 bits) of all random draws of one item in one epoch.
 
-    A sampler that draws with replacement gives an item several times in an epoch: `time` counts
-    them, so that they differ.
+    A sampler that draws with replacement gives an item several times in an epoch. `time` counts
+    these occurrences, so that their draws differ.
     """
     name = repr((seed, epoch, index, time) if time else (seed, epoch, index))
     digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
@@ -33,7 +33,7 @@ def sample_seed(seed: int, epoch: int, index: Any, time: int = 0) -> int:
 
 
 def world(rank: int | None, world_size: int | None) -> tuple[int, int]:
-    """Return this process's rank and how many there are, from torch.distributed if not given."""
+    """Return this process's rank and the world size, from torch.distributed if not given."""
     if (rank is None) != (world_size is None):
         raise ValueError("give both rank and world_size, or neither")
     if rank is None or world_size is None:
@@ -51,17 +51,17 @@ class Order:
     """The batches of one rank in one epoch."""
 
     indices: Any
-    """An array of int64, or a list; in order."""
+    """All indices in order: an int64 array or a list."""
     batch_size: int
-    """The largest, where there are `bounds`."""
+    """With `bounds`, the size of the largest batch."""
     count: int
-    """How many batches there are."""
+    """The number of batches."""
     seed: int
     epoch: int
     times: list[int] | None = None
-    """How often each index has come before; None if none comes twice."""
+    """How often each index has occurred before; None if every index occurs once."""
     bounds: list[int] | None = None
-    """Where each batch begins, and the last one ends; None if all are of `batch_size`."""
+    """The start of each batch, then the end of the last one; None if all have `batch_size`."""
 
     def batch(self, number: int) -> list[Item]:
         """Return the items of a batch."""
@@ -78,7 +78,7 @@ class Order:
 
 
 def _times(indices: list[Any]) -> list[int]:
-    """Count for each index how often it has come before."""
+    """Count for each index how often it has occurred before."""
     seen: Counter[Hashable] = Counter()
     times = []
     for index in indices:
@@ -90,10 +90,10 @@ def _times(indices: list[Any]) -> list[int]:
 
 @dataclass(frozen=True)
 class Sharding:
-    """How items are put in order and dealt out.
+    """How items are ordered and divided among ranks.
 
-    `drop_last` leaves out an incomplete batch, and what would give one rank a batch more than
-    another.
+    `drop_last` leaves out an incomplete batch, and the items that would give one rank more batches
+    than another.
     """
 
     length: int
@@ -106,18 +106,18 @@ class Sharding:
 
     @property
     def share(self) -> int:
-        """Count the items of this rank: no item twice, so that some ranks may have one more."""
+        """How many items this rank has; no item is repeated, so some ranks may have one more."""
         if not self.drop_last:
             return -(-(self.length - self.rank) // self.ranks)
         most = self.length // self.ranks
         return most - most % self.batch_size
 
     def batches(self, items: int) -> int:
-        """Count the batches of so many items."""
+        """Return the number of batches for a number of items."""
         return items // self.batch_size if self.drop_last else -(-items // self.batch_size)
 
     def order(self, epoch: int) -> Order:
-        """Deal out an epoch: every rank draws the same permutation and takes each ranks-th item."""
+        """Return an epoch's order: all ranks draw the same permutation and take turns in it."""
         if self.shuffle:
             generator = torch.Generator("cpu").manual_seed(sample_seed(self.seed, epoch, "order"))
             indices = torch.randperm(self.length, generator=generator, device="cpu")
@@ -127,12 +127,12 @@ class Sharding:
         return Order(mine, self.batch_size, self.batches(len(mine)), self.seed, epoch)
 
     def of_sampler(self, epoch: int, indices: list[Any]) -> Order:
-        """Take the order that a sampler gave; it does its own sharding."""
+        """Return the order from the indices of a sampler, which must shard by itself."""
         count = self.batches(len(indices))
         return Order(indices, self.batch_size, count, self.seed, epoch, _times(indices))
 
     def of_batches(self, epoch: int, batches: list[list[Any]]) -> Order:
-        """Take the batches that a batch sampler gave, of whatever sizes."""
+        """Return the order from the batches of a batch sampler, which may differ in size."""
         sizes = [len(batch) for batch in batches]
         if 0 in sizes:
             raise ValueError(f"batch_sampler gave an empty batch: number {sizes.index(0)}")
@@ -143,9 +143,10 @@ class Sharding:
         return Order(indices, largest, len(batches), self.seed, epoch, times, bounds)
 
     def settings(self, *, sampled: bool | str) -> dict[str, Any]:
-        """Return all that the batches follow from, for `Position.state`.
+        """Return everything that determines the batches, for `Position.state`.
 
-        What a sampler gave is of one rank alone, and kept in the state.
+        The items from a sampler are those of one rank, and are stored in the state, so the settings
+        then include the rank.
         """
         return {
             "sampler": sampled,

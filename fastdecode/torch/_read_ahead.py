@@ -1,8 +1,8 @@
-"""Reading ahead: what batches to come need of a store is asked for by threads that only wait.
+"""Reading ahead: threads that only wait for a server request the items of later batches.
 
-Decoding has as many threads as there are cores, and each would wait for the server before it
-decodes: behind 100 ms of latency that is ten images a second for each. Here many requests are under
-way at once, and what lies side by side in a shard is asked for by one.
+There are only as many decoding threads as cores. If each waited for the server before it decodes,
+100 ms of latency would limit it to ten images a second. Here many requests run at the same time,
+and one request reads items that lie next to each other in a shard.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from fastdecode.torch._threads import ThreadPool
 
 READ_THREADS = 32
-"""Requests under way at once, unless somebody says otherwise."""
+"""How many requests run at the same time by default."""
 
 _WINDOW = 2
-"""Items that are begun, for each thread: none is idle while the last ones of a batch come."""
+"""Items begun per thread, so that no thread is idle while the last items of a batch arrive."""
 
 Read: TypeAlias = "Future[tuple[Any, Any]]"
-"""What a dataset's ``read`` gives, or will give, for an item."""
+"""The result of a dataset's ``read`` for an item, which may still be pending."""
 
 
 class ReadAhead:
-    """The reads of an epoch from the batch `start` on, begun some batches before these are made."""
+    """The reads of an epoch from the batch `start` on, begun some batches ahead."""
 
     def __init__(self, source: Source, order: Order, start: int, pool: ThreadPool) -> None:
         self._source = source
@@ -43,14 +43,14 @@ class ReadAhead:
         self._closed = False
 
     def batch(self) -> list[Read]:
-        """Return the reads of the next batch, and begin those of some batches behind it."""
+        """Return the reads of the next batch, and begin those of some batches after it."""
         while len(self._begun) <= self._batches and self._next < self._order.count:
             self._begun.append(self._begin([item.index for item in self._order.batch(self._next)]))
             self._next += 1
         return self._begun.popleft()
 
     def close(self) -> None:
-        """Begin no more requests."""
+        """Begin no further requests."""
         self._closed = True
         self._begun.clear()
 
@@ -62,11 +62,11 @@ class ReadAhead:
 def begin_reads(
     dataset: Any, indices: Sequence[Any], pool: ThreadPool, stopped: Callable[[], bool] = bool
 ) -> list[Read]:
-    """Begin to read some items of a dataset, and do not wait for them: return a Read for each."""
+    """Begin to read some items of a dataset; return a pending Read for each, without waiting."""
     reads: list[Read] = [Future() for _ in indices]
     try:
         groups = dataset._groups(indices)
-    except ITEM_ERRORS:  # each item says so when its turn comes
+    except ITEM_ERRORS:  # each item raises it when it is read
         groups = [[at] for at in range(len(indices))]
 
     def read(group: list[int]) -> None:
@@ -74,11 +74,11 @@ def begin_reads(
             return
         try:
             found = dataset._read_group([indices[at] for at in group])
-        except BaseException as error:  # of whatever kind: it comes out where the item is made
+        except BaseException as error:  # any error: it is raised where the sample is made
             found = [error] * len(group)
         for at, one in zip(group, found, strict=True):
             if not reads[at].set_running_or_notify_cancel():
-                continue  # nobody wants it any more
+                continue  # cancelled
             if isinstance(one, BaseException):
                 reads[at].set_exception(one)
             else:

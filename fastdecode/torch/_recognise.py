@@ -1,10 +1,10 @@
-"""Reading torchvision's and timm's transforms by class name and attributes, importing neither.
+"""Recognises transforms of torchvision and timm by class name and attributes; imports neither.
 
 Notes
 -----
-Written from torchvision 0.29 and timm 1.0. torchvision's random draws all come from torch's
-generator: a box's area, shape, top and left, and ``torch.rand(1)`` for a flip, whatever its
-probability. timm's boxes come from Python's ``random``.
+Written from torchvision 0.29 and timm 1.0. torchvision draws everything from torch's generator: a
+box's area, shape, top and left, and ``torch.rand(1)`` for a flip, whatever its probability. timm
+draws boxes from Python's ``random``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _TIMM = "timm.data.transforms"
 
 _FIRST, _LAST = Layout(), Layout(channels_last=True)
 
-# They change values only; where a pixel lies stays as it is.
+# These transforms change values but move no pixel.
 _KEEP_GEOMETRY = {
     *("ColorJitter", "ConvertImageDtype", "GaussianBlur", "GaussianNoise", "Grayscale", "Identity"),
     *("MaybePILToTensor", "MaybeToTensor", "Normalize", "PILToTensor", "RandomAdjustSharpness"),
@@ -51,23 +51,23 @@ _KEEP_GEOMETRY = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """What the first parts of a pipeline make of an RGB Pillow image."""
+    """The result of the first parts of a pipeline, applied to an RGB Pillow image."""
 
     options: dict[str, Any] = field(default_factory=dict)
-    """Of the crop that does the same: its quality and headroom."""
+    """Options of the equivalent crop: quality and headroom."""
     crop: Crop | None = None
-    """What does the same, as far as the geometry and values go; None before there is a geometry."""
+    """The crop with the same geometry and values; None until a part crops or resizes."""
     flip: float | None = None
     """Probability of RandomHorizontalFlip; None without one."""
     form: Literal["pil", "uint8", "float", "normalised"] = "pil"
-    """What there is then: a Pillow image, or a tensor of bytes, of 0 to 1, or normalised."""
+    """The result: a Pillow image, or a tensor of bytes, of floats from 0 to 1, or normalised."""
     image: Any = None
-    """torchvision's ``tv_tensors.Image`` where the tensor is one, None where it is a plain one."""
+    """torchvision's ``tv_tensors.Image`` if the tensor is one; None for a plain tensor."""
     layout: Layout = _FIRST
-    """How torchvision's tensor lies in memory."""
+    """The memory layout of torchvision's tensor."""
 
     def floats(self, mean: Any = None, std: Any = None) -> Recipe:
-        """Let values be floats of 0 to 1, or normalised."""
+        """Return the recipe with values as floats from 0 to 1, or normalised."""
         crop = copy.copy(self.crop)
         if crop is not None:
             crop.dtype, crop.normalize = torch.float32, Normalize(mean, std)
@@ -75,10 +75,10 @@ class Recipe:
 
 
 def flatten(transform: Any) -> Iterator[Any]:
-    """List the parts of a pipeline, those of a pipeline inside another included.
+    """Yield the parts of a pipeline, including those of nested pipelines.
 
-    A pipeline is a Compose, an nn.Sequential, or an object that does nothing but call one, as the
-    presets of torchvision's references. Any other transform is a pipeline of one part.
+    A pipeline is a Compose, an nn.Sequential, or an object that only calls one, such as the presets
+    in torchvision's references. Any other transform is a pipeline with one part.
     """
     version, name = _named(transform)
     parts = transform.transforms if name == "Compose" else None
@@ -95,9 +95,10 @@ def flatten(transform: Any) -> Iterator[Any]:
 
 
 def read(parts: Sequence[Any], recipe: Recipe) -> tuple[Recipe, int, str]:
-    """Follow a pipeline as far as every part is known for certain.
+    """Follow a pipeline as long as every part is known for certain.
 
-    Return what the first so many parts do after `recipe`, how many, and why not more, in words.
+    Return the recipe after these parts, their number, and the reason in words why the next part
+    does not follow.
     """
     for count, part in enumerate(parts):
         known = _step_of(part, recipe)
@@ -109,7 +110,7 @@ def read(parts: Sequence[Any], recipe: Recipe) -> tuple[Recipe, int, str]:
 
 
 def normalised_again(parts: Sequence[Any]) -> Any:
-    """Find a Normalize among what follows normalised floats, if nothing unknown comes before it."""
+    """Return the first Normalize after normalised floats; None if an unknown part precedes it."""
     for part in parts:
         version, name = _named(part)
         if name == "Normalize" or isinstance(part, Normalize):
@@ -120,7 +121,7 @@ def normalised_again(parts: Sequence[Any]) -> Any:
 
 
 def wants_pillow(part: Any) -> bool:
-    """Tell whether a part takes Pillow images, and no tensors."""
+    """Return whether a part takes Pillow images but not tensors."""
     return _named(part) in (
         (_V1, "ToTensor"),
         (_V1, "PILToTensor"),
@@ -130,17 +131,17 @@ def wants_pillow(part: Any) -> bool:
 
 
 def is_albumentations(transform: Any) -> bool:
-    """Tell whether a transform is one of that library's, which take ``image=`` and give a dict."""
+    """Return whether a transform is from albumentations: it takes ``image=`` and returns a dict."""
     return type(transform).__module__.partition(".")[0] == "albumentations"
 
 
 def keeps_geometry(part: Any) -> bool:
-    """Tell whether a transform is known to leave every pixel where it is."""
+    """Return whether a transform is known to leave every pixel where it is."""
     return _named(part)[1] in _KEEP_GEOMETRY or isinstance(part, Normalize)
 
 
 def _named(part: Any) -> tuple[str, str]:
-    """Give a known library, or torchvision's version, and the class; ("", "") for all else."""
+    """Return the library (or torchvision's version) and the class; ("", "") if it is unknown."""
     kind = type(part)
     module = _V2 if kind.__module__.startswith(_V2) else kind.__module__
     if module in (_V1, _V2, _PRESETS, _TIMM) and _as_built(part):
@@ -149,13 +150,13 @@ def _named(part: Any) -> tuple[str, str]:
 
 
 def _as_built(part: Any) -> bool:
-    """Tell that nobody hung a hook or a method of his own on the object."""
+    """Return whether the object has no hooks and no replaced methods."""
     own = getattr(part, "__dict__", {})
     replaced = {"forward", "transform", "make_params", "_get_params", "get_params"} & own.keys()
     return not (replaced or own.get("_forward_hooks") or own.get("_forward_pre_hooks"))
 
 
-# ---- code that can be known for certain: it is, to the instruction, one of these ----
+# ---- functions that are known for certain, because their instructions equal one of these ----
 
 
 def _identity(image: Any) -> Any:
@@ -166,7 +167,7 @@ def _to_rgb(image: Any) -> Any:
     return image.convert("RGB")
 
 
-_ALSO_TO_RGB = lambda image: image.convert("RGB")  # noqa: E731 - its constants are others
+_ALSO_TO_RGB = lambda image: image.convert("RGB")  # noqa: E731 - a lambda has other constants
 
 
 class _Calling:
@@ -176,7 +177,7 @@ class _Calling:
 
 @lru_cache(maxsize=256)
 def _instructions(code: CodeType) -> tuple[Any, ...]:
-    """List what a function does, whatever its variables are called, wherever its constants lie."""
+    """List a function's instructions, without names of variables and indices of constants."""
     told = (*opcode.hasconst, *opcode.hasname)
     return (
         code.co_argcount,
@@ -190,7 +191,7 @@ def _instructions(code: CodeType) -> tuple[Any, ...]:
 
 
 def _does_as(function: Any, *known: Callable[..., Any]) -> bool:
-    """Tell whether a function has the very instructions of a known one."""
+    """Return whether a function has the same instructions as a known one."""
     if type(function) is not FunctionType:
         return False
     found = _instructions(function.__code__)
@@ -199,7 +200,7 @@ def _does_as(function: Any, *known: Callable[..., Any]) -> bool:
 
 @lru_cache(maxsize=256)
 def _called_attribute(code: CodeType) -> str | None:
-    """Return the attribute that a method calls with its argument, if it does nothing else."""
+    """Return the attribute that a method calls with its argument; None if it does more."""
     if len(code.co_names) != 1:
         return None
     usual = _Calling.__call__.__code__.replace(co_names=code.co_names)
@@ -207,7 +208,7 @@ def _called_attribute(code: CodeType) -> str | None:
 
 
 def _called_by(transform: Any) -> Any:
-    """Return what an object calls with the image, if it does nothing else."""
+    """Return the transform that an object calls with the image; None if it does more."""
     call, modules = _of_class(transform, "__call__"), {}
     if isinstance(transform, torch.nn.Module):
         if call is not _CALL_OF_MODULE or not _as_built(transform):
@@ -220,13 +221,13 @@ def _called_by(transform: Any) -> Any:
         return None
     by_class = _of_class(transform, name)
     called = getattr(transform, "__dict__", {}).get(name, modules.get(name, by_class))
-    # A property or a method of its own may do anything.
+    # A property, or a method of the class itself, may do anything.
     own = hasattr(type(by_class), "__get__") or called is transform
     return None if own else called
 
 
 def _of_class(thing: Any, name: str) -> Any:
-    """Look an attribute up in a class and its bases, as it is written there."""
+    """Return a class attribute from the class or its bases, without calling descriptors."""
     kinds = type(thing).__mro__
     return next((vars(kind)[name] for kind in kinds if name in vars(kind)), None)
 
@@ -235,13 +236,13 @@ _LOOK_UP: Any = object.__getattribute__
 _CALL_OF_MODULE = vars(torch.nn.Module)["__call__"]
 
 
-# ---- the steps: each takes what was made so far, and says what its part makes of it ----
+# ---- the steps: each takes the recipe so far, and returns the recipe after its part ----
 
 
 def _step_of(part: Any, recipe: Recipe) -> _Step | None:
     library, name = _named(part)
     if library == _V1 and recipe.image:
-        return None  # an operation of v1 on a tv_tensors.Image may or may not keep the class
+        return None  # a v1 transform of a tv_tensors.Image may or may not keep the class
     function = part.lambd if name == "Lambda" and library in (_V1, _V2) else part
     if (type(part) is torch.nn.Identity and _as_built(part)) or _does_as(function, _identity):
         return _nothing
@@ -255,12 +256,12 @@ def _nothing(recipe: Recipe, _part: Any) -> Recipe | None:
 
 
 def _converted(recipe: Recipe, _part: Any) -> Recipe | None:
-    """Pillow images are RGB already; tensors cannot be converted."""
+    """Accept Pillow images, which are RGB already; tensors cannot be converted."""
     return recipe if recipe.form == "pil" else None
 
 
 def _begun(recipe: Recipe, part: Any, kind: type[Crop], **arguments: Any) -> Recipe | None:
-    """Begin with a geometry, if it is the first one and all of its arguments are known."""
+    """Set the crop, if it is the first one and all of its arguments are known."""
     if recipe.crop is not None or not all(arguments.values()):
         return None
     layout = recipe.layout
@@ -270,7 +271,7 @@ def _begun(recipe: Recipe, part: Any, kind: type[Crop], **arguments: Any) -> Rec
 
 
 def _random_resized_crop(recipe: Recipe, part: Any) -> Recipe | None:
-    drawn_from = getattr(part, "_log_ratio", None)  # v2 draws from this, whatever `ratio` says now
+    drawn_from = getattr(part, "_log_ratio", None)  # v2 draws from this and ignores `ratio`
     ratio = _range(part.ratio)
     if (
         ratio
@@ -315,9 +316,9 @@ def _resize(recipe: Recipe, part: Any) -> Recipe | None:
 
 
 def _center_crop(recipe: Recipe, part: Any) -> Recipe | None:
-    """Only right after Resize: once flipped, an odd margin lies on the other side.
+    """Accept it only right after Resize: after a flip, an odd margin is on the other side.
 
-    The padding of a crop that is too large is black only before Normalize.
+    A crop larger than the image is padded, and the padding is black only before Normalize.
     """
     size, whole = _sides(part.size), recipe.crop
     if type(whole) is not Resize or whole.size is None or whole.max_size is not None:
@@ -331,7 +332,7 @@ def _center_crop(recipe: Recipe, part: Any) -> Recipe | None:
 
 
 def _image_classification(recipe: Recipe, part: Any) -> Recipe | None:
-    """Read the preset of torchvision's weights: resized, cropped, made floats and normalised."""
+    """Accept the preset of torchvision's weights: resize, crop, convert to floats, normalise."""
     std = three_values(part.std)
     made = _begun(
         recipe,
@@ -347,7 +348,7 @@ def _image_classification(recipe: Recipe, part: Any) -> Recipe | None:
 
 
 def _flip(recipe: Recipe, part: Any) -> Recipe | None:
-    """Accept one flip, wherever it stands after the geometry: it commutes with all that follows."""
+    """Accept one flip anywhere after the crop: it commutes with all parts that may follow."""
     known = isinstance(part.p, (int, float)) and 0 <= part.p <= 1
     if recipe.crop is None or recipe.flip is not None or not known:
         return None
@@ -362,12 +363,12 @@ def _to_tensor(recipe: Recipe, _part: Any) -> Recipe | None:
 
 
 def _maybe_to_tensor(recipe: Recipe, part: Any) -> Recipe | None:
-    """timm's: tensors it leaves as they are."""
+    """Accept timm's MaybeToTensor, which leaves tensors unchanged."""
     return _to_tensor(recipe, part) if recipe.form == "pil" else recipe
 
 
 def _unscaled_to_tensor(recipe: Recipe, part: Any) -> Recipe | None:
-    """Timm's ToTensor: floats of 0 to 255, which is what this mean and std make."""
+    """Accept timm's ToTensor: floats from 0 to 255, which this mean and std produce."""
     if recipe.form != "pil" or part.dtype is not torch.float32:
         return None
     return replace(recipe.floats((0.0,), (1 / 255,)), layout=_LAST)
@@ -392,16 +393,16 @@ def _to_pure_tensor(recipe: Recipe, _part: Any) -> Recipe | None:
 
 
 def _to_float(recipe: Recipe, part: Any) -> Recipe | None:
-    """ToDtype and ConvertImageDtype; the latter always scales."""
+    """Accept ToDtype and ConvertImageDtype; the latter always scales."""
     if recipe.form == "pil" or part.dtype is not torch.float32:
         return None
     if recipe.form != "uint8":
-        return recipe  # they are floats already
+        return recipe  # already floats
     return recipe.floats() if getattr(part, "scale", True) is True else None
 
 
 def _normalize(recipe: Recipe, part: Any) -> Recipe | None:
-    """Accept `inplace` as well: the tensor is a new one, which nobody else sees."""
+    """Accept Normalize, also with `inplace`: the tensor is new, and nothing else refers to it."""
     mean, std = three_values(part.mean), three_values(part.std)
     if recipe.form != "float" or mean is None or std is None or 0 in std:
         return None
@@ -409,7 +410,7 @@ def _normalize(recipe: Recipe, part: Any) -> Recipe | None:
 
 
 def _normalize_ours(recipe: Recipe, part: Any) -> Recipe | None:
-    """Accept bytes, which the package's own makes floats by itself."""
+    """Accept fastdecode's Normalize, which also takes bytes and makes them floats itself."""
     if recipe.form == "uint8":
         recipe = recipe.floats()
     return recipe if part.mean is None and recipe.form == "float" else _normalize(recipe, part)
@@ -443,7 +444,7 @@ for _name, _step in {
 
 
 def _complaint(part: Any, recipe: Recipe, *, known: bool) -> str:
-    """Say in words why a part is not done while decoding."""
+    """Return, in words, why a part is not done while decoding."""
     name = getattr(part, "__name__", type(part).__name__)
     if known and recipe.crop is not None:
         return f"{name} cannot follow what comes before it"
@@ -453,29 +454,29 @@ def _complaint(part: Any, recipe: Recipe, *, known: bool) -> str:
         return f"{why} not among those that are done while decoding: {part!r}"
     if any(map(is_albumentations, (part, *getattr(part, "__dict__", {}).values()))):
         return (
-            f"{name} is albumentations', which draws from generators that its transforms keep from "
-            "image to image, and resizes without antialiasing: fused, it would give "
-            "other draws and other pixels"
+            f"{name} uses albumentations, whose transforms draw from generators that they keep "
+            "from image to image, and resize without antialiasing: fused, it would give other "
+            "draws and other pixels"
         )
     return f"it begins with {name}, which is not one of the transforms known here"
 
 
 def _interpolation(recipe: Recipe, part: Any) -> Interpolation | None:
-    """Name the interpolation, if it resizes bytes, antialiased.
+    """Return the interpolation if the part resizes bytes with antialiasing, else None.
 
-    Pillow antialiases whatever `antialias` says. Tensors are antialiased with True alone: None,
-    and the "warn" that 0.15 and 0.16 have by default, mean no there.
+    Pillow antialiases whatever `antialias` says. Tensors are antialiased only with True: None and
+    "warn", the default of 0.15 and 0.16, mean no.
     """
     mode = part.interpolation
     if isinstance(mode, str) and _named(part)[0] == _V1:
-        return None  # it would be an error
+        return None  # torchvision's v1 would raise an error
     if recipe.form == "pil" or (recipe.form == "uint8" and part.antialias is True):
         return interpolation_name(mode)
     return None
 
 
 def _sides(size: Any) -> int | tuple[int, int] | None:
-    """Read a size as the package's own transforms take it: one number, or (height, width)."""
+    """Return a size as one number or (height, width); None if it is not a valid size."""
     sides = tuple(size) if isinstance(size, (list, tuple)) else (size,)
     if not 1 <= len(sides) <= 2 or not all(type(side) is int and side > 0 for side in sides):
         return None
@@ -485,7 +486,7 @@ def _sides(size: Any) -> int | tuple[int, int] | None:
 def _range(values: Any) -> tuple[float, float] | None:
     if not isinstance(values, (list, tuple)) or len(values) != 2:
         return None
-    # NumPy's numbers would make torchvision draw in another precision.
+    # With NumPy's numbers, torchvision would draw in another precision.
     if not all(type(value) in (int, float) for value in values) or not 0 < values[0] <= values[1]:
         return None
     return float(values[0]), float(values[1])

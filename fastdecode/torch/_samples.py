@@ -1,4 +1,4 @@
-"""The samples of any map-style dataset: one by one, or a batch by the native core."""
+"""The samples of any map-style dataset: one by one, or as a batch in the native core."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 
 class Source:
-    """A dataset, seen through torch's Subset, and what a loader must know about it."""
+    """A dataset without the torch Subsets around it, and what a loader must know about it."""
 
     as_bytes = False
-    """The normalising is left out: images are ``torch.uint8``."""
+    """Images are ``torch.uint8`` and not normalised."""
 
     def __init__(self, dataset: Any) -> None:
         if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__"):
@@ -46,30 +46,30 @@ class Source:
             indices = own if indices is None else [own[at] for at in indices]
             dataset = dataset.dataset
         self.ours: Any = dataset if isinstance(dataset, DecodeDataset) else None
-        """The package's own dataset, without subsets around it; None if it is none of those."""
+        """The dataset without subsets if it is a `DecodeDataset`, else None."""
         self._subset: Sequence[int] | None = indices
 
     def __len__(self) -> int:
         return len(self.dataset)
 
     def of_bytes(self) -> Source:
-        """Return the same as a source of ``torch.uint8``, where there is a `crop`."""
+        """Return this source with images of ``torch.uint8``; only where there is a `crop`."""
         source = copy.copy(self)
         source.as_bytes = True
         return source
 
     def place(self, index: Any) -> Any:
-        """Return what the dataset calls an item of the subset."""
+        """Return the dataset's index of an item of the subset."""
         return index if self._subset is None else self._subset[index]
 
     @property
     def isolated(self) -> bool:
-        """Whether all random draws of a sample come from the generator that is handed to it."""
+        """Whether all random draws of a sample come from the generator that it is given."""
         return self.ours is not None and self.ours.isolated
 
     @property
     def shape(self) -> tuple[int, int, int] | None:
-        """Shape of every image, if it can be written straight into a batch."""
+        """Shape of every image, if images can be written straight into a batch; else None."""
         return None if self.ours is None else self.ours.sample_shape
 
     @property
@@ -79,19 +79,19 @@ class Source:
 
     @property
     def crop(self) -> EligibleCrop | str:
-        """How others than the dataset can make its samples; if they cannot, why, in words."""
+        """How the core or a device makes the samples; if they cannot, the reason in words."""
         return self._not_ours() if self.ours is None else self.ours._eligible_crop()
 
     def _not_ours(self) -> str:
-        return f"{type(self.dataset).__name__} is none of this package's datasets"
+        return f"{type(self.dataset).__name__} is not one of this package's datasets"
 
     @property
     def remote(self) -> bool:
-        """Whether a server is asked for each sample."""
+        """Whether each sample is requested from a server."""
         return bool(getattr(self.ours, "remote", False))
 
     def together(self, indices: Sequence[Any]) -> AbstractContextManager[object]:
-        """Let the dataset read a batch, whose items are fetched within, all at once if it can."""
+        """Let the dataset read a batch at once if it can; fetch its items within the block."""
         if self.ours is None:
             return nullcontext()
         reading: AbstractContextManager[object]
@@ -100,7 +100,7 @@ class Source:
 
     @property
     def reads_for_itself(self) -> str:
-        """Why nobody else may read for the dataset, in words; empty if somebody may."""
+        """The reason why other threads may not read for the dataset; empty if they may."""
         if self.ours is None:
             return self._not_ours()
         kind = type(self.ours)
@@ -109,7 +109,7 @@ class Source:
 
     @property
     def holds_gil(self) -> bool:
-        """Whether one backend alone decodes, and lets no other Python thread run meanwhile."""
+        """Whether the dataset decodes with one named backend that holds the GIL."""
         named = None if self.ours is None else self.ours.backend
         name = preferred() if named is None else named
         if not isinstance(name, str):
@@ -117,11 +117,11 @@ class Source:
         try:
             return not load_named(name).releases_gil
         except (BackendUnavailable, UnknownBackend):
-            return False  # the first sample says so, with the way out
+            return False  # the first sample raises it, with advice
 
     @property
     def errors(self) -> Failures:
-        """What could not be decoded, where the dataset keeps that."""
+        """The samples that could not be decoded; a dataset of another kind records none."""
         return Failures() if self.ours is None else self.ours.errors
 
     def fetch(
@@ -133,8 +133,8 @@ class Source:
     ) -> Any:
         """Return a sample, or SKIPPED.
 
-        All random draws come from `generator`; `out` is the image's slot of a batch, and `encoded`
-        what was read already, where there is a `crop`.
+        All random draws come from `generator`. `out` is the image's slot in a batch. `encoded` is
+        the sample if it has already been read, only where there is a `crop`.
         """
         if self.ours is None:
             return self.dataset[index]
@@ -147,28 +147,28 @@ class Source:
 
     @property
     def bare(self) -> bool:
-        """Whether a sample is handed out as the image alone: of a dataset that has no targets."""
-        # A subclass with its own __getitem__ has the say of what a sample is.
+        """Whether a sample is handed out as the image alone, because the dataset has no targets."""
+        # A subclass with its own __getitem__ decides what a sample is.
         own = self.ours
         return own is not None and not own.has_targets and not own._is_overridden()
 
     def handed_out(self, sample: Any) -> Any:
-        """Return what the user gets of a sample that the dataset has made."""
+        """Return a sample in the form that the user gets: the image alone if it is `bare`."""
         return sample[0] if sample is not SKIPPED and self.bare else sample
 
     def native(self, pool: Pool) -> NativeBatchMaker | None:
-        """Return what makes batches by the native core, if it is there; indices are as here."""
+        """Return a maker of batches in the native core, for this source's indices, or None."""
         if self.ours is None or _library.lib is None:
             return None
         return NativeBatchMaker(self.ours, pool, self._subset, as_bytes=self.as_bytes)
 
 
 class SampleMaker:
-    """Makes samples: a batch by the native core where it is eligible, the others one by one.
+    """Makes samples: in batches in the native core where possible, the others one by one.
 
-    Any number of threads may use it at once. `pool` is of the native core; None makes all samples
-    one by one. `alone` is for a process that does nothing else meanwhile: the user's own code has
-    random numbers of the sample's, too.
+    Any number of threads may use it at once. `pool` is a pool of the native core; with None all
+    samples are made one by one. `alone` says that nothing else runs in the process meanwhile: then
+    the global generators are seeded for each sample, too, for user code that draws from them.
     """
 
     def __init__(self, source: Source, pool: Pool | None, *, alone: bool = False) -> None:
@@ -177,7 +177,7 @@ class SampleMaker:
         self._seed_all = _seed_all if alone else None
 
     def make(self, items: Sequence[Item]) -> list[Any]:
-        """Make samples, with SKIPPED for each that is left out."""
+        """Make samples; one that is left out is SKIPPED."""
         return [
             self.one(item) if sample is FALLBACK else sample
             for item, sample in zip(items, self.batch(items), strict=True)
@@ -190,9 +190,9 @@ class SampleMaker:
         stopped: Callable[[], bool] = bool,
         reads: Sequence[Read] | None = None,
     ) -> list[Any]:
-        """Make what the core makes, with FALLBACK for each that is to be made one by one.
+        """Make the samples that the core can make; each of the others is FALLBACK.
 
-        Arguments are as of `NativeBatchMaker.make`.
+        The arguments are those of `NativeBatchMaker.make`.
         """
         if self.native is None or not self.native.eligible:
             return [FALLBACK] * len(items)
@@ -206,7 +206,7 @@ class SampleMaker:
     def one(
         self, item: Item, out: torch.Tensor | None = None, encoded: EncodedSample | None = None
     ) -> Any:
-        """Make one sample, or SKIPPED: into a slot of a batch, of what was read already."""
+        """Make one sample, or SKIPPED; `out` and `encoded` are as for `Source.fetch`."""
         if self._seed_all is not None:
             self._seed_all(item.seed)
         return self.source.fetch(item.index, generator_of(item.seed), out, encoded)
@@ -214,7 +214,7 @@ class SampleMaker:
 
 @contextmanager
 def draws_left_alone() -> Iterator[None]:
-    """Put back what `SampleMaker` seeds for the user's own code: training draws from the same."""
+    """Restore the global generators that `SampleMaker` seeds: the training code draws from them."""
     states = torch.default_generator.get_state(), random.getstate(), np.random.get_state()  # noqa: NPY002
     try:
         yield
@@ -225,8 +225,8 @@ def draws_left_alone() -> Iterator[None]:
 
 
 def _seed_all(seed: int) -> None:
-    """Seed all that a user's own code might draw from."""
-    # Not `torch.manual_seed`, which goes on to every other device there might be, and takes 0.1 ms.
+    """Seed the global generators that user code might draw from."""
+    # `torch.manual_seed` would also seed every other device, and takes 0.1 ms.
     torch.default_generator.manual_seed(seed)
     random.seed(seed)
-    np.random.seed(seed % 2**32)  # noqa: NPY002 - it is the global one that they draw from
+    np.random.seed(seed % 2**32)  # noqa: NPY002 - user code may draw from the global generator

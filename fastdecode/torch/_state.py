@@ -1,4 +1,4 @@
-"""Where a loader stands: which epoch, and how many of its batches have been handed out."""
+"""The position of a loader: the epoch, and how many of its batches have been handed out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _EPOCH_NAMES = ("epoch", "_epoch", "current_epoch", "cur_epoch")
 
 
 class _Counted(int):
-    """An epoch that a loader has counted, told by its type from one that the caller has set."""
+    """An epoch number set by a loader; its type tells it apart from one that the caller set."""
 
     def __reduce__(self) -> tuple[type[int], tuple[int]]:
         return int, (int(self),)
@@ -25,51 +25,51 @@ class _Counted(int):
 class _Followed:
     """A sampler with a ``set_epoch``, and the epoch that it had when the loader last looked.
 
-    That is told by an attribute. While the loader counts, it leaves its own kind of number there,
-    so that even the same epoch, set by the caller, is another object.
+    The epoch is read from an attribute of the sampler. While the loader counts epochs, it stores a
+    `_Counted` there, so it also notices when the caller sets the same epoch again.
     """
 
     def __init__(self, sampler: Any) -> None:
         self.sampler = sampler
         self._left: int | None = None
-        if self._epoch()[1] in (0, None):  # a new one's; any other the caller has set already
+        if self._epoch()[1] in (0, None):  # a new sampler; the caller has set any other epoch
             self.look(counting=True)
 
     def _epoch(self) -> tuple[str, int | None]:
-        """Return what the sampler calls its epoch, and that; None where it does not show any."""
+        """Return the name and value of the sampler's epoch; ("", None) if it shows none."""
         held = {name: getattr(self.sampler, name, None) for name in _EPOCH_NAMES}
         return next((both for both in held.items() if is_int(both[1])), ("", None))
 
     def look(self, *, counting: bool) -> None:
-        """Take the epoch that the sampler has as known."""
+        """Remember the sampler's present epoch."""
         name, self._left = self._epoch()
         if counting and self._left is not None:
             counted = _Counted(self._left)
-            with suppress(AttributeError):  # a property is compared by its value
+            with suppress(AttributeError):  # a read-only property: compare its value instead
                 setattr(self.sampler, name, counted)
                 self._left = counted
 
     def told(self) -> int | None:
-        """Return the epoch that the caller has set since; None if it has not."""
+        """Return the epoch that the caller has set since the last look, or None."""
         now = self._epoch()[1]
-        if now is None or now < 0 or type(now) is _Counted:  # and be it another loader's
+        if now is None or now < 0 or type(now) is _Counted:  # possibly set by another loader
             return None
         return int(now) if type(self._left) is _Counted or now != self._left else None
 
 
 class CallersSampler:
-    """The sampler of the caller's, of items or of whole batches, if any, and who counts its epochs.
+    """The caller's sampler, if any, and whether the loader or the caller sets its epoch.
 
-    The loader does, until the caller calls the sampler's ``set_epoch``: from then on the sampler is
-    left alone, and the loader's epoch is the one that the caller has set. That shows in the
-    sampler's attribute ``epoch``, which torch's and its like have. `batches` says that it gives
+    The loader does so until the caller calls the sampler's ``set_epoch``. From then on the loader
+    does not change the sampler, and takes its own epoch from it. It reads an attribute such as
+    ``epoch``, which torch's samplers and similar ones have. `batches` says that the sampler gives
     batches of indices.
     """
 
     def __init__(self, sampler: Any, batches: bool = False) -> None:
         self.sampler = sampler
         self.batches = batches
-        both = (sampler, getattr(sampler, "sampler", None))  # a BatchSampler's own
+        both = (sampler, getattr(sampler, "sampler", None))  # the one inside a BatchSampler
         self._followed = [
             _Followed(one) for one in both if callable(getattr(one, "set_epoch", None))
         ]
@@ -86,23 +86,23 @@ class CallersSampler:
         return next((epoch for epoch in told if epoch is not None), None)
 
     def counted(self) -> None:
-        """Take it that the loader was told the epoch: it counts the sampler's again."""
+        """Let the loader set the sampler's epoch again, because the caller set the loader's."""
         self._callers = False
         for followed in self._followed:
             followed.look(counting=True)
 
     def begin(self) -> None:
-        """Settle at the beginning of an epoch who counts."""
+        """Decide, at the beginning of an epoch, whether the loader or the caller counts epochs."""
         if self.told() is not None:
             self._callers = True
         for followed in self._followed:
             followed.look(counting=not self._callers)
 
     def draw(self, epoch: int) -> list[Any]:
-        """Return all that the sampler gives in an epoch.
+        """Return everything that the sampler gives in an epoch.
 
-        Indices that are integers become plain ints, which have the same random numbers everywhere,
-        and can be saved.
+        Integer indices become plain ints, which can be saved and give the same random numbers
+        everywhere.
         """
         if not self._callers:
             for followed in self._followed:
@@ -118,32 +118,32 @@ class CallersSampler:
 
 @dataclass
 class Position:
-    """A place in the sequence of all batches of all epochs."""
+    """A position in the sequence of all batches of all epochs."""
 
     epoch: int = 0
     batch: int = 0
-    """How many batches of it have been handed out."""
+    """How many batches of the epoch have been handed out."""
     running: bool = False
-    """An iterator has begun the epoch; the next one begins the epoch after it."""
+    """An iterator has begun the epoch; the next iterator begins the following epoch."""
     items: list[Any] | None = None
-    """The epoch's order, where only a sampler knows it."""
+    """The items of the epoch, if they come from a sampler."""
     asked: bool = False
-    """The iterator was asked for a batch. Libraries also make iterators to look at them."""
+    """The iterator was asked for a batch; some libraries make iterators only to inspect them."""
     _again: bool = False
-    """While nothing was asked for, the caller has named this epoch as the next one."""
+    """The caller has set this epoch as the next one before a batch was asked for."""
     _moved: Position | None = None
-    """While nothing was asked for, the caller has named another epoch, which begins there."""
+    """The start of another epoch, which the caller has set before a batch was asked for."""
 
     def begun(self) -> Position:
-        """Return where an iterator begins."""
+        """Return the position at which a new iterator begins."""
         if self.running and not self._again:
             return Position(self.epoch + 1, 0, running=True)
         return Position(self.epoch, self.batch, running=True, items=self.items)
 
     def moved_to(self, epoch: int) -> Position:
-        """Return the beginning of an epoch, or this place if it is that epoch's and not begun.
+        """Return the start of an epoch, or this position if it is in that epoch and not begun.
 
-        The usual loop calls `set_epoch` at each epoch, also at the one that is resumed.
+        The usual training loop calls `set_epoch` for each epoch, also for the one it resumes.
         """
         if self.asked:
             return Position(epoch)
@@ -154,15 +154,15 @@ class Position:
         return self
 
     def last(self) -> Position:
-        """Return where the caller has moved this place to before anything was asked for."""
+        """Return the position to which the caller has moved this one before asking for a batch."""
         return self if self._moved is None else self._moved.last()
 
     def unasked(self) -> None:
-        """Take back the beginning of an epoch whose iterator was dropped as it was made."""
+        """Undo the start of an epoch whose iterator was dropped before a batch was asked for."""
         self.running = self.asked
 
     def order(self, sharding: Sharding, sampler: CallersSampler) -> Order:
-        """Deal out the epoch, or take what the sampler gives, or what it gave before a resume."""
+        """Return the epoch's order; a sampler is only asked if its items were not saved."""
         if sampler.sampler is None:
             return sharding.order(self.epoch)
         if self.items is None:
@@ -176,16 +176,16 @@ class Position:
         self.running = self.asked = self._again = False
 
     def state(self, settings: dict[str, Any]) -> dict[str, Any]:
-        """Return plain values from which the rest of the epoch can be had again."""
+        """Return plain values from which the rest of the epoch can be restored."""
         place = {"epoch": self.epoch, "batch": self.batch, "items": self.items}
         return {"version": _VERSION, **place, "settings": settings}
 
     @staticmethod
     def of_state(state: dict[str, Any], settings: dict[str, Any]) -> Position:
-        """Take up a state of a loader with the same settings, or refuse it."""
+        """Restore the state of a loader with the same settings; refuse any other."""
         parts = {"version", "epoch", "batch", "items", "settings"}
         if not (isinstance(state, dict) and parts <= set(state) and state["version"] == _VERSION):
-            raise ValueError("this is no state of a fastdecode Loader (of this version)")
+            raise ValueError("this is not a state of a fastdecode Loader (of this version)")
         place = (state["epoch"], state["batch"])
         if not all(is_int(number) and number >= 0 for number in place) or not isinstance(
             state["settings"], dict
@@ -203,5 +203,5 @@ def refuse_other(
         if before.get(name) != value:
             raise ValueError(
                 f"the state was saved with {name}={before.get(name)!r}, but this {whose} has "
-                f"{value!r}: the {what} that are left would be others"
+                f"{value!r}: the remaining {what} would differ"
             )

@@ -1,4 +1,4 @@
-"""Threads: a pool of them, and how many the libraries may start beside ours."""
+"""A pool of threads, and limits on the threads that other libraries start."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _lock = threading.Lock()
 
 
 def limit_threads() -> None:
-    """Let PyTorch and OpenCV use one thread in this process: for a worker process, at its start.
+    """Let PyTorch and OpenCV use one thread in this process; call it when a worker process starts.
 
-    As many workers as cores, each with as many threads, get in each other's way. PyTorch limits
-    itself in its own workers; OpenCV must be told, and its pool does not survive a fork. OpenCV is
-    only told if it is loaded already: nothing here loads it.
+    With one worker per core, further threads in each worker only compete for the same cores.
+    PyTorch limits itself in its own workers. OpenCV does not, and its thread pool does not survive
+    a fork. OpenCV is limited only if it is already imported; this function does not import it.
 
     Examples
     --------
@@ -42,17 +42,17 @@ def limit_threads() -> None:
 def settle_here() -> None:
     """Fix how many threads PyTorch's operations use when this thread calls them.
 
-    A thread takes the number of the process when it first asks. It should not be in the moment in
-    which `single_thread_here` has changed that.
+    A thread takes over the number of the process when it first asks for it. That must not happen
+    while `single_thread_here` has changed the number of the process.
     """
     torch.get_num_threads()
 
 
 def single_thread_here() -> None:
-    """Let PyTorch's operations use one thread when this thread calls them, and no other change.
+    """Let PyTorch's operations use one thread when this thread calls them; change no other thread.
 
-    OpenMP keeps the number for each thread, but `torch.set_num_threads` also remembers it for all
-    threads that begin later. A thread that ends at once puts that back.
+    OpenMP has a number for each thread, but `torch.set_num_threads` also sets it for all threads
+    that begin later. A short-lived thread restores that.
     """
     with _lock:
         usual = torch.get_num_threads()
@@ -60,7 +60,7 @@ def single_thread_here() -> None:
         keeper = threading.Thread(target=torch.set_num_threads, args=(usual,))
         try:
             keeper.start()
-        except RuntimeError:  # there is no thread to be had
+        except RuntimeError:  # "can't start new thread"
             torch.set_num_threads(usual)
             raise
         keeper.join()
@@ -69,12 +69,13 @@ def single_thread_here() -> None:
 class ThreadPool:
     """Threads that take tasks in the order in which they were submitted.
 
-    They are daemons, unlike those of `concurrent.futures`: a read that hangs, on a network drive
-    for instance, does not keep the interpreter from ending.
+    They are daemons, unlike those of `concurrent.futures`: a read that hangs, for example on a
+    network drive, does not keep the interpreter from ending.
 
-    `native` are as many threads of the native core, for those that are at a whole batch.
+    `native` is a pool of the same number of threads in the native core, for tasks that make several
+    samples at once.
 
-    A `MemoryError` says that there are not so many threads to be had; those that began have ended.
+    If the threads cannot be started, a `MemoryError` is raised, and those that did start end.
     """
 
     def __init__(self, count: int) -> None:
@@ -86,7 +87,8 @@ class ThreadPool:
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
         begun: queue.SimpleQueue[bool] = queue.SimpleQueue()
         threads: list[threading.Thread] = []
-        # Before the first begins: whatever happens, Ctrl-C too, none is left that nobody ends.
+        # Registered before the first thread starts, so that all of them end whatever happens,
+        # Ctrl-C included.
         self._stop = weakref.finalize(self, _end, self._tasks, threads)
         settle_here()
         try:
@@ -99,7 +101,7 @@ class ThreadPool:
                 threads.append(thread)
         except RuntimeError as error:  # "can't start new thread"
             raise self._none_left() from error
-        # Until they all have limited themselves, which others might notice.
+        # Wait until all have limited themselves, which briefly changes the number of the process.
         if not all(begun.get() for _ in threads):
             raise self._none_left()
         self._process = os.getpid()
@@ -115,7 +117,7 @@ class ThreadPool:
         self._tasks.put(task)
 
     def close(self) -> None:
-        """Drop what has not begun, and end the threads. A second call does nothing."""
+        """Drop the tasks that have not begun, and end the threads. A second call does nothing."""
         if os.getpid() == self._process:
             self._stop()
         self.native.close()
@@ -126,13 +128,13 @@ def _work(tasks: queue.SimpleQueue[_Task | None], begun: queue.SimpleQueue[bool]
     try:
         single_thread_here()
         limited = True
-    except RuntimeError:  # there is no thread to be had for it
+    except RuntimeError:  # it needs a thread, and none could be started
         return
     finally:
         begun.put(limited)
     while (task := tasks.get()) is not None:
         task()
-        del task  # or it would live, with its batch, until the next one comes
+        del task  # otherwise it, and its batch, would live until the next task comes
 
 
 def _end(tasks: queue.SimpleQueue[_Task | None], threads: list[threading.Thread]) -> None:
@@ -143,7 +145,7 @@ def _end(tasks: queue.SimpleQueue[_Task | None], threads: list[threading.Thread]
         pass
     for _ in threads:
         tasks.put(None)
-    deadline = time.monotonic() + _PATIENCE_S  # for all: each of them may hang
+    deadline = time.monotonic() + _PATIENCE_S  # for all together, because each may hang
     for thread in threads:
         if thread is not threading.current_thread():
             thread.join(max(0, deadline - time.monotonic()))

@@ -1,6 +1,7 @@
-"""Who makes a loader's batches: threads, or worker processes, begun when they are first needed.
+"""The threads or worker processes that make a loader's batches; started when first needed.
 
-Worker processes are those of torch's own DataLoader, with our order and our random numbers.
+Worker processes are those of torch's own DataLoader, with the order and the random numbers of
+`Loader`.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ _PARTS_A_THREAD = 2
 
 
 class Workers:
-    """Threads, or processes, and the epochs that they are at.
+    """Threads or processes, and the epochs that they work on.
 
-    At most one of `threads` and `workers` is not 0; neither makes batches in the calling thread.
-    `read_threads` read ahead, where batches are not made by processes.
+    At most one of `threads` and `workers` is not 0. If both are 0, batches are made in the calling
+    thread. `read_threads` read ahead, but not for worker processes.
     """
 
     def __init__(
@@ -63,9 +64,9 @@ class Workers:
     def epoch(
         self, config: EpochConfig, order: Order, start: int
     ) -> Iterator[Ready | BatchBuilder]:
-        """Begin an epoch at one of its batches, which may be still to be decoded.
+        """Begin an epoch at its batch `start`; a device may still have to decode the batches.
 
-        With processes one that is still running ends.
+        With processes, an epoch that is still running ends.
         """
         how = config, order, start, self._prefetch, self._timeout
         if self._workers:
@@ -85,12 +86,12 @@ class Workers:
         return epoch
 
     def end(self) -> None:
-        """End the epochs that threads are at; whoever waits for a batch gets an error."""
+        """End the epochs of threads; a thread that waits for a batch gets an error."""
         for epoch in tuple(self._under_way):
             epoch.close()
 
     def close(self) -> None:
-        """End the threads and the processes. A later epoch starts them anew."""
+        """End the threads and the processes. A later epoch starts new ones."""
         for pool in (self._pool, self._readers):
             if pool is not None:
                 pool.close()
@@ -106,7 +107,7 @@ class Workers:
 
 
 class _ThreadEpoch:
-    """Batches in order, of which `prefetch` are made ahead; without a pool none, in this thread."""
+    """Batches in order; a pool makes `prefetch` ahead, else the calling thread makes each one."""
 
     def __init__(
         self,
@@ -129,7 +130,8 @@ class _ThreadEpoch:
         self._closed = False
         self._awaited: BatchBuilder | None = None
         self._pending: deque[BatchBuilder] = deque()
-        # Small parts keep all threads busy to the end of a batch, large ones hand over less often.
+        # Small parts keep all threads busy until a batch ends; large parts are handed over less
+        # often.
         shares = 1 if pool is None else pool.count * _PARTS_A_THREAD
         self._part = max(1, min(_LARGEST_PART, order.batch_size // shares))
         native = None if pool is None or config.at_once is not None else pool.native
@@ -141,7 +143,7 @@ class _ThreadEpoch:
         self._fill()
 
     def _fill(self) -> None:
-        """Begin batches, up to the number that are made ahead."""
+        """Begin batches until `prefetch` of them are pending, but at least one."""
         while self._next < self._order.count and len(self._pending) < max(1, self._prefetch):
             items = self._order.batch(self._next)
             self._next += 1
@@ -168,7 +170,7 @@ class _ThreadEpoch:
         return self
 
     def __next__(self) -> Ready | BatchBuilder:
-        if self._process != os.getpid():  # the threads stayed behind
+        if self._process != os.getpid():  # the threads stayed in the parent process
             raise RuntimeError("this iterator belongs to the process that this one was forked from")
         if self._closed:
             raise closed_error()
@@ -189,10 +191,11 @@ class _ThreadEpoch:
             self._awaited = None
 
     def close(self) -> None:
-        """Give up what is in the making, if anything is; whoever asks for more gets an error."""
+        """Cancel the unfinished batches; if there are any, asking for more raises an error."""
         if self._ahead is not None:
             self._ahead.close()
-        # In another thread: one that is waited for, or one that waits for what was refused.
+        # Another thread may wait for the awaited batch, or for images of the latest one that a
+        # device has refused.
         latest = None if self._latest is None else self._latest()
         for builder in (self._awaited, latest):
             if builder is not None:
@@ -205,7 +208,7 @@ class _ThreadEpoch:
         self._pending.clear()
 
     def __del__(self) -> None:
-        # A consumer that left the loop early wants no more of it.
+        # The consumer may have left the loop early.
         if hasattr(self, "_pending"):
             self.close()
 
@@ -214,7 +217,7 @@ class _ThreadEpoch:
 
 
 class _WorkerDataset(Dataset[Any]):
-    """What runs in a worker process: batches, each sample with random numbers of its own."""
+    """Makes batches in a worker process, each sample with its own random numbers."""
 
     def __init__(self, config: EpochConfig) -> None:
         self._source = config.source
@@ -225,13 +228,13 @@ class _WorkerDataset(Dataset[Any]):
 
     @property
     def dataset(self) -> Any:
-        """The user's own."""
+        """The user's dataset."""
         return self._source.dataset
 
     def __getitems__(self, items: list[Item]) -> tuple[Ready, list[Any]]:
         if self._maker is None:
-            self._reported = len(self._source.errors)  # what was known before the worker began
-            # One thread: a worker has one core for itself.
+            self._reported = len(self._source.errors)  # those from before the worker began
+            # One thread, because a worker has one core to itself.
             self._maker = SampleMaker(self._source, Pool(1), alone=True)
         try:
             with self._source.together([item.index for item in items]):
@@ -239,7 +242,7 @@ class _WorkerDataset(Dataset[Any]):
             ready = collate(samples, None, 0, self._collate_fn, channels_last=self._channels_last)
         except StopIteration as error:
             raise stopped_early(error) from error
-        # Also those of a batch before this that raised, and so could not report.
+        # These include the failures of an earlier batch that raised and so could not report them.
         failures = self._source.errors[self._reported :]
         self._reported += len(failures)
         return ready, failures
@@ -250,7 +253,7 @@ def _as_it_is(made: Any) -> Any:
 
 
 class _ProcessEpoch:
-    """Batches of worker processes, which begin with the dataset as it is now."""
+    """Batches from worker processes, each of which gets the dataset as it is at the start."""
 
     def __init__(
         self,
@@ -277,7 +280,8 @@ class _ProcessEpoch:
             multiprocessing_context=config.multiprocessing_context,
             prefetch_factor=prefetch,
             timeout=timeout or 0,
-            # torch draws a seed for its workers; not from the generator of the user's training.
+            # torch draws a seed for its workers: it must not come from the global generator, which
+            # the user's training draws from.
             generator=torch.Generator("cpu"),
         )
         self._batches: Any = iter(loader)  # torch's iterator of a loader with workers
@@ -297,37 +301,37 @@ class _ProcessEpoch:
         except Exception as error:
             _let_go(error)
             if str(error).startswith("DataLoader timed out"):
-                # What torch asks for next is this batch again, so that nothing is counted.
+                # torch asks for this batch again next, so the position stays.
                 items = [item.index for item in self._order.batch(self._position)]
                 raise too_late(self._position + 1, self._timeout, items) from error
             if _tells_of_death(error):
-                with suppress(RuntimeError):  # torch tells of the same death again
+                with suppress(RuntimeError):  # torch reports the same death again
                     self.close()
                 raise _killed(error) from error
             self._position += 1
-            raise error  # noqa: TRY201 - a bare one would bring the traceback back
+            raise error  # noqa: TRY201 - a bare raise would restore the traceback
         self._position += 1
         for failure in failures:
             self._config.source.errors.add(failure)
         return ready._replace(position=self._position, normalize=self._config.normalize)
 
     def close(self) -> None:
-        """End the workers: here, because what is raised in `__del__`, as by Ctrl-C, is lost."""
+        """End the workers here, because an error in `__del__`, such as Ctrl-C, would be lost."""
         batches, self._batches = self._batches, None
         if batches is not None and self._process == os.getpid():
             batches._shutdown_workers()
 
 
 def _tells_of_death(error: Exception) -> bool:
-    """Whether torch found a worker dead, or could not fetch a batch's memory from it any more."""
-    if "in DataLoader worker process" in str(error):  # the dataset's own, with its traceback
+    """Return whether a worker has died: torch says so, or cannot fetch a batch's memory from it."""
+    if "in DataLoader worker process" in str(error):  # raised by the dataset, with its traceback
         return False
     unreachable = isinstance(error, (ConnectionError, FileNotFoundError, EOFError))
     return unreachable or str(error).startswith("DataLoader worker (pid")
 
 
 def _let_go(error: BaseException | None) -> None:
-    """Forget the frames of torch's iterator, which would keep the processes for as long as it."""
+    """Drop the tracebacks: their frames hold torch's iterator, which keeps the processes alive."""
     while error is not None:
         error.__traceback__ = None
         error = error.__cause__ or error.__context__
@@ -335,9 +339,9 @@ def _let_go(error: BaseException | None) -> None:
 
 def _killed(error: Exception) -> RuntimeError:
     return RuntimeError(
-        f"a worker process was killed, interrupted or crashed, and the epoch with it: {error!r}. "
-        "If it was the system, for lack of memory, fewer workers help. The next epoch starts new "
-        "ones"
+        "a worker process was killed, interrupted or crashed, and its epoch cannot go on: "
+        f"{error!r}. If the system killed it for lack of memory, use fewer workers. The next epoch "
+        "starts new workers"
     )
 
 
@@ -348,7 +352,7 @@ def _settle_worker(
     if reported:
         take_along()
     info: Any = get_worker_info()
-    # What the user's code finds there is the user's dataset; a plain assignment is refused.
+    # User code expects its own dataset there; torch refuses a plain assignment.
     object.__setattr__(info, "dataset", info.dataset.dataset)
     if then is not None:
         then(number)

@@ -261,7 +261,7 @@ def test_chooses_processes_where_threads_cannot_help(monkeypatch: pytest.MonkeyP
         ({"num_workers": "8"}, "num_workers must be an integer"),
         ({"prefetch_factor": 0}, "prefetch_factor must be"),
         ({"prefetch_factor": 3, "prefetch": 4}, "give only one"),
-        ({"generator": torch.Generator(), "seed": 3}, "give only one"),
+        ({"generator": torch.Generator(), "seed": 3}, "give generator or seed"),
         ({"multiprocessing_context": "threads"}, "multiprocessing_context must be one of"),
     ],
 )

@@ -268,7 +268,11 @@ def test_what_was_chosen_is_shown() -> None:
         (Images(), {"device": "meta", "collate_fn": list}, "collate_fn"),
         (Images(Resize(24)), {"device": "meta"}, "its images differ in size"),
         (Images(backend="pillow"), {"device": "meta"}, "asks for the backend 'pillow'"),
-        (Images(Shared(24)), {"device": "meta"}, "random draws are not its own to control"),
+        (
+            Images(Shared(24)),
+            {"device": "meta"},
+            "draws random numbers that do not come from the generator",
+        ),
     ],
 )
 @pytest.mark.usefixtures("meta")
@@ -308,7 +312,7 @@ def test_auto_takes_a_batch_backend_that_works() -> None:
         (Images(), {"workers": 2}, "not possible: worker processes .* Leave out workers, or"),
         (Images(), {"collate_fn": list}, "not possible: collate_fn .* Leave out collate_fn, or"),
         (Images(Resize(24)), {}, "differ in size. Give one .*decode='cpu'"),
-        (Images(Shared(24)), {}, "its transform's random draws are not its own to control"),
+        (Images(Shared(24)), {}, "its transform draws random numbers that do not come from"),
         (
             Images(),
             {"decode": "pillow"},

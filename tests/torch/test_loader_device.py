@@ -114,7 +114,7 @@ class Own(Images):
 @pytest.mark.parametrize(
     ("dataset", "options", "why"),
     [
-        (Plain(lambda index: index), {}, "Plain is none of this package's datasets"),
+        (Plain(lambda index: index), {}, "Plain is not one of this package's datasets"),
         (Images(drawing), {}, "its transform .* is not one that is done while decoding"),
         (Images(Fused(RandomResizedCropFlipNormalize(24), [drawing])), {}, "comes after"),
         (

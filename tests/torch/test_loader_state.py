@@ -216,7 +216,7 @@ def test_state_of_another_rank_is_refused_where_a_sampler_deals() -> None:
 @pytest.mark.parametrize("state", [None, {}, {"version": 99}, {"version": 1}])
 def test_what_is_no_state_is_refused(state: Any) -> None:
     """Anything but a state of a loader is a ValueError."""
-    with pytest.raises(ValueError, match="no state of a fastdecode Loader"):
+    with pytest.raises(ValueError, match="not a state of a fastdecode Loader"):
         loader().load_state_dict(state)
 
 

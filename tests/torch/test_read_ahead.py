@@ -174,7 +174,7 @@ def test_what_cannot_be_read_ahead_is_said() -> None:
 
     for dataset, options, why in [
         (Images(), {"workers": 1}, "worker processes"),
-        ([1, 2, 3], {"threads": 1}, "list is none of this package's datasets"),
+        ([1, 2, 3], {"threads": 1}, "list is not one of this package's datasets"),
         (Own(), {"threads": 1}, "Own has its own load"),
     ]:
         with pytest.raises(ValueError, match=f"read_threads=2 is not possible: {why}"):

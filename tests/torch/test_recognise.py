@@ -593,7 +593,7 @@ def test_a_dataset_says_why_it_is_not_fused() -> None:
 
     shown = repr(ImageList(PHOTOS, transform=wrapped))
 
-    assert "Wrapped is albumentations', which draws from generators" in shown
+    assert "Wrapped uses albumentations, whose transforms draw from generators" in shown
     assert "without antialiasing" in shown
 
 

@@ -178,13 +178,13 @@ def test_workers_that_read_ahead_are_not_asked(shards: Path) -> None:
 
 
 def test_the_number_of_workers_must_be_the_same(shards: Path) -> None:
-    """A state of two workers is none for three: their shares are others."""
+    """A state of two workers cannot be resumed with three, whose shares differ."""
     first, again = stream(shards), stream(shards)
     again.load_state_dict(first.state_after(2, 4, 2))
 
-    with pytest.raises(ValueError, match="one of 2 worker processes, and here are 1"):
+    with pytest.raises(ValueError, match="with 2 worker processes, but this epoch has 1"):
         list(again)
-    with pytest.raises(ValueError, match="one of 2 worker processes, and here are 3") as caught:
+    with pytest.raises(ValueError, match="with 2 worker processes, but this epoch has 3") as caught:
         list(DataLoader(again, 4, num_workers=3))
     traceback.clear_frames(caught.tb)  # or a garbage collection waits for the workers, 5 s each
 
@@ -226,9 +226,9 @@ def test_damaged_states_are_refused(shards: Path, change: Any) -> None:
 
     with pytest.raises(ValueError, match="damaged"):
         stream(shards).load_state_dict({**state, **change})
-    with pytest.raises(ValueError, match="no state of a fastdecode ShardStream"):
+    with pytest.raises(ValueError, match="not a state of a fastdecode ShardStream"):
         stream(shards).load_state_dict({**state, "version": 0})
-    with pytest.raises(ValueError, match="no state of a fastdecode ShardStream"):
+    with pytest.raises(ValueError, match="not a state of a fastdecode ShardStream"):
         stream(shards).load_state_dict({})
 
 
@@ -238,7 +238,7 @@ def test_batches_are_counted_by_turns() -> None:
     after = after_batches(place, 5, 4, {0: 9, 1: 8, 2: 11})
 
     assert (after.given, after.turn) == ({0: 8, 1: 4, 2: 11}, 1)
-    with pytest.raises(ValueError, match="more than worker 2 has had"):
+    with pytest.raises(ValueError, match="more than worker 2 can give"):
         after_batches(place, 8, 4, {0: 99, 1: 99, 2: 11})
     assert after_batches(StreamState(), 0, 4, None) == StreamState()
 

@@ -1,1 +1,1 @@
-"""Streams of samples out of tar shards, each sample once over all ranks and worker processes."""
+"""Streams of samples from tar shards: ranks and worker processes share each epoch's samples."""

@@ -1,8 +1,8 @@
-"""Who reads which sample: the shards of a `ShardStream`, and each consumer's share of an epoch.
+"""The shards of a `ShardStream`, and which samples each consumer reads in an epoch.
 
-Without counts nobody knows how long a shard is. Each consumer then takes as many whole shards as
-every other, and the shards that are left over are read by several consumers each, who take every
-k-th sample. With counts each rank takes one stretch of all samples, laid end to end.
+Without counts, the length of a shard is unknown. Every consumer then reads the same number of whole
+shards. Several consumers share each remaining shard: each of them takes every k-th sample. With
+counts, the shards are treated as one long sequence, and each rank takes one contiguous range of it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from fastdecode.stores.tar.store import SUFFIX
 from fastdecode.torch._order import sample_seed
 
 Even: TypeAlias = 'Literal["drop", "repeat"] | None'
-"""What makes the ranks' shares equal: leaving some samples out, or giving some twice."""
+"""How ranks get equal shares: leave some samples out, or repeat some."""
 
 Locations: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 
@@ -42,7 +42,7 @@ _T = TypeVar("_T")
 
 
 class Consumer(NamedTuple):
-    """Who takes a share: a worker process of a rank, 0 of 1 where the rank has none."""
+    """A worker process of a rank; a rank without workers counts as worker 0 of 1."""
 
     rank: int = 0
     ranks: int = 1
@@ -51,10 +51,10 @@ class Consumer(NamedTuple):
 
 
 class ShardSlice(NamedTuple):
-    """Some samples of a shard, in their order there.
+    """Some samples of a shard, in the order of the shard.
 
-    `stop` is None for the end of the shard. `time` says how often these samples have come before in
-    this epoch.
+    `stop` is None for the end of the shard. `time` counts how often these samples have already been
+    read in this epoch.
     """
 
     shard: int
@@ -64,13 +64,13 @@ class ShardSlice(NamedTuple):
     time: int = 0
 
     def count(self, shard_count: int) -> int:
-        """Count the samples, of a shard of that many."""
+        """Count the samples of the slice in a shard of `shard_count` samples."""
         stop = shard_count if self.stop is None else min(self.stop, shard_count)
         return len(range(self.start, stop, self.step))
 
 
 class ShardSample(NamedTuple):
-    """A sample, and where it comes from; `time` as for `ShardSlice`."""
+    """A sample and its place in the shards; `time` is as for `ShardSlice`."""
 
     shard: int
     position: int
@@ -80,9 +80,9 @@ class ShardSample(NamedTuple):
 
 @dataclass(frozen=True)
 class Assignment:
-    """The shards, their order in each epoch, and which consumer reads what of them.
+    """The shards, their order in each epoch, and which consumer reads which samples.
 
-    `counts` are the samples of each shard, if they are known. `reading` are options of
+    `counts` is the number of samples in each shard, if known. `reading` holds options for
     `stream_tar`.
     """
 
@@ -95,7 +95,7 @@ class Assignment:
     reading: dict[str, Any]
 
     def slices(self, consumer: Consumer, epoch: int) -> list[ShardSlice]:
-        """Return what a consumer reads in an epoch."""
+        """Return the slices that a consumer reads in an epoch."""
         order = list(range(len(self.shards)))
         if self.shuffle:
             generator = torch.Generator("cpu").manual_seed(sample_seed(self.seed, epoch, "shards"))
@@ -105,18 +105,18 @@ class Assignment:
         return assign_counted(order, self.counts, consumer, self.even)
 
     def share(self, consumer: Consumer, epoch: int, counts: dict[int, int]) -> Share:
-        """Return a consumer's share, which adds to the counts where there are none yet."""
+        """Return a consumer's share; without known counts, reading it fills `counts`."""
         known = counts if self.counts is None else dict(enumerate(self.counts))
         slices = self.slices(consumer, epoch)
         seed = sample_seed(self.seed, epoch, ("buffer", *consumer))
         return Share(self.shards, slices, known, self.buffer, seed, self.reading)
 
     def sample_seed(self, sample: ShardSample, epoch: int) -> int:
-        """Return what all random draws of a sample follow from: its place, and the epoch."""
+        """Return the seed of a sample's random draws, which depends on its place and the epoch."""
         return sample_seed(self.seed, epoch, (sample.shard, sample.position), sample.time)
 
     def rank_length(self, rank: int, ranks: int) -> int | None:
-        """Count the samples of a rank, if shards are counted."""
+        """Count the samples of a rank, or return None if the shards are not counted."""
         if self.counts is None:
             return None
         start, stop = rank_range(sum(self.counts), rank, ranks, self.even)
@@ -125,7 +125,7 @@ class Assignment:
     def worker_lengths(
         self, rank: int, ranks: int, workers: int, epoch: int
     ) -> dict[int, int] | None:
-        """Count the samples of each worker of a rank, if shards are counted."""
+        """Count each worker's samples, or return None if the shards are not counted."""
         counts = self.counts
         if counts is None:
             return None
@@ -138,7 +138,7 @@ class Assignment:
         }
 
     def settings(self, rank: int, ranks: int) -> dict[str, Any]:
-        """Return as plain values all that a rank's samples follow from."""
+        """Return, as plain values, everything that determines a rank's samples."""
         names = "\n".join(shard.rsplit("/", 1)[-1] for shard in self.shards)
         return {
             "shards": len(self.shards),
@@ -163,7 +163,7 @@ def assignment_of(
     even: Even,
     reading: dict[str, Any],
 ) -> Assignment:
-    """Check the arguments of a `ShardStream`, find the shards, and count them if that is needed."""
+    """Check the arguments of a `ShardStream`, find the shards, and count them if needed."""
     if not is_int(buffer) or buffer < 1:
         raise ValueError(f"buffer must be an integer from 1, not {buffer!r}")
     if not is_int(seed):
@@ -183,14 +183,14 @@ def assignment_of(
 
 
 def _found(shards: Locations, storage_options: Mapping[str, Any] | None) -> list[str]:
-    """List the shards, also of a folder of them."""
+    """List the shards; a folder stands for the tar files in it."""
     if isinstance(shards, (str, os.PathLike)) and Path(shards).is_dir():
         shards = os.path.join(glob.escape(os.fspath(shards)), "*.tar")  # noqa: PTH118 - a pattern
     return shard_locations(shards, storage_options)
 
 
 def _counted(shards: Locations, found: Sequence[str], options: dict[str, Any]) -> list[int]:
-    """Count the samples of each shard: the manifest says it, or else the indexes."""
+    """Count the samples of each shard: from the manifest if it lists them, else shard by shard."""
     if isinstance(shards, (str, os.PathLike)):
         listed = manifest_of(os.fspath(shards), options.get("storage_options"))
         if listed is not None and listed.items is not None and listed.shards == list(found):
@@ -202,15 +202,16 @@ def _count(shard: str, options: dict[str, Any]) -> int:
     try:
         with open_store(shard, "tar", **options) as store:
             return len(store)
-    except StoreError:  # its index is damaged, or missing on a server; a stream needs none
+    except StoreError:  # the index is damaged, or missing on a server: read the shard instead
         return sum(1 for _ in stream_tar(shard, **options))
 
 
 def have_targets(shards: Sequence[str], reading: Mapping[str, Any]) -> bool:
-    """Whether one of the first samples of the first shards has a target.
+    """Return whether one of the first samples of the first shards has a target.
 
-    The first ones are those of the list, not of an epoch: all ranks and workers find the same. It
-    is True, too, if that cannot be read: whoever goes on reading is told why.
+    The shards are taken in the order of the list, not of an epoch, so all ranks and workers get the
+    same answer. The answer is also True if these shards hold no samples, or if one cannot be read:
+    reading the stream then raises the error.
     """
     empty = True
     for shard in shards[:_PROBED_SHARDS]:
@@ -226,10 +227,10 @@ def have_targets(shards: Sequence[str], reading: Mapping[str, Any]) -> bool:
 
 
 def agreed_classes(shards: Sequence[str]) -> list[str]:
-    """Return the classes that the indexes beside local shards name.
+    """Return the classes that the indexes next to local shards name.
 
-    It is a ValueError if they name different ones: the same target would mean one thing here and
-    another there.
+    Different classes are a ValueError: the same target would then mean different things in
+    different shards.
     """
     known = []
     for shard in shards:
@@ -238,16 +239,16 @@ def agreed_classes(shards: Sequence[str]) -> list[str]:
         try:
             found = summary(local_path(shard) + SUFFIX)
         except (FileNotFoundError, StoreError):
-            continue  # a stream needs none
+            continue  # a stream needs no index
         if found.items:
             known.append((shard, found.classes))
     return list(agreed(f"{shards[0]} and on", known)) if known else []
 
 
 def assign_uncounted(order: Sequence[int], consumer: Consumer) -> list[ShardSlice]:
-    """Assign shards of unknown length, in an epoch's order: no sample is missing or comes twice."""
+    """Assign shards of unknown length so that every sample is read exactly once."""
     consumers = consumer.ranks * consumer.workers
-    # Neighbouring consumers are of different ranks, so that ranks share the rest evenly, too.
+    # Consecutive consumers belong to different ranks, so ranks also share the rest evenly.
     me = consumer.worker * consumer.ranks + consumer.rank
     whole = len(order) // consumers * consumers
     slices = [ShardSlice(shard) for shard in order[me:whole:consumers]]
@@ -262,9 +263,10 @@ def assign_uncounted(order: Sequence[int], consumer: Consumer) -> list[ShardSlic
 def assign_counted(
     order: Sequence[int], counts: Sequence[int], consumer: Consumer, even: Even = None
 ) -> list[ShardSlice]:
-    """Assign shards of known length: each rank takes one stretch, and each worker a part of it."""
+    """Assign shards of known length: one range of samples per rank, divided among its workers."""
     begin, end = rank_range(sum(counts), consumer.rank, consumer.ranks, even)
-    # The first workers have the samples that are over, so that they also have the more batches.
+    # The first workers get the remaining samples, so a worker never has more batches than one
+    # before it.
     each, over = divmod(end - begin, consumer.workers)
     start = begin + consumer.worker * each + min(consumer.worker, over)
     stop = start + each + (consumer.worker < over)
@@ -272,11 +274,10 @@ def assign_counted(
 
 
 def rank_range(total: int, rank: int, ranks: int, even: Even) -> tuple[int, int]:
-    """Return the first of all samples that a rank takes, and before which it ends.
+    """Return the range of samples that a rank takes, as (start, stop).
 
-    ``"drop"`` gives all ranks as many as there are for everyone, and leaves out the last ones;
-    ``"repeat"`` as many as leave none out, and counts the first samples again from `total` on; with
-    None ranks may differ by one.
+    With None, the lengths of ranks may differ by one. Otherwise they are equal: ``"drop"`` leaves
+    out the last samples, and ``"repeat"`` uses the first samples again, numbered from `total`.
     """
     if even is None:
         return total * rank // ranks, total * (rank + 1) // ranks
@@ -287,7 +288,7 @@ def rank_range(total: int, rank: int, ranks: int, even: Even) -> tuple[int, int]
 def _stretch(
     order: Sequence[int], counts: Sequence[int], start: int, stop: int
 ) -> Iterator[ShardSlice]:
-    """Cut a stretch of all samples, laid end to end again and again, at the shards' ends."""
+    """Split a range of samples into slices of shards; the shards repeat after the last one."""
     ends = list(accumulate(counts[shard] for shard in order))
     while start < stop:
         time, place = divmod(start, ends[-1])
@@ -299,12 +300,12 @@ def _stretch(
 
 
 class Share:
-    """The samples of one consumer in their order, from any place on.
+    """The samples of one consumer, in order, starting at any place.
 
-    `counts` are samples of each shard, where they are known. Those of shards that are read to their
-    end are added, unless they are known; if they differ from what is known, that is an error. The
-    next sample is drawn among `buffer`, by `seed`; below 2 they keep their order. `reading` are
-    options of `stream_tar`.
+    `counts` maps shards to their known numbers of samples. Reading a shard to its end adds its
+    number, or raises an error if the known number is wrong. The next sample is drawn, with `seed`,
+    from a buffer of `buffer` samples; a buffer below 2 keeps the order. `reading` holds options for
+    `stream_tar`.
     """
 
     def __init__(
@@ -324,19 +325,19 @@ class Share:
         self.counts = counts
 
     def samples(self, begin: int = 0) -> Iterator[ShardSample]:
-        """Read shards, and yield all samples but the first `begin`.
+        """Read the shards and yield all samples except the first `begin`.
 
-        Shards that only those come from are not read, if it is known how long they are. A shard
-        that cannot be read is an OSError; one that is damaged, or has another number of samples
-        than it should, a StoreError.
+        A shard of known length is not read if all its samples are among those. A shard that cannot
+        be read is an OSError. A damaged shard, or one with the wrong number of samples, is a
+        StoreError.
         """
         source = self._source(self._first_needed(begin))
-        # What is left out has no sample where its shard was not read.
+        # Samples of shards that are not read are None; they are all among those left out.
         kept = islice(shuffled(source, self._buffer, self._seed), begin, None)
         return (sample for sample in kept if sample is not None)
 
     def _source(self, needed: int) -> Iterator[ShardSample | None]:
-        """Yield all samples in the order of the slices; None for what only precedes `needed`."""
+        """Yield the samples slice by slice; yield None for slices that end before `needed`."""
         place = 0
         for each in self._slices:
             known = self.counts.get(each.shard)
@@ -355,7 +356,7 @@ class Share:
         with closing(stream_tar(self._shards[part.shard], **self._reading)) as samples:
             for sample in samples:
                 if count == part.stop and count != known:
-                    return  # the rest of the shard is for others
+                    return  # other consumers read the rest of the shard
                 if count == known:
                     raise self._miscounted(part.shard, f"more than the {known}")
                 if count in range(part.start, count + 1, part.step):
@@ -368,15 +369,15 @@ class Share:
     def _miscounted(self, shard: int, found: str) -> StoreError:
         return StoreError(
             f"{self._shards[shard]}: it holds {found} samples that it should have: has it been "
-            "replaced? Make its index anew, or give the right counts"
+            "replaced? Make its index again, or give the right counts"
         )
 
     def _first_needed(self, begin: int) -> int:
-        """Return a place in the source before which all are among the first `begin` given out."""
+        """Return a place in the source before which every sample is among the first `begin`."""
         if self._buffer < 2 or not begin:
             return begin
         total, whole = self._known()
-        if not whole:  # as long as the buffer is full, what comes later changes nothing
+        if not whole:  # while the buffer is full, later samples do not change the draws
             begin = min(begin, max(0, total - self._buffer + 1))
         given = bytearray(total + 1)
         for place in islice(shuffled(range(total), self._buffer, self._seed), begin):
@@ -384,7 +385,7 @@ class Share:
         return given.index(0)
 
     def _known(self) -> tuple[int, bool]:
-        """Count the samples of the first slices whose length is known; tell whether all are."""
+        """Count the samples of slices up to the first of unknown length; say if all are known."""
         total = 0
         for each in self._slices:
             known = self.counts.get(each.shard)
@@ -395,15 +396,14 @@ class Share:
 
 
 def shuffled(source: Iterable[_T], size: int, seed: int) -> Iterator[_T]:
-    """Yield each item, drawn from a buffer of a size that is kept full as long as there are more.
+    """Yield each item, drawn at random from a buffer that is refilled while the source lasts.
 
-    Below 2 there is no buffer. What is drawn follows from `seed`, and from how many items
-    there are.
+    Below 2 there is no buffer. The draws depend on `seed` and on the number of items alone.
     """
     if size < 2:
         yield from source
         return
-    # A string as the key, because its draws are the same on every machine and in every version.
+    # A string seed gives the same draws on every machine and in every version of Python.
     draw = random.Random(str(seed)).randrange  # noqa: S311
     held: list[_T] = []
     for item in source:

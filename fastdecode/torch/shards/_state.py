@@ -1,4 +1,4 @@
-"""Where a `ShardStream` stands: which epoch, from where on, and that as values to be saved."""
+"""The position of a `ShardStream` in an epoch, and how it is saved and resumed."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _EPOCH, _BY_WORKERS, _RESUMED = range(3)
 
 @dataclass
 class StreamState:
-    """How far the consumers of one rank have come."""
+    """How many samples the consumers of one rank have given in an epoch."""
 
     epoch: int = 0
     workers: int = 1
-    """Consumers of the rank: worker processes, or the process itself."""
+    """The number of consumers: the worker processes, or 1 for the process itself."""
     turn: int = 0
-    """The consumer that the next batch is from."""
+    """The consumer that gives the next batch."""
     given: dict[int, int] = field(default_factory=dict)
-    """Samples that each consumer has given; none where it is not named."""
+    """Samples that each consumer has given; a consumer that is missing here has given none."""
     counts: dict[int, int] = field(default_factory=dict)
-    """Samples of the shards that were read to their end."""
+    """The number of samples in each shard that was read to its end."""
 
     def as_dict(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return plain values, that JSON can hold too."""
+        """Return plain values that JSON can store."""
         return {
             "version": _VERSION,
             "epoch": self.epoch,
@@ -45,12 +45,12 @@ class StreamState:
 
     @classmethod
     def from_dict(cls, saved: Any, settings: Mapping[str, Any]) -> StreamState:
-        """Read what `as_dict` returned of a stream with the same settings.
+        """Restore a state that `as_dict` returned for a stream with the same settings.
 
-        It is a ValueError if it is no such thing, or if what is left would be something else.
+        Anything else is a ValueError, and so are settings that change the remaining samples.
         """
         if not (isinstance(saved, dict) and set(saved) >= _PARTS and saved["version"] == _VERSION):
-            raise ValueError("this is no state of a fastdecode ShardStream (of this version)")
+            raise ValueError("this is not a state of a fastdecode ShardStream (of this version)")
         try:
             state = cls(
                 saved["epoch"],
@@ -77,13 +77,14 @@ def _damaged() -> ValueError:
 def after_batches(
     state: StreamState, batches: int, batch_size: int, most: Mapping[int, int] | None
 ) -> StreamState:
-    """Work out where a stream stands from what a DataLoader, which began at `state`, has given.
+    """Return the state after a DataLoader that began at `state` has given `batches` batches.
 
-    `most` is how many samples each consumer's share has, if that is known. It is a ValueError if
-    one would have given more: another came in its turns, and nobody knows which.
+    `most` is the number of samples in each consumer's share, if known. If a consumer would have
+    given more, it is a ValueError: other consumers took its turns, and the count does not show
+    which.
     """
     given = dict(state.given)
-    # A DataLoader takes batches from its workers in turn, as long as all have more.
+    # A DataLoader takes batches from its workers in turn while all of them have more.
     for number in range(min(state.workers, batches)):
         worker = (state.turn + number) % state.workers
         turns = len(range(number, batches, state.workers))
@@ -91,8 +92,8 @@ def after_batches(
         if most is not None:
             if now - most[worker] >= batch_size:
                 raise ValueError(
-                    f"{batches} batches of {batch_size} are more than worker {worker} has had: its "
-                    f"share are {most[worker]} samples. Save at the end of the epoch instead"
+                    f"{batches} batches of {batch_size} are more than worker {worker} can give: "
+                    f"its share is {most[worker]} samples. Save at the end of the epoch instead"
                 )
             now = min(now, most[worker])
         given[worker] = now
@@ -103,8 +104,8 @@ def after_batches(
 class Progress:
     """Where iterators begin, and where the last one stands.
 
-    Worker processes have a copy of this, but share its memory: the epoch, whether it is they who
-    read, and whether they have gone on from a saved state.
+    Each worker process has a copy. All copies share memory for the epoch, whether worker processes
+    read the stream, and whether they have resumed from a saved state.
     """
 
     def __init__(self) -> None:
@@ -122,7 +123,7 @@ class Progress:
         return int(self._shared[_EPOCH])
 
     def set_epoch(self, epoch: int) -> None:
-        """Let the next iterators give an epoch: what is left of it, if it is the saved one."""
+        """Set the epoch of the next iterators; the saved epoch continues where it stopped."""
         if not is_int(epoch) or epoch < 0:
             raise ValueError(f"epoch must be an integer from 0, not {epoch!r}")
         if self._saved is not None and self._saved.epoch != epoch:
@@ -131,15 +132,16 @@ class Progress:
         self._shared[:] = torch.tensor([int(epoch), 0, 0])
 
     def resume(self, state: StreamState) -> None:
-        """Let the next iterators give what is left from a state on, once each."""
+        """Make the next iterator of each consumer continue from a state, once."""
         self._saved = state
         self._used = _shared_zeros(state.workers)
         self.set_epoch(state.epoch)
 
     def begin(self) -> tuple[StreamState, int]:
-        """Begin an iterator in this process: return its state, and which consumer this one is.
+        """Begin an iterator in this process; return its state and the number of its consumer.
 
-        The iterator keeps the state up to date. In a worker process it is this worker's alone.
+        The iterator keeps the state up to date. In a worker process, the state covers this worker
+        alone.
         """
         info = get_worker_info()
         number, workers = (0, 1) if info is None else (info.id, info.num_workers)
@@ -153,23 +155,23 @@ class Progress:
         return state, number
 
     def current(self) -> StreamState:
-        """Return where the last iterator of this process stands, or the next one will begin."""
+        """Return the state of this process's last iterator, or where the next one will begin."""
         if self._current is not None:
             return self._current
         if self._shared[_BY_WORKERS] and get_worker_info() is None:
             raise RuntimeError(
-                "worker processes read this stream, and are ahead of what you got from them: use "
-                "state_after(batches, batch_size, workers)"
+                "worker processes read this stream, ahead of the batches that you have received: "
+                "use state_after(batches, batch_size, workers)"
             )
         return self._saved or StreamState(self.epoch)
 
     def begun(self, workers: int) -> StreamState:
-        """Return where those iterators began that give now, whichever processes they are in."""
+        """Return where the running iterators began, in whichever processes they are."""
         if not self._shared[_RESUMED] or self._saved is None:
             return StreamState(self.epoch, workers)
         if self._saved.workers != workers:
             raise ValueError(
-                f"this epoch was resumed by {self._saved.workers} workers, not {workers}"
+                f"this epoch was resumed with {self._saved.workers} workers, not {workers}"
             )
         return self._saved
 
@@ -180,8 +182,9 @@ class Progress:
             return StreamState(self.epoch, workers)
         if saved.workers != workers:
             raise ValueError(
-                f"the state is one of {saved.workers} worker processes, and here are {workers} (of "
-                f"none, the process itself is one): give the DataLoader num_workers={saved.workers}"
+                f"the state was saved with {saved.workers} worker processes, but this epoch has "
+                f"{workers} (without workers, the process itself counts as one): give the "
+                f"DataLoader num_workers={saved.workers}"
             )
         if self._used[number]:
             return StreamState(self.epoch, workers)

@@ -1,4 +1,4 @@
-"""`ShardStream`: the samples of tar shards, read from front to end, by any number of processes."""
+"""`ShardStream`: the samples of tar shards, read sequentially by any number of processes."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 __all__ = ["ShardStream"]
 
 _CHUNK = 32
-"""Samples that are decoded in one go."""
+"""How many samples are decoded together."""
 
 
 class ShardStream(IterableDataset[Any]):
-    """Samples of tar shards, read sequentially and without an index: for PyTorch's DataLoader.
+    """Samples of tar shards, read sequentially and without an index, for PyTorch's DataLoader.
 
-    Every rank and every worker process takes its own share: each sample comes once in an epoch, in
-    whatever number of processes, also where there are more of them than shards.
+    Every rank and every worker process reads its own share. Each sample comes once per epoch,
+    whatever the number of processes, even if there are more processes than shards.
 
     Parameters
     ----------
@@ -51,62 +51,67 @@ class ShardStream(IterableDataset[Any]):
         ``"train-{000..146}.tar"``, a folder of shards, a manifest, or a list: see `open_store`.
         URIs are read through fsspec.
     transform, target_transform : callable, optional
-        As for `DecodeDataset`.
+        The same as for `DecodeDataset`.
     shuffle : bool
-        Draw another order of the shards for each epoch, and of the samples by the buffer.
+        Draw a new order of the shards for each epoch, and shuffle the samples with a buffer.
     buffer : int
-        Samples, still encoded, that each process holds to draw the next one from; with 1 those of
-        a shard keep their order. Without `shuffle` there is none.
+        How many encoded samples each process holds; the next sample is drawn from these. With 1,
+        the samples of a shard keep their order. Without `shuffle`, there is no buffer.
     seed : int
-        Of the order and of all random draws of the transform.
+        The seed of the order and of all random draws of the transform.
     rank, world_size : int, optional
-        This process's share; by default from torch.distributed, if that is initialised.
+        Which share this process reads. By default they come from torch.distributed, if that is
+        initialised.
     even : {"drop", "repeat"} or None
-        Give all ranks equally many samples, and so batches: ``"drop"`` leaves out up to
-        ``world_size - 1`` samples, other ones in each epoch if it shuffles; ``"repeat"`` gives as
-        many a second time.
+        Give every rank the same number of samples, and so of batches. ``"drop"`` leaves out up to
+        ``world_size - 1`` samples, and with `shuffle` different ones in each epoch. ``"repeat"``
+        gives up to as many samples twice.
     counts : sequence of int, optional
-        How many samples each of `shards` has. By default they are counted if `even` is given: that
-        is fast where shards have indexes beside them, and else reads each once.
+        The number of samples in each of `shards`. By default they are counted if `even` is given.
+        Counting is fast where shards have indexes next to them; otherwise it reads each shard once.
     has_targets : bool, optional
-        Without targets a sample is the image alone. By default samples have one if any of the
-        first 64 in one of the first 8 shards has: that is read when the stream is made.
+        Without targets, a sample is the image alone. By default, samples have targets if any of the
+        first 64 samples in each of the first 8 shards has one. These are read when the stream is
+        created.
     threads : int or "auto"
-        That decode; ``"auto"``: one in a worker process, else one for each usable core.
+        How many threads decode. ``"auto"`` means one in a worker process, and otherwise one per
+        usable core.
     image, target : optional
         Which files of a sample are the image and the target: see `fastdecode.stores.tar`.
     storage_options : mapping, optional
-        For the file system of URIs.
+        Options for the file system of URIs.
     **options
-        By name, the attributes of `DecodeDataset` and `DecodeMixin`: reduce, min_size, mode,
+        The attributes of `DecodeDataset` and `DecodeMixin`, by name: reduce, min_size, mode,
         orient, backend, output, on_error, fuse, quality, headroom.
 
     Attributes
     ----------
     shards : list of str
     classes : list of str
-        As the indexes beside local shards name them; empty where they name none.
+        The classes that the indexes next to local shards name; empty if they name none.
     counts : list of int or None
+        The number of samples in each shard; None if the shards are not counted.
     epoch : int
+        The epoch that the next iterator gives.
     errors : list of Failure
         Position in the shard, name and reason of each damaged sample, as for `DecodeDataset`.
 
     Raises
     ------
     TypeError, ValueError
-        An argument is wrong, or shards have different classes.
+        If an argument is wrong, or if shards have different classes.
     FileNotFoundError, OSError, StoreError
-        Shards are not there, or cannot be counted.
+        If shards do not exist, or cannot be counted.
 
     Notes
     -----
-    An epoch is the same again until `set_epoch` names another one, as with PyTorch's
-    DistributedSampler; workers that persist are told, too. A sample's random draws follow from
-    `seed`, the epoch and its place, not from who makes it.
+    Every iterator gives the same epoch until `set_epoch` sets another one, as with PyTorch's
+    DistributedSampler. `set_epoch` also reaches persistent workers. A sample's random draws depend
+    on `seed`, the epoch and the sample's place in the shards, not on the process that makes it.
 
-    A damaged shard is a `StoreError` whatever `on_error` says, because what follows in it cannot be
-    found. ``"replace"`` puts another one of the samples read with it in a damaged one's place,
-    always the same. ``"skip"`` may leave ranks with different numbers of batches.
+    A damaged shard raises `StoreError` whatever `on_error` says, because the samples behind the
+    damage cannot be found. ``"replace"`` replaces a damaged sample with another one of the samples
+    read with it, always the same one. ``"skip"`` may leave ranks with different numbers of batches.
 
     Examples
     --------
@@ -166,17 +171,17 @@ class ShardStream(IterableDataset[Any]):
         self._progress = Progress()
 
     def __getstate__(self) -> dict[str, Any]:
-        # A worker process that is not forked knows nothing of torch.distributed.
+        # In a worker process that is not forked, torch.distributed is not initialised.
         return {**self.__dict__, "_world": self._world_now()}
 
     @property
     def counts(self) -> list[int] | None:
-        """Samples of each shard, if they are counted."""
+        """The number of samples in each shard; None if they are not counted."""
         return self._assignment.counts
 
     @property
     def errors(self) -> list[Failure]:
-        """Damaged samples that this process has met."""
+        """The damaged samples that this process has found."""
         return self._images.errors
 
     @property
@@ -185,25 +190,25 @@ class ShardStream(IterableDataset[Any]):
         return self._progress.epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """Let the next iterators give this epoch.
+        """Set the epoch that the next iterators give.
 
         Parameters
         ----------
         epoch : int
-            From 0. If it is the one that `load_state_dict` brought back, what was given before is
-            still left out.
+            An integer from 0. If it is the epoch that `load_state_dict` restored, the samples given
+            before that state was saved are still left out.
         """
         self._progress.set_epoch(epoch)
 
     def __len__(self) -> int:
-        """Count the samples that this rank gives in an epoch, where shards are counted."""
+        """Return how many samples this rank gives in an epoch, if the shards are counted."""
         length = self._assignment.rank_length(*self._world_now())
         if length is None:
             raise TypeError("nobody has counted these shards: give even= or counts=")
         return length
 
     def __iter__(self) -> Iterator[Any]:
-        """Begin an epoch, or what is left of it after `load_state_dict`."""
+        """Begin an epoch, or the rest of it after `load_state_dict`."""
         state, number = self._progress.begin()
         return self._samples(state, number)
 
@@ -211,14 +216,14 @@ class ShardStream(IterableDataset[Any]):
         consumer = Consumer(*self._world_now(), number, state.workers)
         share = self._assignment.share(consumer, state.epoch, state.counts)
         given = state.given.get(number, 0)
-        skip = given % _CHUNK  # so that the same samples are together as without a break
-        images = copy.copy(self._images)  # for one iterator alone
+        skip = given % _CHUNK  # chunks hold the same samples as in an uninterrupted epoch
+        images = copy.copy(self._images)  # each iterator has its own
         maker = SampleMaker(Source(images), Pool(self._how_many()))
         for images.samples in _chunks(share.samples(given - skip)):
             seeds = [self._assignment.sample_seed(one, state.epoch) for one in images.samples]
             items = list(map(Item, range(len(seeds)), seeds))[skip:]
             skip = 0
-            # One after the other: what comes before a damaged sample is given before its error.
+            # One by one, so samples before a damaged one are given before its error is raised.
             for item, sample in zip(items, maker.batch(items), strict=True):
                 made = maker.one(item) if sample is FALLBACK else sample
                 given += 1
@@ -227,38 +232,38 @@ class ShardStream(IterableDataset[Any]):
                     yield made
 
     def _how_many(self) -> int:
-        """Return how many threads are to decode."""
+        """Return how many threads decode."""
         if self._threads != "auto":
             return int(self._threads)
         return usable_cores() if get_worker_info() is None else 1
 
     def _world_now(self) -> tuple[int, int]:
-        """Return rank and world size, in a worker process those of the training process."""
+        """Return rank and world size; a worker process has those of the training process."""
         rank, ranks = world(*self._ranks)
         if ranks == 1 and get_worker_info() is not None:
             return self._world if self._ranks == (None, None) else (rank, ranks)
         return rank, ranks
 
     def state_dict(self) -> dict[str, Any]:
-        """Return plain values that say where the stream stands, also in the middle of an epoch.
+        """Return the position of the stream as plain values, also in the middle of an epoch.
 
-        It is behind the last sample that was given. In a worker process it is that worker's place
-        alone, as torchdata's StatefulDataLoader wants it.
+        The position is right after the last sample that was given. In a worker process, the state
+        covers that worker alone, as torchdata's StatefulDataLoader expects.
 
         Raises
         ------
         RuntimeError
-            If worker processes read: they are ahead, and only `state_after` can tell.
+            If worker processes read the stream. They read ahead, so only `state_after` can tell.
         """
         return self._progress.current().as_dict(self._assignment.settings(*self._world_now()))
 
     def state_after(self, batches: int, batch_size: int, workers: int = 0) -> dict[str, Any]:
-        """Return where PyTorch's DataLoader over this stream stands, from what it has handed out.
+        """Return the position after PyTorch's DataLoader has handed out a number of batches.
 
         Parameters
         ----------
         batches : int
-            That the loop has got, since this epoch was begun or resumed.
+            How many batches the training loop has received since this epoch began or was resumed.
         batch_size : int
         workers : int
             The DataLoader's ``num_workers``.
@@ -266,17 +271,18 @@ class ShardStream(IterableDataset[Any]):
         Returns
         -------
         dict
-            As from `state_dict`.
+            The same as from `state_dict`.
 
         Raises
         ------
         ValueError
-            If a worker would have given more than its share, where shards are counted.
+            If the shards are counted and a worker would have given more than its share.
 
         Notes
         -----
-        It is exact as long as every worker has more: with `even` or `counts` until the epoch ends,
-        without until the first worker is done. With ``on_error="skip"`` it is not.
+        The result is exact while every worker has samples left: with `even` or `counts` until the
+        epoch ends, and without them until the first worker ends. It is not exact with
+        ``on_error="skip"``.
         """
         begun = self._progress.begun(max(1, workers))
         ranks = self._world_now()
@@ -285,7 +291,7 @@ class ShardStream(IterableDataset[Any]):
         return state.as_dict(self._assignment.settings(*ranks))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Let the next iterators give exactly the samples that were left.
+        """Resume from a state: the next iterators give exactly the remaining samples.
 
         Parameters
         ----------
@@ -296,7 +302,7 @@ class ShardStream(IterableDataset[Any]):
         Raises
         ------
         ValueError
-            If the state is of a stream whose samples would be others.
+            If the state is from a stream that gives other samples.
         """
         settings = self._assignment.settings(*self._world_now())
         self._progress.resume(StreamState.from_dict(state, settings))
@@ -312,7 +318,7 @@ class ShardStream(IterableDataset[Any]):
 
 
 class _ShardImages(DecodeDataset):
-    """A few samples out of shards, as a dataset; the shards are named in errors."""
+    """A few samples from shards as a dataset; its errors name the shard."""
 
     def __init__(
         self,
@@ -330,7 +336,7 @@ class _ShardImages(DecodeDataset):
         return len(self.samples)
 
     def read(self, index: int) -> tuple[Any, Any]:
-        """Return the bytes of a sample, and its target."""
+        """Return the bytes and the target of a sample."""
         sample = self.samples[index].sample
         return sample.data, sample.target
 
@@ -351,7 +357,7 @@ class _ShardImages(DecodeDataset):
 
 
 def _chunks(samples: Iterator[ShardSample]) -> Iterator[list[ShardSample]]:
-    """Gather samples; those before a damaged place come before its error."""
+    """Group samples into chunks; samples before a damaged place are given before its error."""
     chunk: list[ShardSample] = []
     try:
         for sample in samples:
