@@ -251,7 +251,7 @@ def test_an_unknown_suffix_is_no_folder(
 
     assert main(["pack", str(source), str(target)]) == 2
     said = " ".join(capsys.readouterr().err.split())
-    assert f"{target.suffix} is no kind of store (.tar .lmdb .h5 .rec; a name without" in said
+    assert f"{target.suffix} is not a kind of store (.tar .lmdb .h5 .rec; a name without" in said
     assert "--store folder makes a folder" in said
     assert "kind=" not in said
     for make in (create_store, lambda path: pack(source, path)):
