@@ -239,7 +239,9 @@ def test_relabelled_records_are_seen(tmp_path: Path) -> None:
 
     with open_store(path) as store:
         for ask in (store.read, store.target):
-            with pytest.raises(StoreError, match=r"item 0 \(a\.jpg\).*label is \[4\.0\], but 3"):
+            with pytest.raises(
+                StoreError, match=r"item 0 \(a\.jpg\).*label is \[4\.0\], but in the index it is 3"
+            ):
                 ask(0)
         assert store.target(1) == 9
 
