@@ -28,7 +28,7 @@ def check_key(key: str) -> PurePosixPath:
     try:
         key.encode()
     except UnicodeEncodeError:
-        raise ValueError(f"a key must be text, and this name is no UTF-8: {key!r}") from None
+        raise ValueError(f"a key must be text, and this name is not UTF-8: {key!r}") from None
     path = PurePosixPath(key)
     wrong = path.is_absolute() or ".." in path.parts or "\\" in key or "\0" in key
     if wrong or not path.name or str(path) != key:  # one name for one thing: no "./a", no "a//b"

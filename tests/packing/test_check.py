@@ -135,7 +135,7 @@ def test_webp_and_boxes_end() -> None:
     assert faults(webp[:-2], "webp") == ["it is truncated: its end is missing"]
     assert faults(webp + b"abc", "webp") == ["3 bytes follow its end"]
     assert faults(boxes, "heic") == []
-    assert "goes beyond its end" in faults(boxes[:-1], "heic")[0]
+    assert "extends past the end" in faults(boxes[:-1], "heic")[0]
     assert faults(boxes, "bmp") == []
 
 

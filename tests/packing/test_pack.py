@@ -171,7 +171,7 @@ def test_nothing_but_bad_items(tmp_path: Path) -> None:
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "a.jpg").write_bytes(b"none")
 
-    with pytest.raises(BadItems, match="nothing else"):
+    with pytest.raises(BadItems, match="there are no others"):
         pack(tmp_path / "source", tmp_path / "out.tar", skip_bad=True)
 
 
