@@ -123,7 +123,7 @@ def test_a_class_without_images(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
     assert main(["pack", str(source), str(tmp_path / "out"), "--skip-bad"]) == 0
 
-    assert "no image is left of 1 classes: cats" in capsys.readouterr().out
+    assert "classes without any image left (1): cats" in capsys.readouterr().out
     assert sorted(path.name for path in (tmp_path / "out").iterdir() if path.is_dir()) == [
         "cats",
         "dogs",
