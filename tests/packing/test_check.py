@@ -239,7 +239,7 @@ def test_the_pack_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "10 of an earlier run kept" in said
 
     assert main(["pack", *command]) == 2
-    assert "has been packed already, and is whole" in " ".join(capsys.readouterr().err.split())
+    assert "has been packed already, and is complete" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize("name", ["train.zip", "train.tgz", "train.tar.gz", "v1.2/train.h5x"])

@@ -276,7 +276,7 @@ def test_it_is_finished_only_once(
     before = sums(tmp_path)["out.tar"]
 
     if start_over:
-        with pytest.raises(FileExistsError, match="is whole"):
+        with pytest.raises(FileExistsError, match="is complete"):
             pack(source, target, start_over=True)
     else:
         assert pack(source, target).items == 8
