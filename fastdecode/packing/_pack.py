@@ -238,7 +238,7 @@ class _Job:
             **asdict(self.options),
         }
         if self.options.max_side is not None:
-            asked["Pillow"] = PIL.__version__  # it encodes
+            asked["Pillow"] = PIL.__version__  # which encodes shrunk images
         return asked
 
     def _make(self, store: Store, asked: dict[str, Any]) -> list[tuple[str, str]]:
