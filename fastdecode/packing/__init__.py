@@ -1,6 +1,6 @@
-"""Packing images into a store that is cheap to read and decode, and checking them.
+"""Packing images into a store that is cheap to read and decode, and checking images.
 
-``fastdecode pack`` and ``fastdecode check`` are its command lines.
+``fastdecode pack`` and ``fastdecode check`` do the same from the command line.
 """
 
 from __future__ import annotations

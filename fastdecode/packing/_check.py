@@ -1,4 +1,4 @@
-"""`survey`: what is damaged, odd or too large among the images of a store."""
+"""`survey` finds what is damaged, odd or too large among the images of a store."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Status: TypeAlias = Literal[
 ]
 
 FAILING: tuple[Status, ...] = ("damaged", "no image", "unsupported", "unreadable")
-"""Those that do not decode here."""
+"""The statuses of items that do not decode here."""
 
 
 _SUFFIXES: dict[Format, tuple[str, ...]] = {
@@ -48,23 +48,26 @@ _TRUNCATED = "it is truncated: its end is missing"
 
 
 class Finding(NamedTuple):
-    """What is to be said of an item.
+    """The result of checking one item.
 
     Attributes
     ----------
     key : str
+        Key of the item.
     status : Status
-        The gravest: what does not decode here is ``"damaged"``, or ``"no image"`` of a known
-        format, ``"unsupported"`` if no usable backend reads its format, or ``"unreadable"`` if the
-        store does not give its bytes. ``"oversized"`` is beyond the limits. ``"odd"`` decodes, but
-        may surprise. ``"duplicate"`` has the bytes of an earlier item.
+        The most serious finding. Items that do not decode here are ``"damaged"``; ``"no image"`` if
+        their format is unknown; ``"unsupported"`` if no usable backend reads the format; or
+        ``"unreadable"`` if the store cannot read their bytes. Items that decode are
+        ``"oversized"`` if they exceed the limits; ``"odd"`` if something about them may surprise;
+        ``"duplicate"`` if they have the same bytes as an earlier item; else ``"good"``.
     reasons : tuple of str
-        All that there is to say, the gravest first.
+        All findings in words, the most serious first.
     format : str
-        Empty if the header cannot be read; so are the sizes 0.
+        Format of the image; empty if the header cannot be read.
     width, height : int
-        In pixels, as stored.
+        Size in pixels, as stored; 0 if the header cannot be read.
     bytes : int
+        Size of the encoded image; 0 if it cannot be read.
 
     Examples
     --------
@@ -86,14 +89,14 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True)
 class Limits:
-    """What is oversized, and how strictly to look.
+    """The limits of `survey`: which images are oversized, and whether warnings are damage.
 
     Attributes
     ----------
     max_side, max_pixels : int or None
-        Of the larger side, and of all, in pixels.
+        Most pixels of the larger side, and of the whole image. None means no limit.
     strict : bool
-        What decodes only with a warning of the codec counts as damaged, not as odd.
+        Whether an image that decodes with a warning of the codec is damaged, instead of odd.
 
     Examples
     --------
@@ -111,23 +114,27 @@ class Limits:
 def survey(
     store: Store, threads: int, limits: Limits | None = None
 ) -> Generator[Finding, None, None]:
-    """Look at every item of a store: read it, decode it, and compare it with what is usual.
+    """Check every item of a store: read it, decode it, and note anything unusual.
 
     Parameters
     ----------
     store : Store
+        The store to check.
     threads : int
+        Number of threads.
     limits : Limits, optional
+        By default no image is oversized, and a warning of the codec is odd.
 
     Yields
     ------
     Finding
-        One for each item, in their order.
+        One for each item, in the order of the store.
 
     Raises
     ------
     OSError, StoreError
-        If the store cannot be reached, or is damaged as a whole: nothing is said of the rest.
+        If the store cannot be reached, or is damaged as a whole. The remaining items are not
+        checked.
 
     Examples
     --------
@@ -159,13 +166,13 @@ def _repeated(finding: Finding, first: str) -> Finding:
 
 @dataclass(frozen=True)
 class _Look:
-    """Looks at one item, in any thread."""
+    """Checks one item, in any thread."""
 
     store: Store
     limits: Limits
 
     def __call__(self, index: int) -> tuple[Finding, bytes]:
-        """Return the finding, and a digest of the bytes; empty if there are no bytes."""
+        """Return the finding and a digest of the item's bytes, which is empty without bytes."""
         given = self.store.key(index)
         key = plain(given)
         try:
@@ -196,14 +203,14 @@ class _Look:
         return finding, digest
 
     def _judged(self, data: bytes | memoryview, header: Header) -> tuple[Status, list[str]]:
-        """Return whether the image decodes, and what is to be said of that and of its size."""
+        """Return the status of an image as far as decoding and size decide it, with reasons."""
         warning = ""
         try:
             try:
                 decode(data, strict=True)
-            except (DecodeError, UnsupportedFormat) as error:  # most images give none
+            except (DecodeError, UnsupportedFormat) as error:  # most images raise nothing
                 verify(data, header)
-                if isinstance(error, DecodeError):  # else nobody tells warnings of that format
+                if isinstance(error, DecodeError):  # else no backend reports warnings of the format
                     warning = f"it decodes with a warning: {reason(error)}"
         except UnsupportedFormat as error:
             return "unsupported", [reason(error)]
@@ -216,7 +223,7 @@ class _Look:
         return "oversized" if large else "odd" if warning else "good", reasons
 
     def _large(self, header: Header) -> str:
-        """Return the size of an image that is beyond the limits, in words; else empty."""
+        """Return the size of an image in words if it exceeds the limits, else an empty string."""
         side, pixels = max(header.width, header.height), header.width * header.height
         beyond = (self.limits.max_side, side), (self.limits.max_pixels, pixels)
         if not any(most is not None and value > most for most, value in beyond):
@@ -225,7 +232,7 @@ class _Look:
 
 
 def _oddities(key: str, data: Buffer, header: Header) -> list[str]:
-    """List what may surprise whoever trains on an image that decodes, in words."""
+    """List, in words, what may surprise in an image that decodes."""
     suffix = PurePosixPath(key).suffix.lower()
     fitting = _SUFFIXES.get(header.format)
     known = any(suffix in suffixes for suffixes in _SUFFIXES.values())
@@ -235,7 +242,7 @@ def _oddities(key: str, data: Buffer, header: Header) -> list[str]:
     if header.color == "cmyk":
         found.append("CMYK")
     if header.bits > 8:
-        found.append(f"{header.bits} bits a sample")
+        found.append(f"{header.bits} bits per sample")
     if header.orientation != 1:
         found.append(f"EXIF orientation {header.orientation}")
     if header.animated:
@@ -243,12 +250,12 @@ def _oddities(key: str, data: Buffer, header: Header) -> list[str]:
     if header.coding not in ("", "baseline", "progressive"):
         found.append(f"JPEG coding: {header.coding}")
     if not key.isascii() and plain(key) != key:
-        found.append("its name is no UTF-8, and no key of a store")
+        found.append("its name is not UTF-8, so it cannot be a key in a store")
     return found + faults(data, header.format) + _trailing(data, header)
 
 
 def _trailing(data: Buffer, header: Header) -> list[str]:
-    """Return what follows the image's end, in words, where the format shows where that is."""
+    """Say what follows the end of the image, if the format tells where that is."""
     end = _end(data, header)
     left = len(data) - end
     if not left:
@@ -259,7 +266,7 @@ def _trailing(data: Buffer, header: Header) -> list[str]:
 
 
 def _end(data: Buffer, header: Header) -> int:
-    """Return the offset in bytes of the image's end; that of the file, where it is not known.
+    """Return the offset of the image's end in bytes; the size of the file if that is unknown.
 
     ITU-T T.81, B.1.1.3 (EOI) and F.1.2.3; PNG 1.2, 4.1.4 (IEND, whose length and CRC are fixed).
     """
@@ -276,18 +283,17 @@ def _end(data: Buffer, header: Header) -> int:
 
 
 def faults(data: Buffer, format: Format) -> list[str]:
-    """List what is wrong with a file's frame, in words and without decoding it.
+    """List, in words, what is wrong with a file's structure, without decoding it.
 
-    Formats other than PNG, GIF, WebP, AVIF and HEIC are not looked at here. Sources:
-    PNG 1.2, 3.2 and 4.1.4; GIF89a, 15 to 27; RFC 9649, 2.4 (WebP); ISO/IEC 14496-12, 4.2 (AVIF,
-    HEIC).
+    Only PNG, GIF, WebP, AVIF and HEIC are checked. Sources: PNG 1.2, 3.2 and 4.1.4; GIF89a, 15 to
+    27; RFC 9649, 2.4 (WebP); ISO/IEC 14496-12, 4.2 (AVIF, HEIC).
     """
     look = _LOOKS.get(format)
     if look is None:
         return []
     try:
         return look(memoryview(data).cast("B"))
-    except IndexError:  # beyond the end
+    except IndexError:  # read past the end
         return [_TRUNCATED]
 
 
@@ -315,8 +321,8 @@ def _gif(view: memoryview) -> list[str]:
             at += 11 + _colours(view[at + 9])
         elif view[at] == 0x21:
             at += 2
-        elif view[at]:  # some writers put a zero more than needed
-            return ["something in it is no block of a GIF"]
+        elif view[at]:  # some writers add a zero
+            return ["it holds something that is not a block of a GIF"]
         while view[at]:
             at += view[at] + 1
         at += 1
@@ -342,10 +348,10 @@ def _boxes(view: memoryview) -> list[str]:
         size, least = int.from_bytes(view[at : at + 4], "big"), 8
         if size == 1:
             size, least = int.from_bytes(view[at + 8 : at + 16], "big"), 16
-        if not size:  # the last one, up to the end
+        if not size:  # the last box, which extends to the end of the file
             return []
         if size < least or at + size > len(view):
-            return ["its last part goes beyond its end: it is truncated, or more follows it"]
+            return ["its last box extends past the end: it is truncated, or other data follows it"]
         at += size
     return []
 

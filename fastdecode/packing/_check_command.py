@@ -39,23 +39,23 @@ examples:
   %(prog)s photos/
   %(prog)s train.tar --csv findings.csv --max-side 4096
 
-damaged      does not decode, all of it
-no image     of no format that is known
-unsupported  of a format that nothing installed here reads
-unreadable   it is missing, or the store has no bytes of it
-oversized    beyond --max-side or --max-pixels
+damaged      does not decode, or not all of it
+no image     has no known format
+unsupported  has a format that no installed backend reads
+unreadable   is missing, or the store cannot read its bytes
+oversized    is larger than --max-side or --max-pixels
 odd          decodes, but with a warning of the codec (damaged, with --strict);
-             or CMYK, 16 bit, turned by EXIF, animated, with a suffix that is
-             not its format's, with something behind its end, without its end,
-             or with a wrong checksum (PNG)
-duplicate    the bytes of an earlier one
+             or is CMYK, 16 bit, turned by EXIF or animated; or has the suffix
+             of another format, data after its end, no end, or a wrong checksum
+             (PNG)
+duplicate    has the same bytes as an earlier one
 
-What cannot be reached (a forbidden file, a server that is down) ends the check:
-that is no verdict on an image.
+If something cannot be reached (a forbidden file, a server that is down), the
+check ends, because that says nothing about the image.
 
 exit status: 0; 1 if anything is damaged, no image, unsupported or unreadable;
-2 for a wrong argument, nothing at SRC, what cannot be reached, or a file that
-cannot be written; 130 after Ctrl-C"""
+2 for a wrong argument, nothing at SRC, something that cannot be reached, or a
+file that cannot be written; 130 after Ctrl-C"""
 _SHOWN = 3
 _ORDER: tuple[Status, ...] = (*FAILING, "oversized", "odd", "duplicate", "good")
 _COLUMNS = ("key", "status", "reason", "format", "width", "height", "bytes")
@@ -64,14 +64,14 @@ _BEGINS = ",".join(_COLUMNS).encode()
 
 @dataclass
 class _Seen:
-    """What is counted on the way."""
+    """Counts and examples of the findings so far."""
 
     total: int = 0
     bytes: int = 0
     counts: Counter[str] = field(default_factory=Counter)
     examples: dict[str, list[str]] = field(default_factory=dict)
     ended: str = ""
-    """Why not all was looked at."""
+    """Why the check ended early; empty if it did not."""
 
     def add(self, finding: Finding) -> None:
         self.total += 1
@@ -83,12 +83,12 @@ class _Seen:
 
 
 def run(options: argparse.Namespace, parser: Parser) -> int:
-    """Look at every image and say what was found; return the exit status."""
+    """Check every image, print what was found, and return the exit status."""
     begun = time.monotonic()
     try:
         if options.csv:
             _files.check_result(options.csv, "--csv", _BEGINS)
-        with warnings.catch_warnings():  # Pillow's, which would come between the lines
+        with warnings.catch_warnings():  # those of Pillow would appear between the lines
             warnings.simplefilter("ignore")
             seen = _looked(options)
     except KeyboardInterrupt:
@@ -106,7 +106,7 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
 
 
 def _looked(options: argparse.Namespace) -> _Seen:
-    """Look at every item, count the findings, and write the CSV."""
+    """Check every item, count the findings, and write the CSV."""
     seen = _Seen()
     rows: list[tuple[str | int, ...]] = [_COLUMNS]
     limits = Limits(options.max_side, options.max_pixels, options.strict)
@@ -135,7 +135,7 @@ def _looked(options: argparse.Namespace) -> _Seen:
 
 
 def _opened(location: str) -> Store:
-    """Open a store; of a folder of images it does not matter which of them have a class."""
+    """Open a store; in a folder of images, some may lie next to the class folders."""
     try:
         return open_store(location)
     except LooseImages:
@@ -165,7 +165,7 @@ def _report(seen: _Seen, seconds: float, csv_file: Path | None) -> None:
 
 
 def _print_table(rows: Sequence[tuple[str, str, str]]) -> None:
-    """Print rows in columns: the first is text, the second are numbers, the last wraps."""
+    """Print rows in columns: left-aligned text, right-aligned numbers, and text that wraps."""
     cells = [tuple(map(visible, row)) for row in rows]
     left, right = (max(len(row[at]) for row in cells) for at in range(2))
     room = max(12, width(80) - left - right - 4)
@@ -177,17 +177,23 @@ def _print_table(rows: Sequence[tuple[str, str, str]]) -> None:
 
 
 def add_arguments(parser: Parser) -> None:
-    parser.description = "Decode every image, and list what is damaged, odd or too large."
+    parser.description = "Decode every image, and list those that are damaged, odd or too large."
     parser.epilog = _EXAMPLES
     add = parser.add_argument
     add("src", metavar="SRC", help="a folder, .csv, .tar, .lmdb, .h5, .rec, or a URI of one")
     add("--csv", type=Path, metavar="FILE", help="write a line for each image to this file")
     size = parser.add_mutually_exclusive_group()
     size.add_argument(
-        "--max-side", type=positive, metavar="N", help="larger sides, in pixels, are oversized"
+        "--max-side",
+        type=positive,
+        metavar="N",
+        help="oversized: a side of more than N pixels",
     )
     size.add_argument(
-        "--max-pixels", type=positive, metavar="N", help="more pixels than this are oversized"
+        "--max-pixels",
+        type=positive,
+        metavar="N",
+        help="oversized: more than N pixels in all",
     )
     add("--threads", type=at_once, metavar="N", help="threads to use (default: one per core)")
-    add("--strict", action="store_true", help="a warning of the codec counts as damage")
+    add("--strict", action="store_true", help="count a warning of the codec as damage")

@@ -1,4 +1,4 @@
-"""``fastdecode index``: make the index beside tar shards, for random access."""
+"""``fastdecode index``: write an index next to each tar shard, for random access."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ examples:
   %(prog)s shards/*.tar
   %(prog)s --to indexes s3://bucket/train.tar
 
-Each index is a file beside its shard, SHARD.tar.fdx, or in the folder --to,
-where programs find it by open_store(SHARD, index=FILE). Shards that pack has
-made have one already. With it, a store of any size opens at once; without it,
-all headers of the shard are read first. Reading a shard from its beginning to
-its end needs none.
+The index of a shard is the file SHARD.tar.fdx next to it. With --to it goes to
+that folder, and programs open it with open_store(SHARD, index=FILE). Shards
+that pack has made have an index already. With an index, a store of any size
+opens at once; without one, all headers of the shard are read first. Reading a
+shard from beginning to end needs no index.
 
 exit status: 0; 1 if a shard cannot be read or is damaged; 2 for a wrong
 argument, or nothing at SHARD"""
 
 
 def add_arguments(parser: Parser) -> None:
-    parser.description = "Write an index beside each tar shard."
+    parser.description = "Write an index next to each tar shard."
     parser.epilog = _EXAMPLES
     parser.add_argument("shards", nargs="+", metavar="SHARD", help="a .tar file, or a URI of one")
     parser.add_argument(
-        "--to", type=Path, metavar="FOLDER", help="where the indexes of shards behind URIs go"
+        "--to", type=Path, metavar="FOLDER", help="write the indexes here; needed for URIs"
     )
 
 
 def run(options: argparse.Namespace, parser: Parser) -> int:
-    """Make the indexes, each as far as possible; return the exit status."""
+    """Make the indexes; go on after an error with one shard; return the exit status."""
     status = 0
     for shard in options.shards:
         try:
@@ -51,7 +51,7 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
             parser.complain(words if shard in words else f"{shard}: {words}")
             continue
         except KeyboardInterrupt:
-            print("stopped; the shards before it have their index", file=sys.stderr)
+            print("stopped; the shards before this one have their index", file=sys.stderr)
             return INTERRUPTED
         print(visible(f"{shard}: {count(items, 'item')}"))
     return status
@@ -64,7 +64,7 @@ def _indexed(shard: str, folder: Path | None) -> Index:
         )
     if folder is None:
         if is_uri(shard):
-            raise ValueError(f"{shard} is not local: say by --to FOLDER where its index goes")
+            raise ValueError(f"{shard} is not local: say with --to FOLDER where its index goes")
         return index_tar(shard)
     folder.mkdir(parents=True, exist_ok=True)
     return index_tar(shard, index=folder / f"{shard.rpartition('/')[2]}{SUFFIX}")

@@ -1,9 +1,9 @@
-"""`Journal`: how far a pack has come, in records that survive a kill at any moment.
+"""`Journal`: the progress of a pack, in records that survive a kill at any moment.
 
-Each record is a line: the CRC-32 of its text in hexadecimal, a space, and JSON. It is on the disk
-before `Journal.append` returns. What follows the last whole record is the half of one that a kill
-has left: it is cut off, and never was. `State` is what the records say together; whatever is not
-of the form that a pack writes is refused before it is believed.
+Each record is a line with the CRC-32 of its text in hexadecimal, a space, and JSON. It is on the
+disk before `Journal.append` returns. A kill can leave an incomplete record at the end, which is
+discarded. `State` sums up the records. It refuses any record that is not in the form that a pack
+writes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fastdecode.errors import StoreError
 from fastdecode.packing._lock import Refused, open_own
 
 _NOT_UNDERSTOOD = (AttributeError, IndexError, KeyError, TypeError, ValueError)
-"""What a record of another form makes of the code that takes it in."""
+"""Errors that a record in another form causes in `State.take`."""
 
 _MADE = re.compile(r"out/(?P<name>[^/\\\0]+)|spool-\d{5,}")
 
@@ -33,11 +33,11 @@ class Item(NamedTuple):
 
     key: str
     target: Any
-    shard: int  # from 0; the image's bytes are in that shard's file, from `offset`
+    shard: int  # from 0; the image's bytes are in the file of that shard, from `offset`
     offset: int
     size: int
     sha256: str
-    notes: str  # see `Packed`; with commas between them
+    notes: str  # see `Packed`; separated by commas
     number: int  # in the source
     stamp: str  # see `fastdecode.packing._rewrite.stamp`
 
@@ -48,7 +48,7 @@ class Bad(NamedTuple):
     number: int  # in the source
     key: str
     reason: str
-    fixed: bool  # no other content would be better: its key or target is what cannot be kept
+    fixed: bool  # its key or target is at fault, so it stays bad whatever its content
 
 
 _ITEM = (str, object, int, int, int, str, str, int, str)
@@ -57,31 +57,32 @@ _BAD = (int, str, str, bool)
 
 @dataclass
 class Packed:
-    """What came of a pack.
+    """The result of `pack`.
 
     Attributes
     ----------
     location : str
-        Of the store.
+        Path of the store.
     kind : str
+        Its kind, a name in `fastdecode.stores.KINDS`.
     items : int
-        Images in it.
+        Number of images in the store.
     bytes_in, bytes_out : int
-        Of the encoded images that were read, and of those in the store.
+        Size of the encoded images that were read, and of those in the store.
     notes : Counter
-        How many were ``"shrunk"``, and given ``"restart markers"``; how many are ``"too large"``
-        because they hold what cannot be shrunk here, or have ``"no restart markers"`` because the
-        core refused them.
+        Number of images by what was done: ``"shrunk"``; given ``"restart markers"``; ``"too
+        large"``, of a kind that cannot be shrunk; ``"no restart markers"``, because the core
+        refused them.
     bad : list of (key, reason)
-        Items that do not decode, or cannot be read.
+        Items that do not decode, or cannot be read or stored.
     resumed : int
-        Items of the source that an earlier run had done.
+        Number of items in the source that an earlier run had done.
     empty_classes : list of str
-        Classes of the source of which no image is left.
+        Classes of the source that have no image left.
     manifest : str
         Path of the manifest.
     shards : list of str
-        Paths of the shards, in their order, if a `shard_size` was asked for.
+        Paths of the shards in their order, if `shard_size` was given.
 
     Examples
     --------
@@ -105,12 +106,14 @@ class Packed:
 
 
 class BadItems(StoreError):
-    """Some items of the source are bad, and were not to be left out: nothing has been made.
+    """Some items of the source are bad, and `pack` has made no store.
+
+    It is raised without ``skip_bad=True``, or if there is no good item.
 
     Attributes
     ----------
     packed : Packed or None
-        What was found.
+        The counts, and the bad items with their reasons.
 
     Examples
     --------
@@ -141,20 +144,20 @@ class Journal:
         flush_folder(path)
 
     def append(self, record: Any) -> None:
-        """Add a record and wait until it is on the disk; after an error it will not be found."""
+        """Append a record, and wait until it is on the disk. After an error it does not count."""
         text = json.dumps(record, sort_keys=True).encode()
         line = memoryview(b"%08x %s\n" % (zlib.crc32(text), text))
-        while line:  # a disk that is nearly full takes a part
+        while line:  # a disk that is nearly full may take only a part
             line = line[self._file.write(line) :]
         os.fsync(self._file.fileno())
 
     def __iter__(self) -> Iterator[Any]:
-        """Read the records again, from the file: there may be more than memory holds."""
+        """Read the records from the file again, because memory may not hold all of them."""
         for record, _ in self._lines():
             yield record
 
     def cut(self, number: int) -> None:
-        """Forget the first record that is about this item of the source, and all after it."""
+        """Discard the record that covers this item of the source, and all records after it."""
         end = 0
         for record, length in self._lines():
             if record.get("next", 0) > number:
@@ -167,9 +170,9 @@ class Journal:
         self._file.close()
 
     def _lines(self) -> Iterator[tuple[Any, int]]:
-        """Yield the whole records, with the length of each in bytes, up to the first that is not.
+        """Yield records up to the first incomplete one, each with its length in bytes.
 
-        A whole one that is not JSON is None, which is no record.
+        A complete record that is not JSON is None.
         """
         with open(self.path, "rb", opener=open_own) as file:
             for line in file:
@@ -185,22 +188,22 @@ class Journal:
 
 @dataclass
 class State:
-    """What has been done."""
+    """What the records of a journal say together."""
 
-    packed: Packed  # counts, so far
-    # what the pack was begun with, which is empty if it has not begun, and what its source was then
+    packed: Packed  # the counts so far
+    # the arguments and the source at the beginning; both are empty if no pack has begun
     asked: dict[str, Any] = field(default_factory=dict)
     source: dict[str, Any] = field(default_factory=dict)
-    next: int = 0  # the first item of the source that is still to do
-    shard: int = 0  # the spool is good up to the offset `end` of this shard
+    next: int = 0  # the first item of the source that is not done
+    shard: int = 0  # the spool is valid up to the offset `end` of this shard
     end: int = 0
     bad: list[Bad] = field(default_factory=list)
-    used: set[int] = field(default_factory=set)  # targets that are whole numbers, as of classes
-    # once everything is made: where each file goes, from the partial folder
+    used: set[int] = field(default_factory=set)  # targets that are integers, such as classes
+    # the renamings out of the partial folder, once all files are made
     moves: list[tuple[str, str]] | None = None
 
     def read(self, journal: Journal) -> None:
-        """Take in every record; refuse one that a pack to this place does not write."""
+        """Take all records; raise Refused if a pack to this place would not write one of them."""
         for number, record in enumerate(journal, start=1):
             try:
                 self.take(record)
@@ -212,7 +215,7 @@ class State:
         self.packed.resumed = self.next
 
     def take(self, record: dict[str, Any]) -> None:
-        """Take in one record: the first, one about some items, or the last."""
+        """Take one record: the first, one about some items, or the last."""
         if "asked" in record:
             self.asked, self.source = _typed((record["asked"], record["source"]), dict, dict)
         elif "moves" in record:
@@ -221,7 +224,7 @@ class State:
             self._count(record)
 
     def _move(self, first: str, last: str) -> tuple[str, str]:
-        """Accept a renaming: of what a pack makes in its folder, to a name of this store's."""
+        """Check that a renaming is one from the pack's folder to a name of this store."""
         found = _MADE.fullmatch(first)
         name = Path(self.packed.location).stem
         plain = PurePosixPath(last).name == last and "\\" not in last and "\0" not in last
@@ -245,7 +248,7 @@ class State:
                 self.used.add(item.target)
 
     def check(self, name: str, now: dict[str, Any]) -> None:
-        """Make sure that `asked` or `source` was at the beginning what it is now."""
+        """Check that `asked` or `source` has not changed since the pack was begun."""
         then = getattr(self, name)
         if then and then != now:
             words = [
@@ -260,16 +263,16 @@ class State:
 
 
 def _typed(values: Any, *kinds: type) -> list[Any]:
-    """Accept values of exactly these types; whole numbers count something, or are a file's size."""
+    """Check that values have exactly these types; an int must be a count or the size of a file."""
     for value, kind in zip(values, kinds, strict=True):
         if kind is not object and type(value) is not kind:
-            raise TypeError(f"{value!r} is no {kind.__name__}")
+            raise TypeError(f"{value!r} is not of type {kind.__name__}")
         if kind is int and not 0 <= value < 1 << 63:
             raise ValueError(value)
     return list(values)
 
 
 def items_of(journal: Journal) -> Iterator[Item]:
-    """Yield the items in the spool, in their order, without keeping them."""
+    """Yield the items in the spool in their order, without holding all in memory."""
     for record in journal:
         yield from map(Item._make, record.get("items", ()))

@@ -1,8 +1,8 @@
-"""The folder for what a pack has not finished: its own, and one process's at a time.
+"""The partial folder of a pack: locked by one process at a time, and protected from other users.
 
-Its name is known beforehand, and the folder that it lies in may be everybody's. What is found in
-it is believed, moved and removed, so that none of it may be a link, another user's, or a second
-name of a file elsewhere: whoever plants one would have this process do that to files of its own.
+The name of the folder can be guessed, and every user may be able to write to its parent. A pack
+trusts, moves and removes what it finds in there. So nothing in it may be a link, a hard link or a
+file of another user: with one, another user could make this process change its own files elsewhere.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ except ImportError:  # Windows
 
 NAME = "lock"
 _TAKEN = (errno.EAGAIN, errno.EACCES, errno.EDEADLK)
-"""What systems say of a lock that somebody has."""
+"""Errors of systems for a lock that another process holds."""
 
 _TRIES = 1000
 _NOT_OWN = (errno.ELOOP, errno.EMLINK, errno.ENOTDIR, errno.ENXIO, errno.EISDIR)
-"""What systems say of a link, and (ENXIO) of a pipe or a socket that nobody reads."""
+"""Errors of systems for a link, and (ENXIO) for a pipe or a socket that nobody reads."""
 
 _BY_FOLDER = os.open in os.supports_dir_fd and hasattr(os, "O_DIRECTORY")
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
@@ -35,33 +35,33 @@ _SAFE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os
 
 
 class Refused(ValueError):
-    """What is there is not a pack of this user's that can go on so."""
+    """An earlier pack that this user cannot resume like this."""
 
 
 class Locked(ValueError):
-    """Another process works there."""
+    """Another process works in the folder."""
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Make a folder, and keep other processes out of it for as long as the block runs.
+    """Make a folder, and lock it against other processes while the block runs.
 
-    The system releases the lock when the process ends, in whatever way.
+    The system releases the lock when the process ends, even if it is killed.
     """
     for _ in range(_TRIES):
-        with suppress(FileNotFoundError):  # whoever had it has ended, and removed the folder
+        with suppress(FileNotFoundError):  # the process that had it has removed the folder
             held = _hold(folder)
             if held is not None:
                 break
     else:
-        raise Locked(f"other processes come and go in {folder}")
+        raise Locked(f"other processes keep using {folder}")
     with held:
         yield
 
 
 def _hold(folder: Path) -> ExitStack | None:
-    """Take the lock; return None if whoever had it has removed its file meanwhile."""
-    with suppress(FileExistsError):  # an earlier pack's, say: what it is will be seen
+    """Take the lock; return None if the process that had it has removed the file meanwhile."""
+    with suppress(FileExistsError):  # may be that of an earlier pack; it is checked below
         folder.mkdir(mode=0o700, parents=True)
     path = folder / NAME
     with ExitStack() as stack:
@@ -75,7 +75,7 @@ def _hold(folder: Path) -> ExitStack | None:
             raise Locked(f"another process is at work in {folder}") from error
         if not os.path.samestat(os.fstat(handle), path.lstat()):
             return None
-        # All that will be believed, moved or removed, before any of it is.
+        # Check everything before any of it is trusted, moved or removed.
         for found in folder.iterdir():
             check_own(found, found.lstat())
         return stack.pop_all()
@@ -88,11 +88,11 @@ def open_own(path: str | os.PathLike[str], flags: int) -> int:
         for each in (path.parent, path):
             if each.is_symlink():
                 raise _refused(each, "is a link")
-        return _opened(path, path, flags, "is no regular file")
-    folder = _opened(path.parent, path.parent, _FOLDER, "is a link, or no folder")
+        return _opened(path, path, flags, "is not a regular file")
+    folder = _opened(path.parent, path.parent, _FOLDER, "is a link, or not a folder")
     try:
-        # In that very folder, whatever becomes of its name meanwhile.
-        return _opened(path, path.name, flags, "is a link, or no regular file", folder)
+        # In the folder that was checked, even if its name leads to another one meanwhile.
+        return _opened(path, path.name, flags, "is a link, or not a regular file", folder)
     finally:
         os.close(folder)
 
@@ -113,11 +113,11 @@ def _opened(path: Path, name: str | Path, flags: int, what: str, folder: int | N
 
 
 def check_own(path: Path, status: os.stat_result) -> None:
-    """Refuse a file or folder that is not this user's alone."""
+    """Refuse anything but a file or folder that belongs to this user alone."""
     if stat.S_ISLNK(status.st_mode):
         raise _refused(path, "is a link")
     if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
-        raise _refused(path, "is no regular file")
+        raise _refused(path, "is not a regular file")
     if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
         raise _refused(path, "is a second name of another file (a hard link)")
     if not _is_mine(path, status.st_uid):
@@ -125,7 +125,7 @@ def check_own(path: Path, status: os.stat_result) -> None:
 
 
 def _is_mine(path: Path, user: int) -> bool:
-    """Whether files of this process belong to that user there."""
+    """Return whether files that this process creates there belong to that user."""
     if not hasattr(os, "geteuid") or user == os.geteuid():
         return True
     try:  # some network and container file systems give all files to one user
@@ -137,13 +137,13 @@ def _is_mine(path: Path, user: int) -> bool:
 
 def _refused(path: Path, what: str) -> Refused:
     return Refused(
-        f"{path} {what}: somebody else may have put it there, so that nothing in it is believed; "
-        "remove it, or choose another place"
+        f"{path} {what}: another user may have put it there, so it is not trusted; remove it, or "
+        "choose another place"
     )
 
 
 def _lock(handle: int) -> None:
-    """Take the lock at once, or raise an OSError."""
+    """Take the lock without waiting, or raise an OSError."""
     if fcntl is not None:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return

@@ -1,10 +1,10 @@
-"""`Place`: the files that a pack makes, from the spool to their places beside the store.
+"""`Place`: the files that a pack makes, from the spool to their final paths.
 
-Everything is made in ``.DST.partial/out`` (`make`); until a record in the journal says that it is
-complete, a kill means that it is removed and made again. After that record files are only renamed:
-the store itself last, or for shards the manifest, without which they are none. To do that again
-does no harm. What a store says of itself, in the manifest and the list of bad items, holds neither
-a time nor the name of a machine: the same pack makes the same bytes.
+Everything is made in ``.DST.partial/out`` (`make`). If the process is killed before a record in the
+journal says that the result is complete, it is removed and made again. After that record, files are
+only renamed, which can be repeated safely. The store itself comes last; for shards it is the
+manifest, without which they do not count as a store. The manifest and the list of bad items contain
+no time and no name of a machine, so the same pack makes the same bytes.
 """
 
 from __future__ import annotations
@@ -40,11 +40,13 @@ _Result: TypeAlias = "tuple[list[dict[str, Any]], list[tuple[str, str]]]"
 
 
 class Place:
-    """Where the store is to be, what goes with it, and the folder for all that is not done."""
+    """The paths of a store, of the files next to it, and of the folder for unfinished work."""
 
     def __init__(self, location: str, kind: str, *, sharded: bool) -> None:
         if "://" in location:
-            raise ValueError(f"{location} is no local path: pack to one, and copy the result there")
+            raise ValueError(
+                f"{location} is not a local path: pack to a local path, and copy the result there"
+            )
         self.path = Path(location)
         name = self.path.name
         if not name or name == "..":
@@ -52,8 +54,8 @@ class Place:
         named = kind_by_suffix(location)
         if named not in (None, kind):
             raise ValueError(
-                f"{location} ends as a {named} store does, so nobody could open it as a {kind} "
-                "store: choose another name"
+                f"{location} has the suffix of a {named} store, so it could not be opened as a "
+                f"{kind} store: choose another name"
             )
         self.kind = kind
         self.sharded = sharded
@@ -64,7 +66,7 @@ class Place:
         self.journal = self.partial / "journal"
 
     def packed(self) -> Packed:
-        """Return what there is to say of a pack to this place before anything is done."""
+        """Return the `Packed` of a pack to this place before anything is done."""
         return Packed(str(self.path), self.kind, manifest=str(self.manifest))
 
     def shard(self, number: int) -> str:
@@ -73,7 +75,7 @@ class Place:
         return f"{self.path.stem}-{number:05d}{self.path.suffix}"
 
     def shards(self, moves: Sequence[tuple[str, str]]) -> list[str]:
-        """Return the paths of the shards among what is moved: the rest comes from ``out``."""
+        """Return the paths of the shards among the renamings: all others start in ``out``."""
         return [
             str(self.path.with_name(last))
             for first, last in moves
@@ -81,9 +83,9 @@ class Place:
         ]
 
     def check_free(self, *, new: bool = True, ours: Collection[Path] = ()) -> None:
-        """Raise a FileExistsError if anything but an earlier run's own `ours` would be overwritten.
+        """Raise a FileExistsError if a file would be overwritten that is not one of `ours`.
 
-        Where an earlier run has begun (`new` is false) the list of bad items is its own, too.
+        If an earlier run has begun (`new` is false), it may have made the list of bad items.
         """
         others = [self.path, self.manifest, self.path.with_name(f"{self.path.name}.fdx")]
         if new:
@@ -95,9 +97,9 @@ class Place:
             others += self.path.parent.glob(shards)
             others += self.path.parent.glob(f"{shards}.fdx")
         if self.manifest.exists() and (self.sharded or self.path.exists()):
-            raise FileExistsError(  # one of the two is what comes last
-                f"{self.path} has been packed already, and is whole: to do it again, remove it and "
-                f"{self.manifest}, or choose another place"
+            raise FileExistsError(  # one of the two is renamed last
+                f"{self.path} has been packed already, and is complete: to do it again, remove it "
+                f"and {self.manifest}, or choose another place"
             )
         for other in others:
             if os.path.lexists(other) and other not in ours:
@@ -106,23 +108,23 @@ class Place:
                 )
 
     def check_apart(self, source: str) -> None:
-        """Raise a ValueError if the result would become part of its own source."""
+        """Raise a ValueError if the result would be part of its own source."""
         if "://" in source or not Path(source).is_dir():
             return
         if Path(os.path.realpath(self.path)).is_relative_to(os.path.realpath(source)):
             raise ValueError(f"{self.path} lies inside {source}, which is packed: choose another")
 
     def has_begun(self) -> bool:
-        """Whether there is a pack to go on with."""
+        """Return whether there is a pack to resume."""
         return self.journal.exists() and self.journal.stat().st_size > 0
 
     def check_writer(self) -> None:
-        """Raise if such a store cannot be written, before hours of work are put into it."""
+        """Raise if this kind of store cannot be written, before hours of work go into it."""
         self.empty_out()
         create_store(self.out / self.path.name, self.kind).abort()
 
     def empty_out(self) -> None:
-        """Make the folder for the result anew: a kill may have left half a result there."""
+        """Create an empty folder for the result: a killed run may have left half a result in it."""
         self._remove_out()
         self.out.mkdir()
 
@@ -132,29 +134,30 @@ class Place:
             shutil.rmtree(self.out)
 
     def move(self, moves: Sequence[tuple[str, str]]) -> None:
-        """Put the files at their places, as far as an earlier run has not."""
+        """Rename the files to their final paths, unless an earlier run has done so."""
         for first, last in moves:
             made, final = self.partial / first, self.path.with_name(last)
             if os.path.lexists(made):
                 check_own(made, made.lstat())
                 if os.path.lexists(final) and final != self.bad:
-                    raise FileExistsError(f"{final} has come to be there meanwhile: remove it")
+                    raise FileExistsError(f"{final} was created meanwhile: remove it")
                 made.replace(final)
             elif not os.path.lexists(final):
                 raise OSError(f"{final} is gone: begin again with --start-over")
         if not any(last == self.bad.name for _, last in moves):
-            self.bad.unlink(missing_ok=True)  # of an attempt before something was mended
+            self.bad.unlink(missing_ok=True)  # from before the bad items were repaired
         flush_folder(self.path)
 
     def clear(self) -> None:
-        """Remove an earlier pack that was not finished, also what it has put at its place already.
+        """Remove an unfinished earlier pack, including files that it has renamed already.
 
-        If something else is there, or that pack is whole, nothing is removed that counts.
+        If that pack is complete, or if another file is in the way, it raises a FileExistsError and
+        leaves these files.
         """
         begun, state = self.has_begun(), State(self.packed())
         if begun:
             with closing(Journal(self.journal)) as journal, suppress(Refused):
-                state.read(journal)  # what is not understood has put nothing at its place
+                state.read(journal)  # a journal that is refused has renamed nothing
         moves = state.moves or []
         placed = [
             self.path.with_name(last)
@@ -170,26 +173,26 @@ class Place:
             path.unlink()
         if state.packed.bad:
             self.bad.unlink(missing_ok=True)
-        # The journal first: the rest is nothing without it.
+        # The journal first, because without it the rest does not count.
         self.journal.unlink(missing_ok=True)
         self.remove_work()
 
     def remove(self) -> None:
-        """Remove what was needed to resume; the journal last."""
+        """Remove all that was needed to resume; the journal last."""
         self.remove_work()
         self.journal.unlink(missing_ok=True)
 
     def remove_work(self) -> None:
-        """Remove the spool, and what was being made of it."""
+        """Remove the spool, and the unfinished result."""
         with suppress(OSError):
             self._remove_out()
         for path in parts(self.partial):
             path.unlink()
 
     def remove_folder(self) -> None:
-        """Remove the folder itself, as far as all in it is of a pack; the lock last."""
+        """Remove the folder itself, unless it holds files of others; the lock file goes last."""
         self.remove_work()
-        # Whoever waits may take the lock from here on: nothing but an empty folder may go after it.
+        # Once the lock file is gone, another process may lock: then only an empty folder may go.
         with suppress(OSError):
             for name in (self.journal.name, NAME):
                 (self.partial / name).unlink(missing_ok=True)
@@ -204,12 +207,12 @@ def make(
     classes: Sequence[str],
     notify: Notify,
 ) -> list[tuple[str, str]]:
-    """Make every file of the result; return the renamings that are left.
+    """Make every file of the result; return the renamings that remain.
 
-    Each is from a path in the partial folder to a name beside the store.
+    Each renaming is from a path in the partial folder to a name in the folder of the store.
     """
     place.empty_out()
-    # The same for the same images in any kind of store, as sha256sum prints their lines.
+    # Lines as sha256sum prints them, so it is the same for the same images in any kind of store.
     content = hashlib.sha256()
     items = _noted(items_of(journal), content, packed.items, notify)
     files, moves = (_shards if place.kind == "tar" else _store)(place, items, classes)
@@ -221,7 +224,7 @@ def make(
     described.write_text(text, encoding="utf-8", newline="\n")
     flush(described)
     flush_folder(described)
-    # Whole is what has its last file: see above.
+    # The store is complete once its last file is renamed: see the docstring of the module.
     moves.insert(len(moves) if place.sharded else 0, (f"out/{described.name}", described.name))
     return moves
 
@@ -229,7 +232,7 @@ def make(
 def _noted(
     items: Iterator[Item], content: hashlib._Hash, total: int, notify: Notify
 ) -> Iterator[Item]:
-    """Pass items on, and take them into the checksum."""
+    """Yield items, and add them to the checksum."""
     for done, item in enumerate(items, start=1):
         content.update(f"{item.sha256}  {item.key}\n".encode())
         notify("writing", done, total)
@@ -237,7 +240,7 @@ def _noted(
 
 
 def _shards(place: Place, items: Iterator[Item], classes: Sequence[str]) -> _Result:
-    """Make the indexes: the spool is the shards themselves."""
+    """Make the indexes of the shards, which are the spool itself."""
     files, moves = [], []
     for shard, some in groupby(items, key=lambda item: item.shard):
         path, name = part(place.partial, shard), place.shard(shard)
@@ -261,14 +264,14 @@ def _shards(place: Place, items: Iterator[Item], classes: Sequence[str]) -> _Res
 def _store(place: Place, items: Iterator[Item], classes: Sequence[str]) -> _Result:
     """Write a store of any kind but tar from the spool.
 
-    Of a store that is a folder, the files are the index alone: items have their own checksum.
+    For a folder, only the index is listed as a file, because each item has its own checksum.
     """
     target = place.out / place.path.name
     with create_store(target, place.kind, classes=classes) as writer:
         for item, data in read_back(part(place.partial, 0), items, hashlib.sha256()):
             try:
                 writer.add(item.key, data, item.target)
-            except ValueError as error:  # such a store cannot hold its key, or its target
+            except ValueError as error:  # this kind of store cannot hold the key or the target
                 raise StoreError(f"{item.key}: {error}") from error
     files = []
     made = [path for path in place.out.iterdir() if path.is_file()]
@@ -307,5 +310,5 @@ def _manifest(
 
 
 def write_bad(path: Path, bad: Sequence[tuple[str, str]]) -> None:
-    """Write the bad items as CSV, key and reason: see `csv_text`."""
+    """Write the bad items as CSV with key and reason; see `csv_text`."""
     write_text(path, csv_text([("key", "reason"), *bad]), follow=False)

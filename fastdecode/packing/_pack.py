@@ -1,10 +1,10 @@
-"""`pack` reads, checks, rewrites if asked, and keeps every item; it resumes at any point.
+"""`pack` reads, checks, optionally rewrites, and stores every item. It can resume at any point.
 
-Items go to a spool (`Spool`) in the order of the source. After about a second's worth of them the
-spool is made to lie on the disk, and then a record in the journal says how far it is good
-(`Chunk`). What is beyond that after a kill is cut off and done again. When all are there the store
-is made from the spool in one go (`make`), which depends on nothing but the spool, and moved to its
-place.
+Items go to a spool (`Spool`) in the order of the source. About once a second the spool is flushed
+to the disk, and then a record in the journal says up to where the spool is valid (`Chunk`). After a
+kill, anything beyond that is discarded and done again. When the spool is complete, the store is
+made from it in one go (`make`) and renamed to its location. The store depends on the spool and the
+journal alone.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from fastdecode.stores import Store
 
 Notify: TypeAlias = Callable[[str, int, int], None]
-"""Called with what is being done, how many items are done, and of how many."""
+"""Called with the name of the current step, the number of items done, and their total."""
 
 EVERY_BYTES = 64 << 20
 EVERY_S = 1.0
-"""After so much, or so long, the work is made to last: a kill loses no more than that."""
+"""The spool is flushed after so many bytes or seconds: a kill loses no more work than that."""
 
 _REVISION = "size and time of the source"
 
@@ -63,40 +63,41 @@ def pack(
     start_over: bool = False,
     notify: Notify | None = None,
 ) -> Packed:
-    """Copy images into a store, each of which decodes.
+    """Copy images into a store, and check that each one decodes.
 
-    The same call goes on where an earlier one was stopped or killed. The result is the same, byte
-    for byte, whatever happened on the way and however many threads work.
+    If a call is stopped or killed, the same call resumes it. The result is the same, byte for byte,
+    whatever happened before and however many threads work.
 
     Parameters
     ----------
     src : path or URI
         Anything that `open_store` opens.
     dst : path
-        Local; nothing may be there yet. Beside it come its manifest, ``DST.json``; the list of bad
-        items, ``DST.bad.csv``, if there are any; and until all is done ``.DST.partial``.
+        A local path where nothing exists yet. Next to it, `pack` writes the manifest, ``DST.json``,
+        and, if there are bad items, a list of them, ``DST.bad.csv``. Until all is done, the work is
+        in ``.DST.partial``.
     kind : str, optional
-        By default what the suffix of `dst` says, or a folder where there is none.
+        The kind of store. By default the suffix of `dst` decides; without a suffix it is a folder.
     max_side : int, optional
-        Shrink images whose larger side has more pixels than this, and encode them anew: an opaque
-        one in full colour or grey as a JPEG, others as a PNG. All others keep their bytes.
+        Shrink images whose larger side has more pixels than this, and encode them again: opaque
+        images in full colour or grey as JPEG, others as PNG. All other images keep their bytes.
     quality : int
-        Of the JPEGs encoded anew, 1 to 100.
+        Quality of the JPEGs that are encoded again, 1 to 100.
     restart_markers : bool
-        Rewrite JPEGs by `fastdecode.native.add_restart_markers`, without loss, with a restart
-        marker for each row of blocks. Those that it refuses stay as they are.
+        Rewrite JPEGs with `fastdecode.native.add_restart_markers`, without loss, so that they have
+        a restart marker for each row of blocks. JPEGs that it refuses keep their bytes.
     shard_size : int, optional
-        Tar only: several shards of at most so many bytes (an item that is larger has its own):
-        ``train-00000.tar`` and so on for ``train.tar``.
+        Tar only: write several shards of at most this many bytes, ``train-00000.tar`` and so on for
+        ``train.tar``. An item that is larger than this has a shard of its own.
     threads : int, optional
         By default one for each core that this process may use.
     skip_bad : bool
-        Leave bad items out. Otherwise nothing is made if there are any; but what was done is kept,
-        and the same call with this goes on from there.
+        Leave out bad items. If this is false and there are bad items, no store is made; the work is
+        kept, and the same call with ``skip_bad=True`` goes on from there.
     start_over : bool
-        Begin again, whatever is there of an earlier pack.
+        Begin again, and discard the work of an earlier pack.
     notify : callable, optional
-        Called with what is being done, and how many items are done, of how many.
+        Called with the name of the current step, the number of items done, and their total.
 
     Returns
     -------
@@ -105,14 +106,14 @@ def pack(
     Raises
     ------
     BadItems
-        If some items do not decode, and `skip_bad` is false, or no others are there.
+        If some items do not decode and `skip_bad` is false, or if all items are bad.
     FileExistsError
-        If something is at `dst` already.
+        If `dst` exists.
     OSError
-        If something cannot be read or written. The same call goes on once it can.
+        If something cannot be read or written. Once it can, the same call goes on.
     ValueError
-        If an argument is wrong; if another process packs to the same place; or if an earlier pack
-        that is to go on was begun with other options or another source.
+        If an argument is wrong; if another process packs to the same `dst`; or if an earlier pack
+        to it was begun with other options or another source.
 
     Examples
     --------
@@ -142,13 +143,13 @@ def pack(
             place.remove()
             return packed
         finally:
-            if not place.has_begun():  # of an earlier pack, or this one
+            if not place.has_begun():  # neither this pack nor an earlier one has left any work
                 place.remove_folder()
 
 
 @contextmanager
 def _tidied(path: Path) -> Iterator[None]:
-    """Remove the folders for a result that comes to nothing, as far as nothing is in them."""
+    """After an error, remove the parent folders that did not exist before and are empty."""
     new = [folder for folder in path.parents if not folder.exists()]
     try:
         yield
@@ -161,7 +162,7 @@ def _tidied(path: Path) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Options:
-    """What a pack was asked for, as far as the result depends on it: see `pack`."""
+    """The arguments of `pack` on which the result depends."""
 
     max_side: int | None = None
     quality: int = 90
@@ -169,7 +170,7 @@ class Options:
     shard_size: int | None = None
 
     def check(self, kind: str) -> None:
-        """Refuse what is wrong, before any work."""
+        """Check the options before any work is done."""
         if self.max_side is not None and self.max_side < 1:
             raise ValueError(f"max_side must be at least 1 pixel, not {self.max_side}")
         if not 1 <= self.quality <= 100:
@@ -181,15 +182,15 @@ class Options:
         if self.restart_markers:
             if "native" in disabled():
                 raise BackendUnavailable(
-                    "only the native core puts restart markers into JPEGs, and it is left out by "
-                    "FASTDECODE_DISABLE"
+                    "only the native core puts restart markers into JPEGs, and FASTDECODE_DISABLE "
+                    "disables it"
                 )
             _library.require()
 
 
 @dataclass
 class _Job:
-    """One run of a pack, from what its journal says to the files at their places."""
+    """One run of a pack, from the state in its journal to the finished store."""
 
     journal: Journal
     source: str
@@ -212,7 +213,7 @@ class _Job:
         self.state.take(record)
 
     def run(self) -> Packed:
-        """Resume an earlier run, or begin, and go on to the end."""
+        """Begin, or resume an earlier run, and finish the pack."""
         asked = self._asked()
         self.state.check("asked", asked)
         if self.state.moves is None:
@@ -228,7 +229,7 @@ class _Job:
         return packed
 
     def _asked(self) -> dict[str, Any]:
-        """Return what the result depends on, except the source's content."""
+        """Return all that the result depends on, except the content of the source."""
         local = "://" not in self.source
         asked = {
             "fastdecode": fastdecode.__version__,
@@ -237,15 +238,15 @@ class _Job:
             **asdict(self.options),
         }
         if self.options.max_side is not None:
-            asked["Pillow"] = PIL.__version__  # it encodes
+            asked["Pillow"] = PIL.__version__  # which encodes shrunk images
         return asked
 
     def _make(self, store: Store, asked: dict[str, Any]) -> list[tuple[str, str]]:
-        """Fill the spool, and make the result of it."""
+        """Fill the spool, and make the result from it; return the renamings that remain."""
         place = self.place
         described = _described(store, self.source)
         self.state.check("source", described)
-        several = self.options.max_side is not None  # only then names may change
+        several = self.options.max_side is not None  # only then can keys change
         work = Work(store, self.options, Names(_keys(store) if several else ()))
         if self.state.asked:
             self._check_unchanged(store)
@@ -271,7 +272,7 @@ class _Job:
         return make(place, self.journal, state.packed, about, store.classes, self.notify)
 
     def _check_unchanged(self, store: Store) -> None:
-        """Refuse a source of which a file has changed since it went into the spool."""
+        """Raise if an item of the source has changed since it went into the spool."""
         for item in items_of(self.journal):
             number = item.number
             if number >= len(store) or (item.stamp and stamp(store, number) != item.stamp):
@@ -281,7 +282,7 @@ class _Job:
                 )
 
     def _try_again(self, work: Work) -> None:
-        """Look at bad items once more; go back to before the first that is good now."""
+        """Try the bad items again. If one is good, resume from the record that holds it."""
         bad = self.state.bad
         again = [(at, one) for at, one in enumerate(bad) if not one.fixed]
         with closing(in_order(work, [one.number for _, one in again], self.threads)) as outcomes:
@@ -295,7 +296,7 @@ class _Job:
         self.state.bad = bad
 
     def _fill(self, spool: Spool, work: Work) -> None:
-        """Put the items that are left into the spool."""
+        """Put the remaining items into the spool."""
         total = len(work.store)
         chunk = Chunk(spool, self.state.next, self._record)
         left = range(self.state.next, total)
@@ -306,7 +307,7 @@ class _Job:
         chunk.settle()
 
     def _check_bad(self) -> None:
-        """Raise BadItems if there are bad items that are not to be left out, or no others."""
+        """Raise BadItems if there are bad items without `skip_bad`, or no good ones."""
         packed = self.state.packed
         packed.bad = [(one.key, one.reason) for one in self.state.bad]
         bad = len(packed.bad)
@@ -315,7 +316,7 @@ class _Job:
         if not bad or (self.skip_bad and packed.items):
             return
         write_bad(self.place.bad, packed.bad)
-        way = "there is nothing else" if not packed.items else "--skip-bad leaves them out"
+        way = "there are no others" if not packed.items else "--skip-bad leaves them out"
         error = BadItems(
             f"{bad} of {packed.items + bad} items are bad (listed in {self.place.bad}): {way}"
         )
@@ -339,7 +340,7 @@ class Chunk:
         self._due = time.monotonic() + EVERY_S
 
     def take(self, outcome: Outcome) -> None:
-        """Put the next item into the spool, or among the bad ones."""
+        """Add the next item to the spool, or to the bad items."""
         key, target, data, sha256, notes, size, bad, stamped = outcome
         if bad:
             self._bad.append(Bad(self._next, plain(key), bad, fixed=False))
@@ -356,7 +357,7 @@ class Chunk:
             self.settle()
 
     def settle(self) -> None:
-        """Make what there is durable: the data first, then the record that says so."""
+        """Flush the spool to the disk, and then append the record of its items to the journal."""
         if not self._items and not self._bad:
             return
         shard, end = self._spool.sync()
@@ -376,7 +377,7 @@ def _keys(store: Store) -> Iterator[str]:
 
 
 def _described(store: Store, location: str) -> dict[str, Any]:
-    """Return what tells one source from another one, without reading its images."""
+    """Return what identifies a source, without reading its images."""
     keys = hashlib.sha256()
     for key in _keys(store):
         keys.update(key.encode("utf-8", "surrogatepass") + b"\n")
@@ -389,9 +390,9 @@ def _described(store: Store, location: str) -> dict[str, Any]:
 
 
 def _revision(location: str) -> list[int] | None:
-    """Return what changes with local files: sizes in bytes and times; None for others.
+    """Return sizes in bytes and times of the local files of a source; None if there are none.
 
-    Of a folder it is that of the shards, or the LMDB file, in it: for images see `stamp`.
+    For a folder, these are the shards or the LMDB file in it. `stamp` does the same for images.
     """
     if "://" in location:
         return None

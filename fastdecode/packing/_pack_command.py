@@ -1,4 +1,4 @@
-"""``fastdecode pack``: copy images into a store, each of which decodes."""
+"""``fastdecode pack``: copy images into a store, and check that each one decodes."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ examples:
   %(prog)s s3://bucket/train.csv train.tar --shard-size 1GB
   %(prog)s train.rec photos/ --restart-markers
 
-Beside DST come DST.json, with counts and checksums, and DST.bad.csv, with the
-items that do not decode. Until all is done the work is in .DST.partial: after a
-crash, a full disk or Ctrl-C the same command goes on from there, and the result
-is the same, byte for byte. Bad items are tried again then. Every kind but tar
-needs twice the space while it is made.
+Next to DST, pack writes DST.json, with counts and checksums, and DST.bad.csv,
+with the items that do not decode. Until all is done, the work is in
+.DST.partial. After a crash, a full disk or Ctrl-C, the same command goes on
+from there and tries bad items again. The result is the same, byte for byte.
+Every kind of store but tar needs twice its space while it is made.
 
 exit status: 0; 1 if items are bad (without --skip-bad), or something cannot be
-read or written: the same command goes on; 2 for what cannot begin: a wrong
+read or written: the same command goes on; 2 if pack cannot begin: a wrong
 argument, nothing at SRC, something at DST, another pack at work there, or one
 begun with other options; 130 after Ctrl-C"""
 _KINDS = [kind for kind, entry in KINDS.items() if entry.writer]
@@ -48,13 +48,13 @@ _LARGEST = 1 << 62
 _NOTES = {
     "shrunk": "shrunk",
     "restart markers": "given restart markers",
-    "too large": "larger than --max-side, but of a kind that stays as it is",
-    "no restart markers": "JPEGs that cannot be given restart markers, and stay as they are",
+    "too large": "larger than --max-side, but of a kind that is not shrunk",
+    "no restart markers": "JPEGs that cannot be given restart markers, and keep their bytes",
 }
 
 
 def run(options: argparse.Namespace, parser: Parser) -> int:
-    """Pack, and say what was done; return the exit status."""
+    """Pack, print what was done, and return the exit status."""
     begun = time.monotonic()
     if options.kind is None and options.dst:
         try:
@@ -64,7 +64,7 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
             return 2
     try:
         with warnings.catch_warnings(), progress(counted=True) as notify:
-            warnings.simplefilter("ignore")  # Pillow's, which would come between the lines
+            warnings.simplefilter("ignore")  # those of Pillow would appear between the lines
             packed = pack(**vars(options), notify=notify)
     except KeyboardInterrupt:
         say("Interrupted: the same command goes on from here.", error=True)
@@ -76,7 +76,7 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
 
 
 def _failed(parser: Parser, error: Exception, target: str) -> int:
-    """Say why there is no result, and what is wrong with the first of the bad items."""
+    """Print why there is no result, with the first bad items; return the exit status."""
     if isinstance(error, BadItems) and error.packed is not None:
         _name_bad(error.packed)
     words = reason(error)
@@ -117,7 +117,7 @@ def _report(packed: Packed, seconds: float) -> None:
         say(f"{len(packed.bad):,} bad, left out: listed in {packed.location}.bad.csv")
     if packed.empty_classes:
         names = ", ".join(packed.empty_classes)
-        say(brief(f"no image is left of {len(packed.empty_classes)} classes: {names}"))
+        say(brief(f"classes without any image left ({len(packed.empty_classes)}): {names}"))
     now = packed.items + len(packed.bad) - packed.resumed
     earlier = f", {packed.resumed:,} of an earlier run kept" if packed.resumed else ""
     rate = (
@@ -131,50 +131,50 @@ def _report(packed: Packed, seconds: float) -> None:
 
 def add_arguments(parser: Parser) -> None:
     parser.description = (
-        "Copy images into a store that is cheap to read and decode, and make sure\n"
-        "that each of them decodes."
+        "Copy images into a store that is cheap to read and decode, and check that\n"
+        "each of them decodes."
     )
     parser.epilog = _EXAMPLES
     add = parser.add_argument
     add("src", metavar="SRC", help="a folder, .csv, .tar, .lmdb, .h5, .rec, or a URI of one")
-    add("dst", metavar="DST", help="where the store is to be; nothing may be there yet")
+    add("dst", metavar="DST", help="the store to make; nothing may be there yet")
     add(
         "--store",
         dest="kind",
         choices=_KINDS,
-        help="its kind (default: by the suffix of DST, or a folder without one)",
+        help="kind of store (default: by the suffix of DST; without one, a folder)",
     )
     add(
         "--max-side",
         type=positive,
         metavar="N",
-        help="shrink images of a larger side than N pixels, and encode them anew",
+        help="shrink images whose longer side is over N pixels, and encode them again",
     )
     add(
         "--quality",
         type=quality,
         default=90,
         metavar="Q",
-        help="of the JPEGs encoded anew, 1 to 100 (default: %(default)s)",
+        help="quality of JPEGs that are encoded again, 1 to 100 (default: %(default)s)",
     )
     add(
         "--restart-markers",
         action="store_true",
-        help="rewrite JPEGs, without loss, so that a part is decoded without the rest",
+        help="rewrite JPEGs, without loss, so that a part can be decoded without the rest",
     )
     add(
         "--shard-size",
         type=as_bytes,
         metavar="SIZE",
-        help="several .tar, each of at most 500MB, 1GB",
+        help="write several .tar shards of at most SIZE each, such as 500MB or 1GB",
     )
     add("--threads", type=at_once, metavar="N", help="threads to use (default: one per core)")
     add("--skip-bad", action="store_true", help="leave out what does not decode, and list it")
-    add("--start-over", action="store_true", help="begin again, whatever an earlier run has done")
+    add("--start-over", action="store_true", help="begin again, and discard any earlier run")
 
 
 def as_bytes(text: str) -> int:
-    """Read a size of a shard: ``"500MB"`` is 500 000 000 bytes, ``"1GiB"`` 1 073 741 824."""
+    """Parse the size of a shard: ``"500MB"`` is 500 000 000 bytes, ``"1GiB"`` 1 073 741 824."""
     form = r"([0-9]+(?:\.[0-9]+)?) ?(?:([KMGT])(i)?)?(B?)"
     found = re.fullmatch(form, text.strip(), re.IGNORECASE)
     if not found:

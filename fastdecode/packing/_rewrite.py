@@ -1,10 +1,10 @@
-"""`Work` reads one item, in any thread, makes sure that it decodes, and rewrites it.
+"""`Work` reads one item, in any thread, checks that it decodes, and rewrites it.
 
-An image that is shrunk keeps its EXIF data and colour profile; what else it says of itself (XMP,
-comments, resolution, the EXIF data of a TIFF) is left out. A JPEG stays one. Of the others, what is
-opaque, in full colour or grey of 8 bits becomes a JPEG; what has transparency, a palette or fewer
-bits, and a PNG in 16-bit grey, becomes a PNG, which loses nothing of that. CMYK becomes RGB, and
-its profile is dropped, for it is one of inks.
+A shrunk image keeps its EXIF data and colour profile. Other metadata (XMP, comments, resolution,
+the EXIF data of a TIFF) is dropped. A JPEG stays a JPEG. Other formats become JPEG if they are
+opaque and in full colour or 8-bit grey. They become PNG, which keeps all of this, if they have
+transparency, a palette or fewer bits, or are a PNG in 16-bit grey. CMYK becomes RGB, without its
+profile, which describes inks.
 """
 
 from __future__ import annotations
@@ -36,40 +36,40 @@ if TYPE_CHECKING:
     from fastdecode.types import Buffer, Header, Image, Mode
 
 _SAME = {".jpg": (".jpg", ".jpeg", ".jpe", ".jfif"), ".png": (".png",)}
-"""How names of one format end, in lower case."""
+"""The suffixes of a format, in lower case."""
 _EXIF = b"Exif\0\0"
 _ORIENTATION = 0x0112
 _LONGEST_EXIF = 65533
-"""What a JPEG segment holds, in bytes (ITU-T T.81, B.1.1.4)."""
+"""Most bytes that a JPEG segment holds (ITU-T T.81, B.1.1.4)."""
 _GAP = 2
-"""The decoder's own reduction stops at twice the size wanted, and the filter does the rest: so does
-`PIL.Image.Image.thumbnail`, whose ``reducing_gap`` this is."""
+"""The decoder reduces to no less than this many times the final size, and the filter does the rest.
+It is the ``reducing_gap`` of `PIL.Image.Image.thumbnail`."""
 _LANCZOS = PillowImage.Resampling.LANCZOS
 
 
 class Outcome(NamedTuple):
-    """What became of an item."""
+    """The result for one item."""
 
     key: str
     target: Any = None
     data: Buffer = b""  # the encoded image; empty if the item is bad
     sha256: str = ""
-    notes: str = ""  # see `fastdecode.packing.Packed`; with commas between them
+    notes: str = ""  # see `fastdecode.packing.Packed`; separated by commas
     bytes_in: int = 0
     bad: str = ""  # why it is bad; empty if it is good
-    stamp: str = ""  # see `stamp`; from before it was read
+    stamp: str = ""  # see `stamp`; taken before the item was read
 
 
 @dataclass(frozen=True)
 class Work:
-    """What is to be done with the items of a store."""
+    """Reads and rewrites the items of a store."""
 
     store: Store
     options: Options
     names: Names
 
     def __call__(self, index: int) -> Outcome:
-        """Read and rewrite an item; raise what a network or a disk refuses, and may give later."""
+        """Read and rewrite an item; raise errors of the network or disk, which may pass."""
         key = self.store.key(index)
         stamped = stamp(self.store, index)
         try:
@@ -93,7 +93,7 @@ class Work:
         return Outcome(key, target, data, digest, notes, len(given), stamp=stamped)
 
     def _rewritten(self, key: str, given: Buffer) -> tuple[str, Buffer, str]:
-        """Return the key, the bytes and the notes of an item; an error if it does not decode."""
+        """Return the key, the bytes and the notes of an item; raise if it does not decode."""
         header = probe(given)
         most = self.options.max_side
         large = most is not None and max(header.width, header.height) > most
@@ -109,19 +109,19 @@ class Work:
             try:
                 data = add_restart_markers(data)
                 notes.append("restart markers")
-            except FastDecodeError:  # of a kind that the core leaves alone: it decodes, and stays
+            except FastDecodeError:  # a JPEG that the core refuses: it decodes, so it is kept
                 notes.append("no restart markers")
         return key, data, ", ".join(notes)
 
 
 def stamp(store: Store, index: int) -> str:
-    """Return what changes with the local file that an item is; empty if it is none."""
+    """Return the size and time of the local file that an item is; empty if it is not one."""
     if store.kind not in ("folder", "list") or "://" in store.location:
         return ""
     try:
         path = store.source(index)
         return " ".join(map(str, size_and_time(path))) if isinstance(path, str) else ""
-    except (FastDecodeError, OSError, ValueError):  # reading it will say what is wrong
+    except (FastDecodeError, OSError, ValueError):  # reading the item reports the error
         return ""
 
 
@@ -131,15 +131,15 @@ def size_and_time(path: str | Path) -> tuple[int, int]:
 
 
 class Names:
-    """Gives names with another suffix, no two of them the same."""
+    """Renames keys to another suffix, so that no two of them become the same."""
 
-    def __init__(self, keys: Iterable[str]) -> None:  # all keys, remembered as 8 bytes each
+    def __init__(self, keys: Iterable[str]) -> None:  # all keys; a hash of 8 bytes stands for each
         numbers = (number for key in keys for number in _numbers(key))
         found = np.sort(np.fromiter(numbers, np.uint64))
         self._several = frozenset(found[1:][found[1:] == found[:-1]].tolist())
 
     def renamed(self, key: str, suffix: str) -> str:
-        """Return a key that ends as its format's names do."""
+        """Return a key with the suffix of its format."""
         stem, own = _split(key)
         if own.lower() in _SAME[suffix]:
             return key
@@ -147,17 +147,17 @@ class Names:
             return stem + suffix
         # "a.png" and "a.bmp" cannot both be "a.jpg".
         if _number(key) in self._several:
-            raise ValueError(f"there is no free name for it as {suffix}")
+            raise ValueError(f"there is no free name with {suffix} for it")
         return key + suffix
 
 
 def _numbers(key: str) -> set[int]:
-    """Stand for a key, and for what comes before its suffix."""
+    """Return the hashes of a key and of its stem."""
     return {_number(key), _number(_split(key)[0])}
 
 
 def _split(key: str) -> tuple[str, str]:
-    """Split a key before its suffix: as `PurePosixPath.suffix` does, but without making a path."""
+    """Split a key before its suffix, as `PurePosixPath.suffix` does, but faster."""
     folder, slash, name = key.rpartition("/")
     stem, dot, suffix = name.rpartition(".")
     return (folder + slash + stem, dot + suffix) if stem and suffix else (key, "")
@@ -168,18 +168,18 @@ def _number(text: str) -> int:
 
 
 def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")  # a name on a disk may be no UTF-8
+    return text.encode("utf-8", "surrogatepass")  # the name of a file may not be UTF-8
 
 
 class Shrunk(NamedTuple):
-    """An encoded image, and how the names of its format end."""
+    """An encoded image, and the suffix of its format."""
 
     data: bytes
     suffix: str
 
 
 def smaller_size(width: int, height: int, max_side: int) -> tuple[int, int]:
-    """Return (width, height) whose larger side is `max_side` pixels, in the same proportion."""
+    """Return (width, height) in the same proportion, with `max_side` pixels as larger side."""
     larger = max(width, height)
     return (
         max(1, (width * max_side + larger // 2) // larger),
@@ -188,22 +188,22 @@ def smaller_size(width: int, height: int, max_side: int) -> tuple[int, int]:
 
 
 def can_shrink(header: Header) -> bool:
-    """Whether all that the image holds can be kept.
+    """Return whether shrinking keeps everything but pixels.
 
-    It cannot of animations, 16-bit colour, and TIFFs of 16 bits, which may be signed.
+    It does not for animations, 16-bit colour, and 16-bit TIFFs, which may be signed.
     """
     deep_gray = header.bits == 16 and header.channels == 1 and header.format == "png"
     return not header.animated and (header.bits <= 8 or deep_gray)
 
 
 def shrink(data: Buffer, header: Header, max_side: int, quality: int) -> Shrunk:
-    """Shrink an image that `can_shrink` so that its larger side has `max_side` pixels.
+    """Shrink an image that `can_shrink`, so that its larger side has `max_side` pixels.
 
-    Pixels lie as in the file, and the EXIF orientation stays. A side of more than 65,500 pixels is
-    a ValueError: Pillow encodes no such JPEG.
+    The image is not turned upright, and keeps its EXIF orientation. A side of more than 65,500
+    pixels is a ValueError, because Pillow cannot encode such a JPEG.
 
-    First the decoder's reduction, in the DCT for JPEG; then Pillow's Lanczos filter, which averages
-    over all pixels that become one. Pillow weights colours by their alpha.
+    The decoder reduces first, for JPEG in the DCT. Then Pillow's Lanczos filter averages over all
+    pixels that become one, with colours weighted by their alpha.
     """
     size = smaller_size(header.width, header.height, max_side)
     image = _smaller(_pixels(data, header, size), size)
@@ -218,11 +218,11 @@ def shrink(data: Buffer, header: Header, max_side: int, quality: int) -> Shrunk:
 
 
 def thumbnail(data: Buffer, side: int, quality: int, comment: str) -> Shrunk:
-    """Make an image of at most so many pixels a side, upright, to be looked at.
+    """Make an upright thumbnail with at most `side` pixels per side.
 
     A JPEG is reduced in the DCT as far as that leaves enough pixels, and Pillow's Lanczos filter
-    does the rest. The result is a JPEG, or a PNG where there is transparency. It keeps the colour
-    profile, and no other metadata: where a photo was taken is nobody's business who sees this.
+    does the rest. The result is a JPEG, or a PNG if the image is transparent. It keeps the colour
+    profile, but no other metadata, for privacy: a thumbnail must not tell where a photo was taken.
     """
     header = probe(data)
     width, height = seen_size(header.width, header.height, header.orientation)
@@ -247,7 +247,7 @@ def thumbnail(data: Buffer, side: int, quality: int, comment: str) -> Shrunk:
 
 
 def _pixels(data: Buffer, header: Header, size: tuple[int, int]) -> Image:
-    """Decode at least twice the pixels wanted, in a layout that shows what is there."""
+    """Decode to at least twice the final size, in a mode that keeps transparency and depth."""
     wanted = (size[1] * _GAP, size[0] * _GAP)
     if header.bits == 16:
         return decode(data, mode="stored")
@@ -257,14 +257,14 @@ def _pixels(data: Buffer, header: Header, size: tuple[int, int]) -> Image:
 
 
 def _smaller(pixels: Image, size: tuple[int, int]) -> PillowImage.Image:
-    if pixels.dtype != np.uint8:  # Pillow filters floats, where 16 bits fit without loss
+    if pixels.dtype != np.uint8:  # Pillow filters floats, which hold 16 bits without loss
         real = PillowImage.fromarray(pixels.astype(np.float32)).resize(size, _LANCZOS)
         return PillowImage.fromarray(np.rint(np.asarray(real)).clip(0, 65535).astype(np.uint16))
     return PillowImage.fromarray(pixels).resize(size, _LANCZOS)
 
 
 def _needs_png(image: PillowImage.Image, header: Header) -> bool:
-    """Whether a JPEG could not hold it, or would blur what is drawn in few colours."""
+    """Return whether a JPEG cannot hold the image, or would blur a drawing in few colours."""
     if header.bits != 8 or header.color == "palette":
         return True
     return not _opaque(image)
@@ -277,13 +277,13 @@ def _encoded(image: PillowImage.Image, format: str, **options: Any) -> bytes:
     except (OSError, ValueError) as error:
         sides = f"{image.width} x {image.height}"
         raise ValueError(
-            f"smaller, it is {sides} pixels, which cannot be encoded as {format}: {error}"
+            f"shrunk to {sides} pixels, it cannot be encoded as {format}: {error}"
         ) from error
     return file.getvalue()
 
 
 def _without_alpha_if_opaque(image: PillowImage.Image, header: Header) -> PillowImage.Image:
-    """Drop what alpha does not need; grey stays grey: its profile is not one of colours."""
+    """Drop an opaque alpha channel. Grey stays grey, because its profile is not one of colours."""
     mode = "L" if header.color == "gray" else "RGB"
     return image.convert(mode if _opaque(image) else f"{mode}A")
 
@@ -294,7 +294,7 @@ def _opaque(image: PillowImage.Image) -> bool:
 
 
 def _said(data: Buffer, header: Header) -> dict[str, bytes]:
-    """Return what the file says beside its pixels, as Pillow's encoders take it."""
+    """Return the EXIF data and the colour profile, as options for Pillow's encoders."""
     info = _info(data)
     said = {"exif": _exif(info.get("exif", b""), header.orientation), **_profile(info, header)}
     return {name: value for name, value in said.items() if value}
@@ -304,29 +304,30 @@ def _info(data: Buffer) -> dict[Any, Any]:
     try:
         with PillowImage.open(io.BytesIO(data)) as image:
             found: dict[Any, Any] = image.info
-    except OSError:  # a format that Pillow does not read, but another backend does
+    except OSError:  # Pillow cannot read the format, but another backend can
         return {}
     return found
 
 
 def _profile(info: dict[Any, Any], header: Header) -> dict[str, bytes]:
-    """Return the colour profile; none of CMYK, for it is one of inks."""
+    """Return the colour profile as an option; not that of CMYK, which describes inks."""
     profile = info.get("icc_profile") if header.color != "cmyk" else None
     return {"icc_profile": profile} if profile else {}
 
 
 def _exif(given: bytes, orientation: int) -> bytes:
-    """Return EXIF data that says this orientation, as it is if it does already.
+    """Return EXIF data with this orientation; unchanged if it has that already.
 
-    It does not for formats whose decoders turn images upright, and for numbers that mean nothing.
+    It has another one if the decoder of the format turns images upright, or if its value is not
+    valid.
     """
     exif = PillowImage.Exif()
-    if given and not given.startswith(_EXIF):  # WebP has it without, JPEG with: Pillow takes that
+    if given and not given.startswith(_EXIF):  # WebP omits the prefix, which Pillow expects
         given = _EXIF + given
     try:
         exif.load(given)
         said = exif.get(_ORIENTATION, 1)
-    except Exception:  # whatever Pillow makes of damaged metadata: the orientation is known
+    except Exception:  # Pillow may raise anything for damaged metadata; the orientation is known
         exif, given, said = PillowImage.Exif(), b"", 1
     if said == orientation and len(given) <= _LONGEST_EXIF:
         return given

@@ -1,8 +1,8 @@
-"""`Spool`: where packed items wait until all are there, in files that only grow.
+"""`Spool`: holds packed items until all of them are done, in files that only grow.
 
-For a tar store these are the shards themselves, of which only the last lines are missing; for any
-other kind one file with the images' bytes behind each other. What a kind of store cannot hold is
-refused here, before hours of work are put into the rest.
+For a tar store, the files are the shards themselves, without the end of the last one. For any other
+kind there is one file with the bytes of the images one after another. The spool refuses items that
+the kind of store cannot hold, before hours of work go into the rest.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _NAME = "spool-"
 _PIECE = 1 << 20
-"""How much of a file is read at once, in bytes, where only its checksum is wanted."""
+"""Bytes per read of a file of which only the checksum is needed."""
 
 
 def part(folder: Path, shard: int) -> Path:
@@ -45,10 +45,10 @@ def _created(path: str, flags: int) -> int:
 
 
 class Spool:
-    """Appends items to shards of at most `limit` bytes, as far as its items allow.
+    """Appends items to shards of at most `limit` bytes; an item that is larger has its own shard.
 
-    What follows the offset `end` of the shard, where it was last made sure of, is cut off; `keys`
-    are those of the items before that.
+    The spool was last flushed to the disk at the offset `end` of `shard`. Anything after that is
+    discarded; `keys` are those of the items before it.
     """
 
     def __init__(
@@ -86,16 +86,16 @@ class Spool:
         file.truncate(end)
         file.seek(end)
         self._names = Names()
-        if self._kind == "tar" and end:  # which names are taken, from the headers alone
+        if self._kind == "tar" and end:  # the headers tell which names are taken
             for member in members(MappedSource(Mapped(str(path))), ended=False):
                 self._names.add(member)
         flush_folder(path)
         return file
 
     def add(self, key: str, data: Buffer, target: Any) -> tuple[int, int, int]:
-        """Append an item; return its shard, and its image's offset and size there, in bytes.
+        """Append an item; return its shard, and the offset and size of its image there, in bytes.
 
-        A ValueError says why such a store cannot hold the item.
+        A ValueError says why this kind of store cannot hold the item.
         """
         self._keys.check(key)
         if self._kind == "recordio":
@@ -107,7 +107,7 @@ class Spool:
             self._cut(start)
             raise
         if self._limit and start and self._file.tell() + len(self._end) > self._limit:
-            # It belongs to the next one. Whatever the sizes are, the same items end each shard.
+            # It goes to the next shard. So the same items end each shard on every run.
             self._cut(start)
             self.finish()
             self._shard += 1
@@ -117,7 +117,7 @@ class Spool:
         return self._shard, offset, size
 
     def _append(self, key: str, data: Buffer, target: Any) -> tuple[int, int]:
-        """Write an item, and return the offset and the size of its image in bytes."""
+        """Write an item; return the offset and size of its image in bytes."""
         if self._kind == "tar":
             return append_members(self._file, key, data, target, self._names)
         offset = self._file.tell()
@@ -125,31 +125,31 @@ class Spool:
         return offset, len(data)
 
     def _cut(self, end: int) -> None:
-        """Take back what was written last."""
+        """Discard everything from the offset `end` on."""
         self._file.seek(end)
         self._file.truncate()
 
     def sync(self) -> tuple[int, int]:
-        """Wait until all is on the disk; return the shard and its end in bytes."""
+        """Wait until everything is on the disk; return the shard and its end in bytes."""
         self._file.flush()
         os.fsync(self._file.fileno())
         return self._shard, self._file.tell()
 
     def finish(self) -> None:
-        """Write the end of the last shard, and close it."""
+        """Write the end of the current shard, and close it."""
         self._file.write(self._end)
         self.sync()
         self._file.close()
 
     def close(self) -> None:
-        """Close the file as it is, without the end of its shard."""
+        """Close the file without writing the end of its shard."""
         self._file.close()
 
 
 def read_back(
     path: Path, items: Iterable[Item], whole: hashlib._Hash
 ) -> Iterator[tuple[Item, bytes]]:
-    """Yield the items of a part, each with its bytes, and take all of the part into a checksum."""
+    """Yield the items of a part with their bytes, and add the whole part to a checksum."""
     with open(path, "rb", opener=open_own) as file:
         end = 0
         for item in items:
@@ -167,7 +167,7 @@ def read_back(
 
 
 def checksum(file: BinaryIO, whole: hashlib._Hash) -> str:
-    """Take what is left of a file into a SHA-256, and return that."""
+    """Add the rest of a file to a checksum, and return its hexadecimal digits."""
     while piece := file.read(_PIECE):
         whole.update(piece)
     return whole.hexdigest()

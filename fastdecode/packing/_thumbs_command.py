@@ -1,4 +1,4 @@
-"""``fastdecode thumbs``: a folder of thumbnails."""
+"""``fastdecode thumbs``: make a folder of thumbnails."""
 
 from __future__ import annotations
 
@@ -45,21 +45,22 @@ examples:
   %(prog)s train.tar thumbs/
 
 photos/2024/cat.jpg becomes thumbs/2024/cat.jpg, upright, at most --size pixels
-wide and high, and never enlarged. Thumbnails are JPEG files, and PNG where the
-image is transparent: logo.png becomes logo.jpg or logo.png. Where two names
-would become one, the suffix is added: a.png and a.bmp become a.png.jpg and
-a.bmp.jpg. The colour profile is kept, and no other metadata, such as the place.
+wide and high, and never enlarged. Thumbnails are JPEG files, or PNG files if
+the image is transparent: logo.png becomes logo.jpg or logo.png. If two
+thumbnails would get the same name, the suffix is added: a.png and a.bmp become
+a.png.jpg and a.bmp.jpg. Thumbnails keep the colour profile, but no other
+metadata, such as the place where a photo was taken.
 
-A thumbnail that is newer than its image, and of the same size and quality, is
-left as it is: after a crash or Ctrl-C the same command goes on. No file that
-this command has not made is replaced. Of a folder, hidden files are left out,
-and so is DST, if it lies in SRC.
+A thumbnail is left as it is if it is newer than its image and has the same size
+and quality, so after a crash or Ctrl-C the same command goes on. The command
+replaces only files that it has made itself. In a folder, it leaves out hidden
+files, and DST if that lies in SRC.
 
-exit status: 0; 1 if an image has got no thumbnail, each of which is listed with
-the reason; 2 for a wrong argument, nothing at SRC, what cannot be reached, or a
-DST that cannot be written; 130 after Ctrl-C"""
+exit status: 0; 1 if an image has no thumbnail (each one is listed with the
+reason); 2 for a wrong argument, nothing at SRC, something that cannot be
+reached, or a DST that cannot be written; 130 after Ctrl-C"""
 _OURS = "fastdecode thumbnail"
-"""How the comment begins that is in every thumbnail: what has none is somebody else's file."""
+"""How the comment in every thumbnail begins. A file without it is not one of this command."""
 
 _SHOWN = 3
 
@@ -67,12 +68,12 @@ _Status: TypeAlias = Literal["made", "kept", "failed"]
 
 
 class _Outcome(NamedTuple):
-    """What became of an image."""
+    """The result for one image."""
 
     key: str
     status: _Status
     why: str = ""
-    longer: str = ""  # the thumbnail's name, where it has both suffixes
+    longer: str = ""  # the thumbnail's name, if it has both suffixes
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ class _Work:
         return f"{_OURS}, at most {self.side} pixels, quality {self.quality}"
 
     def __call__(self, index: int) -> _Outcome:
-        """Make it, if it is not there; raise what is no fault of the image, nor of its place."""
+        """Make the thumbnail unless it exists; raise errors that are not of this image alone."""
         key = self.store.key(index)
         try:
             status: _Status = "made" if self._made(index, key) else "kept"
@@ -104,7 +105,7 @@ class _Work:
             return _Outcome(key, "failed", reason(error))
 
     def _made(self, index: int, key: str) -> bool:
-        """Write the thumbnail; False if it is there."""
+        """Write the thumbnail; return False if it exists."""
         if not is_below(key):
             raise ValueError("its name leads out of the folder")
         places = {suffix: self.to / self.names.renamed(key, suffix) for suffix in (".jpg", ".png")}
@@ -116,7 +117,7 @@ class _Work:
         found = _found(place)
         if found is not None and _OURS.encode() not in found[0]:
             raise FileExistsError(
-                errno.EEXIST, "there is a file that is no thumbnail of this command", str(place)
+                errno.EEXIST, "there is a file that this command has not made", str(place)
             )
         place.parent.mkdir(parents=True, exist_ok=True)
         write_bytes(place, made.data, follow=False)
@@ -128,7 +129,7 @@ class _Work:
 
 
 def _found(place: Path) -> tuple[bytes, int] | None:
-    """Return what is in a file, and when that was written; None if there is none."""
+    """Return the content of a file and its modification time; None if there is no file."""
     try:
         return read_regular(place), place.stat().st_mtime_ns
     except FileNotFoundError:
@@ -136,24 +137,24 @@ def _found(place: Path) -> tuple[bytes, int] | None:
 
 
 def _changed(store: Store, index: int) -> int:
-    """Return when an image was written, or its store; 0 if that is not known."""
+    """Return the modification time of an image or its store; 0 if it is not known."""
     path = store.source(index) if store.folder else store.location
     try:
         state = os.stat(path) if isinstance(path, str) else None  # noqa: PTH116
-    except (OSError, ValueError):  # reading it says what is wrong
+    except (OSError, ValueError):  # reading the image reports the error
         return 0
     return 0 if state is None else state.st_mtime_ns
 
 
 def run(options: argparse.Namespace, parser: Parser) -> int:
-    """Make the thumbnails, and say what was made; return the exit status."""
+    """Make the thumbnails, print what was made, and return the exit status."""
     begun = time.monotonic()
     counts: dict[_Status, int] = {"made": 0, "kept": 0, "failed": 0}
     failed: list[_Outcome] = []
     longer: list[str] = []
     ended: BaseException | None = None
     try:
-        with warnings.catch_warnings():  # Pillow's, which would come between the lines
+        with warnings.catch_warnings():  # those of Pillow would appear between the lines
             warnings.simplefilter("ignore")
             for outcome in _outcomes(options):
                 counts[outcome.status] += 1
@@ -206,13 +207,13 @@ def _is_store(location: str) -> bool:
 
 
 def _wanted(store: Store, to: Path) -> array[int]:
-    """List the images: of a folder without what is hidden, and without the thumbnails."""
+    """List the images; in a folder, leave out hidden files and the thumbnails."""
     if store.kind != "folder" or not store.folder:
         return array("q", range(len(store)))
     source, target = _real(store.folder), _real(to)
     if source == target or _lies_in(source, target):
         raise ValueError(
-            f"{to} is the folder of the images, or holds it: thumbnails need a place of their own"
+            f"{to} is the folder of the images, or holds it: thumbnails need a separate folder"
         )
     found = array("q")
     known: dict[str, bool] = {}
@@ -228,7 +229,7 @@ def _wanted(store: Store, to: Path) -> array[int]:
 
 
 def _real(path: str | Path) -> str:
-    """Return where something is, through all links, as this system compares paths."""
+    """Return a path without links, in a form that can be compared on this system."""
     return os.path.normcase(os.path.realpath(path))
 
 
@@ -237,7 +238,7 @@ def _lies_in(path: str, folder: str) -> bool:
 
 
 def _told(error: BaseException, to: str) -> str:
-    """Say what ended it; the error of a full disk names no file."""
+    """Return the message for an error that ended the command; a full disk names no file."""
     if isinstance(error, OSError) and error.strerror and not error.filename:
         return f"{to}: {error.strerror}"
     return reason(error)
@@ -246,7 +247,7 @@ def _told(error: BaseException, to: str) -> str:
 def _report(counts: dict[_Status, int], longer: list[str], seconds: float) -> None:
     if longer:
         more = " ..." if len(longer) > _SHOWN else ""
-        say(f"Two names would have become one: see {', '.join(longer[:_SHOWN])}{more}")
+        say(f"Some names would have been the same: see {', '.join(longer[:_SHOWN])}{more}")
     if counts["failed"]:
         many = counts["failed"] > 1
         say(f"{counts['failed']:,} image{'s have' if many else ' has'} no thumbnail.")
@@ -274,6 +275,6 @@ def add_arguments(parser: Parser) -> None:
         type=quality,
         default=85,
         metavar="Q",
-        help="of the JPEGs, 1 to 100 (default: %(default)s)",
+        help="quality of the JPEGs, 1 to 100 (default: %(default)s)",
     )
     add("--threads", type=at_once, metavar="N", help="threads to use (default: one per core)")

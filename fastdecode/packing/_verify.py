@@ -1,4 +1,4 @@
-"""Checking one item: whether it decodes in full, and why not, in words."""
+"""Checks that an item decodes in full, and words the reason if it does not."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
 
 
 def verify(data: Buffer, header: Header) -> None:
-    """Decode an image in full, as `decode` does, and drop the pixels."""
+    """Decode an image in full, as `decode` does, and discard the pixels."""
     decode_part(data, header, 1, None)
 
 
 def reason(error: BaseException) -> str:
-    """Return in one line why an item is bad."""
+    """Return the reason why an item is bad, in one line."""
     words = plain(" ".join(without_advice(error).split()))
     known = isinstance(error, (FastDecodeError, OSError, ValueError))
     return words if known and words else f"{type(error).__name__}: {words}".rstrip(": ")
 
 
 def plain(text: str) -> str:
-    """Return text that every file takes: a name on a disk may be no UTF-8."""
+    """Return text that can be written as UTF-8, which the name of a file may not be."""
     return text.encode("utf-8", "backslashreplace").decode()

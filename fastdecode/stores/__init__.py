@@ -1,6 +1,6 @@
-"""Where the encoded images are: folders, lists, tar shards, LMDB, HDF5, MXNet RecordIO.
+"""Stores of encoded images: folders, lists of files, tar shards, LMDB, HDF5, MXNet RecordIO.
 
-All are read by one protocol, `Store`; `fastdecode.torch.StoreDataset` makes a dataset of one.
+All have one interface, `Store`. `fastdecode.torch.StoreDataset` makes a dataset of a store.
 """
 
 from __future__ import annotations
@@ -35,12 +35,13 @@ _COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 
 
 class Kind(NamedTuple):
-    """Where a kind of store is, before anything of it is imported."""
+    """Which reader and writer to import for a kind of store, and when."""
 
+    # ``"module:name"`` of a callable that takes a location and keyword options
     reader: str
-    writer: str  # ``"module:name"`` of what makes one, from a location and options by name
-    suffixes: tuple[str, ...] = ()  # how locations of it end, in lower case
-    # what pip installs its library by, ``fastdecode[extra]``; empty if it needs none
+    writer: str
+    suffixes: tuple[str, ...] = ()  # of its locations, in lower case
+    # ``fastdecode[extra]`` installs its library; empty if it needs none
     extra: str = ""
 
 
@@ -66,13 +67,13 @@ KINDS: dict[str, Kind] = {
         (".rec",),
     ),
 }
-"""Every kind of store by its name. To add one: one file, and one line here."""
+"""Every kind of store by its name. To add a kind, write its module and add a line here."""
 
 
 def __getattr__(name: str) -> Any:
     if name != "tar":
         raise AttributeError(f"module 'fastdecode.stores' has no attribute {name!r}")
-    return importlib.import_module("fastdecode.stores.tar")  # which sets the attribute
+    return importlib.import_module("fastdecode.stores.tar")  # the import sets the attribute
 
 
 def open_store(
@@ -86,16 +87,16 @@ def open_store(
     ----------
     location : path or URI, or several
         A folder of images, a CSV file, a list of images, a ``.tar`` or several (a list,
-        ``train-{000..146}.tar``, or a folder of them), an ``.lmdb``, ``.h5`` or ``.rec``. URIs
-        (``s3://bucket/train.tar``), also in lists, are read through fsspec (``pip install
-        fastdecode[remote]``), but for LMDB.
+        ``train-{000..146}.tar``, or a folder of them), an ``.lmdb``, ``.h5`` or ``.rec``. All but
+        LMDB may be URIs (``s3://bucket/train.tar``), also in lists. URIs are read through fsspec
+        (``pip install fastdecode[remote]``).
     kind : str, optional
-        A name in `KINDS`; by default what the location's suffix, or what is there, says.
+        A name in `KINDS`. By default it follows from the location's suffix, or from what is there.
     **options
-        Of a folder: targets, extensions. Of a list: path_column, target_column, header, delimiter,
-        root. Of tar shards: index, image, target. Of HDF5: images, targets, keys. Of RecordIO:
-        index. Of all but LMDB: storage_options, for the file system of URIs. The reader of each
-        kind, named in `KINDS`, says what they are.
+        Options of the kind, which its reader in `KINDS` documents. Folders: targets, extensions.
+        Lists: path_column, target_column, header, delimiter, root. Tar shards: index, image,
+        target. HDF5: images, targets, keys. RecordIO: index. All but LMDB: storage_options, for the
+        file system of a URI.
 
     Returns
     -------
@@ -104,16 +105,17 @@ def open_store(
     Raises
     ------
     FileNotFoundError
-        If nothing is there.
+        If there is nothing at the location.
     ImportError
-        If the library for it is missing; the message has the line that installs it.
+        If the library for this kind is missing. The message has the command that installs it.
     OSError
-        If it cannot be read.
+        If the store cannot be read.
     StoreError
-        If it is damaged or truncated, or its files do not belong together.
+        If the store is damaged or truncated, or its files do not belong together.
     ValueError
-        If the kind is not known, or not to be seen from the location; or of what is in it: images
-        beside class folders, a wrong line in a table, shards with different classes.
+        If the kind is unknown or does not follow from the location. Also if the content is not
+        allowed: images next to class folders, an invalid line in a table, shards with different
+        classes.
 
     Examples
     --------
@@ -145,15 +147,15 @@ def create_store(
     *,
     classes: Sequence[str] = (),
 ) -> Writer:
-    """Begin a store.
+    """Create a store, and return its writer.
 
     Parameters
     ----------
     location : path
-        Local; nothing may be there yet.
+        A local path where nothing exists yet.
     kind : str, optional
-        A name in `KINDS`; by default what the suffix says, and a folder where there is none. A
-        suffix that no kind has is a ValueError.
+        A name in `KINDS`. By default the suffix of the location decides; without a suffix the store
+        is a folder. A suffix that belongs to no kind is a ValueError.
     classes : sequence of str
         Names of the classes, if targets are class indices.
 
@@ -165,7 +167,7 @@ def create_store(
     Raises
     ------
     FileExistsError
-        If something is there.
+        If the location exists.
     ImportError, ValueError
         As for `open_store`.
 
@@ -189,7 +191,24 @@ def create_store(
 
 
 def kind_of(location: str) -> str:
-    """Return the kind of the store at a location, by its suffix or by what is there.
+    """Return the kind of the store at a location, from its suffix or from what is there.
+
+    Parameters
+    ----------
+    location : str
+        Path or URI.
+
+    Returns
+    -------
+    str
+        A name in `KINDS`.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the suffix does not tell the kind, and there is nothing at the location.
+    ValueError
+        If the location is not a store of any kind.
 
     Examples
     --------
@@ -203,10 +222,10 @@ def kind_of(location: str) -> str:
     if location.lower().endswith(_COMPRESSED):
         raise ValueError(
             f"{location} is a compressed tar, in which nothing can be found without reading all "
-            "before it: decompress it; images are compressed as they are"
+            "before it: decompress it; the images in it are compressed already"
         )
     if "://" in location or Path(location).is_dir():
-        return "folder"  # or one that holds a store: see `open_folder`
+        return "folder"  # which may hold a store instead of images: see `open_folder`
     if not Path(location).exists():
         raise FileNotFoundError(f"{location}: there is no such file or folder")
     from fastdecode.stores.folder import EXTENSIONS
@@ -215,14 +234,14 @@ def kind_of(location: str) -> str:
         raise ValueError(f"{location} is one image: name its folder, or a .csv with its path")
     listed = ", ".join(suffix for kind in KINDS.values() for suffix in kind.suffixes)
     error = ValueError(f"{location} is neither a folder nor ends in {listed}")
-    raise advised(error, ": say what it is by kind=")
+    raise advised(error, ": say what it is with kind=")
 
 
 def kind_for(location: str) -> str:
-    """Return the kind to write at a location: what its suffix says, or a folder without one.
+    """Return the kind of store to write at a location: that of its suffix, or "folder" without one.
 
-    A suffix that no kind has is a ValueError, for it is most likely mistyped; but what begins with
-    a digit is no suffix, but a version: ``photos-v1.2``.
+    A suffix that belongs to no kind is a ValueError, because it is most likely a typo. One that
+    begins with a digit is a version and not a suffix: ``photos-v1.2``.
     """
     kind = kind_by_suffix(location)
     suffix = Path(location).suffix
@@ -231,7 +250,7 @@ def kind_for(location: str) -> str:
             each.suffixes[0] for each in KINDS.values() if each.suffixes and each.writer
         )
         error = ValueError(
-            f"{location}: {suffix} is no kind of store ({known}; a name without a suffix is a "
+            f"{location}: {suffix} is not a kind of store ({known}; a name without a suffix is a "
             "folder)"
         )
         raise advised(error, ": kind='folder' makes a folder of that name")
@@ -239,21 +258,21 @@ def kind_for(location: str) -> str:
 
 
 def _kind_of_several(locations: list[str]) -> str:
-    """Return the kind of a list: of tar shards, or of images."""
+    """Return the kind of a list of locations: "tar" for shards, "list" for images."""
     kinds = {each: kind_by_suffix(each) for each in locations}
     if locations and set(kinds.values()) == {"tar"}:
         return "tar"
     for each, kind in kinds.items():
         if kind is not None:
             raise ValueError(
-                f"{each} is a {kind} store, and no image: a list names images, or tar shards only. "
-                "Open it by itself"
+                f"{each} is a {kind} store, not an image: a list may name images, or tar shards. "
+                "Open it on its own"
             )
     return "list"
 
 
 def kind_by_suffix(location: str) -> str | None:
-    """Return the kind that the end of a location names; None if it names none."""
+    """Return the kind that the suffix of a location stands for, or None."""
     name = location.rstrip("/").lower()
     for kind, entry in KINDS.items():
         if entry.suffixes and name.endswith(entry.suffixes):
@@ -262,7 +281,7 @@ def kind_by_suffix(location: str) -> str | None:
 
 
 def _named(kind: str, role: str) -> Any:
-    """Import what reads or writes a kind."""
+    """Import the reader or the writer of a kind."""
     if kind not in KINDS:
         raise ValueError(f"there is no kind of store {kind!r}, only {', '.join(KINDS)}")
     entry = KINDS[kind]

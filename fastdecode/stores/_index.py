@@ -1,11 +1,12 @@
-"""An index: where each item of a store lies, its key and its target, in a file that is mapped.
+"""The index of a store: positions, keys and targets of all items, in a mapped file.
 
-A million items open as fast as ten: nothing is parsed, and memory is that of the system's cache.
+A million items open as fast as ten, because nothing is parsed, and the memory is that of the
+system's file cache.
 
-Format, all numbers little-endian: 8 bytes ``FDINDEX1``; the CRC-32 of all that follows (uint64);
-the length of the header (uint64); the header, JSON in UTF-8; then its columns, each at a multiple
-of 8 bytes. The header holds ``count``, ``columns`` (name to type, offset from the first column, and
-length), ``classes``, and ``about`` (what the store says of itself).
+The format, in which all numbers are little-endian: 8 bytes ``FDINDEX1``; the CRC-32 of all that
+follows (uint64); the length of the header (uint64); the header, JSON in UTF-8; the columns, each at
+a multiple of 8 bytes. The header has ``count``, ``columns`` (name to type, offset from the first
+column, and length), ``classes``, and ``about`` (details about the store).
 """
 
 from __future__ import annotations
@@ -30,23 +31,23 @@ from fastdecode.types import Buffer
 
 _ALIGNED = 8
 _INT, _OTHER, _NONE = 0, 1, 2
-"""How a target is kept: as a number in its column, as JSON among the texts, or not at all."""
+"""The form of a target: a number in its column, JSON among the texts, or None."""
 
 
 _MAGIC = b"FDINDEX1"
 _BEGINNING = 1 << 16
 _LEAST_PER_ITEM = 8
-"""Bytes of an index that each item takes at least: those of one column."""
+"""Least bytes that an item takes in an index: those of one column."""
 
 _TYPES = {"keys": "u1", "key_ends": "<u8", "targets": "<i8", "kinds": "u1", "texts": "u1"}
-"""Columns that each index has; all others are of `_NUMBERS`."""
+"""Columns of every index, with their types; all others have the type `_NUMBERS`."""
 
 _NUMBERS = "<u8"
 _ANY_LENGTH = ("keys", "texts")
 
 
 class IndexBuilder:
-    """Collects items, and writes an index of them, with further columns of integers from 0."""
+    """Collects items and writes their index; `columns` are additional, for integers from 0."""
 
     def __init__(self, classes: Sequence[str] = (), columns: Sequence[str] = ()) -> None:
         self.classes = list(classes)
@@ -68,7 +69,7 @@ class IndexBuilder:
             kind, number = _INT, target
         else:
             kind, number, text = _OTHER, len(self._texts), as_json(target)
-        # A name on a disk may be no UTF-8: its bytes are kept, as Python's own functions do.
+        # The name of a file may not be UTF-8: its bytes are kept, as Python's own functions do.
         name_bytes = key.encode("utf-8", "surrogateescape")
         for name, column in self._numbers.items():
             column.append(numbers[name])
@@ -80,7 +81,7 @@ class IndexBuilder:
         self._kinds.append(kind)
 
     def to_bytes(self, about: Mapping[str, Any] | None = None) -> bytes:
-        """Return the index as a file would hold it; `about` is for the store."""
+        """Return the content of the index file; `about` holds details about the store."""
         columns: dict[str, bytearray | array[int]] = {
             "keys": self._keys,
             "key_ends": self._key_ends,
@@ -109,16 +110,16 @@ class IndexBuilder:
         return b"".join((_MAGIC, zlib.crc32(rest).to_bytes(8, "little"), rest))
 
     def write(self, path: str | os.PathLike[str], about: Mapping[str, Any] | None = None) -> None:
-        """Write the index to a file, which is there as a whole, or not at all."""
+        """Write the index to a file, atomically."""
         write_bytes(path, self.to_bytes(about), follow=False, durable=True)
 
 
 class Index:
-    """An index, as it lies in memory or in a file; its data is not copied.
+    """An index in memory or in a mapped file, whose data is not copied.
 
-    `columns` are further ones that it must have. `guard` is called before anything in `data` is
-    touched: it raises a StoreError if that is a mapping of a file that has been cut, for touching
-    it would kill the process.
+    The index must have `columns` in addition to those of every index. `guard` is called before
+    `data` is accessed. If `data` maps a file that has been cut, it raises a StoreError, because the
+    access would kill the process.
     """
 
     def __init__(
@@ -163,7 +164,7 @@ class Index:
         columns: Sequence[str] = (),
         storage_options: Mapping[str, Any] | None = None,
     ) -> Index | None:
-        """Load an index, or return None where there is none."""
+        """Load an index, or return None if there is none."""
         if not is_uri(path) and not exists(path):
             return None
         try:
@@ -172,7 +173,7 @@ class Index:
             return None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # One that lies in a file is mapped again, wherever it goes: not carried there.
+        # An index in a local file is mapped again where it is unpickled, instead of copied there.
         if self._path:
             return Index.load, (self._path, self._needed)
         return Index, (bytes(self._data), self.name, self._needed)
@@ -181,7 +182,7 @@ class Index:
         return self._count
 
     def __getitem__(self, column: str) -> NDArray[Any]:
-        """Return a column; see `check`."""
+        """Return a column. Call `check` before accessing its values."""
         return self._columns[column]
 
     def has(self, column: str) -> bool:
@@ -221,13 +222,13 @@ class Index:
 
     def _wrong(self, index: int) -> StoreError:
         return StoreError(
-            f"{self.name}, item {index}: what the index says of it cannot be; remove the index and "
-            "make it anew"
+            f"{self.name}, item {index}: its entry in the index is damaged; remove the index and "
+            "create it again"
         )
 
 
 class IndexedStore(Store):
-    """A store whose keys and targets are those of its contents: an index, or what stands for it."""
+    """A store whose keys and targets come from its contents, an index or an object like one."""
 
     _contents: Any
 
@@ -244,9 +245,9 @@ class IndexedStore(Store):
 
 
 class SelfDescribed(IndexedStore):
-    """A store whose file says what is in it: that is read when it is made, and when unpickled.
+    """A store that reads its contents from its own file when it is created or unpickled.
 
-    A subclass writes `_load`, and calls `_reload` at the end of its ``__init__``.
+    A subclass implements `_load`, and calls `_reload` at the end of its ``__init__``.
     """
 
     def __getstate__(self) -> dict[str, Any]:
@@ -260,10 +261,10 @@ class SelfDescribed(IndexedStore):
 
     @abstractmethod
     def _load(self, opened: Any) -> None:
-        """Set `_contents` and `classes` by what is in the file."""
+        """Set `_contents` and `classes` from the file."""
 
     def _reload(self) -> None:
-        """Read what is in the file, also for a store that has been closed."""
+        """Read the contents from the file, also for a store that has been closed."""
         closed, self._closed = self._closed, False
         self.classes = ()
         self._load(self._handle())
@@ -271,7 +272,7 @@ class SelfDescribed(IndexedStore):
             self.close()
 
     def _check_bytes(self, index: int, data: Buffer) -> None:
-        """Raise a StoreError unless an item's bytes are those that its index was made of."""
+        """Raise a StoreError unless an item's bytes are those from which the index was made."""
         contents = self._contents
         if not isinstance(contents, Index):
             return
@@ -281,7 +282,7 @@ class SelfDescribed(IndexedStore):
 
 
 def text_of(value: Any, indent: int | None = None) -> str:
-    """Return JSON that can be written in UTF-8: the name of a folder on a disk need not be."""
+    """Return JSON that can be encoded as UTF-8, also if the name of a folder in it is not UTF-8."""
     text = json.dumps(value, ensure_ascii=False, indent=indent, sort_keys=True)
     try:
         text.encode()
@@ -291,7 +292,7 @@ def text_of(value: Any, indent: int | None = None) -> str:
 
 
 class Summary(NamedTuple):
-    """What the header of an index says."""
+    """The header of an index."""
 
     items: int
     classes: list[str]
@@ -299,10 +300,10 @@ class Summary(NamedTuple):
 
 
 def summary(path: str, storage_options: Mapping[str, Any] | None = None) -> Summary:
-    """Read the beginning of an index alone.
+    """Read only the header of an index.
 
-    It is not checked: the checksum would mean reading all. What is wrong in it is found out when
-    the index is loaded.
+    The checksum is not compared, because that would take reading the whole index. Damage is found
+    when the index is loaded.
     """
     file = Mapped(path, storage_options)
     start = bytes(file.read(0, min(file.size, _BEGINNING)))
@@ -312,7 +313,7 @@ def summary(path: str, storage_options: Mapping[str, Any] | None = None) -> Summ
         start = bytes(file.read(0, end))
     found = _described(_header(start[first:end], path), path)
     if not 0 <= found.items * _LEAST_PER_ITEM <= file.size:
-        raise StoreError(f"{path}: the index cannot hold {found.items} items: make it anew")
+        raise StoreError(f"{path}: the index cannot hold {found.items} items: create it again")
     return found
 
 
@@ -335,7 +336,7 @@ def _described(header: Mapping[str, Any], name: str) -> Summary:
 
 
 def _split(view: memoryview, name: str) -> tuple[dict[str, Any], memoryview]:
-    """Return the header of a whole index, and what its columns are in."""
+    """Return the header of an index, and the bytes that hold its columns; check both."""
     start = len(_MAGIC) + 8
     checksum, rest = int.from_bytes(view[len(_MAGIC) : start], "little"), view[start:]
     if view[: len(_MAGIC)] != _MAGIC or zlib.crc32(rest) != checksum:
@@ -347,7 +348,7 @@ def _split(view: memoryview, name: str) -> tuple[dict[str, Any], memoryview]:
 def _columns_of(
     places: Mapping[str, Any], body: memoryview, count: int
 ) -> Mapping[str, NDArray[Any]]:
-    """Return the columns by name; a ValueError or KeyError where the header cannot be right."""
+    """Return the columns by name; raise a ValueError or KeyError if the header is wrong."""
     found = {}
     for name, (kind, place, size) in places.items():
         expected = _TYPES.get(name, _NUMBERS)
@@ -363,4 +364,4 @@ def _columns_of(
 
 
 def _broken(name: str) -> StoreError:
-    return StoreError(f"{name}: the index is damaged or truncated; remove it and make it anew")
+    return StoreError(f"{name}: the index is damaged or truncated; remove it and create it again")

@@ -1,4 +1,4 @@
-"""What all kinds of stores ask of an item: a valid key, a target that JSON holds, a fingerprint."""
+"""Keys, targets and fingerprints of items, for all kinds of stores."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from typing import Any
 from fastdecode.types import Buffer
 
 _LONGEST_NAME = 255
-"""What the usual file systems hold, in bytes (NAME_MAX of POSIX on Linux and macOS)."""
+"""Limit of the usual file systems, in bytes (NAME_MAX of POSIX on Linux and macOS)."""
 
 _LONGEST_PATH = 3072
-"""Three quarters of Linux's PATH_MAX in bytes: the rest is for where the folder itself is."""
+"""Three quarters of Linux's PATH_MAX in bytes: the rest is for the path of the folder itself."""
 
 
 _SAMPLE = 512
 
 
 def check_key(key: str) -> PurePosixPath:
-    """Make sure that a key can be one, and return it as a path."""
+    """Check that a key is valid, and return it as a path."""
     try:
         key.encode()
     except UnicodeEncodeError:
-        raise ValueError(f"a key must be text, and this name is no UTF-8: {key!r}") from None
+        raise ValueError(f"a key must be text, and this name is not UTF-8: {key!r}") from None
     path = PurePosixPath(key)
     wrong = path.is_absolute() or ".." in path.parts or "\\" in key or "\0" in key
-    if wrong or not path.name or str(path) != key:  # one name for one thing: no "./a", no "a//b"
+    if wrong or not path.name or str(path) != key:  # a single spelling per key: no "./a", "a//b"
         raise ValueError(f"a key must be a relative path with '/' between folders, not {key!r}")
     return path
 
 
 def relative(name: str) -> str:
-    """Return the name of a file as a key: without what leads out of a folder, or back to it."""
+    """Return the name of a file as a key, which is a relative path without "." and ".."."""
     if (
         os.name != "nt"
         and name[-1:] not in "/."
@@ -50,12 +50,12 @@ def relative(name: str) -> str:
 
 
 def is_file_name(name: str) -> bool:
-    """Whether a name is one file or folder, and leads to no other."""
+    """Return whether a name is that of a single file or folder, without any path."""
     return name not in ("", ".", "..") and not any(sign in name for sign in "/\\\0")
 
 
 def is_below(name: str) -> bool:
-    """Whether a relative path leads to something below where it begins."""
+    """Return whether a path is relative and leads to something below its start."""
     if "\0" in name or not name or os.path.isabs(name) or os.path.splitdrive(name)[0]:  # noqa: PTH117
         return False
     if os.name == "nt":
@@ -64,7 +64,7 @@ def is_below(name: str) -> bool:
 
 
 class Keys:
-    """The keys in a store; with `files`, each becomes a file's name, and `reserved` is none."""
+    """The keys in a store. With `files`, keys are names of files, and `reserved` is not allowed."""
 
     def __init__(self, *, files: bool = False, reserved: str = "") -> None:
         self._files = files
@@ -73,7 +73,7 @@ class Keys:
         self._folders: set[str] = set()
 
     def check(self, key: str) -> None:
-        """Make sure that the store can hold a further key."""
+        """Check that the store can take another key."""
         path = check_key(key)
         name = str(path) if self._files else key
         if name in self._taken or name in self._folders:
@@ -81,7 +81,7 @@ class Keys:
         if not self._files:
             return
         if name == self._reserved:
-            raise ValueError(f"{name} is the name of the index, and can be no key")
+            raise ValueError(f"{name} is the name of the index, so it cannot be a key")
         if len(name.encode()) > _LONGEST_PATH or any(
             len(part.encode()) > _LONGEST_NAME for part in path.parts
         ):
@@ -91,7 +91,7 @@ class Keys:
                 raise ValueError(f"the key {key!r} needs a folder where {folder!r} is a file")
 
     def add(self, key: str) -> None:
-        """Take note of a key that has been checked."""
+        """Add a key that has been checked."""
         if not self._files:
             self._taken.add(key)
             return
@@ -104,14 +104,14 @@ class Keys:
 
 
 def plain(target: Any) -> Any:
-    """Return an int for any whole number, NumPy's too; what is none, and a bool, as it is."""
+    """Convert any integer type, such as NumPy's, to int; return other values and bool unchanged."""
     if type(target) is int or isinstance(target, bool) or not isinstance(target, Integral):
         return target
     return int(target)
 
 
 def check_target(target: Any, classes: Sequence[str]) -> None:
-    """Make sure that a target can be one where there are classes: the index of one, or None."""
+    """Check that a target is None or the index of a class, if there are classes."""
     if not classes or target is None:
         return
     index = plain(target)
@@ -122,7 +122,7 @@ def check_target(target: Any, classes: Sequence[str]) -> None:
 
 
 def as_json(target: Any) -> bytes:
-    """Write a target as JSON in UTF-8."""
+    """Return a target as JSON in UTF-8."""
     try:
         return json.dumps(target, allow_nan=False, ensure_ascii=False).encode()
     except (TypeError, ValueError, RecursionError) as error:
@@ -132,9 +132,9 @@ def as_json(target: Any) -> bytes:
 
 
 def from_json(text: str | bytes) -> Any:
-    """Read a target that others have written.
+    """Parse a target that other programs may have written.
 
-    What JSON cannot say (NaN), and Python writes all the same, is None.
+    NaN and infinity, which Python writes although JSON does not have them, become None.
     """
     return json.loads(text, parse_constant=lambda _: None, parse_float=_finite)
 
@@ -142,15 +142,15 @@ def from_json(text: str | bytes) -> Any:
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{text} is beyond what a number can be")
+        raise ValueError(f"{text} is too large for a number")
     return number
 
 
 def fingerprint(data: Buffer) -> int:
-    """Return the CRC-32 of the first, middle and last 512 bytes; of all, where there are no more.
+    """Return the CRC-32 of the first, middle and last 512 bytes; for short data, of all bytes.
 
-    It is there to notice that a store gives another item's bytes. Damage in an image itself is the
-    decoder's to notice, which reads every byte anyway.
+    It detects that a store returns the bytes of another item. Damage within an image is left to the
+    decoder, which reads every byte anyway.
     """
     size = len(data)
     if size <= 3 * _SAMPLE:

@@ -1,4 +1,4 @@
-"""Ranges of a file: mapped into memory where it is a local one, else by request."""
+"""Reads ranges of a file: a local one from a mapping, a remote one by requests."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ if TYPE_CHECKING:
 
 _LOCAL = ("file://", "local://")  # as fsspec has them
 _BUFFER = 1 << 20
-"""Of a stream: the next header of a tar, and small files, come along."""
+"""Buffer of a stream: one read includes the next headers and small files of a tar."""
 
 _WILL_NEED = getattr(mmap, "MADV_WILLNEED", None)
 
 
 class Mapped:
-    """Read-only ranges of a file. Any number of threads may read at once.
+    """Read-only ranges of a file. Any number of threads may read at the same time.
 
-    Touching a mapping where its file has been cut kills the process (SIGBUS, see mmap(2)), so each
-    read first asks how long the file is now: about half a microsecond. Whoever cuts a file while
-    somebody decodes from it is not helped by that; replace files by renaming.
+    Accessing a mapping past the end of a file that has been cut kills the process (SIGBUS, see
+    mmap(2)). So each read first checks the length of the file, which takes about half a
+    microsecond. That does not help if the file is cut while an image is being decoded from it:
+    replace files by renaming.
     """
 
     def __init__(self, location: str, storage_options: Mapping[str, Any] | None = None) -> None:
@@ -43,7 +44,7 @@ class Mapped:
             self._remote = Remote(location, storage_options)
             size = self._remote.size(self._remote.path)
             if size is None:
-                # Do not read what cannot be checked for being whole.
+                # Without its size, a file cannot be checked for being complete.
                 raise StoreError(
                     f"{without_query(location)}: its server does not say how long it is"
                 )
@@ -55,7 +56,7 @@ class Mapped:
             raise StoreError(f"{location}: {error.strerror}") from error
         with opened as file:
             self.size = os.fstat(file.fileno()).st_size
-            if self.size:  # nothing can be mapped of an empty file
+            if self.size:  # an empty file cannot be mapped
                 self._map = mmap.mmap(file.fileno(), self.size, access=mmap.ACCESS_READ)
 
     @property
@@ -64,11 +65,11 @@ class Mapped:
         return self._remote is None
 
     def read(self, offset: int, size: int) -> Buffer:
-        """Return a range: of a local file a read-only view, which outlives `close`."""
+        """Return a range. That of a local file is a read-only view, which outlives `close`."""
         if offset < 0 or size < 0 or offset + size > self.size:
             places = f"bytes {offset} to {offset + size}"
             raise StoreError(f"{self.location}: {places} are past its end at {self.size}")
-        mapping = self._map  # another thread may close meanwhile
+        mapping = self._map  # another thread may call `close` meanwhile
         if self._closed:
             raise ValueError(f"{self.location}: the file has been closed")
         if self._remote is not None:
@@ -84,7 +85,7 @@ class Mapped:
         try:
             data = remote.read(remote.path, offset, offset + size) if size else b""
         except FileNotFoundError as error:
-            raise of_the_whole(error)  # noqa: B904 - it is the same one
+            raise of_the_whole(error)  # noqa: B904 - it returns the same error
         if len(data) != size:
             raise self._cut(offset + len(data))
         return data
@@ -94,10 +95,11 @@ class Mapped:
         self.read(self.size, 0)
 
     def will_need(self, offset: int, size: int) -> None:
-        """Ask the system to fetch a range that has been read, and is to be used as a whole.
+        """Ask the system to load a range that will be used as a whole.
 
-        Whoever uses it would else wait for it piece by piece, or, where the system has seen leaps,
-        page by page. For a file that is in the system's cache the call costs a microsecond.
+        Otherwise the thread that uses it waits for one piece after another; after random access,
+        the system even loads it page by page. If the file is in the system's cache, the call takes
+        a microsecond.
         """
         mapping = self._map
         if mapping is not None and size > mmap.PAGESIZE and _WILL_NEED is not None:
@@ -105,7 +107,7 @@ class Mapped:
             mapping.madvise(_WILL_NEED, start, offset + size - start)
 
     def close(self) -> None:
-        """Release the file; views that were handed out keep what they need."""
+        """Release the file. Views that have been returned stay valid."""
         # The mapping is released, not closed: `mmap.close` fails while there are views.
         self._closed = True
         self._map = None
@@ -115,11 +117,11 @@ class Mapped:
             f"{self.location}: the file has been cut to {now} bytes since it was opened, when it "
             f"had {self.size}"
         )
-        return of_the_whole(error)  # all items behind the cut are lost, not this one alone
+        return of_the_whole(error)  # the cut affects all later items, not only this one
 
 
 def is_uri(location: str) -> bool:
-    """Whether a location is a URI that is not a local file."""
+    """Return whether a location is a URI that is not a local file."""
     return "://" in location and not location.startswith(_LOCAL)
 
 
@@ -130,7 +132,7 @@ def open_stream(
     way_out: str = WAY_OUT,
     **caching: Any,
 ) -> BinaryIO:
-    """Open a file for reading, by default once and forwards; one behind a URI may not seek."""
+    """Open a file, by default to read it once and forwards. A remote file may not be seekable."""
     if not is_uri(location):
         return io.BufferedReader(open_regular(local_path(location), way_out=way_out), _BUFFER)
     from fastdecode.stores._remote import Remote
@@ -140,7 +142,7 @@ def open_stream(
 
 
 def exists(location: str, storage_options: Mapping[str, Any] | None = None) -> bool:
-    """Whether something is there, behind a URI or not."""
+    """Return whether a path or URI exists."""
     if not is_uri(location):
         return Path(local_path(location)).exists()
     from fastdecode.stores._remote import Remote
@@ -150,5 +152,5 @@ def exists(location: str, storage_options: Mapping[str, Any] | None = None) -> b
 
 
 def local_path(location: str) -> str:
-    """Return the path of a local file, which may be written as a URI."""
+    """Return the path of a local file, without ``file://`` or ``local://``."""
     return location.partition("://")[2] if location.startswith(_LOCAL) else location

@@ -1,16 +1,17 @@
-"""MXNet's RecordIO, byte by byte: records, those in several parts, and the header of an image.
+"""The format of MXNet's RecordIO: records, their parts, and the header of an image.
 
 Notes
 -----
-A file is a row of records, each of one part or of several. A part is the magic number (uint32); a
-uint32 with the kind of part in its 3 high bits and the length in the other 29; so many bytes; and
-zeros up to a multiple of 4. All numbers are little-endian. The kind is 0 for a whole record, else 1
-for the first part, 2 for one in the middle and 3 for the last: a record is cut where it holds the
-magic number itself at a multiple of 4, which is left out, so that whoever looks for the number
-finds beginnings only. The rules are those of dmlc-core (include/dmlc/recordio.h).
+A file is a sequence of records, each of which has one or more parts. A part consists of the magic
+number (uint32); a uint32 with the kind of part in its 3 high bits and the length in the other 29;
+the data; and zeros up to a multiple of 4. All numbers are little-endian. The kind is 0 for a whole
+record, 1 for its first part, 2 for a middle one and 3 for the last. A record is split wherever its
+data holds the magic number at a multiple of 4, and that number is left out. A search for the magic
+number therefore finds only the beginnings of parts. The rules are those of dmlc-core
+(include/dmlc/recordio.h).
 
 The header of an image is MXNet's ``IRHeader`` (python/mxnet/recordio.py): flag (uint32), label
-(float32), id and a second id (uint64); then, if the flag is not 0, as many labels (float32).
+(float32), id and a second id (uint64). If the flag is not 0, as many labels (float32) follow.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from fastdecode.stores._mmap import Mapped
 from fastdecode.types import Buffer
 
 MOST = (1 << 29) - 1
-"""The longest record in bytes, which dmlc-core demands of the parts of one record in all."""
+"""The longest record in bytes: dmlc-core limits the sum of its parts to this."""
 
 _MAGIC = (0xCED7230A).to_bytes(4, "little")
 _PART = struct.Struct("<4sI")
@@ -34,10 +35,10 @@ _GUESS = 64 << 10
 
 
 class ImageRecord(NamedTuple):
-    """What a record holds."""
+    """The content of a record."""
 
     labels: tuple[float, ...]
-    listed: bool  # whether the labels are a list, even if of one
+    listed: bool  # whether the labels are a list, which may have one element
     id: int
     data: Buffer  # the encoded image
 
@@ -48,7 +49,7 @@ def record(labels: Sequence[float], listed: bool, number: int, data: Buffer) -> 
     else:
         head = _IMAGE.pack(0, labels[0], number, 0)
     if len(head) + len(data) > MOST:
-        raise ValueError(f"{len(data)} bytes are too many: a RecordIO record ends at 512 MiB")
+        raise ValueError(f"{len(data)} bytes are too many: a RecordIO record has at most 512 MiB")
     payload = head + data
     cuts = list(_magics(payload))
     parts = []
@@ -63,7 +64,7 @@ def record(labels: Sequence[float], listed: bool, number: int, data: Buffer) -> 
 
 
 def _magics(payload: bytes) -> Iterator[int]:
-    """Find the magic number at multiples of 4."""
+    """Yield the offsets of the magic number that are multiples of 4."""
     at = payload.find(_MAGIC)
     while at >= 0:
         if at % 4 == 0:
@@ -72,9 +73,9 @@ def _magics(payload: bytes) -> Iterator[int]:
 
 
 def read_record(file: Mapped, offset: int, guess: int = _GUESS) -> tuple[Buffer, int]:
-    """Read a record, and say where the next begins; `guess` bytes are asked for first, if remote.
+    """Return a record and the offset of the next one. The first request asks for `guess` bytes.
 
-    A record in one part is not copied, if the file is a local one.
+    In a local file, which takes no requests, a record in one part is not copied.
     """
     rest = file.size - offset
     if rest < 0 or offset < 0:
@@ -91,7 +92,7 @@ def read_record(file: Mapped, offset: int, guess: int = _GUESS) -> tuple[Buffer,
                 f"{file.size}: it has been cut"
             )
         size = needed
-    # What follows must be another record: a length that is damaged ends anywhere.
+    # Another record must follow: a damaged length would end anywhere.
     if view[needed : needed + 4].nbytes == 4 and view[needed : needed + 4] != _MAGIC:
         raise StoreError(f"no record follows the one at {offset}: its length is damaged")
     file.will_need(offset, needed)
@@ -100,7 +101,7 @@ def read_record(file: Mapped, offset: int, guess: int = _GUESS) -> tuple[Buffer,
 
 
 def _parts(view: memoryview, offset: int) -> tuple[list[memoryview], int]:
-    """Find the parts of the record at the beginning, and how many bytes are needed to do so."""
+    """Return the parts of the record at the start of `view`, and how many bytes that takes."""
     parts: list[memoryview] = []
     at = 0
     while True:
@@ -119,7 +120,7 @@ def _parts(view: memoryview, offset: int) -> tuple[list[memoryview], int]:
 
 
 def parse_image(payload: Buffer) -> ImageRecord:
-    """Take a record apart."""
+    """Parse the payload of a record."""
     if len(payload) < _IMAGE.size:
         raise StoreError("the record is too short for the header of an image")
     flag, label, number, _ = _IMAGE.unpack_from(payload)
@@ -131,7 +132,7 @@ def parse_image(payload: Buffer) -> ImageRecord:
 
 
 def offsets(file: Mapped) -> Iterator[int]:
-    """Find where the records of a local file begin, by going from one to the next."""
+    """Yield the offsets of the records in a local file, going from one to the next."""
     view = memoryview(file.read(0, file.size))
     at = number = 0
     while at < len(view):

@@ -1,4 +1,4 @@
-"""Files behind a URI, through fsspec: ``s3://bucket/train.tar``, ``gs://``, ``https://``."""
+"""Access to URIs through fsspec: ``s3://bucket/train.tar``, ``gs://``, ``https://``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ except ImportError as error:
     ) from error
 
 CONNECTIONS = 64
-"""Requests that may be under way at once, where a library would allow ten: S3's does."""
+"""Most requests at the same time, for S3, whose library allows only ten by default."""
 
 _T = TypeVar("_T")
 _LOOKING_UP = threading.Lock()
@@ -36,19 +36,19 @@ _PAST_THE_END = 416
 
 
 class Remote:
-    """The file system behind a URI. What goes wrong there is an OSError that names the URI.
+    """The file system behind a URI. Its errors are OSErrors that name the URI.
 
-    One for each process: what talks to the network has threads of its own, which a fork leaves
-    behind. fsspec hands out the same file system when asked twice in a process.
+    Each process needs its own, because the libraries that use the network have threads, which do
+    not survive a fork. Within a process, fsspec returns the same file system again.
 
-    Whatever a library raises, each method raises a FileNotFoundError for what is not there, and
-    another OSError for what cannot be reached, after several attempts where that may help: see
+    Whatever a library raises, a method raises FileNotFoundError if the file does not exist, and
+    another OSError if it cannot be reached. Before that it tries again if that may help: see
     `fastdecode.outages`.
     """
 
     def __init__(self, uri: str, storage_options: Mapping[str, Any] | None = None) -> None:
         with _LOOKING_UP:
-            # fsspec's table of file systems is not made for threads that all begin with one.
+            # fsspec's registry is not safe if several threads load the same file system first.
             for link in uri.split("::"):
                 _import_filesystem(split_protocol(link)[0] or link)
             found, path = fsspec.core.url_to_fs(uri, **_options_for(uri, storage_options))
@@ -57,16 +57,16 @@ class Remote:
         self.path = str(path)
 
     def path_of(self, uri: str) -> str:
-        """Return what the file system calls a place."""
+        """Return the path of a URI in the file system."""
         return str(self._filesystem._strip_protocol(uri))
 
     def size(self, path: str) -> int | None:
-        """Return the length of a file in bytes; None if nobody says how long it is."""
+        """Return the size of a file in bytes; None if the server does not tell it."""
         size = self._reached(path, lambda: self._filesystem.info(path).get("size"))
         return None if size is None else int(size)
 
     def exists(self, path: str) -> bool:
-        """Whether something is there; an outage is no answer, unlike fsspec's own ``exists``."""
+        """Return whether a path exists. Unlike in fsspec's ``exists``, an outage is an error."""
         try:
             self._reached(path, lambda: self._filesystem.info(path))
         except FileNotFoundError:
@@ -74,14 +74,14 @@ class Remote:
         return True
 
     def read(self, path: str, start: int = 0, end: int | None = None) -> bytes:
-        """Return a file, or a range of it, by one request; less than that past its end."""
-        # Without a start s3fs would ask for the size first: a request more for each image.
+        """Return a file or a range of it, with one request; a range may end past the file's end."""
+        # Without a start, s3fs would first request the size: one more request for each image.
         return self._reached(
             path, lambda: bytes(self._filesystem.cat_file(path, start=start, end=end)), b""
         )
 
     def find(self, path: str) -> dict[str, dict[str, Any]]:
-        """List all that is below a folder, by its path, in one request or as many as needed."""
+        """List everything below a folder by its path, with as many requests as that takes."""
         found: dict[str, dict[str, Any]] = self._reached(
             path, lambda: self._filesystem.find(path, withdirs=True, detail=True)
         )
@@ -93,13 +93,13 @@ class Remote:
         return [self._filesystem.unstrip_protocol(path) for path in sorted(paths)]
 
     def open(self, path: str, **caching: Any) -> BinaryIO:
-        """Open a file for reading; the options say what fsspec keeps of it."""
+        """Open a file for reading; the options are those of fsspec's cache."""
         return cast("BinaryIO", _Opened(self, path, caching))
 
     def _reached(
         self, path: str, call: Callable[[], _T], past_end: _T | None = None, *, again: bool = True
     ) -> _T:
-        """Call, several times if `again`; an error of the other side is an OSError with the URI."""
+        """Call, and retry if `again`; turn errors of the server into OSErrors that name the URI."""
         try:
             return retried(call, _may_pass) if again else call()
         except FastDecodeError:
@@ -108,7 +108,7 @@ class Remote:
             if past_end is not None and _tells_of_the_end(error):
                 return past_end
             if not isinstance(error, OSError) and type(error).__module__ == "builtins":
-                raise  # a wrong argument, or the program
+                raise  # a wrong argument, or a bug
             raise _told(error, self._named(path)) from error
 
     def _named(self, path: str) -> str:
@@ -117,7 +117,7 @@ class Remote:
 
 
 class _Opened(io.RawIOBase):
-    """A file of fsspec, read forwards or by HDF5; a read that fails is tried again at its place."""
+    """An open file of fsspec. A read that fails is tried again at the same position."""
 
     def __init__(self, remote: Remote, path: str, caching: Mapping[str, Any]) -> None:
         self._remote, self._path = remote, path
@@ -159,24 +159,24 @@ class _Opened(io.RawIOBase):
 
 
 def without_query(uri: str) -> str:
-    """Drop what follows a question mark: signed URIs have their secret there."""
+    """Remove the query of a URI, in which signed URIs have their secret."""
     return urlsplit(uri)._replace(query="", fragment="").geturl() if "?" in uri else uri
 
 
 @cache
 def _import_filesystem(protocol: str) -> None:
-    """Import what fsspec needs for a protocol, in a thread, which nothing can interrupt.
+    """Import the file system of a protocol in a thread, where nothing can interrupt the import.
 
-    Ctrl-C, and Ray when it cancels a task, raise KeyboardInterrupt in the main thread. In the
-    middle of an import it would leave half of aiohttp behind, and every later import of s3fs in
-    the process would fail.
+    Ctrl-C, and Ray when it cancels a task, raise KeyboardInterrupt in the main thread. During an
+    import it would leave aiohttp half imported, and every later import of s3fs in the process would
+    fail.
     """
-    with ThreadPoolExecutor(1) as thread, suppress(ValueError):  # `url_to_fs` names what it wants
+    with ThreadPoolExecutor(1) as thread, suppress(ValueError):  # `url_to_fs` says what is missing
         thread.submit(fsspec.get_filesystem_class, protocol).result()
 
 
 def _options_for(uri: str, given: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the options for a URI's file system, with as many connections as read at once."""
+    """Return the options of a URI's file system, for S3 with `CONNECTIONS` connections."""
     options = dict(given or {})
     if uri.startswith(("s3://", "s3a://")):
         asked = options.get("config_kwargs") or {}
@@ -191,7 +191,7 @@ def _forbids(error: BaseException) -> bool:
 
 
 def _may_pass(error: BaseException) -> bool:
-    """Whether to try again: for what is a library's own, too, if it does not speak against it."""
+    """Return whether to try again, also after a library's own error unless it forbids access."""
     if isinstance(error, FileNotFoundError):
         cause = error.__cause__
         return cause is not None and not _is_gone(error) and _may_pass(cause)
@@ -201,9 +201,9 @@ def _may_pass(error: BaseException) -> bool:
 
 
 def _is_gone(error: FileNotFoundError) -> bool:
-    """Whether a file is really missing.
+    """Return whether a FileNotFoundError means that the file is missing.
 
-    fsspec's HTTP says so of whatever has gone wrong, and s3fs of a bucket that is missing.
+    fsspec raises one for any error of HTTP, and s3fs for a bucket that is missing.
     """
     cause = error.__cause__
     if cause is None or isinstance(cause, FileNotFoundError):
@@ -215,12 +215,12 @@ def _is_gone(error: FileNotFoundError) -> bool:
 
 
 def _tells_of_the_end(error: Exception) -> bool:
-    """Whether a server has said that a range begins past the end of its file."""
+    """Return whether the error says that a range begins past the end of the file."""
     return _PAST_THE_END in (http_status(error), http_status(error.__cause__ or error))
 
 
 def _told(error: Exception, name: str) -> OSError:
-    """Return an OSError of the fitting class that names the URI, whatever a library has raised."""
+    """Convert any error of a library to the fitting OSError, which names the URI."""
     words = _QUERY.sub(r"\1", " ".join(str(error).split())) or type(error).__name__
     if isinstance(error, FileNotFoundError):
         if _is_gone(error):

@@ -1,13 +1,12 @@
-"""Which files and folders there are below a folder, through links, in torchvision's order.
+"""Lists the files and folders below a folder, following links, in torchvision's order.
 
-Links may lead anywhere: to nothing, to themselves, to a folder above, or from several folders to
-one another. A name that leads nowhere is a file that cannot be read, which whoever reads it is
-told, and no reason to give up a folder of a million others. A folder that has a way back to itself
-is walked once in each folder at the top (each class, that is); any other as often as links lead to
-it, as torchvision does.
+Links may lead anywhere: to nothing, to themselves, to a folder above, or from one folder to another
+and back. A broken link counts as a file, and reading it is an error; it does not stop the listing
+of a folder with a million other files. A folder that is part of a cycle of links, or leads to one,
+is walked once per class (per folder at the top). Any other folder is walked as often as links lead
+to it, as in torchvision.
 
-Classes, and the sense of the errors, are those of ``torchvision.datasets.folder`` (0.29), but where
-links lead round.
+Classes and errors are those of ``torchvision.datasets.folder`` (0.29), except for cycles of links.
 """
 
 from __future__ import annotations
@@ -23,32 +22,32 @@ from typing import Any, NamedTuple, TypeAlias
 from fastdecode.stores._mmap import is_uri
 
 _MOST_WAYS = 1000
-"""Ways to one folder within a class: what has more has links that multiply one another."""
+"""Most paths to one folder within a class: more mean that links multiply each other."""
 
 _Identity: TypeAlias = "tuple[int, int] | str"
-"""By which a folder is known again: its device and number there, or its path on systems without."""
+"""Identifies a folder: its device and inode, or its path on systems without inodes."""
 
 
 IMG_EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
-"""torchvision's: what counts as an image unless the caller says otherwise; in lower case."""
+"""The suffixes that torchvision takes for images by default, in lower case."""
 
 
 class FolderListing(NamedTuple):
-    """What is below a folder."""
+    """The files and folders below a folder."""
 
-    files: list[str]  # relative paths with "/", by folder and name
-    folders: list[str]  # names of those that lie in it itself, sorted
+    files: list[str]  # relative paths with "/", sorted by folder and name
+    folders: list[str]  # names of the folders directly in it, sorted
 
 
 class _Folder(NamedTuple):
-    """What lies in a folder: names of files, and of folders with what they are."""
+    """The names of the files and folders directly in a folder."""
 
     files: list[str]
     folders: dict[str, _Identity]
 
 
 def found(location: str, storage_options: Mapping[str, Any] | None = None) -> FolderListing:
-    """List what is below a folder; pipes and devices are left out."""
+    """List the files and folders below a folder, without pipes and devices."""
     if is_uri(location):
         return _found_remotely(location, storage_options)
     root = _identity(location)
@@ -66,9 +65,9 @@ def found(location: str, storage_options: Mapping[str, Any] | None = None) -> Fo
 def walk(location: str, above: str | None = None) -> list[tuple[str, list[str]]]:
     """List a local folder and those below it, each with the names of its files.
 
-    As ``sorted(os.walk(location, followlinks=True))`` does, which does not come to an end where
-    links lead round: pipes and devices are among the files, and folders that cannot be read empty.
-    No link is followed into `above`, the folder that it lies in.
+    The result is that of ``sorted(os.walk(location, followlinks=True))``, which never ends if links
+    form a cycle. So pipes and devices are among the files, and folders that cannot be read are
+    empty. No link is followed to `above`, the folder in which this one lies.
     """
     root = _identity(location)
     seen, once = _looked_at(location, root, all_files=True, strict=False)
@@ -83,18 +82,18 @@ def _walked(
     first: _Identity,
     above: tuple[_Identity, ...],
 ) -> Iterator[tuple[str, list[str]]]:
-    """Yield the folders below one of them, by all ways that there are."""
+    """Yield the folders below `first`, by all paths that lead to them."""
     ways: Counter[_Identity] = Counter()
     waiting = deque([(start, first, above)])
-    while waiting:  # the nearest first: the shortest of several ways is taken
+    while waiting:  # breadth first, so that the shortest of several paths is taken
         below, folder, above = waiting.popleft()
         if folder in above or (folder in once and ways[folder]):
             continue
         ways[folder] += 1
         if ways[folder] > _MOST_WAYS:
             raise OSError(
-                f"{below}: links lead to this folder in more than {_MOST_WAYS} ways; remove those "
-                "that are too many"
+                f"{below}: links lead to this folder in more than {_MOST_WAYS} ways; remove some "
+                "of them"
             )
         yield below, seen[folder].files
         path = (*above, folder)
@@ -107,7 +106,7 @@ def _walked(
 def _looked_at(
     location: str, root: _Identity, *, all_files: bool = False, strict: bool = True
 ) -> tuple[dict[_Identity, _Folder], frozenset[_Identity]]:
-    """Look into each folder once; name also those below which links lead round."""
+    """Scan each folder once; return all of them, and those that lead to a cycle of links."""
     seen: dict[_Identity, _Folder] = {}
     known, linked = {root}, False
     waiting = deque([(location, root)])
@@ -125,7 +124,7 @@ def _looked_at(
                         linked = linked or is_link
                         if inner not in known:
                             known.add(inner)
-                            # The system follows only so many links of one path.
+                            # The system limits the number of links in one path.
                             there = os.path.realpath(entry.path) if is_link else entry.path
                             waiting.append((there, inner))
                     elif all_files or can_be_read(entry):
@@ -143,7 +142,7 @@ def _identity(path: str) -> _Identity:
 
 
 def _leading_round(seen: dict[_Identity, _Folder]) -> frozenset[_Identity]:
-    """Name the folders below which there is one that has a way back to itself."""
+    """Return the folders that are part of a cycle or lead to one."""
     order = graphlib.TopologicalSorter(
         {folder: set(inside.folders.values()) for folder, inside in seen.items()}
     )
@@ -159,17 +158,20 @@ def _leading_round(seen: dict[_Identity, _Folder]) -> frozenset[_Identity]:
 
 
 def is_folder(entry: os.DirEntry[str]) -> bool:
-    """Whether an entry is a folder, also through a link; a link that leads nowhere is none."""
+    """Return whether an entry is a folder or a link to one. A broken link is not a folder."""
     try:
         return entry.is_dir()
-    except OSError:  # a link to itself, or into a folder that is closed
+    except OSError:  # a link to itself, or into a folder without permission
         return False
 
 
 def can_be_read(file: os.DirEntry[str] | str) -> bool:
-    """Whether reading a file gives bytes, or says what is wrong; false for pipes and folders."""
+    """Return whether a file can be opened safely; False for pipes, devices and folders.
+
+    It is True for a file that cannot be read, because reading it raises an error.
+    """
     try:
-        if isinstance(file, os.DirEntry) and file.is_file():  # which need not ask the system
+        if isinstance(file, os.DirEntry) and file.is_file():  # mostly without a system call
             return True
         return stat.S_ISREG(os.stat(file).st_mode)  # noqa: PTH116 - a million times
     except OSError:
@@ -177,9 +179,10 @@ def can_be_read(file: os.DirEntry[str] | str) -> bool:
 
 
 def matching(pattern: str) -> list[str]:
-    """List what a pattern of `glob` stands for, ``**`` included, in the order of names.
+    """List the paths that match a pattern of `glob`, also with ``**``, in the order of the names.
 
-    As `glob.glob` with ``recursive=True``, which does not come to an end where links lead round.
+    The result is that of `glob.glob` with ``recursive=True``, which never ends if links form a
+    cycle.
     """
     return sorted(set(_matching(pattern.replace(os.sep, "/") if os.altsep else pattern)))
 
@@ -211,7 +214,7 @@ def _matching(pattern: str) -> Iterator[str]:
 
 
 def _found_remotely(uri: str, storage_options: Mapping[str, Any] | None) -> FolderListing:
-    """List what is below a folder, in one request or as many as the server wants."""
+    """List the files and folders below a remote folder."""
     from fastdecode.stores._remote import Remote
 
     remote = Remote(uri, storage_options)
@@ -227,7 +230,7 @@ def _found_remotely(uri: str, storage_options: Mapping[str, Any] | None) -> Fold
 
 
 def find_classes(directory: str | os.PathLike[str]) -> tuple[list[str], dict[str, int]]:
-    """List the folders in a folder: each is a class."""
+    """List the folders in a folder, each of which is a class."""
     with os.scandir(directory) as entries:
         classes = sorted(entry.name for entry in entries if is_folder(entry))
     if not classes:
@@ -243,7 +246,7 @@ def make_dataset(
     allow_empty: bool = False,
 ) -> list[tuple[str, int]]:
     """List the files of each class, at any depth and through links."""
-    # Paths are strings, put together as torchvision does: they come out the same.
+    # Paths are strings that are joined as in torchvision, so that they are the same as there.
     directory = os.path.expanduser(directory)  # noqa: PTH111
     if class_to_idx is None:
         _, class_to_idx = find_classes(directory)
@@ -269,7 +272,7 @@ def make_dataset(
 
 
 def _files(folder: str, root: str) -> Iterator[str]:
-    """Yield the paths of all files below a folder; none if there is no such folder."""
+    """Yield the paths of all files below a folder, which need not exist."""
     if not os.path.isdir(folder):  # noqa: PTH112
         return
     for below, names in walk(folder, root):

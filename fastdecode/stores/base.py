@@ -1,4 +1,4 @@
-"""`Store`: encoded images by their index, wherever they are. `Writer`: how they get there."""
+"""`Store` reads encoded images by their index; `Writer` writes a new store."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ __all__ = ["Store", "StoreOptions", "Writer", "in_order_of", "reserve"]
 _NOT_THERE = tuple(
     getattr(errno, name) for name in ("EINVAL", "ENOSYS", "EOPNOTSUPP") if hasattr(errno, name)
 )
-"""What systems say where room cannot be set aside."""
+"""Errors of file systems that cannot reserve disk space."""
 
 
 class StoreOptions(TypedDict, total=False):
-    """What `open_store` takes by name: it says which kind of store each is for."""
+    """Keyword options of `open_store`, which lists them by kind of store."""
 
     targets: bool | str | None
     extensions: Sequence[str]
@@ -53,27 +53,27 @@ class StoreOptions(TypedDict, total=False):
 
 
 class Store(ABC):
-    """Encoded images by their index, with a key and a target each.
+    """Encoded images that are read by their index, each with a key and a target.
 
-    Any number of threads may read at once. A store can be pickled: what it has opened stays behind,
-    and is opened again where it is needed, in a forked process too.
+    Any number of threads may read at the same time. A store can be pickled. Open files are not part
+    of the pickle: the copy opens its own when it needs them, and so does a forked process.
 
-    A subclass writes ``__len__``, `key`, `_open` and `_read`; and `target` and `_close` where there
-    is something to it.
+    A subclass implements ``__len__``, `key`, `_open` and `_read`. It overrides `target` if its
+    items have targets, and `_close` if it has something to close.
 
     Parameters
     ----------
     location : str
-        Path or URI, as errors name it.
+        Path or URI; error messages name it.
 
     Attributes
     ----------
     kind : str
-        As `open_store` calls it.
+        The name of the kind of store, as in `open_store`.
     classes : sequence of str
-        Names of the classes, if targets are class indices; else empty.
+        Names of the classes if targets are class indices, else empty.
     folder : str
-        The local folder that the images are files in; else empty.
+        The local folder whose files are the images; empty for any other store.
 
     Examples
     --------
@@ -111,13 +111,13 @@ class Store(ABC):
 
     @abstractmethod
     def __len__(self) -> int:
-        """Count the images."""
+        """Return the number of images."""
 
     @abstractmethod
     def key(self, index: int) -> str:
-        """Return the name of an image, unique in its store, with "/" between folders.
+        """Return the name of an image, which is unique in the store, with "/" between folders.
 
-        It has the suffix of the file's format where the store knows it.
+        It ends with the suffix of the image's format if the store knows the format.
 
         Raises
         ------
@@ -126,14 +126,14 @@ class Store(ABC):
         """
 
     def target(self, index: int) -> Any:
-        """Return what goes with an image: a class index, numbers, a text; None if nothing does.
+        """Return the target of an image, such as a class index or a text; None if it has none.
 
         Raises
         ------
         IndexError
             If there is no such item.
         StoreError
-            If it is damaged.
+            If the target is damaged.
         """
         self._check(index)
 
@@ -143,21 +143,22 @@ class Store(ABC):
         Parameters
         ----------
         index : int
-            From 0.
+            Index of the image, from 0.
 
         Returns
         -------
         bytes or memoryview
-            Read-only; not copied where the medium allows. It stays valid when the store is closed.
+            Read-only, and not copied where the kind of store allows it. The bytes stay valid after
+            the store is closed.
 
         Raises
         ------
         IndexError
             If there is no such item.
         OSError
-            If it cannot be read.
+            If the image cannot be read.
         StoreError
-            If the store is damaged there. The message names the store and the item.
+            If the store is damaged at this image. The message names the store and the item.
         ValueError
             If the store has been closed.
         """
@@ -165,43 +166,44 @@ class Store(ABC):
         return self._read(self._handle(), index)
 
     def reach(self) -> None:
-        """Make sure that the store can be had: a copy may be in a process that has not opened it.
+        """Check that this process can reach the store, and open it if it is not open here.
 
         Raises
         ------
         OSError, StoreError
-            If it cannot; no `on_error` passes over that, because it concerns all items.
+            If the store cannot be reached. `on_error` does not apply to this error, because it
+            concerns all items.
         ValueError
             If the store has been closed.
         """
         self._handle()
 
     def source(self, index: int) -> Buffer | str:
-        """Return a local file's path where the image is one, else what `read` gives."""
+        """Return the path of the image if it is a local file, else what `read` returns."""
         return self.read(index)
 
     @property
     def remote(self) -> bool:
-        """Whether a server is asked for each image, so that it pays to ask for many at once."""
+        """Whether images come from a server, so that it pays to request many at once."""
         return is_uri(self.location)
 
     def groups(self, indices: Sequence[int]) -> list[list[int]]:
-        """Part items into those that `read_group` reads by one request.
+        """Divide items into groups, each of which `read_group` reads with one request.
 
         Parameters
         ----------
         indices : sequence of int
-            Of items that exist; none twice.
+            Indices of existing items, without duplicates, in the order in which they are needed.
 
         Returns
         -------
         list of list of int
-            In the order in which they are needed, as far as one request allows.
+            The groups, in the order in which the first item of each is needed.
         """
         return [[index] for index in indices]
 
     def read_group(self, indices: Sequence[int]) -> list[Buffer | str | Exception]:
-        """Return for each item of a group what `source` gives, or the error that it raises."""
+        """Return, for each item of a group, what `source` returns or the error that it raises."""
         found: list[Buffer | str | Exception] = []
         for index in indices:
             try:
@@ -211,7 +213,7 @@ class Store(ABC):
         return found
 
     def close(self) -> None:
-        """Release the files. Nothing can be read after it; a second call does nothing."""
+        """Close the store. Nothing can be read from it afterwards; a second call does nothing."""
         with self._lock:
             opened, self._opened, self._closed = self._opened, None, True
             if opened is not None and self._process == os.getpid():
@@ -228,17 +230,17 @@ class Store(ABC):
 
     @abstractmethod
     def _open(self) -> Any:
-        """Open what `_read` needs, once in each process; not None."""
+        """Open what `_read` needs, once per process, and return it. It must not be None."""
 
     @abstractmethod
     def _read(self, opened: Any, index: int) -> Buffer:
-        """Read an item that exists."""
+        """Read an item whose index has been checked."""
 
     def _close(self, opened: Any) -> None:  # noqa: B027 - there may be nothing to close
-        """Close what `_open` has opened, in this process."""
+        """Close what `_open` has opened in this process."""
 
     def _handle(self) -> Any:
-        """Return what this process has opened, and open it first if need be."""
+        """Return what this process has opened; open it if it is not open yet."""
         opened = self._opened
         if opened is not None and self._process == os.getpid():
             return opened
@@ -246,7 +248,7 @@ class Store(ABC):
             if self._closed:
                 raise ValueError(f"{self.location}: the store has been closed")
             if self._opened is None or self._process != os.getpid():
-                # What a parent process has opened is its own to close.
+                # What the parent process has opened stays open: only the parent may close it.
                 try:
                     self._opened = self._open()
                 except ITEM_ERRORS as error:
@@ -256,17 +258,19 @@ class Store(ABC):
             return self._opened
 
     def _check(self, index: int) -> None:
-        """Raise an IndexError unless there is such an item."""
+        """Check that an index is an integer, and that of an item."""
         if index.__class__ is not int and not isinstance(index, Integral):
-            raise TypeError(f"{self.location}: an item has a whole number, not {index!r}")
+            raise TypeError(f"{self.location}: an index must be an integer, not {index!r}")
         if not 0 <= index < len(self):
-            raise IndexError(f"{self.location}: there is no item {index}, of {len(self)} from 0")
+            raise IndexError(
+                f"{self.location}: there is no item {index}; it has {len(self)}, counted from 0"
+            )
 
     def _damaged(self, index: int, reason: str) -> StoreError:
         return StoreError(f"{self.location}, item {index}{self._known_as(index)}: {reason}")
 
     def _known_as(self, index: int) -> str:
-        """Return the key in brackets, for errors; nothing if that cannot be had either."""
+        """Return the key in brackets for an error message; empty if the key cannot be read."""
         try:
             return f" ({self.key(index)})"
         except ITEM_ERRORS:
@@ -274,23 +278,25 @@ class Store(ABC):
 
 
 def in_order_of(indices: Sequence[int], groups: list[list[int]]) -> list[list[int]]:
-    """Put groups of items in the order in which the first of each is needed."""
+    """Sort groups by the item of each that comes first in `indices`."""
     places = {index: at for at, index in enumerate(indices)}
     return sorted(groups, key=lambda group: min(places[index] for index in group))
 
 
 class Writer(ABC):
-    """Writes a store, item by item, in order; nothing is at its place before `close`.
+    """Writes a store, item by item. Nothing is at the location before `close`.
 
-    As a context manager it closes at the end, or leaves nothing behind after an error.
+    As a context manager, it calls `close` at the end of the block; after an error it removes what
+    it has written.
 
-    It writes to ``.NAME.RANDOM.partial`` beside the store, which takes its name at the end. A
-    subclass writes `_append` and `_release`, and `_finish` where something is left to write.
+    Items go to ``.NAME.RANDOM.partial`` next to the store's location, which `close` renames. A
+    subclass implements `_append` and `_release`, and overrides `_finish` if anything must be
+    written after the last item.
 
     Parameters
     ----------
     location : str
-        Local path of the store to make.
+        Local path of the new store.
     classes : sequence of str
         Names of the classes, if targets are class indices.
 
@@ -312,9 +318,9 @@ class Writer(ABC):
         self.classes = list(classes)
         self._final = Path(location)
         self._final.parent.mkdir(parents=True, exist_ok=True)
-        # Not the process's number: in a container, a killed one had the same.
+        # Random: in a container, a process that was killed may have had the same process id.
         self._partial = self._final.with_name(f".{self._final.name}.{token_hex(4)}.partial")
-        self._keys: Keys | None = Keys()  # None where a subclass knows the names that it has
+        self._keys: Keys | None = Keys()  # None if a subclass checks for duplicates itself
         self._ended = self._broken = False
 
     def add(self, key: str, data: Buffer, target: Any = None) -> None:
@@ -323,19 +329,19 @@ class Writer(ABC):
         Parameters
         ----------
         key : str
-            See `Store.key`; the suffix is that of the format.
+            The name of the image; see `Store.key`. Its suffix is that of the image's format.
         data : bytes-like
-            The encoded image, kept as it is.
+            The encoded image, which is stored unchanged.
         target : None, int, float, str, or list or dict that JSON can hold
-            In a store with `classes`, the index of one, or None.
+            In a store with `classes`, the index of a class, or None.
 
         Raises
         ------
         TypeError
-            If the key is no text, or the data no bytes.
+            If the key is not a str, or the data is not bytes-like.
         ValueError
-            If the key is empty, no relative path or there already, there are no bytes, no class has
-            the target's index, or the kind of store cannot hold such a target.
+            If the key is empty, not a relative path or already used; if the data is empty; if the
+            target is not the index of a class; or if this kind of store cannot hold the target.
         """
         if self._ended:
             raise ValueError(f"{self.location}: the writer has been closed")
@@ -345,7 +351,7 @@ class Writer(ABC):
             raise TypeError(f"{self.location}: a key must be text, not {key!r}")
         view = memoryview(as_buffer(data, function="writer.add"))
         if not view:
-            raise ValueError(f"{self.location}: {key!r} is no image: it is empty (0 bytes)")
+            raise ValueError(f"{self.location}: {key!r} is not an image: it is empty (0 bytes)")
         try:
             if self._keys is not None:
                 self._keys.check(key)
@@ -356,14 +362,14 @@ class Writer(ABC):
             self._append(key, view, target)
         except ValueError:
             raise
-        except BaseException:  # a full disk, Ctrl-C: nobody knows how much of the item is there
+        except BaseException:  # a full disk, Ctrl-C: a part of the item may have been written
             self._broken = True
             raise
         if self._keys is not None:
             self._keys.add(key)
 
     def close(self) -> None:
-        """Finish, and put the store at its place by renaming. A second call does nothing."""
+        """Finish the store, and rename it to its location. A second call does nothing."""
         if self._ended:
             return
         if self._broken:
@@ -372,18 +378,18 @@ class Writer(ABC):
         try:
             self._finish()
             self._settle()
-        except BaseException:  # Ctrl-C included: no half of a store is left behind
+        except BaseException:  # Ctrl-C included: half a store must not stay behind
             self.abort()
             raise
         self._ended = True
 
     def abort(self) -> None:
-        """Remove what has been written, unless `close` has put it at its place."""
+        """Remove what has been written, unless `close` has finished the store."""
         if self._ended:
             return
         self._ended = True
         try:
-            with suppress(OSError):  # of a disk that is full, which has been told
+            with suppress(OSError):  # of a full disk, which an earlier error has reported
                 self._release()
         finally:
             self._remove()
@@ -399,17 +405,17 @@ class Writer(ABC):
 
     @abstractmethod
     def _append(self, key: str, data: memoryview, target: Any) -> None:
-        """Write an item whose key is valid and new; a ValueError leaves all as it was."""
+        """Write an item whose key is valid and new. If it raises ValueError, nothing is written."""
 
     def _finish(self) -> None:
-        """Write the rest, and close the files."""
+        """Write what follows the last item, and close the files."""
         self._release()
 
     def _release(self) -> None:  # noqa: B027 - there may be nothing to close
         """Close the files, if they are open."""
 
     def _settle(self) -> None:
-        """Put what is finished at its place."""
+        """Rename the finished store to its location."""
         self._refuse_what_is_there()
         self._flush()
         self._partial.replace(self._final)
@@ -420,7 +426,7 @@ class Writer(ABC):
             raise FileExistsError(f"{self.location} is there already")
 
     def _flush(self) -> None:
-        """Wait until what is finished is on the disk."""
+        """Wait until the finished store is on the disk."""
         flush(self._partial)
 
     def _remove(self) -> None:
@@ -428,14 +434,14 @@ class Writer(ABC):
 
     def _unfinished(self) -> ValueError:
         return ValueError(
-            f"{self.location}: an item before could not be written: begin the store anew"
+            f"{self.location}: an earlier item could not be written: create the store again"
         )
 
 
 def reserve(path: Path, start: int, size: int) -> None:
-    """Make sure of room on the disk for a part of a file, for libraries that die without.
+    """Reserve disk space for a part of a file, for libraries that crash when the disk is full.
 
-    The file may become as long as the part needs.
+    The file may grow to the end of that part.
     """
     if hasattr(os, "posix_fallocate"):
         with path.open("rb+") as file:
@@ -446,5 +452,6 @@ def reserve(path: Path, start: int, size: int) -> None:
                     raise
             else:
                 return
-    if shutil.disk_usage(path.parent).free < size:  # nobody else may write: all that can be known
+    # Not a reservation, but all that can be checked: another process may fill the disk meanwhile.
+    if shutil.disk_usage(path.parent).free < size:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

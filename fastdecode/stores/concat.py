@@ -1,4 +1,4 @@
-"""`Concatenated`: several stores, one after another, as one."""
+"""`Concatenated`: several stores, one after another, as one store."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from fastdecode.types import Buffer
 
 try:
     import resource
-except ImportError:  # Windows, where files are not so few
+except ImportError:  # Windows, whose limit on open files is not that low
     resource = None  # type: ignore[assignment]
 
 __all__ = ["Concatenated", "Part", "agreed", "of_each"]
 
 _AT_ONCE = 16
-"""How many parts behind URIs are asked at once."""
+"""How many parts behind URIs are opened or summarised at the same time."""
 
 _T = TypeVar("_T")
 
@@ -37,18 +37,17 @@ class Part(NamedTuple):
     """A store that is opened when it is needed."""
 
     location: str
-    items: int  # how many it has; a different count once it is open is an error
+    items: int  # checked when the store is opened
     classes: Sequence[str]
-    open: Callable[[], Store]  # it returns the store, and can be pickled
+    open: Callable[[], Store]  # must be picklable
 
 
 class Concatenated(Store):
-    """Several stores as one, opened when something of them is wanted; a `Store` stays open.
+    """Several stores as one. A `Part` is opened when it is needed; a `Store` stays open.
 
-    `unique` says whether no key is in two of the parts. By default that is found out when a key is
-    asked for the first time, from all keys.
-
-    Keys that are in two parts begin with the name of their part, "train-00007/", and then all do.
+    `unique` says whether all keys differ. If it is None, the first call of `key` compares all keys
+    of all parts. If two parts have a key in common, all keys begin with the name of their part,
+    such as "train-00007/".
     """
 
     def __init__(
@@ -60,7 +59,7 @@ class Concatenated(Store):
         unique: bool | None = None,
     ) -> None:
         super().__init__(location)
-        self.kind = kind  # type: ignore[misc]  # of the instance: its parts may be of any
+        self.kind = kind  # type: ignore[misc]  # of the instance: parts may be of any kind
         self.parts = list(parts)
         self.classes = _classes_of(location, self.parts)
         self._ends = list(accumulate(map(_length, self.parts)))
@@ -70,7 +69,7 @@ class Concatenated(Store):
         return self._ends[-1] if self._ends else 0
 
     def key(self, index: int) -> str:
-        """Return the key in its part, after the part's name if keys clash."""
+        """Return the key that the part has for the item, after the part's name if keys clash."""
         self._check(index)
         number, place = self._place(index)
         key = self._part(number).key(place)
@@ -81,7 +80,7 @@ class Concatenated(Store):
     def compare_keys(self) -> None:
         """Find out whether two parts have a key in common, unless that is known.
 
-        All indexes are read for it. Copies that are pickled afterwards know it, and need not.
+        It reads all indexes. Copies that are pickled afterwards do not read them again.
         """
         opened: _OpenParts = self._handle()
         with opened.comparing:
@@ -103,7 +102,7 @@ class Concatenated(Store):
         return any(is_uri(part.location) for part in self.parts)
 
     def groups(self, indices: Sequence[int]) -> list[list[int]]:
-        """Group items by their parts, and further as those parts do that are open already."""
+        """Group items by part, and then as their part groups them if that is open already."""
         opened: _OpenParts = self._handle()
         wanted: dict[int, list[int]] = {}
         for index in indices:
@@ -118,7 +117,7 @@ class Concatenated(Store):
         return in_order_of(indices, found)
 
     def read_group(self, indices: Sequence[int]) -> list[Buffer | str | Exception]:
-        """Read items of one part, as `groups` makes them."""
+        """Read items of one part, which `groups` has put together."""
         number, place = self._place(indices[0])
         start = indices[0] - place
         return self._part(number).read_group([index - start for index in indices])
@@ -144,7 +143,7 @@ class Concatenated(Store):
         return opened.store(number)
 
     def _part_name(self, number: int) -> str:
-        """Return what a part's keys begin with where keys clash."""
+        """Return the prefix of a part's keys when keys clash."""
         names = [PurePosixPath(part.location).name.partition(".")[0] for part in self.parts]
         name = names[number]
         return name if name and names.count(name) == 1 else f"{number:05d}"
@@ -155,7 +154,7 @@ class Concatenated(Store):
                 store = self._part(number)
                 found = np.fromiter(map(hash, map(store.key, range(len(store)))), np.int64)
             except (FileNotFoundError, StoreError):
-                # Whoever wants something of it is told; the others have their keys.
+                # Reading an item of this part raises the error; other parts keep their keys.
                 return np.empty(0, np.int64)
             return np.unique(found)
 
@@ -165,7 +164,7 @@ class Concatenated(Store):
 
 
 def of_each(locations: Sequence[str], ask: Callable[[int], _T]) -> list[_T]:
-    """Call with the number of each part, in threads if any is behind a URI: a request or two."""
+    """Call `ask` with the number of each part, in threads if any part is behind a URI."""
     numbers = range(len(locations))
     if not any(map(is_uri, locations)):
         return [ask(number) for number in numbers]
@@ -174,7 +173,7 @@ def of_each(locations: Sequence[str], ask: Callable[[int], _T]) -> list[_T]:
 
 
 class _OpenParts:
-    """The parts that one process has open, the least used of which make room."""
+    """The parts that one process has open. The least recently used ones make room for others."""
 
     def __init__(self, parts: Sequence[Part | Store]) -> None:
         self._parts = parts
@@ -182,10 +181,10 @@ class _OpenParts:
         self._most = _most_open()
         self._stores: OrderedDict[int, Store] = OrderedDict()
         self._opening: dict[int, threading.Lock] = {}
-        self.comparing = threading.Lock()  # of the thread that compares the keys of all
+        self.comparing = threading.Lock()  # held by the thread that compares all keys
 
     def store(self, number: int) -> Store:
-        """Return a part, which one thread opens while others that want it wait."""
+        """Return a part. One thread opens it, while others that need it wait."""
         part = self._parts[number]
         if not isinstance(part, Part):
             return part
@@ -195,7 +194,7 @@ class _OpenParts:
                 self._stores.move_to_end(number)
                 return store
             opening = self._opening.setdefault(number, threading.Lock())
-        with opening:  # not the lock of all: who wants another part need not wait for a server
+        with opening:  # one lock per part: threads that need another part do not wait for this one
             store = self._stores.get(number)
             if store is None:
                 store = _open_part(part)
@@ -213,7 +212,7 @@ class _OpenParts:
             self._stores[number] = store
             self._opening.pop(number, None)
             while len(self._stores) > self._most:
-                # It is not closed: somebody may be reading from it, but nobody holds it for long.
+                # Not closed, because another thread may still read from it.
                 self._stores.popitem(last=False)
 
     def close(self) -> None:
@@ -225,13 +224,13 @@ class _OpenParts:
 
 
 def _open_part(part: Part) -> Store:
-    """Open a part, which must have as many items as were counted."""
+    """Open a part, and check that it has as many items as were counted."""
     try:
         store = part.open()
         if len(store) != part.items:
             raise StoreError(
                 f"{part.location} has {len(store)} items, where {part.items} were counted before: "
-                "it has been replaced; open all anew"
+                "it has been replaced; open the whole store again"
             )
     except ITEM_ERRORS as error:
         of_the_whole(error)
@@ -240,7 +239,7 @@ def _open_part(part: Part) -> Store:
 
 
 def _most_open() -> int:
-    """Return how many parts to keep open: each has two files, and others need some."""
+    """Return how many parts to keep open: each has two files, and other code needs some, too."""
     if resource is None:
         return 512
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -252,7 +251,7 @@ def _length(part: Part | Store) -> int:
 
 
 def _classes_of(location: str, parts: Sequence[Part | Store]) -> Sequence[str]:
-    """Return the classes of all parts, empty ones aside."""
+    """Return the classes that all parts have in common, leaving out parts without items."""
     named = [(part.location, list(part.classes)) for part in parts if _length(part)]
     if not named:
         return next(chain((list(part.classes) for part in parts if part.classes), ((),)))
@@ -260,13 +259,13 @@ def _classes_of(location: str, parts: Sequence[Part | Store]) -> Sequence[str]:
 
 
 def agreed(location: str, named: Sequence[tuple[str, Sequence[str]]]) -> Sequence[str]:
-    """Return the classes that all have."""
+    """Return the classes, which must be the same for all locations; else raise a ValueError."""
     first, classes = named[0]
     for other, its in named:
         if its != classes:
             raise ValueError(
                 f"{location}: {other} has other classes than {first} "
-                f"({_shown(its)} and {_shown(classes)}): open them one by one"
+                f"({_shown(its)} and {_shown(classes)}): open them separately"
             )
     return classes
 

@@ -1,4 +1,4 @@
-"""Lists of images: paths, or a CSV file of them with targets."""
+"""Lists of images: paths, or a CSV file with paths and targets."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ def open_list(
     Parameters
     ----------
     location : str or sequence of str
-        A CSV file in UTF-8, or the paths or URIs themselves, which then have no targets.
+        A CSV file in UTF-8; or the paths or URIs themselves, which have no targets.
     path_column, target_column : int or str
-        Counted from 0, or as the header names them. ``target_column=None``: there are no targets;
-        nor by default where the table has one column alone.
+        The number of the column, from 0, or its name in the header. ``target_column=None`` means
+        that there are no targets. By default, a table with a single column has none either.
     header : bool, optional
         Whether the first line names the columns; by default as for `ImageList.from_csv`.
     delimiter : str, optional
         By default a tab for ``.tsv``, else a comma.
     root : str, optional
-        The folder, or URI of one, that relative paths begin in; by default that of the CSV file, or
-        the current one.
+        The folder, or its URI, to which relative paths are relative. By default it is the folder of
+        the CSV file; for paths without a CSV file it is the current folder.
     storage_options : mapping, optional
         For a URI; see `open_folder`.
 
     Notes
     -----
-    Targets that are all integers become int, those that are all numbers float; any others are names
-    of classes, which are put in order.
+    If all targets are integers, they become int; if all are numbers, float. Otherwise they are
+    names of classes, which are sorted.
     """
     targets: Sequence[Any]
     classes: Mapping[str, int] = {}
@@ -85,10 +85,12 @@ def open_list(
 
 
 def _check_finite(table: Table, targets: Sequence[Any]) -> None:
-    """Raise a ValueError, which names the line, for a target that is NaN or infinite."""
+    """Raise a ValueError that names the line if a target is NaN or infinite."""
     for line, target in zip(table.lines, targets, strict=True):
         if isinstance(target, float) and not math.isfinite(target):
-            raise ValueError(f"{table.file}, line {line}: the target {target} is no finite number")
+            raise ValueError(
+                f"{table.file}, line {line}: the target {target} is not a finite number"
+            )
 
 
 class Table(NamedTuple):
@@ -96,7 +98,7 @@ class Table(NamedTuple):
 
     file: str
     paths: list[str]
-    targets: list[str] | None  # as they are written
+    targets: list[str] | None  # as written in the file
     lines: list[int]  # where each row ends in the file, counted from 1
 
 
@@ -110,9 +112,9 @@ def read_table(
     targets_needed: bool = True,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Table:
-    """Read the columns; `ImageList.from_csv` says what the parameters mean.
+    """Read the columns of a local or remote file; for the parameters see `ImageList.from_csv`.
 
-    Without `targets_needed`, a table of one column has none. It may be behind a URI.
+    Unless `targets_needed`, a table with a single column has no targets.
     """
     name = os.fspath(file)
     rows = _rows(name, delimiter, storage_options)
@@ -133,7 +135,7 @@ def read_table(
 def as_targets(
     table: Table, class_to_idx: Mapping[str, int] | None
 ) -> tuple[list[Any], Mapping[str, int]]:
-    """Make integers, numbers or class indices of the targets."""
+    """Convert the targets to int, float or class indices; return them and the classes."""
     written = table.targets or []
     if class_to_idx is None:
         for kind in (int, float):
@@ -150,7 +152,7 @@ def as_targets(
 def _rows(
     file: str, delimiter: str, storage_options: Mapping[str, Any] | None
 ) -> list[tuple[int, list[str]]]:
-    """Read all rows that are not empty, with their line numbers."""
+    """Return all rows that are not empty, with their line numbers."""
     content = open_stream(file, storage_options)
     with io.TextIOWrapper(content, "utf-8-sig", newline="") as stream:
         reader = csv.reader(stream, delimiter=delimiter)
@@ -161,13 +163,13 @@ def _rows(
             what = "it is not UTF-8: save it as UTF-8" if encoded else error
             raise ValueError(f"{file}, line {reader.line_num + 1}: {what}") from error
     for line, row in rows:
-        if "\0" in "".join(row):  # which no path has, and no line that Python 3.10 takes
+        if "\0" in "".join(row):  # not valid in a path, and refused by csv in Python 3.10
             raise ValueError(f"{file}, line {line}: there is a NUL character in it")
     return rows
 
 
 def _names_columns(rows: list[tuple[int, list[str]]], path_column: int | str) -> bool:
-    """Whether the first row is a header: its path has no extension, but that of the second has."""
+    """Return whether the first row is a header: its path has no extension, the second's has."""
     if len(rows) < 2 or not isinstance(path_column, int):
         return False
     try:
@@ -199,7 +201,7 @@ def _cell(row: Sequence[str], column: int, file: str, line: int) -> str:
 
 
 def _all_as(kind: Callable[[str], Any], written: Sequence[str]) -> list[Any] | None:
-    """Convert all, or say by None that one is no such number; "1_0" is none, unlike in Python."""
+    """Convert all cells; None if one is not such a number. Unlike in Python, "1_0" is not one."""
     try:
         return None if any("_" in cell for cell in written) else [kind(cell) for cell in written]
     except ValueError:

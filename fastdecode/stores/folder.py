@@ -1,4 +1,4 @@
-"""Folders of images: one folder a class, or all in one; and the writer of such a folder."""
+"""Folders of images, with one folder per class or without classes, and their writer."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 __all__ = ["EXTENSIONS", "INDEX", "FileStore", "FolderWriter", "LooseImages", "open_folder"]
 
 EXTENSIONS = (*IMG_EXTENSIONS, ".gif", ".jfif", ".jpe", ".jp2", ".j2k", ".avif", ".heic", ".heif")
-"""What counts as an image, in lower case: torchvision's, and what else can be decoded here."""
+"""Suffixes of images, in lower case: those of torchvision, and others that `decode` reads."""
 
 INDEX = "fastdecode.fdx"
-"""In a folder that `FolderWriter` has made: its files in their order, and their targets."""
+"""The file in which `FolderWriter` lists the files of a folder in their order, with targets."""
 
 
 class LooseImages(ValueError):
-    """Images lie beside the folders of classes: only without targets can they all be read."""
+    """Images lie next to class folders: only `targets=False` reads all of them."""
 
 
 def open_folder(
@@ -43,27 +43,27 @@ def open_folder(
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Store:
-    """Open a folder: of images, of tar shards, or one that LMDB has made.
+    """Open a folder of images, a folder of tar shards, or a folder that LMDB has made.
 
     Parameters
     ----------
     location : str
         Path or URI.
     targets : bool
-        Each folder in it is a class, in the order of their names, with files at any depth or none.
-        If no folder has an image, or with False, there are no targets, and all files below it
-        are taken.
+        Each folder in the location is a class, in the order of the names. The files of a class may
+        lie at any depth, and a class may be empty. With False, or if no folder has an image, there
+        are no targets, and the store has all images at any depth.
     extensions : sequence of str
-        How the names of images end, in lower case.
+        Suffixes of images, in lower case.
     storage_options : mapping, optional
-        For a URI: what its file system in fsspec is made with.
+        Options for the fsspec file system of a URI.
     **options
-        Of the store that is in it.
+        Options of the store that the folder holds.
 
     Notes
     -----
-    Classes and order are those of ``torchvision.datasets.ImageFolder``. A folder that was written
-    by `FolderWriter` has an index, and is opened as that says, without looking through it.
+    Classes and order are those of ``torchvision.datasets.ImageFolder``. A folder that
+    `FolderWriter` has written has an index: it is opened from that, without listing its files.
     """
     if not is_uri(location):
         location = local_path(location)
@@ -86,7 +86,7 @@ def open_folder(
             f"{location}: there are tar shards such as {shards[0]} in it, and images such as "
             f"{images[0]}: for the shards open {inside}/*.tar"
         )
-        raise advised(error, " by kind='tar', for the images open it with targets=False")
+        raise advised(error, " with kind='tar', for the images open it with targets=False")
     if not images:
         if not shards:
             raise FileNotFoundError(f"{location}: no image in it ends in {', '.join(extensions)}")
@@ -106,15 +106,15 @@ def _no_options(options: dict[str, Any]) -> None:
 
 
 def _indexed(location: str, images: Iterable[str], classes: list[str]) -> Index:
-    """Put images in the order of their classes, if there are any."""
+    """Index images in the order of their classes, if there are any."""
     builder = IndexBuilder(classes)
     beside = [path for path in images if "/" not in path] if classes else []
     if beside:
         error = LooseImages(
-            f"{location}: images such as {beside[0]} lie beside the folders of classes such as "
+            f"{location}: images such as {beside[0]} lie next to class folders such as "
             f"{classes[0]}: move them, or list the paths of all, without classes, in a .csv"
         )
-        raise advised(error, ", or open it with targets=False to take all without")
+        raise advised(error, ", or open it with targets=False to take all without classes")
     places = {name: index for index, name in enumerate(builder.classes)}
     # Sorted by class first: as a string, "cat-big/x" comes before "cat/x".
     ordered = sorted(images, key=lambda path: path.partition("/")[0]) if places else images
@@ -124,9 +124,9 @@ def _indexed(location: str, images: Iterable[str], classes: list[str]) -> Index:
 
 
 class FolderWriter(Writer):
-    """Writes images as files, named by their keys, and an index of them.
+    """Writes each image to a file that is named by its key, and an index of the files.
 
-    torchvision's ImageFolder reads the folder, too, if the keys begin with the names of classes.
+    torchvision's ImageFolder can read the folder if each key begins with the name of its class.
     """
 
     kind = "folder"
@@ -143,7 +143,7 @@ class FolderWriter(Writer):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             file = path.open("xb")
-        except (FileExistsError, IsADirectoryError):  # where "A" and "a" are the same
+        except (FileExistsError, IsADirectoryError):  # on file systems where "A" and "a" are one
             raise ValueError(f"{self.location}: the key {key!r} is there already") from None
         with file:
             file.write(data)
@@ -155,13 +155,13 @@ class FolderWriter(Writer):
         self._by_class = self._by_class and _lies_in_class(key, target, self.classes)
 
     def _finish(self) -> None:
-        if self._by_class:  # else torchvision would count those without images out
+        if self._by_class:  # torchvision counts folders: a class without images needs one, too
             for name in filter(is_file_name, self.classes):
                 (self._partial / name).mkdir(exist_ok=True)
         self._builder.write(self._partial / INDEX)
 
     def _flush(self) -> None:
-        if hasattr(os, "sync"):  # once for all files: after a power cut none may be missing
+        if hasattr(os, "sync"):  # one call for all files, so that a power cut loses none of them
             os.sync()
 
     def _remove(self) -> None:
@@ -175,7 +175,7 @@ def _lies_in_class(key: str, target: Any, classes: Sequence[str]) -> bool:
 
 
 class FileStore(IndexedStore):
-    """Images in files of their own, below `root` or anywhere; index keys are their paths."""
+    """Images in one file each, below `root` or anywhere; the keys in the index are their paths."""
 
     def __init__(
         self,
@@ -195,13 +195,13 @@ class FileStore(IndexedStore):
         self._storage_options = storage_options
 
     def key(self, index: int) -> str:
-        """Return the path, with "/" between folders, and without what no relative path has."""
+        """Return the path with "/" between folders, and without a root, "." or ".."."""
         return relative(super().key(index))
 
     def source(self, index: int) -> Buffer | str:
         self._check(index)
         if self._closed:
-            self._handle()  # which says so
+            self._handle()  # raises the ValueError of a closed store
         name = self._name(index)
         if self._remote or is_uri(name):
             return self.read(index)
@@ -213,16 +213,16 @@ class FileStore(IndexedStore):
         return self._remote or (len(self) > 0 and is_uri(self._contents.key(0)))
 
     def reach(self) -> None:
-        """Raise, as `Store.reach` does, also if the folder is missing or empty."""
+        """Check what `Store.reach` does, and that the folder is neither missing nor empty."""
         super().reach()
         if self.folder and not holds_anything(self.folder):
             reason = "the folder is missing or empty: has a drive been unmounted?"
             raise of_the_whole(FileNotFoundError(errno.ENOENT, reason, self.folder))
 
     def _name(self, index: int) -> str:
-        """Return the name of a file; a StoreError if it leads out of the folder."""
+        """Return the name of a file; raise a StoreError if it leads out of the folder."""
         name: str = self._contents.key(index)
-        if self.kind == "list":  # which may name any file
+        if self.kind == "list":  # a list may name any file
             return local_path(name)
         if not is_below(name):
             raise self._damaged(
@@ -234,7 +234,7 @@ class FileStore(IndexedStore):
     def _path(self, name: str) -> str:
         if not name.isascii():
             name = _on_disk(name)
-        # Strings: paths of pathlib cost as much as opening the file.
+        # A string, because making a pathlib.Path takes as long as opening the file.
         return os.path.join(self._root, name)  # noqa: PTH118
 
     def _open(self) -> Any:
@@ -264,7 +264,7 @@ class FileStore(IndexedStore):
 
 
 def _on_disk(name: str) -> str:
-    """Return a name as this process spells it; by its bytes, where its locale lacks a letter."""
+    """Return a name in a form that `os.fsencode` takes, whatever the locale of this process."""
     try:
         os.fsencode(name)
     except UnicodeEncodeError:

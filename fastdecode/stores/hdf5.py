@@ -1,10 +1,15 @@
-"""Images in HDF5: a dataset of byte strings of any length, and their labels.
+"""Images in HDF5: a dataset of variable-length byte strings, and their labels.
 
-The store that `Hdf5Writer` makes has ``images`` (variable-length uint8), ``labels`` (int64, or JSON
-texts with the attribute ``encoding = "json"``; none if nothing goes with the images), ``keys``
-and ``classes`` (texts; JSON, with that attribute, where HDF5 cannot hold one of the names), so that
-``file["images"][i]`` is an image to anybody with h5py. What this package reads instead of the
-small ones is the index (see `_index`), in ``fastdecode_index``.
+`Hdf5Writer` makes these datasets, so that ``file["images"][i]`` is an image for anyone with h5py:
+
+- ``images``: variable-length uint8;
+- ``labels``: int64, or JSON texts with the attribute ``encoding = "json"``; there is no such
+  dataset if no image has a target;
+- ``keys``: texts;
+- ``classes``: texts, or JSON texts with that attribute if HDF5 cannot hold one of the names.
+
+This package reads the images, and the index (see `_index`) in ``fastdecode_index`` instead of the
+other datasets.
 """
 
 from __future__ import annotations
@@ -31,32 +36,32 @@ from fastdecode.types import Buffer
 __all__ = ["FORMAT", "INDEX", "Hdf5Store", "Hdf5Writer"]
 
 _DAMAGE = (OSError, RuntimeError, ValueError, TypeError, KeyError, IndexError, MemoryError)
-"""What h5py raises of a file that is damaged."""
+"""What h5py raises for a damaged file."""
 
 
 FORMAT = "fastdecode"
-"""Attribute of the file: the version of its layout."""
+"""Attribute of the file that holds the version of its layout."""
 
 INDEX = "fastdecode_index"
 _VERSION = 1
 _BATCH = 16 << 20
 _ROWS = 1024
 _ROW = 4096 + 64
-"""Bytes that a row may need besides its own: a heap collection's least size, and its reference
-(HDF5 File Format Specification 3.0, III.E)."""
+"""Bytes that a row may need in addition to its data: the least size of a heap collection, and a
+reference (HDF5 File Format Specification 3.0, III.E)."""
 
 _MARGIN = 1 << 20
-"""Bytes that the tables' own structures need at most between two writes."""
+"""Most bytes that HDF5's own structures need between two writes."""
 
 _END = slice(28, 36)
-"""Where the file says how long it is: "End of File Address" (ibid., II.A, version 3)."""
+"""Where the file holds its length: "End of File Address" (ibid., II.A, version 3)."""
 
 _BYTES = h5py.vlen_dtype(np.uint8)
 _TEXT = h5py.string_dtype()
 
 
 class _OpenTables(NamedTuple):
-    """What one process has opened."""
+    """What a process has opened."""
 
     file: Any
     images: Any
@@ -68,31 +73,31 @@ class _OpenTables(NamedTuple):
 class Hdf5Store(SelfDescribed):
     """An HDF5 file as a store.
 
-    A file that somebody else has made is read, too, if it has a dataset with an encoded image in
-    each row, as variable-length uint8 or as opaque bytes: say what the datasets are called.
+    Files that other programs have made can be read, too, if one dataset has an encoded image in
+    each row, as variable-length uint8 or as opaque bytes. The options name the datasets.
 
     Datasets that lie in other files (external links, external and virtual storage) are refused.
 
-    h5py lets one thread at a time into HDF5, and copies what it reads.
+    h5py allows one thread at a time to use HDF5, and copies what it reads.
 
     Parameters
     ----------
     location : str
         Local path or URI.
     images : str, optional
-        The dataset of a foreign file; by default ``"images"``.
+        The dataset with the images of a foreign file; by default ``"images"``.
     targets : str, optional
         The dataset with a number, a text or an array for each image; by default ``"labels"``, if
         there is one.
     keys : str, optional
-        The dataset with their names; by default they are numbered.
+        The dataset with the names of the images; by default the keys are numbers.
     storage_options : mapping, optional
         For the file system of a URI.
 
     Notes
     -----
-    The index, and what it says of the size and some bytes of each image, are compared with what
-    HDF5 gives, which has checksums for its metadata only. Foreign files have no such net.
+    HDF5 has checksums for its metadata only. Therefore the index has a checksum, and the size and
+    some bytes of each image are compared with the index. Foreign files have no such check.
     """
 
     kind = "hdf5"
@@ -143,12 +148,12 @@ class Hdf5Store(SelfDescribed):
             check = None if local is None else local.check
             index = Index(data, self.location, ("size", "fingerprint"), check)
         if len(index) != len(opened.images):
-            raise StoreError(f"{self.location}: the index is not that of the images")
+            raise StoreError(f"{self.location}: the index does not belong to the images")
         self._contents, self.classes = index, index.classes
 
     def _open(self) -> _OpenTables:
         if is_uri(self.location):
-            # HDF5 looks into many small places: some blocks are worth keeping.
+            # HDF5 reads many small ranges, so blocks are cached.
             caching: Any = {"block_size": 1 << 20, "cache_type": "blockcache"}
             local, stream = None, open_stream(self.location, self._storage_options, **caching)
         else:
@@ -157,7 +162,7 @@ class Hdf5Store(SelfDescribed):
             if local is None:
                 file = h5py.File(stream, "r")
             else:
-                # Nobody writes to it: a lock would only fail where a file system has none.
+                # Nothing writes to it, and a lock would fail on file systems without locks.
                 with reopened(local_path(self.location)) as name:
                     file = h5py.File(name, "r", locking=False)
             return self._tables(file, local)
@@ -168,7 +173,7 @@ class Hdf5Store(SelfDescribed):
         if not _holds_bytes(table):
             raise StoreError(
                 f"{self.location}: {table.name!r} of type {table.dtype} and shape {table.shape} "
-                "does not hold an encoded image in each row; name the dataset that does by "
+                "does not hold an encoded image in each row; name the dataset that does with "
                 "images="
             )
         if targets is None and _member(file, "labels", self.location) is not None:
@@ -183,7 +188,7 @@ class Hdf5Store(SelfDescribed):
         for other in (opened.targets, opened.keys):
             if other is not None and other.shape[:1] != table.shape:
                 raise StoreError(
-                    f"{self.location}: {other.name!r} has not as many rows as {table.name!r}"
+                    f"{self.location}: {other.name!r} does not have as many rows as {table.name!r}"
                 )
         return opened
 
@@ -199,11 +204,11 @@ class Hdf5Store(SelfDescribed):
 
     @contextmanager
     def _reading(self, index: int | None) -> Iterator[None]:
-        """Name the file and the item in what goes wrong."""
+        """Turn errors of h5py into a StoreError that names the file and the item."""
         try:
             yield
         except _DAMAGE as error:
-            if self._closed:  # by another thread, meanwhile
+            if self._closed:  # another thread has closed it meanwhile
                 raise ValueError(f"{self.location}: the store has been closed") from error
             if isinstance(error, OSError) and not is_the_items(error):  # of a disk or a server
                 raise
@@ -214,7 +219,7 @@ class Hdf5Store(SelfDescribed):
 
 
 def _refuse_cut(opened: _OpenTables) -> None:
-    """Raise a StoreError if a local file has been cut: HDF5 gives zeros past the end."""
+    """Raise a StoreError if a local file has been cut: past its end, HDF5 returns zeros."""
     if opened.local is not None:
         opened.local.check()
 
@@ -227,13 +232,13 @@ def _dataset(file: Any, name: str, location: str) -> Any:
         return found
     there = ", ".join(key for key in file if _is_here(file, key))
     error = StoreError(f"{location}: there is no dataset {name!r}, only: {there or 'none'}")
-    raise advised(error, "; name it by images=, targets= or keys=")
+    raise advised(error, "; name it with images=, targets= or keys=")
 
 
 def _member(group: Any, path: str, location: str, most_links: int = 16) -> Any:
-    """Return what a group has at a path, or None; links that lead to another file are not followed.
+    """Return what a group has at a path, or None. Links to other files are not followed.
 
-    HDF5 itself would open whatever file such a link names, a FIFO too, or one of somebody else's.
+    HDF5 itself opens any file that such a link names, even a FIFO or the file of another user.
     """
     parts = [part for part in path.split("/") if part not in ("", ".")]
     for place, part in enumerate(parts):
@@ -253,7 +258,7 @@ def _member(group: Any, path: str, location: str, most_links: int = 16) -> Any:
 
 
 def _is_here(file: Any, name: str) -> bool:
-    """Whether a file has a dataset of its own by that name."""
+    """Return whether a dataset of that name lies in the file itself."""
     try:
         return isinstance(_member(file, name, ""), h5py.Dataset)
     except StoreError:
@@ -262,8 +267,8 @@ def _is_here(file: Any, name: str) -> bool:
 
 def _elsewhere(location: str, name: str) -> StoreError:
     return StoreError(
-        f"{location}: {name!r} lies in another file, and what an HDF5 file says of others is not "
-        "followed: open that one, or copy it into this one (h5copy, h5repack)"
+        f"{location}: {name!r} lies in another file, and references to other files are not "
+        "followed: open that file, or copy the dataset into this one (h5copy, h5repack)"
     )
 
 
@@ -277,7 +282,7 @@ def _row(table: Any, index: int) -> memoryview:
     value = np.empty(1, table.dtype)
     where = table.id.get_space()
     where.select_hyperslab((index,), (1,))
-    # A third of what h5py's own indexing costs.
+    # This takes a third of the time of h5py's own indexing.
     table.id.read(h5py.h5s.create_simple((1,)), where, value, h5py.h5t.py_create(table.dtype))
     if table.dtype.kind == "V":
         return memoryview(value[0].tobytes())
@@ -287,7 +292,7 @@ def _row(table: Any, index: int) -> memoryview:
 
 
 def _index_bytes(opened: _OpenTables, location: str) -> Buffer:
-    """Return the index: of a local file mapped, so that it costs no memory."""
+    """Return the index. That of a local file is mapped, so that it takes no memory."""
     table = _dataset(opened.file, INDEX, location)
     offset = table.id.get_offset()
     if opened.local is not None and offset is not None:
@@ -296,16 +301,16 @@ def _index_bytes(opened: _OpenTables, location: str) -> Buffer:
 
 
 def _plain(value: Any) -> Any:
-    """Return a number, text or list instead of NumPy's."""
+    """Convert a value of NumPy to a number, text or list of Python."""
     if isinstance(value, (np.ndarray, np.generic)):
         value = value.tolist()
     return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
 
 
 class Hdf5Writer(Writer):
-    """Writes one HDF5 file, which HDF5 1.10 and later read.
+    """Writes an HDF5 file, which HDF5 1.10 and later can read.
 
-    The same items make the same bytes.
+    The same items always give the same bytes.
     """
 
     kind = "hdf5"
@@ -321,9 +326,9 @@ class Hdf5Writer(Writer):
         except OSError:
             self._partial.unlink()
             raise
-        # Metadata of this version have checksums; nothing in the file is a time.
+        # Metadata of this version has checksums. Times would make the bytes differ.
         self._file: Any = h5py.File(self._partial, "w", libver=("v110", "v110"))
-        reserve(self._partial, 0, _MARGIN)  # which "w" has given back
+        reserve(self._partial, 0, _MARGIN)  # mode "w" has released the first reservation
         self._images = self._table("images", _BYTES)
 
     def _append(self, key: str, data: memoryview, target: Any) -> None:
@@ -354,7 +359,7 @@ class Hdf5Writer(Writer):
         self._release()
 
     def _write_labels(self, index: Index) -> None:
-        """Write the targets for those who read the file without this package."""
+        """Write the targets for readers without this package."""
         targets = (index.target(place) for place in range(len(index)))
         kinds = {type(target) for target in targets}
         if kinds <= {type(None)}:
@@ -371,7 +376,7 @@ class Hdf5Writer(Writer):
         labels.attrs["encoding"] = "json"
 
     def _write_classes(self) -> None:
-        """Write the names; as JSON, like labels, where one is no text that HDF5 can hold."""
+        """Write the names; all as JSON if HDF5 cannot hold one of them as text."""
         try:
             plain = all("\0" not in name and name.encode() is not None for name in self.classes)
         except UnicodeEncodeError:
@@ -398,22 +403,23 @@ class Hdf5Writer(Writer):
             return
         self._reserve(sum(len(row) for row in rows) + len(rows) * _ROW)
         values = np.empty(len(rows), object)
-        for place, row in enumerate(rows):  # at once, equal lengths make two dimensions here, too
+        # One by one: in one assignment, rows of equal length would make an array of two dimensions.
+        for place, row in enumerate(rows):
             values[place] = row
         start, count = len(table), len(rows)
         table.resize(start + count, 0)
         where = table.id.get_space()
         where.select_hyperslab((start,), (count,))
-        # h5py's own assignment takes rows of the same length for one array with two dimensions.
+        # h5py's own assignment, too, makes two dimensions of rows of equal length.
         table.id.write(h5py.h5s.create_simple((count,)), where, values, h5py.h5t.py_create(kind))
 
     def _reserve(self, size: int) -> None:
-        """Make sure of room first: where HDF5 finds none, it may take the process with it."""
+        """Reserve disk space first: on a full disk, HDF5 may crash the process."""
         self._file.flush()
         reserve(self._partial, self._file.id.get_filesize(), size + _MARGIN)
 
     def _release(self) -> None:
-        """Close the file, and cut off the room that was not needed."""
+        """Close the file, and cut off the reserved space that it does not need."""
         if not self._file:
             return
         self._file.close()

@@ -1,15 +1,16 @@
-"""Images in LMDB: a B+tree in one file that is mapped, so that items are read without copies.
+"""Images in LMDB: a B+tree in one mapped file, whose items are read without copies.
 
-The store that `LmdbWriter` makes has the keys ``b"00000000"``, ``b"00000001"`` and so on in the
-main database, each with the encoded image as it is, and the index (see `_index`)
-as the value of ``b"__fastdecode__"``.
+`LmdbWriter` stores each encoded image unchanged in the main database, under the keys
+``b"00000000"``, ``b"00000001"`` and so on. The index (see `_index`) is the value of
+``b"__fastdecode__"``.
 
-The library finds where a value lies. The bytes are then read from a mapping of our own, so that
-they stay valid whatever becomes of the environment, and that a damaged length is noticed before
-memory is touched that is not there. The layout of a page that this relies on is that of LMDB 0.9
-(``struct MDB_page`` in its mdb.c): a header of 16 bytes, which begins with the page's number (8
-bytes), padding (2) and flags (2). A value that does not fit into a leaf follows the header of a
-page of its own, whose header has the flag 0x04 and ends with how many pages (4 bytes) it takes.
+The lmdb library finds the position of a value. The bytes are then read from a separate mapping, so
+that they stay valid when the environment is closed, and so that a damaged length is noticed before
+memory past the end of the file is touched. This relies on the page layout of LMDB 0.9 (``struct
+MDB_page`` in its mdb.c). A page has a header of 16 bytes, which begins with the number of the page
+(8 bytes), padding (2) and flags (2). A value that does not fit into a leaf follows the header of a
+separate page. That header has the flag 0x04, and ends with the number of pages of the value (4
+bytes).
 """
 
 from __future__ import annotations
@@ -44,16 +45,16 @@ __all__ = ["INDEX", "Environment", "LmdbStore", "LmdbWriter", "environment", "it
 _PAGE = struct.Struct("=QHHI")
 _OVERFLOW = 0x04
 INDEX = b"__fastdecode__"
-"""The key of the index; it comes after all items."""
+"""The key of the index, which sorts after all items."""
 
 _BATCH = 16 << 20
-"""Bytes in a transaction: as many are held in memory at once, or a little more."""
+"""Bytes per transaction; about so many are held in memory at once."""
 
 _FIRST_MAP = 64 << 20
 _MOST_ITEMS = 10**8
 _MARGIN = 256 << 10
-"""Zeros after the last page. A damaged offset in a page leads the library up to three times 64 KiB
-astray; it then reads these, where it would else run past the end, and kill the process."""
+"""Zeros after the last page. A damaged offset in a page can lead the library up to three times 64
+KiB astray. It then reads these zeros; past the end of the file, it would kill the process."""
 
 _MOST_VALUE = (1 << 32) - 1
 
@@ -61,13 +62,13 @@ _MOST_VALUE = (1 << 32) - 1
 class LmdbStore(SelfDescribed):
     """An LMDB file, or a folder with ``data.mdb``, as a store.
 
-    It is opened read-only and without LMDB's lock file, so that a read-only file system will do;
-    nobody may write to it meanwhile. All stores of one file share one environment in a process.
-    Images of more than about 2 KB are not copied.
+    The file is opened read-only and without LMDB's lock file, so it may be on a read-only file
+    system. Nothing may write to it meanwhile. All stores of one file share one environment per
+    process. Images of more than about 2 KB are not copied.
 
-    An LMDB that somebody else has made is read, too, such as LSUN's: its values in the order of
-    their keys, without targets. They must be encoded images. Keys that begin and end with two
-    underscores (``__len__``, ``__keys__``) are left out.
+    Files that other programs have made can be read, too, such as those of LSUN. Their values must
+    be encoded images; they come in the order of their keys, without targets. Keys that begin and
+    end with two underscores (``__len__``, ``__keys__``) are left out.
 
     Parameters
     ----------
@@ -76,9 +77,10 @@ class LmdbStore(SelfDescribed):
 
     Notes
     -----
-    The size and some bytes of each image are compared with what the index says, so that damage in
-    LMDB's tree never gives another item's bytes; a foreign LMDB has no such net. LMDB trusts its
-    file: in rare cases damage in the tree can still kill the process, as in all that reads LMDB.
+    The size and some bytes of each image are compared with the index, so that damage in LMDB's tree
+    never returns the bytes of another item. Files of other programs have no such check. LMDB trusts
+    its file: in rare cases, damage in the tree can still kill the process, as in every program that
+    reads LMDB.
     """
 
     kind = "lmdb"
@@ -109,30 +111,30 @@ class LmdbStore(SelfDescribed):
         except StoreError as error:
             raise self._damaged(index, str(error)) from error
         if data is None:
-            raise self._damaged(index, "it is missing; make the store anew")
+            raise self._damaged(index, "it is missing; create the store again")
         self._check_bytes(index, data)
         if foreign and _is_pickle(data):
             raise self._damaged(
                 index,
-                "it is a pickled object, not an encoded image: unpickle it by the code that made "
+                "it is a pickled object, not an encoded image: unpickle it with the code that made "
                 "it, and write the images with create_store",
             )
         return data
 
 
 class _Keys:
-    """The keys of a foreign LMDB, packed."""
+    """The keys of a foreign LMDB, in one block of memory."""
 
     def __init__(self, opened: Environment) -> None:
         self._text = bytearray()
         self._ends = array("Q", [0])
         most = len(opened)
-        for key in opened.keys():  # noqa: SIM118 - an environment is no mapping
+        for key in opened.keys():  # noqa: SIM118 - an environment is not a mapping
             if key.startswith(b"__") and key.endswith(b"__"):
                 continue
             self._text += key
             self._ends.append(len(self._text))
-            if len(self) > most:  # a damaged tree may lead round in circles
+            if len(self) > most:  # a damaged tree may lead in circles
                 raise StoreError(f"{opened.path}: the file is damaged; it has too many items")
 
     def __len__(self) -> int:
@@ -145,11 +147,11 @@ class _Keys:
         return self[index].decode("utf-8", "backslashreplace")
 
     def target(self, _: int) -> None:
-        """Return None: a foreign LMDB has none."""
+        """Return None: a foreign LMDB has no targets."""
 
 
 def _is_pickle(data: Buffer) -> bool:
-    """Whether it begins as pickles of protocol 2 and later do: no image begins so."""
+    """Return whether data begins like a pickle of protocol 2 or later, as no image does."""
     return len(data) > 1 and data[0] == 0x80 and 2 <= data[1] <= 5
 
 
@@ -159,7 +161,7 @@ class Environment:
     def __init__(self, path: str) -> None:
         self.path = path
         data = _data_file(path)
-        self.state = _state(data)  # tells it from another that is at the same place later
+        self.state = _state(data)  # differs if another file takes its place
         self.file = Mapped(data)
         self._base: int | None = None
         try:
@@ -170,7 +172,7 @@ class Environment:
                     create=False,
                     readonly=True,
                     lock=False,
-                    readahead=True,  # an image is many pages, and the library touches each of them
+                    readahead=True,  # an image spans many pages, and the library touches each one
                     max_spare_txns=0,
                     map_size=self.file.size,
                 )
@@ -181,7 +183,7 @@ class Environment:
                 raise StoreError(
                     f"{path}: the file has been cut: it has {self.file.size} bytes of {needed}"
                 )
-            # Those that no thread uses just now: a transaction is for one thread at a time.
+            # Transactions that no thread is using: only one thread at a time may use one.
             self._idle = [self._lmdb.begin(buffers=True)]
         except lmdb.Error as error:
             raise StoreError(f"{path}: {_why(error)}") from error
@@ -190,7 +192,7 @@ class Environment:
         return int(self._lmdb.stat()["entries"])
 
     def get(self, key: bytes) -> Buffer | None:
-        """Return a value that stays valid, or None if there is none."""
+        """Return the value of a key as bytes that stay valid, or None if there is no such key."""
         self.file.check()
         try:
             transaction = self._idle.pop()
@@ -198,14 +200,14 @@ class Environment:
             transaction = self._lmdb.begin(buffers=True)
         try:
             value = transaction.get(key)
-        except lmdb.Error as error:  # after which a transaction gives nothing any more
+        except lmdb.Error as error:  # the transaction cannot be used again
             raise StoreError(f"{self.path}: {_why(error)}") from error
         owned = None if value is None else self._owned(value)
         self._idle.append(transaction)
         return owned
 
     def keys(self) -> Iterator[bytes]:
-        """List the keys, sorted."""
+        """Yield the keys, sorted."""
         self.file.check()
         try:
             with self._lmdb.begin() as transaction, transaction.cursor() as cursor:
@@ -214,13 +216,13 @@ class Environment:
             raise StoreError(f"{self.path}: {_why(error)}") from error
 
     def _owned(self, value: memoryview) -> Buffer:
-        """Return a value as bytes that depend neither on the transaction nor on the environment."""
+        """Return a value as bytes that outlive both the transaction and the environment."""
         size = len(value)
         if size == 0:
             return b""
         address = int(np.frombuffer(value, np.uint8).__array_interface__["data"][0])
         if self._page != mmap.PAGESIZE:
-            # Made on a machine with other pages: where it lies is not to be seen from the address.
+            # Made on a machine with another page size: the address does not tell the position.
             if size > self.file.size:
                 raise self._damaged()
             return bytes(value)
@@ -243,7 +245,7 @@ class Environment:
         return self.file.read(number * self._page + _PAGE.size, size)
 
     def _damaged(self) -> StoreError:
-        return StoreError(f"{self.path}: the file is damaged; make it anew")
+        return StoreError(f"{self.path}: the file is damaged; create it again")
 
 
 _open: weakref.WeakValueDictionary[str, Environment] = weakref.WeakValueDictionary()
@@ -251,10 +253,10 @@ _opening = threading.Lock()
 
 
 def environment(path: str) -> Environment:
-    """Return the environment of a file or folder in this process, and open it if it is not.
+    """Return the environment of a file or folder in this process; open it if it is not open yet.
 
-    A forked process goes on with what it inherits. That is sound without LMDB's lock file: reading
-    then is nothing but looking into a mapping that both processes have.
+    A forked process goes on using what it inherits. Without LMDB's lock file this is safe: reading
+    only accesses a mapping that both processes have.
     """
     place = os.path.realpath(path)
     with _opening:
@@ -263,8 +265,8 @@ def environment(path: str) -> Environment:
             found = _open[place] = Environment(path)
         elif found.state != _state(_data_file(path)):
             raise StoreError(
-                f"{path} has been replaced or written to while it is open in this process: close "
-                "the stores that read it first"
+                f"{path} has been replaced or written to while it is open in this process: first "
+                "close the stores that read it"
             )
         return found
 
@@ -279,33 +281,33 @@ def _state(path: str) -> tuple[int, int, int, int]:
 
 
 def _why(error: Exception) -> str:
-    """Return the words for an error of the library."""
+    """Return the message for an error of the lmdb library."""
     if "already open" in str(error):
         return (
-            "the lmdb library has it open elsewhere in this process, which LMDB does not allow "
-            "twice: close that first"
+            "other code in this process has it open with the lmdb library, and LMDB cannot open a "
+            "file twice: close that first"
         )
     said = re.sub("^/proc/self/fd/[0-9]+: ", "", str(error))  # the name of `reopened`
-    return f"the file is damaged, or no LMDB file ({said})"
+    return f"the file is damaged, or not an LMDB file ({said})"
 
 
 @after_fork
 def _after_fork() -> None:
-    """Keep what is inherited open as long as the process lives.
+    """Keep inherited environments open until the process ends.
 
-    The library may believe that a thread, which only the parent has, is still reading, and would
-    wait for it for ever before it closes; and it opens nothing twice.
+    The library may still count a thread of the parent process as a reader. Closing would then wait
+    for that thread forever. Nor can the library open a file twice.
     """
     global _opening
-    _opening = threading.Lock()  # whoever held it has stayed behind
+    _opening = threading.Lock()  # a thread of the parent may have held the old one
     for each in list(_open.values()):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
 
 
 class LmdbWriter(Writer):
-    """Writes one LMDB file, with neither a folder nor a lock file.
+    """Writes a single LMDB file, without a folder and a lock file.
 
-    The same items make the same bytes.
+    The same items always give the same bytes.
     """
 
     kind = "lmdb"
@@ -323,7 +325,7 @@ class LmdbWriter(Writer):
                 subdir=False,
                 map_size=self._map,
                 lock=False,
-                sync=False,  # once, at the end
+                sync=False,  # the base class syncs once, at the end
                 metasync=False,
             )
         except lmdb.Error as error:
@@ -334,7 +336,7 @@ class LmdbWriter(Writer):
         if len(self._builder) == _MOST_ITEMS:
             raise ValueError(f"{self.location}: an LMDB store holds {_MOST_ITEMS} items at most")
         if len(data) > _MOST_VALUE:
-            raise ValueError(f"{key}: LMDB holds no values of 4 GiB or more")
+            raise ValueError(f"{key}: LMDB cannot hold values of 4 GiB or more")
         number = len(self._builder)
         self._builder.add(key, target, size=len(data), fingerprint=fingerprint(data))
         self._put(item_key(number), bytes(data))
@@ -346,7 +348,7 @@ class LmdbWriter(Writer):
             self._commit()
 
     def _commit(self) -> None:
-        """Write what waits, with a larger map as long as it does not fit."""
+        """Write the waiting items; enlarge the map until they fit."""
         while self._waiting:
             self._reserve()
             try:
@@ -362,25 +364,25 @@ class LmdbWriter(Writer):
                 raise OSError(f"{self.location} cannot be written: {error}") from error
 
     def _reserve(self) -> None:
-        """Make sure of room first: LMDB says of a full disk only that something went wrong."""
+        """Reserve disk space first: LMDB's error does not say that the disk is full."""
         page = self._page_size
         needed = self._waiting_bytes + 2 * page * len(self._waiting) + _MARGIN
         reserve(self._partial, self._used(), needed)
 
     def _used(self) -> int:
-        """Return how far the pages go, in bytes."""
+        """Return the end of the last page, in bytes."""
         return (int(self._lmdb.info()["last_pgno"]) + 1) * self._page_size
 
     def _finish(self) -> None:
         self._commit()
         index = self._builder.to_bytes()
         if len(index) > _MOST_VALUE:
-            raise ValueError(f"{self.location}: too many items: make several stores of them")
+            raise ValueError(f"{self.location}: too many items: divide them into several stores")
         self._put(INDEX, index)
         self._commit()
         used = self._used()
         self._release()
-        os.truncate(self._partial, used)  # what was set aside may hold anything
+        os.truncate(self._partial, used)  # the reserved space may hold anything
         reserve(self._partial, used, _MARGIN)
         os.truncate(self._partial, used + _MARGIN)
 
@@ -389,5 +391,5 @@ class LmdbWriter(Writer):
 
 
 def item_key(index: int) -> bytes:
-    """Return the key of an item: sorted, the keys are in the order of the items."""
+    """Return the key of an item. The keys sort in the order of the items."""
     return b"%08d" % index

@@ -1,4 +1,4 @@
-"""Which shards a location stands for: braces, wildcards, a manifest, or one after another."""
+"""Lists the shards that a location stands for: braces, wildcards, a manifest, numbered names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Manifest", "braces", "manifest_of", "shard_locations"]
 _RANGE = re.compile(r"(\d+)\.\.(\d+)$")
 _MOST = 1_000_000
 _BLOCK = 512
-"""What a tar is made of, in bytes."""
+"""Block size of a tar, in bytes."""
 
 _MOST_BYTES = 1 << 50
 
@@ -28,10 +28,10 @@ _WILD = re.compile(r"[*?\[]")
 
 
 class Manifest(NamedTuple):
-    """What ``pack`` has written of its shards."""
+    """What ``pack`` has written about its shards."""
 
     shards: list[str]  # their locations
-    items: list[int] | None  # how many each has
+    items: list[int] | None  # the number of items in each
     classes: list[str]
 
 
@@ -39,15 +39,16 @@ def shard_locations(
     location: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     storage_options: Mapping[str, Any] | None = None,
 ) -> list[str]:
-    """List the shards that a location stands for, wildcards in the order of names.
+    """List the shards that a location stands for.
 
-    A shard; ``train-{000..146}.tar``; ``train-*.tar``; or the ``train.tar`` that ``pack`` has made
-    shards of: those that its manifest, ``train.tar.json``, lists, and without one
-    ``train-00000.tar`` and those that follow. A name that is there stands for itself.
+    The location is a shard; ``train-{000..146}.tar``; ``train-*.tar``, in the order of the names;
+    or the ``train.tar`` that ``pack`` has divided into shards. Those are the shards in its
+    manifest, ``train.tar.json``, or without a manifest ``train-00000.tar`` and those that follow.
+    If a file of the given name exists, it stands for itself.
 
-    A shard that is missing, none at all or one that a manifest lists, is a FileNotFoundError; a
-    damaged manifest, or a number that is missing between two shards, a StoreError; braces that
-    stand for too many, or no locations, a ValueError.
+    No shard at all, or a missing shard that the manifest lists, is a FileNotFoundError. A damaged
+    manifest, or a missing number between two shards, is a StoreError. Braces that stand for too
+    many shards, or an empty list of locations, are a ValueError.
     """
     if not isinstance(location, (str, os.PathLike)):
         found = [one for each in location for one in shard_locations(each, storage_options)]
@@ -58,7 +59,7 @@ def shard_locations(
     if not is_uri(where):
         if exists(where):
             return [where]
-        listed = manifest_of(where, storage_options)  # a name may have the sign of a wildcard in it
+        listed = manifest_of(where, storage_options)  # first: the name may contain a wildcard
         if listed is not None:
             return listed.shards
         _check_finished(where)
@@ -68,7 +69,7 @@ def shard_locations(
         for name in names:
             some = _matching(name, storage_options)
             if not some:
-                raise FileNotFoundError(f"{name}: nothing is called so")
+                raise FileNotFoundError(f"{name}: no file matches this pattern")
             found += some
         return found
     if len(names) > 1 or (is_uri(where) and exists(where, storage_options)):
@@ -78,12 +79,12 @@ def shard_locations(
 
 
 def _check_finished(location: str) -> None:
-    """Make sure that ``pack`` is not half-way through putting shards at their places."""
+    """Raise a StoreError if a pack to this location has begun and is not finished."""
     path = Path(local_path(location))
     if path.with_name(f".{path.name}.partial").joinpath("journal").exists():
         raise StoreError(
-            f"{location}: a pack to it has begun, and is not finished: give the same command, "
-            "fastdecode pack, once more, and it goes on"
+            f"{location}: a pack to it has begun, and is not finished: run the same fastdecode "
+            "pack command again, and it goes on"
         )
 
 
@@ -102,7 +103,7 @@ def manifest_of(location: str, storage_options: Mapping[str, Any] | None = None)
         counts = {file["name"]: _count(file) for file in told.get("files", ())}
         items = [counts[name] for name in names] if counts else None
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
-        raise StoreError(f"{name} is damaged, or no manifest of shards") from error
+        raise StoreError(f"{name} is damaged, or not a manifest of shards") from error
     for shard in () if is_uri(location) else shards:
         if not exists(shard):
             raise FileNotFoundError(f"{shard}: this shard, which {name} lists, is missing")
@@ -110,14 +111,14 @@ def manifest_of(location: str, storage_options: Mapping[str, Any] | None = None)
 
 
 def _own_name(name: Any) -> str:
-    """Accept the name of a file beside the manifest: it may name nothing elsewhere."""
+    """Check that a name is that of a file next to the manifest, and return it."""
     if not isinstance(name, str) or not is_file_name(name):
         raise ValueError(name)
     return name
 
 
 def _count(file: Mapping[str, Any]) -> int:
-    """Accept a number of items that a shard of that size can have: each is a block or more."""
+    """Check that a shard of that size can have so many items (a block or more each)."""
     number, size = file["items"], min(file.get("bytes", _MOST_BYTES), _MOST_BYTES)
     if type(number) is not int or not 0 <= number <= size // _BLOCK:
         raise ValueError(number)
@@ -143,7 +144,7 @@ def braces(pattern: str) -> list[str]:
 
 
 def _parts(pattern: str, start: int) -> list[str]:
-    """Return what commas part from a brace to the one that closes it; nothing if none does."""
+    """Split at commas up to the closing brace; return an empty list if no brace closes it."""
     found, depth = [""], 1
     for sign in pattern[start:]:
         depth += {"{": 1, "}": -1}.get(sign, 0)
@@ -167,7 +168,7 @@ def _counted(bounds: re.Match[str]) -> list[str]:
 
 
 def _matching(pattern: str, storage_options: Mapping[str, Any] | None) -> list[str]:
-    """List what matches wildcards, behind a URI or not, in the order of names."""
+    """List the local or remote files that match wildcards, in the order of their names."""
     if not is_uri(pattern):
         return matching(local_path(pattern))
     from fastdecode.stores._remote import Remote
@@ -176,7 +177,7 @@ def _matching(pattern: str, storage_options: Mapping[str, Any] | None) -> list[s
 
 
 def _numbered(location: str, storage_options: Mapping[str, Any] | None) -> list[str]:
-    """List ``train-00000.tar`` and so on for ``train.tar``, of which none may be missing."""
+    """List ``train-00000.tar`` and so on for ``train.tar``; no number may be missing."""
     start, dot, suffix = location.rpartition(".")
     begin = start if is_uri(location) else glob.escape(start)
     skipped = len(start.rpartition("/")[2]) + 1

@@ -1,4 +1,4 @@
-"""Images in MXNet RecordIO: a ``.rec`` and its ``.idx``; see `_recordio_format` for the bytes."""
+"""Images in MXNet RecordIO, a ``.rec`` and its ``.idx``; for the format see `_recordio_format`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from fastdecode.types import Buffer
 __all__ = ["RecordStore", "RecordWriter", "labels_of"]
 
 _COLUMNS = ("offset", "length", "size")
-"""Where a record lies, how long it is, and how long the image in it."""
+"""Offset and length of a record, and the size of its image, in bytes."""
 
 _VERSION = 1
 _CHUNK = 1 << 20
@@ -40,21 +40,23 @@ _SAMPLES = 8
 
 
 class RecordStore(SelfDescribed):
-    """A RecordIO file as a store, as ``im2rec`` or `RecordWriter` makes it.
+    """A RecordIO file as a store, made by ``im2rec`` or `RecordWriter`.
 
-    Where things lie is said by ``NAME.rec.fdx``, which `RecordWriter` leaves; else by ``NAME.idx``;
-    else the whole file is gone through once. The target of a foreign file is the label in a record:
-    an int if it is a whole number, else a float, or a list of floats. The key is that in the
-    ``.idx``, or the item's number. Items come in the order of the ``.idx``.
+    The positions of the records come from ``NAME.rec.fdx``, which `RecordWriter` makes. Without
+    that file they come from ``NAME.idx``, and without either the whole file is read once.
 
-    Images in one part are not copied; nearly all are.
+    In a file of another program, the target is the label in the record: an int if it is a whole
+    number, else a float, or a list of floats. Items come in the order of the ``.idx``, and their
+    keys are those in it; without an ``.idx`` the keys are numbers.
+
+    Images that lie in one part of a record, as nearly all do, are not copied.
 
     Parameters
     ----------
     location : str
         Local path or URI of the ``.rec``.
     index : str, optional
-        Path or URI of the ``.idx``, if it is elsewhere. It then is what counts.
+        Path or URI of the ``.idx``, if it is elsewhere. ``NAME.rec.fdx`` is then ignored.
     storage_options : mapping, optional
         For the file systems of URIs.
     """
@@ -74,12 +76,12 @@ class RecordStore(SelfDescribed):
         self._reload()
 
     def target(self, index: int) -> Any:
-        """Return an item's target; of a foreign file the label in its record."""
+        """Return the target of an item; in a foreign file, the label in its record."""
         self._check(index)
         contents, opened = self._contents, self._opened
         if isinstance(contents, Index):
-            if opened is not None and opened.is_local:  # elsewhere it would cost a request
-                self._image_record(self._handle(), index)  # whose labels are compared
+            if opened is not None and opened.is_local:  # a remote file would take a request
+                self._image_record(self._handle(), index)  # compares the labels
             return contents.target(index)
         found = self._image_record(self._handle(), index)
         if found.listed:
@@ -128,12 +130,13 @@ class RecordStore(SelfDescribed):
             self._compare(found, contents, index)
         if not same:
             raise self._damaged(
-                index, "another record is where the index says: they do not belong together"
+                index,
+                "there is another record where the index says: the index belongs to another file",
             )
         return found
 
     def _compare(self, found: ImageRecord, contents: Index, index: int) -> None:
-        """Make sure that the label of a record is the one that the index keeps more exactly."""
+        """Check that the label of a record is the target in the index, rounded to float32."""
         target = contents.target(index)
         try:
             labels, listed = labels_of(target)
@@ -142,8 +145,8 @@ class RecordStore(SelfDescribed):
         if (found.listed, found.labels) != (listed, tuple(labels)):
             raise self._damaged(
                 index,
-                f"its label is {list(found.labels)}, but {target!r} by its index: one of the two "
-                f"has been changed; if the records are right, remove {self.location}.fdx",
+                f"its label is {list(found.labels)}, but in the index it is {target!r}: one of the "
+                f"two has been changed; if the records are right, remove {self.location}.fdx",
             )
 
     def _close(self, opened: Mapped) -> None:
@@ -151,31 +154,33 @@ class RecordStore(SelfDescribed):
 
 
 def _own_index(records: Mapped, storage_options: Mapping[str, Any]) -> Index | None:
-    """Return the index that `RecordWriter` leaves, if it is there and belongs to the file."""
+    """Return the index that `RecordWriter` makes, or None; raise if it is not that of the file."""
     name = f"{records.location}.fdx"
     index = Index.load_if_there(name, _COLUMNS, storage_options)
     if index is None:
         return None
     if index.about.get("bytes") != records.size:
         raise StoreError(
-            f"{records.location} has {records.size} bytes, but {index.about.get('bytes')} by its "
-            f"index: it has been cut; if it is another file, remove {name}"
+            f"{records.location} has {records.size} bytes, but according to its index "
+            f"{index.about.get('bytes')}: it has been cut; if it is another file, remove {name}"
         )
     lines = local_path(_index_location(records.location))
     if not is_uri(name) and exists(lines):
         text = Mapped(lines)
         if [text.size, zlib.crc32(text.read(0, text.size))] == index.about.get("lines"):
             return index
-        raise StoreError(f"{lines} is not the one that {name} was written with: remove either")
+        raise StoreError(
+            f"{lines} is not the one that {name} was written with: remove one of the two"
+        )
     return index
 
 
 class _Places:
-    """Where the images of a foreign file are."""
+    """The positions of the images in a foreign file."""
 
     def __init__(self, keys: NDArray[Any], offsets: NDArray[Any], *, has_ids: bool) -> None:
         self.keys, self.offsets = keys, offsets
-        # Whether the keys are also the ids in the records, by which one can be told from others.
+        # Whether the records have the keys as their ids, so that each record can be checked.
         self.has_ids = has_ids
 
     def __len__(self) -> int:
@@ -186,13 +191,13 @@ class _Places:
 
 
 def _read_lines(lines: Mapped, records: Mapped, *, all_of_it: bool) -> _Places:
-    """Read an ``.idx``: a line for each record with its key and its offset.
+    """Read an ``.idx``, which has a line with key and offset for each record.
 
-    Data sets of faces in InsightFace's layout have a record 0 without an image, whose two labels
-    say up to where the keys of the images go; the records after that list who is on them. Of such
-    a file the images are given.
+    Face datasets in InsightFace's layout have a record 0 without an image. The first of its two
+    labels is the end of the keys of images; the records from there on list the people in the
+    images. Of such a file, only the images are returned.
 
-    With `all_of_it`, the lines must be those of all records, and the last one end with the file.
+    With `all_of_it`, the lines must name all records: the last one must end with the file.
     """
     chunks = [np.empty((0, 2), np.int64)]
     for number, text in _chunks(lines):
@@ -220,16 +225,16 @@ def _scan(records: Mapped) -> _Places:
     """Find the records of a file that has no ``.idx``."""
     if not records.is_local:
         error = StoreError(
-            f"{records.location}: there is no .idx beside it, without which all of it would have "
-            "to be fetched; copy the file"
+            f"{records.location}: there is no .idx next to it, and without one all of it would "
+            "have to be downloaded; copy the file"
         )
-        raise advised(error, ", or name the index by index=")
+        raise advised(error, ", or name the index with index=")
     places = np.array(array("q", offsets(records)), np.int64)
     return _Places(np.arange(len(places)), places, has_ids=False)
 
 
 def _chunks(lines: Mapped) -> Iterator[tuple[int, bytes]]:
-    """Cut the text at the ends of lines, and count the lines before."""
+    """Yield the text in chunks of whole lines, each with the number of lines before it."""
     text = memoryview(lines.read(0, lines.size))
     at = number = 0
     while at < len(text):
@@ -256,17 +261,17 @@ def _check_end(lines: Mapped, records: Mapped, last: int) -> None:
             f"{lines.location} ends at {end}, but {records.location} at {records.size}: it has "
             "been cut, or belongs to another file"
         )
-        raise advised(wrong, "; if it names some records on purpose, say so by index=")
+        raise advised(wrong, "; if it leaves out records on purpose, pass it as index=")
 
 
 def _has_ids(records: Mapped, keys: NDArray[Any], places: NDArray[Any]) -> bool:
-    """Look at some records: im2rec writes the key as id, others write 0 everywhere."""
+    """Return whether ids are keys, from some records: im2rec writes the key, others write 0."""
     chosen = sorted({int(place) for place in np.linspace(0, len(keys) - 1, _SAMPLES)})
     same = 0
     for place in chosen if len(keys) else ():
         found = _try_image(records, int(places[place]))
         same += found is not None and found.id == keys[place]
-    # Most of them, for one may be what the ids are to find out.
+    # Most of them, not all: one may be damaged, and the ids are there to find that out.
     return same * 2 > len(chosen)
 
 
@@ -280,10 +285,10 @@ def _try_image(records: Mapped, offset: int) -> ImageRecord | None:
 class RecordWriter(Writer):
     """Writes ``NAME.rec``, ``NAME.idx``, and ``NAME.rec.fdx`` with what the other two cannot hold.
 
-    The header of each record has a number or a list of numbers: these are the targets that can be
-    written, and None, in whose place other readers find the label 0. Labels are float32 there, as
-    MXNet's are; the index (see `_index`) keeps them as they were, besides the keys
-    and the names of the classes. The same items make the same bytes.
+    A target is a number, a list of numbers or None, because the header of a record holds nothing
+    else; for None, other readers find the label 0. Labels in the records are float32, as in MXNet.
+    The index (see `_index`) holds the exact targets, the keys and the names of the classes. The
+    same items always give the same bytes.
     """
 
     kind = "recordio"
@@ -310,7 +315,7 @@ class RecordWriter(Writer):
         self._offset += len(made)
 
     def _settle(self) -> None:
-        self._check_places()  # before anything is put in place
+        self._check_places()  # before anything is renamed
         flush(self._lines)
         self._lines.replace(self._index_at)
         try:
@@ -320,13 +325,13 @@ class RecordWriter(Writer):
                 "lines": [self._index_at.stat().st_size, self._checksum],
             }
             self._builder.write(f"{self._final}.fdx", about)
-            super()._settle()  # the records come last: there is no store before
+            super()._settle()  # the records come last: the store is there only when it is complete
         except BaseException:
             self._index_at.unlink(missing_ok=True)
             raise
 
     def _check_places(self) -> None:
-        """Make sure that neither the records nor an ``.idx``, which may be others', are there."""
+        """Refuse to overwrite records or an ``.idx``, which may belong to another file."""
         for path in (self._final, self._index_at):
             if path.exists():
                 raise FileExistsError(
@@ -345,12 +350,12 @@ class RecordWriter(Writer):
 
 
 def _index_location(location: str) -> str:
-    """Return where MXNet's tools keep the index of a file."""
+    """Return the path at which MXNet's tools keep the index of a file."""
     return location.removesuffix(".rec") + ".idx"
 
 
 def labels_of(target: Any) -> tuple[list[float], bool]:
-    """Return what the header of a record says of a target, and whether it is a list."""
+    """Return a target as labels for the header of a record, and whether it is a list."""
     target = plain(target)
     if target is None:
         return [0.0], False
@@ -363,8 +368,8 @@ def labels_of(target: Any) -> tuple[list[float], bool]:
     for number in numbers:
         if isinstance(number, int) and _as_float32(number) != number:
             raise ValueError(
-                f"RecordIO keeps labels as float32, which would make another class of {number}: "
-                "write a tar, LMDB or HDF5 store instead"
+                f"RecordIO stores labels as float32, which would change the class {number}: write "
+                "a tar, LMDB or HDF5 store instead"
             )
     return [_as_float32(number) for number in numbers], isinstance(target, list)
 
@@ -373,4 +378,6 @@ def _as_float32(number: float) -> float:
     try:
         return float(struct.unpack("<f", struct.pack("<f", number))[0])
     except OverflowError:
-        raise ValueError(f"RecordIO keeps labels as float32, and {number} is beyond that") from None
+        raise ValueError(
+            f"RecordIO stores labels as float32, and {number} is too large for that"
+        ) from None

@@ -135,7 +135,7 @@ def test_webp_and_boxes_end() -> None:
     assert faults(webp[:-2], "webp") == ["it is truncated: its end is missing"]
     assert faults(webp + b"abc", "webp") == ["3 bytes follow its end"]
     assert faults(boxes, "heic") == []
-    assert "goes beyond its end" in faults(boxes[:-1], "heic")[0]
+    assert "extends past the end" in faults(boxes[:-1], "heic")[0]
     assert faults(boxes, "bmp") == []
 
 
@@ -239,7 +239,7 @@ def test_the_pack_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "10 of an earlier run kept" in said
 
     assert main(["pack", *command]) == 2
-    assert "has been packed already, and is whole" in " ".join(capsys.readouterr().err.split())
+    assert "has been packed already, and is complete" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize("name", ["train.zip", "train.tgz", "train.tar.gz", "v1.2/train.h5x"])
@@ -251,7 +251,7 @@ def test_an_unknown_suffix_is_no_folder(
 
     assert main(["pack", str(source), str(target)]) == 2
     said = " ".join(capsys.readouterr().err.split())
-    assert f"{target.suffix} is no kind of store (.tar .lmdb .h5 .rec; a name without" in said
+    assert f"{target.suffix} is not a kind of store (.tar .lmdb .h5 .rec; a name without" in said
     assert "--store folder makes a folder" in said
     assert "kind=" not in said
     for make in (create_store, lambda path: pack(source, path)):

@@ -69,7 +69,7 @@ def test_names_of_files(tmp_path: Path) -> None:
         ("own", "name of the index"),
         ("../x", "relative path"),
         ("a\\b", "relative path"),
-        (os.fsdecode(b"\xff.jpg") if sys.platform == "linux" else "\udcff.jpg", "no UTF-8"),
+        (os.fsdecode(b"\xff.jpg") if sys.platform == "linux" else "\udcff.jpg", "not UTF-8"),
     ]:
         with pytest.raises(ValueError, match=said):
             keys.check(key)
@@ -88,7 +88,7 @@ def test_names_that_are_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[st
     with (tmp_path / "found.csv").open(newline="", encoding="utf-8") as file:
         found = {row["key"]: row for row in csv.DictReader(file)}
     assert found["cats/\\udcff.jpg"]["status"] == "odd"
-    assert "no UTF-8" in found["cats/\\udcff.jpg"]["reason"]
+    assert "not UTF-8" in found["cats/\\udcff.jpg"]["reason"]
     for target in ("out.tar", "out", "out.rec"):
         command = [str(source), str(tmp_path / target), "--max-side", "30"]
         assert main(["pack", *command]) == 1
@@ -123,7 +123,7 @@ def test_a_class_without_images(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
     assert main(["pack", str(source), str(tmp_path / "out"), "--skip-bad"]) == 0
 
-    assert "no image is left of 1 classes: cats" in capsys.readouterr().out
+    assert "classes without any image left (1): cats" in capsys.readouterr().out
     assert sorted(path.name for path in (tmp_path / "out").iterdir() if path.is_dir()) == [
         "cats",
         "dogs",

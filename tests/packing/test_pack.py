@@ -171,7 +171,7 @@ def test_nothing_but_bad_items(tmp_path: Path) -> None:
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "a.jpg").write_bytes(b"none")
 
-    with pytest.raises(BadItems, match="nothing else"):
+    with pytest.raises(BadItems, match="there are no others"):
         pack(tmp_path / "source", tmp_path / "out.tar", skip_bad=True)
 
 
@@ -219,8 +219,8 @@ def test_restart_markers_needs_the_core(tmp_path: Path, monkeypatch: pytest.Monk
         ("out.tar", {"threads": 0}, "threads"),
         ("source/out.tar", {}, "lies inside"),
         ("out", {"kind": "nosuch"}, "no kind of store 'nosuch'"),
-        ("out.lmdb", {"kind": "tar"}, "could open it as a tar store"),
-        ("s3://bucket/out.tar", {}, "no local path"),
+        ("out.lmdb", {"kind": "tar"}, "could not be opened as a tar store"),
+        ("s3://bucket/out.tar", {}, "not a local path"),
     ],
 )
 def test_wrong_arguments(tmp_path: Path, name: str, options: dict[str, Any], said: str) -> None:

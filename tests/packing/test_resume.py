@@ -231,7 +231,7 @@ def test_a_stop_between_the_last_renamings(tmp_path: Path, monkeypatch: pytest.M
         assert not (folder / "out.tar.json").exists()
         assert (folder / "out-00000.tar").exists() == (stop >= 2)
         if stop >= 2:
-            with pytest.raises(StoreError, match=r"not finished.*pack, once more"):
+            with pytest.raises(StoreError, match=r"not finished.*pack command again"):
                 open_store(target)
 
         pack(source, target, shard_size=8192)
@@ -276,7 +276,7 @@ def test_it_is_finished_only_once(
     before = sums(tmp_path)["out.tar"]
 
     if start_over:
-        with pytest.raises(FileExistsError, match="is whole"):
+        with pytest.raises(FileExistsError, match="is complete"):
             pack(source, target, start_over=True)
     else:
         assert pack(source, target).items == 8

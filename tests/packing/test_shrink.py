@@ -189,5 +189,5 @@ def test_names() -> None:
     assert names.renamed("x.d/b.bmp", ".jpg") == "x.d/b.bmp.jpg"
     assert names.renamed("x.d/b.jpg", ".jpg") == "x.d/b.jpg"
     assert names.renamed("c", ".png") == "c.png"
-    with pytest.raises(ValueError, match="no free name"):
+    with pytest.raises(ValueError, match="no free name with"):
         names.renamed("d.png", ".jpg")

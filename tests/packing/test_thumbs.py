@@ -170,7 +170,7 @@ def test_files_of_others_are_never_replaced(source: Path, tmp_path: Path, thumbs
     assert status == 1
     assert (to / "wren.jpg").read_bytes() == photo.read_bytes()
     assert "wren.jpg: " in out
-    assert "no thumbnail of this command" in out
+    assert "this command has not made" in out
     assert "2 thumbnails in " in out
 
 
@@ -186,7 +186,7 @@ def test_names_that_would_become_one(tmp_path: Path, thumbs: Thumbs) -> None:
 
     assert status == 0
     assert names(tmp_path / "to") == ["a.bmp.jpg", "a.jpg", "a.png.jpg", "b.jpg"]
-    assert "Two names would have become one: see a.bmp.jpg, a.png.jpg\n" in out
+    assert "Some names would have been the same: see a.bmp.jpg, a.png.jpg\n" in out
 
 
 def test_damaged_files_are_listed(source: Path, tmp_path: Path, thumbs: Thumbs) -> None:
@@ -235,7 +235,7 @@ def test_no_thumbnails_among_the_images(source: Path, place: str, thumbs: Thumbs
     status, _, said = thumbs(source, source / place)
 
     assert status == 2
-    assert "need a place of their own" in said
+    assert "need a separate folder" in said
     assert newest(source) == before
 
 

@@ -188,7 +188,7 @@ def test_a_file_in_the_place_of_the_folder(tmp_path: Path) -> None:
     """It is named, and stays."""
     (tmp_path / ".out.tar.partial").write_bytes(b"mine")
 
-    with pytest.raises(Refused, match=r"\.out\.tar\.partial is a link, or no folder"):
+    with pytest.raises(Refused, match=r"\.out\.tar\.partial is a link, or not a folder"):
         pack(make_source(tmp_path / "source"), tmp_path / "out.tar")
     assert (tmp_path / ".out.tar.partial").read_bytes() == b"mine"
 

@@ -66,7 +66,7 @@ def test_images_in_one_folder_have_no_targets(tmp_path: Path) -> None:
 
     (tmp_path / "cat").mkdir()
     (tmp_path / "cat/b.jpg").write_bytes(SAMPLES[1].read_bytes())
-    with pytest.raises(ValueError, match=r"a\.jpg lie beside the folders of classes such as cat"):
+    with pytest.raises(ValueError, match=r"a\.jpg lie next to class folders such as cat"):
         open_store(tmp_path)
     with open_store(tmp_path, targets=False) as store:
         assert [store.key(at) for at in range(2)] == ["a.jpg", "cat/b.jpg"]
@@ -129,9 +129,9 @@ def test_errors_name_what_is_wrong(classes: Path, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="no image in it ends in"):
         open_store(tmp_path / "empty")
     (tmp_path / "a.txt").touch()
-    with pytest.raises(ValueError, match="say what it is by kind="):
+    with pytest.raises(ValueError, match="say what it is with kind="):
         open_store(tmp_path / "a.txt")
-    with pytest.raises(ValueError, match=r"b\.h5 is a hdf5 store, and no image"):
+    with pytest.raises(ValueError, match=r"b\.h5 is a hdf5 store, not an image"):
         open_store(["a.jpg", "b.h5"])
     with pytest.raises(ValueError, match="no kind of store 'nosuch'"):
         open_store(classes, "nosuch")
@@ -141,7 +141,7 @@ def test_errors_name_what_is_wrong(classes: Path, tmp_path: Path) -> None:
         open_store(classes, wrong=1)
     store = open_store(classes)
     for index in (-1, 3):
-        with pytest.raises(IndexError, match=f"no item {index}, of 3"):
+        with pytest.raises(IndexError, match=f"no item {index}; it has 3, counted from 0"):
             store.read(index)
         with pytest.raises(IndexError):
             store.target(index)

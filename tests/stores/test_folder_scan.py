@@ -142,5 +142,5 @@ def test_targets_of_a_table_are_finite(tmp_path: Path, cell: str) -> None:
     """The error has the file and the line."""
     (tmp_path / "t.csv").write_text(f"a.jpg,1.5\nb.jpg,{cell}\n")
 
-    with pytest.raises(ValueError, match=r"t\.csv, line 2: the target (nan|inf) is no finite"):
+    with pytest.raises(ValueError, match=r"t\.csv, line 2: the target (nan|inf) is not a finite"):
         open_store(tmp_path / "t.csv")

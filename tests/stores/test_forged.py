@@ -113,7 +113,7 @@ def _changed(column: str, values: list[int]) -> Index:
 def test_keys_that_cannot_be_are_damage(ends: list[int]) -> None:
     """Ends that go back, or past all keys."""
     index = _changed("key_ends", ends)
-    with pytest.raises(StoreError, match=r"it, item [01]: what the index says"):
+    with pytest.raises(StoreError, match=r"it, item [01]: its entry in the index is damaged"):
         [index.key(at) for at in range(2)]
 
 
@@ -132,7 +132,7 @@ def test_keys_that_cannot_be_are_damage(ends: list[int]) -> None:
 )
 def test_targets_that_cannot_be_are_damage(column: str, values: list[int]) -> None:
     """Places past all texts, lengths too long, no JSON, no UTF-8, no known kind."""
-    with pytest.raises(StoreError, match="it, item 0: what the index says"):
+    with pytest.raises(StoreError, match="it, item 0: its entry in the index is damaged"):
         _changed(column, values).target(0)
 
 
@@ -239,7 +239,9 @@ def test_relabelled_records_are_seen(tmp_path: Path) -> None:
 
     with open_store(path) as store:
         for ask in (store.read, store.target):
-            with pytest.raises(StoreError, match=r"item 0 \(a\.jpg\).*label is \[4\.0\], but 3"):
+            with pytest.raises(
+                StoreError, match=r"item 0 \(a\.jpg\).*label is \[4\.0\], but in the index it is 3"
+            ):
                 ask(0)
         assert store.target(1) == 9
 

@@ -104,7 +104,7 @@ def test_a_dataset_that_is_not_there_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(StoreError, match=r"no dataset 'images', only: jpeg, labels"):
         open_store(tmp_path / "a.h5")
-    with pytest.raises(StoreError, match="not as many rows"):
+    with pytest.raises(StoreError, match="does not have as many rows"):
         open_store(tmp_path / "a.h5", images="jpeg")
 
 

@@ -213,7 +213,7 @@ def test_wrong_indices_are_index_errors(place: Path) -> None:
                 with pytest.raises(IndexError, match=f"{place}: there is no item"):
                     ask(at)
         for wrong in ("a.jpg", 1.0, None):
-            with pytest.raises(TypeError, match=f"{place}: an item has a whole number, not"):
+            with pytest.raises(TypeError, match=f"{place}: an index must be an integer, not"):
                 store.read(wrong)
         assert bytes(store.read(np.int64(1))) == bytes(store.read(1))
 
@@ -326,7 +326,9 @@ def test_wrong_items_are_refused(
     kind: Kind, data: Any, target: object, error: type[Exception]
 ) -> None:
     """Targets that JSON cannot hold, and what is no bytes, or none; the writer then goes on."""
-    said = {"a.jpg": r"Path\('a.jpg'\).read_bytes", b"": "is no image"}.get(data, "targets?.* not")
+    said = {"a.jpg": r"Path\('a.jpg'\).read_bytes", b"": "is not an image"}.get(
+        data, "targets?.* not"
+    )
     with create_store(kind.at("a")) as writer:
         with pytest.raises(error, match=said):
             writer.add("c.jpg", data, target)
@@ -445,9 +447,9 @@ def test_a_writer_that_failed_within_an_item_makes_no_store(kind: Kind) -> None:
     writer.add("a.jpg", b"1")
     with pytest.raises(KeyboardInterrupt):
         writer.add("b.jpg", b"2", _Cut())
-    with pytest.raises(ValueError, match="begin the store anew"):
+    with pytest.raises(ValueError, match="create the store again"):
         writer.add("c.jpg", b"3")
-    with pytest.raises(ValueError, match="begin the store anew"):
+    with pytest.raises(ValueError, match="create the store again"):
         writer.close()
 
     assert list(kind.folder.iterdir()) == []
@@ -467,7 +469,7 @@ def test_a_full_disk_makes_no_store(kind: Kind) -> None:
             writer.add("b.jpg", b"2" * (1 << 20))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    with pytest.raises(ValueError, match="begin the store anew"):
+    with pytest.raises(ValueError, match="create the store again"):
         writer.close()
 
     assert list(kind.folder.iterdir()) == []

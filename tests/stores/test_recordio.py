@@ -118,7 +118,7 @@ def test_targets_that_other_readers_would_not_get_are_refused(
 ) -> None:
     """A record holds float32: texts, and integers that it would change, are errors."""
     with create_store(tmp_path / "a.rec") as writer:
-        with pytest.raises(ValueError, match=r"RecordIO (holds|keeps)"):
+        with pytest.raises(ValueError, match=r"RecordIO (holds|stores)"):
             writer.add("a.jpg", b"1", target)
         writer.add("b.jpg", b"2", 2**24)
 

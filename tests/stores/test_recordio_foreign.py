@@ -111,7 +111,7 @@ def test_a_line_that_leads_to_another_record_is_noticed(tmp_path: Path) -> None:
     with open_store(tmp_path / "a.rec") as store:
         assert bytes(store.read(3)) == b"3"
         for method in (store.read, store.target):
-            with pytest.raises(StoreError, match=r"item 4 \(4\): another record"):
+            with pytest.raises(StoreError, match=r"item 4 \(4\): there is another record"):
                 method(4)
 
 

@@ -87,7 +87,7 @@ def test_a_remote_shard_without_an_index_says_what_to_do(place, tmp_path: Path) 
 
     with pytest.raises(StoreError, match=r"has no index.*index_tar\(LOCATION, index=FILE\)"):
         open_store(f"{uri}/t.tar", storage_options=options)
-    with pytest.raises(ValueError, match="say by index= where"):
+    with pytest.raises(ValueError, match="say with index= where"):
         index_tar(f"{uri}/t.tar", storage_options=options)
     index_tar(f"{uri}/t.tar", index=tmp_path / "made", storage_options=options)
     with open_store(f"{uri}/t.tar", index=tmp_path / "made", storage_options=options) as store:
@@ -149,7 +149,7 @@ def test_another_shard_at_the_place_gives_no_bytes(place, tmp_path: Path) -> Non
     with pytest.raises(StoreError, match=r"item 2 \(0002\.jpg\).*another member"):
         store.read(2)
     _upload(place, write_tar(tmp_path / "t.tar", numbered(_COUNT + 9)))
-    with pytest.raises(StoreError, match="its index is of a shard of"):
+    with pytest.raises(StoreError, match="its index belongs to a shard of"):
         open_store(f"{uri}/t.tar", storage_options=options)
 
 

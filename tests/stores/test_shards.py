@@ -100,7 +100,7 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
         open_store(tmp_path / "train.tar")
     with pytest.raises(FileNotFoundError, match="no such file, and no shards of it"):
         open_store(tmp_path / "other.tar")
-    with pytest.raises(FileNotFoundError, match="nothing is called so"):
+    with pytest.raises(FileNotFoundError, match="no file matches this pattern"):
         open_store(f"{tmp_path}/other-*.tar")
 
 

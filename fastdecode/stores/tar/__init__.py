@@ -1,4 +1,4 @@
-"""Tar shards as WebDataset names them: read in any order or as a stream, indexed, written."""
+"""Tar shards in WebDataset's layout: random access, streaming, indexing and writing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tar's headers: what the 512 bytes before each member say, read and written."""
+"""Reading and writing tar headers, the 512 bytes before each member."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ __all__ = [
 ]
 
 BLOCK = 512
-"""Headers and data begin at multiples of it."""
+"""Headers and data begin at multiples of this, in bytes."""
 
 END = bytes(2 * BLOCK)
-"""What a tar ends with."""
+"""The end of a tar: two blocks of zeros."""
 
 _LONGEST_NAME = 100
 _LONGEST_PREFIX = 155
@@ -42,13 +42,13 @@ _ADLER = 65521
 
 _PIECE = 1 << 20
 _MOST_READ = 64 << 20
-"""What is asked for at once: a damaged header may promise more than memory holds."""
+"""Most bytes of one read, because a damaged header may promise more than memory holds."""
 
 _MOST_NAME = 1 << 20
-"""Longer "names" are those of a damaged header."""
+"""A longer name means that its header is damaged."""
 
 _WITHOUT_DATA = b"123456"
-"""Links, devices, folders, pipes: whatever size their headers have, none of it follows."""
+"""Links, devices, folders and pipes: no data follows, whatever size their headers have."""
 
 _REGULAR = (b"0", b"\0", b"7")
 _SPARSE = (
@@ -64,7 +64,7 @@ _COMPRESSED = {
 
 
 class Header(NamedTuple):
-    """What a header says."""
+    """The fields of a header."""
 
     name: bytes  # with its prefix, if it has one
     size: int  # of the data that follows, without padding
@@ -73,14 +73,14 @@ class Header(NamedTuple):
 
 
 def parse_header(block: bytes) -> Header | None:
-    """Read a header of 512 bytes; None if its checksum or its size shows that it is none.
+    """Parse a header of 512 bytes; None if its checksum or its size is not that of a header.
 
     POSIX.1-1988 (ustar), with GNU's numbers in base 256 for sizes from 8 GiB.
     """
     short, size, told, kind, magic, owner, prefix = _FIELDS.unpack(block)
     try:
         try:
-            # As nearly all write it: eleven digits and an end.
+            # The form that nearly all programs write: eleven digits and an end.
             length = int(size[:11], 8) if size[11] in b" \0" else _number(size)
         except ValueError:
             length = _number(size)
@@ -90,26 +90,27 @@ def parse_header(block: bytes) -> Header | None:
     if length < 0 or not _sums_up(block, told, total):
         return None
     name = short.partition(b"\0")[0]
-    # GNU's own magic is "ustar  ", and its headers have no prefix there, but times.
+    # GNU's own magic is "ustar  "; its headers have times in place of the prefix.
     if prefix[0] and magic == b"ustar\0":
         name = prefix.partition(b"\0")[0] + b"/" + name
     return Header(name, length, kind, owner.partition(b"\0")[0] if owner[0] else b"")
 
 
 def _sums_up(block: bytes, told: bytes, total: int) -> bool:
-    """Whether the sum of all bytes is what is told, whose own field counts as blanks."""
+    """Return whether the bytes add up to the checksum, whose own field counts as blanks."""
     rest = total + sum(told) - 8 * 32
-    # The low half of Adler-32 is the sum of the bytes and one: far faster than sum().
+    # The low half of Adler-32 is one plus the sum of the bytes, and far faster than sum().
     if (zlib.adler32(block) & 0xFFFF) == (rest + 1) % _ADLER:
         return True
-    return sum(block) - 256 * sum(byte > 127 for byte in block) == rest  # as old Suns summed
+    # Old Suns summed signed bytes.
+    return sum(block) - 256 * sum(byte > 127 for byte in block) == rest
 
 
 def make_header(name: bytes, size: int, owner: bytes = b"") -> bytes:
-    """Write the header of a regular file: the same bytes for the same file, anywhere and always.
+    """Return the header of a regular file, which is always the same for the same file.
 
-    Owner 0, by a name of at most 31 bytes, mode 0644, time 0. A name that ustar has no room for
-    comes before it as a GNU long name.
+    It has owner id 0, mode 0644 and time 0; the owner's name may have 31 bytes. A name that does
+    not fit into ustar's fields precedes the header as a GNU long name.
     """
     prefix, short = _split(name)
     if short is not None:
@@ -126,12 +127,12 @@ def make_header(name: bytes, size: int, owner: bytes = b"") -> bytes:
 
 
 def padded(size: int) -> int:
-    """Return the bytes that data takes with its padding."""
+    """Return the size of data with its padding, in bytes."""
     return size + -size % BLOCK
 
 
 def _number(field: bytes) -> int:
-    """Read a number in octal digits, or in base 256 as GNU writes what these do not hold."""
+    """Parse a number in octal digits, or in GNU's base 256 for numbers too large for these."""
     if field[0] == 0x80:
         return int.from_bytes(field[1:], "big")
     number = int(field.partition(b"\0")[0].rstrip() or b"0", 8)
@@ -141,7 +142,7 @@ def _number(field: bytes) -> int:
 
 
 def _split(name: bytes) -> tuple[bytes, bytes | None]:
-    """Find the slash at which a name fits ustar's two fields; None for the second if none does."""
+    """Split a name at a slash to fit ustar's two fields; the second is None if it cannot fit."""
     if len(name) <= _LONGEST_NAME:
         return b"", name
     at = name.find(b"/", len(name) - _LONGEST_NAME - 1)
@@ -163,11 +164,11 @@ class Readable(Protocol):
     """A file, a pipe or a decompressed stream."""
 
     def read(self, size: int, /) -> bytes | None:
-        """Return some of the next bytes; none at the end."""
+        """Return at most `size` of the next bytes; empty at the end."""
 
 
 class FileSource:
-    """A file, or a pipe, to read members from: what is not taken is read and dropped."""
+    """A file or pipe to read members from. Skipped bytes are read and dropped."""
 
     def __init__(self, file: Readable, location: str) -> None:
         self.location = location
@@ -176,7 +177,7 @@ class FileSource:
 
     def take(self, size: int) -> Buffer:
         data = self._file.read(min(size, _MOST_READ)) or b""
-        if len(data) < size:  # pipes and sockets give what they have
+        if len(data) < size:  # pipes and sockets may return less than asked for
             parts = [data]
             got = len(data)
             while got < size and parts[-1]:
@@ -194,7 +195,7 @@ class FileSource:
 
 
 class MappedSource(FileSource):
-    """A file that is mapped: what is not taken is not touched."""
+    """A mapped file to read members from. Skipped bytes are not touched."""
 
     def __init__(self, file: Mapped) -> None:
         self.location = file.location
@@ -208,7 +209,7 @@ class MappedSource(FileSource):
         start = self.position - self._begin
         end = start + size
         if end > len(self._window) or start < 0:
-            # Small members come by the hundred in a piece, of which is asked once if it is there.
+            # One piece holds hundreds of small members: the length of the file is checked once.
             rest = self._size - self.position
             size = min(size, rest)
             self._window = self._mapped.read(self.position, min(max(size, _PIECE), rest))
@@ -224,23 +225,22 @@ class MappedSource(FileSource):
 class Member(NamedTuple):
     """A regular file in a tar."""
 
-    name: str  # what is no UTF-8 in it is written with backslashes
+    name: str  # bytes that are not UTF-8 are escaped with backslashes
     owner: bytes  # the user's name
-    offset: int  # where its data lies
+    offset: int  # of its data
     size: int
-    # how many bytes before its data are about it: its header, and what gives it a longer name
-    head: int
-    check: int  # the CRC-32 of these
+    head: int  # bytes of its headers before the data, with those that extend its name or size
+    check: int  # the CRC-32 of these headers
 
 
 def members(source: FileSource, *, ended: bool = True) -> Iterator[Member]:
-    """Go through the regular files of a tar; a member's data is taken before asking for the next.
+    """Yield the regular files of a tar. Take the data of a member before asking for the next one.
 
-    A tar that stops without its end is truncated, even between two members; `ended` is False for
-    one that is still being written. Errors name the last member before the damage.
+    A tar without its end is truncated, even if it stops between two members; pass ``ended=False``
+    for one that is still being written. Errors name the last member before the damage.
 
-    Names and sizes in GNU's and in POSIX.1-2001's (pax) extensions are heeded. What follows the
-    first block of zeros is not read, as tar itself does.
+    GNU's and POSIX.1-2001's (pax) extensions for names and sizes are supported. Reading stops at
+    the first block of zeros, as in tar itself.
     """
     walk = _Walk(source)
     while True:
@@ -279,7 +279,7 @@ def members(source: FileSource, *, ended: bool = True) -> Iterator[Member]:
 
 
 class _Walk:
-    """What is known between headers."""
+    """The state between two headers."""
 
     def __init__(self, source: FileSource) -> None:
         self.source = source
@@ -287,7 +287,7 @@ class _Walk:
         self.reset()
 
     def reset(self) -> None:
-        """Forget what was said of one member alone."""
+        """Forget what concerned a single member."""
         self.pending = False
         self.name: str | None = None
         self.size: int | None = None
@@ -296,9 +296,9 @@ class _Walk:
         self.check = 0
 
     def extend(self, kind: bytes, size: int, block: bytes) -> None:
-        """Read a header whose data is about the next member.
+        """Read a header whose data describes the next member.
 
-        One about all that follow ("g") has nothing in it that matters here.
+        A header about all members that follow ("g") holds nothing that is needed here.
         """
         if size > _MOST_NAME:
             raise self.error(f"there is a name of {size} bytes: it is damaged")
@@ -324,8 +324,8 @@ class _Walk:
 
     def cut(self) -> StoreError:
         return self.error(
-            f"it is truncated at byte {self.source.position}; if nothing is missing but the end, "
-            "`truncate -s +1024` makes one"
+            f"it is truncated at byte {self.source.position}; if only the end is missing, "
+            "`truncate -s +1024` adds it"
         )
 
     def damaged(self, start: int, block: bytes) -> StoreError:
@@ -334,11 +334,11 @@ class _Walk:
                 if block.startswith(magic):
                     return StoreError(
                         f"{self.source.location} is compressed ({name}), so that nothing in it can "
-                        "be found without reading all before it: decompress it; images are "
-                        "compressed as they are"
+                        "be found without reading all before it: decompress it; the images in it "
+                        "are compressed already"
                     )
             short = f"; it is truncated: it has {len(block)} bytes" if len(block) < BLOCK else ""
-            return StoreError(f"{self.source.location} is no tar file{short}")
+            return StoreError(f"{self.source.location} is not a tar file{short}")
         return self.error(f"it is damaged: there is no header at byte {start}")
 
     def error(self, reason: str) -> StoreError:
@@ -348,7 +348,7 @@ class _Walk:
 
 
 def _pax(data: bytes, walk: _Walk) -> dict[str, str]:
-    """Read the records of a pax header: a length, a name, "=", a value and a line's end each."""
+    """Parse a pax header. Each of its records has a length, a name, "=", a value and a line end."""
     found = {}
     at = 0
     while at < len(data) and data[at]:

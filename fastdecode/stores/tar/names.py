@@ -1,4 +1,4 @@
-"""How images are called in a tar: WebDataset's rule, and what is done for keys that break it."""
+"""Names of images in a tar: WebDataset's rule, and how keys that break it are escaped."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ IMAGES = frozenset(
         *("png", "pnm", "ppm", "tga", "tif", "tiff", "webp"),
     )
 )
-"""Extensions of images, in lower case; "img" is for those of no known format."""
+"""Extensions of images, in lower case; "img" is for images of an unknown format."""
 
 OWNER = b"fastdecode"
-"""Who owns members whose names are escaped, so that they are told from names with a "%" in them."""
+"""Owner of members with escaped names, which distinguishes them from names that contain "%"."""
 
 _META = re.compile(r"__[^/]*__($|/)")
 _NUMBER = re.compile(r"%~\d+$")
@@ -54,10 +54,11 @@ _NUMBERS = ("cls", "cls2", "index", "inx", "id")
 def split(name: str) -> tuple[str, str] | None:
     """Split a member's name into stem and extension; None if it belongs to no sample.
 
-    That is one without a dot, or that begins with one, or is WebDataset's own.
+    A name belongs to no sample if its last part has no dot or begins with one, or if WebDataset
+    uses the name itself ("__name__").
 
-    The rule is WebDataset's (``base_plus_ext`` in its ``tariterators.py``): the first dot after
-    the last slash. Its samples keep a leading "./"; keys here are paths without.
+    The rule is WebDataset's (``base_plus_ext`` in its ``tariterators.py``): a name is split at the
+    first dot after the last slash. WebDataset keeps a leading "./"; keys here do not have it.
     """
     if name[:1] in ("/", "."):
         while name.startswith(("./", "/")):
@@ -70,7 +71,7 @@ def split(name: str) -> tuple[str, str] | None:
 
 
 class MemberName(NamedTuple):
-    """How an image's member is called."""
+    """The name of an image's member."""
 
     stem: str
     extension: str
@@ -78,11 +79,12 @@ class MemberName(NamedTuple):
 
 
 def stem_of(key: str, data: Buffer) -> MemberName:
-    """Find the member's name for a key; the data tells the extension of a key that has none.
+    """Return the member name for a key; the data gives the extension of a key without one.
 
-    "dogs/a.jpg" stays as it is. Dots in the rest of the name, where WebDataset would cut it, are
-    written "%2E", and "%" then is "%25"; "%-" at the end says that the extension is not the key's.
-    `key_of` takes that back; it knows such members by their owner.
+    "dogs/a.jpg" stays as it is. WebDataset would split the name at any other dot, so other dots
+    become "%2E", and in such names "%" becomes "%25". "%-" at the end of the stem means that the
+    extension is not part of the key. `key_of` reverses this; it recognises such members by their
+    owner.
     """
     check_key(key)
     folder, slash, last = key.rpartition("/")
@@ -111,9 +113,10 @@ def key_of(stem: str, extension: str, owner: bytes) -> str:
 
 
 class Names:
-    """The names in one tar, so that none comes twice.
+    """The names that are taken in one tar.
 
-    WebDataset takes "a.jpg" and "a.png" for two files of one sample: the second becomes "a%~2.png".
+    To WebDataset, "a.jpg" and "a.png" are two files of one sample, so the second image gets the
+    name "a%~2.png".
     """
 
     def __init__(self) -> None:
@@ -123,7 +126,7 @@ class Names:
         return len(self._taken)
 
     def take(self, key: str, data: Buffer) -> MemberName:
-        """Find a name that is not taken, and take it; see `stem_of`."""
+        """Choose a free name for a key (see `stem_of`), and mark it as taken."""
         stem, extension, owner = stem_of(key, data)
         escaped = stem if owner else stem.replace("%", "%25")
         number = 1
@@ -136,30 +139,30 @@ class Names:
         return MemberName(stem, extension, owner)
 
     def add(self, member: Member) -> None:
-        """Take the name of a member that is there, as when going on with a tar."""
+        """Mark the name of an existing member as taken, before more are appended to its tar."""
         parts = split(member.name)
         if parts is not None and parts[1].lower() in IMAGES:
             self._taken[parts[0]] = parts[1], member.owner
 
 
 def _extension(data: Buffer) -> str:
-    """Return the extension of the bytes' format; "img" where that is not known."""
+    """Return the extension of the data's format; "img" if the format is unknown."""
     name = sniff(data) if len(data) else "other"
     extension = _SUFFIXES.get(name, name)
     return extension if extension in IMAGES else "img"
 
 
 class WantedMembers(NamedTuple):
-    """Which members are wanted, as the caller says it."""
+    """Which members of a sample the caller wants."""
 
-    # extensions of the image, the first that is there; empty for any known one
+    # extensions of the image in order of preference; empty for any known one
     image: tuple[str, ...] = ()
-    # the extension of the target; empty for the first of cls, json and txt that is there
+    # the extension of the target; empty for the first of cls, json and txt that the sample has
     target: str = ""
 
 
 def wanted_members(image: str | Sequence[str] | None, target: str | None) -> WantedMembers:
-    """Make a `WantedMembers` of the options ``image`` and ``target``, with or without dots."""
+    """Convert the options ``image`` and ``target``; extensions may begin with a dot."""
     images = [image] if isinstance(image, str) else list(image or ())
     return WantedMembers(
         tuple(each.lower().lstrip(".") for each in images), (target or "").lower().lstrip(".")
@@ -169,9 +172,9 @@ def wanted_members(image: str | Sequence[str] | None, target: str | None) -> Wan
 def samples(
     source: FileSource, wanted: WantedMembers, *, with_data: bool
 ) -> Iterator[SampleMembers]:
-    """Go through the samples of a tar, those without an image included.
+    """Yield the samples of a tar, including those without an image.
 
-    The rules are WebDataset's (``group_by_keys`` in its ``tariterators.py``): files of a sample
+    The rules are WebDataset's (``group_by_keys`` in its ``tariterators.py``): the files of a sample
     follow one another, and extensions are compared in lower case.
     """
     sample: SampleMembers | None = None
@@ -190,7 +193,7 @@ def samples(
 
 
 class SampleMembers:
-    """The members of one sample, and once it is finished its image and its target."""
+    """The members of one sample, and after `finished` its image and its target."""
 
     __slots__ = (
         *("_images", "_location", "_seen", "_targets", "_wanted"),
@@ -205,7 +208,7 @@ class SampleMembers:
         self.stem = stem
         self.key = ""
         self.member: Member | None = None  # the image's; None if the sample has none
-        self.data: Buffer = b""  # the image; empty unless it was asked for
+        self.data: Buffer = b""  # the image; empty without `with_data`
         self.target: Any = None
         self.beside: Member | None = None  # the target's
         self.beside_check = 0  # the CRC-32 of its bytes
@@ -214,7 +217,7 @@ class SampleMembers:
         lower = extension.lower()
         wanted = self._wanted
         if lower in self._seen:
-            raise StoreError(f"{self._location}: member {member.name!r} comes twice in its sample")
+            raise StoreError(f"{self._location}: member {member.name!r} is in its sample twice")
         self._seen.add(lower)
         if lower == wanted.target if wanted.target else lower in _TARGETS:
             self._targets[lower] = member, bytes(_member_data(source, member))
@@ -241,12 +244,12 @@ class SampleMembers:
         if wanted.image:
             return min(self._images, key=wanted.image.index)
         plain = [extension for extension in self._images if "." not in extension]
-        if len(plain) == 1:  # "jpg" beside "mask.png"
+        if len(plain) == 1:  # "jpg" next to "mask.png"
             return plain[0]
         listed = ", ".join(self._images)
         raise StoreError(
-            f"{self._location}: sample {self.stem!r} has more images than one ({listed}): "
-            f"say which by image={next(iter(self._images))!r}"
+            f"{self._location}: sample {self.stem!r} has more than one image ({listed}): "
+            f"say which one with image={next(iter(self._images))!r}"
         )
 
     def _parsed(self, extension: str, data: bytes) -> Any:
@@ -261,7 +264,7 @@ class SampleMembers:
                 f"{self._location}: the .{extension} of sample {self.stem!r} cannot be read "
                 f"({error})"
             )
-            raise advised(wrong, ": say which is the target by target=") from error
+            raise advised(wrong, ": say which is the target with target=") from error
         return text
 
 

@@ -1,4 +1,4 @@
-"""Tar shards as WebDataset names them: one, or several as one store."""
+"""Reading tar shards in WebDataset's layout: one, several as one store, or as a stream."""
 
 from __future__ import annotations
 
@@ -33,18 +33,17 @@ __all__ = [
 ]
 
 _GAP = 1 << 16
-"""Bytes between two images that are rather read than asked about by another request."""
+"""Largest gap in bytes between two images of one request: reading it is cheaper than a request."""
 
 _MOST_AT_ONCE = 4 << 20
-"""Bytes of one request for several images: long ones hold up the first of them."""
+"""Most bytes that one request for several images reads: a longer one delays its first image."""
 
 SUFFIX = ".fdx"
 _COLUMNS = ("offset", "size", "head", "check")
-"""Where an image's bytes lie; and how long its headers before them are, and their CRC-32."""
+"""Offset and size of an image; length of the headers before it, and their CRC-32."""
 
 _LABELS = ("label", "label_check")
-"""Where the bytes of a target lie, 0 where there is none; and how many they are, times 2**32, and
-their CRC-32."""
+"""Offset of a target's bytes, or 0 without a target; their length times 2**32 plus their CRC-32."""
 
 _VERSION = 1
 _WAY_OUT = "open it yourself, and pass the open file to stream_tar()"
@@ -63,20 +62,20 @@ def open_tar(
     Parameters
     ----------
     location : path, URI or sequence of them
-        A shard; ``train-{000..146}.tar``; ``train-*.tar``, in the order of names; or the
-        ``train.tar`` that `pack` has made shards of: those that its manifest, ``train.tar.json``,
-        lists, and without one ``train-00000.tar`` and those that follow. A name that is there
-        stands for itself.
+        A shard; ``train-{000..146}.tar``; ``train-*.tar``, in the order of the names; or the
+        ``train.tar`` that `pack` has divided into shards. Those are the shards in its manifest,
+        ``train.tar.json``, or without a manifest ``train-00000.tar`` and those that follow. If a
+        file of the given name exists, it stands for itself.
     index : path or URI, optional
-        For one shard its index, for several the folder of their indexes, ``SHARD.tar.fdx``; by
-        default they are beside the shards.
+        The index of a single shard, or the folder with the indexes of several, ``SHARD.tar.fdx``.
+        By default the indexes are next to the shards.
     image, target, storage_options : optional
         See `TarStore`.
 
     Notes
     -----
-    Where shards have indexes, only the beginning of each is read: hundreds open at once. Those
-    without are gone through, all headers of them.
+    Of a shard with an index, only the beginning of the index is read, so hundreds of shards open at
+    once. Of a local shard without an index, all headers are read.
     """
     shards = shard_locations(location, storage_options)
     options: Any = {"image": image, "target": target, "storage_options": storage_options}
@@ -94,7 +93,7 @@ def open_tar(
     counts = None if manifest is None or wanted != WantedMembers() else manifest.items
 
     def part(number: int) -> Part | Store:
-        """Return a shard that is opened when it is needed, if its length is known beforehand."""
+        """Return a shard that is opened later if its number of items is known, else an open one."""
         shard = shards[number]
         beside = None if folder is None else f"{folder}/{shard.rpartition('/')[2]}{SUFFIX}"
         again = partial(TarStore, shard, index=beside, **options)
@@ -102,8 +101,8 @@ def open_tar(
             return Part(shard, counts[number], manifest.classes, again)
         found = _index_of(shard, beside, wanted, storage_options)
         if found is None:
-            return again()  # which goes through it
-        if is_uri(shard):  # nobody need look again whether it is there
+            return again()  # without an index it reads all headers
+        if is_uri(shard):  # pass the index, so that no request looks for it again
             again = partial(TarStore, shard, index=found, **options)
         elif not exists(shard):
             raise FileNotFoundError(f"{shard}: this shard is missing")
@@ -122,26 +121,28 @@ class TarStore(IndexedStore):
     location : str
         Path or URI.
     index : path or URI, optional
-        Its index; by default ``SHARD.tar.fdx`` beside it. A local shard without one is gone through
-        once, from header to header, and its data is not read.
+        The index of the shard; by default ``SHARD.tar.fdx`` next to it. If a local shard has no
+        index, its headers are read once, from one to the next, without the data.
     image : str or sequence of str, optional
-        Extensions of the image, as in ``("jpg", "png")``: the first that a sample has. By default
-        any that is known as an image's, of which a sample must have one.
+        Extensions of the image, such as ``("jpg", "png")``: the first one that a sample has. By
+        default it is any known extension of an image. If a sample has several, its image is the
+        only one without a dot (``jpg``, not ``mask.png``); otherwise it is a StoreError.
     target : str, optional
-        The extension of the target: a whole number in cls, cls2, id, index and inx; JSON; else
-        text. By default cls, or else json, or else txt; None where there is none.
+        The extension of the target. Files with cls, cls2, id, index and inx hold an integer, those
+        with json hold JSON, and all others text. By default it is cls, or else json, or else txt.
+        The target is None if the sample has no such file.
     storage_options : mapping, optional
         For the file system of a URI.
 
     Notes
     -----
-    Files of one sample follow one another, and are called the same up to the first dot after the
-    last slash; samples without an image are left out. A key is the image's name. Where one comes
-    twice, the second one is "name~2.jpg".
+    The files of a sample follow one another, and their names are the same up to the first dot after
+    the last slash. Samples without an image are left out. The key of a sample is the name of its
+    image. If a key repeats, the second one becomes "name~2.jpg".
 
-    Before each image its header is looked at, and compared with the index; and so are the bytes
-    of a target, in a local shard. Behind a URI, where that would be a request more, a shard whose
-    targets have been changed without any other change is not noticed.
+    Each read compares the headers of the image with the index. In a local shard, `target` compares
+    the bytes of the target, too. Behind a URI it does not, because that would take another request:
+    a shard in which nothing but targets has changed goes unnoticed there.
     """
 
     kind = "tar"
@@ -166,26 +167,26 @@ class TarStore(IndexedStore):
             builder, about = _scanned(self.location, self._wanted)
             self._index = Index(builder.to_bytes(about), self.location + SUFFIX)
         self.classes = self._contents.classes
-        self._handle()  # so that one that is missing or cut is told now
+        self._handle()  # so that a missing or truncated shard is an error here
 
     def _without_index(self) -> Exception:
         if not exists(self.location, self._storage_options):
             return FileNotFoundError(errno.ENOENT, "this shard is missing", self.location)
         name = self.location.rpartition("/")[2] + SUFFIX
         error = StoreError(
-            f"{self.location} has no index {SUFFIX} beside it{self._other_index()}, without which "
-            "nothing is found in a shard that is not local: make one by `fastdecode "
-            f"index --to FOLDER {self.location}`, and put it beside the shard"
+            f"{self.location} has no index {SUFFIX} next to it{self._other_index()}, and a shard "
+            "that is not local cannot be opened without one: make it with `fastdecode index "
+            f"--to FOLDER {self.location}`, and put it next to the shard"
         )
         return advised(
             error,
-            ", or by fastdecode.stores.tar.index_tar(LOCATION, index=FILE), and open the shard "
-            f"with index=FOLDER/{name}; or read it from its beginning by "
+            ", or with fastdecode.stores.tar.index_tar(LOCATION, index=FILE), and open the shard "
+            f"with index=FOLDER/{name}; or read it from its beginning with "
             "fastdecode.stores.tar.stream_tar",
         )
 
     def _other_index(self) -> str:
-        """Return of what members the index is that is there; empty if there is none."""
+        """Describe the members of an index that was made for others; empty if there is no index."""
         if not exists(self.location + SUFFIX, self._storage_options):
             return ""
         made = _made_for(summary(self.location + SUFFIX, self._storage_options).about)
@@ -195,7 +196,7 @@ class TarStore(IndexedStore):
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        # What has been found out by going through the shard goes along; a file is mapped again.
+        # An index made in memory is pickled along; one in a file is mapped again.
         state = super().__getstate__()
         return state if self._index_at is None else {**state, "_index": None}
 
@@ -210,7 +211,7 @@ class TarStore(IndexedStore):
         return found.target(index)
 
     def _compare(self, found: Index, index: int) -> None:
-        """Raise a StoreError unless a target's member is what it was when the index was made."""
+        """Raise a StoreError if the member of a target has changed since the index was made."""
         found.check(index)
         place, told = (found[name].item(index) for name in _LABELS)
         if not place:
@@ -224,11 +225,11 @@ class TarStore(IndexedStore):
             raise self._damaged(
                 index,
                 f"at byte {place} there is another target than when its index was made: the shard "
-                f"is damaged, or has been written anew; if it is whole, {_remedy(self.location)}",
+                f"is damaged, or was written again; if it is whole, {_remedy(self.location)}",
             )
 
     @property
-    def _contents(self) -> Index:  # loaded when it is wanted
+    def _contents(self) -> Index:  # loaded when it is needed
         if self._index is None:
             with self._lock:  # one thread loads it, and the others wait
                 return self._loaded()
@@ -242,7 +243,7 @@ class TarStore(IndexedStore):
                 index = Index.load(self._index_at, (), self._storage_options)
                 if index.about.get("kind") != "tar" or not all(map(index.has, _COLUMNS)):
                     raise StoreError(
-                        f"{self._index_at} is no index of a tar shard: remove it, and "
+                        f"{self._index_at} is not the index of a tar shard: remove it, and "
                         f"{_remedy(self.location)}"
                     )
                 self._index = index
@@ -257,13 +258,14 @@ class TarStore(IndexedStore):
         told = index.about.get("shard_size")
         if file.size != told:
             raise StoreError(
-                f"{self.location} has {file.size} bytes, but its index is of a shard of {told}: "
-                f"{_first_lost(index, file.size)}if it is whole, {_remedy(self.location)}"
+                f"{self.location} has {file.size} bytes, but its index belongs to a shard of "
+                f"{told} bytes: {_first_lost(index, file.size)}if it is whole, "
+                f"{_remedy(self.location)}"
             )
         return file, index, *(index[name] for name in _COLUMNS)
 
     def groups(self, indices: Sequence[int]) -> list[list[int]]:
-        """Part items of a shard behind a URI into those that lie near each other."""
+        """Group items of a remote shard that lie close together."""
         opened = self._handle()
         if opened[0].is_local:
             return super().groups(indices)
@@ -279,7 +281,7 @@ class TarStore(IndexedStore):
         return in_order_of(indices, found)
 
     def read_group(self, indices: Sequence[int]) -> list[Buffer | str | Exception]:
-        """Read items by one range, and compare each with the index as `read` does."""
+        """Read items with one range request, and compare each with the index as `read` does."""
         if len(indices) == 1:
             return super().read_group(indices)
         opened = self._handle()
@@ -288,12 +290,12 @@ class TarStore(IndexedStore):
         end = max(start + size for start, size in spans)
         try:
             data = memoryview(opened[0].read(begin, end - begin))
-        except StoreError:  # of an item that does not lie in the file: each says what of it is so
+        except StoreError:  # an item lies outside the file: read one by one to tell which
             return super().read_group(indices)
         found: list[Buffer | str | Exception] = []
         for index, (start, size) in zip(indices, spans, strict=True):
             try:
-                # A copy: else a view of one image would keep the bytes of all.
+                # A copy, because a view of one image would keep the bytes of all in memory.
                 one = memoryview(bytes(data[start - begin : start - begin + size]))
                 found.append(self._checked(opened, index, one))
             except StoreError as error:
@@ -301,10 +303,10 @@ class TarStore(IndexedStore):
         return found
 
     def _span(self, opened: Any, index: int) -> tuple[int, int]:
-        """Return where an image and its headers begin in the shard, and how long they are."""
+        """Return the offset of an image's headers in the shard, and the size of both together."""
         _, known, offsets, sizes, heads, _ = opened
         known.check(index)
-        # item(): numbers of Python, which neither overflow nor are slow.
+        # item() returns Python's integers, which do not overflow and are faster than NumPy's.
         head: int = heads.item(index)
         return offsets.item(index) - head, head + sizes.item(index)
 
@@ -319,14 +321,15 @@ class TarStore(IndexedStore):
         return self._checked(opened, index, data)
 
     def _checked(self, opened: Any, index: int, data: memoryview) -> Buffer:
-        """Return the image behind its headers, which must be those that the index knows."""
+        """Return the image after its headers; a StoreError if these are not those of the index."""
         head = opened[4].item(index)
         if zlib.crc32(data[:head]) != opened[5].item(index):
             start = opened[2].item(index) - head
             raise self._damaged(
                 index,
                 f"at byte {start} there is another member than its index says: the shard is "
-                f"damaged, or the index is not of it; if it is whole, {_remedy(self.location)}",
+                "damaged, or the index is that of another; if the shard is whole, "
+                f"{_remedy(self.location)}",
             )
         return data[head:]
 
@@ -340,7 +343,7 @@ def _index_of(
     wanted: WantedMembers,
     storage_options: Mapping[str, Any] | None,
 ) -> str | None:
-    """Find the index of a shard; None if there is none, or none that was made for such members."""
+    """Return the path of a shard's index; None if there is none that fits the wanted members."""
     where = shard + SUFFIX if index is None else os.fspath(index)
     if index is None and not exists(where, storage_options):
         return None
@@ -358,7 +361,7 @@ def _index_of(
 
 
 def _first_lost(index: Index, size: int) -> str:
-    """Name the first item that is not all there."""
+    """Name the first item that is cut off, for an error message."""
     ends = index["offset"] + index["size"]
     cut = (ends > size).nonzero()[0]
     if not len(cut):
@@ -376,16 +379,16 @@ def index_tar(
     target: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Index:
-    """Make the index of a shard.
+    """Make the index of a tar shard.
 
     Parameters
     ----------
     location : path or URI
-        A shard behind a URI is read once, from its beginning to its end.
+        The shard. A remote one is read once, from beginning to end.
     index : path, optional
-        Where to write it; by default beside the shard, which therefore is local.
+        The file to write. By default the index is written next to the shard, which must be local.
     classes : sequence of str, optional
-        Names of the classes; by default those of the index that is there.
+        Names of the classes; by default those of the existing index.
     image, target : optional
         See `TarStore`.
     storage_options : mapping, optional
@@ -398,11 +401,11 @@ def index_tar(
     Raises
     ------
     OSError
-        If the shard cannot be read, or the index not written.
+        If the shard cannot be read, or the index cannot be written.
     StoreError
-        If the shard is no tar, or damaged.
+        If the shard is damaged or not a tar file.
     ValueError
-        If the shard is behind a URI, and nothing says where to write.
+        If the shard is behind a URI, and `index` is missing.
 
     Examples
     --------
@@ -412,12 +415,12 @@ def index_tar(
     where = os.fspath(location)
     if index is None and is_uri(where):
         error = ValueError(f"{where} is not local")
-        raise advised(error, ": say by index= where to write the index")
+        raise advised(error, ": say with index= where to write the index")
     path = Path(local_path(where) + SUFFIX if index is None else index)
     if classes is None:
         try:
             classes = summary(str(path)).classes
-        except (FileNotFoundError, StoreError):  # there is none, or a damaged one
+        except (FileNotFoundError, StoreError):  # no index, or a damaged one
             classes = ()
     builder, about = _scanned(where, wanted_members(image, target), storage_options, classes)
     builder.write(path, about)
@@ -430,7 +433,7 @@ def _scanned(
     storage_options: Mapping[str, Any] | None = None,
     classes: Sequence[str] = (),
 ) -> tuple[IndexBuilder, dict[str, Any]]:
-    """Go through a shard's headers, and note what is where."""
+    """Read all headers of a shard, and collect its index."""
     if not is_uri(location):
         file = Mapped(location)
         builder, size = _built(MappedSource(file), wanted, classes), file.size
@@ -439,27 +442,27 @@ def _scanned(
             source = FileSource(stream, location)
             builder = _built(source, wanted, classes)
             while source.take(1 << 20):
-                pass  # what follows the end counts, too
+                pass  # the size of the shard includes what follows the end of the tar
             size = source.position
     about = {"image": list(wanted.image), "target": wanted.target}
     return builder, {"kind": "tar", "version": _VERSION, "shard_size": size, **about}
 
 
 def _made_for(about: Mapping[str, Any]) -> WantedMembers:
-    """Return which members an index was made for, by what it says of itself."""
+    """Return the members that an index was made for, from its header."""
     return WantedMembers(tuple(about.get("image") or ()), str(about.get("target") or ""))
 
 
 def _remedy(shard: str) -> str:
-    return f"make the index by `fastdecode index {shard}`"
+    return f"make the index with `fastdecode index {shard}`"
 
 
 def _built(source: FileSource, wanted: WantedMembers, classes: Sequence[str]) -> IndexBuilder:
     builder = IndexBuilder(classes, (*_COLUMNS, *_LABELS))
-    images: dict[int, int] = {}  # a stem's hash, and how often it came
+    images: dict[int, int] = {}  # hash of a stem, and how often it occurs
     others: set[int] = set()
     for sample in samples(source, wanted, with_data=False):
-        name = hash(sample.stem)  # a tenth of the memory that the names take
+        name = hash(sample.stem)  # takes a tenth of the memory of the name
         member, beside = sample.member, sample.beside
         if member is None:
             others.add(name)
@@ -485,13 +488,13 @@ def _built(source: FileSource, wanted: WantedMembers, classes: Sequence[str]) ->
         named = ", ".join(wanted.image) or "the extension of an image"
         raise StoreError(
             f"{source.location}: none of its {len(others)} samples has a file with {named}: "
-            "say which it is by image="
+            "say which it is with image="
         )
     return builder
 
 
 class Sample(NamedTuple):
-    """An image, as a store would give it."""
+    """An image with its key and target, as a store returns them."""
 
     key: str
     data: Buffer
@@ -505,13 +508,13 @@ def stream_tar(
     target: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Generator[Sample, None, None]:
-    """Go through the images of one shard.
+    """Yield the images of one shard, reading it from beginning to end without an index.
 
     Parameters
     ----------
     location : path, URI or file
-        What has ``read`` is read as it is, a pipe or a decompressed stream too, and not closed. By
-        its name only a regular file is opened.
+        The shard. Any object with a ``read`` method works, also a pipe or a decompressed stream; it
+        is not closed. A path must be that of a regular file.
     image, target : optional
         See `TarStore`.
     storage_options : mapping, optional
@@ -520,14 +523,15 @@ def stream_tar(
     Yields
     ------
     Sample
-        Those that `TarStore` has, in its order. A key that comes again is not changed here.
+        The samples of a `TarStore`, in its order. Here, a key that repeats is not renamed.
 
     Raises
     ------
     OSError
-        If it cannot be read.
+        If the shard cannot be read.
     StoreError
-        If it is no tar, or damaged, or truncated; the message names the last member before that.
+        If the shard is damaged, truncated or not a tar file. The message names the last member
+        before the damage.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Writing tar shards: the same bytes for the same images, whoever writes them, and when."""
+"""Writing tar shards: the same images always give the same bytes."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ __all__ = ["END", "TarWriter", "append_members"]
 
 
 class TarWriter(Writer):
-    """Writes a tar shard as WebDataset reads it, and its index.
+    """Writes a tar shard that WebDataset can read, and its index.
 
     Parameters
     ----------
     location : str
-        Where it is to be, ``train.tar``; the index becomes ``train.tar.fdx``.
+        Path of the shard, ``train.tar``; its index is ``train.tar.fdx``.
     classes : sequence of str
-        Kept in the index.
+        Names of the classes, which the index holds.
 
     Notes
     -----
-    An image is the member ``KEY``; its target is ``.cls`` beside it for a whole number, ``.txt``
-    for a text, ``.json`` for anything else. For keys that WebDataset would cut or mix up see
-    `fastdecode.stores.tar.names`: the store gives them back as they were.
+    An image is the member ``KEY``. Its target is a member with the same stem: ``.cls`` for an
+    integer, ``.txt`` for a text, ``.json`` for anything else. Keys that WebDataset would split
+    elsewhere or mix up are escaped, see `fastdecode.stores.tar.names`; `TarStore` returns the
+    original keys.
     """
 
     kind = "tar"
@@ -54,7 +55,7 @@ class TarWriter(Writer):
 
     def _settle(self) -> None:
         self._refuse_what_is_there()
-        # The index first: one without a shard does no harm, a shard with an old one would.
+        # The index first: an index without a shard does no harm, a shard with an old index would.
         index = self._final.with_name(self._final.name + SUFFIX)
         index_tar(self._partial, index=index, classes=self.classes)
         super()._settle()
@@ -63,11 +64,11 @@ class TarWriter(Writer):
 def append_members(
     file: BinaryIO, key: str, data: Buffer, target: Any = None, names: Names | None = None
 ) -> tuple[int, int]:
-    """Append an image and its target to a tar, and return where the image's bytes lie.
+    """Append an image and its target to a tar; return the offset and size of the image's bytes.
 
-    The file is at a multiple of 512 bytes; its end (`END`) is the caller's to write. Without
-    `names`, nobody looks whether the key's is taken. After a ValueError, of the key or the target,
-    nothing is written.
+    The file position must be a multiple of 512 bytes. The caller writes the end (`END`). Without
+    `names`, duplicate names are not detected. After a ValueError about the key or the target,
+    nothing has been written.
     """
     beside = _beside(target)
     data = memoryview(data).cast("B")
@@ -86,7 +87,7 @@ def append_members(
 
 
 def _beside(target: Any) -> tuple[str, bytes] | None:
-    """Return the extension and the bytes of a target's member."""
+    """Return the extension and the bytes of a target's member; None if there is no target."""
     target = plain(target)
     if target is None:
         return None
