@@ -43,12 +43,12 @@ class Support:
     Attributes
     ----------
     layouts : frozenset of PixelLayout
-        Pixel layouts it can be asked for. ``"stored"`` is converted by the package. ``"L"`` of a
-        JPEG is its Y plane, not a grey made of RGB, and ``"RGB"`` drops alpha without compositing:
-        a layout that the library cannot give just so is left out.
+        Pixel layouts that it can return. The package converts ``"stored"``. ``"L"`` of a JPEG must
+        be its Y plane, not a grey computed from RGB, and ``"RGB"`` must drop alpha without
+        compositing; leave out a layout that the library cannot return in this way.
     reduces : frozenset of {1, 2, 4, 8}
-        Reductions done inside the decoder. The others are made by the shared box filter, and only
-        for a caller who names the backend.
+        Reductions done inside the decoder. For the others the package uses its box filter, and only
+        if the caller names the backend.
     reduces_from : int
         The smallest longer side, in pixels, for which these reductions are reliable. A library that
         takes a size instead of a factor cannot tell 1/2 from 3/8 of a tiny image. At most 64.
@@ -147,7 +147,7 @@ class Backend(ABC):
     A subclass declares what it supports and implements `decode`. It imports its library at the top
     of its own module, and is created once per process, on first use. Its constructor raises
     `BackendUnavailable` if the library is installed but does not work. The package decides which
-    files it gets and which backend is tried next, and does all conversions that it does not declare.
+    files it gets and which backend is tried next, and does all conversions that are not declared.
 
     Attributes
     ----------
