@@ -1,14 +1,14 @@
-"""One call turns image bytes into pixels by the fastest decoder on this machine.
+"""Decode images with the fastest decoder on this machine.
 
 >>> from fastdecode import decode_file
 >>> from fastdecode.samples import photo
 >>> decode_file(photo).shape  # (height, width, 3), RGB
 (480, 640, 3)
->>> decode_file(photo, reduce=4).shape  # a quarter of each side, inside the JPEG decoder
+>>> decode_file(photo, reduce=4).shape  # reduced inside the JPEG decoder
 (120, 160, 3)
 
-Datasets and loaders are in `fastdecode.torch`, tar, LMDB and others in `fastdecode.stores`. Modules
-are imported when they are first used.
+Datasets and loaders are in `fastdecode.torch`; tar shards, LMDB and other stores are in
+`fastdecode.stores`. Modules are imported on first use.
 """
 
 from __future__ import annotations

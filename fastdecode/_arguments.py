@@ -1,4 +1,4 @@
-"""Checks of what the caller passes: every wrong argument ends here, before anything is decoded."""
+"""Checks of the caller's arguments, which happen before anything is decoded."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def check_options(
     backend: object = None,
     **_others: object,
 ) -> None:
-    """Refuse what is wrong whatever the data is; other options take anything, or need the header.
+    """Check the options that do not depend on the data; other options need no check or the header.
 
-    There is a scaled IDCT for each of the factors that `reduce` may be, and for no other.
+    `reduce` may be any factor for which there is a scaled IDCT.
     """
     if mode not in MODES:
         raise ValueError(f"mode must be one of {', '.join(MODES)}, not {mode!r}")
@@ -41,13 +41,13 @@ def check_options(
 
 
 def check_header(header: object) -> None:
-    """Refuse what is no header, such as the bytes of the image."""
+    """Raise TypeError if this is not a `Header`, but the bytes of an image, say."""
     if not isinstance(header, Header):
         raise TypeError(f"header must be what probe() returns, not {type(header).__name__}")
 
 
 def check_disjoint(outs: Sequence[object]) -> None:
-    """Refuse arrays of which one would be written over another; `check_out` checks each alone."""
+    """Raise ValueError if arrays overlap in memory; `check_out` checks each array on its own."""
     spans = sorted(
         (out.__array_interface__["data"][0], out.nbytes, index)
         for index, out in enumerate(
@@ -66,12 +66,12 @@ def is_int(value: object) -> bool:
 
 
 def is_iterable(value: object) -> bool:
-    """Whether it can be looped over, by the old protocol as well."""
+    """Return whether it can be iterated over, also by the old ``__getitem__`` protocol."""
     return hasattr(value, "__iter__") or hasattr(value, "__getitem__")
 
 
 def check_sides(given: object, name: str = "min_size") -> tuple[int, int]:
-    """Refuse what is not (height, width), or an int for both."""
+    """Return (height, width) from such a pair, or from an int for both; else raise ValueError."""
     sides = given if isinstance(given, (tuple, list)) else (given, given)
     if len(sides) != 2 or not all(is_int(side) and side > 0 for side in sides):
         raise ValueError(
@@ -81,7 +81,7 @@ def check_sides(given: object, name: str = "min_size") -> tuple[int, int]:
 
 
 def _checked_edges(region: object) -> Box:
-    """Refuse what is not four integers, wherever they lie."""
+    """Return the four edges; raise ValueError if they are not four integers."""
     if (
         not isinstance(region, Sequence | np.ndarray)
         or len(region) != 4
@@ -93,7 +93,7 @@ def _checked_edges(region: object) -> Box:
 
 
 def checked_region(region: Sequence[int], width: int, height: int) -> Box:
-    """Refuse a region that is empty or reaches outside."""
+    """Return the region as integers; raise ValueError if it is empty or outside the image."""
     left, top, right, bottom = _checked_edges(region)
     if not (0 <= left < right <= width and 0 <= top < bottom <= height):
         raise ValueError(
@@ -104,15 +104,15 @@ def checked_region(region: Sequence[int], width: int, height: int) -> Box:
 
 
 def check_out(out: Image, data: Buffer, mode: Mode, sides: tuple[int, int]) -> None:
-    """Refuse an array that a result of these sides cannot go into, before anything is decoded."""
+    """Check that a result of these sides fits into `out`."""
     if not isinstance(out, np.ndarray):
         raise TypeError(f"out must be a NumPy array, not {type(out).__name__}")
-    out = np.asarray(out)  # what a subclass says of itself may be wrong: backends trust it
+    out = np.asarray(out)  # a subclass may report a wrong shape, which backends would trust
     if type(data) is not bytes and np.may_share_memory(out, np.frombuffer(data, np.uint8)):
         raise ValueError("out must not lie in the memory of the data that is decoded into it")
     if mode == "stored":
         _check_memory(out)
-        return  # only the file knows its shape and type: `deliver` checks
+        return  # shape and dtype depend on the file: `deliver` checks them
     check_room(out, sides if mode == "L" else (*sides, 3 if mode == "RGB" else 4))
 
 
@@ -122,7 +122,7 @@ def _check_memory(out: Image) -> None:
 
 
 def check_room(out: Image, shape: tuple[int, ...]) -> None:
-    """Refuse an array that results of this shape cannot go into."""
+    """Check that `out` is a writable uint8 array of this shape."""
     if not isinstance(out, np.ndarray):
         raise TypeError(f"out must be a NumPy array, not {type(out).__name__}")
     _check_memory(out)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _SIGNATURE = inspect.signature(_decode)
 _AHEAD = 2
-"""Images that may wait for a slow one before them, or for the caller, for each thread."""
+"""How many images per thread may wait for a slow image before them, or for the caller."""
 
 
 @overload
@@ -133,36 +133,37 @@ def decode_batch(
     out: Sequence[Image | None] | Image | None = None,
     **options: Unpack[BatchOptions],
 ) -> Any:
-    """Decode many images at once, in order.
+    """Decode many images in parallel, and return them in order.
 
     Parameters
     ----------
     items : iterable of encoded bytes or paths
-        Each as for `decode`, or a path as for `decode_file`.
+        Encoded bytes as for `decode`, or a path as for `decode_file`.
     device : str, int or torch.device, optional
         Return tensors on this device, such as ``"cuda:0"`` or ``"cpu"``, instead of arrays. Needs
         PyTorch.
     size : int or (height, width), optional
-        Resize each image, or its `region`, to exactly this (antialiased, bilinear), and return one
-        array or tensor of all. An int stands for both sides. The whole is decoded for that, not all
-        of them at once; `min_size` besides lets the CPU reduce large images inside the decoder.
-        `mode` is then ``"RGB"`` or ``"L"``.
+        Resize each image, or its `region`, to exactly this size (antialiased, bilinear), and return
+        one array or tensor of all images. An int stands for both sides. Each image is decoded at
+        full size for that; pass `min_size` as well to let the CPU reduce large images inside the
+        decoder. `mode` must be ``"RGB"`` or ``"L"``.
     decode : {"auto", "cpu", "gpu"}
-        With a device: who decodes. ``"auto"``: what ``calibrate(device=…)`` measured to be fastest
-        there, or else the first batch backend that works on a GPU. ``"cpu"`` decodes as without a
-        device, bit-identical, and copies.
+        What decodes, if there is a device. ``"auto"`` uses whatever ``calibrate(device=…)``
+        measured to be fastest there, or else the first batch backend that works on a GPU. ``"cpu"``
+        decodes as without a device, bit-identically, and copies the result.
     threads : int, optional
-        How many to use; by default one for each core that this process may use (affinity and
-        container quota, not the machine's count). 1 decodes in the calling thread, without a
-        device. A batch backend has threads of its own.
+        How many threads to use. By default one for each core that this process may use (CPU
+        affinity and container quota, not the machine's count). 1 decodes in the calling thread, if
+        there is no device. A batch backend has its own threads.
     on_error : {"raise", "return"}
-        ``"raise"``: the first error in the order of the items ends the batch; its message begins
-        with ``item 3:``, but for an OSError, which names its file. ``"return"``: the error stands
-        in the list where the image would, if it is about that item: what cannot be reached
-        (permission, connection, time-out, disk) is raised.
+        ``"raise"``: raise the first error, in the order of the items. Its message begins with
+        ``item 3:``, except for an OSError, which names its file. ``"return"``: put the error into
+        the list in place of the image, if the error concerns that item. Errors in reaching the data
+        (permission, connection, time-out, disk) are always raised.
     out : sequence of ndarray, or one ndarray (N, H, W, C), optional
-        ``out[i]`` receives item i, as `decode`'s `out`. No two may overlap in memory. With `size`
-        it is one array of the whole result. Not with a device.
+        Item i is decoded into ``out[i]``, as with the `out` of `decode`. The arrays must not
+        overlap in memory. With `size`, `out` is one array for the whole result. It cannot be
+        combined with a device.
     **options
         reduce, min_size, mode, region, orient, strict, max_pixels, backend: all as for `decode`.
         With a device, `backend` may also name a batch backend.
@@ -170,34 +171,37 @@ def decode_batch(
     Returns
     -------
     list, ndarray or tensor
-        Without a device a list of an ndarray for each item; with `size` one ndarray (N, height,
-        width, 3), or (N, height, width) for ``mode="L"``: uint8, C-contiguous, `out` if given. With
-        a device a list of a tensor (C, H, W) for each, uint8, contiguous (of another type for
-        ``mode="stored"``); with `size` one tensor (N, C, height, width), uint8. With
-        ``on_error="return"`` always a list, in which a `FastDecodeError` or an `OSError` may stand;
-        with `size` its arrays are parts of one.
+        Without a device: a list with one ndarray per item; with `size`, one uint8 ndarray (N,
+        height, width, 3), or (N, height, width) for ``mode="L"``, C-contiguous; `out` if given.
+
+        With a device: a list with one contiguous uint8 tensor (C, H, W) per item (of another type
+        for ``mode="stored"``); with `size`, one uint8 tensor (N, C, height, width).
+
+        With ``on_error="return"``: always a list, which may contain `FastDecodeError` and `OSError`
+        objects. With `size`, its arrays are views of one array.
 
     Raises
     ------
     FastDecodeError, OSError
-        With ``on_error="raise"``.
+        An item cannot be decoded or read, and `on_error` is ``"raise"``.
     UnknownBackend, BackendUnavailable
-        If the backend that is named cannot be used, PyTorch is missing, or with ``decode="gpu"`` no
-        backend decodes on the device; whatever `on_error` is.
+        The named backend cannot be used, PyTorch is missing, or no backend decodes on the device
+        with ``decode="gpu"``. These are raised whatever `on_error` is.
     DeviceUnavailable
-        If the device cannot be used; the message says what is missing.
+        The device cannot be used; the message says what is missing.
     TypeError, ValueError
-        If an argument is wrong, whatever `on_error` is. Options are checked before any item is
-        looked at; an item of a wrong type, or a region outside it, when its turn comes.
+        An argument is wrong, whatever `on_error` is. Options are checked before the first item. The
+        type of an item, and whether it contains the region, are checked when its turn comes.
 
     Notes
     -----
-    A GPU's decoder has an inverse DCT and an upsampling of its own: its pixels are near those of
-    `decode`, not the same. What it does not read (progressive, CMYK, another format, a file whose
-    data visibly ends early), and every file with ``strict=True``, ``orient=True`` that is not
-    upright, or a reduction, is decoded on the CPU and takes its place among the others; `stats`
-    counts these. Other damage inside a file may pass, because such decoders do not report it.
-    Tensors on CUDA are ready in the order of the current stream.
+    The decoder of a GPU has its own inverse DCT and upsampling, so its pixels are close to those of
+    `decode` but not equal. The CPU decodes the files that such a decoder does not read
+    (progressive, CMYK, other formats, data that visibly ends early). It also decodes every file
+    with ``strict=True`` or a reduction, and files that ``orient=True`` has to turn. The results
+    stay in order, and `stats` counts these files. Other damage inside a file may go unnoticed,
+    because GPU decoders do not report it. Tensors on CUDA are ready in the order of the current
+    stream.
 
     Examples
     --------
@@ -208,7 +212,7 @@ def decode_batch(
     >>> decode_batch(photos, size=(120, 160)).shape
     (6, 120, 160, 3)
 
-    Tensors, which ``device="cuda"`` makes on a GPU:
+    Tensors; ``device="cuda"`` would return them on a GPU:
 
     >>> decode_batch(photos, device="cpu", size=224).shape
     torch.Size([6, 3, 224, 224])
@@ -278,47 +282,48 @@ def decode_iter(
     on_error: Literal["raise", "return"] = "raise",
     **options: Unpack[BatchOptions],
 ) -> Generator[Any, None, None]:
-    """Decode any number of images, in order, of which only a few are in memory at once.
+    """Decode any number of images in order, with only a few of them in memory at once.
 
-    Threads decode ahead of the loop that takes the images. A loop that is left early ends that:
-    what has begun is finished, and nothing else begins.
+    Threads decode ahead of your loop. If you leave the loop early, they finish the images that they
+    have begun and start no others.
 
     Parameters
     ----------
     items : iterable of encoded bytes or paths
-        Each as for `decode_batch`. A generator is asked for the next one only when an image has
-        been taken, in the thread that takes it.
+        As for `decode_batch`. If `items` is a generator, your thread advances it, one item for each
+        image that you take.
     size : int or (height, width), optional
-        Resize each image to this, as `decode_batch`.
+        Resize each image to this size, as `decode_batch` does.
     threads : int, optional
-        As for `decode_batch`; 1 decodes each image when it is asked for, in the calling thread.
+        As for `decode_batch`; 1 decodes each image on demand, in the calling thread.
     ahead : int, optional
-        How many images may be decoded, or in the making, before they are asked for; by default two
-        for each thread. So many are in memory at once, and the one that was taken last.
+        How many images may be decoded or in progress before you take them; by default two per
+        thread. This many images are in memory at once, plus the one that you took last.
     on_error : {"raise", "return"}
-        As for `decode_batch`: an error is raised when its turn comes, and ends the iteration, or
-        it stands in the place of its image. An exception of `items` itself is raised after the
-        images of the items before it.
+        As for `decode_batch`: an error is raised when its turn comes, which ends the iteration, or
+        it is yielded in place of its image. An exception of `items` itself is raised after the
+        images of all earlier items.
     **options
         reduce, min_size, mode, region, orient, strict, max_pixels, backend: all as for `decode`.
 
     Returns
     -------
     generator of ndarray
-        One for each item, as `decode` returns it; with `size` (height, width, 3), or (height,
-        width) for ``mode="L"``, uint8. With ``on_error="return"`` a `FastDecodeError` or an
-        `OSError` may come in the place of an image.
+        One array per item, as `decode` returns it. With `size` it is uint8, (height, width, 3), or
+        (height, width) for ``mode="L"``. With ``on_error="return"``, a `FastDecodeError` or an
+        `OSError` may take the place of an image.
 
     Raises
     ------
     FastDecodeError, OSError
-        With ``on_error="raise"``, when its turn comes.
+        An item cannot be decoded or read, and `on_error` is ``"raise"``; raised when its turn
+        comes.
     UnknownBackend, BackendUnavailable, TypeError, ValueError
-        If an argument is wrong, or the backend that is named cannot be used: at the call itself.
+        An argument is wrong, or the named backend cannot be used; raised by the call itself.
 
     See Also
     --------
-    decode_batch : All at once, or on a device.
+    decode_batch : Decode all images at once, or on a device.
 
     Examples
     --------
@@ -353,7 +358,7 @@ def decode_iter(
 
 
 def _room(shape: tuple[int, ...], out: Any) -> Image:
-    """Return an array for all results: the caller's, if it is right."""
+    """Return the array for all results: a new one, or the caller's after checking it."""
     if out is None:
         return np.empty(shape, np.uint8)
     check_room(out, shape)
@@ -368,7 +373,7 @@ def _checked(
     on_error: object,
     options: dict[str, Any],
 ) -> tuple[int, int] | None:
-    """Refuse what is wrong for every item, even if there are none; return the size as sides."""
+    """Check the arguments that all items share, even if there are none; return `size` as sides."""
     if on_error not in ("raise", "return"):
         raise ValueError(f"on_error must be 'raise' or 'return', not {on_error!r}")
     if _is_one(items):
@@ -407,7 +412,7 @@ def _checked_size(size: object, mode: str) -> tuple[int, int] | None:
 
 
 def _is_one(items: object) -> bool:
-    """Whether somebody passed one image, or one path, where several are wanted."""
+    """Return whether the caller passed one image or one path instead of several."""
     if isinstance(items, (str, os.PathLike)):
         return True
     try:

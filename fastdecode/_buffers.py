@@ -1,4 +1,4 @@
-"""The encoded bytes of a file, in whatever form the caller has them."""
+"""Accept the encoded bytes of a file, or its path, in any form that a caller may have."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _DECODED_ALREADY = (
 
 
 def as_buffer(data: object, *, function: str = "decode") -> Buffer:
-    """View any accepted input as bytes, without a copy; whatever else it is, is a TypeError.
+    """View any accepted input as bytes, without a copy; raise TypeError for anything else.
 
-    `function` is what was called, for somebody who passes a path to it.
+    `function` is the name of the called function, for error messages.
     """
     if isinstance(data, (str, os.PathLike)):
         path = os.fspath(data)
@@ -55,9 +55,9 @@ def as_buffer(data: object, *, function: str = "decode") -> Buffer:
 
 
 def as_path(path: str | os.PathLike[str], *, function: str = "decode_file") -> str:
-    """Return a path as it is opened; the bytes of an image instead of one are a TypeError.
+    """Return a path as `open` takes it; raise TypeError if it is the bytes of an image.
 
-    No path has a NUL byte, and no image has none.
+    Paths never contain a NUL byte, and images always do.
     """
     if isinstance(path, (bytearray, memoryview)) or (isinstance(path, bytes) and 0 in path):
         raise TypeError(f"{function}() takes a path, not the bytes of an image: use decode(data)")
@@ -65,7 +65,7 @@ def as_path(path: str | os.PathLike[str], *, function: str = "decode_file") -> s
 
 
 def _tensor_bytes(tensor: Any) -> NDArray[Any]:
-    """View a tensor's memory, without importing PyTorch to know it by."""
+    """View a tensor's memory, without importing PyTorch."""
     if tensor.device.type != "cpu":
         raise TypeError("a tensor of encoded bytes must be in CPU memory: use data.cpu()")
     array: NDArray[Any] = tensor.numpy()

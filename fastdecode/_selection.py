@@ -1,8 +1,8 @@
-"""Which backend gets a file: the preference first, then what each backend declares.
+"""Choose the backend for a file, by preference and by what each backend declares.
 
 The order of precedence is ``backend=`` of the call, then `use`, then the environment variable
 ``FASTDECODE_BACKEND``, then the ranking that ``fastdecode calibrate`` saved, then the
-default order. ``FASTDECODE_DISABLE=a,b`` leaves backends out of the automatic choice.
+default order. ``FASTDECODE_DISABLE=a,b`` excludes backends from the automatic choice.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from fastdecode.types import Mode, PixelLayout, Reduce
 
 Preference: TypeAlias = "str | Ranking | None"
-"""The one backend that is to answer, a ranking to choose by, or neither."""
+"""The name of the only backend to use, a ranking to choose by, or None."""
 
 generation = 0
-"""Grows with every `use`: what was concluded from the preference before is out of date."""
+"""Grows with every `use`, which makes earlier conclusions from the preference invalid."""
 
 
 class _Level:
-    """A preference that holds until the end of a `with` block; if there is none, for good."""
+    """A preference that holds until its `with` block ends, or until the next plain `use`."""
 
     def __init__(self, preference: Preference, *, block: bool = False) -> None:
         self.preference, self.block = preference, block
@@ -45,29 +45,29 @@ _NOT_READ = object()
 _saved: object = _NOT_READ
 
 
-class use:  # noqa: N801 - to its users it is a function
+class use:  # noqa: N801 - users call it like a function
     """Set the backend, or the ranking, for every later `decode` of this process.
 
-    As a plain call it stays set; as a context manager it ends with the block. Blocks of several
-    threads may overlap: the one that began last decides, for all threads.
+    A plain call stays in effect; as a context manager, `use` ends with the block. If blocks of
+    several threads overlap, the one that began last decides for all threads.
 
     Parameters
     ----------
     preference : str, Ranking or None
-        A backend's name (it then answers alone), a ranking to choose by, or None for what would
-        decide without `use`.
+        The name of the only backend to use, a ranking to choose by, or None for the choice that is
+        made without `use`.
 
     Raises
     ------
     UnknownBackend
-        If no backend has that name.
+        No backend has that name.
     BackendUnavailable
-        If its library is missing or broken.
+        The library of the backend is missing or broken.
 
     Notes
     -----
-    Forked children inherit it, and the datasets of `fastdecode.torch` carry it into workers. Other
-    spawned children begin anew, with the saved ranking: call `use` in each.
+    Forked children inherit the setting, and the datasets of `fastdecode.torch` carry it into
+    workers. Other spawned processes start with the saved ranking, so call `use` in each of them.
 
     Examples
     --------
@@ -102,26 +102,26 @@ class use:  # noqa: N801 - to its users it is a function
             at = _levels.index(self._own)
             end = at + 1
             while end < len(_levels) and not _levels[end].block:
-                end += 1  # what was set inside the block ends with it
+                end += 1  # plain calls inside the block end with it
             del _levels[at:end]
             _count_change()
 
 
 def _count_change() -> None:
-    """Come after every change, so that nothing concluded before it is taken for new."""
+    """Count a change; called after it, so that no conclusion from before seems up to date."""
     global generation
     generation += 1
 
 
 def used_here() -> Preference:
-    """Return what `use` has set in this process, if anything."""
+    """Return the preference that `use` has set in this process, or None."""
     return _levels[-1].preference
 
 
 def preferred(backend: str | None = None) -> Preference:
-    """Return what decides, also when the call names no backend; None is the default order.
+    """Return the preference for a call; None is the default order.
 
-    The environment is looked at when a kind of file is met for the first time, not at each call.
+    The environment is read when a kind of file is first decoded, not at each call.
     """
     set_before = backend if backend is not None else used_here()
     if set_before is not None:
@@ -137,9 +137,10 @@ def preferred(backend: str | None = None) -> Preference:
 
 
 def saved() -> Ranking | None:
-    """Return the ranking that was measured and saved for this machine; None if there is none.
+    """Return the ranking that was saved for this machine, or None.
 
-    The file is read once a process. One that is damaged or out of date is ignored, with a warning.
+    The file is read once per process. If it is damaged or out of date, it is ignored with a
+    warning.
     """
     global _saved
     if _saved is _NOT_READ:
@@ -156,12 +157,12 @@ def saved() -> Ranking | None:
 
 
 def look_up() -> tuple[Ranking | None, str]:
-    """Read the saved ranking; return it, or None and what is wrong with it, if there is one."""
+    """Return the saved ranking, or None and the problem with it (empty if there is none)."""
     return ranking.look_up(Ranking.load, Ranking.stale)
 
 
 def forget_saved() -> None:
-    """Read the saved ranking again when it is needed next."""
+    """Read the saved ranking again when it is next needed."""
     global _saved
     with _lock:
         _saved = _NOT_READ
@@ -169,7 +170,7 @@ def forget_saved() -> None:
 
 
 def load_named(name: str) -> Backend:
-    """Load a backend that somebody asked for; if it cannot be used, say which can."""
+    """Load a backend that the caller named; if it cannot be used, say which ones can."""
     try:
         return registry.load(name)
     except (BackendUnavailable, UnknownBackend) as error:
@@ -188,11 +189,11 @@ _kind = itemgetter(
         ("format", "bits", "channels", "color", "coding", "subsampling", "animated"),
     )
 )
-"""What the choice depends on of a header, but for its size."""
+"""Returns the fields of a header on which the choice depends, except the size."""
 
 
 class Want(NamedTuple):
-    """What is to be decoded, as far as the choice of a backend depends on it."""
+    """The options of a decode on which the choice of a backend depends."""
 
     mode: Mode
     reduce: Reduce
@@ -202,7 +203,7 @@ class Want(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """A backend that can do the work, and how it is to be asked; the package makes the rest."""
+    """A backend that can do the work, and what to ask it for; the package does the rest."""
 
     name: str
     backend: Backend
@@ -212,12 +213,12 @@ class Choice(NamedTuple):
 
 
 def first(backend: str | None, header: Header, want: Want) -> Choice:
-    """Choose the backend to try first. The answer for each kind of file is remembered.
+    """Choose the backend to try first; the answer for each kind of file is cached.
 
-    That a backend which is named does not exist, or cannot be used, and that nothing usable reads
-    such a file, are errors of the package.
+    Raise `UnknownBackend` or `BackendUnavailable` for a named backend, and `UnsupportedFormat` if
+    no usable backend reads such a file.
     """
-    # Written for speed: this is in every call.
+    # Written for speed, because every call runs it.
     width, height = header.width, header.height
     key = (
         registry.generation,
@@ -234,14 +235,14 @@ def first(backend: str | None, header: Header, want: Want) -> Choice:
         choice = next(candidates(backend, header, want), None)
         if choice is None:
             raise _unsupported(backend, header, want)
-        if len(_first_choices) >= _MOST_KINDS:  # old generations are of no use
+        if len(_first_choices) >= _MOST_KINDS:  # also drops the entries of old generations
             _first_choices.clear()
         _first_choices[key] = choice
     return choice
 
 
 def candidates(backend: str | None, header: Header, want: Want) -> Iterator[Choice]:
-    """Yield every choice for a file, best first, importing each backend only when it is reached."""
+    """Yield every choice for a file, best first; import each backend only when it is reached."""
     decides = preferred(backend)
     if not isinstance(decides, str):
         yield from _automatic(decides, header, want)
@@ -252,9 +253,9 @@ def candidates(backend: str | None, header: Header, want: Want) -> Iterator[Choi
 
 
 def _automatic(ranked: Ranking | None, header: Header, want: Want) -> Iterator[Choice]:
-    """Yield the choices among all backends; only those that give exact pixels are chosen so."""
+    """Yield the choices among all backends with exact pixels."""
     found = False
-    # A JPEG is reduced by a decoder that reduces inside its DCT, if there is any at all.
+    # Decoders that reduce a JPEG inside the DCT exclude all others.
     for natively in (True, False):
         for name in _ordered(ranked, header, want):
             usable = _usable(name)
@@ -268,7 +269,7 @@ def _automatic(ranked: Ranking | None, header: Header, want: Want) -> Iterator[C
 
 
 def disabled() -> list[str]:
-    """Names that ``FASTDECODE_DISABLE`` leaves out of the automatic choice."""
+    """Return the names that ``FASTDECODE_DISABLE`` excludes from the automatic choice."""
     return [
         name
         for name in os.environ.get("FASTDECODE_DISABLE", "").replace(" ", "").split(",")
@@ -277,9 +278,10 @@ def disabled() -> list[str]:
 
 
 def _ordered(first: Ranking | None, header: Header, want: Want) -> Iterator[str]:
-    """Yield the names to try; installed packages are scanned only when it comes to that.
+    """Yield the names to try, best first; scan installed packages only at the end.
 
-    Who decodes only the part that is wanted comes first: rankings are of whole images.
+    If only a part is wanted, backends that decode just that part come first, because rankings are
+    about whole images.
     """
     format, size = header.format, size_class(header.width * header.height)
     orders: list[Iterable[str] | None] = [
@@ -307,7 +309,7 @@ def _usable(name: str) -> Backend | None:
 def _fit(
     name: str, backend: Backend, header: Header, want: Want, *, natively: bool = False
 ) -> Choice | str:
-    """How a backend would do it, or why it would not; a JPEG may have to be reduced natively."""
+    """Return how a backend would do it, or why not; with `natively` it must reduce JPEGs itself."""
     supports = backend.supports.get(header.format, ())
     if not supports:
         return f"does not read {header.format}"
@@ -332,7 +334,7 @@ def _fit(
 
 
 def _layouts(header: Header, mode: Mode) -> tuple[PixelLayout, ...]:
-    """Layouts from which a mode can be made without loss, the one with the least work first."""
+    """Return the layouts from which a mode can be made without loss, least work first."""
     if header.format == "jpeg":
         eight = header.bits == 8 and header.coding != "jpeg-ls"
         if header.color == "cmyk":
@@ -344,15 +346,15 @@ def _layouts(header: Header, mode: Mode) -> tuple[PixelLayout, ...]:
         return ("L", "RGB", "stored")
     if mode == "stored":
         return (mode,)
-    # What colours more than four channels make, or those of an unknown kind, nobody can tell; and
-    # 8 bits of a deep AVIF are what libavif makes of it, which is not the high byte.
+    # More than four channels, or channels of an unknown kind, cannot be converted to colours; and
+    # libavif converts a deep AVIF to 8 bits in its own way, not by taking the high byte.
     known = header.channels <= _MOST_COLOURED and (header.format, header.color) != _UNKNOWN
     deep = header.format == "avif" and header.bits > 8
     return (mode, "stored") if known and not deep else (mode,)
 
 
 def _unsupported(backend: str | None, header: Header, want: Want) -> UnsupportedFormat:
-    """Say why nothing reads the file, and what would."""
+    """Return an error that says why no backend reads the file, and which one would."""
     kind = f"{header.format} ({header.width}x{header.height})"
     decides = preferred(backend)
     if isinstance(decides, str):
@@ -377,7 +379,7 @@ def _unsupported(backend: str | None, header: Header, want: Want) -> Unsupported
 
 
 def _why_not(name: str, backend: Backend, header: Header, want: Want) -> str:
-    """Why a backend that works was not chosen by itself."""
+    """Return why a usable backend was not chosen automatically."""
     if name in disabled():
         return "is left out by FASTDECODE_DISABLE"
     fit = _fit(name, backend, header, want)

@@ -1,4 +1,4 @@
-"""Counts of what went another way than planned, so that no fallback is silent."""
+"""Counts of fallbacks and failures, so that no fallback is silent."""
 
 from __future__ import annotations
 
@@ -14,24 +14,25 @@ _lock = ForkLock()
 _fallbacks: Counter[tuple[str, str]] = Counter()
 _failures: Counter[str] = Counter()
 _recent: deque[str] = deque(maxlen=_RECENT)
-_left_before = 0  # the core counts for ever: those before the last reset
+_left_before = 0  # at the last reset: the core's own counter only grows
 
 
 @dataclass(frozen=True)
 class Stats:
-    """What went another way than planned in this process since it began.
+    """Counts of fallbacks and failures in this process.
 
     Attributes
     ----------
     fallbacks : Mapping[tuple[str, str], int]
-        ``(refused, decoded)``: images that the first backend refused and the second decoded.
+        By ``(refused, decoded)``: images that the first backend refused and the second decoded.
     failures : Mapping[str, int]
-        Images that nothing decoded, by the backend that was tried first.
+        Images that no backend decoded, by the backend that was tried first.
     recent : tuple of str
         The last 20 refusals in words, oldest first.
     left_to_libjpeg : int
-        JPEGs that the backend ``native`` gave to libjpeg-turbo: its own decoder does not take their
-        kind (progressive, CMYK), or met something unusual in the data. Their pixels are the same.
+        JPEGs that the backend ``native`` passed to libjpeg-turbo, because its own decoder does not
+        support their kind (progressive, CMYK) or met something unusual in the data. Their pixels
+        are the same.
 
     Examples
     --------
@@ -51,28 +52,28 @@ class Stats:
 
 
 def stats(*, reset: bool = False) -> Stats:
-    """Say how often this process had to fall back, and why.
+    """Return how often this process fell back to another backend, and why.
 
     Parameters
     ----------
     reset : bool
-        Start the counts again from zero afterwards.
+        Set the counts to zero afterwards.
 
     Returns
     -------
     Stats
-        A copy: it does not change any more.
+        A copy, which does not change any more.
 
     Examples
     --------
     >>> from fastdecode import decode, stats
     >>> before = stats(reset=True)
     >>> image = decode(data)
-    >>> stats().fallbacks  # nothing refused it
+    >>> stats().fallbacks  # no backend refused the image
     {}
     """
     global _left_before
-    # Nobody has decoded by it before it was imported.
+    # If the core was not imported, it has decoded nothing.
     core = sys.modules.get("fastdecode.native._library")
     left = 0 if core is None else core.left_to_libjpeg()
     with _lock:
@@ -86,7 +87,7 @@ def stats(*, reset: bool = False) -> Stats:
 
 
 def count_fallback(refused: Mapping[str, str], decoded: str) -> None:
-    """Count an image that `decoded` gave after the others refused it, each with its reason."""
+    """Count an image that `decoded` decoded after other backends refused it, with their reasons."""
     with _lock:
         for name, reason in refused.items():
             _fallbacks[name, decoded] += 1
@@ -94,7 +95,7 @@ def count_fallback(refused: Mapping[str, str], decoded: str) -> None:
 
 
 def count_failure(refused: Mapping[str, str]) -> None:
-    """Count an image that nothing decoded."""
+    """Count an image that no backend decoded."""
     with _lock:
         _failures[next(iter(refused), "")] += 1
         _recent.extend(f"{name}: {reason}" for name, reason in refused.items())

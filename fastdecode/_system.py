@@ -1,7 +1,4 @@
-"""What this process runs on: its cores, and the versions of what decodes.
-
-Saved rankings depend on these; where they are kept is said here, too.
-"""
+"""The usable cores, the versions of the decoding libraries, and where rankings are saved."""
 
 from __future__ import annotations
 
@@ -22,10 +19,10 @@ _CGROUP_V1 = ("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu/cpu.cfs
 
 
 def usable_cores() -> int:
-    """Count the processors that this process may use: at least 1.
+    """Return the number of cores that this process may use, at least 1.
 
-    `os.cpu_count` counts the machine's. The affinity mask (taskset, Slurm) and the cgroup's quota
-    (Docker, Kubernetes: ``cpu.max``) may leave fewer, and more threads than that only wait.
+    `os.cpu_count` counts the cores of the machine. The affinity mask (taskset, Slurm) and the
+    cgroup quota (Docker, Kubernetes: ``cpu.max``) may allow fewer.
     """
     try:
         cores = len(os.sched_getaffinity(0))
@@ -36,7 +33,7 @@ def usable_cores() -> int:
 
 
 def _quota() -> float | None:
-    """Processors that the container's quota amounts to; None without a quota."""
+    """Return the container's quota in cores; None without a quota."""
     for read in (_quota_v2, _quota_v1):
         try:
             return read()
@@ -56,7 +53,7 @@ def _quota_v1() -> float | None:
 
 
 def cpu_model() -> str:
-    """Name the processor's model, which `platform.processor` does on few systems."""
+    """Return the processor's model; `platform.processor` knows it on few systems only."""
     if platform.system() == "Darwin":
         command = ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"]
         answer = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -76,26 +73,26 @@ _FOR_DEVICES = (
     *(f"nvidia-dali-cuda{cuda}" for cuda in (110, 120, 130)),
     *(f"nvidia-nvjpeg{suffix}" for suffix in ("", "-cu11", "-cu12", "-cu13")),
 )
-"""What decodes on devices, by all the names it has: one for each major version of CUDA."""
+"""Libraries that decode on devices, which have one name per major version of CUDA."""
 
 
 def libraries() -> dict[str, str]:
-    """Return the version of every installed library that decodes, by the name pip knows it by.
+    """Return the version of every installed decoding library, and of fastdecode, by PyPI name.
 
-    Nothing is imported. The package itself is among them: its part of the work counts too.
+    Nothing is imported.
     """
     found = {
         "fastdecode": fastdecode.__version__,
         **_versions(*(entry.distribution for entry in BUILTIN.values()), *_OTHER_OPENCV),
     }
     if any((Path(fastdecode.__file__).parent / "native").glob("_core.*")):
-        # It comes and goes without another version of anything.
+        # It may be added or removed while all versions stay the same.
         found["fastdecode's native core"] = fastdecode.__version__
     return found
 
 
 def device_libraries() -> dict[str, str]:
-    """Return `libraries`, and with them what decoding onto a device depends on."""
+    """Return `libraries`, and those that decode on devices."""
     return {**libraries(), **_versions(*_FOR_DEVICES)}
 
 
@@ -104,22 +101,22 @@ def _versions(*names: str) -> dict[str, str]:
     for name in names:
         try:
             found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:  # not installed: not among them
+        except importlib.metadata.PackageNotFoundError:  # not installed
             continue
     return found
 
 
 def ranking_is_named() -> bool:
-    """Whether ``FASTDECODE_RANKING`` says where rankings are: then whoever set it trusts them."""
+    """Return whether ``FASTDECODE_RANKING`` names the file, which is then trusted."""
     return bool(os.environ.get("FASTDECODE_RANKING"))
 
 
 def ranking_path() -> Path:
-    """Return where the ranking of this machine is kept.
+    """Return the file of this machine's ranking.
 
-    ``FASTDECODE_RANKING`` names the file; else it is in the user's cache directory, one for each
-    model of processor, because machines of a cluster often share a home, and for each installation
-    of Python, because their libraries differ.
+    ``FASTDECODE_RANKING`` may name it. Otherwise it is in the user's cache directory. There is one
+    file per processor model, because the machines of a cluster often share a home directory, and
+    per Python installation, because their libraries differ.
     """
     named = os.environ.get("FASTDECODE_RANKING")
     if named:
@@ -131,10 +128,10 @@ def ranking_path() -> Path:
 
 
 def device_ranking_path(device: str) -> Path:
-    """Return where it is kept what was measured for a device.
+    """Return the file of a device's ranking, in the folder of `ranking_path`.
 
-    Beside `ranking_path`, one for each model of device and of processor, each number of cores that
-    may be used, which decides what the CPU is worth, and each installation of Python.
+    There is one file per model of device and processor, number of usable cores (on which the speed
+    of the CPU path depends), and Python installation.
     """
     facts = f"{device}\n{cpu_model()}\n{usable_cores()}\n{sys.prefix}"
     key = hashlib.sha256(facts.encode()).hexdigest()[:12]

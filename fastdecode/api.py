@@ -1,4 +1,4 @@
-"""`decode` and its kin: arguments are checked here, once, and the engine does the rest."""
+"""`decode`, `decode_file` and `probe`: check the arguments once, then call the engine."""
 
 from __future__ import annotations
 
@@ -44,50 +44,54 @@ def decode(
     max_pixels: int | None = DEFAULT_MAX_PIXELS,
     backend: str | None = None,
 ) -> NDArray[Any]:
-    """Turn the bytes of an image into pixels, by the fastest backend that can.
+    """Decode an image with the fastest backend that can read it.
 
     Parameters
     ----------
     data : bytes, bytearray, memoryview, mmap, 1-D uint8 ndarray or 1-D uint8 CPU tensor
-        The whole file. It is neither copied (but for a library that cannot do without) nor changed.
+        The whole file. It is not changed, and copied only for libraries that need a copy.
     reduce : {1, 2, 4, 8}
-        Divide both sides by this, rounding up. A JPEG is reduced inside its inverse DCT; everything
-        else is decoded and averaged by `PIL.Image.Image.reduce`'s box filter.
+        Divide both sides by this, rounding up. A JPEG is reduced inside the inverse DCT. Any other
+        format is decoded and then averaged with the box filter of `PIL.Image.Image.reduce`.
     min_size : int or (height, width), optional
-        Instead of `reduce`: the largest reduction whose result still has at least these sides.
-        An int stands for both. `reduce_for` says which reduction that is.
+        Use the largest reduction whose result still has at least these sides, instead of `reduce`.
+        An int stands for both sides. `reduce_for` returns the reduction that is used.
     mode : {"RGB", "L", "RGBA", "stored"}
-        ``"RGB"`` drops alpha without compositing. ``"L"`` of a JPEG is its Y plane. ``"stored"`` is
-        what the file holds: palette indices, CMYK as four inks, samples of more than 8 bits as
-        uint16 in the file's own range (0 to 1023 of 10 bits; `probe` says how many) …
+        ``"RGB"`` drops alpha without compositing. ``"L"`` of a JPEG is its Y plane. ``"stored"``
+        returns the samples as the file holds them: palette indices, CMYK as four inks, samples of
+        more than 8 bits as uint16 in the file's own range (0 to 1023 for 10 bits; `probe` returns
+        the number of bits).
     region : (left, top, right, bottom), optional
-        Part of the image, in pixels at full size (of the image as seen, if `orient`). The
-        result is rows ``top // reduce`` to ``ceil(bottom / reduce)`` of the whole result, columns
-        likewise.
+        Decode only this part of the image, in pixels at full size (of the upright image, if
+        `orient`). The result is rows ``top // reduce`` to ``ceil(bottom / reduce)`` of the whole
+        result, and the columns in the same way.
     orient : bool
-        Apply the EXIF orientation. The default gives stored pixels, as Pillow and torchvision do.
+        Apply the EXIF orientation. The default returns stored pixels, as Pillow and torchvision do.
     out : ndarray, optional
-        Decode into this: exact shape and dtype, C-contiguous, writable.
+        Decode into this array, which must have the exact shape and dtype, and be C-contiguous and
+        writable.
     strict : bool
-        Make any warning of the codec a `DecodeError`.
+        Raise a `DecodeError` for any warning of the codec.
     max_pixels : int or None
-        Refuse a header that promises more, before anything is allocated. None lifts the limit.
+        Refuse an image whose header promises more pixels than this, before anything is allocated.
+        None lifts the limit.
     backend : str, optional
-        Let this backend alone answer. The default is the fastest that can, and the next one if that
-        refuses the file (counted in `fastdecode.stats`).
+        Use only this backend. By default, the fastest backend that can read the file is used. If it
+        refuses the file, the next one is tried (`fastdecode.stats` counts this).
 
     Returns
     -------
     ndarray
         (H, W, 3), (H, W) or (H, W, 4) uint8 for ``"RGB"``, ``"L"``, ``"RGBA"``; the file's own
-        shape and type for ``"stored"``. C-contiguous, writable, and nobody else's; `out` if given.
+        shape and type for ``"stored"``. The array is `out` if given. Otherwise it is new,
+        C-contiguous and writable, and nothing else refers to it.
 
     Raises
     ------
     DecodeError
         The bytes are damaged, or pixels are missing.
     UnsupportedFormat
-        No usable backend reads them.
+        No usable backend reads this format.
     ImageTooLarge
         The header promises more than `max_pixels`.
     UnknownBackend, BackendUnavailable
@@ -97,8 +101,8 @@ def decode(
 
     Notes
     -----
-    Every backend that is chosen by itself gives the same pixels: libjpeg-turbo's default inverse
-    DCT with fancy upsampling for JPEG, the exact values for lossless formats.
+    All backends that are chosen automatically give the same pixels: those of libjpeg-turbo's
+    default inverse DCT with fancy upsampling for JPEG, and the exact values for lossless formats.
 
     Examples
     --------
@@ -112,7 +116,7 @@ def decode(
     """
     if type(data) is not bytes:
         data = as_buffer(data)
-    # The commonest arguments are seen to be right without another call.
+    # Checked here to save a call for the most common arguments.
     if (
         mode not in MODES
         or reduce.__class__ is not int
@@ -131,7 +135,7 @@ def decode(
     reduce, window, applied = plan
     if out is not None:
         check_out(out, data, mode, plan.shape(header))
-    # `tuple.__new__` spares a call: there is no time to lose.
+    # `tuple.__new__` saves a Python call.
     want = tuple.__new__(Want, (mode, reduce, strict, True, window is not None))
     return run(Request(data, header, want, window, applied, out, backend))
 
@@ -145,10 +149,11 @@ def decode_part(
     orient: bool = False,
     backend: str | None = None,
 ) -> Image:
-    """Decode for a caller that knows the header, and is done with the pixels before the next call.
+    """Decode for a caller that knows the header, and needs the pixels only until its next call.
 
-    It is `decode` without the checks of arguments, and without memory of its own for the result,
-    RGB of any strides. The window is in pixels of the reduced image (as seen, if `orient`).
+    Like `decode`, but arguments are not checked, and the result (RGB, of any strides) lies in
+    memory that the next call reuses. The window is in pixels of the reduced image (upright, if
+    `orient`).
     """
     applied = plan_decode(header, orient=orient).orientation
     if window is not None and applied != 1:
@@ -183,11 +188,11 @@ def decode_file(
     Raises
     ------
     OSError
-        If the file cannot be read, there can be none of that name, or it is a FIFO, a socket or a
-        device (``/dev/stdin`` of a pipeline, say), whose bytes are for `decode`.
+        The file cannot be read, its name is invalid, or it is not a regular file but a FIFO, a
+        socket or a device (such as ``/dev/stdin``). Read such files yourself, and call `decode`.
     FastDecodeError
-        As from `decode`; the message begins with the path. A file of more bytes than there is
-        memory for is an `ImageTooLarge`.
+        As from `decode`; the message begins with the path. A file that does not fit into memory is
+        an `ImageTooLarge`.
 
     Examples
     --------
@@ -205,29 +210,29 @@ def decode_file(
 
 @tried_again  # a network drive may be away for a moment
 def read_file(path: str) -> bytes:
-    """Read all of an image file; what is not a regular file is an OSError."""
+    """Read a whole image file; raise OSError if it is not a regular file."""
     return read_image(path, way_out="read it yourself, and pass the bytes")
 
 
 def probe(data: Data) -> Header:
-    """Read what the header says, without decoding.
+    """Read the header of an image, without decoding it.
 
     Parameters
     ----------
     data : bytes, bytearray, memoryview, mmap, 1-D uint8 ndarray or 1-D uint8 CPU tensor
-        The file, or as much of its beginning as holds the header.
+        The file, or at least the beginning that contains the header.
 
     Returns
     -------
     Header
-        Format, size in pixels, channels, bits, orientation and the like.
+        Format, size in pixels, channels, bits, orientation and more.
 
     Raises
     ------
     DecodeError
         The header is damaged, or truncated.
     UnsupportedFormat
-        This is not an image that fastdecode or Pillow knows.
+        Neither fastdecode nor Pillow knows this format.
 
     Examples
     --------

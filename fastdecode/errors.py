@@ -1,18 +1,18 @@
-"""Every error that fastdecode raises on purpose.
+"""The exceptions of fastdecode.
 
 ::
 
     FastDecodeError
     ├── DecodeError (ValueError)            the bytes are damaged
-    ├── UnsupportedFormat (ValueError)      nothing usable reads them
+    ├── UnsupportedFormat (ValueError)      no usable backend reads the format
     ├── ImageTooLarge (ValueError)          the header promises more than max_pixels
     ├── StoreError (ValueError)             a store, or its index, is damaged
     ├── UnknownBackend (LookupError)        no backend has that name
     ├── BackendUnavailable (ImportError)    the library behind it is missing or broken
     └── DeviceUnavailable (RuntimeError)    there is no such device here, or no driver for it
 
-A wrong argument (a path instead of bytes, ``reduce=3``, a region outside the image) is a plain
-`TypeError` or `ValueError`, as in NumPy: it is the caller's mistake, not the file's.
+A wrong argument (a path instead of bytes, ``reduce=3``, a region outside the image) raises a plain
+`TypeError` or `ValueError`, as in NumPy, because the caller is wrong and not the file.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ _Error = TypeVar("_Error", bound=BaseException)
 
 
 def visible(text: str) -> str:
-    """Write out what acts on a terminal, or has no letter there; names of files may have both."""
+    """Escape unprintable characters, which may act on a terminal; file names may contain them."""
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
 def advised(error: _Error, advice: str) -> _Error:
-    """Add to a message what a caller can do by keywords, which a command line does not have."""
+    """Add advice about keyword arguments to a message; `without_advice` drops it for commands."""
     error.args = (f"{error.args[0]}{advice}", *error.args[1:])
     error.advice = advice  # type: ignore[attr-defined]
     return error
 
 
 def without_advice(error: BaseException) -> str:
-    """Return the message as a command line says it; the advice may be of what caused the error."""
+    """Return the message without the advice that it, or an error that caused it, was given."""
     text = str(error)
     one: BaseException | None = error
     while one is not None:
@@ -60,7 +60,7 @@ def without_advice(error: BaseException) -> str:
 
 
 class FastDecodeError(Exception):
-    """Base class: ``except FastDecodeError`` skips a bad image and nothing else.
+    """Base class of fastdecode's errors: ``except FastDecodeError`` catches a bad image.
 
     Examples
     --------
@@ -82,9 +82,10 @@ class DecodeError(FastDecodeError, ValueError):
     Attributes
     ----------
     backend : str or None
-        The backend that said so; None when the header alone already shows it, or when several did.
+        The backend that refused the data; None if the header already shows the damage, or if
+        several backends refused.
     errors : Mapping[str, str]
-        What each backend that was tried answered, by name, in the order they were tried.
+        The message of each backend that was tried, by name, in the order in which they were tried.
 
     Examples
     --------
@@ -103,7 +104,7 @@ class DecodeError(FastDecodeError, ValueError):
         self.errors: dict[str, str] = dict(errors or {})
 
     def __reduce__(self) -> tuple[object, ...]:
-        # The default would drop the keyword arguments: errors cross process borders in loaders.
+        # The default drops the keyword arguments, but loaders send errors between processes.
         return _rebuild, (type(self), self.args[0], self.backend, self.errors)
 
 
@@ -114,7 +115,7 @@ def _rebuild(
 
 
 class UnsupportedFormat(FastDecodeError, ValueError):
-    """No usable backend reads these bytes; the message says which would, if installed.
+    """No usable backend reads this format; the message says which would, if installed.
 
     Examples
     --------
@@ -129,7 +130,7 @@ class UnsupportedFormat(FastDecodeError, ValueError):
 class ImageTooLarge(FastDecodeError, ValueError):
     """The header promises more pixels than ``max_pixels``; nothing was allocated.
 
-    So it is for a file of more bytes than there is memory for.
+    Also raised for a file that does not fit into memory.
 
     Examples
     --------
@@ -142,7 +143,7 @@ class ImageTooLarge(FastDecodeError, ValueError):
 
 
 class StoreError(FastDecodeError, ValueError):
-    """A store or its index is damaged, or truncated; the message names the store and the item.
+    """A store or its index is damaged or truncated; the message names the store and the item.
 
     Examples
     --------
@@ -170,9 +171,9 @@ class UnknownBackend(FastDecodeError, LookupError):
 
 
 class BackendUnavailable(FastDecodeError, ImportError):
-    """The backend is known but cannot run here; the message has the reason and the install line.
+    """The backend is known but cannot run here; the message says why, and how to install it.
 
-    So it is for PyTorch, Ray and the other libraries that a part of this package is made for.
+    Also raised if PyTorch, Ray or another library is missing that a part of the package needs.
 
     Examples
     --------

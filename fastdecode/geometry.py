@@ -1,4 +1,4 @@
-"""Where a reduced or cropped image lies in the full one: mapping boxes, points and masks."""
+"""`Geometry`: map boxes, points and masks of the full image into a reduced or cropped one."""
 
 from __future__ import annotations
 
@@ -26,15 +26,16 @@ class Geometry:
     Attributes
     ----------
     box : (left, top, right, bottom)
-        What the result shows, in pixels of the full-size image. It may reach beyond it: the last
-        column of a reduced image stands for fewer pixels, and a crop may be padded.
+        The part that the result shows, in pixels of the full-size image. It may extend beyond the
+        image, because the last column of a reduced image covers fewer pixels, or because a crop is
+        padded.
     size : (height, width)
-        Of the result, in pixels.
+        Size of the result, in pixels.
     flipped : bool
-        Mirrored from left to right after that.
+        Whether the result is then mirrored from left to right.
     full_size : (height, width) or None
-        Of the full-size image, by which `mask` knows its own; all that is made here has it. It
-        makes no difference to whether two are equal.
+        Size of the full-size image; `mask` checks masks against it. Every geometry that fastdecode
+        returns has it. It is ignored when two geometries are compared.
 
     Examples
     --------
@@ -52,35 +53,35 @@ class Geometry:
     def of_decode(
         cls, header: Header, reduce: int = 1, *, region: Box | None = None, orient: bool = False
     ) -> Geometry:
-        """Describe what ``decode(data, reduce, region=region, orient=orient)`` returns.
+        """Return the geometry of ``decode(data, reduce, region=region, orient=orient)``.
 
         Parameters
         ----------
         header : Header
             From `probe`.
         reduce : {1, 2, 4, 8}
-            With ``min_size``, ask `reduce_for`.
+            If you decode with ``min_size``, `reduce_for` returns this.
         region : (left, top, right, bottom), optional
+            As for `decode`.
         orient : bool
-            With it, boxes, points and masks are those of the image as seen, upright; without, those
-            of the stored pixels.
+            As for `decode`. If true, boxes, points and masks refer to the upright image; otherwise
+            to the stored pixels.
 
         Returns
         -------
         Geometry
-            Its scale is exactly ``1 / reduce``, also where a side is no multiple of it.
+            Its scale is exactly ``1 / reduce``, even if a side is not a multiple of `reduce`.
 
         Raises
         ------
         TypeError, ValueError
-            If `header` is none, or `decode` would refuse `reduce` or `region`.
+            `header` is not a `Header`, or `decode` would refuse `reduce` or `region`.
 
         Notes
         -----
-        Images are reduced as they are stored, in blocks from their first pixel on. Where a side
-        is no multiple of `reduce`, the last block reaches beyond the image; once the EXIF
-        orientation has turned the image round, that block comes first, and the box begins below
-        zero.
+        The stored image is reduced in blocks that start at its first pixel. If a side is not a
+        multiple of `reduce`, the last block extends beyond the image. If the EXIF orientation then
+        turns the image round, that block comes first, and the box begins below zero.
         """
         check_header(header)
         check_options(reduce=reduce)
@@ -107,13 +108,13 @@ class Geometry:
 
     @property
     def scale(self) -> tuple[float, float]:
-        """(vertical, horizontal): pixels of the result for each pixel of the full-size image."""
+        """(vertical, horizontal): pixels of the result per pixel of the full-size image."""
         left, top, right, bottom = self.box
         return self.size[0] / (bottom - top), self.size[1] / (right - left)
 
     @property
     def offset(self) -> tuple[float, float]:
-        """(top, left): where the result begins, in pixels of the full-size image."""
+        """(top, left) corner of the result, in pixels of the full-size image."""
         return self.box[1], self.box[0]
 
     def points(self, points: Any) -> Any:
@@ -127,7 +128,7 @@ class Geometry:
         Returns
         -------
         ndarray or tensor of floats, (..., 2)
-            Points outside the result are kept: they are negative or beyond its size.
+            Points outside the result are kept; they are negative or exceed its size.
         """
         mapped = _as_floats(points, 2)
         vertical, horizontal = self.scale
@@ -151,29 +152,29 @@ class Geometry:
         boxes : array_like or tensor, (..., 4)
             (left, top, right, bottom) in pixels.
         clip : bool
-            Cut them at the edges of the result. A box that lies outside is then empty: its right
-            is not beyond its left, or its bottom not beyond its top.
-
+            Clip the boxes to the result. A box completely outside becomes empty: its right edge is
+            not greater than its left edge, or its bottom is not greater than its top.
         keep : bool
-            Also return which boxes are left: those of which the result shows any area. All boxes
-            are still in the first answer, so that the same mask picks boxes and labels.
+            Also return which boxes still have an area inside the result. The first return value
+            contains all boxes in either case, so that one mask selects boxes and labels.
 
         Returns
         -------
         ndarray or tensor of floats, (..., 4)
-            With `keep` a tuple of this, and of the mask, an ndarray or tensor of bool, (...).
+            With `keep`, a tuple of the boxes and a mask, which is an ndarray or tensor of bool,
+            (...).
 
         Examples
         --------
-        Crop the left half, and drop what lies in the other with its label:
+        Crop the left half, and drop the boxes of the right half with their labels:
 
         >>> import numpy as np
         >>> from fastdecode import Geometry
         >>> half = Geometry((0, 0, 320, 480), (120, 80))
-        >>> boxes, left = half.boxes([[64, 48, 128, 96], [400, 48, 500, 96]], keep=True)
-        >>> boxes[left]
+        >>> boxes, kept = half.boxes([[64, 48, 128, 96], [400, 48, 500, 96]], keep=True)
+        >>> boxes[kept]
         array([[16., 12., 32., 24.]])
-        >>> np.array([3, 7])[left]
+        >>> np.array([3, 7])[kept]
         array([3])
         """
         mapped = _as_floats(boxes, 4)
@@ -190,25 +191,25 @@ class Geometry:
         return mapped, (across[..., 1] > across[..., 0]) & (down[..., 1] > down[..., 0])
 
     def mask(self, mask: Any, *, fill: int = 0) -> Any:
-        """Crop, shrink and flip a mask as the image was.
+        """Crop, shrink and flip a mask in the same way as the image.
 
         Parameters
         ----------
         mask : ndarray or tensor, (H, W)
-            Class numbers at the image's full size. They are picked, never averaged: the mean of
-            two class numbers would be a third class.
+            Class numbers at the image's full size. Each result pixel takes the nearest one. They
+            are never averaged, because the mean of two class numbers would be a third class.
         fill : int
-            For what lies outside the image.
+            The value of pixels outside the image.
 
         Returns
         -------
         ndarray or tensor, `size`
-            Of the same type.
+            The mask of the result, with the type of `mask`.
 
         Raises
         ------
         ValueError
-            If `mask` has not two dimensions, or not `full_size`.
+            `mask` does not have two dimensions, or its size is not `full_size`.
         """
         if getattr(mask, "ndim", None) != 2:
             raise ValueError("mask must be an array or tensor of two dimensions, (H, W)")
@@ -230,22 +231,22 @@ class Geometry:
 
 
 def _first_block(header: Header, reduce: int, applied: int) -> tuple[int, int]:
-    """Where the first block of the image as seen begins: (left, top), each 0 or negative."""
+    """Return where the first block of the upright image begins: (left, top), each 0 or negative."""
     width, height = header.width, header.height
     blocks = (0, 0, -(-width // reduce) * reduce, -(-height // reduce) * reduce)
-    # From the stored image to the one as seen: the way of `stored_box`, backwards.
+    # The inverse of `stored_box`: from the stored image to the upright one.
     back = {6: 8, 8: 6}.get(applied, applied)
     return _pixels.stored_box(blocks, width, height, back)[:2]
 
 
 def _as_floats(values: Any, last: int) -> Any:
-    """Copy into floats of the same kind: tensors stay tensors, on their device."""
+    """Copy into floats; tensors stay tensors, on their device."""
     if hasattr(values, "is_floating_point"):
         floats = values.clone() if values.is_floating_point() else values.float()
     else:
         array = np.asarray(values)
         floats = np.array(array, np.float32 if array.dtype == np.float32 else np.float64)
-    if floats.shape == (0,):  # an empty list, of an image in which there is nothing
+    if floats.shape == (0,):  # an empty list, from an image without objects
         return floats.reshape(0, last)
     if floats.ndim == 0 or floats.shape[-1] != last:
         shape = tuple(floats.shape)
@@ -254,7 +255,7 @@ def _as_floats(values: Any, last: int) -> Any:
 
 
 def _nearest(start: float, stop: float, count: int, limit: int) -> tuple[Any, Any]:
-    """Source index below the centre of each result pixel, and which of them lie outside."""
+    """Return the source index under the centre of each result pixel, and which lie outside."""
     centres = start + (np.arange(count) + 0.5) * ((stop - start) / count)
     indices = np.floor(centres).astype(np.int64)
     outside = (indices < 0) | (indices >= limit)

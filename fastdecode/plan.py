@@ -1,7 +1,7 @@
-"""Plan what is decoded of an image: from its header, and what is wanted, to reduction and window.
+"""Plan which part of an image is decoded, and at which reduction, from its header and the options.
 
-`decode`, `decode_batch`, transforms, devices and Ray all ask here. What is resized then, and
-whether the native core may do it all, is in `fastdecode.resizing`.
+`decode`, `decode_batch`, transforms, devices and Ray all use these plans. `fastdecode.resizing`
+plans the resize that follows, and whether the native core may do everything.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ __all__ = [
 ]
 
 DEFAULT_MAX_PIXELS = 178_956_970
-"""Pixels that a header may promise: Pillow's limit for its DecompressionBombError."""
+"""How many pixels a header may promise: Pillow's limit for its DecompressionBombError."""
 
 _LARGEST_FIRST: tuple[Reduce, ...] = tuple(sorted(REDUCES, reverse=True))
 
 
 class DecodePlan(NamedTuple):
-    """What is decoded of an image."""
+    """Which part of an image is decoded, and how."""
 
     reduce: Reduce
-    window: Box | None  # of the reduced image as it is stored; None is all of it
-    orientation: int  # the EXIF orientation to apply; 1 leaves the pixels as they are stored
+    window: Box | None  # in pixels of the reduced stored image; None is all of it
+    orientation: int  # the EXIF orientation to apply; 1 keeps the stored pixels
 
     def shape(self, header: Header) -> tuple[int, int]:
-        """Return (height, width) of the result, as it is seen."""
+        """Return (height, width) of the result, after the orientation is applied."""
         left, top, right, bottom = self.window or _reduced(
             (0, 0, header.width, header.height), self.reduce
         )
@@ -59,7 +59,7 @@ def plan_decode(
     orient: bool = False,
     max_pixels: int | None = DEFAULT_MAX_PIXELS,
 ) -> DecodePlan:
-    """Plan what `decode` is asked for; refuse too large an image, and a region outside it."""
+    """Plan a call of `decode`; refuse an image that is too large, and a region outside it."""
     if max_pixels is not None and header.width * header.height > max_pixels:
         error = ImageTooLarge(
             f"the {header.format} header promises {header.width} x {header.height} = "
@@ -74,11 +74,11 @@ def plan_decode(
         width, height = _pixels.seen_size(header.width, header.height, applied)
         seen = _reduced(checked_region(region, width, height), reduce)
         window = _pixels.stored_box(seen, -(-width // reduce), -(-height // reduce), applied)
-    return tuple.__new__(DecodePlan, (reduce, window, applied))  # `decode` has no time to lose
+    return tuple.__new__(DecodePlan, (reduce, window, applied))  # saves `decode` a Python call
 
 
 def plan_options(header: Header, options: Mapping[str, Any]) -> DecodePlan:
-    """Plan what `decode` is asked for by these keyword arguments, of which any may be there."""
+    """Plan a call of `decode` with these keyword arguments, all of which are optional."""
     return plan_decode(
         header,
         options.get("reduce", 1),
@@ -96,31 +96,31 @@ def reduce_for(
     region: Box | None = None,
     orient: bool = False,
 ) -> Reduce:
-    """Find the largest reduction whose result still has at least the wanted sides.
+    """Return the largest reduction whose result still has at least the given sides.
 
-    It is what ``decode(data, min_size=…)`` uses: `Geometry.of_decode` maps boxes by it.
+    ``decode(data, min_size=…)`` uses this reduction. Pass it to `Geometry.of_decode` to map boxes.
 
     Parameters
     ----------
     header : Header
         From `probe`.
     min_size : int or (height, width)
-        In pixels; an int stands for both.
+        In pixels; an int stands for both sides.
     region : (left, top, right, bottom), optional
-        Measure the result of this part instead of the whole.
+        Apply `min_size` to this part of the image instead of all of it.
     orient : bool
-        Height, width and region are those of the image as seen.
+        Whether height, width and region refer to the upright image.
 
     Returns
     -------
     {1, 2, 4, 8}
-        1 where even the full image is smaller.
+        1 if even the full image is smaller.
 
     Raises
     ------
     TypeError, ValueError
-        If `header` is none, `min_size` is not one or two positive integers, or `region` lies
-        outside.
+        `header` is not a `Header`, `min_size` is not one or two positive integers, or `region` lies
+        outside the image.
 
     Examples
     --------
@@ -137,7 +137,7 @@ def reduce_for(
 
 
 def reduce_for_box(box: Box, sides: tuple[int, int]) -> Reduce:
-    """Find the largest reduction in which at least (height, width) pixels show a box."""
+    """Return the largest reduction in which a box has at least (height, width) pixels."""
     for reduce in _LARGEST_FIRST:
         left, top, right, bottom = _reduced(box, reduce)
         if bottom - top >= sides[0] and right - left >= sides[1]:
@@ -146,7 +146,7 @@ def reduce_for_box(box: Box, sides: tuple[int, int]) -> Reduce:
 
 
 def reduce_for_resize(box: Box, canvas: tuple[int, int], headroom: float) -> Reduce:
-    """Find the largest reduction that leaves a box `headroom` times the canvas it is resized to."""
+    """Return the largest reduction that leaves a box at least `headroom` times its canvas."""
     left, top, right, bottom = box
     height, width = canvas[0] * headroom, canvas[1] * headroom
     for reduce in _LARGEST_FIRST:
@@ -156,6 +156,6 @@ def reduce_for_resize(box: Box, canvas: tuple[int, int], headroom: float) -> Red
 
 
 def _reduced(box: Box, reduce: int) -> Box:
-    """Return the pixels of the reduced image that show any of the box."""
+    """Return the box of reduced pixels that cover any part of `box`."""
     left, top, right, bottom = box
     return left // reduce, top // reduce, -(-right // reduce), -(-bottom // reduce)

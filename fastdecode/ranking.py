@@ -1,4 +1,4 @@
-"""Orders of preference that `calibrate` measures, as plain data: of backends, and for devices."""
+"""The rankings that `calibrate` measures, of backends and for devices, as plain data."""
 
 from __future__ import annotations
 
@@ -61,15 +61,15 @@ __all__ = [
 
 SCHEMA = 1
 CPU = "cpu"
-"""Stands among the batch backends for the CPU path: all cores decode, and the pixels are copied."""
+"""The CPU path among the batch backends: all cores decode, and the pixels are copied."""
 
 SIZE_LIMITS = (100_000, 1_000_000, 6_000_000)  # pixels; between what calibration measures at
 _BUSY = 0.08  # an idle machine stays below half of that
 _MOST_ON_CPU = 0.5
-"""Share of the images: of one that left more to the CPU path, the figures are the CPU's."""
+"""A backend that left a larger share of the images to the CPU is ranked as the CPU."""
 
 saves = 0
-"""Grows with every save: what was read before is out of date."""
+"""Grows with every save, which makes rankings that were read before out of date."""
 
 _Kept = TypeVar("_Kept")
 
@@ -83,24 +83,24 @@ class Spread:
     high: float
 
     def over(self, base: Spread) -> Spread:
-        """Divide by another, so that the bounds hold whichever way both were off.
+        """Divide by `base`; the bounds are the most cautious ones.
 
-        They are the lower quartile over the upper one of the base, and the upper one over the lower
-        one.
+        The lower bound is the lower quartile over the upper quartile of the base, and the upper
+        bound is the reverse.
         """
         high = self.high / base.low if base.low > 0 else float("inf")
         return Spread(self.median / base.median, self.low / max(base.high, base.median), high)
 
 
 BEGINS = rb'\{\s*"schema": \d+,\s*"cpu": '
-"""How a file of a ranking begins."""
+"""How the file of a ranking begins."""
 
 NOTHING = Spread(0.0, 0.0, 0.0)
-"""Of what was not measured."""
+"""Stands for a speed that was not measured."""
 
 
 class _Saved:
-    """What was measured here once, is kept in a file, and holds until something has changed."""
+    """A measurement that is saved in a file, and valid until the machine or a library changes."""
 
     cpu: str
     libraries: Mapping[str, str]
@@ -118,7 +118,7 @@ class _Saved:
 
     @classmethod
     def _load(cls, place: str | os.PathLike[str], *, own: bool) -> Self:
-        """Read a file; `own`: nobody named it, so that it must be this user's, or the system's."""
+        """Read a file; with `own` it must belong to this user or to the system."""
         return _files.read_text(place, cls._from_text, cls._damaged, own=own)
 
     @classmethod
@@ -136,7 +136,7 @@ class _Saved:
 
 
 def look_up(load: Callable[[], _Kept], stale: Callable[[_Kept], str]) -> tuple[_Kept | None, str]:
-    """Read what was saved; return it, or None and what is wrong with it, if there is one."""
+    """Return the saved ranking, or None and the problem with it (empty if there is none)."""
     try:
         found = load()
     except FileNotFoundError:
@@ -156,7 +156,7 @@ def _changes(names: Iterable[str], then: Mapping[str, str], now: Mapping[str, st
 
 
 class Cell(NamedTuple):
-    """What an order of backends is for; None stands for any."""
+    """The kind of work that an order of backends applies to; None stands for any."""
 
     format: Format
     reduce: Reduce = 1
@@ -166,37 +166,36 @@ class Cell(NamedTuple):
 
 
 def size_class(pixels: int) -> SizeClass:
-    """Name the class of an image with that many stored pixels."""
+    """Return the size class of an image with this many stored pixels."""
     return SIZE_CLASSES[bisect(SIZE_LIMITS, pixels)]
 
 
 @dataclass(frozen=True)
 class Ranking(_Saved):
-    """An order of preference among backends: plain data.
+    """An order of preference among backends, as plain data.
 
     Attributes
     ----------
     orders : Mapping
-        Backend names, fastest first, by `Cell`, or by a tuple that begins like one, such as
-        ``("jpeg", 1)``. What is nearest to a cell that is missing stands in for it: the same for
-        another size, for a single thread, for an array, for ``reduce=1``. Names that are missing
-        come last, in the default order.
+        Backend names, fastest first, by `Cell` or by the first fields of one, such as
+        ``("jpeg", 1)``. If a cell is missing, the nearest one is used: another size, a single
+        thread, an array, ``reduce=1``. Backends that are not named come last, in the default order.
     speeds : Mapping
-        Speed of each backend beside the fastest (1.0), by `Cell`; empty if not measured.
+        Speed of each backend relative to the fastest (1.0), by `Cell`; empty if not measured.
     cpu : str
         Model of the processor that it was measured on; empty if it was not measured.
     libraries : Mapping of str to str
-        Versions of the libraries that were installed then.
+        Versions of the libraries that were installed when it was measured.
     measured : str
-        When: ISO 8601, UTC.
+        Time of the measurement, in ISO 8601, UTC.
     disturbance : float
-        By what share a backend's usual time exceeded its shortest, on average over what was
-        measured: the work of others, 0 where there is none.
+        By which fraction a backend's usual time exceeded its shortest one, on average. It shows how
+        busy the machine was with other work; 0 if it was idle.
 
     Raises
     ------
     ValueError, TypeError
-        If a key is no cell, or an order is no sequence of names.
+        A key is not a cell, or an order is not a sequence of names.
 
     Examples
     --------
@@ -219,11 +218,11 @@ class Ranking(_Saved):
 
     @property
     def busy(self) -> bool:
-        """Whether the machine had so much else to do that differences may have gone unseen."""
+        """Whether the machine was so busy that differences may have gone unnoticed."""
         return self.disturbance > _BUSY
 
     def remark(self) -> str:
-        """Say that the machine was busy, and what follows from it; empty if it was not."""
+        """Return a sentence that says that the machine was busy; empty if it was not."""
         if not self.busy:
             return ""
         return (
@@ -251,14 +250,14 @@ class Ranking(_Saved):
         output: Output = "array",
         context: Context = "one",
     ) -> tuple[str, ...]:
-        """Names for one kind of work, fastest first; empty where nothing near it is known."""
+        """Return the names for one kind of work, fastest first; empty if nothing near is known."""
         for cell in _nearest(Cell(format, reduce, size, output, context)):
             if cell in self.orders:
                 return tuple(self.orders[cell])
         return ()
 
     def stale(self) -> str:
-        """Say why it is out of date here; empty if it is not, or was not measured at all."""
+        """Return why it is out of date here; empty if it is not, or was not measured."""
         if not self.cpu:
             return ""
         if self.cpu != cpu_model():
@@ -268,22 +267,22 @@ class Ranking(_Saved):
         return f"libraries have changed since it was measured ({told})" if told else ""
 
     def save(self, path: str | os.PathLike[str] | None = None) -> Path:
-        """Write it to a file: all of it, or nothing.
+        """Save the ranking to a file, atomically.
 
         Parameters
         ----------
         path : path, optional
-            By default where every later process of this user looks for it.
+            By default the place where every later process of this user looks for it.
 
         Returns
         -------
         Path
-            Where it is.
+            The file.
 
         Raises
         ------
         OSError
-            If it cannot be written.
+            The file cannot be written.
         """
         cells = [
             {**cell._asdict(), "order": names, "speeds": dict(self.speeds.get(cell, {}))}
@@ -294,25 +293,25 @@ class Ranking(_Saved):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str] | None = None) -> Self:
-        """Read one from a file.
+        """Load a ranking from a file.
 
         Parameters
         ----------
         path : path, optional
-            By default the saved one of this machine.
+            By default the ranking saved on this machine.
 
         Raises
         ------
         OSError
-            If it cannot be read.
+            The file cannot be read.
         ValueError
-            If it is damaged, or at the usual place, but another user's.
+            The file is damaged; or it is the default file, but belongs to another user.
         """
         own = path is None and not ranking_is_named()
         return cls._load(ranking_path() if path is None else path, own=own)
 
     def __str__(self) -> str:
-        """Draw a table: a line for each cell, the backends in order, and `remark` below it."""
+        """Return a table with a row per cell and the backends in order, and `remark` below it."""
         rows = [_row(cell, names, self.speeds.get(cell, {})) for cell, names in self.orders.items()]
         head = ("format", "reduce", "size", "output", "context")
         widths = [max(len(row[at]) for row in [head, *rows]) for at in range(len(head))]
@@ -339,13 +338,13 @@ class Ranking(_Saved):
 
 
 def known_order(names: Iterable[str], format: Format, reduce: Reduce) -> list[str]:
-    """Put backends into the default order, those that are not in it last."""
+    """Sort backends into the default order, with unknown ones last."""
     known = DEFAULT.order(format, reduce)
     return sorted(names, key=lambda name: known.index(name) if name in known else len(known))
 
 
 def faster(infos: Sequence[BackendInfo], chosen: str, format: Format = "jpeg") -> dict[str, str]:
-    """Return the install lines of missing backends that come before one in the default order."""
+    """Return the install commands of missing backends before `chosen` in the default order."""
     missing = {info.name: info.install for info in infos if not info.usable}
     order = DEFAULT.order(format, 1)
     best = order.index(chosen) if chosen in order else len(order)
@@ -353,7 +352,7 @@ def faster(infos: Sequence[BackendInfo], chosen: str, format: Format = "jpeg") -
 
 
 def reordered(known: Sequence[str], is_faster: Callable[[str, str], bool]) -> list[str]:
-    """Keep an order, but put whoever is faster beyond doubt before those that are slower."""
+    """Keep the known order, but move clearly faster backends before those that they beat."""
     left, order = list(known), list[str]()
     while left:
         unbeaten = (
@@ -367,7 +366,7 @@ def reordered(known: Sequence[str], is_faster: Callable[[str, str], bool]) -> li
 
 
 def _cell(key: Any) -> Cell:
-    """Make a cell of a tuple that begins like one."""
+    """Return the cell whose first fields are given; raise if a value is invalid."""
     if not isinstance(key, tuple) or not 1 <= len(key) <= len(Cell._fields):
         raise TypeError(f"a ranking's keys are tuples such as ('jpeg', 1), not {key!r}")
     cell = Cell(*key)
@@ -392,8 +391,8 @@ def _names(names: object) -> tuple[str, ...]:
 
 
 def _nearest(cell: Cell) -> Iterator[Cell]:
-    """Yield what may stand in for a cell, itself first."""
-    # What holds for any of a kind holds for this one too, and goes before what is only near.
+    """Yield the cells that may replace a missing one, nearest first, beginning with itself."""
+    # A cell for any value of a field includes this one, so it goes before cells that are only near.
     sizes: list[tuple[SizeClass | None, ...]] = [(), tuple(_by_distance(cell.size))]
     outputs: list[tuple[Output | None, ...]] = [(), ("array",)]
     contexts: list[tuple[Context | None, ...]] = [(), ("one",)]
@@ -420,8 +419,8 @@ def _row(cell: Cell, names: Sequence[str], speeds: Mapping[str, float]) -> tuple
 class Identity(NamedTuple):
     """A model of device, and the software that drives it.
 
-    `kind` is ``"cuda"`` or ``"cpu"``. `driver` is the version of the kernel's driver, and `runtime`
-    that of the CUDA (or HIP) that PyTorch is built for; each is empty where it is not known.
+    `kind` is ``"cuda"`` or ``"cpu"``. `driver` is the version of the kernel driver, and `runtime`
+    that of the CUDA (or HIP) that PyTorch is built for; each is empty if unknown.
     """
 
     kind: str
@@ -431,9 +430,9 @@ class Identity(NamedTuple):
 
 
 class DeviceCell(NamedTuple):
-    """A kind of work: a format, the size class of the stored images, and the images of a batch.
+    """A kind of work: a format, the size class of the stored images, and the size of a batch.
 
-    Batches are smaller than was asked for if the images are large.
+    Batches of large images are smaller than requested.
     """
 
     format: Format
@@ -443,42 +442,42 @@ class DeviceCell(NamedTuple):
 
 @dataclass(frozen=True)
 class Speed:
-    """What one way of decoding does at one kind of work, by the median over the rounds."""
+    """The speed of one decoder at one kind of work, as medians over the rounds."""
 
-    # by the clock on the wall, until the batch is there
+    # by wall clock, until the batch is ready
     images_per_s: Spread = NOTHING
-    # speed over that of the CPU path with all cores, paired within the rounds; 0 without it
+    # relative to the CPU path on all cores, paired within the rounds; 0 if that was not measured
     ratio: Spread = NOTHING
-    # processor seconds for 1000 images, user and system, all cores added up
+    # processor seconds per 1000 images, user and system, summed over all cores
     cpu_s_per_1000: float = 0.0
-    # milliseconds in which kernels or copies ran on the device; None where nobody could tell
+    # milliseconds in which kernels or copies ran on the device; None if unknown
     gpu_ms_per_1000: float | None = None
     # milliseconds between events on the stream before and after a batch, waiting included
     stream_ms_per_1000: float | None = None
-    on_cpu: float = 0.0  # share of the images, 0 to 1, that the CPU path decoded after all
-    # of the image that differs most from the CPU path's, in dB; None if none differs
+    on_cpu: float = 0.0  # share of the images, 0 to 1, that the CPU path decoded instead
+    # in dB, of the image that differs most from the CPU path's; None if none differs
     psnr: float | None = None
 
 
 @dataclass(frozen=True)
 class DeviceRanking(_Saved):
-    """What was measured for a device: plain data.
+    """The measurement of a device, as plain data.
 
     Attributes
     ----------
     device : Identity
     speeds : Mapping of DeviceCell to Mapping of str to Speed
-        By kind of work, and by batch backend, or ``"cpu"``; the fastest first.
+        For each kind of work, the speed of each batch backend and of ``"cpu"``, fastest first.
     lost : Mapping of str to str
-        Why a backend that should be here is not, by name.
+        The reasons why backends are missing from `speeds`, by name.
     cpu : str
         Model of the processor.
     cores : int
-        Those that could be used.
+        Number of usable cores.
     libraries : Mapping of str to str
-        Versions of what was installed.
+        Versions of the installed libraries.
     measured : str
-        When: ISO 8601, UTC.
+        Time of the measurement, in ISO 8601, UTC.
     """
 
     device: Identity
@@ -492,12 +491,12 @@ class DeviceRanking(_Saved):
     _damaged: ClassVar[str] = "is no measurement of a device that fastdecode wrote"
 
     def order(self) -> tuple[str, ...]:
-        """Names, the fastest first: by the geometric mean of `Speed.ratio` over all kinds of work.
+        """Return the names, fastest first, by the geometric mean of `Speed.ratio` over all cells.
 
-        Left out are the kinds at which all others had the CPU path decode more than half: there
-        they differ from it by chance alone. Who was not measured at every kind that is left, or had
-        the CPU decode more than half at each of them, has no place in the order. It is empty where
-        nothing was compared.
+        A cell in which every batch backend left more than half of the images to the CPU is ignored,
+        because there they differ from the CPU path only by chance. A backend is left out if it was
+        not measured in each of the other cells, or left more than half to the CPU in all of them.
+        The order is empty if nothing was compared.
         """
         every = [found for found in self.speeds.values() if any(_decoded(found))]
         common = [name for name in (every[0] if every else ()) if all(name in one for one in every)]
@@ -513,7 +512,7 @@ class DeviceRanking(_Saved):
         return tuple(sorted(means, key=lambda name: -means[name]))
 
     def stale(self, here: Identity) -> str:
-        """Say why it is out of date for a device; empty if it is not."""
+        """Return why it is out of date for this device; empty if it is not."""
         then = _conditions(self.device, self.cpu, self.cores)
         now = _conditions(here, cpu_model(), usable_cores())
         libraries = device_libraries()
@@ -522,7 +521,7 @@ class DeviceRanking(_Saved):
         return f"it was measured with something else ({'; '.join(told)})" if told else ""
 
     def save(self, path: str | os.PathLike[str] | None = None) -> Path:
-        """Write all of it or nothing; by default where ``decode="auto"`` looks for it."""
+        """Save it to a file, atomically; by default where ``decode="auto"`` looks for it."""
         content = {
             "device": self.device._asdict(),
             "cores": self.cores,
@@ -537,10 +536,10 @@ class DeviceRanking(_Saved):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, own: bool = False) -> Self:
-        """Read one from a file; it is a ValueError if it is damaged, or another user's.
+        """Load a measurement from a file; raise ValueError if it is damaged.
 
-        `own` says that nobody named the file: it is believed only if it is this user's, or the
-        system's.
+        With `own`, which means that nobody named the file, also raise ValueError unless the file
+        belongs to this user or to the system.
         """
         return cls._load(path, own=own)
 
@@ -561,7 +560,7 @@ class DeviceRanking(_Saved):
 
 
 def _decoded(found: Mapping[str, Speed]) -> list[str]:
-    """Name those that decoded at least half by themselves."""
+    """Return the backends that decoded at least half of the images themselves."""
     return [name for name, one in found.items() if name != CPU and one.on_cpu <= _MOST_ON_CPU]
 
 
@@ -583,7 +582,7 @@ def _device_cell(values: Mapping[str, Any]) -> DeviceCell:
 
 
 _QUARTILES = {"images_per_s": ("low", "high"), "ratio": ("ratio_low", "ratio_high")}
-"""What a file calls the quartiles: in it they stand beside their median."""
+"""Names of the quartiles in a file, where they are fields next to their median."""
 
 
 def _flat(speed: Speed) -> dict[str, float | None]:
@@ -612,10 +611,10 @@ def _printable(words: Sequence[Any]) -> Sequence[str]:
     return words
 
 
-# Fastest first on real photos, by bench/results/default_order.json; that `native` leads for JPEG is
-# shown by decoder_px500.json beside it. Two departures from them: PyTorch's decoders come last,
-# because choosing one would import PyTorch into programs without other use for it; kornia_rs stands
-# behind Pillow, because it stops other Python threads.
+# Fastest first on real photos, from bench/results/default_order.json, and decoder_px500.json for
+# `native`. There are two exceptions: PyTorch's decoders come last, because choosing one would
+# import PyTorch into programs that do not need it otherwise; kornia_rs comes after Pillow, because
+# it holds the GIL.
 DEFAULT = Ranking(
     {
         ("jpeg", 1): (

@@ -1,7 +1,7 @@
-"""Which backends there are, by name, and how to get hold of one without importing the others.
+"""The backends by name, and how to load one without importing the others.
 
-To add a backend: one file in ``fastdecode/adapters/`` and one line in `BUILTIN`; from another
-package: an entry point ``name = "module:Class"`` in the group ``fastdecode.backends``.
+To add a backend, add one file in ``fastdecode/adapters/`` and one line in `BUILTIN`. Another
+package adds one with an entry point ``name = "module:Class"`` in the group ``fastdecode.backends``.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ ENTRY_POINT_GROUP = "fastdecode.backends"
 
 
 class Entry(NamedTuple):
-    """Where a backend is, before anything of it is imported; a test compares what it declares."""
+    """What is known of a backend before it is imported; a test compares this with the backend."""
 
     target: str | Callable[[], Backend]  # "module:Class", or the class itself
-    distribution: str  # what pip calls the library
-    formats: str = ""  # what it reads, for errors to name what is missing
-    regions: str = ""  # those of which it decodes a part without the rest
-    install: str = ""  # "module:function" that gives the install line, if no extra of pip does
-    batch: str | Callable[..., BatchBackend] = ""  # where its `BatchBackend` is, if it has one
-    devices: str = ""  # on which that decodes, by PyTorch's names
+    distribution: str  # the library's name on PyPI
+    formats: str = ""  # that it reads, so that errors can say which library is missing
+    regions: str = ""  # formats of which it can decode a part without the rest
+    install: str = ""  # "module:function" that returns the install command, if no extra installs it
+    batch: str | Callable[..., BatchBackend] = ""  # its `BatchBackend`, if it has one
+    devices: str = ""  # PyTorch's names of the devices on which that decodes
 
 
 def _ours(where: str, distribution: str, formats: str, devices: str = "", **more: str) -> Entry:
-    """Describe a module of ours: its `Backend`, and a `BatchBackend` named after that, if any."""
+    """Describe an adapter of the package: a `Backend`, and a `BatchBackend` if it has devices."""
     target = f"fastdecode.adapters.{where}"
     batch = f"{target}Batch" if devices else ""
     return Entry(target, distribution, formats, batch=batch, devices=devices, **more)
@@ -68,12 +68,12 @@ _loaded: dict[str, Backend] = {}
 _failed: dict[str, str] = {}
 _lock = ForkLock()
 generation = 0
-"""Grows with every `register`: what was concluded from the registry before is out of date."""
+"""Grows with every `register`, which makes earlier conclusions from the registry invalid."""
 
 
 @cache
 def _entry_points() -> dict[str, Entry]:
-    """Backends of other packages. Scanning costs tens of milliseconds: only on first need."""
+    """Return the backends of other packages; scanning takes tens of milliseconds, hence cached."""
     return {
         point.name: Entry(point.value, point.dist.name if point.dist else "")
         for point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
@@ -82,17 +82,17 @@ def _entry_points() -> dict[str, Entry]:
 
 
 def names() -> list[str]:
-    """Every known name: built in, registered, and of installed packages, in that order."""
+    """Return every known name: built in, registered, and of installed packages, in that order."""
     return [*dict.fromkeys((*BUILTIN, *_registered, *_entry_points()))]
 
 
 def targets() -> dict[str, str]:
-    """Return what was registered as ``"module:Class"``: other processes can register that too."""
+    """Return backends registered as ``"module:Class"``, which other processes can register too."""
     return {name: it.target for name, it in _registered.items() if isinstance(it.target, str)}
 
 
 def entry(name: str) -> Entry:
-    """Look a name up, scanning installed packages only for one that is not known otherwise."""
+    """Look a name up; scan installed packages only if the name is not known otherwise."""
     found = _registered.get(name) or BUILTIN.get(name) or _entry_points().get(name)
     if found is None:
         raise UnknownBackend(f"no backend is called {name!r}; there are: {', '.join(names())}")
@@ -100,7 +100,7 @@ def entry(name: str) -> Entry:
 
 
 def install_line(name: str) -> str:
-    """Return the line that installs what the backend needs."""
+    """Return the command that installs the backend's library."""
     found = entry(name)
     if found.install:
         return str(pkgutil.resolve_name(found.install)())
@@ -117,25 +117,26 @@ def register(
     batch: str | Callable[..., BatchBackend] = "",
     replace: bool = False,
 ) -> None:
-    """Make a backend known under a name, for this process.
+    """Register a backend under a name, in this process.
 
     Parameters
     ----------
     name : str
         A Python identifier.
     backend : str or type
-        A `Backend` subclass, or ``"module:Class"``, imported on first use.
+        A `Backend` subclass, or ``"module:Class"``, which is imported on first use.
     distribution : str, optional
-        What pip calls the library behind it, for the install line.
+        The library's name on PyPI, for the install command.
     batch : str or type, optional
-        Its `BatchBackend`, likewise, if it also decodes many images at once on a device.
+        Its `BatchBackend` in the same form, if it also decodes batches of images on a device.
     replace : bool, default False
-        Allow a name that is taken.
+        Allow a name that is already taken.
 
     Raises
     ------
     TypeError, ValueError
-        If the name is no identifier, or is taken and `replace` is not set, or `backend` is neither.
+        The name is not an identifier, or is taken and `replace` is false; or `backend` is neither a
+        class nor ``"module:Class"``.
 
     Examples
     --------
@@ -164,7 +165,7 @@ def register(
 
 
 def load(name: str) -> Backend:
-    """Return the one instance of a backend in this process, made on first use."""
+    """Return this process's instance of a backend, which is created on first use."""
     backend = _loaded.get(name)
     if backend is not None:
         return backend
@@ -201,14 +202,14 @@ def reason(error: BaseException) -> str:
 
 
 def backends() -> list[BackendInfo]:
-    """Say of every known backend what it is and whether it works here.
+    """Describe every known backend, and whether it works here.
 
-    This imports every library that is installed, which may take seconds (PyTorch).
+    This imports every installed library, which may take seconds (PyTorch).
 
     Returns
     -------
     list of BackendInfo
-        Built-in ones first, in the order of the documentation.
+        Built-in backends first, in the order of the documentation.
 
     Examples
     --------
@@ -246,14 +247,14 @@ def _info(name: str) -> BackendInfo:
 
 
 def _devices(name: str) -> tuple[str, ...]:
-    """Name the devices on which the batch form of a backend decodes; nothing is imported."""
+    """Return the devices on which a backend decodes batches, without importing it."""
     found = entry(name)
     declared = getattr(found.batch, "devices", ()) if isinstance(found.batch, type) else ()
     return tuple(found.devices.split()) or tuple(sorted(declared))
 
 
 def _ask(question: Callable[[], str]) -> str:
-    """Let a backend speak of itself; one that cannot must not hide the others."""
+    """Return a backend's answer about itself, or its error, which must not hide other backends."""
     try:
         return question()
     except (Exception, SystemExit) as error:  # a broken plugin may raise anything

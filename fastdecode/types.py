@@ -1,4 +1,4 @@
-"""The words that every module shares: formats, modes, reduces, and what a header says."""
+"""The types that every module shares: formats, modes, reductions, `Header`."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ __all__ = [
 Format = Literal[
     "jpeg", "png", "webp", "gif", "bmp", "tiff", "avif", "heic", "jpeg2000", "jxl", "other"
 ]
-"""File formats, as `probe` names them; ``"other"`` is whatever else Pillow opens (ICO, PNM, …)."""
+"""File formats, as `probe` names them; ``"other"`` is any other that Pillow opens (ICO, PNM, …)."""
 
 Mode = Literal["RGB", "L", "RGBA", "stored"]
-"""What the caller can ask for; ``"stored"`` is what the file holds."""
+"""Pixel formats that a caller can ask for; ``"stored"`` keeps that of the file."""
 
 PixelLayout = Literal["RGB", "L", "RGBA", "CMYK", "stored"]
-"""What a backend can be asked for: a `Mode`, or the four inks of a CMYK JPEG (0 = no ink)."""
+"""Pixel formats that a backend can return: a `Mode`, or the four inks of a CMYK JPEG (0 = none)."""
 
 Reduce = Literal[1, 2, 4, 8]
-"""By how much each side is divided: the factors for which libjpeg has a scaled IDCT in SIMD."""
+"""Divisors of both sides: the factors for which libjpeg-turbo has a scaled IDCT in SIMD."""
 
 Color = Literal["gray", "ycc", "rgb", "cmyk", "palette", "other"]
 """Colour model of the stored samples; ``"cmyk"`` is CMYK and YCCK."""
@@ -54,13 +54,13 @@ Coding = Literal["baseline", "progressive", "arithmetic", "lossless", "jpeg-ls",
 """How a JPEG's samples are coded (sequential Huffman is ``"baseline"``); empty otherwise."""
 
 SizeClass = Literal["small", "medium", "large", "huge"]
-"""How many pixels the stored image has: below 0.1, 1 and 6 million, and beyond."""
+"""Pixels of the stored image: fewer than 0.1, 1 and 6 million, and more."""
 
 Output = Literal["array", "tensor", "pil"]
-"""What the caller gets: an ndarray (H, W, C), a PyTorch tensor (C, H, W), a Pillow image."""
+"""Types of a result: an ndarray (H, W, C), a PyTorch tensor (C, H, W), a Pillow image."""
 
 Context = Literal["one", "threads", "processes"]
-"""What else decodes meanwhile: nothing, other threads of the process, other processes."""
+"""What else decodes at the same time: nothing, other threads of the process, other processes."""
 
 FORMATS: tuple[Format, ...] = get_args(Format)
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -70,7 +70,7 @@ OUTPUTS: tuple[Output, ...] = get_args(Output)
 CONTEXTS: tuple[Context, ...] = get_args(Context)
 
 Buffer: TypeAlias = "bytes | memoryview"
-"""Encoded bytes inside the package: what `decode` makes of every kind of input, without a copy."""
+"""Encoded bytes inside the package; `decode` turns every kind of input into this without a copy."""
 
 Box: TypeAlias = "tuple[int, int, int, int]"
 """(left, top, right, bottom) in pixels; right and bottom are one past the end."""
@@ -80,7 +80,7 @@ Image: TypeAlias = "NDArray[Any]"
 
 
 class DecodeOptions(TypedDict, total=False):
-    """What `decode` takes by name besides `reduce` and `out`: it says what each is."""
+    """The keyword arguments of `decode`, except `reduce` and `out`; `decode` describes them."""
 
     min_size: int | tuple[int, int] | None
     mode: Mode
@@ -92,36 +92,39 @@ class DecodeOptions(TypedDict, total=False):
 
 
 class BatchOptions(DecodeOptions, total=False):
-    """How `decode_batch` decodes each image."""
+    """The options with which `decode_batch` decodes each image."""
 
     reduce: int
 
 
 @dataclass(frozen=True)
 class BackendInfo:
-    """What is known of a backend here.
+    """Describes a backend on this machine.
 
     Attributes
     ----------
     name : str
     usable : bool
     reason : str
-        Why it is not usable; empty when it is.
+        Why it is not usable; empty if it is.
     install : str
-        The line that installs it.
+        The command that installs it.
     version : str
-        Of the library behind it; empty where unknown.
+        Version of the library behind it; empty if unknown.
     codec : str
-        The codec it is linked to, such as ``"libjpeg-turbo 3.1.2"``; empty where unknown.
+        The codec it is linked to, such as ``"libjpeg-turbo 3.1.2"``; empty if unknown.
     exact : bool
-        Its pixels are the same as every other exact backend's, so it may be chosen by speed.
+        Whether its pixels equal those of every other exact backend, so that it may be chosen by
+        speed.
     formats : tuple of Format
     reduces : tuple of int
-        Reductions it makes inside its JPEG decoder.
+        Reductions that it does inside its JPEG decoder.
     releases_gil, fork_safe : bool
+        Whether it releases the GIL while it decodes, and works in a forked child.
     devices : tuple of str
-        Types of device, as PyTorch names them, on which its batch form decodes; empty if it has
-        none. Whether such a device is here, and the library is made for it, is another question.
+        Types of device, as PyTorch names them, on which its `BatchBackend` decodes; empty if it has
+        none. This does not say whether such a device is present, or supported by the installed
+        library.
 
     Examples
     --------
@@ -146,7 +149,7 @@ class BackendInfo:
 
 
 class Header(NamedTuple):
-    """What the first bytes of an image say, without decoding it.
+    """The header of an image, read without decoding it.
 
     Attributes
     ----------
@@ -154,28 +157,28 @@ class Header(NamedTuple):
     width, height : int
         Stored size in pixels, before any EXIF orientation.
     channels : int
-        Samples for each stored pixel: 1 for grey and palette, 3, 4 …
+        Samples per stored pixel: 1 for grey and palette, 3, 4 …
     bits : int
-        Bits for each sample.
+        Bits per sample.
     orientation : int
-        EXIF orientation, 1-8; 1 where there is none, or where it is not valid.
+        EXIF orientation, 1-8; 1 if there is none, or if it is invalid.
     progressive : bool
-        Progressive JPEG, interlaced PNG or GIF.
+        Whether it is a progressive JPEG, or an interlaced PNG or GIF.
     subsampling : str
-        JPEG chroma subsampling: ``"4:4:4"``, ``"4:2:0"`` …, else the sampling factors written out
-        (``"1x2,2x1,1x1"``); empty where it has no meaning. Of JPEG 2000, components that are
-        subsampled: likewise, or how far apart the samples of each lie.
+        JPEG chroma subsampling: ``"4:4:4"``, ``"4:2:0"`` …, or else the sampling factors
+        (``"1x2,2x1,1x1"``); empty if it has no meaning. For a JPEG 2000 with subsampled components,
+        the same, or the distances between the samples of each component.
     restart_interval : int
-        MCUs between two JPEG restart markers; 0 where there are none.
+        MCUs between two JPEG restart markers; 0 if there are none.
     color : Color
         Colour model of the stored samples.
     coding : Coding
-        How a JPEG's samples are coded. ``"other"`` of JPEG 2000: the components are not the
-        channels, one by one (a channel definition in another order, an unusual palette).
+        How a JPEG's samples are coded. For JPEG 2000, ``"other"`` means that the components do not
+        map one to one to the channels (channels defined in another order, an unusual palette).
     animated : bool
-        More than one frame (`decode` gives the first).
+        Whether there is more than one frame (`decode` returns the first).
     scan_offset : int
-        JPEG: where the first scan's data starts, in bytes; 0 for every other format.
+        For a JPEG, where the data of the first scan starts, in bytes; 0 for every other format.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What a backend is: declarations that can be checked, and one method that decodes."""
+"""`Backend`, which decodes, and `Support`, which declares what a backend can do."""
 
 from __future__ import annotations
 
@@ -33,42 +33,41 @@ __all__ = [
 
 
 class CodecWarning(DecodeError):
-    """The codec complained while ``strict`` was set; the message is the codec's own."""
+    """The codec gave a warning while ``strict`` was set; the message is the codec's."""
 
 
 @dataclass(frozen=True)
 class Support:
-    """What a backend does natively with one kind of file; what is not declared is not asked of it.
+    """What a backend can do itself with one kind of file; the package asks for nothing else.
 
     Attributes
     ----------
     layouts : frozenset of PixelLayout
-        Pixel layouts it can be asked for. ``"stored"`` is converted by the package. ``"L"`` of a
-        JPEG is its Y plane, not a grey made of RGB, and ``"RGB"`` drops alpha without compositing:
-        a layout that the library cannot give just so is left out.
+        Pixel layouts that it can return. The package converts ``"stored"``. ``"L"`` of a JPEG must
+        be its Y plane, not a grey computed from RGB, and ``"RGB"`` must drop alpha without
+        compositing; leave out a layout that the library cannot return in this way.
     reduces : frozenset of {1, 2, 4, 8}
-        Reductions done inside the decoder. The others are made by the shared box filter, and only
-        for a caller who names the backend.
+        Reductions done inside the decoder. For the others the package uses its box filter, and only
+        if the caller names the backend.
     reduces_from : int
-        The longer side, in pixels, from which on those reductions are sure to be the right ones: a
-        library that is told a size instead of a factor cannot tell 1/2 from 3/8 of a tiny image.
-        At most 64.
+        The smallest longer side, in pixels, for which these reductions are reliable. A library that
+        takes a size instead of a factor cannot tell 1/2 from 3/8 of a tiny image. At most 64.
     region : bool
-        Decodes only the window that is asked for.
+        It decodes only the requested window.
     out : bool
-        Writes straight into the caller's array.
+        It writes straight into the caller's array.
     warnings : bool
-        Every complaint of the codec reaches the caller, so ``strict=True`` can be promised.
+        It reports every warning of the codec, so that ``strict=True`` can be promised.
     bits : frozenset of int
-        Bits for each sample that it reads.
+        Bits per sample that it reads.
     channels : frozenset of int, or None for all
-        Samples for each stored pixel that it reads.
+        Samples per stored pixel that it reads.
     colors, codings, subsamplings : frozenset, or None for all
         Kinds of the format that it reads.
     animated : bool
-        Reads files with several frames, and gives the first one whole.
+        It reads files with several frames, and returns the complete first frame.
     partial_scans : bool
-        Shows a progressive JPEG whose last scans are missing as libjpeg-turbo 3 does.
+        It decodes a progressive JPEG whose last scans are missing as libjpeg-turbo 3 does.
 
     Examples
     --------
@@ -95,7 +94,7 @@ class Support:
     partial_scans: bool = True
 
     def refusal(self, header: Header, *, complete: bool = True) -> str:
-        """Why a file of this kind is not read, in words; empty when it is."""
+        """Return in words why a file of this kind is not read; empty if it is."""
         if self.bits is not None and header.bits not in self.bits:
             return f"{header.bits} bits a sample"
         if self.channels is not None and header.channels not in self.channels:
@@ -113,7 +112,7 @@ class Support:
         return ""
 
     def reduces_natively(self, header: Header, reduce: Reduce) -> bool:
-        """Whether the decoder itself makes this reduction of an image of that size."""
+        """Return whether the decoder itself reduces an image of this size by `reduce`."""
         return reduce == 1 or (
             reduce in self.reduces and max(header.width, header.height) >= self.reduces_from
         )
@@ -124,7 +123,7 @@ JPEG = Support(
     codings=frozenset({"baseline", "progressive", "arithmetic"}),
     colors=frozenset({"gray", "ycc", "rgb"}),
 )
-"""The JPEG that most libraries read: neither lossless nor of four inks."""
+"""The kinds of JPEG that most libraries read: neither lossless nor CMYK."""
 
 _SUBSAMPLINGS = frozenset({"", "4:4:4", "4:2:2", "4:2:0", "4:4:0", "4:1:1"})
 JPEG_TURBO_2 = replace(
@@ -136,33 +135,33 @@ JPEG_TURBO_2 = replace(
     subsamplings=_SUBSAMPLINGS,
     partial_scans=False,
 )
-"""What libjpeg-turbo does through its TurboJPEG API."""
+"""What libjpeg-turbo can do through its TurboJPEG API."""
 
 JPEG_TURBO_3 = replace(JPEG_TURBO_2, subsamplings=_SUBSAMPLINGS | {"4:4:1"}, partial_scans=True)
-"""Likewise, of libjpeg-turbo 3.0 and later."""
+"""What libjpeg-turbo 3.0 and later can do through it."""
 
 
 class Backend(ABC):
-    """One decoding library. A subclass declares, and implements `decode`; nothing else.
+    """Base class of an adapter for one decoding library.
 
-    It imports its library at the top of its own module, and is constructed once a process, on first
-    use; the constructor raises `BackendUnavailable` when the library is there but cannot work.
-    It holds no policy: which file reaches it, what is tried after it, and every conversion that it
-    does not declare are the package's business.
+    A subclass declares what it supports and implements `decode`. It imports its library at the top
+    of its own module, and is created once per process, on first use. Its constructor raises
+    `BackendUnavailable` if the library is installed but does not work. The package decides which
+    files it gets and which backend is tried next, and does all conversions that are not declared.
 
     Attributes
     ----------
     supports : Mapping[Format, tuple of Support]
-        What it does, format by format; several where kinds of one format differ, best first.
+        What it can do, per format; several entries, best first, if kinds of a format differ.
     exact : bool
         Its pixels are those of libjpeg-turbo's default IDCT with fancy upsampling (and exact for
-        lossless formats). A backend that is not exact is used only by name.
+        lossless formats). A backend that is not exact is used only if the caller names it.
     releases_gil : bool
-        Other Python threads run while it decodes.
+        It releases the GIL while it decodes.
     fork_safe : bool
-        It works in a child forked after it was used in the parent.
+        It works in a child process that was forked after the parent used it.
     distribution : str
-        Name under which pip knows the library.
+        The library's name on PyPI.
 
     Examples
     --------
@@ -205,16 +204,16 @@ class Backend(ABC):
         data : bytes or memoryview
             The whole file, one dimension of unsigned bytes. It must not be changed or kept.
         header : Header
-            What the package read from it.
+            The header that the package read from `data`.
         reduce : {1, 2, 4, 8}
             One of the declared `Support.reduces`.
         layout : PixelLayout
             One of the declared `Support.layouts`. ``"CMYK"``: four inks, 0 = no ink.
         window : tuple or None
-            (left, top, right, bottom) in pixels of the reduced image; None for all of it, and
-            always None unless `Support.region`.
+            (left, top, right, bottom) in pixels of the reduced image, or None for all of it. Always
+            None unless `Support.region`.
         out : ndarray or None
-            Where to write: uint8, C-contiguous, of the exact shape; always None unless
+            The array to write into: uint8, C-contiguous, of the exact shape. Always None unless
             `Support.out`. The backend may ignore it and return another array.
         strict : bool
             Raise `CodecWarning` for any warning; always False unless `Support.warnings`.
@@ -222,21 +221,21 @@ class Backend(ABC):
         Returns
         -------
         ndarray
-            (H, W) for ``"L"``, else (H, W, C), stored orientation. The package copies it where it
+            (H, W) for ``"L"``, else (H, W, C), in stored orientation. The package copies it if it
             is not contiguous, writable and unshared.
 
         Raises
         ------
         Exception
-            Whatever the library raises: the package turns it into a `DecodeError`.
+            Any exception of the library; the package turns it into a `DecodeError`.
         """
 
     def version(self) -> str:
-        """Version of the library, as pip knows it; empty where it cannot be known."""
+        """Return the installed version of the library; empty if unknown."""
         return installed_version(self.distribution)
 
     def codec(self) -> str:
-        """Codec library it is linked to, such as ``"libjpeg-turbo 3.1.2"``; empty if unknown."""
+        """Return the codec that it is linked to, such as ``"libjpeg-turbo 3.1.2"``; or empty."""
         return ""
 
 
@@ -245,11 +244,11 @@ JPEG_ON_CPU = Support(
     codings=frozenset({"baseline", "progressive", "arithmetic"}),
     colors=frozenset({"gray", "ycc", "rgb"}),
 )
-"""What libraries do that are made for GPUs, or for tensors, on the CPU: by libjpeg-turbo."""
+"""What libraries for GPUs or tensors can do on the CPU, where they use libjpeg-turbo."""
 
 
 def installed_version(*distributions: str) -> str:
-    """Return the version of the first of these that pip has installed; empty if none is."""
+    """Return the version of the first of these that is installed; empty if none is."""
     for distribution in filter(None, distributions):
         try:
             return importlib.metadata.version(distribution)
