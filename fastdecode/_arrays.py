@@ -1,6 +1,7 @@
-"""Arrays of many images, in threads: what `decode_batch` gives where no device is asked for.
+"""Decode many images to arrays in threads: `decode_batch` without a device, and `decode_iter`.
 
-JPEGs go to the native core in chunks, and come from its own threads, where it is chosen for them.
+JPEGs for which the native backend is chosen go to the native core in chunks, and are decoded in its
+own threads.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _S = TypeVar("_S")
 _pools: dict[int, ThreadPoolExecutor] = {}
 _pools_lock = threading.Lock()
 _AHEAD = 4
-"""Results that may wait for a slow one before them, for each thread, where they are small."""
+"""By default, so many results per thread may wait for a slow one before them."""
 
 
 def decode_arrays(
@@ -51,11 +52,11 @@ def decode_arrays(
     targets: Sequence[Any] | NDArray[Any] | None = None,
     size: tuple[int, int] | None = None,
 ) -> list[Any]:
-    """Decode many images, in order: arrays, or errors that are returned.
+    """Decode many images, in order; return arrays, and errors if `on_error` says so.
 
-    `options` are arguments of `decode`, checked, and `targets` the `out` of each. With `size` each
-    is resized to it, and `targets` is one array of all. ``"return all"`` returns also what is not
-    an item's fault. An error that is returned does not say which item it is of.
+    `options` are checked arguments of `decode`, and `targets` holds each image's `out`. With `size`
+    each image is resized, and `targets` is a single array. ``"return all"`` also returns errors
+    that are not about an item. A returned error does not name its item.
     """
     outs: Any = [None] * len(work) if targets is None else targets
     make = _Maker(options, size, on_error)
@@ -81,13 +82,13 @@ def decode_each(
     on_error: Literal["raise", "return"],
     size: tuple[int, int] | None,
 ) -> Generator[Any, None, None]:
-    """Yield what `decode_arrays` returns, for items that are taken as the results are wanted."""
+    """Yield the results of `decode_arrays`, taking items as results are wanted."""
     make = _Maker(options, size, on_error)
     return in_order(lambda numbered: make(*numbered), enumerate(items), threads, ahead)
 
 
 class _Maker(NamedTuple):
-    """Makes one image, in any thread."""
+    """Decodes and resizes one item, in any thread."""
 
     options: dict[str, Any]
     size: tuple[int, int] | None
@@ -113,12 +114,11 @@ class _Maker(NamedTuple):
 def in_order(
     make: Callable[[_S], _T], things: Iterable[_S], threads: int, ahead: int | None = None
 ) -> Generator[_T, None, None]:
-    """Yield what is made of each thing, in order; the things are taken as results are wanted.
+    """Yield `make` of each thing in order, computed in threads; take things as results are wanted.
 
-    So many as `ahead` (by default four for each thread) are in the making, or made, beside the one
-    that was yielded last. An error comes in its turn, also one of `things` itself. Nothing is in
-    the making any more once the generator is closed. 1 is the calling thread, which makes nothing
-    ahead.
+    Up to `ahead` results (by default four per thread) are pending or wait to be yielded. An error,
+    also one of `things` itself, is raised in its turn. Closing the generator waits until no call
+    runs. With one thread, the calling thread makes each result when it is wanted.
     """
     if threads == 1:
         yield from map(make, things)
@@ -129,7 +129,7 @@ def in_order(
     process, more = os.getpid(), True
     try:
         while True:
-            if os.getpid() != process:  # forked: the threads that were to make them are not here
+            if os.getpid() != process:  # the threads of the pool do not exist after a fork
                 process = os.getpid()
                 waiting = deque((one, _pool(threads).submit(make, one)) for one, _ in waiting)
             while more and len(waiting) < most:
@@ -148,20 +148,20 @@ def in_order(
         if failed is not None:
             raise failed
     finally:
-        failed = None  # its traceback leads here
+        failed = None  # its traceback refers to this frame: a reference cycle
         if os.getpid() == process:
             _drop([future for _, future in waiting])
 
 
 def in_threads(threads: int, make: Callable[[_S], _T], things: Iterable[_S]) -> list[_T]:
-    """Make something of each thing, in order; the first error ends it. 1 is the calling thread."""
+    """Return `make` of each thing, in order, or raise the first error; 1 is the calling thread."""
     if threads == 1:
         return [make(thing) for thing in things]
     return _in_order([_pool(threads).submit(make, thing) for thing in things])
 
 
 def named(error: Exception, place: int) -> Exception:
-    """Say in an error which item it is about; an OSError names its file already."""
+    """Add the item's index to an error's message; an OSError already names its file."""
     if error.args and isinstance(error.args[0], str) and not isinstance(error, OSError):
         error.args = (f"item {place}: {error.args[0]}", *error.args[1:])
     return error
@@ -174,7 +174,7 @@ def _by_core(
     count: int,
     size: tuple[int, int] | None,
 ) -> list[Any]:
-    """Let the native core decode what it is best at; None for all others, and for what is wrong."""
+    """Decode in the native core where it is chosen; return None for all other items and errors."""
     if not _core_serves(options):
         return [None] * len(work)
     some = _CoreArrays(options, count) if size is None else _CoreResizes(options, count, size)
@@ -186,7 +186,7 @@ def _by_core(
 
 
 def _without_frames(error: Exception) -> Exception:
-    """Drop where an error came from: that holds all images of the batch, and they it."""
+    """Remove the tracebacks of an error: their frames keep all images of the batch alive."""
     one: BaseException | None = error
     while one is not None:
         one.__traceback__ = None
@@ -201,7 +201,7 @@ def _decode_item(item: Any, options: dict[str, Any]) -> Any:
 
 
 def _in_order(futures: list[Future[_T]]) -> list[_T]:
-    """Collect the results; at the first error, or Ctrl-C, drop what has not begun."""
+    """Collect the results; on the first error or Ctrl-C, cancel the rest."""
     try:
         return [future.result() for future in futures]
     except BaseException:
@@ -210,14 +210,14 @@ def _in_order(futures: list[Future[_T]]) -> list[_T]:
 
 
 def _drop(futures: list[Future[_T]]) -> None:
-    """Cancel what has not begun, and wait for the rest: nothing may write to `out` after it."""
+    """Cancel pending calls and wait for running ones: nothing may write to `out` afterwards."""
     for future in futures:
         future.cancel()
     wait(futures)
 
 
 def _pool(threads: int) -> ThreadPoolExecutor:
-    """Return the pool of that size. It lasts: starting threads costs more than small images."""
+    """Return the pool of that size. Pools persist, since starting threads is slow."""
     with _pools_lock:
         if threads not in _pools:
             _pools[threads] = ThreadPoolExecutor(threads, thread_name_prefix="fastdecode")
@@ -226,7 +226,7 @@ def _pool(threads: int) -> ThreadPoolExecutor:
 
 @after_fork
 def _forget_pools() -> None:
-    """Start over in a forked child, where the parent's threads do not exist."""
+    """Forget the pools in a forked child, where the parent's threads do not exist."""
     global _pools_lock
     _pools_lock = threading.Lock()
     _pools.clear()
@@ -238,7 +238,7 @@ _core_pool = cache(Pool)
 
 
 class _Kept(threading.local):
-    """What each thread reads into."""
+    """The buffers that each thread reads files into."""
 
     def __init__(self) -> None:
         self.items = Items()
@@ -248,14 +248,14 @@ _kept = _Kept()
 
 
 class _Part(NamedTuple):
-    """What is to be decoded of a file, as in ``fd_request``, and where to."""
+    """One file to decode: the numbers of ``fd_request``, and the result's array."""
 
     numbers: tuple[int, ...]
     out: Image
 
 
 def _core_serves(options: dict[str, Any]) -> bool:
-    """Whether the core may be the one that is chosen, with these arguments of `decode`."""
+    """Return whether the core may be chosen with these arguments of `decode`."""
     return (
         _library.lib is not None
         and options.get("backend") in (None, _NAME)
@@ -266,9 +266,9 @@ def _core_serves(options: dict[str, Any]) -> bool:
 
 
 class _CoreArrays:
-    """Decodes lists of files in the way of `decode`, as far as the core is chosen for them.
+    """Decodes lists of files as `decode` does, where the core is chosen for them.
 
-    `options` are arguments of `decode`, checked; `chunk` is how many files to decode in one call.
+    `options` are checked arguments of `decode`; `chunk` is the number of files per call.
     """
 
     def __init__(self, options: dict[str, Any], threads: int) -> None:
@@ -277,7 +277,7 @@ class _CoreArrays:
         self.chunk = max(_LEAST_CHUNK, _CHUNK // threads)
 
     def suits(self, source: Any) -> bool:
-        """Whether the core is chosen for this one: then most likely for those beside it, too."""
+        """Return whether the core is chosen for this file, and so most likely for the others."""
         try:
             named = isinstance(source, (str, os.PathLike))
             data = read_file(os.fspath(source)) if named else as_buffer(source)
@@ -286,7 +286,7 @@ class _CoreArrays:
         return self._part(data, None) is not None
 
     def make(self, sources: Sequence[Any], targets: Sequence[Any]) -> list[Image | None]:
-        """Decode bytes or paths, each with its `out`; None for what is to be decoded otherwise."""
+        """Decode bytes or paths, each with its `out`; return None for those left to `decode`."""
         items = _kept.items
         made: list[Image | None] = [None] * len(sources)
         try:
@@ -299,7 +299,7 @@ class _CoreArrays:
     def _fill(
         self, items: Items, headers: Headers, targets: Sequence[Any], made: list[Image | None]
     ) -> None:
-        """Decode what was read and is for the core."""
+        """Decode the files that were read and that the core takes."""
         parts: dict[int, _Part] = {}
         for at in np.flatnonzero(headers.readable & (headers.ended == 1)).tolist():
             part = self._part(items.data(at), targets[at])
@@ -312,7 +312,7 @@ class _CoreArrays:
                 made[at] = out if whole else None
 
     def _part(self, data: Buffer, out: Any) -> _Part | None:
-        """Do what `decode` does before it decodes; errors are left to it, too."""
+        """Plan a file as `decode` does; return None if the core does not take it, or on errors."""
         options = self._options
         mode = options.get("mode", "RGB")
         try:
@@ -324,7 +324,7 @@ class _CoreArrays:
             choice = _selection.first(options.get("backend"), header, want)
             if (choice.name, choice.layout, choice.reduce) != (_NAME, mode, reduce):
                 return None
-            if header.coding == "arithmetic":  # which cannot run out of data, so more is to be done
+            if header.coding == "arithmetic":  # missing data needs further checks
                 return None
             sides = plan.shape(header)
             if out is not None:
@@ -339,14 +339,14 @@ class _CoreArrays:
 
 
 class _CoreResizes(_CoreArrays):
-    """Decodes and resizes lists of files in the core, into parts of one array of their results."""
+    """Decodes and resizes lists of files in the core, into one array."""
 
     def __init__(self, options: dict[str, Any], threads: int, size: tuple[int, int]) -> None:
         super().__init__(options, threads)
         self._size = size
 
-    def suits(self, source: Any) -> bool:  # noqa: ARG002 - no other is faster, or gives others
-        """Whether the core is not left out, nor another backend asked for."""
+    def suits(self, source: Any) -> bool:  # noqa: ARG002 - the core is always the fastest here
+        """Return whether the core is on, and no other backend was asked for."""
         return self._options.get("mode", "RGB") == "RGB" and core_may_decode(
             self._options.get("backend")
         )
@@ -366,7 +366,7 @@ class _CoreResizes(_CoreArrays):
                 made[at] = targets[at] if whole else None
 
     def _resize(self, width: int, height: int) -> _library.Resize | None:
-        """Plan for a JPEG of that size; errors are left to `decode`."""
+        """Plan a JPEG of that size; return None on errors, which `decode` raises again."""
         header = Header("jpeg", width, height)
         try:
             plan = plan_options(header, self._options)
@@ -385,7 +385,7 @@ class _CoreResizes(_CoreArrays):
 
 
 def _as_source(source: Any) -> Any:
-    """Return bytes, or a path as a string; None for what is neither, or has been closed."""
+    """Return bytes, or a path as a string; None for anything else, or a released buffer."""
     try:
         named = isinstance(source, (str, os.PathLike))
         return os.fsdecode(source) if named else as_buffer(source)

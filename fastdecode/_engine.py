@@ -1,4 +1,4 @@
-"""Trying backends until one gives every pixel, and giving the pixels their final form."""
+"""Decode one image: call backends in order until one returns all pixels, then convert them."""
 
 from __future__ import annotations
 
@@ -23,34 +23,35 @@ if TYPE_CHECKING:
     from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
 
 _UINT8 = np.dtype(np.uint8)
-# What may leave the package. Libraries raise whatever they like at damaged data (a panic in Rust is
-# not even an Exception), and so may our own steps at what a library made of it.
+# Only these leave the package as they are. On damaged data, libraries raise anything (a Rust panic
+# is not even an Exception), and so may our own steps on a library's result.
 _OURS = (DecodeError, ImageTooLarge, MemoryError, KeyboardInterrupt, SystemExit, GeneratorExit)
-_KINDS = "buif"  # of NumPy's types: truth, integers, floats
+_KINDS = "buif"  # NumPy's type codes of booleans, integers and floats
 _CHANNELS: dict[PixelLayout, int] = {"RGB": 3, "RGBA": 4, "CMYK": 4}
 
 
 @dataclass(slots=True)  # a frozen one, or a tuple, costs more in every call
 class Request:
-    """One image to decode, all arguments checked. It is not changed: `replace` makes another."""
+    """One image to decode; all arguments are checked. Treat it as immutable: use `replace`."""
 
     data: Buffer
     header: Header
     want: Want
     window: Box | None  # in pixels of the reduced image as it is stored
-    orientation: int  # of EXIF, to be applied; 1 leaves the pixels as they are stored
+    orientation: int  # EXIF orientation to apply; 1 leaves the pixels as they are stored
     out: Image | None
-    backend: str | None  # that the caller named
-    # The result is gone before this thread decodes again: it may lie in the thread's own memory.
+    backend: str | None  # named by the caller
+    # The caller is done with the result before this thread decodes again, so the result may lie in
+    # the thread's reused memory.
     borrow: bool = False
-    suspect: bool = False  # an image is no proof that all of its data was there
+    suspect: bool = False  # a decoder may return an image although data is missing
 
 
 def run(request: Request) -> Image:
-    """Decode by the first backend that can; fall back to others unless one was named."""
+    """Decode with the first backend that can; try the others unless the caller named one."""
     header = request.header
-    # The commonest file by far, a sequential JPEG of one scan with its end marker, needs no
-    # preparation.
+    # By far the most common file needs no preparation: a sequential JPEG with one scan and an end
+    # marker.
     if header.format == "jpeg" and (
         header.progressive
         or request.data[-2:] != jpeg_stream.EOI
@@ -63,7 +64,7 @@ def run(request: Request) -> Image:
             )
         except _OURS:
             raise
-        except Exception as error:  # the bytes between its markers may be anything
+        except Exception as error:  # damaged bytes between markers may raise anything
             raise _as_ours(error) from error
         want = want._replace(complete=complete)
         request = replace(request, data=data, want=want, suspect=suspect)
@@ -77,10 +78,11 @@ def run(request: Request) -> Image:
 
 
 def _fall_back(tried: Choice, error: DecodeError, request: Request) -> Image:
-    """Ask the others after the first refused; raise what they said if they refuse too."""
+    """Try the other backends after the first failed; if all fail, raise their messages."""
     refused = {tried.name: str(error)}
     if not isinstance(error, NoFallback):
-        request = replace(request, suspect=True)  # what one refuses, another may show in part
+        # Where one backend fails, another may return an image with pixels missing.
+        request = replace(request, suspect=True)
         for choice in _selection.candidates(request.backend, request.header, request.want):
             if choice.name in refused:
                 continue
@@ -101,15 +103,15 @@ def _fall_back(tried: Choice, error: DecodeError, request: Request) -> Image:
 
 
 def _decode(choice: Choice, request: Request) -> Image:
-    """Decode by one backend, check the result and give it its final form.
+    """Decode with one backend, check its result and convert it to what the caller asked for.
 
-    Whatever a backend, or a step of ours with its answer, raises is a `DecodeError`. Only that
-    `Request.out` does not fit is a ValueError: for mode ``"stored"`` the pixels alone can tell.
+    Every error of the backend, or of a later step, becomes a `DecodeError`. The exception is a
+    ValueError if `Request.out` does not fit: in mode ``"stored"`` only the pixels show that.
     """
     header, want, window, support = request.header, request.want, request.window, choice.support
     layout, reduce = choice.layout, choice.reduce
     reduced = reduce == want.reduce
-    # Pixels that are missing may lie outside the window: a suspect image is decoded whole.
+    # Decode a suspect image whole: the missing pixels may lie outside the window.
     within = support.region and not request.suspect and reduced
     inside = window if within else None
     as_wanted = (
@@ -122,13 +124,13 @@ def _decode(choice: Choice, request: Request) -> Image:
     kept: Image | None = None
     passing = request.borrow or (window is not None and inside is None)
     if passing and support.out and layout in _CHANNELS:
-        # What is to be cut, or looked at and forgotten, needs no fresh memory.
+        # Pixels that are cropped or used only briefly need no fresh memory.
         into = kept = borrow_memory((height, width, _CHANNELS[layout]))
     try:
         image, warned = _ask(choice, request, inside, into)
         _check_form(image, height, width, layout, header.bits)
-        # A codec that reports warnings would have said so, had it filled anything in; but for the
-        # arithmetic decoder, which cannot run out of data: it reads zeros for ever.
+        # A codec that reports warnings warns when it fills pixels in. The arithmetic decoder does
+        # not: past the end of the data it reads zeros for ever.
         if header.format == "jpeg" and (
             warned or not support.warnings or header.coding == "arithmetic"
         ):
@@ -147,7 +149,7 @@ def _decode(choice: Choice, request: Request) -> Image:
 
 
 def _finish(image: Image, choice: Choice, request: Request, inside: Box | None) -> Image:
-    """Do what the backend did not: crop, convert, reduce, turn."""
+    """Apply the steps that the backend did not: crop, convert, reduce, orient."""
     header, want = request.header, request.want
     left: Reduce = 1 if choice.reduce == want.reduce else want.reduce
     if request.window is not None and inside is None:
@@ -162,9 +164,10 @@ def _finish(image: Image, choice: Choice, request: Request, inside: Box | None) 
 def _ask(
     choice: Choice, request: Request, window: Box | None, out: Image | None
 ) -> tuple[Image, bool]:
-    """Call the backend, and say whether it warned. One that reports warnings is asked to.
+    """Call the backend; return its image and whether it warned.
 
-    libjpeg names only the first warning, so that after one it may have met anything.
+    A backend that reports warnings first runs in strict mode. libjpeg names only its first
+    warning, so after one that is harmless, worse ones may have followed.
     """
     strict, warned = choice.support.warnings, False
     while True:
@@ -193,13 +196,13 @@ def _ask(
 
 
 def _as_ours(error: BaseException) -> DecodeError:
-    """Make a `DecodeError` of what a library, or a step of ours with its answer, has raised."""
+    """Turn an error of a library, or of our own steps on its result, into a `DecodeError`."""
     known = isinstance(error, FastDecodeError)
     return DecodeError(str(error) if known else f"{type(error).__name__}: {error}")
 
 
 def _check_form(image: Image, height: int, width: int, layout: PixelLayout, bits: int) -> None:
-    """Make sure that a backend gave an array of the form that was asked for."""
+    """Check that a backend returned an array of the requested shape and dtype."""
     if not isinstance(image, np.ndarray):
         raise DecodeError(f"gave no array but {type(image).__name__}")
     if layout == "stored":
@@ -223,9 +226,9 @@ def _check_form(image: Image, height: int, width: int, layout: PixelLayout, bits
 def _check_complete(
     choice: Choice, request: Request, image: Image, window: Box | None, *, warned: bool
 ) -> None:
-    """Make sure that all pixels of a JPEG were in the data, where the codec would not say so."""
+    """Check that the data held all pixels of a JPEG, where the codec does not report it."""
     header = request.header
-    # Of several warnings a library may tell only the first, which need not be the worst.
+    # A library may report only its first warning, which need not be the worst.
     if warned or not choice.support.warnings:
         _truncation.check_restarts(request.data, header)
     if (
@@ -242,8 +245,8 @@ def _check_complete(
         _truncation.verify(image, request.data, header, decode_again)
 
 
-# Fresh memory is fresh pages from the system, which cost as much as a good part of the decoding;
-# the same memory used again costs nothing.
+# Fresh memory means page faults, which cost as much as a good part of the decoding. Reused memory
+# costs nothing.
 _MOST_KEPT = 64 << 20
 
 
@@ -255,15 +258,15 @@ _kept = _Kept()
 
 
 def borrow_memory(shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    """Return an array that is overwritten when this thread asks for the next one.
+    """Return an array of this thread's reused memory; the next call overwrites it.
 
-    One of more than 64 MiB is new each time, so that a thread that met one huge image does not hold
-    its memory for ever.
+    An array of more than 64 MiB is new each time, so a thread does not hold the memory of one huge
+    image for ever.
     """
     needed = math.prod(shape)
     if needed > _MOST_KEPT:
         return np.empty(shape, np.uint8)
     if _kept.buffer.size < needed:
-        # A little more, so that images that grow slowly do not each need a new one.
+        # Reserve a little more, so slowly growing images do not each allocate again.
         _kept.buffer = np.empty(min(_MOST_KEPT, needed + needed // 4), np.uint8)
     return _kept.buffer[:needed].reshape(shape)

@@ -1,12 +1,12 @@
-"""Files that others have named: opened only if they are regular, and written all or nothing.
+"""Read only regular files, and write files atomically.
 
-A FIFO holds up whoever opens it until somebody writes to it, a device may have no end, and either
-may have taken the place of a file since that was listed. So files are opened without waiting, and
-what was opened is asked what it is, not the name.
+Opening a FIFO blocks until another process writes to it, a device may have no end, and either may
+have replaced a file since it was listed. So files are opened without blocking, and the type of the
+opened file is checked, not that of the name.
 
-Whether a result can be written is found out beforehand. Its place may be in a folder that others
-write to: a link that another user has put there is not followed, because it would have this process
-replace a file of its own user's that nobody named.
+The commands check before their work that they can write the result. A folder may be writable for
+others: a symbolic link of another user is not followed, because it could make this process
+replace one of its own user's files.
 """
 
 from __future__ import annotations
@@ -34,15 +34,14 @@ _KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
-WAY_OUT = "save what it gives to a file, and name that"
+WAY_OUT = "save its output to a file, and name that file"
 _MOST_LINKS = 40
 _SOME_BYTES = 1 << 16
-_HEAD = 1024
 _MOST_BYTES = 64 << 20
-"""No result is so large; reading more would only fill the memory."""
+"""No result file is larger; reading more would only fill the memory."""
 
 _LARGE = 256 << 20
-"""Hardly an image file has so many bytes: what has is looked at before all of it is read."""
+"""Image files are rarely this large: the header of such a file is checked before it is read."""
 
 _HEAD = 1 << 20
 
@@ -50,29 +49,29 @@ _T = TypeVar("_T")
 
 
 class NotRegular(OSError):
-    """What has that name is a FIFO, a socket or a device."""
+    """The path names a FIFO, a socket or a device."""
 
 
 def open_regular(path: str | os.PathLike[str], *, way_out: str = WAY_OUT) -> io.FileIO:
-    """Open a regular file for reading, without a buffer; anything else is `NotRegular`.
+    """Open a regular file for unbuffered reading; raise `NotRegular` for anything else.
 
-    `way_out` says, as an order, what somebody is to do who has named a FIFO on purpose.
+    `way_out` is an imperative for the message: what users do who named a FIFO on purpose.
     """
     name = os.fspath(path)
     try:
         file = io.FileIO(name, "rb", opener=_without_waiting)
     except OSError as error:
-        if error.errno == errno.ENXIO:  # what a socket answers
+        if error.errno == errno.ENXIO:  # it is a socket
             raise _irregular(name, os.stat(name).st_mode, way_out) from error  # noqa: PTH116
         raise
-    except ValueError as error:  # a NUL byte, or letters that no file name can have here
+    except ValueError as error:  # a NUL byte, or characters that cannot be encoded
         raise OSError(errno.EINVAL, str(error), name) from error
     mode = os.fstat(file.fileno()).st_mode
     if not stat.S_ISREG(mode):
         file.close()
         raise _irregular(name, mode, way_out)
     if _NONBLOCK:
-        os.set_blocking(file.fileno(), True)  # else one on a tape may answer "try again"
+        os.set_blocking(file.fileno(), True)  # else reads from slow media may fail with EAGAIN
     return file
 
 
@@ -85,8 +84,8 @@ def read_regular(path: str | os.PathLike[str], *, way_out: str = WAY_OUT) -> byt
 def read_image(path: str | os.PathLike[str], *, way_out: str = WAY_OUT) -> bytes:
     """Read all of a file that should be an image; see `open_regular`.
 
-    A large file that is none, or that the memory does not hold, is an error of that file alone,
-    by a `FastDecodeError`. Where there is no memory for a usual one, something else is wrong.
+    A large file that is not an image, or does not fit into memory, raises a `FastDecodeError`: an
+    error of that file alone. For a file of usual size, a MemoryError passes through.
     """
     with open_regular(path, way_out=way_out) as file:
         size = os.fstat(file.fileno()).st_size
@@ -100,23 +99,23 @@ def read_image(path: str | os.PathLike[str], *, way_out: str = WAY_OUT) -> bytes
 
 
 def _check_head(file: io.FileIO, size: int) -> None:
-    """Refuse what is no image by its first bytes; whatever else is wrong, decoding will say."""
+    """Raise if the first bytes are not those of an image; decoding reports all other damage."""
     try:
         probe(file.read(_HEAD))
     except UnsupportedFormat:
         words = "and it is not an image that fastdecode or Pillow knows"
         raise UnsupportedFormat(f"{file.name}: it has {size:,} bytes, {words}") from None
-    except FastDecodeError:  # its header may reach beyond what was read
+    except FastDecodeError:  # the header may be longer than what was read
         pass
     file.seek(0)
 
 
 @contextmanager
 def reopened(path: str | os.PathLike[str]) -> Iterator[str]:
-    """Hold a regular file open, and give a name for it to a library that opens files by name.
+    """Hold a regular file open, and yield a name for libraries that open files by name.
 
-    Under that name the library finds the very file that was looked at, where the system has such
-    names (Linux has), whatever becomes of `path` meanwhile.
+    On Linux that name leads to the very file that was checked, even if `path` is replaced in the
+    meantime. Elsewhere it is `path`.
     """
     with open_regular(path) as file:
         name = f"/proc/self/fd/{file.fileno()}"
@@ -133,7 +132,7 @@ def _irregular(name: str, mode: int, way_out: str) -> NotRegular:
 
 
 def check_writable(path: str | os.PathLike[str], *, parents: bool = False) -> None:
-    """Make sure, by an OSError, that a file can be written, without touching what is there."""
+    """Raise an OSError if a file cannot be written; an existing file is not touched."""
     target = Path(path)
     place = _followed(target)
     if _is_special(target):
@@ -143,21 +142,21 @@ def check_writable(path: str | os.PathLike[str], *, parents: bool = False) -> No
     if parents:
         target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=place.parent) as file:
-        file.write(bytes(_SOME_BYTES))  # a full disk still makes files of nothing
+        file.write(bytes(_SOME_BYTES))  # a full disk still allows empty files
         file.flush()
 
 
 def check_result(
     place: str | os.PathLike[str], option: str, begins: bytes, *, parents: bool = False
 ) -> None:
-    """Make sure, by an OSError in words, that an option's file can be written, and loses nothing.
+    """Raise a worded OSError if an option's file cannot be written without losing data.
 
-    A file that is there is replaced only if it is an earlier one of that option: if it is empty, or
-    begins as the regular expression `begins` says. Images and lists of them are mistyped there.
+    An existing file is replaced only if the option wrote it earlier: it is empty, or its beginning
+    matches the regular expression `begins`. Users mistype the names of images and lists there.
     """
     with naming(place):
         check_writable(place, parents=parents)
-        if not Path(place).is_file():  # a device is written to, not replaced
+        if not Path(place).is_file():  # devices are written to, not replaced
             return
         with open_regular(place) as file:
             head = file.read(_HEAD)
@@ -169,18 +168,18 @@ def check_result(
 
 
 def write_text(path: str | os.PathLike[str], text: str, *, follow: bool = True) -> None:
-    """Write a file in UTF-8: all of it, or nothing; see `write_bytes`."""
+    """Write a text file in UTF-8, atomically; see `write_bytes`."""
     write_bytes(path, text.encode(), follow=follow)
 
 
 def write_bytes(
     path: str | os.PathLike[str], data: bytes, *, follow: bool = True, durable: bool = False
 ) -> None:
-    """Write a file: all of it, or nothing.
+    """Write a file atomically: readers see the old file or the whole new one.
 
-    With `follow`, a link stays one, and what it leads to is replaced, but a device or a pipe is
-    written to; without, whatever is there is replaced itself. With `durable` the bytes are on the
-    disk before they take their place, so that a crash of the machine leaves no half, either.
+    With `follow`, a symbolic link stays and its target is replaced; a device or pipe is written to.
+    Without it, whatever has the name is replaced itself. With `durable`, the bytes are on the disk
+    before the file is replaced, so even a crash of the machine leaves no partial file.
     """
     target = Path(path)
     if follow:
@@ -200,7 +199,7 @@ def write_bytes(
                 file.flush()
                 os.fsync(file.fileno())
         partial.replace(target)
-    except BaseException as error:  # Ctrl-C included: no half of a file is left behind
+    except BaseException as error:  # Ctrl-C, too, must leave no partial file
         partial.unlink(missing_ok=True)
         if isinstance(error, OSError):
             raise _naming(error, path) from error
@@ -209,7 +208,7 @@ def write_bytes(
 
 @contextmanager
 def naming(place: str | os.PathLike[str]) -> Iterator[None]:
-    """Have errors name the file that cannot be written, in words for who called a command."""
+    """Name the file in errors of writing, in words for the users of a command."""
     try:
         yield
     except OSError as error:
@@ -218,19 +217,19 @@ def naming(place: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def _naming(error: OSError, path: str | os.PathLike[str]) -> OSError:
-    """Name the caller's file: a full disk names none, other errors name the partial file."""
+    """Name the caller's file: ENOSPC names no file, and other errors name the partial file."""
     return error if error.errno is None else OSError(error.errno, error.strerror, os.fspath(path))
 
 
 def flush(path: Path) -> None:
-    """Wait until a file is on the disk."""
+    """Write a file's buffered data to the disk."""
     with path.open("rb+") as file:
         os.fsync(file.fileno())
 
 
 def flush_folder(path: Path) -> None:
-    """Wait until it is on the disk that a file is there."""
-    if os.name == "nt":  # folders cannot be opened there, and need not be
+    """Write a file's entry in its folder to the disk."""
+    if os.name == "nt":  # Windows cannot open folders, and does not need it
         return
     folder = os.open(path.parent, os.O_RDONLY)
     try:
@@ -242,10 +241,10 @@ def flush_folder(path: Path) -> None:
 def read_text(
     path: str | os.PathLike[str], make: Callable[[str], _T], damaged: str, *, own: bool = False
 ) -> _T:
-    """Return what `make` makes of the text that `write_text` wrote.
+    """Read a file of `write_text` and return `make` of its text.
 
-    What `make` raises over a wrong one is a ValueError with the file's name and `damaged`. With
-    `own`, nobody named the file: it is believed only if it is this user's, or the system's.
+    An error of `make` becomes a ValueError with the file's name and `damaged`. Set `own` for a
+    file that the user did not name: it must belong to this user or to the system.
     """
     source = Path(path)
     try:
@@ -267,7 +266,7 @@ def read_text(
 
 
 def _followed(path: Path) -> Path:
-    """Return where a file really is, or is to be; no link of another user's is followed."""
+    """Resolve links to a file, existing or not, but follow no link of another user."""
     place = path
     for _ in range(_MOST_LINKS):
         folder = Path(os.path.realpath(place.parent))
@@ -278,7 +277,7 @@ def _followed(path: Path) -> Path:
             return place
         if not stat.S_ISLNK(status.st_mode):
             return place
-        # The system's own rule for folders that all may write to: protected_symlinks of proc(5).
+        # Linux has the same rule for world-writable folders: protected_symlinks in proc(5).
         if not _is_trusted(status.st_uid) and status.st_uid != folder.stat().st_uid:
             raise PermissionError(
                 errno.EPERM, "it is a link that another user has put there", os.fspath(path)
@@ -288,10 +287,10 @@ def _followed(path: Path) -> Path:
 
 
 def _is_trusted(user: int) -> bool:
-    """Whether a file is this user's, or the system's."""
+    """Return whether a file's owner is this user or root."""
     return not hasattr(os, "geteuid") or user in (os.geteuid(), 0)
 
 
 def _is_special(path: Path) -> bool:
-    """Whether it is a device or a pipe: these are written to, not replaced."""
+    """Return whether a path is a device or pipe, which are written to, not replaced."""
     return path.exists() and not path.is_file() and not path.is_dir()

@@ -1,4 +1,4 @@
-"""What is done to pixels once they are decoded: colours, size, orientation, and in what they come.
+"""Convert decoded pixels: colours, size, orientation, and the type of the result.
 
 Notes
 -----
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 def convert(image: Image, layout: PixelLayout, mode: Mode, header: Header) -> Image:
-    """Convert the layout that a backend was asked for into the mode that the caller asked for.
+    """Convert pixels from a backend's layout to the mode that the caller asked for.
 
-    Conversions are Pillow's own: CMYK without a profile, grey by ITU-R 601-2. More than 8 bits are
-    cut to the high 8, as libpng's ``png_set_strip_16`` and Pillow's 16-bit colour do. More channels
-    than make a colour are a `DecodeError`.
+    Conversions are those of Pillow: CMYK without a profile, grey by ITU-R 601-2. Of more than 8
+    bits the high 8 remain, as in libpng's ``png_set_strip_16`` and Pillow's 16-bit colour. More
+    than four channels raise a `DecodeError`.
     """
     if mode == "stored" or layout == mode:
         return image
@@ -69,7 +69,7 @@ def _eight_bits(image: Image, header: Header) -> Image:
     if image.dtype == np.bool_:
         white: Image = np.where(image, np.uint8(255), np.uint8(0))
         return white
-    # Samples keep the file's own range, unless its header says less than they can hold.
+    # Samples use the range of `header.bits`, or of their type if the header says no more than 8.
     bits = header.bits if header.bits > 8 or image.dtype == np.uint8 else 8 * image.dtype.itemsize
     if bits < 8:
         spread: Image = image.astype(np.uint16) * 255 // ((1 << bits) - 1)
@@ -79,25 +79,24 @@ def _eight_bits(image: Image, header: Header) -> Image:
 
 
 def crop(image: Image, window: Box, reduce: Reduce) -> Image:
-    """Cut out what a window, in pixels of the *reduced* image, is made from: a view.
+    """Return a view of the pixels behind a window, which is in pixels of the *reduced* image.
 
-    `reduce` is by how much it will still be reduced. Blocks start at multiples of it, so that
-    reducing this equals slicing the reduced whole.
+    `reduce` is the reduction that is still to come. Its blocks start at multiples of it, so
+    reducing the view equals cropping the reduced image.
     """
     left, top, right, bottom = (edge * reduce for edge in window)
     return image[top:bottom, left:right]
 
 
 def deliver(image: Image, out: Image | None) -> Image:
-    """Hand the pixels over: in the caller's array, or in one that nobody else holds.
+    """Return the pixels in the caller's array, or in a C-contiguous, writable one of their own.
 
-    That is C-contiguous and writable. An `out` that does not fit is a ValueError; nothing is
-    written then.
+    Raises ValueError, before anything is written, if `out` does not fit.
     """
     if out is None:
         flags = image.flags
         base = image.base
-        # A view that is much smaller than what it views would keep all of that alive.
+        # A view would keep the whole array under it alive.
         spare = 0 if base is None else getattr(base, "nbytes", 0) - image.nbytes
         if flags.c_contiguous and flags.writeable and spare <= 0:
             return image
@@ -115,9 +114,9 @@ def deliver(image: Image, out: Image | None) -> Image:
 def box_reduce(image: Image, reduce: Reduce, *, color: Color = "rgb") -> Image:
     """Average blocks of `reduce` x `reduce` pixels; blocks at the far edges may be smaller.
 
-    It equals `PIL.Image.Image.reduce`, which weights colours by their alpha, for any type. With the
-    colour ``"cmyk"`` a fourth channel is ink, else it is alpha; so is a second one. The values of a
-    ``"palette"`` are indices, which cannot be averaged.
+    For any dtype, the result equals that of `PIL.Image.Image.reduce`, which weights colours by
+    alpha. With `color` ``"cmyk"`` the fourth channel is ink; otherwise a second or fourth channel
+    is alpha. The values of a ``"palette"`` are indices, which cannot be averaged.
     """
     if reduce == 1:
         return image
@@ -135,7 +134,7 @@ def box_reduce(image: Image, reduce: Reduce, *, color: Color = "rgb") -> Image:
 
 
 def _reduce_by_alpha(image: Image, reduce: Reduce) -> Image:
-    """Weight each colour by its alpha, the last channel, as Pillow does in 8 bits."""
+    """Reduce colours weighted by alpha, the last channel, as Pillow does for 8 bits."""
     alpha = image[:, :, -1].astype(np.float32)
     covered = _reduce_plane(alpha, reduce)
     planes = []
@@ -149,7 +148,7 @@ def _reduce_by_alpha(image: Image, reduce: Reduce) -> Image:
 
 
 def _reduce_plane(plane: Image, reduce: Reduce) -> Image:
-    """One channel, in a type that Pillow's filter computes in: uint8, int32 or float32."""
+    """Reduce one channel with Pillow, in a type of its filter: uint8, int32 or float32."""
     working = (
         np.uint8 if plane.dtype == np.uint8 else np.float32 if plane.dtype.kind == "f" else np.int32
     )
@@ -158,9 +157,9 @@ def _reduce_plane(plane: Image, reduce: Reduce) -> Image:
 
 
 def sample_reduce(image: Image, reduce: Reduce) -> Image:
-    """Take the middle pixel of each block: what is left of palette indices and masks.
+    """Take the middle pixel of each block, for palette indices and masks.
 
-    An average of two class numbers would be a third class.
+    The average of two class numbers would be a third class.
     """
     height, width = image.shape[:2]
     rows = np.minimum(np.arange(0, height, reduce) + reduce // 2, height - 1)
@@ -168,7 +167,7 @@ def sample_reduce(image: Image, reduce: Reduce) -> Image:
     return image[np.ix_(rows, columns)]
 
 
-# How the image as seen follows from the stored one: transpose, then flip rows, flip columns.
+# From the stored image to the image as seen: transpose, then flip rows, then flip columns.
 _STEPS = {
     1: (False, False, False),
     2: (False, False, True),
@@ -197,12 +196,12 @@ def undo_orientation(image: Image, orientation: int) -> Image:
 
 
 def seen_size(width: int, height: int, orientation: int) -> tuple[int, int]:
-    """Return (width, height) of the image as seen, from those of the stored one."""
+    """Return (width, height) of the image as seen, given those of the stored image."""
     return (height, width) if _STEPS[orientation][0] else (width, height)
 
 
 def stored_box(box: Box, width: int, height: int, orientation: int) -> Box:
-    """Find the stored pixels behind a box of the image as seen, which has that width and height."""
+    """Return the stored pixels behind a box; all other arguments are of the image as seen."""
     left, top, right, bottom = box
     transpose, rows, columns = _STEPS[orientation]
     if rows:
@@ -213,11 +212,11 @@ def stored_box(box: Box, width: int, height: int, orientation: int) -> Box:
 
 
 def converter(output: Output) -> Callable[[Image], Any]:
-    """Return what makes the output of decoded pixels.
+    """Return the function that turns decoded pixels into an output.
 
-    That is the ndarray itself; a tensor (C, H, W) or (H, W) that shares its memory; a Pillow image
-    of its own memory. Pixels for which Pillow has no mode, such as 16-bit colour, are an
-    `UnsupportedFormat`; that PyTorch is not installed is an ImportError.
+    It returns the ndarray itself, a tensor (C, H, W) or (H, W) that shares its memory, or a Pillow
+    image with its own memory. It raises `UnsupportedFormat` for pixels without a Pillow mode, such
+    as 16-bit colour. Raises ImportError if PyTorch is needed and not installed.
     """
     if output == "array":
         return lambda image: image

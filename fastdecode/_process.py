@@ -1,4 +1,4 @@
-"""Processes: what decodes beside this one, what a fork must renew, and fresh children."""
+"""Processes: the situation of the caller, cleaning up after a fork, and fresh child processes."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _worker: bool | None = None
 
 
 def context() -> Context:
-    """Return which of the measured situations this call is in.
+    """Return in which of the measured situations the caller decodes.
 
-    It is ``"processes"`` in a child process, such as a DataLoader's worker; ``"threads"`` in any
-    thread but the main one, such as those of `decode_batch`; else ``"one"``.
+    That is ``"processes"`` in a child process, such as a DataLoader's worker, ``"threads"`` in any
+    thread but the main one, such as those of `decode_batch`, and otherwise ``"one"``.
     """
     if _worker or (_worker is None and _is_worker()):
         return "processes"
@@ -35,10 +35,10 @@ def context() -> Context:
 
 
 def _is_worker() -> bool:
-    """Whether `multiprocessing` started this process.
+    """Return whether `multiprocessing` started this process.
 
-    Looked up at the first decode, not on import: a spawned child imports this while it is still
-    being set up, before it is known as a child.
+    The first decode looks this up, not the import: a spawned child imports this module before
+    `multiprocessing` has set its parent.
     """
     global _worker
     if _worker is None:
@@ -48,7 +48,7 @@ def _is_worker() -> bool:
 
 
 def speaks_for_all() -> bool:
-    """Whether a warning should come from this process: sixteen workers need not say it each."""
+    """Return whether this process should warn: of several workers, only the first does."""
     process = sys.modules.get("multiprocessing.process")
     if process is None or not _is_worker():
         return True
@@ -57,7 +57,7 @@ def speaks_for_all() -> bool:
 
 
 def after_fork(call: Callable[[], None]) -> Callable[[], None]:
-    """Call this in every child that is forked, if this system forks."""
+    """Register a function to run in every forked child; for use as a decorator."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=call)
     return call
@@ -65,17 +65,14 @@ def after_fork(call: Callable[[], None]) -> Callable[[], None]:
 
 @after_fork
 def _note_fork() -> None:
-    """Know in a forked child that it is one; its only thread is the main one."""
+    """Note in a forked child that it is a worker and that its only thread is the main one."""
     global _main_thread, _worker
     _main_thread = threading.get_ident()
     _worker = True
 
 
 class ForkLock:
-    """A lock of a module that is free in a forked child, whoever held it in the parent.
-
-    The thread that holds it may take it again.
-    """
+    """A re-entrant lock that is free in a forked child, whoever held it in the parent."""
 
     def __init__(self) -> None:
         self._renew()
@@ -88,11 +85,11 @@ class ForkLock:
         self._lock.acquire()
 
     def __exit__(self, *error: object) -> None:
-        with suppress(RuntimeError):  # it was forked within the block, and has a new lock
+        with suppress(RuntimeError):  # a child forked within the block has a new lock
             self._lock.release()
 
 
-# With -c, Python looks into the current folder first: nothing there may get in between.
+# With -c, Python puts the current folder first on its path: modules there must not shadow others.
 _PROGRAM = """
 import sys
 if not sys.path[0]:
@@ -100,14 +97,14 @@ if not sys.path[0]:
 from fastdecode._process import serve
 serve()
 """
-_PATIENCE_S = 2.0  # for a child that was told to end
-_TAIL = 1000  # bytes
+_PATIENCE_S = 2.0  # how long a child may take to exit
+_TAIL = 1000  # bytes of a child's output
 
 
 class ChildDied(RuntimeError):
-    """The child ended without an answer: a library crashed it, or the system killed it.
+    """The child process ended without an answer: a library crashed, or the system killed it.
 
-    Its exit `status` is negative for the signal that killed it.
+    A negative exit `status` is the number of the signal.
     """
 
     def __init__(self, what: str, status: int, last_words: str = "") -> None:
@@ -121,14 +118,14 @@ class ChildDied(RuntimeError):
 
 
 class Child:
-    """An object in a fresh interpreter, whose methods are called over a pipe.
+    """An object in a fresh interpreter; its methods are called over a pipe.
 
-    The child imports `target`, ``"module:Class"``, and makes one, of `arguments`. Measurements need
-    processes in which nothing else has happened. `multiprocessing` imports the caller's main module
-    again in each of its children, which a script without a ``__main__`` guard does not survive;
-    this does not. Messages are pickles, over the child's standard input and output. What libraries
-    print is kept aside: libjpeg, for one, prints a line for every damaged file. If the child dies,
-    the last line of it is told.
+    The child imports `target`, ``"module:Class"``, and constructs the object from `arguments`.
+    Measurements need processes in which nothing else has run. Unlike `multiprocessing`, this does
+    not import the caller's main module again, so scripts without a ``__main__`` guard work.
+    Messages are pickles over the child's standard input and output. The output of libraries goes
+    to a temporary file: libjpeg, for one, prints a line for every damaged file. If the child dies,
+    the error quotes its last line.
     """
 
     def __init__(self, target: str, *arguments: Any) -> None:
@@ -148,13 +145,13 @@ class Child:
         self._send((target, arguments))
 
     def send(self, method: str, *arguments: Any) -> None:
-        """Call a method without waiting; `receive` gives the answer."""
+        """Call a method without waiting; `receive` returns its answer."""
         self._send((method, arguments))
 
     def receive(self) -> Any:
-        """Wait for the answer to the earliest call that has none yet, or raise what it raised.
+        """Return the answer to the earliest open call, or raise its error.
 
-        The first answer is the construction's: None. If the child crashed, it is a `ChildDied`.
+        The first answer is that of the constructor: None. Raises `ChildDied` if the child crashed.
         """
         try:
             good, value = pickle.load(self._answers)
@@ -170,7 +167,7 @@ class Child:
         return self.receive()
 
     def hang_up(self) -> None:
-        """Tell the child to end, without waiting until it has: several can end side by side."""
+        """Tell the child to exit without waiting for it, so several children exit in parallel."""
         for pipe in (self._requests, self._answers):
             try:
                 pipe.close()
@@ -178,7 +175,7 @@ class Child:
                 continue
 
     def close(self) -> None:
-        """End the child; one that does not within seconds is killed, with its own children."""
+        """End the child; after two seconds, kill it and its own children."""
         self.hang_up()
         self._end()
         self._printed.close()
@@ -194,7 +191,7 @@ class Child:
         try:
             self._requests.write(pickled)
             self._requests.flush()
-        except OSError as error:  # a broken pipe, by whatever name the system has for it
+        except OSError as error:  # a broken pipe, whose errno depends on the system
             raise self._died() from error
 
     def _died(self) -> ChildDied:
@@ -205,7 +202,7 @@ class Child:
         return ChildDied(self._target, status, lines[-1] if lines else "")
 
     def _end(self) -> int:
-        """Wait for the end, and bring it about if need be; return the exit status."""
+        """Wait until the child exits, killing it if need be; return its exit status."""
         try:
             return self._process.wait(_PATIENCE_S)
         except subprocess.TimeoutExpired:
@@ -217,21 +214,21 @@ class Child:
 
 
 def serve() -> None:
-    """Be the child: make the object, then answer one call after the other until the pipe closes."""
+    """Run in the child: construct the object, then answer calls until the pipe closes."""
     requests = sys.stdin.buffer
     answers = os.fdopen(os.dup(1), "wb")
-    # A child of this child must not hold the pipe open when this one has died.
+    # A forked child must not hold the pipe open after this process has died.
     after_fork(answers.close)
-    os.dup2(2, 1)  # whatever a library prints must not get between the answers
+    os.dup2(2, 1)  # the output of libraries must not mix with the answers
     try:
         subject = _answer(answers, _construct, *pickle.load(requests))
         while True:
             method, arguments = pickle.load(requests)
             _answer(answers, _call, subject, method, arguments)
     except (EOFError, BrokenPipeError, KeyboardInterrupt):
-        pass  # the parent is done, or gone
+        pass  # the parent has closed the pipe, or has ended
     with suppress(BrokenPipeError):
-        answers.close()  # else the interpreter would complain of what nobody reads any more
+        answers.close()  # else the interpreter reports the broken pipe at exit
 
 
 def _call(subject: Any, method: str, arguments: tuple[Any, ...]) -> Any:
@@ -244,7 +241,7 @@ def _construct(target: str, arguments: tuple[Any, ...]) -> Any:
 
 
 def _answer(answers: IO[bytes], function: Any, *arguments: Any) -> Any:
-    """Call, and send back what came of it; an exception is the parent's to deal with."""
+    """Call a function and send its result, or its exception, to the parent."""
     try:
         value = function(*arguments)
         message = pickle.dumps((True, None if function is _construct else value))
@@ -257,7 +254,7 @@ def _answer(answers: IO[bytes], function: Any, *arguments: Any) -> Any:
 
 
 def _portable(error: Exception) -> Exception:
-    """Give the error itself, if it survives pickling."""
+    """Return the error, or a RuntimeError with its text if it cannot be pickled."""
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:

@@ -1,4 +1,4 @@
-"""Making sure that all pixels are there: of a JPEG and of containers, before and after decoding."""
+"""Detect missing pixels in JPEGs and container formats, before and after decoding."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fastdecode.errors import DecodeError
 if TYPE_CHECKING:
     from fastdecode.types import Buffer, Format, Header, Image
 
-# Modules under `fastdecode._headers` that say what is missing.
+# Modules under `fastdecode._headers` with a function `missing`.
 _MODULES: dict[Format, str] = {
     "tiff": "tiff",
     "avif": "isobmff",
@@ -27,44 +27,44 @@ _NO_END = "the JPEG has no end marker (EOI)"
 _MISSING = "pixels are missing: the compressed data ends before the image does"
 _SCANS = "pixels are missing: there is no scan of one of the colour components"
 _RESTARTS = "pixels are missing: restart markers are out of turn"
-# Blocks for which there was no data come out as luma 128; conversion may round it.
+# Decoders fill blocks without data with luma 128; conversion may round it.
 _FILLED_IN = range(126, 131)
 
 
 class NoFallback(DecodeError):
-    """An answer that no other backend can change: pixels are not there, or strict was broken."""
+    """An error that no other backend can avoid: pixels are missing, or `strict` refuses it."""
 
 
 class CheckedJpeg(NamedTuple):
-    """What is known of a JPEG before it is decoded."""
+    """What the data shows of a JPEG before it is decoded."""
 
     data: Buffer  # with an end marker
     complete: bool  # all scans of a progressive file are there
-    suspect: bool  # an image is no proof that all of the data is there
+    suspect: bool  # a decoder may return an image although data is missing
 
 
 def check_container(data: Buffer, header: Header) -> None:
-    """Make sure that a file holds what it says is in it, where decoders do not.
+    """Check that a file is as long as its tables say, where decoders do not check it.
 
-    A TIFF, AVIF or HEIC by its own tables. The others are read in order, so that their decoders
-    find out, but for some of the rarest.
+    TIFF, AVIF, HEIC and some rare formats need this. The other formats are read in order, so their
+    decoders notice missing data.
     """
     module = _MODULES.get(header.format)
     if module is None:
         return
     try:
-        # `probe` has imported it already; a JPEG needs none of them.
+        # `probe` has imported the module already. A JPEG needs none of them.
         words: str = importlib.import_module(f"fastdecode._headers.{module}").missing(data)
     except (IndexError, OverflowError, struct.error):
-        words = f"what it says of its own parts is truncated ({len(data)} bytes)"
+        words = f"the tables of its parts are truncated ({len(data)} bytes)"
     if words:
         raise DecodeError(f"pixels are missing: {words}")
 
 
 def check_jpeg(data: Buffer, header: Header, *, strict: bool) -> CheckedJpeg:
-    """Check what the compressed data shows, and complete an end marker that is missing.
+    """Check the structure of a JPEG's compressed data, and add the end marker if it is missing.
 
-    That pixels are missing, or more scans than any honest file has, is a `DecodeError`.
+    Raises `DecodeError` if pixels are missing, or if there are more scans than real files have.
     """
     complete = True
     if header.progressive or not jpeg_stream.in_one_scan(data, header):
@@ -91,16 +91,16 @@ def check_jpeg(data: Buffer, header: Header, *, strict: bool) -> CheckedJpeg:
 
 
 def looks_filled_in(image: Image) -> bool:
-    """Whether the last pixel is what a decoder puts where it had no data.
+    """Return whether the last pixel has the value with which decoders fill missing data.
 
-    By luma alone: interpolated chroma may reach in from the neighbouring blocks.
+    Only luma counts: interpolated chroma may reach in from neighbouring blocks.
     """
     last = image[-1, -1]
     return is_filling([last] if not last.ndim else last)
 
 
 def is_filling(pixel: Sequence[int]) -> bool:
-    """Whether a pixel (RGB, or one whose first sample is luma) has what a decoder fills in."""
+    """Return whether a pixel, RGB or with luma first, has the value of missing data."""
     if len(pixel) < 3:
         return int(pixel[0]) in _FILLED_IN
     return (299 * int(pixel[0]) + 587 * int(pixel[1]) + 114 * int(pixel[2])) // 1000 in _FILLED_IN
@@ -109,9 +109,10 @@ def is_filling(pixel: Sequence[int]) -> bool:
 def verify(
     image: Image, data: Buffer, header: Header, decode_again: Callable[[bytes], Image]
 ) -> None:
-    """Make sure that no pixel was filled in for want of data, with a decoder that may not say so.
+    """Check that no pixel was filled in, for a decoder that may not report missing data.
 
-    The image is what the decoder made of the data; `decode_again` is the same for other data.
+    It puts other bytes after each scan: the pixels change only if the decoder read beyond the scan.
+    `decode_again` decodes other data just as `image` was decoded.
     """
     scans = jpeg_stream.outer_scans(data, header)
     for scan, ending in product(scans, jpeg_stream.ENDINGS):
@@ -124,6 +125,6 @@ def verify(
 
 
 def check_restarts(data: Buffer, header: Header) -> None:
-    """Make sure that no restart interval was lost, for a decoder that would not say so."""
+    """Check that no restart interval was lost, for a decoder that does not report it."""
     if header.restart_interval and not jpeg_stream.restarts_in_order(data, header):
         raise NoFallback(_RESTARTS)

@@ -1,11 +1,11 @@
-"""An outage is not damage: which errors `on_error` may pass over, which are tried again.
+"""Tell outages from damage: which errors `on_error` may handle, and which are retried.
 
-The policy of the whole package, for folders, stores, shards, URIs, Ray, `decode_batch`, ``check``
-and ``pack``: only what is wrong with one item's bytes, or one item that is missing, may be left
-out. Errors of reaching the data (permission, connection, time-out, server, disk, credentials) are
-tried again where that helps, and then raised whatever `on_error` says; so are errors of a whole
-store, shard or folder. Otherwise a data set would shrink, in the middle of an epoch, by all that
-could not be reached, and each loss would look like a damaged file.
+One policy holds for the whole package: folders, stores, shards, URIs, Ray, `decode_batch`,
+``check`` and ``pack``. `on_error` may skip an item only if its bytes are damaged or if it is
+missing. Errors of access (permission, connection, time-out, server, disk, credentials) are retried
+where that helps, and then raised whatever `on_error` says; so are errors of a whole store, shard or
+folder. Otherwise an outage in the middle of an epoch would silently shrink the data set, and each
+item that could not be reached would look like a damaged file.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 ITEM_ERRORS = (FastDecodeError, OSError)
-"""What can be about one item; `is_the_items` tells whether it is."""
+"""Errors that may concern a single item; `is_the_items` decides whether one does."""
 
 _T = TypeVar("_T")
 _CALLERS_FAULT = (UnknownBackend, BackendUnavailable, DeviceUnavailable)
@@ -53,21 +53,21 @@ def _numbers(*names: str) -> frozenset[int]:
     return frozenset(getattr(errno, name) for name in names if hasattr(errno, name))
 
 
-# No file can have the name, or what has it is no regular file: a socket, a loop of links.
+# The name is impossible for a file, or names something else: a socket, a loop of links.
 _OF_ITS_NAME = _numbers("EINVAL", "ELOOP", "ENAMETOOLONG", "EILSEQ", "ENODEV", "ENXIO")
 _PASSING = _numbers(
     *("EAGAIN", "EBUSY", "EHOSTDOWN", "EHOSTUNREACH", "EINTR", "EIO", "ENETDOWN", "ENETRESET"),
     *("ENETUNREACH", "EREMOTEIO", "ESTALE", "ETIMEDOUT"),
 )
 _WAITS_S = (0.2, 0.4, 0.8, 1.6, 3.2, 6.4)
-"""How long to wait before each further attempt: a server that starts anew is back by then."""
+"""Wait this long before each further attempt; a restarted server is back by the last one."""
 
 _PATIENCE_S = 30.0
-"""When not to begin another attempt: libraries that try again by themselves take their time."""
+"""Start no further attempt after this time: libraries with retries of their own take long."""
 
 
 def is_the_items(error: BaseException) -> bool:
-    """Whether an error, and all that it was raised from, is about one item: damaged, or missing."""
+    """Return whether an error and all its causes concern one item that is damaged or missing."""
     if not isinstance(error, ITEM_ERRORS) or isinstance(error, _CALLERS_FAULT):
         return False
     one: BaseException | None = error
@@ -79,15 +79,15 @@ def is_the_items(error: BaseException) -> bool:
 
 
 def of_the_whole(error: _T) -> _T:
-    """Mark an error as one of a whole store, shard or folder: no item of it can be had."""
+    """Mark an error as concerning a whole store, shard or folder, and return it."""
     error.of_the_whole = True  # type: ignore[attr-defined]
     return error
 
 
 def told_if_vanished(error: BaseException, folder: str, *, listed: bool = False) -> None:
-    """Mark the error of a missing file, and say so in it, if the folder that held it is gone, too.
+    """If a missing file's folder is gone too, say so in the error and mark it as `of_the_whole`.
 
-    `listed`: the files were found by looking through it, so that each file's own folder was there.
+    `listed` means that the files were found by a scan, so each file's own folder existed.
     """
     if not folder or not isinstance(error, (FileNotFoundError, NotADirectoryError)):
         return
@@ -103,12 +103,12 @@ def told_if_vanished(error: BaseException, folder: str, *, listed: bool = False)
 
 
 def holds_anything(folder: str) -> bool:
-    """Whether a local folder is there, and not empty, as one is without the drive mounted on it."""
+    """Return whether a local folder exists and is not empty; an unmounted drive leaves it empty."""
     return Path(folder).is_dir() and any(Path(folder).iterdir())
 
 
 def passes(error: BaseException) -> bool:
-    """Whether what went wrong may go well a moment later, by what the error is and says."""
+    """Return whether the error is temporary, so that another attempt may succeed."""
     status = http_status(error)
     if status is not None:
         return status in _TRY_LATER
@@ -118,7 +118,7 @@ def passes(error: BaseException) -> bool:
 
 
 def retried(call: Callable[[], _T], passing: Callable[[BaseException], bool] = passes) -> _T:
-    """Call, and for half a minute call again what fails by an error that passes."""
+    """Call a function; for half a minute, call it again after each temporary error."""
     begun = time.monotonic()
     for wait in _WAITS_S:
         try:
@@ -126,20 +126,21 @@ def retried(call: Callable[[], _T], passing: Callable[[BaseException], bool] = p
         except Exception as error:
             if not passing(error) or time.monotonic() - begun > _PATIENCE_S:
                 raise
-        # Not all at once: a server that comes back should not meet every reader in one moment.
-        time.sleep(wait * random.uniform(0.5, 1.0))  # noqa: S311 - it guards nothing
+        # Spread the attempts: a server that comes back should not get all readers at once.
+        time.sleep(wait * random.uniform(0.5, 1.0))  # noqa: S311 - not for security
     return call()
 
 
 def tried_again(read: Callable[[str], _T]) -> Callable[[str], _T]:
-    """Let a function of a path be called as by `retried`; its errors name the path."""
+    """Wrap a function of a path in `retried`, and name the path in its errors."""
 
     @wraps(read)
     def several_times(path: str) -> _T:
         try:
             return retried(partial(read, path))
         except OSError as error:
-            if error.errno is not None and error.filename is None:  # reading, unlike opening
+            # Errors of reading, unlike those of opening, do not name the file.
+            if error.errno is not None and error.filename is None:
                 error.filename = path
             raise
 
@@ -147,31 +148,31 @@ def tried_again(read: Callable[[str], _T]) -> Callable[[str], _T]:
 
 
 def http_status(error: BaseException) -> int | None:
-    """Return the status of HTTP in an error of any library; None if it has none."""
+    """Return the HTTP status that an error of any library carries, or None."""
     response: Any = getattr(error, "response", None)
-    if isinstance(response, dict):  # of botocore
+    if isinstance(response, dict):  # botocore's errors
         return _as_status(response.get("ResponseMetadata", {}).get("HTTPStatusCode"))
     for owner, name in ((error, "status"), (error, "status_code"), (response, "status_code")):
         status = _as_status(getattr(owner, name, None))
         if status is not None:
             return status
-    # Last, because aiohttp warns of whoever asks for it.
+    # Read `code` last, because aiohttp deprecates it with a warning.
     return _as_status(getattr(error, "code", None))
 
 
 def _as_status(number: object) -> int | None:
     try:
-        status = int(number)  # type: ignore[call-overload]  # gcsfs has it as a text
+        status = int(number)  # type: ignore[call-overload]  # a string in gcsfs
     except (TypeError, ValueError):
         return None
     return status if 100 <= status <= 599 else None
 
 
 def _is_one(error: OSError) -> bool:
-    """Whether an OSError says that one file is missing, or is none, or has bytes that are wrong."""
+    """Return whether an OSError concerns one file: missing, not a regular file, or damaged."""
     if isinstance(error, _MISSING) or http_status(error) in _NO_SUCH_FILE:
         return True
     if error.errno is not None:
         return error.errno in _OF_ITS_NAME
-    # No call of the system has failed: Pillow says so of what it cannot read.
+    # Without an errno, no system call failed: Pillow raises such errors for damaged images.
     return type(error) is OSError or type(error).__module__.partition(".")[0] == "PIL"

@@ -1,4 +1,4 @@
-"""Resize a part of an image, by the native core or by Pillow, and tell what the core may do."""
+"""Resize a part of an image with the native core or Pillow, and decide what the core may decode."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ _HUFFMAN_SOFS = (0xC0, 0xC1, 0xC2)  # baseline, extended, progressive
 
 
 class ResizePlan(NamedTuple):
-    """What is resized of an image, and what is kept of the result."""
+    """Resize a box of an image to a canvas, and keep a window of the canvas as the result."""
 
-    box: Box  # the part that is resized, in pixels of the image
-    canvas: tuple[int, int]  # what it is resized to: (height, width)
-    top: int  # where the result begins on the canvas; negative where it is padded
+    box: Box  # the part to resize, in pixels of the image
+    canvas: tuple[int, int]  # (height, width) that the box is resized to
+    top: int  # where the result begins on the canvas; negative if it is padded
     left: int
-    size: tuple[int, int]  # of the result: (height, width)
+    size: tuple[int, int]  # (height, width) of the result
     flip: bool
     interpolation: Interpolation = "bilinear"
 
     @classmethod
     def of_core(cls, resize: _library.Resize) -> ResizePlan:
-        """Return the plan of which `for_core` makes this."""
+        """Return the plan for which `for_core` returns this `Resize`."""
         edges = (resize.left, resize.top, resize.right, resize.bottom)
         left, top, right, bottom = (int(edge * resize.reduce) for edge in edges)
         canvas = (resize.canvas_height, resize.canvas_width)
@@ -56,9 +56,9 @@ class ResizePlan(NamedTuple):
         return cls((left, top, right, bottom), canvas, resize.y, resize.x, size, bool(resize.flip))
 
     def for_core(self, width: int, height: int, reduce: int) -> _library.Resize | None:
-        """Return the plan for an image of that size, reduced so, in the core's terms.
+        """Return the plan as the core's `Resize`, for an image of that full size and `reduce`.
 
-        None where it is not for the core: bicubic, padded, out of the image, or a giant.
+        Return None if the core cannot do it: bicubic, padded, outside the image, or too large.
         """
         left, top, right, bottom = self.box
         down, across = self.canvas
@@ -83,26 +83,26 @@ class ResizePlan(NamedTuple):
 
 
 def core_is_on() -> bool:
-    """Whether the core is there, and not left out by ``FASTDECODE_DISABLE``."""
+    """Return whether the core is installed, and not disabled by ``FASTDECODE_DISABLE``."""
     return _library.lib is not None and _NATIVE not in disabled()
 
 
 def core_may_decode(backend: str | None) -> bool:
-    """Whether the core may decode for somebody who asked for this backend, or for none."""
+    """Return whether the core may decode for a caller who passed this `backend`."""
     if _library.lib is None:
         return False
     try:
         asked = preferred() if backend is None else backend
     except (BackendUnavailable, UnknownBackend):
-        return False  # whoever decodes in another way says so
+        return False  # the decoding that follows raises this error
     return asked == _NATIVE if isinstance(asked, str) else _NATIVE not in disabled()
 
 
 def core_takes(header: Any, max_pixels: int | None = DEFAULT_MAX_PIXELS) -> Any:
-    """Whether the core decodes such a JPEG, or each of many, as every other backend would.
+    """Return whether the core decodes a JPEG, or each of an array of JPEGs, as the others would.
 
-    Left to the others are four inks, arithmetic coding (which cannot run out of data, so that what
-    is missing has to be searched for), and files without an end marker.
+    Other backends decode CMYK, files without an end marker, and arithmetic coding, whose decoder
+    cannot run out of data, so that missing data needs further checks.
     """
     sof, components = header.sof, header.components
     taken = (
@@ -113,14 +113,14 @@ def core_takes(header: Any, max_pixels: int | None = DEFAULT_MAX_PIXELS) -> Any:
     )
     if max_pixels is None:
         return taken
-    # No side is over 65535, but their product need not fit 32 bits.
+    # Sides are at most 65535, but their product may exceed 32 bits.
     return taken & (header.width * 1.0 * header.height <= max_pixels)
 
 
 def resized(image: Image, size: tuple[int, int], box: FloatBox | None = None) -> Image:
     """Resize uint8 (H, W[, C]), or a box of it, to (height, width): antialiased, bilinear.
 
-    By the core where it is on, else by Pillow. What has that size already is returned as it is.
+    The core resizes if it is on, otherwise Pillow. An image of that size is returned unchanged.
     """
     whole = (0, 0, image.shape[1], image.shape[0])
     canvas = (0, 0, size[1], size[0])
@@ -136,7 +136,7 @@ def resized(image: Image, size: tuple[int, int], box: FloatBox | None = None) ->
 def by_core(image: Image, box: FloatBox, canvas: tuple[int, int], window: Box) -> Image | None:
     """Resize a box of (H, W, 3) pixels to a canvas as the core resizes JPEGs; None if it cannot.
 
-    Edges of the box may be fractions. Only what the window shows of the canvas is returned.
+    The edges of the box may be fractions. Only the window of the canvas is computed and returned.
     """
     if max(*image.shape[:2], *canvas) > _library.LARGEST_SIDE:
         return None
@@ -162,7 +162,7 @@ def by_pillow(
     window: Box,
     interpolation: Interpolation = "bilinear",
 ) -> Image:
-    """Resize by Pillow, and only what the window shows. Parameters are those of `by_core`."""
+    """Resize with Pillow, only the window of the canvas; parameters as in `by_core`."""
     across, down = (box[2] - box[0]) / canvas[1], (box[3] - box[1]) / canvas[0]
     left, top, right, bottom = window
     part = (

@@ -132,7 +132,7 @@ def test_pytorchs_dataloader_is_told_of_it(refused: Refused) -> None:
 @FIFOS
 def test_lists_and_shards_are_not_read_from_a_fifo(tmp_path: Path) -> None:
     """They are regular files; a pipe is for `stream_tar`, as an open file."""
-    refused = pytest.raises(OSError, match=r"a FIFO .*save what it gives to a file")
+    refused = pytest.raises(OSError, match=r"a FIFO .*save its output to a file")
     with fed(tmp_path / "list.csv", b"a.jpg,1\n") as pipe, refused:
         ImageList.from_csv(pipe)
     with fed(tmp_path / "s.tar", b"nothing") as pipe, pytest.raises(OSError, match="a FIFO"):
